@@ -1,0 +1,89 @@
+# /// script
+# requires-python = ">=3.10"
+# dependencies = ["nox>=2025.2.9", "pyyaml>=6.0.1"]
+# ///
+"""The door: each session is one call of ``python -m trtmatrix``, which works without nox too."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import nox
+import yaml
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = ["matrix"]
+nox.options.reuse_venv = "yes"
+nox.options.default_venv_backend = "virtualenv"
+
+
+def _versions() -> list[str]:
+    """Read the names of the versions; a broken file is explained by the session itself."""
+    try:
+        entries = yaml.safe_load(Path("matrix.yaml").read_text(encoding="utf-8"))["versions"]
+        return [str(entry["version"]) for entry in entries]
+    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        print(f"noxfile: matrix.yaml lists no versions: {error}", file=sys.stderr)
+        return []
+
+
+def _call(session: nox.Session, *words: str) -> None:
+    """Call trtmatrix and end nox with its exit code: nox alone would turn every code into 1."""
+    extras = ",".join(name for name in ("tensorrt", "torch") if f"--extra={name}" in session.posargs)
+    words = tuple(word for word in words if not word.startswith("--extra="))
+    session.install("-e", f".[{extras}]" if extras else ".")
+    file = Path(session.create_tmp()).resolve() / "exit-code"
+    file.unlink(missing_ok=True)
+    session.run(
+        "python", "-m", "trtmatrix", *words, env={"TRTMATRIX_EXIT_CODE_FILE": str(file)},
+        success_codes=range(256), interrupt_timeout=60.0, terminate_timeout=30.0,
+    )  # fmt: skip
+    code = int(file.read_text()) if file.exists() else 3
+    if code:
+        session.log(f"python -m trtmatrix ended with exit code {code} (--help says what it means)")
+        raise SystemExit(code)
+
+
+@nox.session
+def matrix(session: nox.Session) -> None:
+    """Run everything that can be run here and print the tables."""
+    _call(session, "run", *session.posargs)
+
+
+@nox.session
+@nox.parametrize("version", _versions(), ids=_versions())
+def version(session: nox.Session, version: str) -> None:
+    """Run one version: nox -s "version(10.7.0)"."""
+    _call(session, "run", "--trt", version, *session.posargs)
+
+
+@nox.session
+def table(session: nox.Session) -> None:
+    """Print the tables from stored records."""
+    _call(session, "table", *session.posargs)
+
+
+@nox.session
+def doctor(session: nox.Session) -> None:
+    """Say what was found here, what that lets run, and what to do about the rest."""
+    _call(session, "doctor", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests that this host allows; --require-all fails where a part is missing."""
+    session.install("-e", ".", *nox.project.dependency_groups(nox.project.load_toml(), "test"))
+    session.run("python", "-m", "tests", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, types and layers."""
+    project = nox.project.load_toml()
+    groups = nox.project.dependency_groups(project, "lint", "test")
+    session.install("-e", ".", *groups)
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+    session.run("mypy")
+    session.run("lint-imports")

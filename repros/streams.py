@@ -1,0 +1,151 @@
+"""An engine on a stream of its own that waits for nothing: it reads too early, or is read too early.
+
+Torch-TensorRT's C++ runtime once did both. Here TensorRT alone does it on purpose, behind a long
+memset that makes the race certain, and with each of the waits that cure it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Dict, Iterator
+
+import numpy as np
+
+FACTS = {
+    "title": "engine and caller on streams that do not wait",
+    "upstream": "pytorch/TensorRT#2991",
+    "url": "https://github.com/pytorch/TensorRT/issues/2991",
+    "related": [
+        "https://github.com/pytorch/TensorRT/pull/2881",
+        "https://github.com/pytorch/TensorRT/pull/3067",
+    ],
+    "summary": "A half ReLU called inside a fresh torch.cuda.Stream returns zeros now and then: the "
+    "runtime ran the engine on a stream of its own with no wait on either side. No stable release "
+    "has it; of the NGC images only 24.08 and 24.09. Here both missing waits are put in by hand.",
+    "figure": {"measure": "wrong", "label": "wrong outputs of 30"},
+    "expectations": [
+        {
+            "cases": ["*-no-wait"],
+            "versions": "",
+            "product": "onnxruntime",
+            "verdict": "PASS",
+            "basis": "assumed",
+            "note": "there are no streams on the CPU: only the graph is checked",
+        },
+    ],
+    "workarounds": [
+        {
+            "what": "let the engine's stream wait for an event of the caller's, and the caller for "
+            "one of the engine's",
+            "case": "producer-event",
+            "source": "https://github.com/pytorch/TensorRT/pull/3067",
+        },
+        {"what": "synchronize the caller's stream before the call", "case": "producer-synchronize"},
+        {"what": "run the engine on the caller's own stream", "case": "same-stream"},
+    ],
+}
+
+TRIALS = 30
+DELAY = 4 << 30  # bytes that a memset writes ahead of the producer: 1 ms on an H200, 14 ms on an L4
+EARLY = np.float16(0.5)  # in the input until the producer writes; relu(0.5) in the output: read too early
+STALE = 0xBC  # the byte in the output until the engine writes: -1.18, which ReLU never gives
+
+
+def cases() -> Iterator[Dict[str, Any]]:
+    yield {"id": "same-stream", "params": {"side": "none", "wait": "same"}, "limits": {"wrong": 0}}
+    for side in ("producer", "consumer"):
+        for wait in ("no-wait", "event", "synchronize"):
+            yield {
+                "id": f"{side}-{wait}",
+                "params": {"side": side, "wait": wait},
+                "limits": {"wrong": 0},
+                "control": "negative" if wait == "no-wait" else None,
+            }
+
+
+def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
+    model, x, reference = drawn()
+    return {"model": model, "inputs": {"x": x}, "reference": {"y": reference}}
+
+
+@lru_cache(maxsize=1)
+def drawn() -> Any:
+    from trtmatrix.authoring.graph import Graph
+
+    x = np.random.default_rng(0).standard_normal((1, 3, 2160, 3840), np.float32).astype(np.float16)
+    graph = Graph()
+    graph.input("x", np.float16, x.shape)
+    graph.node("Relu", "x", out="y")
+    graph.output("y", np.float16, x.shape)
+    return graph.model(), x, np.maximum(x, 0).astype(np.float64)
+
+
+def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    engine = trt.build(files.model, precision="fp16")
+    right = np.maximum(files.inputs["x"], np.float16(0))
+    if not trt.has_streams:
+        outputs = engine.run(files.inputs)
+        trt.measure("wrong", int(not np.array_equal(outputs["y"], right)))
+        return outputs
+    bench = Bench(trt.cuda, engine, np.ascontiguousarray(files.inputs["x"]))
+    counts = {"wrong": 0, "read_too_early": 0, "never_written": 0}
+    for _ in range(TRIALS):
+        y = bench.trial(params["side"], params["wait"])
+        counts["wrong"] += int(not np.array_equal(y, right))
+        counts["read_too_early"] += int((y == EARLY).all())
+        counts["never_written"] += int((y.view(np.uint8) == STALE).all())
+    for name, value in {"trials": TRIALS, "delay_ms": bench.delay_ms, **counts}.items():
+        trt.measure(name, value)
+    return {}
+
+
+class Bench:
+    """The engine's memory, a second buffer on either side, and the two streams."""
+
+    def __init__(self, cuda: Any, engine: Any, x: np.ndarray) -> None:
+        self.cuda, self.engine, self.x = cuda, engine, x
+        self.bound = engine.bind({"x": x})
+        self.data, self.result = cuda.alloc(x.nbytes), cuda.alloc(x.nbytes)
+        self.data.put(x)
+        self.long = cuda.alloc(DELAY)
+        self.caller, self.own = cuda.stream(), cuda.stream()
+        engine.enqueue(self.own)  # the first run loads kernels, which may wait by itself
+        before = self.own.record()
+        self.long.fill(0, self.own)
+        self.delay_ms = self.own.record().milliseconds_since(before)
+
+    def trial(self, side: str, wait: str) -> np.ndarray:
+        """Produce on the caller's stream, run on the engine's own, consume on the caller's."""
+        own = self.caller if wait == "same" else self.own
+        self.bound["x"].put(self.x if side == "consumer" else np.full_like(self.x, EARLY))
+        self.bound["y"].fill(STALE)
+        self.result.fill(STALE)
+        self.cuda.synchronize()
+        if side != "consumer":
+            self.long.fill(0, self.caller)
+            self.bound["x"].copy_from(self.data, self.x.nbytes, self.caller)
+            self.between(self.caller, own, wait)
+        else:
+            self.long.fill(0, own)
+        self.engine.enqueue(own)
+        if side == "producer":
+            own.synchronize()  # the consumer waits in any case: only the producer's side is tried
+        else:
+            self.between(own, self.caller, wait)
+        self.result.copy_from(self.bound["y"], self.x.nbytes, self.caller)
+        self.caller.synchronize()
+        y = self.result.get(np.empty_like(self.x))
+        self.cuda.synchronize()
+        return y
+
+    def between(self, first: Any, second: Any, wait: str) -> None:
+        if wait == "event":
+            second.wait(first.record())
+        elif wait == "synchronize":
+            first.synchronize()
+
+
+if __name__ == "__main__":
+    from trtprobe import by_hand
+
+    by_hand.main(__file__)

@@ -1,0 +1,1 @@
+"""What authors of repros build with: graphs as torch exports them, torch's draws, references."""

@@ -1,0 +1,87 @@
+"""A small builder of ONNX graphs that names and orders things as torch's exporter does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+Array = NDArray[Any]
+Attribute = int | float | Sequence[int] | TensorProto
+
+
+def element_type(dtype: np.dtype[Any] | type[Any]) -> int:
+    """ONNX's number of a NumPy element type."""
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+class Graph:
+    """An ONNX graph in the making; tensors are their names.
+
+    A node is called "/Mul", "/Mul_1", ... in order of appearance (with a module's scope in front:
+    "/proj/MatMul") and its output "/Mul_1_output_0", as torch.onnx.export(dynamo=False) does.
+    """
+
+    def __init__(self) -> None:
+        self._inputs: list[onnx.ValueInfoProto] = []
+        self._outputs: list[onnx.ValueInfoProto] = []
+        self._initializers: list[TensorProto] = []
+        self._nodes: list[onnx.NodeProto] = []
+        self._count: Counter[str] = Counter()
+
+    def input(self, name: str, dtype: np.dtype[Any] | type[Any], shape: tuple[int, ...]) -> str:
+        """Declare an input of a static shape."""
+        self._inputs.append(helper.make_tensor_value_info(name, element_type(dtype), shape))
+        return name
+
+    def initializer(self, name: str, value: Array) -> str:
+        """Add a weight."""
+        self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def constant(self, value: Array | list[int] | int) -> str:
+        """Add a Constant node; integers become int64, as shapes, axes and indices need."""
+        array = value if isinstance(value, np.ndarray) else np.array(value, dtype=np.int64)
+        return self.node("Constant", value=numpy_helper.from_array(array))
+
+    def node(
+        self, op: str, *inputs: str, scope: str = "", out: str = "", **attributes: Attribute
+    ) -> str:
+        """Add a node with one output, named `out` if given."""
+        return self.nodes(op, *inputs, scope=scope, out=(out,), **attributes)[0]
+
+    def nodes(
+        self, op: str, *inputs: str, scope: str = "", out: tuple[str, ...], **attributes: Attribute
+    ) -> tuple[str, ...]:
+        """Add a node with as many outputs as `out` is long; an empty name is filled in."""
+        stem = f"{scope}/{op}"
+        name = f"{stem}_{self._count[stem]}" if self._count[stem] else stem
+        self._count[stem] += 1
+        outputs = tuple(given or f"{name}_output_{i}" for i, given in enumerate(out))
+        node = helper.make_node(op, inputs, outputs, name=name)
+        node.attribute.extend(helper.make_attribute(*item) for item in attributes.items())
+        self._nodes.append(node)
+        return outputs
+
+    def output(self, name: str, dtype: np.dtype[Any] | type[Any], shape: tuple[int, ...]) -> None:
+        """Declare a tensor to be an output."""
+        self._outputs.append(helper.make_tensor_value_info(name, element_type(dtype), shape))
+
+    def model(self, opset: int = 17, ir: int = 8) -> onnx.ModelProto:
+        """The finished model; raises onnx.checker.ValidationError where it is not valid ONNX."""
+        graph = helper.make_graph(
+            self._nodes, "main_graph", self._inputs, self._outputs, self._initializers
+        )
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", opset)],
+            ir_version=ir,
+            producer_name="trtmatrix",
+        )
+        onnx.checker.check_model(model, full_check=True)
+        return model

@@ -1,0 +1,169 @@
+"""The command line: options, exit codes, and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+from trtmatrix import __version__
+from trtmatrix.core.errors import ExitCode, TrtMatrixError
+
+Command = Callable[[argparse.Namespace], ExitCode]
+
+DESCRIPTION = """\
+What each TensorRT release does to a model on a given GPU. Repros run over pinned versions and are
+judged against a float64 reference.
+
+exit codes: 0 all as expected, 1 a surprise, 2 usage or configuration, 3 the machinery failed,
+4 nothing was executed and nothing served from the store, 130 interrupted
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one command and exit with its code."""
+    code = run(sys.argv[1:] if argv is None else argv)
+    sys.stdout.flush()
+    if file := os.environ.get("TRTMATRIX_EXIT_CODE_FILE"):
+        Path(file).write_text(str(int(code)))
+    sys.exit(int(code))
+
+
+def run(argv: Sequence[str]) -> ExitCode:
+    """Return the exit code of one command line; errors of ours are printed without a traceback."""
+    try:
+        args = make_parser().parse_args(argv)
+    except SystemExit as end:
+        return ExitCode.USAGE if end.code else ExitCode.AS_EXPECTED
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _command(args.command)(args)
+    except TrtMatrixError as error:
+        if args.traceback:
+            traceback.print_exc()
+        print(f"trtmatrix: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("trtmatrix: interrupted; what had ended is kept, the next run goes on", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.AS_EXPECTED
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def _command(name: str) -> Command:
+    """Import a command's module only when it is called: --help stays light."""
+    from trtmatrix import commands
+
+    return commands.COMMANDS[name]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="python -m trtmatrix", description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--version", action="version", version=__version__)
+    common = _common()
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, text, parents in (
+        ("run", "run what can be run here and print the tables", [common, _select(), _show()]),
+        ("table", "print the tables from stored records", [common, _select(), _show()]),
+        ("list", "list versions, repros and cases", [common, _select()]),
+        ("doctor", "say what was found here and what that lets run", [common, _select()]),
+        ("prepare", "write a case's files, to run it by hand", [common]),
+        ("publish", "copy records measured here to where git sees them", [common, _select()]),
+        ("schema", "print the JSON Schema of matrix.yaml", []),
+    ):
+        command = commands.add_parser(name, help=text, description=text.capitalize() + ".", parents=parents)
+        command.set_defaults(traceback=False)
+        command.add_argument("--traceback", action="store_true", help="show where an error came from")
+    _add_run_options(commands.choices["run"])
+    prepare = commands.choices["prepare"]
+    prepare.add_argument("case", metavar="REPRO/CASE")
+    prepare.add_argument("--to", type=Path, metavar="DIR", help="where to write (default: ./CASE)")
+    for name in ("run", "table", "list", "doctor"):
+        commands.choices[name].add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _common() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    files = parser.add_argument_group("files")
+    files.add_argument("--matrix", type=Path, default=Path("matrix.yaml"), metavar="FILE")
+    files.add_argument("--repros", type=Path, default=Path("repros"), metavar="DIR")
+    files.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    files.add_argument(
+        "--cache", type=Path, metavar="DIR",
+        help="prepared cases, environments, outputs (default: $TRTMATRIX_CACHE or ~/.cache/trtmatrix)",
+    )  # fmt: skip
+    return parser
+
+
+def _select() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    group = parser.add_argument_group("selection (comma-separated or repeated; default: all)")
+    for option, metavar, text in (
+        ("--trt", "VERSION", "versions by name, or a product's name: 10.7.0,10.8.0 or onnxruntime"),
+        ("--repro", "REPRO", "repros by name"),
+        ("--case", "CASE", "cases by name or pattern: 'sdpa-*' or sdpa-scale/explicit-tf32"),
+        ("--gpu", "GPU", "GPUs by name, of this host or not: L4, 'NVIDIA H200'"),
+        ("--runtime", "RUNTIME", "container, wheels, or host (interpreters that have TensorRT)"),
+    ):
+        group.add_argument(option, action="extend", type=_names, default=[], metavar=metavar, help=text)
+    group.add_argument(
+        "--python", action="append", default=[], metavar="PATH",
+        help="with --runtime host: an interpreter that has TensorRT (default: this one)",
+    )  # fmt: skip
+    return parser
+
+
+def _show() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--output", "-o", action="append", type=Path, default=[], metavar="FILE",
+        help="also write the tables as .md, .html, .json, .xml (JUnit) or .txt; may be repeated",
+    )  # fmt: skip
+    group.add_argument("--all-rows", action="store_true", help="show rows without evidence too")
+    return parser
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("running")
+    group.add_argument("--plan", action="store_true", help="print what would be started, start nothing")
+    group.add_argument("--rerun", action="store_true", help="run cells that have a current record too")
+    group.add_argument(
+        "--pull", choices=["named", "all", "never"], default="named",
+        help="which missing images to pull: those of versions named by --trt (default), all, none",
+    )  # fmt: skip
+    group.add_argument(
+        "--memory", type=_size, default=32 << 30, metavar="SIZE", help="memory of a container (32g)"
+    )
+    group.add_argument(
+        "--output-size", type=_size, default=2 << 30, metavar="SIZE", help="what a cell may write (2g)"
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _size(text: str) -> int:
+    """Read ``512m`` or ``32g`` as bytes."""
+    units = {"k": 10, "m": 20, "g": 30}
+    digits, unit = (text[:-1], text[-1].lower()) if text[-1:].lower() in units else (text, "")
+    if not digits.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 512m or 32g")
+    return int(digits) << units.get(unit, 0)

@@ -1,0 +1,1 @@
+"""The pure part: no disk, no clock, no processes, no network."""

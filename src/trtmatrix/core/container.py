@@ -1,0 +1,141 @@
+"""What a container is given and what not, as plain data that can be printed without Docker."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trtmatrix.core.config import Version
+from trtmatrix.core.model import Gpu
+from trtmatrix.core.plan import Engine, GpuAccess
+
+ROOT = "/opt/trtmatrix"
+"""Where our folders are mounted inside."""
+
+SCRATCH = "/tmp"  # noqa: S108 - inside the container, a file system of its own
+PROJECT_LABEL = "io.trtmatrix"
+OWNER_LABEL = "io.trtmatrix.owner"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits of a container, in bytes but for ``processes``. ``log`` keeps the log's last part."""
+
+    memory: int = 32 << 30
+    scratch: int = 8 << 30
+    output: int = 2 << 30
+    file: int = 8 << 30
+    log: int = 1 << 20
+    processes: int = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folders:
+    """Host folders: four are mounted read-only, ``out`` is the one that can be written."""
+
+    probe: str
+    repros: str
+    cases: str
+    job: str
+    out: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerSpec:
+    """Everything that is asked of the engine for one container."""
+
+    image: str
+    name: str
+    command: tuple[str, ...]
+    user: str
+    environment: Mapping[str, str]
+    read_only_mounts: Mapping[str, str]
+    out: tuple[str, str]
+    labels: Mapping[str, str]
+    limits: Limits
+    gpu_device_ids: tuple[str, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+    devices: tuple[str, ...] = field(default=())
+
+
+def make_container_spec(
+    *,
+    version: Version,
+    image: str,
+    gpu: Gpu,
+    engine: Engine,
+    folders: Folders,
+    limits: Limits,
+    name: str,
+    owner: str,
+    user: str,
+) -> ContainerSpec:
+    """Describe the container for one version on one GPU; the GPU is given in the engine's way."""
+    mounts = {
+        folders.probe: f"{ROOT}/trtprobe", folders.repros: f"{ROOT}/repros",
+        folders.cases: f"{ROOT}/cases", folders.job: f"{ROOT}/job",
+    }  # fmt: skip
+    ids: tuple[str, ...] = ()
+    cdi: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    if gpu.present:
+        match engine.gpu_access:
+            case GpuAccess.TOOLKIT:
+                ids = (gpu.uuid or str(gpu.index),)
+            case GpuAccess.CDI:
+                cdi = (f"nvidia.com/gpu={gpu.index}",)
+            case GpuAccess.NODES:
+                minor = gpu.index if gpu.minor is None else gpu.minor
+                nodes = (f"/dev/nvidia{minor}", "/dev/nvidiactl", "/dev/nvidia-uvm")
+                if engine.driver_folder is not None:
+                    mounts[engine.driver_folder] = "/usr/local/nvidia"
+            case None:
+                pass
+    labels = {PROJECT_LABEL: "1", OWNER_LABEL: owner, f"{PROJECT_LABEL}.version": version.name}
+    return ContainerSpec(
+        image=image, name=name, command=probe_command("python3", ROOT), user=user,
+        environment=_environment(), read_only_mounts=mounts, out=(folders.out, f"{ROOT}/out"),
+        labels=labels, limits=limits, gpu_device_ids=ids, cdi_devices=cdi, devices=nodes,
+    )  # fmt: skip
+
+
+def probe_command(python: str, root: str) -> tuple[str, ...]:
+    """Return the probe's command line over folders below ``root``."""
+    options = [f"--{name}={root}/{name}" for name in ("job", "cases", "repros", "out")]
+    return (python, "-B", f"{root}/trtprobe", "supervise", *options)
+
+
+def _environment() -> dict[str, str]:
+    """Return HOME, USER and caches in scratch. (The probe unsets what changes numerics.)"""
+    home = f"{SCRATCH}/home"
+    return {
+        "HOME": home, "USER": "trtmatrix", "LOGNAME": "trtmatrix", "TMPDIR": SCRATCH,
+        "XDG_CACHE_HOME": f"{home}/.cache", "TORCHINDUCTOR_CACHE_DIR": f"{home}/inductor",
+        "TRITON_CACHE_DIR": f"{home}/triton", "CUDA_CACHE_PATH": f"{home}/cuda",
+        "ORT_DISABLE_TELEMETRY": "1", "PYTHONDONTWRITEBYTECODE": "1",
+    }  # fmt: skip
+
+
+def docker_command(spec: ContainerSpec) -> str:
+    """Return the ``docker run`` line that starts the same container by hand."""
+    limits = spec.limits
+    words = ["docker", "run", "--init", "--network=none", "--read-only", "--cap-drop=ALL"]
+    words += ["--security-opt=no-new-privileges", f"--user={spec.user}", f"--name={spec.name}"]
+    words += [f"--memory={limits.memory}", f"--memory-swap={limits.memory}"]
+    words += [f"--pids-limit={limits.processes}", f"--ulimit=fsize={limits.file}"]
+    words += ["--log-driver=json-file", f"--log-opt=max-size={limits.log}"]
+    words += [f"--tmpfs={SCRATCH}:{tmpfs_options(limits)}"]
+    words += [f"--label={key}={value}" for key, value in spec.labels.items()]
+    words += [f"--env={key}={value}" for key, value in spec.environment.items()]
+    words += [f"--volume={host}:{inside}:ro" for host, inside in spec.read_only_mounts.items()]
+    words += [f"--volume={spec.out[0]}:{spec.out[1]}"]
+    words += [f"--gpus=device={device}" for device in spec.gpu_device_ids]
+    words += [f"--device={device}" for device in (*spec.cdi_devices, *spec.devices)]
+    words += [f"--entrypoint={spec.command[0]}", spec.image, *spec.command[1:]]
+    return shlex.join(words)
+
+
+def tmpfs_options(limits: Limits) -> str:
+    """Return the options of the scratch file system: executable, since some libraries compile."""
+    return f"rw,exec,nosuid,nodev,size={limits.scratch},mode=1777"

@@ -1,0 +1,37 @@
+"""Everything there is to say about one cell."""
+
+from __future__ import annotations
+
+from trtmatrix.core.compare import Entry
+from trtmatrix.core.model import Evidence
+from trtmatrix.core.record import Record
+from trtmatrix.core.summary import expected_words, why_not_run
+from trtmatrix.core.table import one_line
+from trtmatrix.core.words import EVIDENCE_MEANINGS, full_words
+
+
+def describe(entry: Entry) -> tuple[tuple[str, str], ...]:
+    """Return a cell's facts as names and values, those that it has."""
+    outcome, expectation, record = entry.outcome, entry.expectation, entry.record
+    label = entry.cell.repro.figure.label
+    facts = (
+        ("cell", str(entry.cell.id)),
+        ("verdict", full_words(outcome) if outcome else ""),
+        ("reason", one_line(outcome.reason, 1000) if outcome else ""),
+        ("figure", f"{label} = {entry.figure}" if entry.figure else ""),
+        ("evidence", EVIDENCE_MEANINGS[entry.evidence]),
+        ("expected", expected_words(entry)),
+        ("surprise", "the verdict is not the expected one" if entry.surprise else ""),
+        ("source", expectation.source if expectation else ""),
+        ("note", one_line(expectation.note) if expectation else ""),
+        ("not run", why_not_run(entry) if entry.evidence is not Evidence.MEASURED else ""),
+        ("record", record_file(record) if record else ""),
+    )
+    return tuple((name, value) for name, value in facts if value)
+
+
+def record_file(record: Record) -> str:
+    """Return a record's path inside the results folder: a page must not name a host's paths."""
+    cell = record.cell
+    tail = f"{cell.gpu}/{cell.version}/{cell.repro}/{cell.case}/{record.run}.json"
+    return f"local/{tail}" if record.file.endswith(f"/local/{tail}") else tail

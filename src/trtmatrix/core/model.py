@@ -1,0 +1,258 @@
+"""The words of the system as types: versions, repros, cases, cells, outcomes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version as Release
+
+PART = re.compile(r"[a-z0-9]+(?:[.-]+[a-z0-9]+)*")
+"""The pattern of each part of a cell's id."""
+
+Scalar = str | int | float | bool
+
+
+class Product(str, Enum):
+    """What a version is a release of."""
+
+    TENSORRT = "tensorrt"
+    TENSORRT_RTX = "tensorrt-rtx"
+    ONNXRUNTIME = "onnxruntime"
+
+
+class Known(str, Enum):
+    """How a fact of matrix.yaml is known."""
+
+    READ = "read"
+    THIRD_PARTY = "third-party"
+    RECALLED = "recalled"
+    INFERRED = "inferred"
+    MEASURED = "measured"
+
+
+class Verdict(str, Enum):
+    """What the judge says of a record."""
+
+    PASS = "PASS"  # noqa: S105 - a verdict, not a password
+    FAIL = "FAIL"
+    FLAKY = "FLAKY"
+    INVALID = "INVALID"
+    BUILT = "BUILT"
+    NO_VERDICT = "NO VERDICT"
+
+
+class Cause(str, Enum):
+    """Why there is no verdict."""
+
+    UNSUPPORTED_GPU = "unsupported GPU"
+    UNSUPPORTED_BY_VERSION = "unsupported by this version"
+    COMPONENT_MISSING = "component missing"
+    DRIVER_TOO_OLD = "driver too old"
+    IMAGE_MISSING = "image missing"
+    OUT_OF_GPU_MEMORY = "out of GPU memory"
+    OUT_OF_HOST_MEMORY = "out of host memory"
+    TIME_OUT = "time-out"
+    BUILD_FAILED = "build failed"
+    CRASHED = "crashed"
+    INTERRUPTED = "interrupted"
+    LAUNCHER_FAILED = "launcher failed"
+    PROBE_FAILED = "probe failed"
+    VERSION_MISMATCH = "version mismatch"
+
+    @property
+    def is_machinery(self) -> bool:
+        """Whether this is trouble with the machinery, not a finding about a version."""
+        return self in _MACHINERY
+
+
+_MACHINERY = frozenset(
+    {
+        Cause.INTERRUPTED,
+        Cause.LAUNCHER_FAILED,
+        Cause.PROBE_FAILED,
+        Cause.VERSION_MISMATCH,
+        Cause.IMAGE_MISSING,
+    }
+)
+
+
+class Exclusion(str, Enum):
+    """Why preflight does not attempt a cell."""
+
+    NOT_APPLICABLE = "the case is not for this product"
+    UNSUPPORTED_GPU = "this version does not support the GPU"
+    NO_GPU = "no NVIDIA GPU here"
+    OTHER_GPU = "the GPU is not in this host"
+    NO_ENGINE = "no Docker engine"
+    NO_GPU_ACCESS = "containers cannot reach the GPU"
+    DRIVER_TOO_OLD = "driver too old"
+    IMAGE_NOT_PULLED = "image not pulled"
+    IMAGE_NOT_BUILT = "image not built"
+    COMPONENT_MISSING = "component missing"
+    NO_INTERPRETER = "no interpreter with this version"
+    NOT_READY = "could not be made ready"
+    OTHER_RUNTIME = "another runtime was asked for"
+
+
+class Control(str, Enum):
+    """A case whose verdict is known beforehand."""
+
+    POSITIVE = "positive"
+    NEGATIVE = "negative"
+
+
+class Basis(str, Enum):
+    """What an expectation rests on."""
+
+    REPORTED = "reported"
+    MEASURED = "measured"
+    ASSUMED = "assumed"
+
+
+class Evidence(str, Enum):
+    """How a cell is known."""
+
+    MEASURED = "measured"
+    RECORDED = "recorded"
+    REPORTED = "reported"
+    NONE = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A verdict with its cause and its reason in words."""
+
+    verdict: Verdict
+    cause: Cause | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """A GPU: one of this host (``index`` is set), one named by the user, or none.
+
+    ``compute`` is the compute capability such as ``"8.9"``; ``variant`` holds what makes two boards
+    of one name differ (memory in GiB, MIG profile), ``uuid_hash`` the SHA-256 of the UUID.
+    """
+
+    slug: str
+    name: str
+    compute: str | None = None
+    datacenter: bool = False
+    driver: str | None = None
+    variant: str = ""
+    uuid_hash: str | None = None
+    uuid: str | None = field(default=None, repr=False)
+    index: int | None = None
+    minor: int | None = None
+
+    @property
+    def present(self) -> bool:
+        """Whether it is in this host."""
+        return self.index is not None
+
+
+CPU = Gpu(slug="cpu", name="CPU")
+NO_GPU = Gpu(slug="none", name="no NVIDIA GPU here")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """What a repro says should happen in some cases at some versions, and who says so."""
+
+    cases: tuple[str, ...]
+    versions: SpecifierSet
+    product: Product
+    verdict: Verdict
+    basis: Basis
+    source: str = ""
+    on: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workaround:
+    """What helps against the finding; ``case`` names the case that tries it."""
+
+    what: str
+    case: str | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One set of parameters of a repro: a row of the table.
+
+    ``limits`` maps a measurement to the largest value that passes. ``bug_is`` names the causes that
+    are the bug itself, and therefore a FAIL. ``seconds`` is the time limit of one cell.
+    """
+
+    id: str
+    params: Mapping[str, Scalar]
+    limits: Mapping[str, float]
+    control: Control | None = None
+    products: frozenset[Product] = frozenset(Product)
+    needs: frozenset[str] = frozenset()
+    bug_is: frozenset[Cause] = frozenset()
+    seconds: float = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """The measurement that a repro's cells show, and what it is called."""
+
+    measure: str
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repro:
+    """One finding: facts, expectations and cases. ``digest`` identifies its code, comments apart."""
+
+    id: str
+    title: str
+    upstream: str
+    url: str
+    summary: str
+    figure: Figure
+    expectations: tuple[Expectation, ...]
+    workarounds: tuple[Workaround, ...]
+    cases: tuple[Case, ...]
+    related: tuple[str, ...] = ()
+    digest: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class CellId:
+    """``<repro>/<case>@<version>#<gpu>``."""
+
+    repro: str
+    case: str
+    version: str
+    gpu: str
+
+    def __str__(self) -> str:
+        """Return the id as it is printed everywhere."""
+        return f"{self.repro}/{self.case}@{self.version}#{self.gpu}"
+
+    @classmethod
+    def parse(cls, text: str) -> CellId:
+        """Read an id as ``__str__`` writes it; ``ValueError`` where it is none."""
+        part = PART.pattern
+        match = re.fullmatch(rf"({part})/({part})@({part})#({part})", text)
+        if match is None:
+            raise ValueError(f"{text!r} is no cell id: <repro>/<case>@<version>#<gpu>")
+        repro, case, version, gpu = match.groups()
+        return cls(repro=repro, case=case, version=version, gpu=gpu)
+
+
+def release_of(name: str) -> Release:
+    """Return what orders versions of one product: the release inside a column's name.
+
+    ``"10.7.0"`` gives 10.7.0, ``"onnxruntime-1.31.1"`` gives 1.31.1.
+    """
+    return Release(re.sub(r"^[a-z-]+", "", name))

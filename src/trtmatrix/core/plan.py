@@ -1,0 +1,228 @@
+"""Which cells run here, which do not and why, and what is started for them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from packaging.version import Version as Release
+
+from trtmatrix.core.config import Driver, ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
+from trtmatrix.core.expand import Cell, Selection
+from trtmatrix.core.model import Exclusion, Gpu, Product
+
+
+class Pull(str, Enum):
+    """Which missing images are pulled."""
+
+    NAMED = "named"
+    ALL = "all"
+    NEVER = "never"
+
+
+class GpuAccess(str, Enum):
+    """How a container is given a GPU."""
+
+    TOOLKIT = "NVIDIA Container Toolkit"
+    CDI = "CDI"
+    NODES = "device nodes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """The container engine as found: ``images`` maps references to image IDs.
+
+    ``driver_folder`` is the host folder with the driver's libraries that ``device nodes`` needs.
+    """
+
+    available: bool
+    reason: str = ""
+    version: str = ""
+    images: Mapping[str, str] = field(default_factory=dict)
+    gpu_access: GpuAccess | None = None
+    driver_folder: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What was found on this host. ``interpreters`` maps a library's version to a Python."""
+
+    engine: Engine
+    gpus: tuple[Gpu, ...] = ()
+    interpreters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Excluded:
+    """A cell that is not attempted, with the kind of reason and the words for it."""
+
+    cell: Cell
+    why: Exclusion
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """The cells of one version on one GPU; ``python`` is set where a host interpreter runs them."""
+
+    version: Version
+    gpu: Gpu
+    cells: tuple[Cell, ...]
+    pull: bool = False
+    python: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What would be started, and what would not."""
+
+    launches: tuple[Launch, ...]
+    excluded: tuple[Excluded, ...]
+
+
+def make_plan(cells: Sequence[Cell], host: Host, selection: Selection, pull: Pull) -> Plan:
+    """Split cells into launches (one a version and GPU) and exclusions."""
+    excluded: list[Excluded] = []
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        reason = exclude(cell, host, selection, pull)
+        if reason is None:
+            groups.setdefault((cell.version.name, cell.gpu.slug), []).append(cell)
+        else:
+            excluded.append(Excluded(cell=cell, why=reason[0], detail=reason[1]))
+    launches = tuple(_launch(group, host, selection) for group in groups.values())
+    return Plan(launches=launches, excluded=tuple(excluded))
+
+
+def _launch(group: Sequence[Cell], host: Host, selection: Selection) -> Launch:
+    version = group[0].version
+    image = version.origin.image if isinstance(version.origin, ImageOrigin) else None
+    on_host = "host" in selection.runtimes and version.product is Product.TENSORRT
+    python = (
+        host_python(version, host)
+        if on_host or isinstance(version.origin, InterpreterOrigin)
+        else None
+    )
+    return Launch(
+        version=version, gpu=group[0].gpu, cells=tuple(group), python=python,
+        pull=python is None and image is not None and image not in host.engine.images,
+    )  # fmt: skip
+
+
+def exclude(
+    cell: Cell, host: Host, selection: Selection, pull: Pull
+) -> tuple[Exclusion, str] | None:
+    """Return why a cell cannot run on this host, or None where it can."""
+    version, gpu = cell.version, cell.gpu
+    if version.compute is not None and gpu.compute is not None and not _supports(version, gpu):
+        low, high = version.compute.min, version.compute.max
+        return (
+            Exclusion.UNSUPPORTED_GPU,
+            f"{version.name} supports compute capability {low} to {high}",
+        )
+    if "torch_tensorrt" in cell.case.needs and version.torch_tensorrt is None:
+        return Exclusion.COMPONENT_MISSING, "no Torch-TensorRT in the image"
+    if version.product is Product.TENSORRT and (reason := _without_gpu(cell, host)) is not None:
+        return reason
+    if "host" in selection.runtimes and version.product is Product.TENSORRT:
+        return _without_interpreter(version, host)
+    match version.origin:
+        case ImageOrigin():
+            return _without_image(cell, host, selection, pull)
+        case InterpreterOrigin() | WheelsOrigin():
+            runtimes = selection.runtimes
+            other = bool(runtimes) and version.runtime not in runtimes
+            return (
+                (Exclusion.OTHER_RUNTIME, f"{version.name} is of runtime {version.runtime}")
+                if other
+                else None
+            )
+
+
+def _supports(version: Version, gpu: Gpu) -> bool:
+    if version.compute is None or gpu.compute is None:
+        return True
+    return Release(version.compute.min) <= Release(gpu.compute) <= Release(version.compute.max)
+
+
+def _without_gpu(cell: Cell, host: Host) -> tuple[Exclusion, str] | None:
+    if cell.gpu.present:
+        return None
+    if not host.gpus:
+        return Exclusion.NO_GPU, "TensorRT needs an NVIDIA GPU and its driver"
+    return Exclusion.OTHER_GPU, f"this host has {', '.join(gpu.name for gpu in host.gpus)}"
+
+
+def host_python(version: Version, host: Host) -> str | None:
+    """Return the host interpreter whose library is this version's, or None."""
+    if isinstance(version.origin, InterpreterOrigin):
+        return version.origin.interpreter
+    ours = version.library.value.split(".")
+    for library, python in host.interpreters.items():
+        theirs = library.split(".")
+        shared = min(len(ours), len(theirs))
+        if ours[:shared] == theirs[:shared]:
+            return python
+    return None
+
+
+def _without_interpreter(version: Version, host: Host) -> tuple[Exclusion, str] | None:
+    if host_python(version, host) is not None:
+        return None
+    found = ", ".join(sorted(host.interpreters)) or "none"
+    return (
+        Exclusion.NO_INTERPRETER,
+        f"TensorRT in the host's interpreters: {found} (--python PATH adds one)",
+    )
+
+
+def _without_image(
+    cell: Cell, host: Host, selection: Selection, pull: Pull
+) -> tuple[Exclusion, str] | None:
+    version, engine = cell.version, host.engine
+    if not isinstance(version.origin, ImageOrigin):
+        return None
+    if not engine.available:
+        return Exclusion.NO_ENGINE, engine.reason
+    if version.product is Product.TENSORRT:
+        if engine.gpu_access is None:
+            return Exclusion.NO_GPU_ACCESS, "neither NVIDIA Container Toolkit, CDI nor device nodes"
+        if version.driver and not driver_suffices(version.driver, cell.gpu):
+            least = version.driver.least
+            return (
+                Exclusion.DRIVER_TOO_OLD,
+                f"{version.name} needs {least}, here is {cell.gpu.driver}",
+            )
+    image = version.origin.image
+    if image in engine.images:
+        return None
+    if version.origin.build is not None:
+        return Exclusion.IMAGE_NOT_BUILT, image
+    named = bool(selection.versions)
+    wanted = pull is Pull.ALL or (pull is Pull.NAMED and named)
+    return None if wanted else (Exclusion.IMAGE_NOT_PULLED, image)
+
+
+def driver_suffices(rule: Driver, gpu: Gpu) -> bool:
+    """Whether the GPU's driver runs an image: at least ``least``, or a named data-centre branch.
+
+    Source: CUDA's forward compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/.
+    An unknown driver is given the benefit of the doubt: the run itself will tell.
+    """
+    if gpu.driver is None:
+        return True
+    driver = Release(gpu.driver)
+    if driver >= Release(rule.least):
+        return True
+    branches = [Release(branch) for branch in rule.datacenter]
+    return gpu.datacenter and any(driver.major == b.major and driver >= b for b in branches)
+
+
+def count_excluded(excluded: Iterable[Excluded]) -> list[tuple[Exclusion, int, str]]:
+    """Return each kind of exclusion with its count and one of its details, the commonest first."""
+    counts: dict[Exclusion, list[Excluded]] = {}
+    for item in excluded:
+        counts.setdefault(item.why, []).append(item)
+    ordered = sorted(counts.items(), key=lambda pair: (-len(pair[1]), pair[0].value))
+    return [(why, len(items), items[0].detail) for why, items in ordered]

@@ -1,0 +1,166 @@
+"""Entries as data: JSON for programs, JUnit XML for continuous integration."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from typing import Any
+
+from trtmatrix.core.compare import Entry, expected_verdict
+from trtmatrix.core.details import describe, record_file
+from trtmatrix.core.judge import measured
+from trtmatrix.core.model import Basis, Evidence, Verdict
+from trtmatrix.core.record import to_json, write_number
+from trtmatrix.core.summary import (
+    Counts,
+    count_products,
+    expected_words,
+    find_contradicted,
+    headline,
+    why_not_run,
+)
+from trtmatrix.core.table import Table, make_tables, one_line
+from trtmatrix.core.words import EVIDENCE_MEANINGS, full_words
+
+SCHEMA = 1
+"""The number of the JSON's shape."""
+
+
+def render_json(entries: Sequence[Entry], *, generated: str) -> str:
+    """Return strict JSON: ``generated`` as handed in, counts by product, and every cell once.
+
+    A figure's ``value`` is a number, or one of the strings NaN, Infinity and -Infinity; ``file`` of
+    a record is its path inside the results folder. What is not known is null.
+    """
+    return to_json(
+        {
+            "schema": SCHEMA,
+            "generated": generated,
+            "summary": [_counts(counts) for counts in count_products(entries)],
+            "contradicted": list(find_contradicted(entries)),
+            "cells": [_cell(entry) for entry in entries],
+        }
+    )
+
+
+def _counts(counts: Counts) -> dict[str, Any]:
+    return {
+        "product": counts.product.value, "headline": headline(counts), "cells": counts.cells,
+        "measured": counts.measured, "built": counts.built, "recorded": counts.recorded,
+        "without_verdict": counts.without_verdict, "not_run": counts.not_run,
+        "executed": counts.executed, "from_store": counts.served, "surprises": counts.surprises,
+        "words": dict(counts.words),
+        "reasons": [
+            {"why": item.why.value if item.why else None, "text": item.text, "count": item.count}
+            for item in counts.reasons
+        ],
+    }  # fmt: skip
+
+
+def _cell(entry: Entry) -> dict[str, Any]:
+    cell, outcome, excluded = entry.cell, entry.outcome, entry.excluded
+    return {
+        **vars(cell.id),
+        "id": str(cell.id), "product": cell.version.product.value,
+        "control": cell.case.control.value if cell.case.control else None,
+        "evidence": entry.evidence.value, "executed": entry.executed,
+        "verdict": outcome.verdict.value if outcome else None,
+        "cause": outcome.cause.value if outcome and outcome.cause else None,
+        "reason": outcome.reason if outcome else None,
+        "figure": _figure(entry), "expected": _expected(entry), "surprise": entry.surprise,
+        "excluded": {"why": excluded.why.value, "detail": excluded.detail} if excluded else None,
+        "record": _record(entry),
+    }  # fmt: skip
+
+
+def _figure(entry: Entry) -> dict[str, Any] | None:
+    if not entry.figure:
+        return None
+    figure = entry.cell.repro.figure
+    value = measured(entry.record, figure.measure) if entry.record else None
+    number = None if value is None else write_number(value)
+    return {"label": figure.label, "measure": figure.measure, "text": entry.figure, "value": number}
+
+
+def _expected(entry: Entry) -> dict[str, Any]:
+    expectation = entry.expectation
+    verdict = expected_verdict(entry.cell, expectation).value
+    if expectation is None:
+        nobody = dict.fromkeys(("source", "on", "note"))
+        return {"verdict": verdict, "basis": Basis.ASSUMED.value, **nobody}
+    return {
+        "verdict": verdict, "basis": expectation.basis.value, "source": expectation.source or None,
+        "on": expectation.on or None, "note": expectation.note or None,
+    }  # fmt: skip
+
+
+def _record(entry: Entry) -> dict[str, Any] | None:
+    record = entry.record
+    if record is None:
+        return None
+    return {"run": record.run, "started": record.started, "file": record_file(record)}
+
+
+def render_junit(entries: Sequence[Entry]) -> str:
+    """Return JUnit XML: a suite a table, a test case a cell.
+
+    As the exit code has it: a surprise that was measured here is a failure, trouble with the
+    machinery an error. What was not run here or has no verdict is skipped, with the reason.
+    """
+    root = ET.Element("testsuites", name="trtmatrix")
+    for table in make_tables(entries, all_rows=True):
+        root.append(_suite(table))
+    _count(root)
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _suite(table: Table) -> ET.Element:
+    suite = ET.Element("testsuite", name=one_line(table.title))
+    suite.extend(_testcase(entry) for entry in table.entries())
+    _count(suite)
+    return suite
+
+
+def _count(element: ET.Element) -> None:
+    """Write the counts that readers expect on a suite and on the whole."""
+    tags = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
+    for name, tag in tags.items():
+        element.set(name, str(sum(1 for _ in element.iter(tag))))
+
+
+def _testcase(entry: Entry) -> ET.Element:
+    case = ET.Element("testcase", classname=entry.cell.repro.id, name=str(entry.cell.id))
+    properties = ET.SubElement(case, "properties")
+    shown = {"evidence", "expected", "figure", "record", "verdict"}
+    for name, value in describe(entry):
+        if name in shown:
+            ET.SubElement(properties, "property", name=name, value=one_line(value))
+    result = _result(entry)
+    if result is not None:
+        case.append(result)
+    return case
+
+
+def _result(entry: Entry) -> ET.Element | None:
+    """Return what a test case ended in, or nothing where it is as expected."""
+    outcome = entry.outcome
+    if entry.evidence is not Evidence.MEASURED or outcome is None:
+        known = f"{EVIDENCE_MEANINGS[entry.evidence]}: {full_words(outcome)}; " if outcome else ""
+        return _element("skipped", f"{known}{why_not_run(entry)}")
+    why = f"{full_words(outcome)}: {outcome.reason}".removesuffix(": ")
+    if entry.surprise:
+        return _element("failure", f"expected {expected_words(entry)}, seen {why}", "surprise")
+    if outcome.cause is not None and outcome.cause.is_machinery:
+        return _element("error", why, outcome.cause.value)
+    return _element("skipped", why) if outcome.verdict in _SILENT else None
+
+
+_SILENT = frozenset({Verdict.NO_VERDICT, Verdict.INVALID})
+
+
+def _element(tag: str, message: str, kind: str = "") -> ET.Element:
+    """Make a result; characters that XML cannot hold are left out."""
+    element = ET.Element(tag, {"type": kind} if kind else {}, message=one_line(message))
+    element.text = one_line(message, 4000)
+    return element

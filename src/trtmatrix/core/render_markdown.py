@@ -1,0 +1,116 @@
+"""Tables as GitHub Markdown, to be pasted into a pull request or an issue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tabulate import tabulate
+
+from trtmatrix.core.compare import Entry
+from trtmatrix.core.model import Repro
+from trtmatrix.core.summary import (
+    Surprise,
+    Unanswered,
+    count_products,
+    detail_line,
+    find_contradicted,
+    find_surprises,
+    find_unanswered,
+    headline,
+)
+from trtmatrix.core.table import Section, Table, make_tables, one_line
+from trtmatrix.core.words import cell_text, legend
+
+_MOST_ITEMS = 40
+
+
+def render_markdown(entries: Sequence[Entry], *, all_rows: bool = False) -> str:
+    """Return the counts, what needs attention, and a table for each repro.
+
+    Lists end after 40 items with a count of the rest: GitHub takes 65,536 characters a comment.
+    Rows without any evidence are folded, unless ``all_rows``.
+    """
+    tables = make_tables(entries, all_rows=all_rows)
+    parts = ["## TensorRT version matrix", "\n".join(_counts(entries)), *_remarks(entries)]
+    for table in tables:
+        parts += _table(table)
+    parts.append(_legend(tables))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _counts(entries: Sequence[Entry]) -> Iterator[str]:
+    for counts in count_products(entries):
+        detail = detail_line(counts)
+        yield f"- **{_plain(headline(counts))}**" + (f"<br>{_plain(detail)}" if detail else "")
+
+
+def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
+    remarks = (
+        ("Surprises", [_surprise(item) for item in find_surprises(entries)]),
+        ("No verdict", [_unanswered(item) for item in find_unanswered(entries)]),
+        (
+            "Facts of matrix.yaml that images contradict",
+            [_plain(line) for line in find_contradicted(entries)],
+        ),
+    )
+    for title, items in remarks:
+        if items:
+            yield f"### {title}"
+            more = len(items) - _MOST_ITEMS
+            shown = items[:_MOST_ITEMS] + ([f"… and {more} more"] if more > 0 else [])
+            yield "\n".join(f"- {item}" for item in shown)
+
+
+def _surprise(item: Surprise) -> str:
+    expected, seen = _plain(item.expected), _plain(item.seen)
+    return f"{_code(item.cell)}: expected {expected}, seen **{seen}**: {_code(item.why)}"
+
+
+def _unanswered(item: Unanswered) -> str:
+    why = f": {_code(item.reason)}" if item.reason else ""
+    example = "cell" if item.count == 1 else "for example"
+    return f"{item.count} × **{item.cause}**{why} ({example} {_code(item.example)})"
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield f"### {_plain(table.title)}"
+    headers = ["case", *(version.name for version in table.columns)]
+    for section in table.sections:
+        yield f"#### {_heading(section.repro)}"
+        if section.rows:
+            yield f"figure: {_code(section.repro.figure.label)}"
+            yield tabulate(_body(section), headers, tablefmt="github", disable_numparse=True)
+        if section.folded:
+            yield section.fold_line
+
+
+def _body(section: Section) -> list[list[str]]:
+    return [[row.label, *(_cell(entry) for entry in row.entries)] for row in section.rows]
+
+
+def _cell(entry: Entry | None) -> str:
+    text = one_line(cell_text(entry))
+    return f"**{text}**" if entry is not None and entry.surprise else text
+
+
+def _heading(repro: Repro) -> str:
+    upstream = _plain(repro.upstream)
+    link = f"[{upstream}]({repro.url})" if repro.url.startswith("https://") else upstream
+    return f"{_code(repro.id)} {_plain(repro.title)} · {link}"
+
+
+def _legend(tables: Sequence[Table]) -> str:
+    items = legend(entry for table in tables for entry in table.shown())
+    return " · ".join(f"{_code(mark)} {_plain(meaning)}" for mark, meaning in items)
+
+
+def _code(text: str) -> str:
+    """Put a text into a code span, in which Markdown, mentions and references mean nothing."""
+    return f"`{one_line(text).replace('`', chr(39)) or ' '}`"
+
+
+def _plain(text: str) -> str:
+    """Escape what Markdown would read as markup; a ``_`` inside a word or URL is none."""
+    escaped = re.sub(r"([\\`*\[\]<>|~$&])", r"\\\1", one_line(text, 1000))
+    return re.sub(r"(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])", r"\\_", escaped)

@@ -1,0 +1,139 @@
+"""Entries grouped into tables: one a GPU for TensorRT, one for the products on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trtmatrix.core.compare import Entry
+from trtmatrix.core.config import Version
+from trtmatrix.core.model import Case, Control, Gpu, Product, Repro
+from trtmatrix.core.words import MUST_FAIL, has_evidence
+
+_ORDER = (Product.TENSORRT, Product.ONNXRUNTIME, Product.TENSORRT_RTX)
+_ON_CPU = {
+    Product.ONNXRUNTIME: "graphs checked (onnxruntime)",
+    Product.TENSORRT_RTX: "parsed and built (tensorrt-rtx)",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A case with one entry a column; None where the case has no cell."""
+
+    case: Case
+    entries: tuple[Entry | None, ...]
+
+    @property
+    def label(self) -> str:
+        """The case's id, marked where the case must fail."""
+        return self.case.id + (f" {MUST_FAIL}" if self.case.control is Control.NEGATIVE else "")
+
+    @property
+    def known(self) -> bool:
+        """Whether any cell has evidence."""
+        return any(has_evidence(entry) for entry in self.entries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A repro's rows: those shown, and those folded away because nothing is known of them."""
+
+    repro: Repro
+    rows: tuple[Row, ...]
+    folded: tuple[Row, ...]
+
+    @property
+    def figure(self) -> str:
+        """What the numbers in the cells are."""
+        return f"figure: {self.repro.figure.label}"
+
+    @property
+    def fold_line(self) -> str:
+        """What stands for the folded rows, or nothing."""
+        count = len(self.folded)
+        if not count:
+            return ""
+        more, case = ("more " if self.rows else ""), ("case" if count == 1 else "cases")
+        return f"… {count} {more}{case} without evidence here"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """What is shown together: columns are versions in release order, rows are cases by repro."""
+
+    title: str
+    columns: tuple[Version, ...]
+    sections: tuple[Section, ...]
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield every entry, folded ones too, row by row."""
+        for section in self.sections:
+            for row in (*section.rows, *section.folded):
+                yield from (entry for entry in row.entries if entry is not None)
+
+    def shown(self) -> Iterator[Entry | None]:
+        """Yield what the cells of the shown rows hold."""
+        for section in self.sections:
+            for row in section.rows:
+                yield from row.entries
+
+
+def make_tables(entries: Sequence[Entry], *, all_rows: bool = False) -> tuple[Table, ...]:
+    """Group entries into tables: the GPUs in the order of the entries, the CPU last.
+
+    Rows in which no cell has evidence are folded, unless ``all_rows``.
+    """
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        on_gpu = entry.cell.version.product is Product.TENSORRT
+        groups.setdefault(f"gpu {entry.cell.gpu.slug}" if on_gpu else "cpu", []).append(entry)
+    names = [name for name in groups if name != "cpu"] + [name for name in groups if name == "cpu"]
+    return tuple(_table(groups[name], all_rows) for name in names)
+
+
+def _table(entries: Sequence[Entry], all_rows: bool) -> Table:
+    named = {entry.cell.version.name: entry.cell.version for entry in entries}
+    columns = tuple(sorted(named.values(), key=lambda v: (_ORDER.index(v.product), v.release)))
+    repros = {entry.cell.repro.id: entry.cell.repro for entry in entries}
+    sections = (_section(repro, columns, entries, all_rows) for repro in repros.values())
+    return Table(title=_title(entries, columns), columns=columns, sections=tuple(sections))
+
+
+def _title(entries: Sequence[Entry], columns: Sequence[Version]) -> str:
+    products = dict.fromkeys(version.product for version in columns)
+    if Product.TENSORRT in products:
+        return f"TensorRT: {describe_gpu(entries[0].cell.gpu)}"
+    return "CPU: " + ", ".join(_ON_CPU[product] for product in products)
+
+
+def describe_gpu(gpu: Gpu) -> str:
+    """Return a GPU's name with its variant, compute capability and driver, as far as known."""
+    parts = [gpu.name, gpu.variant]
+    parts += [f"compute capability {gpu.compute}"] if gpu.compute else []
+    parts += [f"driver {gpu.driver}"] if gpu.driver else []
+    return " · ".join(part for part in parts if part)
+
+
+def _section(
+    repro: Repro, columns: Sequence[Version], entries: Sequence[Entry], all_rows: bool
+) -> Section:
+    mine = [entry for entry in entries if entry.cell.repro.id == repro.id]
+    cases = {entry.cell.case.id: entry.cell.case for entry in mine}
+    at = {(entry.cell.case.id, entry.cell.version.name): entry for entry in mine}
+    rows = [
+        Row(case=case, entries=tuple(at.get((case.id, version.name)) for version in columns))
+        for case in cases.values()
+    ]
+    return Section(
+        repro=repro,
+        rows=tuple(row for row in rows if all_rows or row.known),
+        folded=tuple(row for row in rows if not all_rows and not row.known),
+    )
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """Return a text as one printable line: no control characters, white space run together."""
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    line = " ".join(printable.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,154 @@
+"""The short words and marks that cells are shown with, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from trtmatrix.core.compare import Entry
+from trtmatrix.core.model import Cause, Control, Evidence, Exclusion, Outcome, Product, Verdict
+
+NOT_SUPPORTED = "–"
+NO_EVIDENCE = "·"
+SURPRISE = "!"
+MUST_FAIL = "†"
+
+VERDICT_WORDS: Mapping[Verdict, str] = {
+    Verdict.PASS: "PASS",
+    Verdict.FAIL: "FAIL",
+    Verdict.FLAKY: "FLAKY",
+    Verdict.INVALID: "INVALID",
+    Verdict.BUILT: "BUILT",
+    Verdict.NO_VERDICT: "UNKNOWN",
+}
+"""The word of a verdict; NO VERDICT shows that of its cause instead, where it has one."""
+
+VERDICT_MEANINGS: Mapping[Verdict, str] = {
+    Verdict.PASS: "within the case's limits",
+    Verdict.FAIL: "above a limit, NaN, or the bug itself",
+    Verdict.FLAKY: "not the same each time",
+    Verdict.INVALID: "the case can say nothing here",
+    Verdict.BUILT: "parsed and built, not run",
+    Verdict.NO_VERDICT: "no verdict",
+}
+
+CAUSE_WORDS: Mapping[Cause, str] = {
+    Cause.UNSUPPORTED_GPU: "WRONG GPU",
+    Cause.UNSUPPORTED_BY_VERSION: "N/A",
+    Cause.COMPONENT_MISSING: "MISSING",
+    Cause.DRIVER_TOO_OLD: "DRIVER",
+    Cause.IMAGE_MISSING: "NO IMAGE",
+    Cause.OUT_OF_GPU_MEMORY: "GPU OOM",
+    Cause.OUT_OF_HOST_MEMORY: "OOM",
+    Cause.TIME_OUT: "TIME-OUT",
+    Cause.BUILD_FAILED: "NO BUILD",
+    Cause.CRASHED: "CRASHED",
+    Cause.INTERRUPTED: "STOPPED",
+    Cause.LAUNCHER_FAILED: "NO LAUNCH",
+    Cause.PROBE_FAILED: "NO PROBE",
+    Cause.VERSION_MISMATCH: "MISMATCH",
+}
+
+PRODUCT_NAMES: Mapping[Product, str] = {
+    Product.TENSORRT: "TensorRT",
+    Product.TENSORRT_RTX: "TensorRT-RTX",
+    Product.ONNXRUNTIME: "ONNX Runtime",
+}
+
+EVIDENCE_MEANINGS: Mapping[Evidence, str] = {
+    Evidence.MEASURED: "measured here",
+    Evidence.RECORDED: "recorded elsewhere or before a change",
+    Evidence.REPORTED: "reported, maybe of another GPU",
+    Evidence.NONE: "no evidence",
+}
+
+_FRAMES: Mapping[Evidence, tuple[str, str]] = {
+    Evidence.MEASURED: ("", ""),
+    Evidence.RECORDED: ("[", "]"),
+    Evidence.REPORTED: ("(", ")"),
+    Evidence.NONE: ("", ""),
+}
+
+
+def outcome_word(outcome: Outcome) -> str:
+    """Return the word of a verdict or of its cause, at most nine characters."""
+    return VERDICT_WORDS[outcome.verdict] if outcome.cause is None else CAUSE_WORDS[outcome.cause]
+
+
+def outcome_meaning(outcome: Outcome) -> str:
+    """Return what the word of an outcome stands for."""
+    return VERDICT_MEANINGS[outcome.verdict] if outcome.cause is None else outcome.cause.value
+
+
+def full_words(outcome: Outcome) -> str:
+    """Return an outcome's verdict with its cause, as prose has it."""
+    cause = f" ({outcome.cause.value})" if outcome.cause else ""
+    return outcome.verdict.value + cause
+
+
+def marked(entry: Entry, text: str) -> str:
+    """Put the mark of an entry's evidence around a text."""
+    before, after = _FRAMES[entry.evidence]
+    return before + text + after
+
+
+def cell_text(entry: Entry | None) -> str:
+    """Return what a cell shows: ``PASS 175``, ``[FAIL! 9]``, ``(FAIL)``, a mark or nothing."""
+    if entry is None or _is(entry, Exclusion.NOT_APPLICABLE):
+        return ""
+    if _is(entry, Exclusion.UNSUPPORTED_GPU):
+        return NOT_SUPPORTED
+    if entry.outcome is None:
+        return NO_EVIDENCE
+    word = outcome_word(entry.outcome) + (SURPRISE if entry.surprise else "")
+    return marked(entry, f"{word} {entry.figure}".rstrip())
+
+
+def has_evidence(entry: Entry | None) -> bool:
+    """Whether a cell shows a verdict or a cause."""
+    return cell_text(entry) not in {"", NO_EVIDENCE, NOT_SUPPORTED}
+
+
+def _is(entry: Entry, why: Exclusion) -> bool:
+    """Whether an entry without a record was excluded for this reason."""
+    return entry.record is None and entry.excluded is not None and entry.excluded.why is why
+
+
+def legend(entries: Iterable[Entry | None]) -> list[tuple[str, str]]:
+    """Return the marks, then the words, that occur in some cells, each with its meaning."""
+    shown = list(entries)
+    known = [entry for entry in shown if entry is not None and has_evidence(entry)]
+    texts = {cell_text(entry) for entry in shown}
+    marks = [
+        (marked_name(evidence), EVIDENCE_MEANINGS[evidence])
+        for evidence in Evidence
+        if any(entry.evidence is evidence for entry in known)
+    ]
+    others = [
+        (SURPRISE, "not as expected", any(entry.surprise for entry in known)),
+        (NO_EVIDENCE, EVIDENCE_MEANINGS[Evidence.NONE], NO_EVIDENCE in texts),
+        (NOT_SUPPORTED, "the version does not support this GPU", NOT_SUPPORTED in texts),
+        ("blank", "the case is not for this product or version", "" in texts),
+        (MUST_FAIL, "a known defect put in: must FAIL", _any_negative(shown)),
+    ]
+    return marks + [(mark, text) for mark, text, occurs in others if occurs] + _words(known)
+
+
+def marked_name(evidence: Evidence) -> str:
+    """Return how the legend names the mark of a kind of evidence."""
+    before, after = _FRAMES[evidence]
+    return f"{before} {after}" if before else "plain"
+
+
+def _any_negative(entries: Iterable[Entry | None]) -> bool:
+    return any(entry and entry.cell.case.control is Control.NEGATIVE for entry in entries)
+
+
+def _words(entries: Iterable[Entry]) -> list[tuple[str, str]]:
+    """Return the words that occur, but for those that explain themselves."""
+    outcomes = [entry.outcome for entry in entries if entry.outcome is not None]
+    meanings = {outcome_word(outcome): outcome_meaning(outcome) for outcome in outcomes}
+    order = [*VERDICT_WORDS.values(), *CAUSE_WORDS.values()]
+    return [
+        (word, meanings[word]) for word in order
+        if word in meanings and meanings[word].lower() != word.lower()
+    ]  # fmt: skip

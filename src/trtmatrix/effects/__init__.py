@@ -1,0 +1,1 @@
+"""The part that touches the world: engines, interpreters, GPUs, files."""

@@ -1,0 +1,137 @@
+"""Prepares cases once: graph, inputs and float64 reference, kept by content in the cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtmatrix.core.errors import UsageError
+from trtmatrix.core.model import Case
+from trtmatrix.effects.repro_files import LoadedRepro, digest_package
+
+Array = NDArray[Any]
+
+
+def case_key(loaded: LoadedRepro, case: Case) -> str:
+    """Return the name of a case's folder: from the repro's code, the authoring code, the params."""
+    identity = [loaded.repro.digest, digest_authoring(), case_digest(case)]
+    return sha256("\n".join(identity).encode()).hexdigest()[:40]
+
+
+def case_digest(case: Case) -> str:
+    """Return the SHA-256 of a case's parameters (hexadecimal)."""
+    return sha256(json.dumps(dict(case.params), sort_keys=True).encode()).hexdigest()
+
+
+_authoring: list[str] = []
+
+
+def digest_authoring() -> str:
+    """Return the digest of what repros may import to build graphs; computed once."""
+    if not _authoring:
+        _authoring.append(digest_package("trtmatrix.authoring"))
+    return _authoring[0]
+
+
+class CaseCache:
+    """Folders of prepared cases below ``<cache>/cases``; equal arrays share one file."""
+
+    def __init__(self, cache: Path) -> None:
+        """Name the folder; it is made on the first write."""
+        self.root = cache / "cases"
+        self.blobs = cache / "blobs"
+        self._seen: dict[int, tuple[Array, str]] = {}
+
+    def folder(self, loaded: LoadedRepro, case: Case) -> Path:
+        """Return where a case lies, prepared or not."""
+        return self.root / case_key(loaded, case)
+
+    def prepare(self, loaded: LoadedRepro, case: Case) -> Path:
+        """Return a case's folder, prepared now if it is not there.
+
+        :class:`UsageError` where the repro's ``prepare`` raises or returns something unusable.
+        """
+        final = self.folder(loaded, case)
+        if final.is_dir():
+            return final
+        try:
+            prepared = loaded.module.prepare(dict(case.params))
+            model = prepared["model"].SerializeToString()
+            _check_model(prepared["model"])
+            inputs, reference = prepared["inputs"], prepared["reference"]
+        except Exception as error:
+            raise UsageError(
+                f"{loaded.file}: prepare() of the case {case.id} failed: {error!r}\n"
+                f"  see it whole: python -m trtmatrix prepare {loaded.repro.id}/{case.id} --traceback"
+            ) from error
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.blobs.mkdir(exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.root))
+        try:
+            partial.chmod(0o755)
+            (partial / "model.onnx").write_bytes(model)
+            self._write_arrays(partial / "inputs", inputs)
+            exact = {name: smallest_exact(array) for name, array in reference.items()}
+            self._write_arrays(partial / "reference", exact)
+            facts = {"repro": loaded.repro.id, "case": case.id, "params": dict(case.params)}
+            (partial / "case.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
+            _rename(partial, final)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        return final
+
+    def _write_arrays(self, folder: Path, arrays: dict[str, Array]) -> None:
+        folder.mkdir()
+        for name, array in arrays.items():
+            os.link(self._blob(np.ascontiguousarray(array)), folder / f"{name}.npy")
+
+    def _blob(self, array: Array) -> Path:
+        """Return the file that holds an array, written once."""
+        known = self._seen.get(id(array))
+        if known is None or known[0] is not array:
+            content = sha256(f"{array.dtype.str} {array.shape}".encode())
+            content.update(array.view(np.uint8).reshape(-1).data if array.size else b"")
+            known = (array, content.hexdigest())
+            self._seen[id(array)] = known
+        path = self.blobs / f"{known[1]}.npy"
+        if not path.exists():
+            with tempfile.NamedTemporaryFile(
+                dir=self.blobs, suffix=".partial", delete=False
+            ) as out:
+                np.save(out, array)
+            Path(out.name).chmod(0o644)
+            Path(out.name).replace(path)
+        return path
+
+
+def _check_model(model: Any) -> None:  # noqa: ANN401 - onnx.ModelProto, imported only here
+    import onnx
+
+    onnx.checker.check_model(model)
+
+
+def _rename(partial: Path, final: Path) -> None:
+    """Publish a folder; where another run was faster, keep its."""
+    try:
+        partial.rename(final)
+    except OSError:
+        if not final.is_dir():
+            raise
+
+
+def smallest_exact(array: Array) -> Array:
+    """Return a float64 array in the smallest float dtype that holds every value exactly."""
+    for dtype in (np.float16, np.float32):
+        with np.errstate(over="ignore"):
+            narrow = array.astype(dtype)
+        if np.array_equal(narrow.astype(np.float64), array, equal_nan=True):
+            return narrow
+    return array

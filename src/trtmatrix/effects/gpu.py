@@ -1,0 +1,149 @@
+"""The GPUs of this host through NVML, and the GPU names that a user may type."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from trtmatrix.core.errors import UsageError
+from trtmatrix.core.model import Gpu
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuScan:
+    """The GPUs that were found, or why none was."""
+
+    gpus: tuple[Gpu, ...]
+    reason: str = ""
+
+
+def find_gpus() -> GpuScan:
+    """Ask NVML for every GPU of this host. No driver is no error: the scan says so."""
+    try:
+        import pynvml
+    except ImportError as error:
+        return GpuScan(gpus=(), reason=f"NVML's bindings are missing: {error}")
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return GpuScan(gpus=(), reason=f"NVML: {error}")
+    try:
+        count = pynvml.nvmlDeviceGetCount()
+        gpus = tuple(_describe(pynvml, index) for index in range(count))
+    except pynvml.NVMLError as error:
+        return GpuScan(gpus=(), reason=f"NVML: {error}")
+    finally:
+        pynvml.nvmlShutdown()
+    return GpuScan(gpus=gpus, reason="" if gpus else "NVML finds no GPU")
+
+
+def _describe(nvml: Any, index: int) -> Gpu:  # noqa: ANN401 - the pynvml module
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    name, uuid = nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle)
+    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    gigabytes = round(nvml.nvmlDeviceGetMemoryInfo(handle).total / 2**30)
+    variant = f"{gigabytes} GiB" + (", MIG on" if _mig(nvml, handle) else "")
+    known = _known_gpu(name)
+    return Gpu(
+        slug=slug_of(name), name=name, compute=f"{major}.{minor}", variant=variant,
+        datacenter=bool(known and known["datacenter"]), driver=nvml.nvmlSystemGetDriverVersion(),
+        uuid=uuid, uuid_hash=sha256(uuid.encode()).hexdigest(), index=index,
+        minor=nvml.nvmlDeviceGetMinorNumber(handle),
+    )  # fmt: skip
+
+
+def _mig(nvml: Any, handle: Any) -> bool:  # noqa: ANN401 - the pynvml module
+    try:
+        return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
+    except nvml.NVMLError:
+        return False
+
+
+def clocks(gpu: Gpu) -> dict[str, Any]:
+    """Return SM and memory clock in MHz, and power limit in W, of a GPU at this moment."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
+        return {
+            "sm_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
+            "memory_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM),
+            "power_limit_w": pynvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000,
+        }
+    except pynvml.NVMLError as error:
+        return {"unknown": str(error)}
+
+
+def slug_of(name: str) -> str:
+    """Return a GPU's name as a part of a cell's id: ``NVIDIA H200`` gives ``nvidia-h200``."""
+    slug = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.")
+    return slug if slug.startswith(("nvidia", "tesla", "quadro")) else f"nvidia-{slug}"
+
+
+def named_gpus(names: Sequence[str], here: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Return the GPUs that the user named: those of this host first, else from the table.
+
+    :class:`UsageError` where a name is neither, with the nearest ones.
+    """
+    chosen: list[Gpu] = []
+    for name in names:
+        wanted = _plain(name)
+        present = [gpu for gpu in here if _plain(gpu.name) == wanted or gpu.slug == name]
+        known = _known_gpu(name)
+        if present:
+            chosen += present[:1]
+        elif known is not None:
+            chosen.append(
+                Gpu(
+                    slug=slug_of(known["name"]), name=f"NVIDIA {known['name']}",
+                    compute=known["compute"], datacenter=known["datacenter"],
+                )
+            )  # fmt: skip
+        else:
+            near = difflib.get_close_matches(name, [g["name"] for g in _table()], n=3, cutoff=0.3)
+            raise UsageError(f"--gpu {name}: not known; perhaps you meant {', '.join(near)}")
+    return tuple(chosen)
+
+
+def _table() -> list[dict[str, Any]]:
+    text = resources.files("trtmatrix").joinpath("gpus.yaml").read_text(encoding="utf-8")
+    gpus: list[dict[str, Any]] = yaml.safe_load(text)["gpus"]
+    return gpus
+
+
+def _known_gpu(name: str) -> dict[str, Any] | None:
+    """Return the table's entry for a name as a user or as NVML writes it.
+
+    NVML adds maker, memory and form factor: ``NVIDIA H100 80GB HBM3``, ``Tesla T4``.
+    """
+    wanted = _plain(name)
+    return next((gpu for gpu in _table() if _plain(gpu["name"]) == wanted), None)
+
+
+def _plain(name: str) -> str:
+    """Reduce a name to what tells GPUs apart."""
+    words = re.sub(r"[^a-z0-9]+", " ", name.lower()).split()
+    dropped = {
+        "nvidia",
+        "tesla",
+        "quadro",
+        "geforce",
+        "pcie",
+        "sxm",
+        "sxm2",
+        "sxm3",
+        "sxm4",
+        "sxm5",
+    }
+    dropped |= {"hbm2", "hbm2e", "hbm3", "hbm3e", "generation", "nvl"}
+    return " ".join(
+        word for word in words if word not in dropped and not re.fullmatch(r"\d+gb", word)
+    )

@@ -1,0 +1,138 @@
+"""Launchers without containers: an environment of wheels that we make, an interpreter of the host."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+from trtmatrix.core.config import WheelsOrigin
+from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.plan import Launch
+from trtmatrix.effects.launcher import Ended, Heartbeat, Poll, Ready
+from trtmatrix.effects.paths import probe_folder
+
+POLL_SECONDS = 0.05
+
+
+class InterpreterLauncher:
+    """Runs the probe as a process in a session of its own."""
+
+    def __init__(self, cache: Path, repros: Path, note: Callable[[str], None]) -> None:
+        """Keep the folders; ``note`` is told of long work."""
+        self.cache, self.repros, self.note = cache, repros, note
+
+    def make_ready(self, launch: Launch) -> Ready:
+        """Make the environment of wheels, or take the interpreter that the plan names."""
+        origin = launch.version.origin
+        if launch.python is None and isinstance(origin, WheelsOrigin):
+            folder = self._environment(launch.version.name, origin.wheels)
+            python, digest = folder / "bin" / "python", folder.name.rsplit("-", 1)[-1]
+        else:
+            python = Path(launch.python or sys.executable)
+            digest = sha256(f"{python} {_python_version(python)}".encode()).hexdigest()
+        return Ready(launch=launch, digests={"image": digest}, handle=python)
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        """Run the supervisor; its whole session is killed however this ends."""
+        command = [
+            str(ready.handle), str(probe_folder()), "supervise", f"--job={folder / 'job'}",
+            f"--cases={self.cache / 'cases'}", f"--repros={self.repros}", f"--out={folder / 'out'}",
+        ]  # fmt: skip
+        environment = {
+            **os.environ, "ORT_DISABLE_TELEMETRY": "1",
+            "PYTHONPYCACHEPREFIX": str(self.cache / "pycache"),
+        }  # fmt: skip
+        log = folder / "supervisor.log"
+        with log.open("wb") as stream, Heartbeat(folder / "job" / "heartbeat"):
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
+                env=environment, start_new_session=True,
+            )  # fmt: skip
+            try:
+                while process.poll() is None:
+                    poll()
+                    time.sleep(POLL_SECONDS)
+            finally:
+                _end(process)
+        poll()
+        return Ended(code=process.returncode, log=log.read_text(errors="replace")[-4000:])
+
+    def _environment(self, name: str, wheels: tuple[str, ...]) -> Path:
+        """Return an environment with exactly these wheels, made now if it is not there."""
+        digest = environment_digest(wheels)
+        folder = self.cache / "envs" / f"{name}-{digest}"
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "complete").exists():
+                self.note(f"{name}: installing {', '.join(wheels)}")
+                shutil.rmtree(folder, ignore_errors=True)
+                venv.create(folder, with_pip=False, symlinks=True)
+                _pip_install(folder / "bin" / "python", wheels)
+                (folder / "complete").touch()
+        return folder
+
+
+def environment_digest(wheels: tuple[str, ...]) -> str:
+    """Return what identifies an environment: its requirements and this Python's version."""
+    return sha256(f"{sys.version_info[:3]} {sorted(wheels)}".encode()).hexdigest()[:16]
+
+
+def _pip_install(python: Path, wheels: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "pip", f"--python={python}", "install", "--quiet"]
+    command += ["--disable-pip-version-check", "--no-input", "--no-compile"]
+    command += ["--only-binary=:all:", *wheels]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        raise MachineryError(
+            f"pip could not install {', '.join(wheels)}: {' '.join(lines) or done.stderr[-500:]}\n"
+            f"  try it by hand: {' '.join(command)}"
+        )
+
+
+def _python_version(python: Path) -> str:
+    done = subprocess.run([str(python), "-VV"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MachineryError(f"{python} does not run: {done.stderr.strip()[-300:]}")
+    return done.stdout.strip()
+
+
+def find_tensorrt(pythons: list[str]) -> dict[str, str]:
+    """Return the TensorRT version of each interpreter that can import it: version → interpreter."""
+    found: dict[str, str] = {}
+    code = "import tensorrt; print(tensorrt.__version__)"
+    for python in pythons:
+        try:
+            done = subprocess.run(
+                [python, "-c", code], capture_output=True, text=True, check=False, timeout=60
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            found[done.stdout.split()[-1]] = python
+    return found
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask the supervisor to end its cell, then kill whatever is left of its session."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout=3)
+        except subprocess.TimeoutExpired:
+            pass
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()

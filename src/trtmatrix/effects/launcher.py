@@ -1,0 +1,69 @@
+"""What every launcher does: run the probe over one job folder, and say how that ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from trtmatrix.core.plan import Launch
+
+HEARTBEAT_SECONDS = 1.0
+
+Poll = Callable[[], None]
+"""Called a few times a second while the probe runs: it collects the records that have appeared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a launch ended: the exit code, and whether the kernel killed it for memory."""
+
+    code: int
+    out_of_memory: bool = False
+    log: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """A launch that can be started: its digests and how to start it."""
+
+    launch: Launch
+    digests: Mapping[str, str]
+    handle: Any = field(repr=False)
+
+
+class Launcher(Protocol):
+    """Starts the probe for the cells of one version on one GPU."""
+
+    def make_ready(self, launch: Launch) -> Ready:
+        """Pull, build or find what is needed; :class:`MachineryError` where that fails."""
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        """Run the probe over ``folder`` to its end; nothing of it is left afterwards."""
+
+
+class Heartbeat:
+    """Touches a file every second, so that the probe knows that this process lives."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the file."""
+        self.path = path
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def _beat(self) -> None:
+        while not self._done.wait(HEARTBEAT_SECONDS):
+            self.path.touch()
+
+    def __enter__(self) -> Heartbeat:
+        """Begin."""
+        self.path.touch()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """End."""
+        self._done.set()
+        self._thread.join()

@@ -1,0 +1,54 @@
+"""Where things lie: the project's files, the user's cache, the probe."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from trtmatrix.effects.owner import is_dead, own_identity
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """The user's files and the cache."""
+
+    matrix: Path
+    repros: Path
+    results: Path
+    cache: Path
+
+    @property
+    def local(self) -> Path:
+        """Records that were measured on this host; ignored by git."""
+        return self.results / "local"
+
+
+def default_cache() -> Path:
+    """Return TRTMATRIX_CACHE, or ``trtmatrix`` in the user's cache folder."""
+    if named := os.environ.get("TRTMATRIX_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trtmatrix"
+
+
+def probe_folder() -> Path:
+    """Return the folder of the package that is mounted into containers."""
+    return Path(str(resources.files("trtprobe")))
+
+
+def make_job_folder(cache: Path, name: str) -> Path:
+    """Make a folder for one launch, marked with its owner; leftovers of dead owners are removed."""
+    jobs = cache / "jobs"
+    jobs.mkdir(parents=True, exist_ok=True)
+    for old in jobs.iterdir():
+        owner = old / "owner"
+        if owner.is_file() and is_dead(owner.read_text()):
+            shutil.rmtree(old, ignore_errors=True)
+    folder = jobs / name
+    folder.mkdir()
+    (folder / "owner").write_text(own_identity())
+    for part in ("job", "out"):
+        (folder / part).mkdir()
+    return folder

@@ -1,0 +1,122 @@
+"""Progress: live in a terminal, plain lines where there is none. Always on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Protocol, TextIO
+
+PLAIN_PULL_SECONDS = 10.0
+
+
+class Progress(Protocol):
+    """What long work tells."""
+
+    def note(self, text: str) -> None:
+        """Say a line that stays."""
+
+    def begin(self, label: str, total: int) -> None:
+        """Begin a stretch of ``total`` steps."""
+
+    def step(self, text: str) -> None:
+        """Finish one step."""
+
+    def pull(self, image: str, layer: str, current: int, total: int) -> None:
+        """Report bytes of one layer of an image."""
+
+    def close(self) -> None:
+        """End the display."""
+
+
+class PlainProgress:
+    """Lines, for logs and pipes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Keep the stream."""
+        self.stream = stream
+        self.label, self.total, self.done = "", 0, 0
+        self._next_pull = 0.0
+        self._layers: dict[str, tuple[int, int]] = {}
+
+    def note(self, text: str) -> None:
+        """Print the line."""
+        print(text, file=self.stream, flush=True)
+
+    def begin(self, label: str, total: int) -> None:
+        """Print the label with its number of steps."""
+        self.label, self.total, self.done = label, total, 0
+        self.note(f"{label}: {total}")
+
+    def step(self, text: str) -> None:
+        """Print the step with its count."""
+        self.done += 1
+        self.note(f"  [{self.done}/{self.total}] {text}")
+
+    def pull(self, image: str, layer: str, current: int, total: int) -> None:
+        """Print the sum over layers, now and then."""
+        if total:
+            self._layers[layer] = (current, total)
+        if time.monotonic() < self._next_pull:
+            return
+        self._next_pull = time.monotonic() + PLAIN_PULL_SECONDS
+        got = sum(c for c, _ in self._layers.values()) / 1e9
+        of = sum(t for _, t in self._layers.values()) / 1e9
+        self.note(f"pulling {image}: {got:.1f} of {of:.1f} GB seen so far")
+
+    def close(self) -> None:
+        """Nothing to undo."""
+
+
+class LiveProgress:
+    """Bars in a terminal: one for the stretch, one for each layer being pulled."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Start the display."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
+
+        self.bars = Bars(
+            TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
+            TimeElapsedColumn(), console=Console(file=stream), transient=True,
+        )  # fmt: skip
+        self.bars.start()
+        self._stretch = self.bars.add_task("", total=None, visible=False)
+        self._label = ""
+        self._layers: dict[str, object] = {}
+
+    def note(self, text: str) -> None:
+        """Print above the bars."""
+        self.bars.console.print(text, highlight=False, markup=False)
+
+    def begin(self, label: str, total: int) -> None:
+        """Reset the bar."""
+        self._label = label
+        self.bars.reset(self._stretch, description=label, total=total, visible=True)
+
+    def step(self, text: str) -> None:
+        """Advance the bar and show the step beside it."""
+        self.bars.update(self._stretch, advance=1, description=f"{self._label}  {text[:60]}")
+
+    def pull(self, image: str, layer: str, current: int, total: int) -> None:
+        """Show each layer in megabytes; a finished one goes."""
+        key = layer.split(" ", 1)[0]
+        if total and key not in self._layers:
+            self._layers[key] = self.bars.add_task(f"{image} {key} (MB)", total=total >> 20)
+        task = self._layers.get(key)
+        if task is None:
+            return
+        done = "complete" in layer or "exists" in layer
+        self.bars.update(
+            task, completed=current >> 20, total=(total >> 20) or None, visible=not done
+        )  # type: ignore[arg-type] # rich's TaskID is an int behind a NewType
+
+    def close(self) -> None:
+        """Take the bars away."""
+        self.bars.stop()
+
+
+def open_progress(stream: TextIO | None = None) -> Progress:
+    """Return a live display in a terminal, plain lines elsewhere."""
+    stream = stream or sys.stderr
+    return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)

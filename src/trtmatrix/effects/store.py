@@ -1,0 +1,131 @@
+"""Records on disk: whole or not at all, never overwritten, damaged ones set aside."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trtmatrix.core.compare import Stored
+from trtmatrix.core.errors import ConfigError
+from trtmatrix.core.record import Record, RecordError, parse_record, record_from, to_json
+
+DAMAGED = ".damaged"
+
+
+def record_path(root: Path, record: Record) -> Path:
+    """Return ``<root>/<gpu>/<version>/<repro>/<case>/<run>.json``."""
+    cell = record.cell
+    return root / cell.gpu / cell.version / cell.repro / cell.case / f"{record.run}.json"
+
+
+def write_record(root: Path, data: Mapping[str, Any]) -> Record:
+    """Write a record as a new file; ``FileExistsError`` where the run has one for this cell."""
+    record = record_from(data)
+    path = record_path(root, record)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=".", suffix=".partial", delete=False, encoding="utf-8"
+    ) as out:
+        out.write(to_json(data))
+        out.flush()
+        os.fsync(out.fileno())
+    partial = Path(out.name)
+    try:
+        partial.chmod(0o644)
+        os.link(partial, path)
+    finally:
+        partial.unlink()
+    return record_from(data, str(path))
+
+
+def read_records(results: Path) -> list[Stored]:
+    """Read all records, published ones and those measured here.
+
+    A damaged record is set aside (renamed to ``<run>.json.damaged``), all are looked at, and then a
+    :class:`ConfigError` names each with line and remedy. Of two copies of one run the local is kept.
+    """
+    found: dict[tuple[str, str], Stored] = {}
+    problems: list[str] = []
+    for path, local in _files(results):
+        try:
+            record = parse_record(path.read_text(encoding="utf-8"), str(path))
+        except (RecordError, UnicodeDecodeError) as error:
+            aside = path.with_name(path.name + DAMAGED)
+            path.rename(aside)
+            problems.append(
+                f"{error}\n  set aside as {aside.name}; remedy: type the command again, "
+                "and the cell is run anew (or restore the file from git)"
+            )
+            continue
+        key = (str(record.cell), record.run)
+        if local or key not in found:
+            found[key] = Stored(record=record, local=local)
+    if problems:
+        raise ConfigError(problems)
+    return list(found.values())
+
+
+def _files(results: Path) -> Iterator[tuple[Path, bool]]:
+    """Yield each record's file and whether it lies in the local part."""
+    local = results / "local"
+    for path in sorted(results.glob("*/*/*/*/*.json")):
+        if local not in path.parents:
+            yield path, False
+    for path in sorted(local.glob("*/*/*/*/*.json")):
+        yield path, True
+
+
+def publish(results: Path, records: Iterable[Record]) -> list[Path]:
+    """Copy local records' bytes to where git sees them; returns the new files."""
+    new: list[Path] = []
+    for record in records:
+        target = record_path(results, record)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(record.file, target)
+            new.append(target)
+    return new
+
+
+def keep_outputs(cache: Path, folder: Path, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Move a cell's outputs into the cache, compressed, by digest; returns where each went."""
+    import numpy as np
+
+    result: dict[str, Any] = {}
+    store = cache / "outputs"
+    store.mkdir(parents=True, exist_ok=True)
+    for name, facts in kept.items():
+        file = folder / f"{name}.npy"
+        array = np.load(file)
+        digest = _sha256(file)
+        target = store / f"{digest}.npz"
+        if not target.exists():
+            with tempfile.NamedTemporaryFile(dir=store, suffix=".partial", delete=False) as out:
+                np.savez_compressed(out, output=array)
+            Path(out.name).replace(target)
+        result[name] = {**facts, "sha256": digest}
+    return result
+
+
+def _sha256(file: Path) -> str:
+    from hashlib import sha256
+
+    total = sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            total.update(block)
+    return total.hexdigest()
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return a JSON object, or None where it is not there or not whole."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None

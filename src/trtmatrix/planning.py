@@ -1,0 +1,48 @@
+"""What ``run --plan`` prints: what would be started and what not, without starting anything."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+from trtmatrix.context import Context, Scene
+from trtmatrix.core.config import ImageOrigin
+from trtmatrix.core.container import Folders, Limits, docker_command, make_container_spec
+from trtmatrix.core.model import CellId
+from trtmatrix.core.plan import Launch, count_excluded
+from trtmatrix.core.render_list import origin_text
+from trtmatrix.effects.paths import probe_folder
+
+
+def print_plan(context: Context, scene: Scene, served: frozenset[CellId], limits: Limits) -> None:
+    """Print each launch with its cells, the command of each container, and what is left out."""
+    for launch in scene.plan.launches:
+        todo = [cell for cell in launch.cells if cell.id not in served]
+        where = launch.python or origin_text(launch.version)
+        action = "pull, then run" if launch.pull else "run"
+        print(f"{launch.version.name} on {launch.gpu.name}: {action} {len(todo)} cells in {where}")
+        print(f"  {len(launch.cells) - len(todo)} cells have a current record and are not run again")
+        for repro, count in Counter(cell.repro.id for cell in todo).items():
+            print(f"  {repro}: {count}")
+        if todo and launch.python is None and isinstance(launch.version.origin, ImageOrigin):
+            print("  " + container_command(context, scene, launch, limits))
+    for why, count, detail in count_excluded(scene.plan.excluded):
+        print(f"not run: {count} cells: {why.value}" + (f" ({detail})" if detail else ""))
+
+
+def container_command(context: Context, scene: Scene, launch: Launch, limits: Limits) -> str:
+    """Return the ``docker run`` line that a launch amounts to; JOB stands for its own folder."""
+    origin = launch.version.origin
+    image = origin.image if isinstance(origin, ImageOrigin) else ""
+    project = context.project
+    folders = Folders(
+        probe=str(probe_folder()), repros=str(project.repros.resolve()),
+        cases=str(project.cache / "cases"), job=str(Path("JOB") / "job"), out=str(Path("JOB") / "out"),
+    )  # fmt: skip
+    spec = make_container_spec(
+        version=launch.version, image=image, gpu=launch.gpu, engine=scene.host.engine,
+        folders=folders, limits=limits, name="trtmatrix-JOB", owner="OWNER",
+        user=f"{os.getuid()}:{os.getgid()}",
+    )  # fmt: skip
+    return docker_command(spec)

@@ -1,0 +1,324 @@
+"""Performs a plan: prepares cases, starts launches, collects records. Everything is handed to it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Protocol
+
+from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.expand import Cell
+from trtmatrix.core.judge import judge
+from trtmatrix.core.model import CPU, Cause, CellId, Control, Exclusion, Gpu, Product, Verdict
+from trtmatrix.core.plan import Excluded, Launch, Plan
+from trtmatrix.core.record import SCHEMA, Record, record_from
+from trtmatrix.effects.cases import CaseCache, case_digest, digest_authoring
+from trtmatrix.effects.launcher import Ended, Launcher, Ready
+from trtmatrix.effects.paths import make_job_folder
+from trtmatrix.effects.progress import Progress
+from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.effects.store import keep_outputs, read_json, write_record
+
+
+class Clock(Protocol):
+    """Tells the time in UTC."""
+
+    def __call__(self) -> datetime:
+        """Return now, with its time zone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workshop:
+    """What a run works with: launchers by runtime, folders, digests, progress, clock."""
+
+    launchers: Mapping[str, Launcher]
+    repros: Mapping[str, LoadedRepro]
+    cases: CaseCache
+    cache: Path
+    local: Path
+    probe_digest: str
+    progress: Progress
+    gpu_clocks: Callable[[Gpu], dict[str, Any]]
+    output_bytes: int
+    clock: Clock = field(default=lambda: datetime.now(timezone.utc))
+    keep: bool = True
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+def current_digests(
+    cells: Sequence[Cell],
+    repros: Mapping[str, LoadedRepro],
+    probe: str,
+    image: Callable[[Cell], str | None],
+) -> dict[CellId, dict[str, str]]:
+    """Return the digests that a record of each cell must have to count as current."""
+    result: dict[CellId, dict[str, str]] = {}
+    for cell in cells:
+        digests = {**cell_digests(cell, repros[cell.repro.id]), "probe": probe}
+        if (known := image(cell)) is not None:
+            digests["image"] = known
+        result[cell.id] = digests
+    return result
+
+
+def cell_digests(cell: Cell, loaded: LoadedRepro) -> dict[str, str]:
+    """Return the digests of a cell's repro and case."""
+    return {
+        "repro": f"{loaded.repro.digest[:32]}{digest_authoring()[:32]}",
+        "case": case_digest(cell.case),
+    }
+
+
+def new_run_id(clock: Clock) -> str:
+    """Return an id that sorts by time and that no other run has."""
+    return f"{clock().strftime('%Y%m%dt%H%M%S')}-{os.urandom(4).hex()}"
+
+
+class Stopped(Exception):
+    """The run was interrupted; the launch that sees this cleans up and ends."""
+
+
+@dataclass(kw_only=True)
+class Performed:
+    """What came of a plan: records written, and cells whose launch could not be made ready."""
+
+    records: list[Record] = field(default_factory=list)
+    not_ready: list[Excluded] = field(default_factory=list)
+
+
+def run_plan(plan: Plan, skip: frozenset[CellId], run: str, shop: Workshop) -> Performed:
+    """Execute every cell of the plan that is not to be skipped."""
+    todo = [_without(launch, skip) for launch in plan.launches]
+    launches = [launch for launch in todo if launch.cells]
+    _prepare(launches, shop)
+    total = sum(len(launch.cells) for launch in launches)
+    if total:
+        shop.progress.begin("cells", total)
+    performed = Performed()
+    lanes = [[launch for launch in launches if launch.gpu.slug == slug] for slug in _gpus(launches)]
+    with ThreadPoolExecutor(max_workers=len(lanes) + CPU_LANES) as pool:
+        try:
+            futures = [
+                pool.submit(_run_lane, part, run, shop, performed)
+                for lane in lanes for part in _parts(lane)
+            ]  # fmt: skip
+            for future in as_completed(futures):
+                future.result()
+        except BaseException:
+            shop.stop.set()
+            raise
+    return performed
+
+
+CPU_LANES = 2
+"""Versions that run side by side on the CPU: building is mostly single-threaded."""
+
+
+def _gpus(launches: Sequence[Launch]) -> list[str]:
+    return list(dict.fromkeys(launch.gpu.slug for launch in launches))
+
+
+def _parts(lane: list[Launch]) -> list[list[Launch]]:
+    """Return what runs one after another: all of a GPU's launches; on the CPU two shares of them.
+
+    The versions that run their cells come before those that only build: they take longest.
+    """
+    if lane[0].gpu.slug != CPU.slug:
+        return [lane]
+    ordered = sorted(lane, key=lambda launch: launch.version.product is Product.TENSORRT_RTX)
+    return [share for share in (ordered[::2], ordered[1::2]) if share]
+
+
+def _run_lane(lane: Sequence[Launch], run: str, shop: Workshop, performed: Performed) -> None:
+    for launch in lane:
+        if not shop.stop.is_set():
+            _run_launch(launch, run, shop, performed)
+
+
+def _without(launch: Launch, skip: frozenset[CellId]) -> Launch:
+    cells = tuple(cell for cell in launch.cells if cell.id not in skip)
+    return Launch(
+        version=launch.version, gpu=launch.gpu, cells=cells, pull=launch.pull, python=launch.python
+    )
+
+
+def _prepare(launches: Sequence[Launch], shop: Workshop) -> None:
+    """Prepare each distinct case once, before anything is started."""
+    wanted = {(cell.repro.id, cell.case.id): cell for launch in launches for cell in launch.cells}
+    missing = [
+        cell for cell in wanted.values()
+        if not shop.cases.folder(shop.repros[cell.repro.id], cell.case).is_dir()
+    ]  # fmt: skip
+    if missing:
+        shop.progress.begin("cases prepared", len(missing))
+    for cell in missing:
+        shop.cases.prepare(shop.repros[cell.repro.id], cell.case)
+        shop.progress.step(f"{cell.repro.id}/{cell.case.id}")
+
+
+def _run_launch(launch: Launch, run: str, shop: Workshop, performed: Performed) -> None:
+    """Run one launch to the end; a probe that died is started again for the cells it left."""
+    launcher = shop.launchers["host" if launch.python else launch.version.runtime]
+    try:
+        ready = launcher.make_ready(launch)
+    except MachineryError as error:
+        shop.progress.note(f"{launch.version.name}: {error}")
+        reason = str(error).splitlines()[0]
+        performed.not_ready += [
+            Excluded(cell=cell, why=Exclusion.NOT_READY, detail=reason) for cell in launch.cells
+        ]
+        return
+    left = list(launch.cells)
+    while left:
+        batch = _Batch(ready, left, run, shop)
+        try:
+            ended = batch.run(launcher)
+        except Stopped:
+            return
+        except MachineryError as error:
+            shop.progress.note(f"{launch.version.name}: {error}")
+            ended = Ended(code=-1, log=str(error))
+            batch.give_up = True
+        left = batch.settle(ended)
+        performed.records += batch.records
+
+
+class _Batch:
+    """One start of the probe over some cells, with the records that came out."""
+
+    def __init__(self, ready: Ready, cells: Sequence[Cell], run: str, shop: Workshop) -> None:
+        self.ready, self.cells, self.run_id, self.shop = ready, list(cells), run, shop
+        self.records: list[Record] = []
+        self.give_up = False
+        self._seen: set[int] = set()
+        self._started: set[int] = set()
+        self._clocks: dict[str, Any] = {}
+
+    def run(self, launcher: Launcher) -> Ended:
+        """Write the job, run the probe, collect; the job's folder is removed on every path."""
+        gpu = self.ready.launch.gpu
+        name = f"{self.run_id}-{self.ready.launch.version.name}-{gpu.slug}-{os.urandom(3).hex()}"
+        folder = make_job_folder(self.shop.cache, name)
+        if gpu.present:
+            self._clocks = self.shop.gpu_clocks(gpu)
+        try:
+            from trtprobe.files import write_json
+
+            write_json(folder / "job" / "job.json", self._job())
+            return launcher.run(self.ready, folder, lambda: self._collect(folder / "out"))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _job(self) -> dict[str, Any]:
+        cells = []
+        for cell in self.cells:
+            loaded = self.shop.repros[cell.repro.id]
+            keep = self.shop.keep and bool(cell.case.limits)
+            cells.append(
+                {
+                    "cell": vars(cell.id), "run": self.run_id, "repro_file": loaded.file.name,
+                    "params": dict(cell.case.params), "seconds": cell.case.seconds,
+                    "files": self.shop.cases.folder(loaded, cell.case).name, "keep_outputs": keep,
+                }
+            )  # fmt: skip
+        product = self.ready.launch.version.product.value
+        return {"product": product, "cells": cells, "output_bytes": self.shop.output_bytes}
+
+    def _collect(self, out: Path) -> None:
+        """Store each record that has appeared, with what only the host knows.
+
+        Raises :class:`Stopped` once the run is to end.
+        """
+        if self.shop.stop.is_set():
+            raise Stopped
+        for index, cell in enumerate(self.cells):
+            if index in self._seen:
+                continue
+            if (out / f"{index}.started.json").exists():
+                self._started.add(index)
+            data = read_json(out / f"{index}.record.json")
+            if data is None:
+                continue
+            self._seen.add(index)
+            if data["ended"] == Cause.INTERRUPTED.value:
+                continue
+            self.records.append(self._store(cell, data, out / str(index)))
+            shutil.rmtree(out / str(index), ignore_errors=True)
+
+    def _store(self, cell: Cell, data: dict[str, Any], folder: Path) -> Record:
+        complete = {**data, **_host_facts(cell, self.ready.digests, self._clocks, self.shop)}
+        kept = complete.pop("kept", {})
+        record = record_from(complete)
+        outcome = judge(record, cell.case, cell.version)
+        if kept and (outcome.verdict is not Verdict.PASS or cell.case.control is Control.NEGATIVE):
+            complete["kept"] = keep_outputs(self.shop.cache, folder, kept)
+        stored = write_record(self.shop.local, complete)
+        words = outcome.cause.value if outcome.cause else outcome.verdict.value
+        self.shop.progress.step(f"{cell.id}: {words}")
+        return stored
+
+    def settle(self, ended: Ended) -> list[Cell]:
+        """Record the cell that took the probe down; returns the cells to start again."""
+        left = [i for i in range(len(self.cells)) if i not in self._seen]
+        if not left:
+            return []
+        if self.give_up or not self._started:
+            for index in left:
+                self._fail(
+                    index, Cause.LAUNCHER_FAILED, f"the probe did not start: {ended.log[-1500:]}"
+                )
+            return []
+        running = [i for i in left if i in self._started]
+        if not running:
+            return [self.cells[i] for i in left]
+        cause = Cause.OUT_OF_HOST_MEMORY if ended.out_of_memory else Cause.PROBE_FAILED
+        if ended.code in {137, 143} and not ended.out_of_memory:
+            cause = Cause.INTERRUPTED
+        self._fail(
+            running[0], cause, f"the probe ended with code {ended.code}: {ended.log[-1500:]}"
+        )
+        return [self.cells[i] for i in left if i != running[0]]
+
+    def _fail(self, index: int, cause: Cause, detail: str) -> None:
+        digests = self.ready.digests
+        self.records.append(
+            _failed(self.cells[index], self.run_id, cause, detail, digests, self.shop)
+        )
+
+
+def _host_facts(
+    cell: Cell, digests: Mapping[str, str], clocks: Mapping[str, Any], shop: Workshop
+) -> dict[str, Any]:
+    """Return what the host adds to a record: digests, and the GPU as NVML sees it."""
+    loaded = shop.repros[cell.repro.id]
+    gpu: dict[str, Any] = {}
+    if cell.gpu.present:
+        gpu = {
+            "name": cell.gpu.name, "compute": cell.gpu.compute, "variant": cell.gpu.variant,
+            "driver": cell.gpu.driver, "uuid_sha256": cell.gpu.uuid_hash, "clocks": dict(clocks),
+        }  # fmt: skip
+    return {
+        "digests": {**cell_digests(cell, loaded), **digests, "probe": shop.probe_digest},
+        "gpu": gpu,
+    }
+
+
+def _failed(
+    cell: Cell, run: str, cause: Cause, detail: str, digests: Mapping[str, str], shop: Workshop
+) -> Record:
+    """Store the record of a cell for which the probe could not leave one."""
+    moment = shop.clock().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    data = {
+        "schema": SCHEMA, "cell": vars(cell.id), "run": run, "product": cell.version.product.value,
+        "ended": cause.value, "detail": detail[:4000], "started": moment, "finished": moment,
+        "attempts": 1, "observed": {}, "environment": {}, "engine": {},
+        "measurements": {"outputs": {}, "scalars": {}}, "log": "", **_host_facts(cell, digests, {}, shop),
+    }  # fmt: skip
+    shop.progress.step(f"{cell.id}: {cause.value}")
+    return write_record(shop.local, data)

@@ -1,0 +1,23 @@
+"""One interface for a repro over TensorRT, TensorRT-RTX and ONNX Runtime."""
+
+from __future__ import annotations
+
+from trtprobe.backends.base import Backend, Engine
+
+
+def open_backend(product: str) -> Backend:
+    """Import the product and return its backend; ``ComponentMissing`` where it is not there."""
+    if product == "onnxruntime":
+        from trtprobe.backends.onnxruntime_cpu import OnnxRuntimeBackend
+
+        return OnnxRuntimeBackend()
+    if product == "tensorrt-rtx":
+        from trtprobe.backends.tensorrt_gpu import RtxBackend
+
+        return RtxBackend()
+    from trtprobe.backends.tensorrt_gpu import TensorRtBackend
+
+    return TensorRtBackend()
+
+
+__all__ = ["Backend", "Engine", "open_backend"]

@@ -1,0 +1,54 @@
+"""What a repro may ask of a product."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional
+
+import numpy as np
+
+PRECISIONS = ("tf32", "fp32", "fp16", "fp16-flag")
+"""``tf32``: float32 graph, TF32 allowed. ``fp32``: TF32 forbidden. ``fp16``: a graph typed in
+float16. ``fp16-flag``: float32 graph, TF32 and FP16 allowed (TensorRT below 11 only)."""
+
+
+class Engine:
+    """A graph that was built."""
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        """Run once: inputs and outputs by name, as host arrays in the graph's dtypes."""
+        raise NotImplementedError
+
+
+class Backend:
+    """A product as imported. ``facts`` and ``scalars`` go into the record."""
+
+    has_streams = False
+    """Whether ``cuda`` and asynchronous runs on streams are there."""
+
+    def __init__(self) -> None:
+        """Start with nothing measured."""
+        self.facts: Dict[str, Any] = {}
+        self.scalars: Dict[str, float] = {}
+
+    @property
+    def cuda(self) -> Any:
+        """The CUDA driver (:class:`trtprobe.cuda.Cuda`) where ``has_streams``."""
+        raise NotImplementedError
+
+    def build(self, model: Path, precision: str = "tf32", level: Optional[int] = None) -> Engine:
+        """Parse an ONNX file and build an engine.
+
+        ``precision`` is one of :data:`PRECISIONS`, ``level`` the builder optimization level (0 to
+        5; None leaves the product's default). Raises ``BuildFailed`` with the product's own
+        messages, ``Unsupported`` where the product has no such precision.
+        """
+        raise NotImplementedError
+
+    def measure(self, name: str, value: float) -> None:
+        """Put a number of the case's own into the record; limits and figures may name it."""
+        self.scalars[name] = value
+
+    def observed(self) -> Dict[str, Any]:
+        """Return ``library`` (the version that was loaded) and what else the product tells."""
+        raise NotImplementedError

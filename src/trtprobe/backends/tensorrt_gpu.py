@@ -1,0 +1,293 @@
+"""TensorRT 8.5 to 11 and TensorRT-RTX: parse, build and, with a GPU, run.
+
+API per release: https://docs.nvidia.com/deeplearning/tensorrt/latest/_static/python-api/.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
+
+import numpy as np
+
+from trtprobe import ends
+from trtprobe.backends.base import Backend, Engine
+from trtprobe.cuda import Cuda, Memory, Stream
+from trtprobe.observe import loaded_libraries
+
+WORKSPACE = 4 << 30
+"""Bytes of scratch memory that a builder may use."""
+
+LIBRARY = r"^libnvinfer\.so"
+"""The core library's file name."""
+
+
+class TensorRtBackend(Backend):
+    """TensorRT in this process. The first Builder is kept: it costs seconds, later ones nothing."""
+
+    module = "tensorrt"
+    has_streams = True
+
+    def __init__(self) -> None:
+        """Import the bindings; ``ComponentMissing`` where they are not there."""
+        super().__init__()
+        try:
+            self.trt = importlib.import_module(self.module)
+        except ImportError as error:
+            raise ends.ComponentMissing(
+                "%s cannot be imported: %s" % (self.module, error)
+            ) from error
+        self.major = int(self.trt.__version__.split(".")[0])
+        self.messages: List[str] = []
+        self.logger = _make_logger(self.trt, self.messages)
+        self._cuda: Optional[Cuda] = None
+        self._builder: Any = None
+        self._runtime: Any = None
+
+    @property
+    def cuda(self) -> Cuda:
+        """The CUDA driver, opened on first use."""
+        if self._cuda is None:
+            self._cuda = Cuda()
+            self.facts.update(self._cuda.facts())
+        return self._cuda
+
+    @property
+    def builder(self) -> Any:
+        """The process's one Builder."""
+        if self._builder is None:
+            self._before_builder()
+            started = time.perf_counter()
+            self._builder = self.trt.Builder(self.logger)
+            self.facts["builder_seconds"] = time.perf_counter() - started
+        return self._builder
+
+    def _before_builder(self) -> None:
+        """Open the driver first, so that a missing one is told from a failing Builder."""
+        self.cuda.synchronize()
+
+    def observed(self) -> Dict[str, Any]:
+        """Return the library's version (from the library itself) and the bindings'."""
+        version = self.trt.__version__
+        return {"library": _library_version(LIBRARY) or version, "bindings": version}
+
+    def build(self, model: Path, precision: str = "tf32", level: Optional[int] = None) -> Engine:
+        """Parse and build; see :meth:`Backend.build`."""
+        network = self._parse(model, self._network_flags(precision))
+        config = self.builder.create_builder_config()
+        self._configure(config, precision, level)
+        started = time.perf_counter()
+        plan = self.builder.build_serialized_network(network, config)
+        self.facts["build_seconds"] = time.perf_counter() - started
+        if plan is None:
+            raise self._failure("the builder returned no engine")
+        self.facts["engine_bytes"] = int(plan.nbytes)
+        return self._engine(plan)
+
+    def _engine(self, plan: Any) -> Engine:
+        if self._runtime is None:
+            self._runtime = self.trt.Runtime(self.logger)
+        engine = self._runtime.deserialize_cuda_engine(plan)
+        if engine is None:
+            raise self._failure("the engine cannot be deserialized")
+        self.facts["layers"] = _layers(self.trt, engine)
+        return GpuEngine(self, engine)
+
+    def _network_flags(self, precision: str) -> int:
+        """Return create_network's flags: explicit batch below 10, strong types from 9 for fp16."""
+        flags, names = 0, self.trt.NetworkDefinitionCreationFlag
+        if self.major < 10:
+            flags |= 1 << int(names.EXPLICIT_BATCH)
+        if precision == "fp16" and hasattr(names, "STRONGLY_TYPED"):
+            flags |= 1 << int(names.STRONGLY_TYPED)
+        return flags
+
+    def _parse(self, model: Path, flags: int) -> Any:
+        network = self.builder.create_network(flags)
+        parser = self.trt.OnnxParser(network, self.logger)
+        if not parser.parse(model.read_bytes()):
+            errors = [str(parser.get_error(i)) for i in range(parser.num_errors)]
+            raise ends.BuildFailed("the parser refused the graph: " + "; ".join(errors)[:2000])
+        return network
+
+    def _configure(self, config: Any, precision: str, level: Optional[int]) -> None:
+        """Set precision explicitly (TF32 is on by default), workspace, level and verbosity."""
+        trt = self.trt
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, WORKSPACE)
+        if precision == "fp32":
+            config.clear_flag(trt.BuilderFlag.TF32)
+        else:
+            config.set_flag(trt.BuilderFlag.TF32)
+        if precision == "fp16-flag" or (precision == "fp16" and not _has_strong_types(trt)):
+            if not hasattr(trt.BuilderFlag, "FP16"):
+                raise ends.Unsupported("networks are strongly typed here: there is no FP16 flag")
+            config.set_flag(trt.BuilderFlag.FP16)
+        if level is not None:
+            if not hasattr(config, "builder_optimization_level"):
+                self.facts["level_ignored"] = level
+            else:
+                config.builder_optimization_level = level
+        if hasattr(trt, "ProfilingVerbosity"):
+            config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+
+    def _failure(self, what: str) -> ends.CellEnd:
+        """Return the right end for a failed build, from the product's own messages."""
+        text = "%s: %s" % (what, " | ".join(self.messages[-6:]) or "no message")
+        if re.search(r"out of memory|OutOfMemory|OUT_OF_MEMORY", text, re.IGNORECASE):
+            return ends.OutOfGpuMemory(text[:2000])
+        return ends.BuildFailed(text[:2000])
+
+
+class RtxBackend(TensorRtBackend):
+    """TensorRT-RTX: strongly typed only; parses and builds without a GPU, and is not run."""
+
+    module = "tensorrt_rtx_bindings"
+    has_streams = False
+
+    def _before_builder(self) -> None:
+        """Need no driver."""
+
+    def observed(self) -> Dict[str, Any]:
+        """Return the bindings' version: the library's own function counts from TensorRT's 10."""
+        return {"library": self.trt.__version__, "bindings": self.trt.__version__}
+
+    def _network_flags(self, precision: str) -> int:
+        """Return no flags: networks are strongly typed by default."""
+        del precision
+        return 0
+
+    def _configure(self, config: Any, precision: str, level: Optional[int]) -> None:
+        """Refuse what only a weakly typed network has."""
+        if precision == "fp16-flag":
+            raise ends.Unsupported(
+                "TensorRT-RTX networks are strongly typed: there is no FP16 flag"
+            )
+        super()._configure(config, "tf32" if precision == "fp16" else precision, level)
+
+    def _engine(self, plan: Any) -> Engine:
+        """End the cell: an engine was built, and this host cannot run it."""
+        raise ends.BuiltOnly("parsed and built, %d bytes; not run" % plan.nbytes)
+
+
+class GpuEngine(Engine):
+    """A deserialized engine with one execution context."""
+
+    def __init__(self, backend: TensorRtBackend, engine: Any) -> None:
+        """Create the context."""
+        self.backend, self.engine = backend, engine
+        self.context = engine.create_execution_context()
+        if self.context is None:
+            raise backend._failure("no execution context")
+        trt = backend.trt
+        names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
+        is_input = {n: engine.get_tensor_mode(n) == trt.TensorIOMode.INPUT for n in names}
+        self.inputs = [name for name in names if is_input[name]]
+        self.outputs = [name for name in names if not is_input[name]]
+
+    def dtype(self, name: str) -> np.dtype:
+        """Return a tensor's dtype."""
+        return np.dtype(self.backend.trt.nptype(self.engine.get_tensor_dtype(name)))
+
+    def bind(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, Memory]:
+        """Set shapes and addresses, copy the inputs in; returns the device memory of each tensor."""
+        memory: Dict[str, Memory] = {}
+        for name in self.inputs:
+            array = np.ascontiguousarray(inputs[name])
+            if array.dtype != self.dtype(name):
+                raise ValueError(
+                    "%s: engine wants %s, got %s" % (name, self.dtype(name), array.dtype)
+                )
+            self.context.set_input_shape(name, array.shape)
+            memory[name] = self.backend.cuda.alloc(array.nbytes)
+            memory[name].put(array)
+        for name in self.outputs:
+            size = int(np.prod(self.shape(name), dtype=np.int64)) * self.dtype(name).itemsize
+            memory[name] = self.backend.cuda.alloc(size)
+        for name, block in memory.items():
+            self.context.set_tensor_address(name, block.pointer)
+        return memory
+
+    def shape(self, name: str) -> List[int]:
+        """Return a tensor's shape for the inputs that were bound."""
+        return [int(n) for n in self.context.get_tensor_shape(name)]
+
+    def enqueue(self, stream: Stream) -> None:
+        """Put one run on a stream; returns at once."""
+        if not self.context.execute_async_v3(stream.handle.value):
+            raise self.backend._failure("execute_async_v3 failed")
+
+    def read(self, name: str, block: Memory) -> np.ndarray:
+        """Return device memory as an array of a tensor's shape and dtype (waits for the copy only)."""
+        return block.get(np.empty(self.shape(name), self.dtype(name)))
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        """Run twice on one stream and keep the second: the first also loads the kernels."""
+        memory, stream = self.bind(inputs), self.backend.cuda.stream()
+        self.backend.cuda.synchronize()
+        self.enqueue(stream)
+        stream.synchronize()
+        before = stream.record()
+        self.enqueue(stream)
+        after = stream.record()
+        self.backend.facts["run_ms"] = after.milliseconds_since(before)
+        stream.synchronize()
+        return {name: self.read(name, memory[name]) for name in self.outputs}
+
+
+def _has_strong_types(trt: Any) -> bool:
+    return hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
+
+
+def _make_logger(trt: Any, messages: List[str]) -> Any:
+    """Return a logger that prints warnings and keeps errors."""
+
+    class Logger(trt.ILogger):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            trt.ILogger.__init__(self)
+
+        def log(self, severity: Any, text: str) -> None:
+            if int(severity) <= int(trt.ILogger.WARNING):
+                print("[%s] %s" % (str(severity).rsplit(".", 1)[-1], text), flush=True)
+            if int(severity) <= int(trt.ILogger.ERROR):
+                messages.append(text)
+
+    return Logger()
+
+
+def _layers(trt: Any, engine: Any) -> List[str]:
+    """Return the engine's layer names as its inspector tells them."""
+    text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
+    try:
+        layers = json.loads(text)["Layers"]
+    except (ValueError, KeyError, TypeError):
+        return []
+    return [str(x.get("Name", x)) if isinstance(x, dict) else str(x) for x in layers]
+
+
+def _library_version(pattern: str) -> Optional[str]:
+    """Return the four-part version of the loaded library, from its own functions or its file name.
+
+    getInferLibVersion packs it as major·10000 + minor·100 + patch from 10, and as
+    major·1000 + minor·100 + patch before; getInferLibBuildVersion (from 10) is the fourth part.
+    """
+    for path in loaded_libraries(pattern):
+        library = ctypes.CDLL(path)
+        try:
+            number = int(library.getInferLibVersion())
+        except AttributeError:
+            continue
+        unit = 10000 if number >= 100000 else 1000
+        parts = [number // unit, number % unit // 100, number % 100]
+        try:
+            parts.append(int(library.getInferLibBuildVersion()))
+        except AttributeError:
+            named = re.search(r"\.so\.(\d+\.\d+\.\d+\.\d+)$", path)
+            if named:
+                return named.group(1)
+        return ".".join(str(part) for part in parts)
+    return None

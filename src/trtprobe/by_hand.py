@@ -1,0 +1,33 @@
+"""``python repros/<name>.py --files DIR``: one case by hand, without the harness."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from trtprobe.cell import run_cell
+from trtprobe.files import CaseFiles, strict
+
+
+def main(repro: str) -> None:
+    """Run the case in ``--files`` with the product found here and print what was measured."""
+    parser = argparse.ArgumentParser(prog="python " + repro)
+    parser.add_argument(
+        "--files", type=Path, required=True,
+        help="a case's folder, as written by: python -m trtmatrix prepare <repro>/<case> --to DIR",
+    )  # fmt: skip
+    parser.add_argument(
+        "--product", default="tensorrt", choices=["tensorrt", "tensorrt-rtx", "onnxruntime"]
+    )
+    args = parser.parse_args()
+    spec = {
+        "product": args.product, "repro": repro, "params": CaseFiles(args.files).params,
+        "files": str(args.files), "keep_outputs": False,
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        result = run_cell(spec, Path(folder))
+    print(json.dumps(strict(result), indent=1, sort_keys=True))
+    sys.exit(0 if result["ended"] in {"ran", "built"} else 1)

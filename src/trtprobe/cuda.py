@@ -1,0 +1,172 @@
+"""The CUDA driver through ctypes: memory, streams, events in the primary context.
+
+Source of names and signatures: https://docs.nvidia.com/cuda/cuda-driver-api/.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Dict, Optional
+
+import numpy as np
+
+from trtprobe import ends
+
+OUT_OF_MEMORY = 2
+COMPUTE_MAJOR, COMPUTE_MINOR = 75, 76
+
+
+class Cuda:
+    """The first visible device's primary context, current in this thread."""
+
+    def __init__(self) -> None:
+        """Load libcuda; ``ComponentMissing`` where there is no driver or no device."""
+        try:
+            self.lib = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise ends.ComponentMissing("no CUDA driver library: %s" % error) from error
+        try:
+            self.call("cuInit", 0)
+        except RuntimeError as error:
+            raise ends.ComponentMissing("the CUDA driver finds no device: %s" % error) from error
+        self.device = ctypes.c_int()
+        self.call("cuDeviceGet", ctypes.byref(self.device), 0)
+        context = ctypes.c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
+        self.call("cuCtxSetCurrent", context)
+
+    def call(self, name: str, *args: Any) -> None:
+        """Call a driver function; ``OutOfGpuMemory`` or ``RuntimeError`` where it fails."""
+        code = getattr(self.lib, name)(*args)
+        if code == 0:
+            return
+        text = ctypes.c_char_p()
+        self.lib.cuGetErrorString(code, ctypes.byref(text))
+        message = "%s: CUDA error %d (%s)" % (name, code, (text.value or b"?").decode())
+        if code == OUT_OF_MEMORY:
+            raise ends.OutOfGpuMemory(message)
+        raise RuntimeError(message)
+
+    def facts(self) -> Dict[str, Any]:
+        """Return the device's name, compute capability, and the driver's CUDA version."""
+        name, version = ctypes.create_string_buffer(256), ctypes.c_int()
+        self.call("cuDeviceGetName", name, 256, self.device)
+        self.call("cuDriverGetVersion", ctypes.byref(version))
+        numbers = []
+        for attribute in (COMPUTE_MAJOR, COMPUTE_MINOR):
+            value = ctypes.c_int()
+            self.call("cuDeviceGetAttribute", ctypes.byref(value), attribute, self.device)
+            numbers.append(value.value)
+        cuda = "%d.%d" % (version.value // 1000, version.value % 1000 // 10)
+        return {
+            "gpu": name.value.decode(),
+            "compute": "%d.%d" % tuple(numbers),
+            "driver_cuda": cuda,
+        }
+
+    def alloc(self, size: int) -> Memory:
+        """Allocate ``size`` bytes of device memory (at least one)."""
+        return Memory(self, max(1, size))
+
+    def stream(self) -> Stream:
+        """Create a stream that does not wait for the default stream."""
+        return Stream(self)
+
+    def synchronize(self) -> None:
+        """Wait for everything on the device."""
+        self.call("cuCtxSynchronize")
+
+
+class Memory:
+    """Device memory, freed with the object."""
+
+    def __init__(self, cuda: Cuda, size: int) -> None:
+        """Allocate."""
+        self.cuda, self.size, self.pointer = cuda, size, 0
+        pointer = ctypes.c_uint64()
+        cuda.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+        self.pointer = pointer.value
+
+    def __del__(self) -> None:
+        """Free."""
+        if self.pointer:
+            self.cuda.lib.cuMemFree_v2(ctypes.c_uint64(self.pointer))
+            self.pointer = 0
+
+    def put(self, array: np.ndarray) -> None:
+        """Copy a C-contiguous host array in, and wait."""
+        self._check(array)
+        source = array.ctypes.data_as(ctypes.c_void_p)
+        self.cuda.call(
+            "cuMemcpyHtoD_v2", ctypes.c_uint64(self.pointer), source, _size(array.nbytes)
+        )
+
+    def get(self, array: np.ndarray) -> np.ndarray:
+        """Copy into a C-contiguous host array, wait, and return it."""
+        self._check(array)
+        target = array.ctypes.data_as(ctypes.c_void_p)
+        self.cuda.call(
+            "cuMemcpyDtoH_v2", target, ctypes.c_uint64(self.pointer), _size(array.nbytes)
+        )
+        return array
+
+    def copy_from(self, other: Memory, size: int, stream: Stream) -> None:
+        """Copy ``size`` bytes from other device memory, in order on a stream."""
+        source, target = ctypes.c_uint64(other.pointer), ctypes.c_uint64(self.pointer)
+        self.cuda.call("cuMemcpyDtoDAsync_v2", target, source, _size(size), stream.handle)
+
+    def fill(self, byte: int, stream: Optional[Stream] = None) -> None:
+        """Set every byte, in order on a stream, or at once where none is given."""
+        pointer, value, size = ctypes.c_uint64(self.pointer), ctypes.c_ubyte(byte), _size(self.size)
+        if stream is None:
+            self.cuda.call("cuMemsetD8_v2", pointer, value, size)
+            self.cuda.synchronize()
+        else:
+            self.cuda.call("cuMemsetD8Async", pointer, value, size, stream.handle)
+
+    def _check(self, array: np.ndarray) -> None:
+        if not array.flags.c_contiguous or array.nbytes > self.size:
+            raise ValueError("%d bytes of device memory, array of %d" % (self.size, array.nbytes))
+
+
+class Stream:
+    """A non-blocking stream."""
+
+    def __init__(self, cuda: Cuda) -> None:
+        """Create."""
+        self.cuda, self.handle = cuda, ctypes.c_void_p()
+        cuda.call("cuStreamCreate", ctypes.byref(self.handle), 1)
+
+    def synchronize(self) -> None:
+        """Wait on the host for what was put on the stream."""
+        self.cuda.call("cuStreamSynchronize", self.handle)
+
+    def record(self) -> Event:
+        """Record an event after what was put on the stream so far."""
+        event = Event(self.cuda)
+        self.cuda.call("cuEventRecord", event.handle, self.handle)
+        return event
+
+    def wait(self, event: Event) -> None:
+        """Make what follows on this stream wait for an event."""
+        self.cuda.call("cuStreamWaitEvent", self.handle, event.handle, 0)
+
+
+class Event:
+    """A point in a stream, with its time."""
+
+    def __init__(self, cuda: Cuda) -> None:
+        """Create."""
+        self.cuda, self.handle = cuda, ctypes.c_void_p()
+        cuda.call("cuEventCreate", ctypes.byref(self.handle), 0)
+
+    def milliseconds_since(self, earlier: Event) -> float:
+        """Return the time between two recorded events, after both are reached, in milliseconds."""
+        self.cuda.call("cuEventSynchronize", self.handle)
+        elapsed = ctypes.c_float()
+        self.cuda.call("cuEventElapsedTime", ctypes.byref(elapsed), earlier.handle, self.handle)
+        return elapsed.value
+
+
+def _size(value: int) -> ctypes.c_size_t:
+    return ctypes.c_size_t(value)

@@ -1,0 +1,67 @@
+"""A case's files as the host prepared them, and JSON that is written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy as np
+
+
+class CaseFiles:
+    """The folder of one case: ``model.onnx``, ``inputs/*.npy``, ``reference/*.npy``, ``case.json``.
+
+    Arrays are memory-mapped and read-only. References are stored in the smallest dtype that holds
+    every float64 value exactly; ``reference`` gives them as stored.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Name the folder; nothing is read yet."""
+        self.folder = folder
+        self.model = folder / "model.onnx"
+
+    @property
+    def inputs(self) -> Dict[str, np.ndarray]:
+        """Each input by name, in the dtype and shape that the graph declares."""
+        return _arrays(self.folder / "inputs")
+
+    @property
+    def reference(self) -> Dict[str, np.ndarray]:
+        """Each output's reference by name."""
+        return _arrays(self.folder / "reference")
+
+    @property
+    def params(self) -> Dict[str, Any]:
+        """The case's parameters."""
+        params: Dict[str, Any] = json.loads((self.folder / "case.json").read_text())["params"]
+        return params
+
+
+def _arrays(folder: Path) -> Dict[str, np.ndarray]:
+    return {path.stem: np.load(path, mmap_mode="r") for path in sorted(folder.glob("*.npy"))}
+
+
+def strict(value: Any) -> Any:
+    """Return a value as strict JSON can hold it: NaN and infinity become words."""
+    if isinstance(value, dict):
+        return {str(key): strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [strict(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def write_json(path: Path, data: Dict[str, Any]) -> None:
+    """Write strict JSON by a temporary file and a rename, so that no reader sees a part of it."""
+    partial = path.with_name(path.name + ".partial")
+    with open(partial, "w", encoding="utf-8") as stream:
+        json.dump(strict(data), stream, allow_nan=False, indent=1, sort_keys=True)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(str(partial), str(path))

@@ -1,0 +1,40 @@
+"""The kernel's count of processes that the memory limit killed, for cgroup v1 and v2."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Iterator
+
+ROOT = Path("/sys/fs/cgroup")
+
+
+def oom_kills() -> int:
+    """Return how often the kernel killed in this process's memory group, 0 where it cannot be told."""
+    for path in _counters():
+        try:
+            match = re.search(r"^oom_kill (\d+)$", path.read_text(), re.MULTILINE)
+        except OSError:
+            continue
+        if match:
+            return int(match.group(1))
+    return 0
+
+
+def _counters() -> Iterator[Path]:
+    """Yield where the counter may lie: inside a container's own view first, then the group's path."""
+    groups = ["", *_own_groups()]
+    for group in groups:
+        yield ROOT / group / "memory.events"
+        yield ROOT / "memory" / group / "memory.oom_control"
+
+
+def _own_groups() -> Iterator[str]:
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "" or "memory" in controllers.split(","):
+            yield path.lstrip("/")

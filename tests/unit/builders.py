@@ -1,0 +1,178 @@
+"""Builds small, valid objects of the core for tests: name what matters, the rest has a default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+
+from trtmatrix.core.compare import Entry, find_expectation
+from trtmatrix.core.config import Matrix, Version
+from trtmatrix.core.expand import Cell
+from trtmatrix.core.judge import figure_text, judge
+from trtmatrix.core.model import (
+    CPU,
+    Basis,
+    Case,
+    CellId,
+    Control,
+    Evidence,
+    Exclusion,
+    Expectation,
+    Figure,
+    Gpu,
+    Outcome,
+    Product,
+    Repro,
+    Verdict,
+)
+from trtmatrix.core.plan import Excluded
+from trtmatrix.core.record import RAN, SCHEMA, Record, record_from, write_number
+
+H200 = Gpu(
+    slug="h200", name="NVIDIA H200", compute="9.0", datacenter=True, driver="580.159", index=0
+)
+ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"
+
+
+def make_version(name: str = "10.7.0", *, library: str | None = None, **facts: Any) -> Version:
+    """A column; its product is read off its name, each fact may be given as ``torch="2.6.0"``."""
+    product = next((p for p in Product if name.startswith(f"{p.value}-")), Product.TENSORRT)
+    origin: dict[str, Any] = {"image": f"example.org/tensorrt:{name}"}
+    if product is not Product.TENSORRT:
+        origin = {"wheels": [f"{product.value}=={name.rsplit('-', 1)[1]}"]}
+    values = {"library": library or name.rsplit("-", 1)[-1], **facts}
+    known = {
+        fact: {"value": value, "known": "read", "source": "notes"}
+        if isinstance(value, str)
+        else value
+        for fact, value in values.items()
+    }
+    return Version.model_validate(
+        {"version": name, "product": product.value, "origin": origin, **known}
+    )
+
+
+def make_matrix(*names: str) -> Matrix:
+    """A matrix with these columns."""
+    return Matrix.model_validate(
+        {
+            "schema": 1,
+            "sources": {"notes": {"title": "release notes"}},
+            "versions": [make_version(name).model_dump() for name in names],
+        }
+    )
+
+
+def make_case(id: str = "sdpa-tf32", **fields: Any) -> Case:  # noqa: A002
+    """A case with one limit: the sum of errors at most 690."""
+    return Case(
+        **{"id": id, "params": {"precision": "tf32"}, "limits": {"sum_abs": 690.0}, **fields}
+    )
+
+
+def make_control(id: str = "control-lost-scale") -> Case:  # noqa: A002
+    """A negative control: it must fail."""
+    return make_case(id, control=Control.NEGATIVE)
+
+
+def make_repro(*cases: Case, id: str = "sdpa-scale", **fields: Any) -> Repro:  # noqa: A002
+    """A repro with these cases (one where none is given) and no expectations."""
+    defaults: dict[str, Any] = {
+        "id": id, "title": "lost √scale in fused attention", "upstream": "NVIDIA/TensorRT#4333",
+        "url": ISSUE, "summary": "One factor of softmax's scale is lost.",
+        "figure": Figure(measure="sum_abs", label="sum of |y - float64|"),
+        "expectations": (), "workarounds": (), "cases": cases or (make_case(),),
+    }  # fmt: skip
+    return Repro(**{**defaults, **fields})
+
+
+def make_expectation(
+    verdict: Verdict = Verdict.FAIL, versions: str = "==10.7.0", *cases: str, **fields: Any
+) -> Expectation:
+    """An expectation that was reported, of all cases where none is named."""
+    defaults: dict[str, Any] = {
+        "cases": cases or ("*",), "versions": SpecifierSet(versions), "product": Product.TENSORRT,
+        "verdict": verdict, "basis": Basis.REPORTED, "source": ISSUE, "on": "L4",
+    }  # fmt: skip
+    return Expectation(**{**defaults, **fields})
+
+
+def make_cell(
+    repro: Repro | None = None,
+    case: Case | None = None,
+    version: Version | str = "10.7.0",
+    gpu: Gpu | None = None,
+) -> Cell:
+    """A cell; TensorRT's are on an H200 and the others on the CPU, unless a GPU is given."""
+    repro = repro or make_repro(case or make_case())
+    column = make_version(version) if isinstance(version, str) else version
+    where = gpu or (H200 if column.product is Product.TENSORRT else CPU)
+    return Cell(repro=repro, case=case or repro.cases[0], version=column, gpu=where)
+
+
+def make_record(
+    cell: Cell | CellId,
+    value: float = 175.0,
+    *,
+    ended: str = RAN,
+    detail: str = "",
+    observed: Mapping[str, Any] | None = None,
+    run: str = "20250102t030405-00000000",
+    **fields: Any,
+) -> Record:
+    """A record; one that ran measured a sum of errors of ``value`` in the output ``y``."""
+    id_ = cell.id if isinstance(cell, Cell) else cell
+    product = cell.version.product if isinstance(cell, Cell) else Product.TENSORRT
+    values = {"count": 12, "nan_unexpected": 0, "sum_abs": write_number(value)}
+    data = {
+        "schema": SCHEMA, "cell": vars(id_), "run": run, "product": product.value, "ended": ended,
+        "detail": detail, "started": "2025-01-02T03:04:05.000Z", "digests": {}, "gpu": {},
+        "observed": dict(observed or {}),
+        "measurements": {"outputs": {"y": values} if ended == RAN else {}, "scalars": {}}, **fields,
+    }  # fmt: skip
+    return record_from(
+        data, file=f"results/{id_.gpu}/{id_.version}/{id_.repro}/{id_.case}/{run}.json"
+    )
+
+
+def make_entry(
+    cell: Cell | None = None,
+    value: float = 175.0,
+    *,
+    evidence: Evidence = Evidence.MEASURED,
+    executed: bool = True,
+    excluded: Exclusion | None = None,
+    why: str = "",
+    **record: Any,
+) -> Entry:
+    """An entry, judged from a record that measured ``value``; see :func:`make_record`."""
+    cell = cell or make_cell()
+    made = make_record(cell, value, **record)
+    return Entry(
+        cell=cell, evidence=evidence, outcome=judge(made, cell.case, cell.version), record=made,
+        figure=figure_text(made, cell.repro.figure), expectation=find_expectation(cell),
+        excluded=Excluded(cell=cell, why=excluded, detail=why) if excluded else None,
+        executed=executed and evidence is Evidence.MEASURED,
+    )  # fmt: skip
+
+
+def make_reported(cell: Cell, verdict: Verdict = Verdict.FAIL) -> Entry:
+    """An entry that only a document vouches for."""
+    expectation = find_expectation(cell) or make_expectation(verdict)
+    return Entry(
+        cell=cell, evidence=Evidence.REPORTED, outcome=Outcome(verdict=expectation.verdict),
+        expectation=expectation,
+    )  # fmt: skip
+
+
+def make_unknown(
+    cell: Cell | None = None, excluded: Exclusion | None = None, why: str = ""
+) -> Entry:
+    """An entry without evidence, excluded or not."""
+    cell = cell or make_cell()
+    reason = Excluded(cell=cell, why=excluded, detail=why) if excluded else None
+    return Entry(
+        cell=cell, evidence=Evidence.NONE, expectation=find_expectation(cell), excluded=reason
+    )
