@@ -106,7 +106,7 @@ def _common() -> argparse.ArgumentParser:
     files.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
     files.add_argument(
         "--cache", type=Path, metavar="DIR",
-        help="prepared cases, environments, outputs (default: $TRTMATRIX_CACHE or ~/.cache/trtmatrix)",
+        help="prepared cases, environments, outputs (TRTMATRIX_CACHE, else ~/.cache/trtmatrix)",
     )  # fmt: skip
     return parser
 
@@ -152,7 +152,11 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         "--memory", type=_size, default=32 << 30, metavar="SIZE", help="memory of a container (32g)"
     )
     group.add_argument(
-        "--output-size", type=_size, default=2 << 30, metavar="SIZE", help="what a cell may write (2g)"
+        "--output-size",
+        type=_size,
+        default=2 << 30,
+        metavar="SIZE",
+        help="what a cell may write (2g)",
     )
 
 

@@ -68,10 +68,8 @@ def limits_of(args: argparse.Namespace) -> Limits:
     return Limits(memory=args.memory, output=args.output_size)
 
 
-def perform(
-    args: argparse.Namespace, context: Context, scene: Scene, served: frozenset[CellId]
-) -> Performed:
-    """Remove leftovers of dead runs, then execute the plan; the progress display ends on every path."""
+def perform(args: argparse.Namespace, context: Context, scene: Scene, served: frozenset[CellId]) -> Performed:
+    """Remove leftovers of dead runs, then execute the plan."""
     from trtmatrix.effects.containers import remove_leftovers
 
     progress = open_progress()
@@ -85,9 +83,7 @@ def perform(
         progress.close()
 
 
-def make_workshop(
-    args: argparse.Namespace, context: Context, scene: Scene, progress: Progress
-) -> Workshop:
+def make_workshop(args: argparse.Namespace, context: Context, scene: Scene, progress: Progress) -> Workshop:
     """Wire the launchers and the folders."""
     from trtmatrix.effects.containers import ContainerLauncher
     from trtmatrix.effects.interpreters import InterpreterLauncher
@@ -217,4 +213,3 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], ExitCode]] = {
     "run": run_command, "table": table_command, "list": list_command, "doctor": doctor_command,
     "prepare": prepare_command, "publish": publish_command, "schema": schema_command,
 }  # fmt: skip
-

@@ -40,7 +40,7 @@ class Context:
 
 
 def open_context(args: argparse.Namespace) -> Context:
-    """Read matrix.yaml and the repros, check the selection; every mistake is told, nothing written."""
+    """Read matrix.yaml and the repros, check the selection; all mistakes are told, nothing written."""
     project = Project(
         matrix=args.matrix, repros=args.repros, results=args.results,
         cache=(args.cache or default_cache()).resolve(),
@@ -73,7 +73,10 @@ def read_matrix(path: Path) -> Matrix:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            [f"{path}: cannot be read: {error}; run this in the project's folder, or name it by --matrix"]
+            [
+                f"{path}: cannot be read: {error}; run this in the project's folder, "
+                "or name the file by --matrix"
+            ]
         ) from error
     return parse_matrix(text, str(path))
 
@@ -156,6 +159,9 @@ def entries_of(
 ) -> tuple[Entry, ...]:  # fmt: skip
     """Return what the tables show."""
     current = current_digests(
-        scene.cells, context.repros, digest_package("trtprobe"), lambda c: image_digest(c, scene.host)
+        scene.cells,
+        context.repros,
+        digest_package("trtprobe"),
+        lambda c: image_digest(c, scene.host),
     )
     return make_entries(scene.cells, stored, current, [*scene.plan.excluded, *extra], executed)

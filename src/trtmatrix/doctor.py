@@ -61,7 +61,13 @@ REMEDIES = {
 def examine(context: Context, scene: Scene) -> Findings:
     """Look at engine, GPUs, images, disk and memory. Touches nothing."""
     versions = select_versions(context.matrix, context.selection)
-    findings = [_engine(scene), *_gpus(scene), *_images(scene, versions), *_disk(context), _memory()]
+    findings = [
+        _engine(scene),
+        *_gpus(scene),
+        *_images(scene, versions),
+        *_disk(context),
+        _memory(),
+    ]
     can_run = [
         f"{launch.version.name} on {launch.gpu.name}: {len(launch.cells)} cells"
         + (" (its image is pulled first)" if launch.pull else "")
@@ -91,7 +97,10 @@ def _engine(scene: Scene) -> Finding:
 def _gpus(scene: Scene) -> Iterator[Finding]:
     if not scene.scan.gpus:
         yield Finding(
-            level=Level.LACKING, what="GPU", found=scene.scan.reason, remedy=REMEDIES[Exclusion.NO_GPU]
+            level=Level.LACKING,
+            what="GPU",
+            found=scene.scan.reason,
+            remedy=REMEDIES[Exclusion.NO_GPU],
         )
     for gpu in scene.scan.gpus:
         found = f"{gpu.name}, {gpu.variant}, compute capability {gpu.compute}, driver {gpu.driver}"
@@ -152,5 +161,3 @@ def doctor_text(findings: Findings) -> str:
 def doctor_json(findings: Findings) -> dict[str, Any]:
     """Return the findings as plain data."""
     return asdict(findings)
-
-

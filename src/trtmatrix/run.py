@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import judge
-from trtmatrix.core.model import CPU, Cause, CellId, Control, Exclusion, Gpu, Product, Verdict
+from trtmatrix.core.model import Cause, CellId, Control, Exclusion, Gpu, Product, Verdict
 from trtmatrix.core.plan import Excluded, Launch, Plan
 from trtmatrix.core.record import SCHEMA, Record, record_from
 from trtmatrix.effects.cases import CaseCache, case_digest, digest_authoring
@@ -49,6 +49,7 @@ class Workshop:
     clock: Clock = field(default=lambda: datetime.now(timezone.utc))
     keep: bool = True
     stop: threading.Event = field(default_factory=threading.Event)
+    prepared: threading.Event = field(default_factory=threading.Event)
 
 
 def current_digests(
@@ -96,18 +97,16 @@ def run_plan(plan: Plan, skip: frozenset[CellId], run: str, shop: Workshop) -> P
     """Execute every cell of the plan that is not to be skipped."""
     todo = [_without(launch, skip) for launch in plan.launches]
     launches = [launch for launch in todo if launch.cells]
-    _prepare(launches, shop)
-    total = sum(len(launch.cells) for launch in launches)
-    if total:
-        shop.progress.begin("cells", total)
     performed = Performed()
-    lanes = [[launch for launch in launches if launch.gpu.slug == slug] for slug in _gpus(launches)]
-    with ThreadPoolExecutor(max_workers=len(lanes) + CPU_LANES) as pool:
+    lanes = _lanes(launches)
+    on_gpu = sum(lane[0].gpu.present for lane in lanes)
+    with ThreadPoolExecutor(CPU_LANES) as cpu, ThreadPoolExecutor(max(1, on_gpu)) as gpus:
+        futures = [
+            (gpus if lane[0].gpu.present else cpu).submit(_run_lane, lane, run, shop, performed)
+            for lane in lanes
+        ]
         try:
-            futures = [
-                pool.submit(_run_lane, part, run, shop, performed)
-                for lane in lanes for part in _parts(lane)
-            ]  # fmt: skip
+            _prepare(launches, shop)
             for future in as_completed(futures):
                 future.result()
         except BaseException:
@@ -120,19 +119,16 @@ CPU_LANES = 2
 """Versions that run side by side on the CPU: building is mostly single-threaded."""
 
 
-def _gpus(launches: Sequence[Launch]) -> list[str]:
-    return list(dict.fromkeys(launch.gpu.slug for launch in launches))
+def _lanes(launches: Sequence[Launch]) -> list[list[Launch]]:
+    """Return what runs one after another: all of a GPU's launches; on the CPU each by itself.
 
-
-def _parts(lane: list[Launch]) -> list[list[Launch]]:
-    """Return what runs one after another: all of a GPU's launches; on the CPU two shares of them.
-
-    The versions that run their cells come before those that only build: they take longest.
+    On the CPU the versions that run their cells come before those that only build: they take longest.
     """
-    if lane[0].gpu.slug != CPU.slug:
-        return [lane]
-    ordered = sorted(lane, key=lambda launch: launch.version.product is Product.TENSORRT_RTX)
-    return [share for share in (ordered[::2], ordered[1::2]) if share]
+    slugs = dict.fromkeys(launch.gpu.slug for launch in launches if launch.gpu.present)
+    lanes = [[launch for launch in launches if launch.gpu.slug == slug] for slug in slugs]
+    on_cpu = [launch for launch in launches if not launch.gpu.present]
+    on_cpu.sort(key=lambda launch: launch.version.product is Product.TENSORRT_RTX)
+    return lanes + [[launch] for launch in on_cpu]
 
 
 def _run_lane(lane: Sequence[Launch], run: str, shop: Workshop, performed: Performed) -> None:
@@ -143,13 +139,11 @@ def _run_lane(lane: Sequence[Launch], run: str, shop: Workshop, performed: Perfo
 
 def _without(launch: Launch, skip: frozenset[CellId]) -> Launch:
     cells = tuple(cell for cell in launch.cells if cell.id not in skip)
-    return Launch(
-        version=launch.version, gpu=launch.gpu, cells=cells, pull=launch.pull, python=launch.python
-    )
+    return Launch(version=launch.version, gpu=launch.gpu, cells=cells, pull=launch.pull, python=launch.python)
 
 
 def _prepare(launches: Sequence[Launch], shop: Workshop) -> None:
-    """Prepare each distinct case once, before anything is started."""
+    """Prepare each distinct case once, while images and environments are made ready."""
     wanted = {(cell.repro.id, cell.case.id): cell for launch in launches for cell in launch.cells}
     missing = [
         cell for cell in wanted.values()
@@ -160,6 +154,9 @@ def _prepare(launches: Sequence[Launch], shop: Workshop) -> None:
     for cell in missing:
         shop.cases.prepare(shop.repros[cell.repro.id], cell.case)
         shop.progress.step(f"{cell.repro.id}/{cell.case.id}")
+    if total := sum(len(launch.cells) for launch in launches):
+        shop.progress.begin("cells", total)
+    shop.prepared.set()
 
 
 def _run_launch(launch: Launch, run: str, shop: Workshop, performed: Performed) -> None:
@@ -175,6 +172,9 @@ def _run_launch(launch: Launch, run: str, shop: Workshop, performed: Performed) 
         ]
         return
     left = list(launch.cells)
+    while left and not shop.prepared.wait(timeout=0.1):
+        if shop.stop.is_set():
+            return
     while left:
         batch = _Batch(ready, left, run, shop)
         try:
@@ -270,9 +270,7 @@ class _Batch:
             return []
         if self.give_up or not self._started:
             for index in left:
-                self._fail(
-                    index, Cause.LAUNCHER_FAILED, f"the probe did not start: {ended.log[-1500:]}"
-                )
+                self._fail(index, Cause.LAUNCHER_FAILED, f"the probe did not start: {ended.log[-1500:]}")
             return []
         running = [i for i in left if i in self._started]
         if not running:
@@ -280,16 +278,12 @@ class _Batch:
         cause = Cause.OUT_OF_HOST_MEMORY if ended.out_of_memory else Cause.PROBE_FAILED
         if ended.code in {137, 143} and not ended.out_of_memory:
             cause = Cause.INTERRUPTED
-        self._fail(
-            running[0], cause, f"the probe ended with code {ended.code}: {ended.log[-1500:]}"
-        )
+        self._fail(running[0], cause, f"the probe ended with code {ended.code}: {ended.log[-1500:]}")
         return [self.cells[i] for i in left if i != running[0]]
 
     def _fail(self, index: int, cause: Cause, detail: str) -> None:
         digests = self.ready.digests
-        self.records.append(
-            _failed(self.cells[index], self.run_id, cause, detail, digests, self.shop)
-        )
+        self.records.append(_failed(self.cells[index], self.run_id, cause, detail, digests, self.shop))
 
 
 def _host_facts(

@@ -19,9 +19,7 @@ def main(repro: str) -> None:
         "--files", type=Path, required=True,
         help="a case's folder, as written by: python -m trtmatrix prepare <repro>/<case> --to DIR",
     )  # fmt: skip
-    parser.add_argument(
-        "--product", default="tensorrt", choices=["tensorrt", "tensorrt-rtx", "onnxruntime"]
-    )
+    parser.add_argument("--product", default="tensorrt", choices=["tensorrt", "tensorrt-rtx", "onnxruntime"])
     args = parser.parse_args()
     spec = {
         "product": args.product, "repro": repro, "params": CaseFiles(args.files).params,

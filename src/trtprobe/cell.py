@@ -22,14 +22,15 @@ from trtprobe.measure import measure_output
 def run_cell(spec: Dict[str, Any], out: Path) -> Dict[str, Any]:
     """Return the result of one cell; every exception becomes a way of ending.
 
-    ``spec`` has ``product``, ``repro`` (path of the file), ``params``, ``files`` (the case's folder)
-    and ``keep_outputs``. What was observed is also written to ``observed.json`` before the repro
+    ``spec`` has ``product``, ``repro`` (path of the file), ``params``, ``files`` (the case's folder),
+    ``keep_outputs`` and, if the job has one, ``memo`` (:attr:`Backend.memo`). What was observed is also written to ``observed.json`` before the repro
     runs, so that a crash does not lose it.
     """
     result: Dict[str, Any] = {"observed": observe.observed(), "environment": observe.environment()}
     result.update(ended=ends.PROBE_FAILED, detail="", outputs={}, scalars={}, engine={}, kept={})
     try:
         backend = open_backend(spec["product"])
+        backend.memo = Path(spec["memo"]) if spec.get("memo") else None
         result["observed"].update(backend.observed())
         write_json(out / "observed.json", {"observed": result["observed"]})
         files = CaseFiles(Path(spec["files"]))

@@ -97,17 +97,13 @@ class Memory:
         """Copy a C-contiguous host array in, and wait."""
         self._check(array)
         source = array.ctypes.data_as(ctypes.c_void_p)
-        self.cuda.call(
-            "cuMemcpyHtoD_v2", ctypes.c_uint64(self.pointer), source, _size(array.nbytes)
-        )
+        self.cuda.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self.pointer), source, _size(array.nbytes))
 
     def get(self, array: np.ndarray) -> np.ndarray:
         """Copy into a C-contiguous host array, wait, and return it."""
         self._check(array)
         target = array.ctypes.data_as(ctypes.c_void_p)
-        self.cuda.call(
-            "cuMemcpyDtoH_v2", target, ctypes.c_uint64(self.pointer), _size(array.nbytes)
-        )
+        self.cuda.call("cuMemcpyDtoH_v2", target, ctypes.c_uint64(self.pointer), _size(array.nbytes))
         return array
 
     def copy_from(self, other: Memory, size: int, stream: Stream) -> None:

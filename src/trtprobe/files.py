@@ -62,6 +62,4 @@ def write_json(path: Path, data: Dict[str, Any]) -> None:
     partial = path.with_name(path.name + ".partial")
     with open(partial, "w", encoding="utf-8") as stream:
         json.dump(strict(data), stream, allow_nan=False, indent=1, sort_keys=True)
-        stream.flush()
-        os.fsync(stream.fileno())
     os.replace(str(partial), str(path))

@@ -55,9 +55,7 @@ def loaded_libraries(pattern: str) -> List[str]:
     """Return the paths of the shared libraries of this process whose file name matches."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            paths = {
-                line.split(None, 5)[5].strip() for line in maps if len(line.split(None, 5)) == 6
-            }
+            paths = {line.split(None, 5)[5].strip() for line in maps if len(line.split(None, 5)) == 6}
     except OSError:
         return []
     return sorted(path for path in paths if re.search(pattern, os.path.basename(path)))

@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -62,6 +61,7 @@ def preload(product: str) -> None:
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     modules = {"onnxruntime": "onnxruntime", "tensorrt-rtx": "tensorrt_rtx_bindings"}
     try:
+        importlib.import_module("importlib.metadata")
         importlib.import_module(modules.get(product, "numpy"))
     except Exception as error:
         print("not preloaded: %s" % error, flush=True)
@@ -89,9 +89,7 @@ def _stale(heartbeat: Path) -> bool:
 class Work:
     """One cell to run: its folders and what it may use."""
 
-    def __init__(
-        self, args: argparse.Namespace, job: Dict[str, Any], cell: Dict[str, Any], index: int
-    ):
+    def __init__(self, args: argparse.Namespace, job: Dict[str, Any], cell: Dict[str, Any], index: int):
         """Lay out the cell's folder below ``--out``."""
         self.job, self.cell, self.index, self.out = job, cell, index, args.out
         self.folder = args.out / str(index)
@@ -102,6 +100,7 @@ class Work:
             "params": cell["params"],
             "files": str(args.cases / cell["files"]),
             "keep_outputs": cell["keep_outputs"],
+            "memo": str(args.out / "memo"),
         }
 
     def start(self) -> Child:

@@ -38,7 +38,7 @@ ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"
 
 def make_version(name: str = "10.7.0", *, library: str | None = None, **facts: Any) -> Version:
     """A column; its product is read off its name, each fact may be given as ``torch="2.6.0"``."""
-    product = next((p for p in Product if name.startswith(f"{p.value}-")), Product.TENSORRT)
+    product = Product(name.rpartition("-")[0] or Product.TENSORRT)
     origin: dict[str, Any] = {"image": f"example.org/tensorrt:{name}"}
     if product is not Product.TENSORRT:
         origin = {"wheels": [f"{product.value}=={name.rsplit('-', 1)[1]}"]}
@@ -158,12 +158,15 @@ def make_entry(
     )  # fmt: skip
 
 
-def make_reported(cell: Cell, verdict: Verdict = Verdict.FAIL) -> Entry:
+def make_reported(
+    cell: Cell, verdict: Verdict = Verdict.FAIL, excluded: Exclusion | None = None
+) -> Entry:
     """An entry that only a document vouches for."""
     expectation = find_expectation(cell) or make_expectation(verdict)
+    reason = Excluded(cell=cell, why=excluded) if excluded else None
     return Entry(
         cell=cell, evidence=Evidence.REPORTED, outcome=Outcome(verdict=expectation.verdict),
-        expectation=expectation,
+        expectation=expectation, excluded=reason,
     )  # fmt: skip
 
 

@@ -193,9 +193,7 @@ def _packed_projection(graph: Graph, size: Size) -> tuple[str, str, str]:
     y = graph.node("Squeeze", y, graph.constant([3]))
     parts = [graph.node("Gather", y, pick, axis=0) for pick in picks]
     rows = [size.length, size.batch * size.heads, size.head_size]
-    q, k, v = (
-        graph.node("Transpose", _reshape(graph, part, rows), perm=[1, 0, 2]) for part in parts
-    )
+    q, k, v = (graph.node("Transpose", _reshape(graph, part, rows), perm=[1, 0, 2]) for part in parts)
     q = _reshape(graph, q, list(size.split))
     shapes = [graph.constant(list(size.split)) for _ in range(2)]
     k, v = (graph.node("Reshape", t, s, allowzero=0) for t, s in zip((k, v), shapes, strict=True))

@@ -49,9 +49,7 @@ class Graph:
         array = value if isinstance(value, np.ndarray) else np.array(value, dtype=np.int64)
         return self.node("Constant", value=numpy_helper.from_array(array))
 
-    def node(
-        self, op: str, *inputs: str, scope: str = "", out: str = "", **attributes: Attribute
-    ) -> str:
+    def node(self, op: str, *inputs: str, scope: str = "", out: str = "", **attributes: Attribute) -> str:
         """Add a node with one output, named `out` if given."""
         return self.nodes(op, *inputs, scope=scope, out=(out,), **attributes)[0]
 
@@ -74,9 +72,7 @@ class Graph:
 
     def model(self, opset: int = 17, ir: int = 8) -> onnx.ModelProto:
         """The finished model; raises onnx.checker.ValidationError where it is not valid ONNX."""
-        graph = helper.make_graph(
-            self._nodes, "main_graph", self._inputs, self._outputs, self._initializers
-        )
+        graph = helper.make_graph(self._nodes, "main_graph", self._inputs, self._outputs, self._initializers)
         model = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid("", opset)],

@@ -34,7 +34,7 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What one cell shows: an outcome and how it is known, what was expected, why it did not run."""
+    """What one cell shows: its outcome and how that is known, what was expected, why it did not run."""
 
     cell: Cell
     evidence: Evidence
@@ -66,7 +66,7 @@ def find_expectation(cell: Cell) -> Expectation | None:
 
 
 def expected_verdict(cell: Cell, expectation: Expectation | None) -> Verdict:
-    """Return what is expected of a cell: what the repro says, else a control's verdict, else PASS."""
+    """Return what is expected: what the repro says, else a control's verdict, else PASS."""
     if expectation is not None:
         return expectation.verdict
     return Verdict.FAIL if cell.case.control is Control.NEGATIVE else Verdict.PASS
@@ -106,9 +106,7 @@ def newest(stored: Iterable[Stored]) -> dict[CellId, list[Stored]]:
     for item in stored:
         groups[item.record.cell].append(item)
     for items in groups.values():
-        items.sort(
-            key=lambda item: (item.record.started, item.record.run, item.local), reverse=True
-        )
+        items.sort(key=lambda item: (item.record.started, item.record.run, item.local), reverse=True)
     return dict(groups)
 
 
@@ -123,9 +121,7 @@ def make_entries(
     groups = newest(stored)
     reasons = {item.cell.id: item for item in excluded}
     return tuple(
-        _entry(
-            cell, groups.get(cell.id, []), current.get(cell.id, {}), reasons.get(cell.id), executed
-        )
+        _entry(cell, groups.get(cell.id, []), current.get(cell.id, {}), reasons.get(cell.id), executed)
         for cell in cells
     )
 
@@ -157,19 +153,15 @@ def _entry(
     return Entry(cell=cell, evidence=Evidence.NONE, expectation=expectation, excluded=excluded)
 
 
-def exit_codes(
-    entries: Sequence[Entry], *, by_name: bool, gpu_here: bool, ran: bool
-) -> set[ExitCode]:
-    """Return every exit code that applies to a run; ``ran``: cells were to be executed or served."""
+def exit_codes(entries: Sequence[Entry], *, by_name: bool, gpu_here: bool, ran: bool) -> set[ExitCode]:
+    """Return every exit code that applies; ``ran``: cells were executed or served from the store."""
     codes = {ExitCode.AS_EXPECTED}
     measured = [entry for entry in entries if entry.evidence is Evidence.MEASURED]
     if any(entry.surprise for entry in measured):
         codes.add(ExitCode.SURPRISE)
     if any(_machinery(entry) for entry in measured):
         codes.add(ExitCode.MACHINERY)
-    excluded = [
-        entry for entry in entries if entry.excluded and entry.evidence is not Evidence.MEASURED
-    ]
+    excluded = [entry for entry in entries if entry.excluded and entry.evidence is not Evidence.MEASURED]
     if by_name and excluded:
         codes.add(ExitCode.MACHINERY)
     on_gpu = [entry for entry in entries if entry.cell.gpu.present]

@@ -55,12 +55,8 @@ class Compute(_Strict):
 
 def _image(value: object) -> object:
     """Refuse an image reference that has neither tag nor digest."""
-    if isinstance(value, str) and not re.search(
-        r"(:[\w][\w.-]{0,127}|@sha256:[0-9a-f]{64})$", value
-    ):
-        raise ValueError(
-            "an image needs a tag or a digest, such as nvcr.io/nvidia/pytorch:24.12-py3"
-        )
+    if isinstance(value, str) and not re.search(r"(:[\w][\w.-]{0,127}|@sha256:[0-9a-f]{64})$", value):
+        raise ValueError("an image needs a tag or a digest, such as nvcr.io/nvidia/pytorch:24.12-py3")
     return value
 
 
@@ -136,9 +132,7 @@ class Version(_Strict):
 
     def facts(self) -> dict[str, Fact]:
         """The facts that a run in the image can check, by name."""
-        named = {
-            n: getattr(self, n) for n in ("library", "python", "cuda", "torch", "torch_tensorrt")
-        }
+        named = {n: getattr(self, n) for n in ("library", "python", "cuda", "torch", "torch_tensorrt")}
         return {name: fact for name, fact in named.items() if fact is not None}
 
 
@@ -225,9 +219,7 @@ def _message(detail: ErrorDetails, loc: Path, document: Document) -> str:
         )
     if kind in {"enum", "literal_error"}:
         expected = detail.get("ctx", {}).get("expected", "")
-        return f"{value!r} is not one of {expected}" + _near(
-            str(value), re.findall(r"'([^']+)'", expected)
-        )
+        return f"{value!r} is not one of {expected}" + _near(str(value), re.findall(r"'([^']+)'", expected))
     return (
         detail["msg"].removeprefix("Value error, ")[:1].lower()
         + detail["msg"].removeprefix("Value error, ")[1:]
@@ -284,9 +276,7 @@ def _cross_check(matrix: Matrix, document: Document) -> list[str]:
             problem(path, f"{version.name!r} must match [a-z0-9.-]+: it is part of every cell's id")
         elif not _is_release(version.name):
             problem(path, f"{version.name!r} must end in a release number such as 10.7.0")
-        if version.product is not Product.TENSORRT and not version.name.startswith(
-            version.product.value
-        ):
+        if version.product is not Product.TENSORRT and not version.name.startswith(version.product.value):
             problem(
                 path,
                 f"a version of {version.product.value} is named {version.product.value}-<release>",
@@ -294,9 +284,7 @@ def _cross_check(matrix: Matrix, document: Document) -> list[str]:
         for key, value in version:
             if isinstance(value, (Fact, Driver, Compute)) and value.source not in matrix.sources:
                 near = _near(value.source, list(matrix.sources))
-                problem(
-                    ("versions", i, key, "source"), f"no source {value.source!r} in sources{near}"
-                )
+                problem(("versions", i, key, "source"), f"no source {value.source!r} in sources{near}")
             for number in _numbers(value):
                 if not _is_release(number):
                     problem(("versions", i, key), f"{number!r} is no version number")

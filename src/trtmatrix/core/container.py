@@ -107,7 +107,7 @@ def probe_command(python: str, root: str) -> tuple[str, ...]:
 
 
 def _environment() -> dict[str, str]:
-    """Return HOME, USER and caches in scratch. (The probe unsets what changes numerics.)"""
+    """Return HOME, USER and caches in scratch; the probe unsets what changes numerics."""
     home = f"{SCRATCH}/home"
     return {
         "HOME": home, "USER": "trtmatrix", "LOGNAME": "trtmatrix", "TMPDIR": SCRATCH,

@@ -24,9 +24,7 @@ class Cell:
     @property
     def id(self) -> CellId:
         """The cell's id."""
-        return CellId(
-            repro=self.repro.id, case=self.case.id, version=self.version.name, gpu=self.gpu.slug
-        )
+        return CellId(repro=self.repro.id, case=self.case.id, version=self.version.name, gpu=self.gpu.slug)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +54,11 @@ def select_versions(matrix: Matrix, selection: Selection) -> tuple[Version, ...]
         if not found:
             raise UsageError(_unknown("--trt", name, [v.name for v in matrix.versions]))
         wanted.update(found)
+    runtimes = set(selection.runtimes)
     return tuple(
         version for version in matrix.versions
         if (not wanted or version.name in wanted)
-        and (not selection.runtimes or version.runtime in selection.runtimes or "host" in selection.runtimes)
+        and (not runtimes or "host" in runtimes or version.runtime in runtimes)
     )  # fmt: skip
 
 
@@ -77,9 +76,7 @@ def select_cases(repros: Iterable[Repro], selection: Selection) -> list[tuple[Re
     rows = [(repro, case) for repro in repros for case in repro.cases]
     for pattern in selection.cases:
         if not any(_matches(repro, case, pattern) for repro, case in rows):
-            names = [case.id for _, case in rows] + [
-                f"{repro.id}/{case.id}" for repro, case in rows
-            ]
+            names = [case.id for _, case in rows] + [f"{repro.id}/{case.id}" for repro, case in rows]
             raise UsageError(_unknown("--case", pattern, names))
     return [
         (repro, case) for repro, case in rows

@@ -99,20 +99,14 @@ def _launch(group: Sequence[Cell], host: Host, selection: Selection) -> Launch:
     version = group[0].version
     image = version.origin.image if isinstance(version.origin, ImageOrigin) else None
     on_host = "host" in selection.runtimes and version.product is Product.TENSORRT
-    python = (
-        host_python(version, host)
-        if on_host or isinstance(version.origin, InterpreterOrigin)
-        else None
-    )
+    python = host_python(version, host) if on_host or isinstance(version.origin, InterpreterOrigin) else None
     return Launch(
         version=version, gpu=group[0].gpu, cells=tuple(group), python=python,
         pull=python is None and image is not None and image not in host.engine.images,
     )  # fmt: skip
 
 
-def exclude(
-    cell: Cell, host: Host, selection: Selection, pull: Pull
-) -> tuple[Exclusion, str] | None:
+def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> tuple[Exclusion, str] | None:
     """Return why a cell cannot run on this host, or None where it can."""
     version, gpu = cell.version, cell.gpu
     if version.compute is not None and gpu.compute is not None and not _supports(version, gpu):
@@ -177,9 +171,7 @@ def _without_interpreter(version: Version, host: Host) -> tuple[Exclusion, str] 
     )
 
 
-def _without_image(
-    cell: Cell, host: Host, selection: Selection, pull: Pull
-) -> tuple[Exclusion, str] | None:
+def _without_image(cell: Cell, host: Host, selection: Selection, pull: Pull) -> tuple[Exclusion, str] | None:
     version, engine = cell.version, host.engine
     if not isinstance(version.origin, ImageOrigin):
         return None

@@ -51,9 +51,7 @@ def parse_record(text: str, file: str = "") -> Record:
     try:
         data = json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError as error:
-        raise RecordError(
-            f"{file}:{error.lineno}: damaged at column {error.colno}: {error.msg}"
-        ) from error
+        raise RecordError(f"{file}:{error.lineno}: damaged at column {error.colno}: {error.msg}") from error
     except ValueError as error:
         raise RecordError(f"{file}:1: {error}") from error
     if not isinstance(data, dict):
@@ -81,9 +79,7 @@ def record_from(data: Mapping[str, Any], file: str = "") -> Record:
             scalars=_numbers(measurements["scalars"]),
         )  # fmt: skip
     except (KeyError, TypeError, AttributeError) as error:
-        raise RecordError(
-            f"{file}:1: {type(error).__name__} at {error}: a part is missing"
-        ) from error
+        raise RecordError(f"{file}:1: {type(error).__name__} at {error}: a part is missing") from error
     except ValueError as error:
         raise RecordError(f"{file}:1: {error}") from error
 

@@ -29,8 +29,7 @@ def origin_text(version: Version) -> str:
 def list_text(versions: Sequence[Version], rows: Rows) -> str:
     """Return the lists for a terminal."""
     table = [
-        (v.name + (" +" if v.addition else ""), v.library.value, _known(v), origin_text(v))
-        for v in versions
+        (v.name + (" +" if v.addition else ""), v.library.value, _known(v), origin_text(v)) for v in versions
     ]
     heads = ("version", "library", "known", "origin")
     parts = [tabulate(table, heads, tablefmt="simple", disable_numparse=True)]

@@ -59,10 +59,7 @@ def _render_block(
     """Lay the rows of every repro out at once, so that columns align, then weave titles in."""
     rows = [row for section in table.sections for row in section.rows]
     headers = _headers([table.columns[column] for column in columns]) if rows else []
-    body = [
-        [_label(row, width), *(_cell(row.entries[column], colour) for column in columns)]
-        for row in rows
-    ]
+    body = [[_label(row, width), *(_cell(row.entries[column], colour) for column in columns)] for row in rows]
     lines = tabulate([*headers, *body], tablefmt="plain", disable_numparse=True).splitlines()
     laid = iter([_INDENT + line.rstrip() for line in lines])
     yield from (next(laid) for _ in headers)
@@ -83,17 +80,14 @@ def _heading(section: Section, width: int, *, first: bool) -> Iterator[str]:
         yield title + section.figure.rjust(width - len(title))
     else:
         yield from _wrap(title, width)
-        yield from _wrap(one_line(section.figure), width, _INDENT)
+        yield from _wrap(section.figure, width, _INDENT)
 
 
 def _headers(versions: Sequence[Version]) -> list[list[str]]:
     """Return the columns' names; a product stands once, above the releases that are its own."""
     names = [_header(version) for version in versions]
     before = ["", *(product for product, _ in names)]
-    products = [
-        product if product != last else ""
-        for (product, _), last in zip(names, before, strict=False)
-    ]
+    products = [product if product != last else "" for (product, _), last in zip(names, before, strict=False)]
     releases = [release for _, release in names]
     return [["", *products], ["", *releases]] if any(products) else [["", *releases]]
 

@@ -38,9 +38,7 @@ def _specifier(text: str) -> str:
     try:
         SpecifierSet(text)
     except InvalidSpecifier as error:
-        raise ValueError(
-            f"{text!r} is no version specifier such as '==10.7.0' or '>=10.4,<10.8'"
-        ) from error
+        raise ValueError(f"{text!r} is no version specifier such as '==10.7.0' or '>=10.4,<10.8'") from error
     return text
 
 
@@ -101,11 +99,7 @@ def digest_code(source: str) -> str:
     """Return the SHA-256 of Python source, comments and blank lines apart (UTF-8, hexadecimal)."""
     skipped = {tokenize.COMMENT, tokenize.NL}
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    kept = [
-        (tokenize.tok_name[token.type], token.string)
-        for token in tokens
-        if token.type not in skipped
-    ]
+    kept = [(tokenize.tok_name[token.type], token.string) for token in tokens if token.type not in skipped]
     return hashlib.sha256(repr(kept).encode()).hexdigest()
 
 
@@ -190,9 +184,7 @@ def _cross_check(facts: _Facts, cases: list[Case], tree: ast.expr, file: str) ->
             near = difflib.get_close_matches(workaround.case, known, n=1)
             hint = f"; perhaps you meant {near[0]!r}" if near else ""
             line = _line_at(tree, ("workarounds", i, "case"))
-            problems.append(
-                f"{file}:{line}: FACTS.workarounds[{i}].case: no case {workaround.case!r}{hint}"
-            )
+            problems.append(f"{file}:{line}: FACTS.workarounds[{i}].case: no case {workaround.case!r}{hint}")
     return problems
 
 
@@ -216,9 +208,7 @@ def _line_at(node: ast.expr, path: tuple[int | str, ...]) -> int:
         inner: ast.expr | None = None
         if isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
-            inner = next(
-                (v for k, v in pairs if isinstance(k, ast.Constant) and k.value == part), None
-            )
+            inner = next((v for k, v in pairs if isinstance(k, ast.Constant) and k.value == part), None)
         elif isinstance(node, (ast.List, ast.Tuple)) and isinstance(part, int):
             inner = node.elts[part] if part < len(node.elts) else None
         if inner is None:

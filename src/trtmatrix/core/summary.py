@@ -12,7 +12,7 @@ from trtmatrix.core.model import Basis, Evidence, Exclusion, Outcome, Product, V
 from trtmatrix.core.table import one_line
 from trtmatrix.core.words import EVIDENCE_MEANINGS, PRODUCT_NAMES, full_words, marked, outcome_word
 
-NOT_ATTEMPTED = "not run so far"
+NOT_ATTEMPTED = "not tried yet"
 _DOCTOR = frozenset(
     {
         Exclusion.NO_ENGINE,
@@ -97,9 +97,7 @@ def _count_words(entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
 
 def _reasons(entries: Sequence[Entry]) -> tuple[NotRun, ...]:
     found = Counter(_reason(entry) for entry in entries)
-    return tuple(
-        NotRun(count=count, why=why, text=text) for (why, text), count in found.most_common()
-    )
+    return tuple(NotRun(count=count, why=why, text=text) for (why, text), count in found.most_common())
 
 
 def _reason(entry: Entry) -> tuple[Exclusion | None, str]:

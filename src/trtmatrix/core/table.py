@@ -46,7 +46,7 @@ class Section:
     @property
     def figure(self) -> str:
         """What the numbers in the cells are."""
-        return f"figure: {self.repro.figure.label}"
+        return one_line(f"figure: {self.repro.figure.label}")
 
     @property
     def fold_line(self) -> str:
@@ -115,9 +115,7 @@ def describe_gpu(gpu: Gpu) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _section(
-    repro: Repro, columns: Sequence[Version], entries: Sequence[Entry], all_rows: bool
-) -> Section:
+def _section(repro: Repro, columns: Sequence[Version], entries: Sequence[Entry], all_rows: bool) -> Section:
     mine = [entry for entry in entries if entry.cell.repro.id == repro.id]
     cases = {entry.cell.case.id: entry.cell.case for entry in mine}
     at = {(entry.cell.case.id, entry.cell.version.name): entry for entry in mine}

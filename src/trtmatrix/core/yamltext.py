@@ -65,9 +65,7 @@ def _value(node: yaml.Node, path: Path, document: Document, problems: list[str])
     return built
 
 
-def _mapping(
-    node: yaml.MappingNode, path: Path, document: Document, problems: list[str]
-) -> dict[str, Any]:
+def _mapping(node: yaml.MappingNode, path: Path, document: Document, problems: list[str]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     first: dict[str, int] = {}
     for key_node, value_node in node.value:

@@ -48,7 +48,7 @@ class CaseCache:
         """Name the folder; it is made on the first write."""
         self.root = cache / "cases"
         self.blobs = cache / "blobs"
-        self._seen: dict[int, tuple[Array, str]] = {}
+        self._seen: dict[int, tuple[Array, Path]] = {}
 
     def folder(self, loaded: LoadedRepro, case: Case) -> Path:
         """Return where a case lies, prepared or not."""
@@ -78,9 +78,8 @@ class CaseCache:
         try:
             partial.chmod(0o755)
             (partial / "model.onnx").write_bytes(model)
-            self._write_arrays(partial / "inputs", inputs)
-            exact = {name: smallest_exact(array) for name, array in reference.items()}
-            self._write_arrays(partial / "reference", exact)
+            self._write_arrays(partial / "inputs", inputs, narrow=False)
+            self._write_arrays(partial / "reference", reference, narrow=True)
             facts = {"repro": loaded.repro.id, "case": case.id, "params": dict(case.params)}
             (partial / "case.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
             _rename(partial, final)
@@ -88,24 +87,29 @@ class CaseCache:
             shutil.rmtree(partial, ignore_errors=True)
         return final
 
-    def _write_arrays(self, folder: Path, arrays: dict[str, Array]) -> None:
+    def _write_arrays(self, folder: Path, arrays: dict[str, Array], *, narrow: bool) -> None:
         folder.mkdir()
         for name, array in arrays.items():
-            os.link(self._blob(np.ascontiguousarray(array)), folder / f"{name}.npy")
+            os.link(self._blob(array, narrow=narrow), folder / f"{name}.npy")
 
-    def _blob(self, array: Array) -> Path:
-        """Return the file that holds an array, written once."""
+    def _blob(self, array: Array, *, narrow: bool) -> Path:
+        """Return the file that holds an array; one that several cases share is looked at once.
+
+        References are narrowed to the smallest exact dtype; an input's dtype is the graph's.
+        """
         known = self._seen.get(id(array))
-        if known is None or known[0] is not array:
-            content = sha256(f"{array.dtype.str} {array.shape}".encode())
-            content.update(array.view(np.uint8).reshape(-1).data if array.size else b"")
-            known = (array, content.hexdigest())
+        if known is None or known[0] is not array or not known[1].exists():
+            stored = smallest_exact(array) if narrow else array
+            known = (array, self._write_blob(np.ascontiguousarray(stored)))
             self._seen[id(array)] = known
-        path = self.blobs / f"{known[1]}.npy"
+        return known[1]
+
+    def _write_blob(self, array: Array) -> Path:
+        content = sha256(f"{array.dtype.str} {array.shape}".encode())
+        content.update(array.view(np.uint8).reshape(-1).data if array.size else b"")
+        path = self.blobs / f"{content.hexdigest()}.npy"
         if not path.exists():
-            with tempfile.NamedTemporaryFile(
-                dir=self.blobs, suffix=".partial", delete=False
-            ) as out:
+            with tempfile.NamedTemporaryFile(dir=self.blobs, suffix=".partial", delete=False) as out:
                 np.save(out, array)
             Path(out.name).chmod(0o644)
             Path(out.name).replace(path)

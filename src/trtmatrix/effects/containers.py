@@ -88,9 +88,7 @@ def remove_leftovers() -> list[str]:
     """Remove containers of this project whose owner is dead; returns their names."""
     client = docker.from_env(timeout=60)
     removed = []
-    for container in client.containers.list(
-        all=True, filters={"label": PROJECT_LABEL}, ignore_removed=True
-    ):
+    for container in client.containers.list(all=True, filters={"label": PROJECT_LABEL}, ignore_removed=True):
         if is_dead(container.labels.get(OWNER_LABEL, "")):
             with contextlib.suppress(docker.errors.APIError):
                 container.remove(force=True, v=True)
@@ -140,9 +138,7 @@ class ContainerLauncher:
                 raise docker.errors.APIError(str(event["error"]))
             progress = event.get("progressDetail") or {}
             layer = f"{event.get('id', '')} {event.get('status', '')}".strip()
-            self.pull_note(
-                image, layer, int(progress.get("current", 0)), int(progress.get("total", 0))
-            )
+            self.pull_note(image, layer, int(progress.get("current", 0)), int(progress.get("total", 0)))
 
     def spec(self, ready: Ready, folder: Path) -> ContainerSpec:
         """Describe the container for a launch."""
@@ -172,13 +168,9 @@ class ContainerLauncher:
             poll()
             state = container.attrs["State"]
             log = container.logs(tail=100).decode("utf-8", "replace")
-            return Ended(
-                code=int(state["ExitCode"]), out_of_memory=bool(state["OOMKilled"]), log=log[-4000:]
-            )
+            return Ended(code=int(state["ExitCode"]), out_of_memory=bool(state["OOMKilled"]), log=log[-4000:])
         except ENGINE_ERRORS as error:
-            raise MachineryError(
-                f"the container of {spec.image} failed: {str(error)[:500]}"
-            ) from error
+            raise MachineryError(f"the container of {spec.image} failed: {str(error)[:500]}") from error
         finally:
             self._remove(container, spec.name)
 
@@ -199,14 +191,10 @@ class ContainerLauncher:
     def _create(self, spec: ContainerSpec) -> Container:
         limits, requests_ = spec.limits, []
         if spec.gpu_device_ids:
-            requests_ = [
-                DeviceRequest(device_ids=list(spec.gpu_device_ids), capabilities=[["gpu"]])
-            ]
+            requests_ = [DeviceRequest(device_ids=list(spec.gpu_device_ids), capabilities=[["gpu"]])]
         elif spec.cdi_devices:
             requests_ = [DeviceRequest(driver="cdi", device_ids=list(spec.cdi_devices))]
-        volumes = {
-            host: {"bind": inside, "mode": "ro"} for host, inside in spec.read_only_mounts.items()
-        }
+        volumes = {host: {"bind": inside, "mode": "ro"} for host, inside in spec.read_only_mounts.items()}
         volumes[spec.out[0]] = {"bind": spec.out[1], "mode": "rw"}
         return self.client.containers.create(
             spec.image, list(spec.command[1:]), entrypoint=[spec.command[0]], name=spec.name,

@@ -144,6 +144,4 @@ def _plain(name: str) -> str:
         "sxm5",
     }
     dropped |= {"hbm2", "hbm2e", "hbm3", "hbm3e", "generation", "nvl"}
-    return " ".join(
-        word for word in words if word not in dropped and not re.fullmatch(r"\d+gb", word)
-    )
+    return " ".join(word for word in words if word not in dropped and not re.fullmatch(r"\d+gb", word))

@@ -107,9 +107,7 @@ class LiveProgress:
         if task is None:
             return
         done = "complete" in layer or "exists" in layer
-        self.bars.update(
-            task, completed=current >> 20, total=(total >> 20) or None, visible=not done
-        )  # type: ignore[arg-type] # rich's TaskID is an int behind a NewType
+        self.bars.update(task, completed=current >> 20, total=(total >> 20) or None, visible=not done)  # type: ignore[arg-type] # rich's TaskID is an int behind a NewType
 
     def close(self) -> None:
         """Take the bars away."""

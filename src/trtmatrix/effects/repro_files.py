@@ -30,9 +30,7 @@ def read_repros(folder: Path) -> list[LoadedRepro]:
     """Load ``<folder>/*.py`` in order of name; :class:`ConfigError` lists every mistake in all."""
     files = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
     if not files:
-        raise ConfigError(
-            [f"{folder}: no repro here: --repros names the folder with the *.py files"]
-        )
+        raise ConfigError([f"{folder}: no repro here: --repros names the folder with the *.py files"])
     loaded: list[LoadedRepro] = []
     problems: list[str] = []
     for file in files:

@@ -30,6 +30,8 @@ class Backend:
         """Start with nothing measured."""
         self.facts: Dict[str, Any] = {}
         self.scalars: Dict[str, float] = {}
+        self.memo: Optional[Path] = None
+        """Where ONNX Runtime keeps outputs for cells of the same job with the same bytes."""
 
     @property
     def cuda(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
@@ -13,17 +14,46 @@ from trtprobe.backends.base import Backend, Engine
 
 
 class OnnxRuntimeEngine(Engine):
-    """An inference session."""
+    """An inference session.
 
-    def __init__(self, session: Any) -> None:
+    Cases that differ only in what ONNX Runtime ignores (precision, level) have the same graph and
+    inputs byte for byte: within a job their output is computed once, and the record says so.
+    """
+
+    def __init__(self, backend: OnnxRuntimeBackend, session: Any, model: bytes) -> None:
         """Wrap a session."""
-        self.session = session
+        self.backend, self.session, self.model = backend, session, model
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-        """Run the session once on the CPU."""
-        names = [output.name for output in self.session.get_outputs()]
+        """Run the session once on the CPU, or return what the same bytes gave before."""
         feeds = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
-        return dict(zip(names, self.session.run(names, feeds)))
+        memo = self.backend.memo
+        kept = memo / _digest(self.model, feeds) if memo is not None else None
+        if kept is not None and kept.is_dir():
+            self.backend.facts["same_bytes_as_an_earlier_cell"] = True
+            return {path.stem: np.load(str(path)) for path in sorted(kept.glob("*.npy"))}
+        names = [output.name for output in self.session.get_outputs()]
+        outputs = dict(zip(names, self.session.run(names, feeds)))
+        if kept is not None:
+            _keep(kept, outputs)
+        return outputs
+
+
+def _digest(model: bytes, feeds: Mapping[str, np.ndarray]) -> str:
+    total = hashlib.sha256(model)
+    for name in sorted(feeds):
+        array = feeds[name]
+        total.update(("%s %s %s" % (name, array.dtype.str, array.shape)).encode())
+        total.update(array.reshape(-1).view(np.uint8).data)
+    return total.hexdigest()
+
+
+def _keep(folder: Path, outputs: Mapping[str, np.ndarray]) -> None:
+    partial = folder.with_name(folder.name + ".partial")
+    partial.mkdir(parents=True, exist_ok=True)
+    for name, array in outputs.items():
+        np.save(str(partial / (name + ".npy")), array)
+    partial.rename(folder)
 
 
 class OnnxRuntimeBackend(Backend):
@@ -44,15 +74,15 @@ class OnnxRuntimeBackend(Backend):
         options = self.ort.SessionOptions()
         options.graph_optimization_level = self.ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 3
-        started = time.perf_counter()
+        started, content = time.perf_counter(), model.read_bytes()
         try:
             session = self.ort.InferenceSession(
-                str(model), sess_options=options, providers=["CPUExecutionProvider"]
+                content, sess_options=options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:
             raise ends.BuildFailed(str(error)[:2000]) from error
         self.facts.update(build_seconds=time.perf_counter() - started)
-        return OnnxRuntimeEngine(session)
+        return OnnxRuntimeEngine(self, session, content)
 
     def observed(self) -> Dict[str, Any]:
         """Return ONNX Runtime's version."""

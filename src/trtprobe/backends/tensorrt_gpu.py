@@ -39,9 +39,7 @@ class TensorRtBackend(Backend):
         try:
             self.trt = importlib.import_module(self.module)
         except ImportError as error:
-            raise ends.ComponentMissing(
-                "%s cannot be imported: %s" % (self.module, error)
-            ) from error
+            raise ends.ComponentMissing("%s cannot be imported: %s" % (self.module, error)) from error
         self.major = int(self.trt.__version__.split(".")[0])
         self.messages: List[str] = []
         self.logger = _make_logger(self.trt, self.messages)
@@ -164,9 +162,7 @@ class RtxBackend(TensorRtBackend):
     def _configure(self, config: Any, precision: str, level: Optional[int]) -> None:
         """Refuse what only a weakly typed network has."""
         if precision == "fp16-flag":
-            raise ends.Unsupported(
-                "TensorRT-RTX networks are strongly typed: there is no FP16 flag"
-            )
+            raise ends.Unsupported("TensorRT-RTX networks are strongly typed: there is no FP16 flag")
         super()._configure(config, "tf32" if precision == "fp16" else precision, level)
 
     def _engine(self, plan: Any) -> Engine:
@@ -199,9 +195,7 @@ class GpuEngine(Engine):
         for name in self.inputs:
             array = np.ascontiguousarray(inputs[name])
             if array.dtype != self.dtype(name):
-                raise ValueError(
-                    "%s: engine wants %s, got %s" % (name, self.dtype(name), array.dtype)
-                )
+                raise ValueError("%s: engine wants %s, got %s" % (name, self.dtype(name), array.dtype))
             self.context.set_input_shape(name, array.shape)
             memory[name] = self.backend.cuda.alloc(array.nbytes)
             memory[name].put(array)

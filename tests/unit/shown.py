@@ -1,0 +1,182 @@
+"""The entries that the renderers are tested with: a sample that has everything, and random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from builders import (
+    H200,
+    ISSUE,
+    make_case,
+    make_cell,
+    make_control,
+    make_entry,
+    make_expectation,
+    make_reported,
+    make_repro,
+    make_unknown,
+    make_version,
+)
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from trtmatrix.core.compare import Entry
+from trtmatrix.core.expand import Cell
+from trtmatrix.core.model import (
+    Basis,
+    Case,
+    Cause,
+    Evidence,
+    Exclusion,
+    Expectation,
+    Figure,
+    Product,
+    Repro,
+    Verdict,
+)
+
+VERSIONS = (
+    "8.5.3.1", "8.6.0", "9.3.0", "10.0.0", "10.0.1.6", "10.4.0", "10.7.0", "10.8.0",
+    "tensorrt-rtx-1.10", "tensorrt-rtx-1.4", "onnxruntime-1.31.1",
+)  # fmt: skip
+SDPA = make_repro(
+    make_case("explicit-tf32"),
+    make_case("sdpa-tf32"),
+    make_case("sdpa-fp16-flag", products=frozenset({Product.TENSORRT, Product.TENSORRT_RTX})),
+    make_control("control-lost-scale-tf32"),
+    make_case("sdpa-fp16"),
+    make_case("explicit-fp16"),
+    expectations=(
+        make_expectation(Verdict.FAIL, "==10.7.0", "sdpa-tf32"),
+        make_expectation(
+            Verdict.FAIL, "==8.6.0", "sdpa-*", basis=Basis.ASSUMED, source=ISSUE, on=""
+        ),
+    ),
+)
+STREAMS = make_repro(
+    make_case("two-streams", needs=frozenset({"torch_tensorrt"})),
+    id="streams", title="an engine that <waits> for nothing & nobody", url="javascript:alert(1)",
+    upstream="pytorch/TensorRT#2991", figure=Figure(measure="sum_abs", label="zeros in the output"),
+)  # fmt: skip
+
+
+def sample_entries() -> tuple[Entry, ...]:
+    """Return cells of every kind of evidence, mark and product, by repro, case and version."""
+    return tuple(
+        _entry(make_cell(repro, case, make_version(name, torch="2.6.0a0+df5bbc09d1")))
+        for repro in (SDPA, STREAMS)
+        for case in repro.cases
+        for name in VERSIONS
+        if make_version(name).product in case.products
+    )
+
+
+def _entry(cell: Cell) -> Entry:
+    key = (cell.case.id, cell.version.name)
+    match cell.version.product, *key:
+        case _, "explicit-tf32", "8.5.3.1":
+            return make_entry(cell, 175.2)
+        case _, "explicit-tf32", "8.6.0":
+            return make_entry(cell, 248.7, executed=False)
+        case _, "explicit-tf32", "9.3.0":
+            return make_entry(cell, 251, evidence=Evidence.RECORDED)
+        case _, "explicit-tf32", "10.8.0":
+            return make_entry(cell, ended=Cause.TIME_OUT.value, detail="not done after 300 s")
+        case _, "sdpa-tf32", "8.5.3.1":
+            return make_entry(cell, float("nan"), evidence=Evidence.RECORDED)
+        case _, "sdpa-tf32", "8.6.0":
+            return make_entry(cell, 249)
+        case _, "sdpa-tf32", "10.8.0":
+            return make_entry(cell, 1373.3945, observed={"torch": "2.7.0", "python": "3.12"})
+        case _, "control-lost-scale-tf32", "8.5.3.1":
+            return make_entry(cell, 1366)
+        case _, "control-lost-scale-tf32", "10.8.0":
+            text = "the probe did not start: \x1b[31m<b>docker: denied</b>\n | `more`"
+            return make_entry(cell, ended=Cause.LAUNCHER_FAILED.value, detail=text)
+        case Product.TENSORRT, _, "10.0.0":
+            return make_unknown(cell, Exclusion.UNSUPPORTED_GPU, "10.0.0 supports 7.0 to 8.9")
+        case Product.TENSORRT_RTX, "sdpa-fp16-flag", _:
+            cause = Cause.UNSUPPORTED_BY_VERSION.value
+            return make_entry(cell, ended=cause, detail="no FP16 flag in TensorRT-RTX")
+        case Product.TENSORRT_RTX, "sdpa-tf32" | "explicit-tf32", _:
+            return make_entry(cell, ended="built")
+        case Product.ONNXRUNTIME, "sdpa-tf32" | "explicit-tf32", _:
+            return make_entry(cell, 0.173, executed=False)
+    return _not_run(cell)
+
+
+def _not_run(cell: Cell) -> Entry:
+    if cell.version.product is not Product.TENSORRT:
+        return make_unknown(cell)
+    if cell.case.needs:
+        why = "no Torch-TensorRT in the image"
+        return make_unknown(cell, Exclusion.COMPONENT_MISSING, why)
+    if cell.case.id == "sdpa-tf32" and cell.version.name == "10.7.0":
+        return make_reported(cell, excluded=Exclusion.IMAGE_NOT_PULLED)
+    return make_unknown(cell, Exclusion.IMAGE_NOT_PULLED, f"example.org/{cell.version.name}")
+
+
+PATIENT = settings(deadline=None, max_examples=60)
+"""Property tests of renderers take their time on a busy machine."""
+
+NAMES = st.from_regex(r"[a-z][a-z0-9]{0,20}(-[a-z0-9]{1,20}){0,3}", fullmatch=True)
+TEXTS = st.text(max_size=60)
+RELEASES = st.sampled_from((*VERSIONS, "9.2.0.post12.dev5", "10.13.3.9", "tensorrt-rtx-1.7"))
+VALUES = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """A case with any name and products."""
+    products = draw(st.frozensets(st.sampled_from(Product), min_size=1))
+    make = draw(st.sampled_from((make_case, make_control)))
+    return Case(**{**vars(make(draw(NAMES))), "products": products})
+
+
+@st.composite
+def repros(draw: st.DrawFn) -> Repro:
+    """A repro with odd texts, expectations of any kind, and up to four cases."""
+    expectation = st.builds(
+        make_expectation, st.sampled_from(Verdict), st.sampled_from(("==10.7.0", ">=10")),
+        basis=st.sampled_from(Basis), source=TEXTS, on=TEXTS, note=TEXTS,
+    )  # fmt: skip
+    found: list[Expectation] = draw(st.lists(expectation, max_size=2))
+    rows = draw(st.lists(cases(), min_size=1, max_size=4, unique_by=lambda case: case.id))
+    figure = Figure(measure="sum_abs", label=draw(TEXTS))
+    return make_repro(
+        *rows, id=draw(NAMES), title=draw(TEXTS), upstream=draw(TEXTS), url=draw(TEXTS),
+        figure=figure, expectations=tuple(found),
+    )  # fmt: skip
+
+
+@st.composite
+def entries_of(draw: st.DrawFn, cell: Cell) -> Entry:
+    """An entry of any kind for a cell."""
+    why = draw(st.none() | st.sampled_from(Exclusion))
+    match draw(st.sampled_from(Evidence)):
+        case Evidence.NONE:
+            return make_unknown(cell, why, draw(TEXTS))
+        case Evidence.REPORTED:
+            return make_reported(cell, draw(st.sampled_from(Verdict)))
+        case evidence:
+            ended = draw(st.sampled_from(("ran", "built", *(cause.value for cause in Cause))))
+            value, detail = draw(VALUES), draw(TEXTS)
+            return make_entry(
+                cell, value, evidence=evidence, executed=draw(st.booleans()), excluded=why,
+                ended=ended, detail=detail, observed={"library": draw(RELEASES)},
+            )  # fmt: skip
+
+
+@st.composite
+def many_entries(draw: st.DrawFn) -> tuple[Entry, ...]:
+    """Entries of a few repros and versions; each cell occurs once."""
+    found = draw(st.lists(repros(), max_size=3, unique_by=lambda repro: repro.id))
+    columns = [make_version(name) for name in draw(st.lists(RELEASES, max_size=8, unique=True))]
+    made: Iterator[Cell] = (
+        make_cell(repro, case, column, H200 if column.product is Product.TENSORRT else None)
+        for repro in found
+        for case in repro.cases
+        for column in columns
+        if column.product in case.products
+    )
+    return tuple(draw(entries_of(cell)) for cell in made)

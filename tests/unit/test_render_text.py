@@ -1,0 +1,82 @@
+"""Tables for a terminal: their looks, their width, their colours."""
+
+from __future__ import annotations
+
+import re
+
+from builders import make_case, make_cell, make_entry, make_repro, make_unknown
+from goldenfile import check_golden
+from hypothesis import given
+from hypothesis import strategies as st
+from shown import PATIENT, many_entries, sample_entries
+
+from trtmatrix.core.compare import Entry
+from trtmatrix.core.render_text import render_text
+from trtmatrix.core.words import cell_text, has_evidence
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_sample() -> None:
+    check_golden("table.txt", render_text(sample_entries()))
+
+
+def test_sample_with_all_rows() -> None:
+    check_golden("table-all-rows.txt", render_text(sample_entries(), all_rows=True))
+
+
+def test_sample_where_nothing_ran() -> None:
+    entries = [make_unknown(entry.cell) for entry in sample_entries()]
+    check_golden("table-nothing.txt", render_text(entries))
+
+
+def test_no_cells_at_all_still_count() -> None:
+    assert render_text([]) == "0 TensorRT cells measured\n"
+
+
+@PATIENT
+@given(many_entries(), st.integers(min_value=60, max_value=140), st.booleans())
+def test_no_line_is_too_wide(entries: tuple[Entry, ...], width: int, every: bool) -> None:
+    lines = render_text(entries, width=width, all_rows=every).splitlines()
+    assert max(map(len, lines)) <= width
+    assert not any(line != line.rstrip() for line in lines)
+
+
+@PATIENT
+@given(many_entries())
+def test_colour_adds_nothing_but_colour(entries: tuple[Entry, ...]) -> None:
+    coloured = render_text(entries, colour=True)
+    assert ANSI.sub("", coloured) == render_text(entries)
+
+
+@PATIENT
+@given(many_entries())
+def test_what_has_evidence_is_shown(entries: tuple[Entry, ...]) -> None:
+    text = " ".join(render_text(entries, all_rows=True).split())
+    assert all(cell_text(entry) in text for entry in entries if has_evidence(entry))
+
+
+def test_a_failure_is_red_a_pass_green_and_a_surprise_bold() -> None:
+    entries = [
+        make_entry(make_cell(case=make_case("a"))),
+        make_entry(make_cell(case=make_case("b")), 1373.4),
+    ]
+    text = render_text(entries, colour=True)
+    assert "\x1b[32mPASS 175\x1b[0m" in text
+    assert "\x1b[1;31mFAIL! 1373\x1b[0m" in text
+    assert "\x1b" not in render_text(entries)
+
+
+def test_a_log_cannot_send_escapes_to_the_terminal() -> None:
+    entry = make_entry(ended="crashed", detail="\x1b]0;owned\x07\x1b[2J")
+    assert "\x1b" not in render_text([entry])
+
+
+def test_blocks_repeat_the_rows_and_no_column_is_lost() -> None:
+    repro = make_repro(make_case("a-case"))
+    names = [f"10.{minor}.0" for minor in range(20)]
+    lines = render_text([make_entry(make_cell(repro, version=name)) for name in names]).splitlines()
+    blocks = [line for line in lines if line.startswith("  a-case")]
+    assert len(blocks) == 3
+    assert sum(line.count("PASS 175") for line in blocks) == 20
+    assert all(any(name in line.split() for line in lines) for name in names)
