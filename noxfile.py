@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import nox
 import yaml
+
+import nox
 
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["matrix"]
@@ -28,6 +29,11 @@ def _versions() -> list[str]:
         return []
 
 
+def _group(name: str) -> list[str]:
+    """Return a dependency group of pyproject.toml."""
+    return list(nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), name))
+
+
 def _call(session: nox.Session, *words: str) -> None:
     """Call trtmatrix and end nox with its exit code: nox alone would turn every code into 1."""
     extras = ",".join(name for name in ("tensorrt", "torch") if f"--extra={name}" in session.posargs)
@@ -35,10 +41,12 @@ def _call(session: nox.Session, *words: str) -> None:
     session.install("-e", f".[{extras}]" if extras else ".")
     file = Path(session.create_tmp()).resolve() / "exit-code"
     file.unlink(missing_ok=True)
-    session.run(
+    done = session.run(
         "python", "-m", "trtmatrix", *words, env={"TRTMATRIX_EXIT_CODE_FILE": str(file)},
         success_codes=range(256), interrupt_timeout=60.0, terminate_timeout=30.0,
     )  # fmt: skip
+    if done is None:  # --install-only
+        return
     code = int(file.read_text()) if file.exists() else 3
     if code:
         session.log(f"python -m trtmatrix ended with exit code {code} (--help says what it means)")
@@ -73,16 +81,21 @@ def doctor(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests that this host allows; --require-all fails where a part is missing."""
-    session.install("-e", ".", *nox.project.dependency_groups(nox.project.load_toml(), "test"))
+    session.install("-e", ".", *_group("test"))
     session.run("python", "-m", "tests", *session.posargs)
+
+
+@nox.session
+def torch_tests(session: nox.Session) -> None:
+    """Compare our graphs with what torch's own exporter writes (CPU torch)."""
+    session.install("-e", ".", *_group("test"), *_group("torch"))
+    session.run("python", "-m", "pytest", "-q", "tests/torch", *session.posargs)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, types and layers."""
-    project = nox.project.load_toml()
-    groups = nox.project.dependency_groups(project, "lint", "test")
-    session.install("-e", ".", *groups)
+    session.install("-e", ".", *_group("lint"), *_group("test"))
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("mypy")

@@ -125,14 +125,14 @@ def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
 def _legend(tables: Sequence[Table]) -> str:
     items = legend(entry for table in tables for entry in table.shown())
     words = (f"<strong>{_text(mark)}</strong>&nbsp;{_text(meaning)}" for mark, meaning in items)
-    return f"<p>{' · '.join(words)}</p>" if items else ""
+    return f"<p>{'; '.join(words)}</p>" if items else ""
 
 
 def _table(table: Table) -> str:
     heads = "".join(_column(version) for version in table.columns)
     return "\n".join(
         (
-            '<div class="wide" tabindex="0">',
+            f'<div class="wide" role="region" aria-label="{_text(table.title)}" tabindex="0">',
             f"<table>\n<caption>{_text(table.title)}</caption>",
             f'<thead><tr><th scope="col">case</th>{heads}</tr></thead>',
             *(_section(section, len(table.columns)) for section in table.sections),

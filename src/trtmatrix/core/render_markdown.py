@@ -102,7 +102,7 @@ def _heading(repro: Repro) -> str:
 
 def _legend(tables: Sequence[Table]) -> str:
     items = legend(entry for table in tables for entry in table.shown())
-    return " · ".join(f"{_code(mark)} {_plain(meaning)}" for mark, meaning in items)
+    return "; ".join(f"{_code(mark)} {_plain(meaning)}" for mark, meaning in items)
 
 
 def _code(text: str) -> str:

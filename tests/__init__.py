@@ -1,0 +1,1 @@
+"""All tests; ``python -m tests`` runs the suites that this host allows."""

@@ -1,0 +1,121 @@
+"""``python -m tests``: every suite that this host allows, in turn, each within its time budget.
+
+What a host does not allow is listed loudly at the end; ``--require-all`` makes it a failure, as CI
+does. Names after the options select suites; ``--list`` shows them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TIMED_OUT = 124
+
+
+def _nothing() -> str:
+    return ""
+
+
+def _docker() -> str:
+    """Return why the container tests cannot run, or nothing."""
+    import docker
+    import docker.errors
+
+    try:
+        docker.from_env(timeout=10).ping()
+    except docker.errors.DockerException as error:
+        return f"no Docker engine answers: {str(error)[:120]}"
+    built = subprocess.run([str(HERE.parent / "docker" / "test" / "build")], check=False)
+    return "" if built.returncode == 0 else "the test image cannot be built: see docker/test/build"
+
+
+def _torch() -> str:
+    """Return why the comparison with torch's own export cannot run, or nothing."""
+    return "" if shutil.which("nox") or _importable("nox") else "nox is not installed"
+
+
+def _importable(name: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(name) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """Some tests, what they need, and how long they may take, in seconds."""
+
+    name: str
+    seconds: int
+    command: tuple[str, ...]
+    lacking: Callable[[], str] = _nothing
+
+
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+SUITES = (
+    Suite(name="unit", seconds=240, command=(*PYTEST, "tests/unit")),
+    Suite(name="probe", seconds=300, command=(*PYTEST, "tests/probe")),
+    Suite(name="containers", seconds=480, command=(*PYTEST, "tests/containers"), lacking=_docker),
+    Suite(name="nox", seconds=360, command=(*PYTEST, "tests/nox")),
+    Suite(
+        name="torch", seconds=300, lacking=_torch,
+        command=(sys.executable, "-m", "nox", "-s", "torch_tests"),
+    ),
+)  # fmt: skip
+
+
+def main() -> int:
+    """Run the suites; returns 0 only where all that ran passed and nothing required was left out."""
+    parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__)
+    parser.add_argument("--require-all", action="store_true", help="fail where a suite cannot run")
+    parser.add_argument("--list", action="store_true", help="show the suites")
+    parser.add_argument("suites", nargs="*", metavar="SUITE")
+    args = parser.parse_args()
+    unknown = set(args.suites) - {suite.name for suite in SUITES}
+    if unknown:
+        parser.error(f"no suite {', '.join(sorted(unknown))}; there are {', '.join(s.name for s in SUITES)}")
+    if args.list:
+        print("\n".join(f"{suite.name}: at most {suite.seconds} s" for suite in SUITES))
+        return 0
+    chosen = [suite for suite in SUITES if not args.suites or suite.name in args.suites]
+    outcomes = [(suite, *run_suite(suite, strict=args.require_all)) for suite in chosen]
+    return report(outcomes, strict=args.require_all)
+
+
+def run_suite(suite: Suite, *, strict: bool) -> tuple[str, float]:
+    """Run one suite; returns how it ended and how long it took."""
+    print(f"\n=== {suite.name} ===", flush=True)
+    started = time.monotonic()
+    if reason := suite.lacking():
+        return f"LEFT OUT: {reason}", time.monotonic() - started
+    extra = ("--require-pythons=3.8,3.12",) if strict and suite.name == "probe" else ()
+    try:
+        done = subprocess.run([*suite.command, *extra], cwd=HERE.parent, check=False, timeout=suite.seconds)
+    except subprocess.TimeoutExpired:
+        return f"FAILED: not done after {suite.seconds} s", time.monotonic() - started
+    ended = "passed" if done.returncode == 0 else f"FAILED with code {done.returncode}"
+    return ended, time.monotonic() - started
+
+
+def report(outcomes: list[tuple[Suite, str, float]], *, strict: bool) -> int:
+    """Print how each suite ended and return the exit code."""
+    print("\n=== suites ===")
+    for suite, ended, seconds in outcomes:
+        print(f"{suite.name:12} {seconds:6.0f} s  {ended}")
+    failed = [suite.name for suite, ended, _ in outcomes if ended.startswith("FAILED")]
+    left_out = [suite.name for suite, ended, _ in outcomes if ended.startswith("LEFT OUT")]
+    if left_out:
+        print(f"NOT RUN on this host: {', '.join(left_out)}" + (" (all were required)" if strict else ""))
+    good = len(outcomes) - len(failed) - len(left_out)
+    print(f"{good} passed, {len(failed) + (len(left_out) if strict else 0)} failed")
+    return 1 if failed or (strict and left_out) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

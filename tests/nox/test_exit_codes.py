@@ -1,0 +1,120 @@
+"""Every exit code comes through nox as it is, and the sessions are what the README says."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import onnxruntime
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NOX = [sys.executable, "-m", "nox", "-f", str(ROOT / "noxfile.py")]
+
+MATRIX = """\
+schema: 1
+sources:
+  here: {{title: "This test"}}
+versions:
+  - version: "onnxruntime-1.0"
+    product: onnxruntime
+    origin: {{interpreter: "{python}"}}
+    library: {{value: "{library}", known: measured, source: here}}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _environments() -> None:
+    """Make the sessions' environments once; the tests then install nothing."""
+    for session in ("matrix", "table"):
+        subprocess.run([*NOX, "--install-only", "-s", session], check=True, capture_output=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    write_matrix(tmp_path, onnxruntime.__version__)
+    return tmp_path
+
+
+def write_matrix(folder: Path, library: str) -> None:
+    (folder / "matrix.yaml").write_text(MATRIX.format(python=sys.executable, library=library))
+
+
+def command(session: str, folder: Path, *words: str) -> list[str]:
+    files = [f"--matrix={folder}/matrix.yaml", f"--repros={ROOT}/tests/nox/repros"]
+    files += [f"--results={folder}/results", f"--cache={folder}/cache"]
+    return [*NOX, "-R", "-s", session, "--", *files, *words]
+
+
+def call(session: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(session, folder, *words), capture_output=True, text=True, check=False)
+
+
+def test_all_as_expected_is_0(project: Path) -> None:
+    done = call("matrix", project, "--case", "plain")
+    assert done.returncode == 0, done.stderr
+    assert "PASS 0" in done.stdout
+
+
+def test_a_surprise_is_1(project: Path) -> None:
+    done = call("matrix", project, "--case", "expected-to-fail")
+    assert done.returncode == 1, done.stderr
+    assert "PASS!" in done.stdout
+
+
+@pytest.mark.parametrize("words", [("--trt", "10.7"), ("--repro", "nothing"), ("--what",)])
+def test_usage_is_2(project: Path, words: tuple[str, ...]) -> None:
+    done = call("matrix", project, *words)
+    assert done.returncode == 2, done.stderr
+    assert not (project / "results").exists()
+
+
+def test_trouble_with_the_machinery_is_3(project: Path) -> None:
+    write_matrix(project, "0.0.1")
+    done = call("matrix", project, "--case", "plain")
+    assert done.returncode == 3, done.stderr
+    assert "pinned for 0.0.1" in done.stdout
+
+
+def test_nothing_executed_and_nothing_stored_is_4(project: Path) -> None:
+    done = call("table", project)
+    assert done.returncode == 4, done.stderr
+
+
+def test_interrupted_is_130_and_the_next_run_goes_on(project: Path) -> None:
+    running = subprocess.Popen(
+        command("matrix", project, "--case", "plain,slow"), start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not list((project / "results").rglob("*.json")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+    os.killpg(running.pid, signal.SIGINT)
+    assert running.wait(timeout=30) == 130
+    done = call("matrix", project, "--case", "plain", "--json")
+    assert done.returncode == 0
+    cells = json.loads(done.stdout[done.stdout.index("{") :])["cells"]
+    assert [cell["executed"] for cell in cells] == [False]
+
+
+def test_every_version_of_the_matrix_has_a_session() -> None:
+    listed = subprocess.run([*NOX, "-l"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    for name in ("8.6.1", "9.2.0", "9.3.0", "10.0.0", "10.0.1.6", "10.7.0", "10.8.0", "tensorrt-rtx-1.7"):
+        assert f"version({name})" in listed
+
+
+def test_a_broken_matrix_does_not_break_the_door(tmp_path: Path) -> None:
+    noxfile = tmp_path / "noxfile.py"
+    noxfile.write_text((ROOT / "noxfile.py").read_text())
+    (tmp_path / "matrix.yaml").write_text("versions: [\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "nox", "-f", str(noxfile), "-l"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
