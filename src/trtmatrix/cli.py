@@ -91,7 +91,7 @@ def make_parser() -> argparse.ArgumentParser:
         command.add_argument("--traceback", action="store_true", help="show where an error came from")
     _add_run_options(commands.choices["run"])
     prepare = commands.choices["prepare"]
-    prepare.add_argument("case", metavar="REPRO/CASE")
+    prepare.add_argument("which", metavar="REPRO/CASE")
     prepare.add_argument("--to", type=Path, metavar="DIR", help="where to write (default: ./CASE)")
     for name in ("run", "table", "list", "doctor"):
         commands.choices[name].add_argument("--json", action="store_true", help="print JSON")

@@ -178,11 +178,11 @@ def doctor_command(args: argparse.Namespace) -> ExitCode:
 def prepare_command(args: argparse.Namespace) -> ExitCode:
     """Write one case's files to a folder."""
     context = open_context(args)
-    repro_id, _, case_id = args.case.partition("/")
+    repro_id, _, case_id = args.which.partition("/")
     loaded = context.repros.get(repro_id)
     case = next((c for c in loaded.repro.cases if c.id == case_id), None) if loaded else None
     if loaded is None or case is None:
-        raise UsageError(f"{args.case}: no such case; python -m trtmatrix list shows all")
+        raise UsageError(f"{args.which}: no such case; python -m trtmatrix list shows all")
     target: Path = args.to or Path(case.id)
     if target.exists():
         raise UsageError(f"{target} is there already: name another folder by --to")

@@ -14,6 +14,7 @@ from trtmatrix.core.errors import ConfigError, UsageError
 from trtmatrix.core.expand import Cell, Selection, expand
 from trtmatrix.core.model import NO_GPU, Gpu, Product, Repro
 from trtmatrix.core.plan import Excluded, Host, Plan, Pull, make_plan
+from trtmatrix.core.record import Record
 from trtmatrix.effects.gpu import GpuScan, find_gpus, named_gpus
 from trtmatrix.effects.paths import Project, default_cache
 from trtmatrix.effects.repro_files import LoadedRepro, digest_package, read_repros
@@ -131,13 +132,28 @@ def table_gpus(context: Context, scan: GpuScan, stored: Sequence[Stored]) -> tup
     if context.selection.gpus:
         return named_gpus(context.selection.gpus, scan.gpus)
     gpus = {gpu.slug: gpu for gpu in scan.gpus}
-    for item in stored:
-        record = item.record
-        if record.product is Product.TENSORRT and record.gpu.get("name"):
-            compute = str(record.gpu["compute"]) if record.gpu.get("compute") else None
-            gpu = Gpu(slug=record.cell.gpu, name=str(record.gpu["name"]), compute=compute)
-            gpus.setdefault(gpu.slug, gpu)
+    for slug, facts in recorded_gpus(stored).items():
+        gpus.setdefault(slug, facts)
     return tuple(gpus.values()) or (NO_GPU,)
+
+
+def recorded_gpus(stored: Sequence[Stored]) -> dict[str, Gpu]:
+    """Return the GPUs that records of TensorRT name, each with every driver that was recorded."""
+    seen: dict[str, list[Record]] = {}
+    for item in stored:
+        if item.record.product is Product.TENSORRT and item.record.gpu.get("name"):
+            seen.setdefault(item.record.cell.gpu, []).append(item.record)
+    return {slug: _recorded_gpu(slug, records) for slug, records in sorted(seen.items())}
+
+
+def _recorded_gpu(slug: str, records: Sequence[Record]) -> Gpu:
+    def all_of(key: str) -> str:
+        return ", ".join(sorted({str(r.gpu[key]) for r in records if r.gpu.get(key)}))
+
+    return Gpu(
+        slug=slug, name=str(records[0].gpu["name"]), variant=all_of("variant"),
+        compute=all_of("compute") or None, driver=all_of("driver") or None,
+    )  # fmt: skip
 
 
 def image_digest(cell: Cell, host: Host) -> str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,7 +19,7 @@ from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import judge
 from trtmatrix.core.model import Cause, CellId, Control, Exclusion, Gpu, Product, Verdict
 from trtmatrix.core.plan import Excluded, Launch, Plan
-from trtmatrix.core.record import SCHEMA, Record, record_from
+from trtmatrix.core.record import SCHEMA, Record, RecordError, record_from
 from trtmatrix.effects.cases import CaseCache, case_digest, digest_authoring
 from trtmatrix.effects.launcher import Ended, Launcher, Ready
 from trtmatrix.effects.paths import make_job_folder
@@ -163,7 +165,9 @@ def _run_launch(launch: Launch, run: str, shop: Workshop, performed: Performed) 
     """Run one launch to the end; a probe that died is started again for the cells it left."""
     launcher = shop.launchers["host" if launch.python else launch.version.runtime]
     try:
-        ready = launcher.make_ready(launch)
+        ready = _make_ready(launcher, launch, shop)
+    except Stopped:
+        return
     except MachineryError as error:
         shop.progress.note(f"{launch.version.name}: {error}")
         reason = str(error).splitlines()[0]
@@ -181,12 +185,42 @@ def _run_launch(launch: Launch, run: str, shop: Workshop, performed: Performed) 
             ended = batch.run(launcher)
         except Stopped:
             return
+        except Overdue:
+            ended = Ended(code=-1, log="it was ended: a cell was long over its time limit")
         except MachineryError as error:
             shop.progress.note(f"{launch.version.name}: {error}")
             ended = Ended(code=-1, log=str(error))
             batch.give_up = True
         left = batch.settle(ended)
         performed.records += batch.records
+
+
+def _make_ready(launcher: Launcher, launch: Launch, shop: Workshop) -> Ready:
+    """Make a launch ready in a thread that an interrupted run leaves behind.
+
+    What a pull waits for cannot be called off, and the engine ends it when this process has ended.
+    """
+    done: Future[Ready] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(launcher.make_ready(launch))
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+            done.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    while not wait([done], timeout=0.1).done:
+        if shop.stop.is_set():
+            raise Stopped
+    return done.result()
+
+
+OVERDUE_SECONDS = 30.0
+"""A cell whose record is this much later than its time limit has taken the probe's supervisor down."""
+
+
+class Overdue(Exception):
+    """The probe neither ended a cell at its time limit nor ended itself."""
 
 
 class _Batch:
@@ -198,6 +232,9 @@ class _Batch:
         self.give_up = False
         self._seen: set[int] = set()
         self._started: set[int] = set()
+        self._due: dict[int, float] = {}
+        # The engine's flag is for the whole container: it is no news once a record has told of a kill.
+        self._told_of_memory = False
         self._clocks: dict[str, Any] = {}
 
     def run(self, launcher: Launcher) -> Ended:
@@ -240,21 +277,34 @@ class _Batch:
         for index, cell in enumerate(self.cells):
             if index in self._seen:
                 continue
-            if (out / f"{index}.started.json").exists():
-                self._started.add(index)
             data = read_json(out / f"{index}.record.json")
             if data is None:
+                self._watch(index, cell, out)
                 continue
+            self._started.add(index)
             self._seen.add(index)
+            self._told_of_memory |= bool(data.get("oom_kills"))
             if data["ended"] == Cause.INTERRUPTED.value:
                 continue
             self.records.append(self._store(cell, data, out / str(index)))
             shutil.rmtree(out / str(index), ignore_errors=True)
 
+    def _watch(self, index: int, cell: Cell, out: Path) -> None:
+        """Note that a cell has started; :class:`Overdue` where it should have ended long ago."""
+        if index not in self._started and (out / f"{index}.started.json").exists():
+            self._started.add(index)
+            self._due[index] = time.monotonic() + cell.case.seconds + OVERDUE_SECONDS
+        if time.monotonic() > self._due.get(index, math.inf):
+            raise Overdue
+
     def _store(self, cell: Cell, data: dict[str, Any], folder: Path) -> Record:
         complete = {**data, **_host_facts(cell, self.ready.digests, self._clocks, self.shop)}
         kept = complete.pop("kept", {})
-        record = record_from(complete)
+        try:
+            record = record_from(complete)
+        except RecordError as error:
+            detail = f"the probe left a record that cannot be used: {error}"
+            return _failed(cell, self.run_id, Cause.PROBE_FAILED, detail, self.ready.digests, self.shop)
         outcome = judge(record, cell.case, cell.version)
         if kept and (outcome.verdict is not Verdict.PASS or cell.case.control is Control.NEGATIVE):
             complete["kept"] = keep_outputs(self.shop.cache, folder, kept)
@@ -275,8 +325,10 @@ class _Batch:
         running = [i for i in left if i in self._started]
         if not running:
             return [self.cells[i] for i in left]
-        cause = Cause.OUT_OF_HOST_MEMORY if ended.out_of_memory else Cause.PROBE_FAILED
-        if ended.code in {137, 143} and not ended.out_of_memory:
+        cause = Cause.PROBE_FAILED
+        if ended.out_of_memory and not self._told_of_memory:
+            cause = Cause.OUT_OF_HOST_MEMORY
+        elif ended.code in {137, 143}:
             cause = Cause.INTERRUPTED
         self._fail(running[0], cause, f"the probe ended with code {ended.code}: {ended.log[-1500:]}")
         return [self.cells[i] for i in left if i != running[0]]

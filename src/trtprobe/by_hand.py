@@ -21,6 +21,8 @@ def main(repro: str) -> None:
     )  # fmt: skip
     parser.add_argument("--product", default="tensorrt", choices=["tensorrt", "tensorrt-rtx", "onnxruntime"])
     args = parser.parse_args()
+    if not (args.files / "case.json").is_file():
+        parser.error("%s holds no case: write one with python -m trtmatrix prepare" % args.files)
     spec = {
         "product": args.product, "repro": repro, "params": CaseFiles(args.files).params,
         "files": str(args.files), "keep_outputs": False,

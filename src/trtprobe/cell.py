@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 import time
 import traceback
@@ -23,8 +22,8 @@ def run_cell(spec: Dict[str, Any], out: Path) -> Dict[str, Any]:
     """Return the result of one cell; every exception becomes a way of ending.
 
     ``spec`` has ``product``, ``repro`` (path of the file), ``params``, ``files`` (the case's folder),
-    ``keep_outputs`` and, if the job has one, ``memo`` (:attr:`Backend.memo`). What was observed is also written to ``observed.json`` before the repro
-    runs, so that a crash does not lose it.
+    ``keep_outputs`` and, if the job has one, ``memo`` (:attr:`Backend.memo`). What was observed is
+    also written to ``observed.json`` before the repro runs, so that a crash does not lose it.
     """
     result: Dict[str, Any] = {"observed": observe.observed(), "environment": observe.environment()}
     result.update(ended=ends.PROBE_FAILED, detail="", outputs={}, scalars={}, engine={}, kept={})
@@ -77,8 +76,8 @@ def measure_all(outputs: Dict[str, np.ndarray], files: CaseFiles) -> Dict[str, A
 def keep_outputs(outputs: Dict[str, np.ndarray], out: Path) -> Dict[str, Any]:
     """Write each output as ``<name>.npy`` for the host, which keeps or drops it."""
     kept = {}
-    for name, array in outputs.items():
-        array = np.ascontiguousarray(array)
+    for name, output in outputs.items():
+        array = np.ascontiguousarray(output)
         np.save(str(out / (name + ".npy")), array)
         kept[name] = {"dtype": str(array.dtype), "shape": list(array.shape)}
     return kept
@@ -91,6 +90,6 @@ def last_line() -> str:
 
 def in_file(error: BaseException, path: str) -> bool:
     """Whether an exception passed through the repro's own code."""
-    wanted = os.path.abspath(path)
+    wanted = Path(path).resolve()
     frames = traceback.extract_tb(error.__traceback__)
-    return any(os.path.abspath(frame.filename) == wanted for frame in frames)
+    return any(Path(frame.filename).resolve() == wanted for frame in frames)

@@ -37,6 +37,12 @@ class BuildFailed(CellEnd):
     ended = BUILD_FAILED
 
 
+class RunFailed(CellEnd):
+    """The engine was built and the product would not run it."""
+
+    ended = CRASHED
+
+
 class BuiltOnly(CellEnd):
     """Parsed and built; this host cannot run the engine."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any, Dict
 
@@ -60,6 +59,6 @@ def strict(value: Any) -> Any:
 def write_json(path: Path, data: Dict[str, Any]) -> None:
     """Write strict JSON by a temporary file and a rename, so that no reader sees a part of it."""
     partial = path.with_name(path.name + ".partial")
-    with open(partial, "w", encoding="utf-8") as stream:
+    with partial.open("w", encoding="utf-8") as stream:
         json.dump(strict(data), stream, allow_nan=False, indent=1, sort_keys=True)
-    os.replace(str(partial), str(path))
+    partial.replace(path)

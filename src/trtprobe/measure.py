@@ -25,7 +25,7 @@ def measure_output(output: np.ndarray, reference: np.ndarray) -> Dict[str, Numbe
         raise ValueError("shape %s, the reference has %s" % (output.shape, reference.shape))
     y, r = output.reshape(-1), reference.reshape(-1)
     counts = dict.fromkeys(("nan", "inf", "nan_unexpected", "zeros"), 0)
-    total, worst, error2, norm2 = 0.0, 0.0, 0.0, 0.0
+    compared, total, worst, error2, norm2 = 0, 0.0, 0.0, 0.0, 0.0
     for start in range(0, y.size, BLOCK):
         yb = y[start : start + BLOCK].astype(np.float64)
         rb = r[start : start + BLOCK].astype(np.float64)
@@ -38,11 +38,12 @@ def measure_output(output: np.ndarray, reference: np.ndarray) -> Dict[str, Numbe
         if not both.all():
             yb, rb = yb[both], rb[both]
         error = np.abs(yb - rb)
+        compared += error.size
         total += float(error.sum())
         worst = max(worst, float(error.max()) if error.size else 0.0)
         error2 += float(np.dot(error, error))
         norm2 += float(np.dot(rb, rb))
     relative = math.sqrt(error2 / norm2) if norm2 else (math.inf if error2 else 0.0)
     result: Dict[str, Number] = {"count": int(y.size), **counts}
-    result.update(max_abs=worst, mean_abs=total / max(1, y.size), sum_abs=total, rel_l2=relative)
+    result.update(max_abs=worst, mean_abs=total / max(1, compared), sum_abs=total, rel_l2=relative)
     return result

@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import re
+from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 NUMERIC_VARIABLES = (
@@ -54,11 +55,11 @@ def package_version(name: str) -> Optional[str]:
 def loaded_libraries(pattern: str) -> List[str]:
     """Return the paths of the shared libraries of this process whose file name matches."""
     try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            paths = {line.split(None, 5)[5].strip() for line in maps if len(line.split(None, 5)) == 6}
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
-    return sorted(path for path in paths if re.search(pattern, os.path.basename(path)))
+    paths = {fields[5].strip() for fields in (line.split(None, 5) for line in lines) if len(fields) == 6}
+    return sorted(path for path in paths if re.search(pattern, Path(path).name))
 
 
 def loaded() -> Dict[str, Any]:
@@ -82,8 +83,8 @@ def _cudnn_version() -> Optional[str]:
 
 def _kernel_driver() -> Optional[str]:
     try:
-        with open("/proc/driver/nvidia/version", encoding="utf-8") as stream:
-            match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", stream.read())
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
     except OSError:
         return None
+    match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
     return match.group(1) if match else None

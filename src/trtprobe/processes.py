@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import os
@@ -66,10 +67,8 @@ class Child:
 
     def kill(self) -> None:
         """Kill the whole session's group, then whatever escaped it."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         if self.code is None:
             self.code = _exit_code(os.waitpid(self.pid, 0)[1])
         kill_descendants()
@@ -77,8 +76,8 @@ class Child:
     def log(self) -> str:
         """Return the tail of the output (at most 64 KiB), once the child has ended."""
         self._reader.join(timeout=2)
-        text = b"".join(self._chunks)[-TAIL_BYTES:].decode("utf-8", "replace")
-        dropped = self.total - len(text.encode("utf-8"))
+        tail = b"".join(self._chunks)[-TAIL_BYTES:]
+        text, dropped = tail.decode("utf-8", "replace"), self.total - len(tail)
         return "[%d bytes before this are dropped]\n%s" % (dropped, text) if dropped > 0 else text
 
 
@@ -118,18 +117,14 @@ def become_subreaper() -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    try:
+    with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-    except (OSError, AttributeError):
-        pass
 
 
 def prefer_for_oom(pid: int) -> None:
     """Make the kernel kill the cell, never its supervisor, when memory runs out."""
-    try:
+    with contextlib.suppress(OSError):
         Path("/proc/%d/oom_score_adj" % pid).write_text("1000")
-    except OSError:
-        pass
 
 
 def kill_descendants() -> None:
@@ -138,10 +133,8 @@ def kill_descendants() -> None:
     while time.monotonic() < deadline:
         below = _descendants(os.getpid())
         for pid in below:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         _reap()
         if not below:
             return
@@ -149,25 +142,23 @@ def kill_descendants() -> None:
 
 
 def _reap() -> None:
-    try:
+    with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-    except ChildProcessError:
-        pass
 
 
 def _descendants(root: int) -> List[int]:
     """Return the living processes below ``root``, from /proc."""
     children: Dict[int, List[int]] = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
             continue
         try:
-            fields = Path("/proc/%s/stat" % entry).read_text().rpartition(")")[2].split()
+            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             continue
         if fields[0] != "Z":
-            children.setdefault(int(fields[1]), []).append(int(entry))
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
     found: List[int] = []
     queue = [root]
     while queue:

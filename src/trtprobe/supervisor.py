@@ -1,12 +1,14 @@
 """Runs a job's cells one after another, each in a fresh process, and leaves a record for each.
 
 The job's folder holds ``job.json`` and ``heartbeat``, a file that the host touches every second. The
-supervisor ends by itself: each cell at its time limit, all of it when the heartbeat stops.
+supervisor ends by itself: each cell at its time limit, all of it when the heartbeat stops. Where the
+folder holds ``scratch``, a list of folders that are the job's alone, these are emptied after each cell.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -22,7 +24,7 @@ from trtprobe.cell import run_cell
 from trtprobe.files import write_json
 from trtprobe.memory import oom_kills
 from trtprobe.observe import UNSET
-from trtprobe.processes import Child, become_subreaper
+from trtprobe.processes import Child, become_subreaper, kill_descendants
 
 POLL_SECONDS = 0.02
 CHECK_SECONDS = 0.25
@@ -52,6 +54,7 @@ def main(argv: List[str]) -> int:
                 return 1
             supervise(Work(args, job, cell, index), heartbeat)
     except Stopped:
+        kill_descendants()
         return 1
     return 0
 
@@ -69,13 +72,34 @@ def preload(product: str) -> None:
 
 def _make_home() -> None:
     """Make the home folder in a container's scratch, where it is not there yet."""
-    try:
-        os.makedirs(os.environ.get("HOME", "/nowhere"), exist_ok=True)
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):
+        Path(os.environ.get("HOME", "/nowhere")).mkdir(parents=True, exist_ok=True)
 
 
-def _stop(number: int, frame: Any) -> None:
+def _empty_scratch(named: Path) -> None:
+    """Empty the folders that the file names, and make the home folder anew."""
+    for folder in named.read_text().splitlines() if named.is_file() else ():
+        for path in Path(folder).iterdir():
+            _remove(path)
+    _make_home()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(str(path), ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _plain(text: str) -> str:
+    """Return a text that every encoding of Unicode can hold: lone surrogates become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _stop(number: int, _frame: Any) -> None:
+    """Unwind once; a second signal must not cut the cleaning up short."""
+    signal.signal(number, signal.SIG_IGN)
     raise Stopped("signal %d" % number)
 
 
@@ -89,10 +113,12 @@ def _stale(heartbeat: Path) -> bool:
 class Work:
     """One cell to run: its folders and what it may use."""
 
-    def __init__(self, args: argparse.Namespace, job: Dict[str, Any], cell: Dict[str, Any], index: int):
+    def __init__(
+        self, args: argparse.Namespace, job: Dict[str, Any], cell: Dict[str, Any], index: int
+    ) -> None:
         """Lay out the cell's folder below ``--out``."""
         self.job, self.cell, self.index, self.out = job, cell, index, args.out
-        self.folder = args.out / str(index)
+        self.folder, self.scratch = args.out / str(index), args.job / "scratch"
         self.seconds = float(cell["seconds"])
         self.spec = {
             "product": job["product"],
@@ -127,14 +153,16 @@ def supervise(work: Work, heartbeat: Path) -> None:
         raise
     child.kill()
     killed = oom_kills() - before
+    _empty_scratch(work.scratch)
     ended, detail, result = _judge_end(child, work, cut, killed)
     record = {
         "schema": SCHEMA, "cell": work.cell["cell"], "run": work.cell["run"],
-        "product": work.job["product"], "ended": ended, "detail": detail[:4000],
+        "product": work.job["product"], "ended": ended, "detail": _plain(detail)[:4000],
         "started": started, "finished": now(), "exit": child.code, "attempts": 1,
         "oom_kills": killed, "observed": result.get("observed", {}),
         "environment": result.get("environment", {}),
-        "unset": {name: os.environ[name] for name in UNSET if name in os.environ}, "engine": result.get("engine", {}),
+        "unset": {name: os.environ[name] for name in UNSET if name in os.environ},
+        "engine": result.get("engine", {}),
         "measurements": {"outputs": result.get("outputs", {}), "scalars": result.get("scalars", {})},
         "kept": result.get("kept", {}) if ended == ends.RAN else {}, "log": child.log(),
     }  # fmt: skip
@@ -203,12 +231,8 @@ def _drop_unkept(folder: Path, kept: Dict[str, Any]) -> None:
     """Remove what the cell left, but for the outputs that it was asked to keep."""
     wanted = {name + ".npy" for name in kept}
     for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name in wanted:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(str(path), ignore_errors=True)
-        else:
-            path.unlink()
+        if path.name not in wanted:
+            _remove(path)
 
 
 def folder_bytes(folder: Path) -> int:
@@ -216,10 +240,8 @@ def folder_bytes(folder: Path) -> int:
     total = 0
     for root, _, files in os.walk(str(folder)):
         for name in files:
-            try:
-                total += os.lstat(os.path.join(root, name)).st_size
-            except OSError:
-                continue
+            with contextlib.suppress(OSError):
+                total += Path(root, name).lstat().st_size
     return total
 
 

@@ -30,9 +30,7 @@ from trtmatrix.core.model import (
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import RAN, SCHEMA, Record, record_from, write_number
 
-H200 = Gpu(
-    slug="h200", name="NVIDIA H200", compute="9.0", datacenter=True, driver="580.159", index=0
-)
+H200 = Gpu(slug="h200", name="NVIDIA H200", compute="9.0", datacenter=True, driver="580.159", index=0)
 ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"
 
 
@@ -44,14 +42,10 @@ def make_version(name: str = "10.7.0", *, library: str | None = None, **facts: A
         origin = {"wheels": [f"{product.value}=={name.rsplit('-', 1)[1]}"]}
     values = {"library": library or name.rsplit("-", 1)[-1], **facts}
     known = {
-        fact: {"value": value, "known": "read", "source": "notes"}
-        if isinstance(value, str)
-        else value
+        fact: {"value": value, "known": "read", "source": "notes"} if isinstance(value, str) else value
         for fact, value in values.items()
     }
-    return Version.model_validate(
-        {"version": name, "product": product.value, "origin": origin, **known}
-    )
+    return Version.model_validate({"version": name, "product": product.value, "origin": origin, **known})
 
 
 def make_matrix(*names: str) -> Matrix:
@@ -67,9 +61,7 @@ def make_matrix(*names: str) -> Matrix:
 
 def make_case(id: str = "sdpa-tf32", **fields: Any) -> Case:  # noqa: A002
     """A case with one limit: the sum of errors at most 690."""
-    return Case(
-        **{"id": id, "params": {"precision": "tf32"}, "limits": {"sum_abs": 690.0}, **fields}
-    )
+    return Case(**{"id": id, "params": {"precision": "tf32"}, "limits": {"sum_abs": 690.0}, **fields})
 
 
 def make_control(id: str = "control-lost-scale") -> Case:  # noqa: A002
@@ -132,9 +124,7 @@ def make_record(
         "observed": dict(observed or {}),
         "measurements": {"outputs": {"y": values} if ended == RAN else {}, "scalars": {}}, **fields,
     }  # fmt: skip
-    return record_from(
-        data, file=f"results/{id_.gpu}/{id_.version}/{id_.repro}/{id_.case}/{run}.json"
-    )
+    return record_from(data, file=f"results/{id_.gpu}/{id_.version}/{id_.repro}/{id_.case}/{run}.json")
 
 
 def make_entry(
@@ -158,9 +148,7 @@ def make_entry(
     )  # fmt: skip
 
 
-def make_reported(
-    cell: Cell, verdict: Verdict = Verdict.FAIL, excluded: Exclusion | None = None
-) -> Entry:
+def make_reported(cell: Cell, verdict: Verdict = Verdict.FAIL, excluded: Exclusion | None = None) -> Entry:
     """An entry that only a document vouches for."""
     expectation = find_expectation(cell) or make_expectation(verdict)
     reason = Excluded(cell=cell, why=excluded) if excluded else None
@@ -170,12 +158,8 @@ def make_reported(
     )  # fmt: skip
 
 
-def make_unknown(
-    cell: Cell | None = None, excluded: Exclusion | None = None, why: str = ""
-) -> Entry:
+def make_unknown(cell: Cell | None = None, excluded: Exclusion | None = None, why: str = "") -> Entry:
     """An entry without evidence, excluded or not."""
     cell = cell or make_cell()
     reason = Excluded(cell=cell, why=excluded, detail=why) if excluded else None
-    return Entry(
-        cell=cell, evidence=Evidence.NONE, expectation=find_expectation(cell), excluded=reason
-    )
+    return Entry(cell=cell, evidence=Evidence.NONE, expectation=find_expectation(cell), excluded=reason)

@@ -80,9 +80,7 @@ def result_of(entry: Entry) -> str | None:
 
 @pytest.mark.parametrize("cause", Cause)
 def test_only_trouble_with_the_machinery_is_an_error(cause: Cause) -> None:
-    assert result_of(make_entry(ended=cause.value)) == (
-        "error" if cause.is_machinery else "skipped"
-    )
+    assert result_of(make_entry(ended=cause.value)) == ("error" if cause.is_machinery else "skipped")
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,7 @@ def test_texts_cannot_become_markup() -> None:
 def test_long_lists_end_with_a_count_and_fit_a_comment() -> None:
     repro = make_repro(*(make_case(f"case-{i}") for i in range(60)))
     names = [f"10.{i}.0" for i in range(11)]
-    entries = [
-        make_entry(make_cell(repro, case, name), 1373.4) for case in repro.cases for name in names
-    ]
+    entries = [make_entry(make_cell(repro, case, name), 1373.4) for case in repro.cases for name in names]
     text = render_markdown(entries)
     assert "- … and 620 more" in text
     assert len(text) < 65_536

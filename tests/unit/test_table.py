@@ -140,9 +140,7 @@ def test_columns_stand_in_release_order_within_a_product() -> None:
 def test_rows_without_evidence_are_folded_unless_all_are_wanted() -> None:
     entries = [make_entry(make_cell(case=make_case("a")))]
     entries += [make_unknown(make_cell(case=make_case(name))) for name in ("b", "c")]
-    entries.append(
-        make_unknown(make_cell(case=make_case("d")), Exclusion.UNSUPPORTED_GPU, "too new")
-    )
+    entries.append(make_unknown(make_cell(case=make_case("d")), Exclusion.UNSUPPORTED_GPU, "too new"))
     (section,) = make_tables(entries)[0].sections
     assert [row.label for row in section.rows] == ["a"]
     assert section.fold_line == "… 3 more cases without evidence here"
@@ -229,9 +227,7 @@ def test_a_records_path_starts_inside_the_results_folder() -> None:
     assert record is not None
     tail = "h200/10.7.0/sdpa-scale/sdpa-tf32/20250102t030405-00000000.json"
     assert record_file(record_from(record.data, f"/home/me/results/{tail}")) == tail
-    assert record_file(record_from(record.data, f"/home/me/results/local/{tail}")) == (
-        f"local/{tail}"
-    )
+    assert record_file(record_from(record.data, f"/home/me/results/local/{tail}")) == (f"local/{tail}")
 
 
 def test_one_line_leaves_out_what_a_terminal_would_obey() -> None:

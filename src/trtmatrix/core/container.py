@@ -95,8 +95,9 @@ def make_container_spec(
     labels = {PROJECT_LABEL: "1", OWNER_LABEL: owner, f"{PROJECT_LABEL}.version": version.name}
     return ContainerSpec(
         image=image, name=name, command=probe_command("python3", ROOT), user=user,
-        environment=_environment(), read_only_mounts=mounts, out=(folders.out, f"{ROOT}/out"),
-        labels=labels, limits=limits, gpu_device_ids=ids, cdi_devices=cdi, devices=nodes,
+        environment=_environment(toolkit=bool(ids)), read_only_mounts=mounts,
+        out=(folders.out, f"{ROOT}/out"), labels=labels, limits=limits, gpu_device_ids=ids,
+        cdi_devices=cdi, devices=nodes,
     )  # fmt: skip
 
 
@@ -106,10 +107,16 @@ def probe_command(python: str, root: str) -> tuple[str, ...]:
     return (python, "-B", f"{root}/trtprobe", "supervise", *options)
 
 
-def _environment() -> dict[str, str]:
-    """Return HOME, USER and caches in scratch; the probe unsets what changes numerics."""
+def _environment(*, toolkit: bool) -> dict[str, str]:
+    """Return HOME, USER and caches in scratch; the probe unsets what changes numerics.
+
+    NVIDIA's images ask for all GPUs by NVIDIA_VISIBLE_DEVICES, which an engine whose default runtime
+    is NVIDIA's obeys: unless the toolkit itself is asked for a GPU it is told to give none.
+    """
     home = f"{SCRATCH}/home"
+    nothing = {} if toolkit else {"NVIDIA_VISIBLE_DEVICES": "void"}
     return {
+        **nothing,
         "HOME": home, "USER": "trtmatrix", "LOGNAME": "trtmatrix", "TMPDIR": SCRATCH,
         "XDG_CACHE_HOME": f"{home}/.cache", "TORCHINDUCTOR_CACHE_DIR": f"{home}/inductor",
         "TRITON_CACHE_DIR": f"{home}/triton", "CUDA_CACHE_PATH": f"{home}/cuda",
@@ -125,7 +132,7 @@ def docker_command(spec: ContainerSpec) -> str:
     words += [f"--memory={limits.memory}", f"--memory-swap={limits.memory}"]
     words += [f"--pids-limit={limits.processes}", f"--ulimit=fsize={limits.file}"]
     words += ["--log-driver=json-file", f"--log-opt=max-size={limits.log}"]
-    words += [f"--tmpfs={SCRATCH}:{tmpfs_options(limits)}"]
+    words += [f"--workdir={SCRATCH}", f"--tmpfs={SCRATCH}:{tmpfs_options(limits)}"]
     words += [f"--label={key}={value}" for key, value in spec.labels.items()]
     words += [f"--env={key}={value}" for key, value in spec.environment.items()]
     words += [f"--volume={host}:{inside}:ro" for host, inside in spec.read_only_mounts.items()]

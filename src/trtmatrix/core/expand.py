@@ -58,8 +58,13 @@ def select_versions(matrix: Matrix, selection: Selection) -> tuple[Version, ...]
     return tuple(
         version for version in matrix.versions
         if (not wanted or version.name in wanted)
-        and (not runtimes or "host" in runtimes or version.runtime in runtimes)
+        and (not runtimes or version.runtime in runtimes or _on_host(version, runtimes))
     )  # fmt: skip
+
+
+def _on_host(version: Version, runtimes: set[str]) -> bool:
+    """Whether ``--runtime host`` is about this version: an interpreter may have any TensorRT."""
+    return "host" in runtimes and version.product is Product.TENSORRT
 
 
 def select_repros(repros: Sequence[Repro], selection: Selection) -> tuple[Repro, ...]:
@@ -93,12 +98,13 @@ def expand(
     """
     versions = select_versions(matrix, selection)
     rows = select_cases(select_repros(repros, selection), selection)
+    boards = tuple({gpu.slug: gpu for gpu in gpus}.values())
     return tuple(
         Cell(repro=repro, case=case, version=version, gpu=gpu)
         for repro, case in rows
         for version in versions
         if version.product in case.products
-        for gpu in (gpus if version.product is Product.TENSORRT else (CPU,))
+        for gpu in (boards if version.product is Product.TENSORRT else (CPU,))
     )
 
 

@@ -49,8 +49,8 @@ def mismatched_library(record: Record, version: Version) -> str | None:
 
 def _judge_numbers(record: Record, case: Case) -> Outcome:
     for name, values in record.outputs.items():
-        bad = int(values.get("nan_unexpected", 0))
-        if bad:
+        bad = values.get("nan_unexpected", 0)
+        if bad != 0:
             reason = f"{name}: {bad} of {values.get('count')} NaN or infinite where the reference is finite"
             return Outcome(verdict=Verdict.FAIL, reason=reason)
     above, absent = [], []
@@ -87,7 +87,7 @@ def figure_text(record: Record, figure: Figure) -> str:
 
 
 def short(value: float) -> str:
-    """Write a number in at most six characters: ``0.31``, ``1373``, ``1.6e6``, ``NaN``."""
+    """Write a number in at most six characters: ``0.31``, ``1373``, ``1.6e6``, ``1.2e-3``, ``NaN``."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -95,8 +95,9 @@ def short(value: float) -> str:
     if value == int(value) and abs(value) < 100_000:
         return str(int(value))
     size = abs(value)
-    if size >= 100_000 or size < 0.001:
-        return f"{value:.1e}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+    if size >= 100_000 or size < 0.01:
+        texts = [re.sub(r"e\+?(-?)0?", r"e\1", f"{value:.{digits}e}") for digits in (1, 0)]
+        return next((text for text in texts if len(text) <= 6), texts[-1])
     return f"{value:.0f}" if size >= 100 else f"{value:.3g}"
 
 

@@ -121,17 +121,13 @@ def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> tuple[E
         return reason
     if "host" in selection.runtimes and version.product is Product.TENSORRT:
         return _without_interpreter(version, host)
+    if selection.runtimes and version.runtime not in selection.runtimes:
+        return Exclusion.OTHER_RUNTIME, f"{version.name} is of runtime {version.runtime}"
     match version.origin:
         case ImageOrigin():
             return _without_image(cell, host, selection, pull)
         case InterpreterOrigin() | WheelsOrigin():
-            runtimes = selection.runtimes
-            other = bool(runtimes) and version.runtime not in runtimes
-            return (
-                (Exclusion.OTHER_RUNTIME, f"{version.name} is of runtime {version.runtime}")
-                if other
-                else None
-            )
+            return None
 
 
 def _supports(version: Version, gpu: Gpu) -> bool:

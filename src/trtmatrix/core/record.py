@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trtmatrix.core.model import Cause, CellId, Product
+from trtmatrix.core.model import PART, Cause, CellId, Product
 
 SCHEMA = 1
 """The number of the records' shape; a reader refuses what is newer."""
@@ -21,6 +21,10 @@ ENDS = (RAN, BUILT, *(cause.value for cause in Cause))
 
 class RecordError(ValueError):
     """A record's text cannot be used; the message says where and why."""
+
+
+class NewerRecordError(RecordError):
+    """A record is whole, but of a later shape than this program knows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,7 @@ def parse_record(text: str, file: str = "") -> Record:
         data = json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise RecordError(f"{file}:{error.lineno}: damaged at column {error.colno}: {error.msg}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"{file}:1: {error}") from error
     if not isinstance(data, dict):
         raise RecordError(f"{file}:1: a record is a JSON object, not {type(data).__name__}")
@@ -62,26 +66,49 @@ def parse_record(text: str, file: str = "") -> Record:
 def record_from(data: Mapping[str, Any], file: str = "") -> Record:
     """View a JSON object as a record; :class:`RecordError` names what is missing or wrong."""
     schema = data.get("schema")
-    if schema != SCHEMA:
-        newer = isinstance(schema, int) and schema > SCHEMA
-        remedy = "it was written by a newer trtmatrix: update" if newer else f"expected {SCHEMA}"
-        raise RecordError(f"{file}:1: schema is {schema!r}: {remedy}")
+    if type(schema) is int and schema > SCHEMA:
+        raise NewerRecordError(
+            f"{file}:1: schema is {schema}, this trtmatrix reads {SCHEMA}: update trtmatrix, "
+            "or move the file away"
+        )
+    if type(schema) is not int or schema != SCHEMA:
+        raise RecordError(f"{file}:1: schema is {schema!r}: expected {SCHEMA}")
     try:
         measurements = data["measurements"]
-        ended = data["ended"]
-        if ended not in ENDS:
-            raise RecordError(f"{file}:1: ended is {ended!r}, which is none of {', '.join(ENDS)}")
+        outputs = measurements["outputs"].items()
+        texts = {name: _text(data[name], name) for name in ("run", "ended", "detail", "started")}
+        maps = {name: _mapping(data[name], name) for name in ("digests", "observed", "gpu")}
+        _check_words(texts["ended"], texts["run"])
         return Record(
-            cell=CellId(**data["cell"]), run=data["run"], product=Product(data["product"]),
-            ended=ended, detail=data["detail"], started=data["started"], digests=data["digests"],
-            observed=data["observed"], gpu=data["gpu"], data=data, file=file,
-            outputs={name: _numbers(values) for name, values in measurements["outputs"].items()},
-            scalars=_numbers(measurements["scalars"]),
+            cell=CellId.parse(str(CellId(**data["cell"]))), product=Product(data["product"]),
+            data=data, file=file, outputs={name: _numbers(values, name) for name, values in outputs},
+            scalars=_numbers(measurements["scalars"], "scalars"),
+            run=texts["run"], ended=texts["ended"], detail=texts["detail"], started=texts["started"],
+            digests=maps["digests"], observed=maps["observed"], gpu=maps["gpu"],
         )  # fmt: skip
     except (KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"{file}:1: {type(error).__name__} at {error}: a part is missing") from error
     except ValueError as error:
         raise RecordError(f"{file}:1: {error}") from error
+
+
+def _check_words(ended: str, run: str) -> None:
+    if ended not in ENDS:
+        raise ValueError(f"ended is {ended!r}, which is none of {', '.join(ENDS)}")
+    if not PART.fullmatch(run):
+        raise ValueError(f"run is {run!r}, which is no run's id")
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {value!r}, which is no text")  # noqa: TRY004 - of the record, not of ours
+    return value
+
+
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:  # noqa: ANN401
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} is {value!r}, which is no object")  # noqa: TRY004
+    return value
 
 
 def write_number(value: float) -> float | str:
@@ -103,6 +130,10 @@ def _refuse(token: str) -> float:
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn the words for NaN and infinity back into numbers."""
-    return {k: _WORDS.get(v, v) if isinstance(v, str) else v for k, v in values.items()}
+def _numbers(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Turn the words for NaN and infinity back into numbers; ``ValueError`` on what is no number."""
+    numbers = {k: _WORDS.get(v, v) if isinstance(v, str) else v for k, v in values.items()}
+    for name, value in numbers.items():
+        if not isinstance(value, (int, float)):
+            raise ValueError(f"{where}: {name} is {value!r}, which is no number")  # noqa: TRY004
+    return numbers

@@ -18,8 +18,8 @@ from trtmatrix.core.summary import (
     find_unanswered,
     headline,
 )
-from trtmatrix.core.table import Row, Section, Table, make_tables, one_line
-from trtmatrix.core.words import cell_text, legend
+from trtmatrix.core.table import Row, Section, Table, fold_line, make_tables, one_line
+from trtmatrix.core.words import cell_text, has_evidence, legend
 
 _INDENT = "  "
 _LEAST_WIDTH = 60
@@ -37,38 +37,51 @@ def render_text(
     """
     width = max(width, _LEAST_WIDTH)
     tables = make_tables(entries, all_rows=all_rows)
-    parts = ["\n".join(_render_table(table, width, colour)) for table in tables]
+    parts = ["\n".join(_render_table(table, width, colour, fold=not all_rows)) for table in tables]
     parts.append("\n".join(_legend(tables, width)))
     parts += ["\n".join(lines) for lines in _remarks(entries, width)]
     parts.append("\n".join(_counts(entries, width)))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _render_table(table: Table, width: int, colour: bool) -> Iterator[str]:
+def _render_table(table: Table, width: int, colour: bool, *, fold: bool) -> Iterator[str]:
     yield from _wrap(one_line(table.title), width)
     blocks = _split(table, width)
     for number, columns in enumerate(blocks):
         if number:
             yield ""
-        yield from _render_block(table, columns, width, colour, first=not number)
+        yield from _render_block(table, columns, width, colour, first=not number, fold=fold)
 
 
 def _render_block(
-    table: Table, columns: Sequence[int], width: int, colour: bool, *, first: bool
+    table: Table, columns: Sequence[int], width: int, colour: bool, *, first: bool, fold: bool
 ) -> Iterator[str]:
-    """Lay the rows of every repro out at once, so that columns align, then weave titles in."""
-    rows = [row for section in table.sections for row in section.rows]
+    """Lay the rows of every repro out at once, so that columns align, then weave titles in.
+
+    Rows of which nothing is known at a block's versions are folded there too.
+    """
+    kept = {
+        section.repro.id: [row for row in section.rows if not fold or _known(row, columns)]
+        for section in table.sections
+    }
+    rows = [row for shown in kept.values() for row in shown]
     headers = _headers([table.columns[column] for column in columns]) if rows else []
     body = [[_label(row, width), *(_cell(row.entries[column], colour) for column in columns)] for row in rows]
     lines = tabulate([*headers, *body], tablefmt="plain", disable_numparse=True).splitlines()
     laid = iter([_INDENT + line.rstrip() for line in lines])
     yield from (next(laid) for _ in headers)
     for section in table.sections:
-        if first or section.rows:
+        shown = kept[section.repro.id]
+        if first or shown:
             yield from _heading(section, width, first=first)
-        yield from (next(laid) for _ in section.rows)
-        if first and section.folded:
-            yield _INDENT + section.fold_line
+        yield from (next(laid) for _ in shown)
+        hidden = len(section.rows) + len(section.folded) - len(shown)
+        if hidden and (first or shown):
+            yield _INDENT + fold_line(hidden, more=bool(shown))
+
+
+def _known(row: Row, columns: Sequence[int]) -> bool:
+    return any(has_evidence(row.entries[column]) for column in columns)
 
 
 def _heading(section: Section, width: int, *, first: bool) -> Iterator[str]:

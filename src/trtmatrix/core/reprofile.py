@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ast
 import difflib
+import fnmatch
 import hashlib
 import io
+import math
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
+from trtmatrix.core.config import shorten
 from trtmatrix.core.errors import ConfigError
 from trtmatrix.core.model import (
     PART,
@@ -28,6 +32,7 @@ from trtmatrix.core.model import (
     Verdict,
     Workaround,
 )
+from trtmatrix.core.yamltext import dotted
 
 
 class _Strict(BaseModel):
@@ -49,7 +54,7 @@ def _part(text: str) -> str:
 
 
 class _Expectation(_Strict):
-    cases: tuple[str, ...]
+    cases: Annotated[tuple[str, ...], Field(min_length=1)]
     versions: Annotated[str, AfterValidator(_specifier)] = ""
     product: Product = Product.TENSORRT
     verdict: Verdict
@@ -81,15 +86,25 @@ class _Facts(_Strict):
     workarounds: tuple[_Workaround, ...] = ()
 
 
+_Limit = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+"""NaN would hold for every value, infinity too."""
+
+
+def _finite(value: Scalar) -> Scalar:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a parameter must be finite: strict JSON has no word for it")
+    return value
+
+
 class _Case(_Strict):
     id: Annotated[str, AfterValidator(_part)]
-    params: dict[str, Scalar]
-    limits: dict[str, float]
+    params: dict[str, Annotated[Scalar, AfterValidator(_finite)]]
+    limits: dict[str, _Limit]
     control: Control | None = None
-    products: tuple[Product, ...] = tuple(Product)
+    products: Annotated[tuple[Product, ...], Field(min_length=1)] = tuple(Product)
     needs: tuple[str, ...] = ()
     bug_is: tuple[Cause, ...] = ()
-    seconds: Annotated[float, Field(gt=0)] = 300.0
+    seconds: Annotated[_Limit, Field(gt=0)] = 300.0
 
 
 _CASE: TypeAdapter[_Case] = TypeAdapter(_Case)
@@ -108,36 +123,67 @@ def parse_facts(source: str, file: str) -> tuple[dict[str, Any], ast.expr]:
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
-        raise ConfigError([f"{file}:{error.lineno}: not valid Python: {error.msg}"]) from error
+        raise ConfigError([f"{file}:{error.lineno or 1}: not valid Python: {error.msg}"]) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ConfigError([f"{file}:1: not valid Python: {error}"]) from error
+    value = _find_facts(tree)
+    if value is None:
+        raise ConfigError([f"{file}:1: no FACTS = {{...}}: see README.md, 'Add a repro'"])
+    try:
+        facts = ast.literal_eval(value)
+    except (ValueError, TypeError, RecursionError, MemoryError) as error:
+        line = value.lineno
+        raise ConfigError([f"{file}:{line}: FACTS must be a literal: no names, calls or sums"]) from error
+    doubles = [f"{file}:{key.lineno}: FACTS: the key {key.value!r} stands twice" for key in _doubles(value)]
+    if doubles:
+        raise ConfigError(doubles)
+    return facts, value
+
+
+def _find_facts(tree: ast.Module) -> ast.expr | None:
+    """Return what is assigned to FACTS at the top of a module, with an annotation or without."""
     for node in tree.body:
-        if isinstance(node, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == "FACTS" for target in node.targets
-        ):
-            try:
-                return ast.literal_eval(node.value), node.value
-            except ValueError as error:
-                raise ConfigError(
-                    [f"{file}:{node.lineno}: FACTS must be a literal: no names, calls or sums"]
-                ) from error
-    raise ConfigError([f"{file}:1: no FACTS = {{...}}: see README.md, 'Add a repro'"])
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                names = [target.id for target in targets if isinstance(target, ast.Name)]
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                names = [name]
+            case _:
+                continue
+        if "FACTS" in names:
+            return value
+    return None
+
+
+def _doubles(literal: ast.expr) -> Iterator[ast.Constant]:
+    """Yield the keys that stand in a dict for the second time: Python would keep the last."""
+    for node in ast.walk(literal):
+        seen: set[object] = set()
+        for key in node.keys if isinstance(node, ast.Dict) else []:
+            if isinstance(key, ast.Constant):
+                if key.value in seen:
+                    yield key
+                seen.add(key.value)
 
 
 def parse_repro(source: str, file: str, repro_id: str, raw_cases: Sequence[object]) -> Repro:
     """Check FACTS and the cases of one repro; :class:`ConfigError` lists all mistakes."""
     raw, tree = parse_facts(source, file)
     problems: list[str] = []
+    if not PART.fullmatch(repro_id):
+        problems.append(f"{file}:1: the file's name makes the repro's: use small letters, digits and _")
     facts: _Facts | None = None
     try:
         facts = _Facts.model_validate(raw)
     except ValidationError as error:
-        problems += [_facts_problem(dict(detail), tree, file) for detail in error.errors()]
+        problems += [_facts_problem(detail, tree, file) for detail in error.errors()]
     cases = _parse_cases(raw_cases, file, problems)
     if facts is not None:
         problems += _cross_check(facts, cases, tree, file)
     if problems or facts is None:
         raise ConfigError(problems)
     return Repro(
-        id=_part(repro_id), title=facts.title, upstream=facts.upstream, url=facts.url,
+        id=repro_id, title=facts.title, upstream=facts.upstream, url=facts.url,
         summary=facts.summary, figure=Figure(**facts.figure.model_dump()), related=facts.related,
         expectations=tuple(_expectation(e) for e in facts.expectations),
         workarounds=tuple(Workaround(**w.model_dump()) for w in facts.workarounds),
@@ -158,48 +204,72 @@ def _parse_cases(raw_cases: Sequence[object], file: str, problems: list[str]) ->
             parsed = _CASE.validate_python(raw)
         except ValidationError as error:
             for detail in error.errors():
-                place = ".".join(str(part) for part in detail["loc"])
-                problems.append(f"{file}: cases()[{i}] ({name}): {place}: {_words(dict(detail))}")
+                words = _words(detail, list(_Case.model_fields))
+                problems.append(f"{file}:1: cases()[{i}] ({name}): {dotted(detail['loc'])}: {words}")
             continue
         if parsed.id in {case.id for case in cases}:
-            problems.append(f"{file}: cases()[{i}]: the id {parsed.id!r} stands twice: rename one")
+            problems.append(f"{file}:1: cases()[{i}]: the id {parsed.id!r} stands twice: rename one")
         cases.append(_case(parsed))
     if not raw_cases:
-        problems.append(f"{file}: cases() yields no case")
+        problems.append(f"{file}:1: cases() yields no case")
     return cases
 
 
 def _case(raw: _Case) -> Case:
-    sets = {name: frozenset(getattr(raw, name)) for name in ("products", "needs", "bug_is")}
-    plain = {name: getattr(raw, name) for name in ("id", "params", "limits", "control", "seconds")}
-    return Case(**plain, **sets)
+    return Case(
+        id=raw.id, params=raw.params, limits=raw.limits, control=raw.control, seconds=raw.seconds,
+        products=frozenset(raw.products), needs=frozenset(raw.needs), bug_is=frozenset(raw.bug_is),
+    )  # fmt: skip
 
 
 def _cross_check(facts: _Facts, cases: list[Case], tree: ast.expr, file: str) -> list[str]:
-    """Check that work-arounds name cases that are there."""
+    """Check that work-arounds and expectations name cases that are there, and who reported what."""
     known = [case.id for case in cases]
-    problems = []
+    problems: list[str] = []
+
+    def problem(path: tuple[int | str, ...], text: str) -> None:
+        problems.append(f"{file}:{_line_at(tree, path)}: {dotted(('FACTS', *path))}: {text}")
+
     for i, workaround in enumerate(facts.workarounds):
         if workaround.case is not None and workaround.case not in known:
-            near = difflib.get_close_matches(workaround.case, known, n=1)
-            hint = f"; perhaps you meant {near[0]!r}" if near else ""
-            line = _line_at(tree, ("workarounds", i, "case"))
-            problems.append(f"{file}:{line}: FACTS.workarounds[{i}].case: no case {workaround.case!r}{hint}")
+            problem(("workarounds", i, "case"), f"no case {workaround.case!r}{_near(workaround.case, known)}")
+    for i, expectation in enumerate(facts.expectations):
+        for j, pattern in enumerate(expectation.cases):
+            if not fnmatch.filter(known, pattern):
+                text = f"{pattern!r} fits no case{_near(pattern, known)}"
+                problem(("expectations", i, "cases", j), text)
+        if expectation.basis is Basis.REPORTED and not expectation.source:
+            problem(("expectations", i, "source"), "is missing: what is reported names who says so")
     return problems
 
 
-def _facts_problem(detail: dict[str, Any], tree: ast.expr, file: str) -> str:
-    place = ".".join(str(part) for part in detail["loc"])
-    return f"{file}:{_line_at(tree, detail['loc'])}: FACTS.{place}: {_words(detail)}"
+def _near(word: str, known: Sequence[str]) -> str:
+    """Return a suggestion, or nothing."""
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; perhaps you meant {close[0]!r}" if close else ""
 
 
-def _words(detail: dict[str, Any]) -> str:
+def _facts_problem(detail: ErrorDetails, tree: ast.expr, file: str) -> str:
+    loc = detail["loc"]
+    return f"{file}:{_line_at(tree, loc)}: {dotted(('FACTS', *loc))}: {_words(detail, _facts_keys(loc))}"
+
+
+def _facts_keys(loc: tuple[int | str, ...]) -> list[str]:
+    """Return the keys that FACTS may have beside one that it may not."""
+    models: dict[object, type[BaseModel]] = {
+        "figure": _Figure, "expectations": _Expectation, "workarounds": _Workaround,
+    }  # fmt: skip
+    model = models.get(loc[0], _Facts) if len(loc) > 1 else _Facts
+    return list(model.model_fields)
+
+
+def _words(detail: ErrorDetails, keys: list[str]) -> str:
     if detail["type"] == "extra_forbidden":
-        return "unknown key"
+        return f"unknown key{_near(str(detail['loc'][-1]), keys)}; known here: {', '.join(keys)}"
     if detail["type"] == "missing":
-        return "is missing"
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    return f"{message[:1].lower()}{message[1:]} (found {detail['input']!r})"
+        return "is missing: add it"
+    message = detail["msg"].removeprefix("Value error, ")
+    return f"{message[:1].lower()}{message[1:]} (found {shorten(detail['input'])})"
 
 
 def _line_at(node: ast.expr, path: tuple[int | str, ...]) -> int:

@@ -51,11 +51,7 @@ class Section:
     @property
     def fold_line(self) -> str:
         """What stands for the folded rows, or nothing."""
-        count = len(self.folded)
-        if not count:
-            return ""
-        more, case = ("more " if self.rows else ""), ("case" if count == 1 else "cases")
-        return f"… {count} {more}{case} without evidence here"
+        return fold_line(len(self.folded), more=bool(self.rows)) if self.folded else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +73,11 @@ class Table:
         for section in self.sections:
             for row in section.rows:
                 yield from row.entries
+
+
+def fold_line(count: int, *, more: bool) -> str:
+    """Return what stands for so many folded rows; ``more``: there are others above."""
+    return f"… {count} {'more ' if more else ''}{'case' if count == 1 else 'cases'} without evidence here"
 
 
 def make_tables(entries: Sequence[Entry], *, all_rows: bool = False) -> tuple[Table, ...]:

@@ -35,6 +35,8 @@ from trtmatrix.effects.paths import probe_folder
 
 POLL_SECONDS = 0.1
 DRIVER_FOLDER = "/usr/local/nvidia"
+EMPTIED = (SCRATCH, "/dev/shm")  # noqa: S108 - inside the container, file systems of its own
+"""What the probe empties after each cell: it lies in memory, and the next cell would pay for it."""
 ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException)
 
 PullNote = Callable[[str, str, int, int], None]
@@ -157,6 +159,7 @@ class ContainerLauncher:
     def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
         """Create, start, wait, read how it ended, remove: on every path."""
         spec = self.spec(ready, folder)
+        (folder / "job" / "scratch").write_text("\n".join(EMPTIED))
         container: Container | None = None
         try:
             with Heartbeat(folder / "job" / "heartbeat"):

@@ -84,12 +84,12 @@ def clocks(gpu: Gpu) -> dict[str, Any]:
 
 def slug_of(name: str) -> str:
     """Return a GPU's name as a part of a cell's id: ``NVIDIA H200`` gives ``nvidia-h200``."""
-    slug = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.")
+    slug = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "gpu"
     return slug if slug.startswith(("nvidia", "tesla", "quadro")) else f"nvidia-{slug}"
 
 
 def named_gpus(names: Sequence[str], here: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """Return the GPUs that the user named: those of this host first, else from the table.
+    """Return the GPUs that the user named, each once: those of this host, else from the table.
 
     :class:`UsageError` where a name is neither, with the nearest ones.
     """
@@ -108,9 +108,18 @@ def named_gpus(names: Sequence[str], here: Sequence[Gpu]) -> tuple[Gpu, ...]:
                 )
             )  # fmt: skip
         else:
-            near = difflib.get_close_matches(name, [g["name"] for g in _table()], n=3, cutoff=0.3)
-            raise UsageError(f"--gpu {name}: not known; perhaps you meant {', '.join(near)}")
-    return tuple(chosen)
+            raise UsageError(f"--gpu {name}: not known; {_suggest(name, here)}")
+    return tuple({gpu.slug: gpu for gpu in chosen}.values())
+
+
+def _suggest(name: str, here: Sequence[Gpu]) -> str:
+    """Return the names nearest to one that is not known, or how names look."""
+    names = {_plain(known): known for known in [gpu["name"] for gpu in _table()]}
+    names |= {_plain(gpu.name): gpu.name for gpu in here}
+    near = difflib.get_close_matches(_plain(name), list(names), n=3, cutoff=0.4)
+    if near:
+        return f"perhaps you meant {', '.join(names[plain] for plain in near)}"
+    return "write it as nvidia-smi does, such as L4, H100 or 'RTX 6000 Ada'"
 
 
 def _table() -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from dataclasses import dataclass
@@ -43,9 +44,9 @@ def make_job_folder(cache: Path, name: str) -> Path:
     jobs = cache / "jobs"
     jobs.mkdir(parents=True, exist_ok=True)
     for old in jobs.iterdir():
-        owner = old / "owner"
-        if owner.is_file() and is_dead(owner.read_text()):
-            shutil.rmtree(old, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another run may be removing its own folder just now
+            if is_dead((old / "owner").read_text()):
+                shutil.rmtree(old, ignore_errors=True)
     folder = jobs / name
     folder.mkdir()
     (folder / "owner").write_text(own_identity())

@@ -36,6 +36,7 @@ class PlainProgress:
         self.stream = stream
         self.label, self.total, self.done = "", 0, 0
         self._next_pull = 0.0
+        self._pulls: set[str] = set()
         self._layers: dict[str, tuple[int, int]] = {}
 
     def note(self, text: str) -> None:
@@ -54,14 +55,17 @@ class PlainProgress:
 
     def pull(self, image: str, layer: str, current: int, total: int) -> None:
         """Print the sum over layers, now and then."""
+        if image not in self._pulls:
+            self._pulls.add(image)
+            self.note(f"pulling {image}")
         if total:
             self._layers[layer] = (current, total)
-        if time.monotonic() < self._next_pull:
+        if not self._layers or time.monotonic() < self._next_pull:
             return
         self._next_pull = time.monotonic() + PLAIN_PULL_SECONDS
         got = sum(c for c, _ in self._layers.values()) / 1e9
         of = sum(t for _, t in self._layers.values()) / 1e9
-        self.note(f"pulling {image}: {got:.1f} of {of:.1f} GB seen so far")
+        self.note(f"pulling {image}: {got:.1f} GB done of {of:.1f} GB seen so far")
 
     def close(self) -> None:
         """Nothing to undo."""
@@ -78,11 +82,10 @@ class LiveProgress:
 
         self.bars = Bars(
             TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
-            TimeElapsedColumn(), console=Console(file=stream), transient=True,
+            TimeElapsedColumn(), TextColumn("{task.fields[last]}", markup=False), console=Console(file=stream), transient=True,
         )  # fmt: skip
         self.bars.start()
-        self._stretch = self.bars.add_task("", total=None, visible=False)
-        self._label = ""
+        self._stretch = self.bars.add_task("", total=None, visible=False, last="")
         self._layers: dict[str, object] = {}
 
     def note(self, text: str) -> None:
@@ -91,18 +94,17 @@ class LiveProgress:
 
     def begin(self, label: str, total: int) -> None:
         """Reset the bar."""
-        self._label = label
-        self.bars.reset(self._stretch, description=label, total=total, visible=True)
+        self.bars.reset(self._stretch, description=label, total=total, visible=True, last="")
 
     def step(self, text: str) -> None:
         """Advance the bar and show the step beside it."""
-        self.bars.update(self._stretch, advance=1, description=f"{self._label}  {text[:60]}")
+        self.bars.update(self._stretch, advance=1, last=text)
 
     def pull(self, image: str, layer: str, current: int, total: int) -> None:
         """Show each layer in megabytes; a finished one goes."""
         key = layer.split(" ", 1)[0]
         if total and key not in self._layers:
-            self._layers[key] = self.bars.add_task(f"{image} {key} (MB)", total=total >> 20)
+            self._layers[key] = self.bars.add_task(f"{image} {key} (MB)", total=total >> 20, last="")
         task = self._layers.get(key)
         if task is None:
             return

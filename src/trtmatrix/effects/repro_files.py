@@ -28,7 +28,7 @@ class LoadedRepro:
 
 def read_repros(folder: Path) -> list[LoadedRepro]:
     """Load ``<folder>/*.py`` in order of name; :class:`ConfigError` lists every mistake in all."""
-    files = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
+    files = sorted(path for path in folder.glob("*.py") if not path.name.startswith(("_", ".")))
     if not files:
         raise ConfigError([f"{folder}: no repro here: --repros names the folder with the *.py files"])
     loaded: list[LoadedRepro] = []
@@ -38,13 +38,28 @@ def read_repros(folder: Path) -> list[LoadedRepro]:
             loaded.append(_load(file))
         except ConfigError as error:
             problems += error.problems
+    problems += _doubles(loaded)
     if problems:
         raise ConfigError(problems)
     return loaded
 
 
+def _doubles(loaded: Iterable[LoadedRepro]) -> list[str]:
+    """Return the files whose names make the same repro: ``a_b.py`` and ``a-b.py``."""
+    first: dict[str, Path] = {}
+    problems = []
+    for item in loaded:
+        other = first.setdefault(item.repro.id, item.file)
+        if other != item.file:
+            problems.append(f"{item.file}:1: {other.name} is the repro {item.repro.id} too: rename one")
+    return problems
+
+
 def _load(file: Path) -> LoadedRepro:
-    source = file.read_text(encoding="utf-8")
+    try:
+        source = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{file}:1: cannot be read as UTF-8 text: {error}"]) from error
     parse_facts(source, str(file))
     module = _import(file)
     missing = [n for n in ("cases", "prepare", "run") if not callable(getattr(module, n, None))]
@@ -52,7 +67,7 @@ def _load(file: Path) -> LoadedRepro:
         raise ConfigError([f"{file}:1: no function {name}()" for name in missing])
     try:
         raw_cases = list(module.cases())
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError([f"{_place(error, file)}: cases() raised {error!r}"]) from error
     repro = parse_repro(source, str(file), file.stem.replace("_", "-"), raw_cases)
     return LoadedRepro(repro=repro, file=file, module=module)
@@ -64,10 +79,12 @@ def _import(file: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ConfigError([f"{file}:1: cannot be imported as Python"])
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
         raise ConfigError([f"{_place(error, file)}: does not load: {error!r}"]) from error
     finally:
         sys.dont_write_bytecode = writes
@@ -76,7 +93,8 @@ def _import(file: Path) -> ModuleType:
 
 def _place(error: BaseException, file: Path) -> str:
     """Return file and line of the innermost frame inside the repro."""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file.resolve()]
     return f"{file}:{lines[-1] if lines else 1}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,14 @@ from typing import Any
 
 from trtmatrix.core.compare import Stored
 from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.record import Record, RecordError, parse_record, record_from, to_json
+from trtmatrix.core.record import (
+    NewerRecordError,
+    Record,
+    RecordError,
+    parse_record,
+    record_from,
+    to_json,
+)
 
 DAMAGED = ".damaged"
 
@@ -25,42 +31,45 @@ def record_path(root: Path, record: Record) -> Path:
 
 def write_record(root: Path, data: Mapping[str, Any]) -> Record:
     """Write a record as a new file; ``FileExistsError`` where the run has one for this cell."""
-    record = record_from(data)
-    path = record_path(root, record)
+    path = record_path(root, record_from(data))
+    _write_new(path, to_json(data).encode("utf-8", "backslashreplace"))  # lone surrogates stay escapes
+    return record_from(data, str(path))
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write a new file whole or not at all; ``FileExistsError`` where it is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=".", suffix=".partial", delete=False, encoding="utf-8"
-    ) as out:
-        out.write(to_json(data))
-        out.flush()
-        os.fsync(out.fileno())
-    partial = Path(out.name)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".partial")
+    partial = Path(name)
     try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
         partial.chmod(0o644)
         os.link(partial, path)
     finally:
         partial.unlink()
-    return record_from(data, str(path))
 
 
 def read_records(results: Path) -> list[Stored]:
     """Read all records, published ones and those measured here.
 
-    A damaged record is set aside (renamed to ``<run>.json.damaged``), all are looked at, and then a
-    :class:`ConfigError` names each with line and remedy. Of two copies of one run the local is kept.
+    A damaged record is set aside (renamed to ``<run>.json.damaged``), one of a newer trtmatrix stays
+    where it is; all are looked at, and then a :class:`ConfigError` names each with line and remedy.
+    Of two copies of one run the local is kept.
     """
     found: dict[tuple[str, str], Stored] = {}
     problems: list[str] = []
     for path, local in _files(results):
         try:
             record = parse_record(path.read_text(encoding="utf-8"), str(path))
+        except (NewerRecordError, OSError) as error:
+            problems.append(str(error) if isinstance(error, NewerRecordError) else f"{path}:1: {error}")
+            continue
         except (RecordError, UnicodeDecodeError) as error:
-            aside = path.with_name(path.name + DAMAGED)
-            path.rename(aside)
-            problems.append(
-                f"{error}\n  set aside as {aside.name}; remedy: type the command again, "
-                "and the cell is run anew (or restore the file from git)"
-            )
+            where = "" if isinstance(error, RecordError) else f"{path}:1: "
+            problems.append(f"{where}{error}\n  {_set_aside(path)}")
             continue
         key = (str(record.cell), record.run)
         if local or key not in found:
@@ -68,6 +77,19 @@ def read_records(results: Path) -> list[Stored]:
     if problems:
         raise ConfigError(problems)
     return list(found.values())
+
+
+def _set_aside(path: Path) -> str:
+    """Rename a damaged record, and say what to do about it."""
+    aside = path.with_name(path.name + DAMAGED)
+    try:
+        path.rename(aside)
+    except OSError as error:
+        return f"it could not be set aside ({error}); remedy: move or remove it"
+    return (
+        f"set aside as {aside.name}; remedy: type the command again, "
+        "and the cell is run anew (or restore the file from git)"
+    )
 
 
 def _files(results: Path) -> Iterator[tuple[Path, bool]]:
@@ -86,8 +108,7 @@ def publish(results: Path, records: Iterable[Record]) -> list[Path]:
     for record in records:
         target = record_path(results, record)
         if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(record.file, target)
+            _write_new(target, Path(record.file).read_bytes())
             new.append(target)
     return new
 

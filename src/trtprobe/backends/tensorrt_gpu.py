@@ -11,7 +11,7 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Type
 
 import numpy as np
 
@@ -26,6 +26,12 @@ WORKSPACE = 4 << 30
 LIBRARY = r"^libnvinfer\.so"
 """The core library's file name."""
 
+DTYPES: Dict[str, Type[np.generic]] = {
+    "FLOAT": np.float32, "HALF": np.float16, "INT8": np.int8, "UINT8": np.uint8,
+    "INT32": np.int32, "INT64": np.int64, "BOOL": np.bool_,
+}  # fmt: skip
+"""NumPy's dtype of each tensor type; 8.5's own nptype() breaks on NumPy 1.24 and later."""
+
 
 class TensorRtBackend(Backend):
     """TensorRT in this process. The first Builder is kept: it costs seconds, later ones nothing."""
@@ -38,7 +44,7 @@ class TensorRtBackend(Backend):
         super().__init__()
         try:
             self.trt = importlib.import_module(self.module)
-        except ImportError as error:
+        except (ImportError, OSError) as error:  # OSError: a wheel that loads its libraries by path
             raise ends.ComponentMissing("%s cannot be imported: %s" % (self.module, error)) from error
         self.major = int(self.trt.__version__.split(".")[0])
         self.messages: List[str] = []
@@ -76,6 +82,7 @@ class TensorRtBackend(Backend):
 
     def build(self, model: Path, precision: str = "tf32", level: Optional[int] = None) -> Engine:
         """Parse and build; see :meth:`Backend.build`."""
+        self.messages.clear()
         network = self._parse(model, self._network_flags(precision))
         config = self.builder.create_builder_config()
         self._configure(config, precision, level)
@@ -83,7 +90,7 @@ class TensorRtBackend(Backend):
         plan = self.builder.build_serialized_network(network, config)
         self.facts["build_seconds"] = time.perf_counter() - started
         if plan is None:
-            raise self._failure("the builder returned no engine")
+            raise self.failure("the builder returned no engine")
         self.facts["engine_bytes"] = int(plan.nbytes)
         return self._engine(plan)
 
@@ -92,7 +99,7 @@ class TensorRtBackend(Backend):
             self._runtime = self.trt.Runtime(self.logger)
         engine = self._runtime.deserialize_cuda_engine(plan)
         if engine is None:
-            raise self._failure("the engine cannot be deserialized")
+            raise self.failure("the engine cannot be deserialized")
         self.facts["layers"] = _layers(self.trt, engine)
         return GpuEngine(self, engine)
 
@@ -133,12 +140,12 @@ class TensorRtBackend(Backend):
         if hasattr(trt, "ProfilingVerbosity"):
             config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
 
-    def _failure(self, what: str) -> ends.CellEnd:
-        """Return the right end for a failed build, from the product's own messages."""
+    def failure(self, what: str, kind: Type[ends.CellEnd] = ends.BuildFailed) -> ends.CellEnd:
+        """Return the right end for a failure, from the product's own messages."""
         text = "%s: %s" % (what, " | ".join(self.messages[-6:]) or "no message")
         if re.search(r"out of memory|OutOfMemory|OUT_OF_MEMORY", text, re.IGNORECASE):
             return ends.OutOfGpuMemory(text[:2000])
-        return ends.BuildFailed(text[:2000])
+        return kind(text[:2000])
 
 
 class RtxBackend(TensorRtBackend):
@@ -178,7 +185,7 @@ class GpuEngine(Engine):
         self.backend, self.engine = backend, engine
         self.context = engine.create_execution_context()
         if self.context is None:
-            raise backend._failure("no execution context")
+            raise backend.failure("no execution context", ends.RunFailed)
         trt = backend.trt
         names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
         is_input = {n: engine.get_tensor_mode(n) == trt.TensorIOMode.INPUT for n in names}
@@ -187,7 +194,10 @@ class GpuEngine(Engine):
 
     def dtype(self, name: str) -> np.dtype:
         """Return a tensor's dtype."""
-        return np.dtype(self.backend.trt.nptype(self.engine.get_tensor_dtype(name)))
+        kind = self.engine.get_tensor_dtype(name).name
+        if kind not in DTYPES:
+            raise ends.Unsupported("%s is %s, which NumPy does not have" % (name, kind))
+        return np.dtype(DTYPES[kind])
 
     def bind(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, Memory]:
         """Set shapes and addresses, copy the inputs in; returns the device memory of each tensor."""
@@ -213,7 +223,7 @@ class GpuEngine(Engine):
     def enqueue(self, stream: Stream) -> None:
         """Put one run on a stream; returns at once."""
         if not self.context.execute_async_v3(stream.handle.value):
-            raise self.backend._failure("execute_async_v3 failed")
+            raise self.backend.failure("execute_async_v3 failed", ends.RunFailed)
 
     def read(self, name: str, block: Memory) -> np.ndarray:
         """Return device memory as an array of a tensor's shape and dtype (waits for the copy only)."""
@@ -240,7 +250,7 @@ def _has_strong_types(trt: Any) -> bool:
 def _make_logger(trt: Any, messages: List[str]) -> Any:
     """Return a logger that prints warnings and keeps errors."""
 
-    class Logger(trt.ILogger):  # type: ignore[misc, name-defined]
+    class Logger(trt.ILogger):  # type: ignore[misc]  # the module is known at run time only
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
 
@@ -270,10 +280,10 @@ def _library_version(pattern: str) -> Optional[str]:
     major·1000 + minor·100 + patch before; getInferLibBuildVersion (from 10) is the fourth part.
     """
     for path in loaded_libraries(pattern):
-        library = ctypes.CDLL(path)
         try:
+            library = ctypes.CDLL(path)
             number = int(library.getInferLibVersion())
-        except AttributeError:
+        except (OSError, AttributeError):
             continue
         unit = 10000 if number >= 100000 else 1000
         parts = [number // unit, number % unit // 100, number % 100]

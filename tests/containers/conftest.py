@@ -1,0 +1,181 @@
+"""A project in a folder of its own, and the real command line over it. Without an engine all tests fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parents[1] / "docker" / "test" / "build"
+IMAGE = "trtmatrix/test:latest"
+MEMORY, OUTPUT = 1 << 30, 64 << 20
+LIMITS = (f"--memory={MEMORY}", f"--output-size={OUTPUT}")
+
+MATRIX = f"""\
+schema: 1
+sources:
+  here: {{title: "This test"}}
+versions:
+  - version: "tensorrt-rtx-1.7"
+    product: tensorrt-rtx
+    origin: {{image: "{IMAGE}"}}
+    library: {{value: "1.7.1.116", known: measured, source: here}}
+  - version: "onnxruntime-1.29.0"
+    product: onnxruntime
+    note: "an image that is nowhere: nothing answers at its registry"
+    origin: {{image: "127.0.0.1:1/trtmatrix/nowhere:1.29.0"}}
+    library: {{value: "1.29.0", known: measured, source: here}}
+  - version: "onnxruntime-1.30.0"
+    product: onnxruntime
+    note: "pinned for another library than the image has"
+    origin: {{image: "{IMAGE}"}}
+    library: {{value: "1.30.0", known: measured, source: here}}
+  - version: "onnxruntime-1.31.1"
+    product: onnxruntime
+    origin: {{image: "{IMAGE}"}}
+    library: {{value: "1.31.1", known: measured, source: here}}
+"""
+GOOD = "onnxruntime-1.31.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """How a command ended: its code, the JSON that it printed, what it told, how long it took."""
+
+    code: int
+    data: dict[str, Any]
+    told: str
+    seconds: float
+
+    def cell(self, case: str, version: str = GOOD) -> dict[str, Any]:
+        """Return the cell of a case in the table that was printed."""
+        return next(c for c in self.data["cells"] if (c["case"], c["version"]) == (case, version))
+
+
+class Project:
+    """matrix.yaml, results and cache of one test."""
+
+    def __init__(self, folder: Path) -> None:
+        """Write matrix.yaml."""
+        self.folder, self.results, self.cache = folder, folder / "results", folder / "cache"
+        folder.mkdir(exist_ok=True)
+        (folder / "matrix.yaml").write_text(MATRIX)
+
+    def command(self, *words: str) -> list[str]:
+        """Return the command line of ``trtmatrix run``."""
+        files = [f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
+        files += [f"--results={self.results}", f"--cache={self.cache}"]
+        return [sys.executable, "-m", "trtmatrix", "run", *files, *LIMITS, *words]
+
+    def start(self, *words: str, prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
+        """Start a run in a session of its own; what it tells goes to files."""
+        with (self.folder / "told").open("w") as told, (self.folder / "printed").open("w") as printed:
+            return subprocess.Popen(
+                [*prefix, *self.command(*words, "--json")], stdout=printed, stderr=told,
+                text=True, start_new_session=True,
+            )  # fmt: skip
+
+    def run(self, *words: str, prefix: Sequence[str] = (), seconds: float = 120) -> Done:
+        """Run to the end."""
+        started = time.monotonic()
+        process = self.start(*words, prefix=prefix)
+        try:
+            code = process.wait(timeout=seconds)
+        finally:
+            end(process)
+        return self.done(code, time.monotonic() - started)
+
+    def done(self, code: int, seconds: float = 0) -> Done:
+        """Read what the last run printed."""
+        text = (self.folder / "printed").read_text()
+        told = (self.folder / "told").read_text()
+        return Done(code=code, data=json.loads(text) if text else {}, told=told, seconds=seconds)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return all records; each file must be whole, strict JSON."""
+        files = sorted(path for path in self.results.rglob("*") if path.is_file())
+        assert [path for path in files if path.suffix != ".json"] == []
+        return [json.loads(path.read_text(), parse_constant=refuse) for path in files]
+
+    def record(self, cell: dict[str, Any]) -> dict[str, Any]:
+        """Return the record that a cell of the printed JSON names."""
+        found = [r for r in self.records() if r["run"] == cell["record"]["run"] and identity(r) == cell["id"]]
+        assert len(found) == 1
+        return found[0]
+
+    def jobs(self) -> list[Path]:
+        """Return the job folders that are there."""
+        return sorted((self.cache / "jobs").glob("*"))
+
+
+def identity(record: dict[str, Any]) -> str:
+    """Return the id of a record's cell."""
+    return "{repro}/{case}@{version}#{gpu}".format(**record["cell"])
+
+
+def refuse(token: str) -> float:
+    """Refuse what strict JSON has no word for."""
+    raise AssertionError(f"a bare {token} in JSON")
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End a run that is still there, and remove its containers."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for container in containers_of(process.pid):
+        container.remove(force=True)
+
+
+def containers_of(pid: int) -> list[Any]:
+    """Return the containers, running or not, that a process owns."""
+    client = docker.from_env()
+    found = client.containers.list(all=True, filters={"label": PROJECT_LABEL}, ignore_removed=True)
+    return [c for c in found if c.labels.get(OWNER_LABEL, "").split(":")[2:3] == [str(pid)]]
+
+
+def wait_until(holds: Callable[[], bool], seconds: float, what: str) -> float:
+    """Wait until something holds; returns how long that took."""
+    started = time.monotonic()
+    while not holds():
+        assert time.monotonic() - started < seconds, f"not within {seconds} s: {what}"
+        time.sleep(0.05)
+    return time.monotonic() - started
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _image() -> None:
+    """Build the image where it is not there; its errors are shown."""
+    subprocess.run([str(BUILD)], check=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def started(project: Project) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start runs that the test stops; what it leaves is removed."""
+    running: list[subprocess.Popen[str]] = []
+
+    def start(*words: str, of: Project = project) -> subprocess.Popen[str]:
+        running.append(of.start(*words))
+        return running[-1]
+
+    yield start
+    for process in running:
+        end(process)

@@ -1,0 +1,132 @@
+"""However a cell ends: it gets its record, and the next cell finds nothing left of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.containers.conftest import GOOD, OUTPUT, Done, Project
+
+CRASHED, MEMORY = ("NO VERDICT", "crashed"), ("NO VERDICT", "out of host memory")
+PASS, FAIL = ("PASS", None), ("FAIL", None)
+
+EXPECTED = {
+    "passes": (PASS, ""),
+    "is-wrong": (FAIL, "max_abs 1 > 0"),
+    "gives-nan": (FAIL, "y: 1 of 8 NaN or infinite where the reference is finite"),
+    "faults": (CRASHED, "killed by SIGSEGV"),
+    "exits": (CRASHED, "exited with code 3"),
+    "raises": (CRASHED, "raised ZeroDivisionError: by the repro"),
+    "raises-odd-text": (CRASHED, r"raised ValueError: no UTF-8: \\udcff .*"),
+    "hangs": (("NO VERDICT", "time-out"), "not done after 3 s"),
+    "leaves-a-daemon": (PASS, ""),
+    "eats-memory": (MEMORY, "killed by the kernel: the memory limit was reached"),
+    "eats-memory-in-a-child": (PASS, ""),
+    "prints-a-gigabyte": (PASS, ""),
+    "fills-its-output": (CRASHED, rf"wrote \d+ bytes; the output folder may hold {OUTPUT}"),
+    "fills-the-scratch": (MEMORY, "killed by the kernel: the memory limit was reached"),
+    "fills-the-scratch-and-passes": (PASS, ""),
+    "forks": (PASS, ""),
+    "measures-text": (("NO VERDICT", "probe failed"), ".*verdict is 'quite good', which is no number"),
+    "kills-its-supervisor": (("NO VERDICT", "interrupted"), "the probe ended with code 137: .*"),
+    "ends-its-supervisor": (("NO VERDICT", "probe failed"), "the probe ended with code 1: .*"),
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(tmp_path_factory.mktemp("endings"))
+
+
+@pytest.fixture(scope="module")
+def done(project: Project) -> Done:
+    """Run every cell once, in one container for as long as that lives."""
+    return project.run("--trt", GOOD, "--repro", "endings")
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_the_end_is_told_as_it_was(done: Done, case: str) -> None:
+    cell = done.cell(case)
+    (verdict, cause), reason = EXPECTED[case]
+    assert (cell["verdict"], cell["cause"]) == (verdict, cause), cell["reason"]
+    assert re.fullmatch(reason, cell["reason"], re.DOTALL), cell["reason"]
+
+
+@pytest.mark.parametrize("case", [case for case in EXPECTED if case != "passes"])
+def test_the_next_cell_finds_nothing_left(done: Done, case: str) -> None:
+    cell = done.cell(f"after-{case}")
+    assert (cell["verdict"], cell["reason"]) == ("PASS", "")
+
+
+def test_every_cell_has_one_record(done: Done, project: Project) -> None:
+    ids = [cell["id"] for cell in done.data["cells"]]
+    assert len(ids) == 2 * len(EXPECTED) - 1
+    assert {cell["case"].removeprefix("after-") for cell in done.data["cells"]} == set(EXPECTED)
+    assert all(cell["executed"] for cell in done.data["cells"])
+    assert len(project.records()) == len(ids)
+
+
+def test_trouble_with_the_probe_is_the_machinery_s(done: Done) -> None:
+    assert done.code == 3, done.told
+
+
+def test_nothing_is_left_on_the_host(done: Done, project: Project) -> None:
+    assert done.data["cells"]
+    assert project.jobs() == []
+
+
+def seconds(record: dict[str, Any]) -> float:
+    from datetime import datetime
+
+    times = [datetime.fromisoformat(record[name].replace("Z", "+00:00")) for name in ("started", "finished")]
+    return (times[1] - times[0]).total_seconds()
+
+
+def test_a_gigabyte_of_text_is_quick_and_its_tail_is_kept(done: Done, project: Project) -> None:
+    record = project.record(done.cell("prints-a-gigabyte"))
+    dropped = re.match(r"\[(\d+) bytes before this are dropped\]\n", record["log"])
+    assert dropped is not None
+    kept = record["log"][dropped.end() :]
+    assert kept.endswith("xxx\nthis is the end\n")
+    assert 1 << 14 <= len(kept) <= 1 << 16
+    assert int(dropped[1]) + len(kept) == (1 << 30) + len("this is the end\n")
+    assert seconds(record) < 20
+
+
+def test_a_hanging_cell_ends_at_its_limit(done: Done, project: Project) -> None:
+    assert 3 <= seconds(project.record(done.cell("hangs"))) < 6
+
+
+def test_a_child_s_death_by_memory_is_counted_and_not_the_cell_s(done: Done, project: Project) -> None:
+    record = project.record(done.cell("eats-memory-in-a-child"))
+    assert record["oom_kills"] == 1
+    assert record["measurements"]["scalars"]["child_code"] == -9
+    assert project.record(done.cell("after-eats-memory-in-a-child"))["oom_kills"] == 0
+
+
+def test_the_number_of_processes_is_limited(done: Done, project: Project) -> None:
+    scalars = project.record(done.cell("forks"))["measurements"]["scalars"]
+    assert scalars["refused"] == 1
+    assert 900 < scalars["forked"] < 1024
+
+
+def test_a_crash_keeps_what_was_observed_and_printed(done: Done, project: Project) -> None:
+    record = project.record(done.cell("faults"))
+    assert record["observed"]["library"] == "1.31.1"
+    assert "before the fault" in record["log"]
+    assert "Fatal Python error: Segmentation fault" in record["log"]
+
+
+def test_only_the_outputs_of_what_does_not_pass_are_kept(done: Done, project: Project) -> None:
+    assert "kept" not in project.record(done.cell("passes"))
+    kept = project.record(done.cell("is-wrong"))["kept"]["y"]
+    assert [path.stem for path in (project.cache / "outputs").iterdir()].count(kept["sha256"]) == 1
+
+
+def test_a_second_run_executes_only_what_the_machinery_lost(done: Done, project: Project) -> None:
+    again = project.run("--trt", GOOD, "--repro", "endings")
+    lost = {c["case"] for c in done.data["cells"] if c["cause"] in {"probe failed", "interrupted"}}
+    assert {cell["case"] for cell in again.data["cells"] if cell["executed"]} == lost
+    assert again.code == 3

@@ -1,0 +1,199 @@
+"""Whatever stops a run: no container stays, every record is whole, and the next run goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import docker
+import pytest
+
+from tests.containers.conftest import GOOD, IMAGE, Project, containers_of, end, identity, wait_until
+from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
+from trtmatrix.effects.owner import own_identity
+from trtprobe.supervisor import HEARTBEAT_SECONDS
+
+Start = Callable[..., "subprocess.Popen[str]"]
+SLEEPS = ("--trt", GOOD, "--repro", "slow", "--case", "sleep-*")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def halted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, subprocess.Popen[str]]]:
+    """Start, beside all other tests, a run in which a cell halts its supervisor: it takes a while."""
+    project = Project(tmp_path_factory.mktemp("halted"))
+    process = project.start("--trt", GOOD, "--case", "slow/halt-the-supervisor,endings/passes,inside/view")
+    yield project, process
+    end(process)
+
+
+def wait_for_cell(project: Project, number: int) -> None:
+    """Wait until the cells before this one (from 0) have a record and it is running itself."""
+    wait_until(lambda: len(list(project.results.rglob("*.json"))) >= number, 30, f"{number} records")
+    folder = wait_for_job(project)
+    wait_until(lambda: (folder / "out" / f"{number}.started.json").exists(), 30, "the cell's start")
+    time.sleep(0.3)
+
+
+def wait_for_job(project: Project) -> Any:
+    wait_until(lambda: bool(project.jobs()), 30, "a job's folder")
+    return project.jobs()[0]
+
+
+def cases_run(data: dict[str, Any]) -> list[str]:
+    return [cell["case"] for cell in data["cells"] if cell["executed"]]
+
+
+def test_a_killed_host_leaves_a_container_that_ends_by_itself(project: Project, started: Start) -> None:
+    process = started("--trt", GOOD, "--repro", "slow", "--case", "sleep-0,long-sleep")
+    wait_for_cell(project, 1)
+    assert len(running(process.pid)) == 1
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    took = wait_until(lambda: not running(process.pid), HEARTBEAT_SECONDS + 10, "the container's end")
+    assert took > 5  # it was not killed together with the host
+    assert len(project.jobs()) == 1
+    done = project.run("--trt", GOOD, "--repro", "slow", "--case", "sleep-0,sleep-1")
+    assert done.code == 0, done.told
+    assert cases_run(done.data) == ["sleep-1"]
+    assert containers_of(process.pid) == []
+    assert project.jobs() == []
+    assert len(project.records()) == 2
+
+
+def running(pid: int) -> list[Any]:
+    return [container for container in containers_of(pid) if container.status == "running"]
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT)],
+    ids=lambda signals: "+".join(signal.Signals(number).name for number in signals),
+)
+def test_an_interrupted_run_cleans_up_and_goes_on(
+    project: Project, started: Start, signals: tuple[signal.Signals, ...]
+) -> None:
+    process = started(*SLEEPS)
+    wait_for_cell(project, 1)
+    asked = time.monotonic()
+    for number in signals:
+        os.kill(process.pid, number)
+        time.sleep(0.1)
+    code = process.wait(timeout=20)
+    assert time.monotonic() - asked < 5
+    told = project.done(code).told
+    assert code == 130, told
+    assert "Traceback" not in told
+    assert containers_of(process.pid) == []
+    assert project.jobs() == []
+    before = [identity(record) for record in project.records()]
+    assert before == [f"slow/sleep-0@{GOOD}#cpu"]
+    done = project.run(*SLEEPS)
+    assert done.code == 0, done.told
+    assert cases_run(done.data) == ["sleep-1", "sleep-2", "sleep-3"]
+
+
+def test_a_pull_that_hangs_can_be_interrupted(project: Project, started: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
+        matrix = project.folder / "matrix.yaml"
+        matrix.write_text(matrix.read_text().replace("127.0.0.1:1/", f"127.0.0.1:{silent.getsockname()[1]}/"))
+        process = started("--trt", "onnxruntime-1.29.0", "--repro", "slow", "--case", "sleep-0")
+        silent.settimeout(30)
+        connection, _ = silent.accept()
+        with connection:
+            time.sleep(0.5)
+            asked = time.monotonic()
+            os.kill(process.pid, signal.SIGINT)
+            assert process.wait(timeout=20) == 130
+            assert time.monotonic() - asked < 5
+
+
+def test_two_runs_at_once_do_not_disturb_each_other(project: Project, started: Start) -> None:
+    first = started(*SLEEPS)
+    wait_for_cell(project, 0)
+    mine = running(first.pid)
+    assert len(mine) == 1
+    other = Project(project.folder / "other")
+    other.results, other.cache = project.results, project.cache
+    second = other.run("--trt", GOOD, "--case", "slow/sleep-*,endings/passes", "--rerun")
+    assert [container.id for container in running(first.pid)] in ([mine[0].id], [])
+    assert first.wait(timeout=60) == 0, project.done(0).told
+    assert second.code == 0, second.told
+    assert len(cases_run(second.data)) == 5
+    records = [identity(record) for record in project.records()]
+    assert sorted(records) == sorted(
+        [f"endings/passes@{GOOD}#cpu", *(f"slow/sleep-{number}@{GOOD}#cpu" for number in range(4)) ]
+        + [f"slow/sleep-{number}@{GOOD}#cpu" for number in range(4)]
+    )
+    assert project.jobs() == []
+
+
+def test_only_containers_of_dead_owners_are_removed(project: Project) -> None:
+    client = docker.from_env()
+    boot, namespace, pid, start = own_identity().split(":")
+    owners = {
+        "living": f"{boot}:{namespace}:{pid}:{start}",
+        "dead": f"{boot}:{namespace}:{pid}:{int(start) - 1}",
+        "of another boot": f"{boot[::-1]}:{namespace}:{pid}:{start}",
+        "not to be seen from here": f"{boot}:{int(namespace) + 1}:{pid}:1",
+        "illegible": "somebody",
+    }
+    labels = {name: {PROJECT_LABEL: "1", OWNER_LABEL: owner} for name, owner in owners.items()}
+    labels["not ours"] = {OWNER_LABEL: owners["dead"]}
+    made = {
+        name: client.containers.create(IMAGE, ["sleep", "60"], labels=label, network_mode="none")
+        for name, label in labels.items()
+    }
+    made["living"].start()
+    try:
+        project.run("--trt", GOOD, "--repro", "endings", "--case", "passes")
+        there = {container.id for container in client.containers.list(all=True, ignore_removed=True)}
+        gone = {name for name, container in made.items() if container.id not in there}
+        assert gone == {"dead", "of another boot"}
+    finally:
+        for name in set(made) - {"dead", "of another boot"}:
+            made[name].remove(force=True)
+
+
+def test_a_container_that_is_removed_by_hand_is_the_machinery_s_trouble(
+    project: Project, started: Start
+) -> None:
+    process = started(*SLEEPS)
+    wait_for_cell(project, 1)
+    for container in containers_of(process.pid):
+        container.remove(force=True)
+    code = process.wait(timeout=30)
+    done = project.done(code)
+    assert code == 3, done.told
+    assert "Traceback" not in done.told
+    assert done.cell("sleep-0")["verdict"] == "PASS"
+    assert {done.cell(f"sleep-{n}")["cause"] for n in (1, 2, 3)} == {"launcher failed"}
+    assert project.jobs() == []
+
+
+def test_a_container_that_is_killed_by_hand_loses_one_cell(project: Project, started: Start) -> None:
+    process = started(*SLEEPS)
+    wait_for_cell(project, 1)
+    for container in containers_of(process.pid):
+        container.kill()
+    code = process.wait(timeout=30)
+    done = project.done(code)
+    assert code == 3, done.told
+    causes = [done.cell(f"sleep-{n}")["cause"] for n in range(4)]
+    assert causes == [None, "interrupted", None, None]
+
+
+def test_a_halted_supervisor_is_ended_from_outside(halted: tuple[Project, subprocess.Popen[str]]) -> None:
+    project, process = halted
+    code = process.wait(timeout=90)
+    done = project.done(code)
+    assert code == 3, done.told
+    cell = done.cell("halt-the-supervisor")
+    assert (cell["verdict"], cell["cause"]) == ("NO VERDICT", "probe failed")
+    assert "long over its time limit" in cell["reason"]
+    assert [done.cell(case)["verdict"] for case in ("passes", "view")] == ["PASS", "PASS"]
+    assert containers_of(process.pid) == []

@@ -1,0 +1,1 @@
+"""The probe, run as the host runs it, under every Python that images ship."""

@@ -1,0 +1,64 @@
+"""Runs the probe's tests under every Python that the host has, and says loudly which it has not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.probe.compiled import compiler, make_driver
+from tests.probe.pythons import WANTED, environment_of, find_pythons
+
+LEFT_OUT = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require-pythons", default="", metavar="3.8,3.12",
+        help="Python versions that must be there; others that are missing are only listed",
+    )  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    missing = [f"Python {version}" for version in WANTED if version not in find_pythons()]
+    if compiler() is None:
+        missing.append("a C compiler: nothing was run over the stand-in driver, no real bindings were read")
+    config.stash[LEFT_OUT] = missing
+
+
+def required(config: pytest.Config) -> list[str]:
+    return [word.strip() for word in config.getoption("--require-pythons").split(",") if word.strip()]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes ``version`` once under each Python that was found or is required."""
+    if "version" in metafunc.fixturenames:
+        found, must = find_pythons(), required(metafunc.config)
+        versions = [version for version in WANTED if version in found or version in must]
+        versions += [version for version in must if version not in WANTED]
+        metafunc.parametrize("version", versions, scope="module")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if left_out := config.stash[LEFT_OUT]:
+        terminalreporter.section("NOT TESTED on this host", sep="!", red=True, bold=True)
+        for what in left_out:
+            terminalreporter.line(what)
+
+
+@pytest.fixture(scope="module")
+def python(version: str) -> Path:
+    """Return an interpreter of this version that has NumPy; fails where it is required and missing."""
+    if version not in find_pythons():
+        pytest.fail(f"Python {version} is required (--require-pythons) and was not found: put it on PATH")
+    return environment_of(version)
+
+
+@pytest.fixture(scope="session")
+def driver(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the stand-in CUDA driver."""
+    if compiler() is None:
+        if required(pytestconfig):
+            pytest.fail("no C compiler was found: install gcc, or set CC")
+        pytest.skip("no C compiler")
+    return make_driver(tmp_path_factory.mktemp("driver"))

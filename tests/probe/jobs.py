@@ -1,0 +1,140 @@
+"""Jobs as the host writes them, and the supervisor as a process over them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+PROBE = HERE.parents[1] / "src" / "trtprobe"
+STANDINS, REPROS = HERE / "standins", HERE / "repros"
+GRAPH = {"inputs": {"x": ["float32", [2, 3]]}, "outputs": {"y": ["float32", [2, 3]]}}
+X = np.array([[1, -2, 3], [-4, 5, -6]], np.float32)
+
+
+def write_case(folder: Path, params: Mapping[str, Any], graph: object = GRAPH) -> Path:
+    """Write a case's folder for the stand-in: a JSON graph, an input and its ReLU as reference."""
+    for name, array in (("inputs/x", X), ("reference/y", np.maximum(X, 0).astype(np.float16))):
+        path = folder / f"{name}.npy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, array)
+    (folder / "model.onnx").write_text(json.dumps(graph))
+    (folder / "case.json").write_text(json.dumps({"params": params}))
+    return folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A cell to be: what its repro does, and what it is given."""
+
+    does: str
+    seconds: float = 30
+    keep: bool = False
+    params: Mapping[str, Any] = field(default_factory=dict)
+    graph: object = field(default_factory=lambda: GRAPH)
+
+
+class Job:
+    """A job's folder, and the supervisor that runs it."""
+
+    def __init__(self, folder: Path, steps: Sequence[Step], output_bytes: int = 1 << 26) -> None:
+        """Write job.json, a heartbeat and the cases."""
+        self.folder, self.out, self.steps = folder, folder / "out", list(steps)
+        self.heartbeat = folder / "job" / "heartbeat"
+        for part in ("job", "out", "cases"):
+            (folder / part).mkdir()
+        self.heartbeat.touch()
+        cells = [self._cell(index, step) for index, step in enumerate(self.steps)]
+        job = {"product": "tensorrt", "cells": cells, "output_bytes": output_bytes}
+        (folder / "job" / "job.json").write_text(json.dumps(job))
+
+    def _cell(self, index: int, step: Step) -> dict[str, Any]:
+        params = {"does": step.does, "marks": str(self.folder), **step.params}
+        write_case(self.folder / "cases" / str(index), params, step.graph)
+        cell = {"repro": "behaviour", "case": step.does, "version": "10.7.0", "gpu": "none"}
+        return {
+            "cell": cell, "run": "20250101t000000-00000000", "repro_file": "behaviour.py",
+            "params": params, "seconds": step.seconds, "files": str(index), "keep_outputs": step.keep,
+        }  # fmt: skip
+
+    def start(self, python: Path, driver: Path, **environment: str) -> subprocess.Popen[bytes]:
+        """Start the supervisor with the stand-ins where it will find them."""
+        command = [str(python), str(PROBE), "supervise", f"--job={self.folder / 'job'}"]
+        command += [f"--cases={self.folder / 'cases'}", f"--repros={REPROS}", f"--out={self.out}"]
+        with (self.folder / "log").open("wb") as log:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder,
+                env={**os.environ, **stand_in(driver), "HOME": str(self.folder / "home"), **environment},
+            )  # fmt: skip
+
+    def run(self, python: Path, driver: Path, **environment: str) -> int:
+        """Run the supervisor to its end and return its exit code."""
+        process = self.start(python, driver, **environment)
+        try:
+            while process.poll() is None:
+                self.heartbeat.touch()
+                time.sleep(0.05)
+        finally:
+            process.kill()
+        return process.wait()
+
+    def record(self, index: int = 0) -> dict[str, Any]:
+        """Return a cell's record; a bare NaN or Infinity in it is an error."""
+        text = (self.out / f"{index}.record.json").read_text()
+        data: dict[str, Any] = json.loads(text, parse_constant=refuse)
+        return data
+
+    def log(self) -> str:
+        """Return what the supervisor itself printed."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    def wait_for(self, name: str, seconds: float = 20) -> str:
+        """Wait until a cell has left a file with a text in the job's folder, and return the text."""
+        path, deadline = self.folder / name, time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if path.exists() and (text := path.read_text()):
+                return text
+            time.sleep(0.02)
+        raise AssertionError(f"{name} did not appear: {self.log()}")
+
+
+def stand_in(driver: Path) -> dict[str, str]:
+    """Return the environment in which TensorRT and the CUDA driver are stand-ins."""
+    return {
+        "PYTHONPATH": str(STANDINS), "LD_LIBRARY_PATH": str(driver), "PYTHONDONTWRITEBYTECODE": "1",
+    }  # fmt: skip
+
+
+def refuse(token: str) -> float:
+    """Refuse what strict JSON has no word for."""
+    raise AssertionError(f"a bare {token} in JSON")
+
+
+def gone(pids: Sequence[int], seconds: float = 5) -> bool:
+    """Whether all these processes end (or are zombies) within some seconds."""
+    deadline = time.monotonic() + seconds
+    while any(map(_alive, pids)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+MAIN = Path(sys.executable)
+"""The interpreter that runs the tests, for what is the same under each."""

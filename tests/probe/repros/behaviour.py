@@ -1,0 +1,134 @@
+"""Everything a repro may do to the probe. Runs under each Python, from 3.8."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy as np
+
+
+def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    return globals()["do_" + params["does"].replace("-", "_")](params, files, trt)
+
+
+def do_pass(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    engine = trt.build(files.model, precision=params.get("precision", "tf32"), level=params.get("level"))
+    return engine.run(files.inputs)
+
+
+def do_scalars(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    trt.measure("nan", float("nan"))
+    trt.measure("infinity", float("inf"))
+    trt.measure("minus", -np.inf)
+    trt.measure("half", np.float16(0.5))
+    trt.measure("whole", np.int64(7))
+    return {}
+
+
+def do_nan_output(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    return {"y": np.full((2, 3), np.nan, np.float32)}
+
+
+def do_unknown_output(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    return {"z": np.zeros(3)}
+
+
+def do_wrong_shape(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    return {"y": np.zeros((3, 2))}
+
+
+def do_raise(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    print("about to raise")
+    raise ZeroDivisionError("by the repro")
+
+
+def do_sys_exit(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    sys.exit(3)
+
+
+def do_os_exit(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    os._exit(7)
+
+
+def do_os_exit_zero(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    os._exit(0)
+
+
+def do_segv(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    print("before the fault", flush=True)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def do_late_crash(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    """Run well, and crash when the process ends, as a library's destructor may."""
+    os._exit = lambda _code: os.kill(os.getpid(), signal.SIGSEGV)  # type: ignore[assignment, return-value]
+    return do_pass(params, files, trt)
+
+
+def do_memory_error(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    raise MemoryError("no room for the array")
+
+
+def do_big_alloc(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    trt.cuda.alloc(1 << 31)
+
+
+def do_chatty(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    for _ in range(64):
+        os.write(1, b"x" * (1 << 20))
+    os.write(2, b"\nthe end\n")
+    return {}
+
+
+def do_binary(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    os.write(1, b"\xff" * (1 << 17))
+    return {}
+
+
+def do_many_files(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    Path("big").write_bytes(b"x" * params["bytes"])
+    time.sleep(60)
+
+
+def do_litter(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    Path("folder").mkdir()
+    Path("folder", "file").touch()
+    Path("link").symlink_to("/nowhere")
+    return do_pass(params, files, trt)
+
+
+def do_environment(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    print("tf32:", os.environ.get("NVIDIA_TF32_OVERRIDE"), "home:", Path.home().is_dir())
+    return {}
+
+
+def do_read_only(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    files.inputs["x"][0, 0] = 1
+
+
+def do_hang(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    """Hang, deaf to SIGTERM, with a child in a session of its own that has a child in another."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    code = (
+        "import os, subprocess, sys, time, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "inner = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],"
+        " start_new_session=True); print(os.getpid(), inner.pid, flush=True); time.sleep(600)"
+    )
+    outer = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE)
+    assert outer.stdout is not None
+    pids = f"{os.getpid()} {outer.stdout.readline().decode().strip()}"
+    Path(params["marks"], "pids").write_text(pids)
+    time.sleep(600)
+
+
+def do_leave_orphan(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    """End well and leave a process behind that keeps the output open."""
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    Path(params["marks"], "orphan").write_text(str(left.pid))
+    return do_pass(params, files, trt)

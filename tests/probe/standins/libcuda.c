@@ -1,0 +1,83 @@
+/* A stand-in for the CUDA driver, for hosts without a GPU: device memory is the host's, and what is
+   put on a stream is done at once. Signatures: https://docs.nvidia.com/cuda/cuda-driver-api/.
+   STANDIN_NO_DEVICE: no device is there. STANDIN_DEVICE_BYTES: the largest block it can allocate. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int CUresult;
+typedef uint64_t CUdeviceptr;
+enum { OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_HANDLE = 400 };
+
+static int live_handles;
+
+CUresult cuInit(unsigned flags) { return flags ? 1 : getenv("STANDIN_NO_DEVICE") ? NO_DEVICE : 0; }
+CUresult cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
+CUresult cuDevicePrimaryCtxRetain(void **context, int device) {
+  *context = (void *)(intptr_t)(device + 1);
+  return 0;
+}
+CUresult cuCtxSetCurrent(void *context) { return context ? 0 : INVALID_HANDLE; }
+CUresult cuCtxSynchronize(void) { return 0; }
+CUresult cuGetErrorString(CUresult code, const char **text) {
+  *text = code == OUT_OF_MEMORY ? "out of memory" : code == NO_DEVICE ? "no device" : "unknown";
+  return 0;
+}
+CUresult cuDeviceGetName(char *name, int length, int device) {
+  (void)device;
+  strncpy(name, "Stand-in GPU", length);
+  return 0;
+}
+CUresult cuDriverGetVersion(int *version) { *version = 12060; return 0; }
+CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
+  *value = attribute == 75 ? 8 : attribute == 76 ? 9 : -1;
+  return device ? INVALID_HANDLE : 0;
+}
+CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t size) {
+  const char *most = getenv("STANDIN_DEVICE_BYTES");
+  if (most && size > strtoull(most, NULL, 10)) return OUT_OF_MEMORY;
+  *pointer = (CUdeviceptr)(uintptr_t)malloc(size);
+  return *pointer ? 0 : OUT_OF_MEMORY;
+}
+CUresult cuMemFree_v2(CUdeviceptr pointer) { free((void *)(uintptr_t)pointer); return 0; }
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) {
+  memcpy((void *)(uintptr_t)to, from, size);
+  return 0;
+}
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size) {
+  memcpy(to, (void *)(uintptr_t)from, size);
+  return 0;
+}
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
+  memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, size);
+  return stream ? 0 : INVALID_HANDLE;
+}
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char byte, size_t size) {
+  memset((void *)(uintptr_t)to, byte, size);
+  return 0;
+}
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t size, void *stream) {
+  memset((void *)(uintptr_t)to, byte, size);
+  return stream ? 0 : INVALID_HANDLE;
+}
+/* handles have their high half set: one that ctypes cut to 32 bits is caught */
+static void *handle(int kind) { return (void *)(uintptr_t)(0x7f00000000000000ull | kind << 16 | ++live_handles); }
+static CUresult check(void *handle, int kind) {
+  uintptr_t bits = (uintptr_t)handle;
+  return bits >> 56 == 0x7f && (bits >> 16 & 0xff) == (uintptr_t)kind ? 0 : INVALID_HANDLE;
+}
+CUresult cuStreamCreate(void **stream, unsigned flags) {
+  *stream = handle(1);
+  return flags == 1 ? 0 : 1;
+}
+CUresult cuStreamSynchronize(void *stream) { return check(stream, 1); }
+CUresult cuEventCreate(void **event, unsigned flags) { *event = handle(2); return flags ? 1 : 0; }
+CUresult cuEventRecord(void *event, void *stream) { return check(event, 2) | check(stream, 1); }
+CUresult cuEventSynchronize(void *event) { return check(event, 2); }
+CUresult cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
+  return flags ? 1 : check(event, 2) | check(stream, 1);
+}
+CUresult cuEventElapsedTime(float *milliseconds, void *start, void *end) {
+  *milliseconds = 1.5f;
+  return check(start, 2) | check(end, 2);
+}

@@ -1,0 +1,78 @@
+"""A repro by hand: `python repros/<name>.py --files DIR`, as a bug filer runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.probe.jobs import HERE, MAIN, PROBE, refuse, stand_in, write_case
+from trtmatrix.effects.cases import CaseCache
+from trtmatrix.effects.repro_files import read_repros
+
+REPRO = HERE.parents[1] / "repros" / "sdpa_scale.py"
+SMALL = {"batch": 1, "length": 24, "heads": 2, "head_size": 8}
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prepare a small case of the repro as the host does."""
+    (loaded,) = [found for found in read_repros(REPRO.parent) if found.file.name == REPRO.name]
+    first = next(case for case in loaded.repro.cases if case.id == "sdpa-fp32")
+    small = replace(first, params={**first.params, **SMALL})
+    return CaseCache(tmp_path_factory.mktemp("cache")).prepare(loaded, small)
+
+
+def call(files: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [MAIN, REPRO, f"--files={files}", *words], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(PROBE.parent), **environment}, cwd=files.parent,
+    )  # fmt: skip
+
+
+def printed(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Return the JSON that comes last, after what the product printed."""
+    data: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :], parse_constant=refuse)
+    return data
+
+
+def test_onnx_runtime_agrees_with_the_reference(case: Path) -> None:
+    done = call(case, "--product=onnxruntime")
+    assert done.returncode == 0, done.stderr
+    result = printed(done)
+    assert (result["ended"], result["detail"]) == ("ran", "")
+    measured = result["outputs"]["y"]
+    assert measured["count"] == 24 * 16
+    assert 0 < measured["rel_l2"] < 1e-6
+    assert measured["nan_unexpected"] == 0
+    assert result["kept"] == {}
+
+
+def test_tensorrt_is_the_default_product(driver: Path, tmp_path: Path) -> None:
+    case = write_case(tmp_path / "case", {"precision": "tf32", "level": 0})
+    environment = stand_in(driver)
+    environment["PYTHONPATH"] += os.pathsep + str(PROBE.parent)
+    done = call(case, **environment)
+    assert done.returncode == 0, done.stderr
+    assert printed(done)["engine"]["layers"] == ["TF32 level=0"]
+    rtx = call(case, "--product=tensorrt-rtx", **environment)
+    assert (rtx.returncode, printed(rtx)["ended"]) == (0, "built")
+
+
+def test_a_cell_that_does_not_run_ends_with_code_1(case: Path, tmp_path: Path) -> None:
+    (tmp_path / "tensorrt.py").write_text("raise ImportError('not on this machine')\n")
+    done = call(case, PYTHONPATH=f"{tmp_path}{os.pathsep}{PROBE.parent}")
+    assert done.returncode == 1
+    assert printed(done)["ended"] == "component missing"
+
+
+def test_a_folder_that_holds_no_case_is_told(tmp_path: Path) -> None:
+    done = call(tmp_path)
+    assert done.returncode == 2
+    assert "holds no case" in done.stderr
+    assert "python -m trtmatrix prepare" in done.stderr

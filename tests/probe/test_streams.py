@@ -1,0 +1,164 @@
+"""The logic of the streams repro, over a driver that does each thing as late as it is allowed to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.probe.jobs import HERE
+from trtprobe.cell import load_repro
+
+REPRO = load_repro(HERE.parents[1] / "repros" / "streams.py")
+X = np.array([[1, -2, 3, -4]], np.float16)
+Array = NDArray[Any]
+
+
+class LateCuda:
+    """Work put on a stream waits until someone waits for it; a long memset alone takes time."""
+
+    def __init__(self) -> None:
+        """Start with no streams."""
+        self.streams: list[LateStream] = []
+
+    def alloc(self, size: int) -> LateMemory:
+        """Allocate; the long block is not really there."""
+        return LateMemory(min(size, 1 << 16))
+
+    def stream(self) -> LateStream:
+        """Create a stream."""
+        self.streams.append(LateStream())
+        return self.streams[-1]
+
+    def synchronize(self) -> None:
+        """Do all that is left."""
+        for stream in self.streams:
+            stream.synchronize()
+
+
+class LateStream:
+    """Does its work when it is waited for, or at once while nothing long is ahead of it."""
+
+    def __init__(self) -> None:
+        """Start with nothing to do."""
+        self.todo: list[Callable[[], object]] = []
+        self.done = 0
+
+    def put(self, work: Callable[[], object], *, long: bool = False) -> None:
+        """Put work on the stream."""
+        self.todo.append(work)
+        if not long and len(self.todo) == 1:
+            self.synchronize()
+
+    def synchronize(self) -> None:
+        """Do what is left, in order."""
+        while self.todo:
+            work = self.todo[0]
+            work()
+            self.todo.pop(0)
+            self.done += 1
+
+    def record(self) -> LateEvent:
+        """Mark what is on the stream now."""
+        return LateEvent(self, self.done + len(self.todo))
+
+    def wait(self, event: LateEvent) -> None:
+        """Do nothing more before the event."""
+        self.put(event.reach, long=bool(event.stream.todo))
+
+
+class LateEvent:
+    """Reached when that many things of its stream are done."""
+
+    def __init__(self, stream: LateStream, count: int) -> None:
+        """Remember the place."""
+        self.stream, self.count = stream, count
+
+    def reach(self) -> None:
+        """Make it happen."""
+        if self.stream.done < self.count:
+            self.stream.synchronize()
+
+    def milliseconds_since(self, earlier: LateEvent) -> float:
+        """Return a time."""
+        earlier.reach()
+        self.reach()
+        return 1.0
+
+
+class LateMemory:
+    """Bytes; copies in order on a stream."""
+
+    def __init__(self, size: int) -> None:
+        """Allocate."""
+        self.bytes = np.zeros(size, np.uint8)
+
+    def put(self, array: Array) -> None:
+        """Copy in."""
+        self.bytes[: array.nbytes] = array.reshape(-1).view(np.uint8)
+
+    def get(self, array: Array) -> Array:
+        """Copy out."""
+        array.reshape(-1).view(np.uint8)[:] = self.bytes[: array.nbytes]
+        return array
+
+    def copy_from(self, other: LateMemory, size: int, stream: LateStream) -> None:
+        """Copy on a stream."""
+        stream.put(lambda: np.copyto(self.bytes[:size], other.bytes[:size]))
+
+    def fill(self, byte: int, stream: LateStream | None = None) -> None:
+        """Set every byte; the long block's takes until someone waits."""
+        if stream is None:
+            self.bytes[:] = byte
+        else:
+            stream.put(lambda: self.bytes.fill(byte), long=True)
+
+
+class LateRelu:
+    """An engine whose run is put on the stream that it is given."""
+
+    def __init__(self) -> None:
+        """Allocate both tensors."""
+        self.memory = {"x": LateMemory(X.nbytes), "y": LateMemory(X.nbytes)}
+
+    def bind(self, inputs: dict[str, Array]) -> dict[str, LateMemory]:
+        """Copy the input in."""
+        self.memory["x"].put(inputs["x"])
+        return self.memory
+
+    def enqueue(self, stream: LateStream) -> None:
+        """Compute when the stream comes to it."""
+        stream.put(
+            lambda: self.memory["y"].put(np.maximum(self.memory["x"].get(np.empty_like(X)), np.float16(0)))
+        )
+
+
+def scalars_of(params: dict[str, Any]) -> dict[str, float]:
+    measured: dict[str, float] = {}
+    trt = SimpleNamespace(
+        has_streams=True, cuda=LateCuda(), measure=measured.__setitem__, build=lambda *_, **__: LateRelu()
+    )
+    files = SimpleNamespace(model=Path("-"), inputs={"x": X})
+    assert REPRO.run(params, files, trt) == {}
+    return measured
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in REPRO.cases()])
+def test_a_missing_wait_is_always_seen_and_each_cure_always_works(case: dict[str, Any]) -> None:
+    measured = scalars_of(case["params"])
+    broken = case.get("control") == "negative"
+    assert measured["trials"] == 30
+    assert measured["wrong"] == (30 if broken else 0)
+    assert (measured["wrong"] > case["limits"]["wrong"]) is broken
+
+
+def test_sentinels_tell_which_wait_is_missing() -> None:
+    producer = scalars_of({"side": "producer", "wait": "no-wait"})
+    assert (producer["read_too_early"], producer["never_written"]) == (30, 0)
+    consumer = scalars_of({"side": "consumer", "wait": "no-wait"})
+    assert (consumer["read_too_early"], consumer["never_written"]) == (0, 30)

@@ -1,0 +1,48 @@
+"""Keeps the unit tests from starting containers or installing anything by accident."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import venv
+from collections.abc import Iterator
+from typing import Any
+
+import docker
+import pytest
+
+FORBIDDEN = ("pip", "docker", "podman")
+
+
+class RealWorldTouched(BaseException):
+    """A unit test reached for a real container engine or package index; no handler swallows it."""
+
+
+def _refuse(*args: Any, **kwargs: Any) -> None:
+    raise RealWorldTouched(f"a unit test may not do this: {args} {kwargs}")
+
+
+@pytest.fixture(autouse=True)
+def _no_real_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make real containers, package installs and new environments raise."""
+    for name in ("from_env", "DockerClient", "APIClient"):
+        monkeypatch.setattr(docker, name, _refuse)
+    monkeypatch.setattr(venv, "create", _refuse)
+    start = subprocess.Popen.__init__
+
+    def guarded(self: subprocess.Popen[Any], command: Any, *args: Any, **kwargs: Any) -> None:
+        words = command.split() if isinstance(command, str) else [str(word) for word in command]
+        if any(word.rpartition("/")[2] in FORBIDDEN for word in words):
+            self.returncode = 1
+            _refuse(command)
+        start(self, command, *args, **kwargs)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", guarded)
+
+
+@pytest.fixture(autouse=True)
+def _signal_handlers() -> Iterator[None]:
+    """Put back the handler that the command line installs."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,136 @@
+"""Prepared cases: made once, found by content, never half there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from builders import make_case, make_repro
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from trtmatrix.core.errors import UsageError
+from trtmatrix.effects.cases import CaseCache, case_digest, case_key, smallest_exact
+from trtmatrix.effects.repro_files import LoadedRepro
+
+UNUSABLE = pytest.mark.xfail(reason="arrays that are none end in a traceback", raises=AttributeError)
+SHARED = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def identity_model() -> onnx.ModelProto:
+    value = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, 3]) for n in "xy"]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["x"], ["y"])], "g", value[:1], value[1:]
+    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+class Preparing(ModuleType):
+    """A repro's module that counts how often it prepares."""
+
+    def __init__(self, **result: Any) -> None:
+        super().__init__("preparing")
+        self.calls = 0
+        self.result = result
+
+    def prepare(self, params: dict[str, Any]) -> dict[str, Any]:
+        self.calls += 1
+        if "raise" in params:
+            raise ZeroDivisionError("as asked")
+        whole = {
+            "model": identity_model(),
+            "inputs": {"x": SHARED},
+            "reference": {"y": SHARED.astype(np.float64)},
+        }
+        return {**whole, **self.result}
+
+
+def loaded(digest: str = "d", **result: Any) -> LoadedRepro:
+    repro = make_repro(digest=digest)
+    return LoadedRepro(repro=repro, file=Path("sdpa_scale.py"), module=Preparing(**result))
+
+
+def files(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def test_a_case_is_prepared_once_and_whole(tmp_path: Path) -> None:
+    cache, repro, case = CaseCache(tmp_path), loaded(), make_case()
+    folder = cache.prepare(repro, case)
+    assert cache.prepare(repro, case) == folder == cache.folder(repro, case)
+    assert repro.module.calls == 1
+    assert files(folder) == ["case.json", "inputs/x.npy", "model.onnx", "reference/y.npy"]
+    assert json.loads((folder / "case.json").read_text())["params"] == {"precision": "tf32"}
+    np.testing.assert_array_equal(np.load(folder / "inputs" / "x.npy"), SHARED)
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_equal_arrays_of_several_cases_share_one_file(tmp_path: Path) -> None:
+    cache, repro = CaseCache(tmp_path), loaded()
+    first, second = (cache.prepare(repro, make_case(params={"n": n})) for n in (1, 2))
+    assert first != second
+    assert (first / "inputs/x.npy").samefile(second / "inputs/x.npy")
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({}, True),
+        ({"id": "other"}, True),
+        ({"limits": {"x": 1.0}}, True),
+        ({"params": {"precision": "fp16"}}, False),
+    ],
+)
+def test_a_folder_depends_on_the_parameters_alone(change: dict[str, Any], same: bool) -> None:
+    case = make_case()
+    other = dataclasses.replace(case, **change)
+    assert (case_key(loaded(), case) == case_key(loaded(), other)) is same
+    assert (case_digest(case) == case_digest(other)) is same
+
+
+def test_a_folder_depends_on_the_repros_code() -> None:
+    assert case_key(loaded("a"), make_case()) != case_key(loaded("b"), make_case())
+
+
+def test_the_order_of_parameters_is_no_matter() -> None:
+    assert case_digest(make_case(params={"a": 1, "b": 2})) == case_digest(make_case(params={"b": 2, "a": 1}))
+
+
+@pytest.mark.parametrize(
+    ("result", "params"),
+    [
+        ({}, {"raise": 1}),
+        ({"model": None}, {}),
+        ({"model": onnx.ModelProto()}, {}),
+        pytest.param({"inputs": None}, {}, marks=UNUSABLE),
+        pytest.param({"reference": {"y": object()}}, {}, marks=UNUSABLE),
+    ],
+)
+def test_a_prepare_that_fails_leaves_nothing(
+    result: dict[str, Any], params: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="sdpa-tf32") as caught:
+        CaseCache(tmp_path).prepare(loaded(**result), make_case(params=params))
+    assert "python -m trtmatrix prepare sdpa-scale/sdpa-tf32 --traceback" in str(caught.value)
+    assert files(tmp_path) == []
+
+
+@given(arrays.arrays(np.float64, st.integers(0, 5), elements=st.floats(width=64)))
+def test_narrowing_loses_nothing(array: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+    narrow = smallest_exact(array)
+    np.testing.assert_array_equal(narrow.astype(np.float64), array)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [([1.0, np.nan], np.float16), ([1e6 + 1], np.float32), ([0.1], np.float64), ([1e300], np.float64)],
+)
+def test_the_smallest_exact_type_is_taken(values: list[float], dtype: type[np.floating[Any]]) -> None:
+    assert smallest_exact(np.array(values)).dtype == dtype

@@ -1,0 +1,230 @@
+"""Records, expectations and exclusions to entries; surprises in both directions; exit codes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from builders import (
+    H200,
+    make_case,
+    make_cell,
+    make_control,
+    make_entry,
+    make_expectation,
+    make_record,
+    make_repro,
+    make_unknown,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.core.compare import (
+    Entry,
+    Stored,
+    exit_codes,
+    expected_verdict,
+    find_expectation,
+    is_current,
+    is_surprise,
+    make_entries,
+    newest,
+)
+from trtmatrix.core.errors import ExitCode
+from trtmatrix.core.expand import Cell
+from trtmatrix.core.model import Basis, Cause, Evidence, Exclusion, Gpu, Product, Verdict
+from trtmatrix.core.plan import Excluded
+from trtmatrix.core.record import Record
+
+GPU_FACTS = {"name": H200.name, "variant": H200.variant, "driver": H200.driver}
+CELL = make_cell()
+ELSEWHERE = Gpu(slug="h200", name="NVIDIA H200", compute="9.0")
+
+
+def record(
+    started: str = "2025-01-01T00:00:00.000Z", run: str = "r1", cell: Cell = CELL, **more: Any
+) -> Record:
+    return make_record(cell, **{"started": started, "run": run, "gpu": GPU_FACTS, **more})
+
+
+STORED = st.builds(
+    lambda minute, run, local, value: Stored(
+        record=record(f"2025-01-01T00:{minute:02}:00.000Z", f"r{run}", value=value), local=local
+    ),
+    st.integers(0, 3), st.integers(0, 3), st.booleans(), st.floats(0, 1000),
+)  # fmt: skip
+UNIQUE = st.lists(STORED, max_size=6, unique_by=lambda s: (s.record.started, s.record.run))
+
+
+@given(UNIQUE, st.randoms())
+def test_the_order_in_which_records_are_read_is_no_matter(stored: list[Stored], random: Any) -> None:
+    shuffled = random.sample(stored, len(stored))
+    assert newest(stored) == newest(shuffled)
+    assert make_entries([CELL], stored, {}, []) == make_entries([CELL], shuffled, {}, [])
+
+
+@given(UNIQUE)
+def test_the_newest_local_record_is_shown_else_the_newest(stored: list[Stored]) -> None:
+    (entry,) = make_entries([CELL], stored, {}, [])
+    pool = [item for item in stored if item.local] or stored
+    if not pool:
+        assert entry.evidence is Evidence.NONE
+        return
+    best = max(pool, key=lambda item: (item.record.started, item.record.run))
+    assert entry.record is best.record
+    assert entry.evidence is (Evidence.MEASURED if best.local else Evidence.RECORDED)
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize("expected", Verdict)
+def test_a_surprise_goes_in_both_directions_and_needs_an_answer(verdict: Verdict, expected: Verdict) -> None:
+    answers = {Verdict.PASS, Verdict.FAIL, Verdict.FLAKY}
+    assert is_surprise(verdict, expected) is (verdict in answers and verdict is not expected)
+
+
+@pytest.mark.parametrize("evidence", Evidence)
+@pytest.mark.parametrize(("value", "fails"), [(1.0, False), (9999.0, True)])
+@pytest.mark.parametrize("expected", [Verdict.PASS, Verdict.FAIL])
+def test_only_what_was_run_can_surprise(
+    evidence: Evidence,
+    value: float,
+    fails: bool,
+    expected: Verdict,
+) -> None:
+    repro = make_repro(make_case(), expectations=(make_expectation(expected),))
+    entry = dataclasses.replace(make_entry(make_cell(repro), value), evidence=evidence)
+    differs = fails is not (expected is Verdict.FAIL)
+    assert entry.surprise is (differs and evidence in {Evidence.MEASURED, Evidence.RECORDED})
+
+
+@pytest.mark.parametrize(
+    ("case", "version", "index"),
+    [
+        ("sdpa-tf32", "10.7.0", 0),
+        ("sdpa-fp16", "10.7.0", 1),
+        ("sdpa-fp16", "10.10.0", 2),
+        ("sdpa-fp16", "10.1.0", None),
+        ("explicit", "10.7.0", None),
+        ("sdpa-tf32", "tensorrt-rtx-1.4", 3),
+        ("sdpa-tf32", "onnxruntime-1.31.1", None),
+    ],
+)
+def test_the_first_expectation_that_fits_counts(case: str, version: str, index: int | None) -> None:
+    expectations = (
+        make_expectation(Verdict.FAIL, "==10.7.0", "sdpa-tf32", "other"),
+        make_expectation(Verdict.FLAKY, "==10.7.0", "sdpa-*"),
+        make_expectation(Verdict.FAIL, ">=10.9", "sdpa-*"),
+        make_expectation(Verdict.BUILT, "", "*", product=Product.TENSORRT_RTX),
+    )
+    cell = make_cell(make_repro(make_case(case), expectations=expectations), version=version)
+    assert find_expectation(cell) is (None if index is None else expectations[index])
+
+
+def test_what_nobody_speaks_of_passes_and_a_negative_control_fails() -> None:
+    assert expected_verdict(make_cell(), None) is Verdict.PASS
+    assert expected_verdict(make_cell(case=make_control()), None) is Verdict.FAIL
+    said = make_expectation(Verdict.FLAKY)
+    assert expected_verdict(make_cell(case=make_control()), said) is Verdict.FLAKY
+
+
+@pytest.mark.parametrize("basis", Basis)
+def test_what_is_only_assumed_is_no_evidence(basis: Basis) -> None:
+    cell = make_cell(make_repro(expectations=(make_expectation(basis=basis),)))
+    (entry,) = make_entries([cell], [], {}, [])
+    assert entry.evidence is (Evidence.NONE if basis is Basis.ASSUMED else Evidence.REPORTED)
+    assert not entry.surprise
+
+
+CURRENT = {"repro": "a", "probe": "b", "case": "c", "image": "d"}
+
+
+@pytest.mark.parametrize(
+    ("digests", "gpu", "current", "expected"),
+    [
+        (CURRENT, GPU_FACTS, CURRENT, True),
+        (CURRENT, GPU_FACTS, {}, True),
+        ({**CURRENT, "more": "x"}, GPU_FACTS, CURRENT, True),
+        *(({**CURRENT, name: "other"}, GPU_FACTS, CURRENT, False) for name in CURRENT),
+        ({}, GPU_FACTS, CURRENT, False),
+        *((CURRENT, {**GPU_FACTS, name: "other"}, CURRENT, False) for name in GPU_FACTS),
+        (CURRENT, {}, CURRENT, False),
+    ],
+)
+def test_current_means_the_same_digests_board_and_driver(
+    digests: dict[str, str],
+    gpu: dict[str, str],
+    current: dict[str, str],
+    expected: bool,
+) -> None:
+    assert is_current(record(digests=digests, gpu=gpu), current, CELL) is expected
+
+
+def test_nothing_is_current_on_a_gpu_that_is_not_here_but_on_the_cpu() -> None:
+    there = make_cell(gpu=ELSEWHERE)
+    assert not is_current(record(cell=there, digests=CURRENT), CURRENT, there)
+    cpu = make_cell(version="onnxruntime-1.31.1")
+    assert is_current(record(cell=cpu, digests=CURRENT, gpu={}), CURRENT, cpu)
+    assert not is_current(record(cell=cpu, digests={}, gpu={}), CURRENT, cpu)
+
+
+def test_a_change_makes_a_local_record_recorded_and_an_older_current_one_is_preferred() -> None:
+    old = Stored(record=record("2025-01-01T00:00:00.000Z", "r1", digests=CURRENT), local=True)
+    new = Stored(record=record("2025-02-01T00:00:00.000Z", "r2", digests={}), local=True)
+    (entry,) = make_entries([CELL], [new, old], {CELL.id: CURRENT}, [])
+    assert (entry.evidence, entry.record) == (Evidence.MEASURED, old.record)
+    (entry,) = make_entries([CELL], [new], {CELL.id: CURRENT}, [])
+    assert (entry.evidence, entry.record) == (Evidence.RECORDED, new.record)
+
+
+def test_a_record_of_another_cell_is_not_shown() -> None:
+    other = record(cell=make_cell(version="10.8.0"))
+    (entry,) = make_entries([CELL], [Stored(record=other, local=True)], {}, [])
+    assert entry.evidence is Evidence.NONE
+
+
+def test_what_was_executed_now_is_marked_and_an_exclusion_is_kept() -> None:
+    reason = Excluded(cell=CELL, why=Exclusion.NO_ENGINE)
+    stored = [Stored(record=record(run="now"), local=True)]
+    (entry,) = make_entries([CELL], stored, {}, [reason], frozenset({"now"}))
+    assert entry.executed
+    assert entry.excluded is reason
+    (entry,) = make_entries([CELL], stored, {}, [], frozenset({"before"}))
+    assert not entry.executed
+
+
+SURPRISING = make_entry(value=9999.0)
+BROKEN = make_entry(ended=Cause.LAUNCHER_FAILED.value)
+OUT = make_unknown(excluded=Exclusion.IMAGE_NOT_PULLED)
+CPU_PASS = make_entry(make_cell(version="onnxruntime-1.31.1"))
+OK, BAD, TROUBLE, NOTHING = ExitCode.AS_EXPECTED, ExitCode.SURPRISE, ExitCode.MACHINERY, ExitCode.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("entries", "by_name", "gpu_here", "ran", "codes"),
+    [
+        ([make_entry()], False, True, True, {OK}),
+        ([make_entry()], False, True, False, {OK, NOTHING}),
+        ([], False, False, False, {OK, NOTHING}),
+        ([SURPRISING], False, True, True, {OK, BAD}),
+        ([BROKEN], False, True, True, {OK, TROUBLE}),
+        ([SURPRISING, BROKEN], False, True, True, {OK, BAD, TROUBLE}),
+        ([make_entry(value=9999.0, evidence=Evidence.RECORDED)], False, False, True, {OK, NOTHING}),
+        ([make_entry(ended=Cause.CRASHED.value)], False, True, True, {OK}),
+        ([make_entry(), OUT], False, True, True, {OK}),
+        ([make_entry(), OUT], True, True, True, {OK, TROUBLE}),
+        ([OUT], False, True, False, {OK, TROUBLE, NOTHING}),
+        ([OUT], False, False, False, {OK, NOTHING}),
+        ([OUT, CPU_PASS], False, True, True, {OK, TROUBLE}),
+        ([CPU_PASS], False, True, True, {OK}),
+        ([make_entry(excluded=Exclusion.NO_ENGINE)], True, True, True, {OK}),
+    ],
+)
+def test_every_exit_code_that_applies_is_found(
+    entries: list[Entry],
+    by_name: bool,
+    gpu_here: bool,
+    ran: bool,
+    codes: set[ExitCode],
+) -> None:
+    assert exit_codes(entries, by_name=by_name, gpu_here=gpu_here, ran=ran) == codes

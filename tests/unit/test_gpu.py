@@ -1,0 +1,102 @@
+"""GPU names as users and NVML write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.core.errors import UsageError
+from trtmatrix.core.model import PART, Gpu
+from trtmatrix.effects.gpu import named_gpus, slug_of
+
+HERE = (
+    Gpu(slug="tesla-t4", name="Tesla T4", compute="7.5", datacenter=True, driver="535.1", index=0),
+    Gpu(slug="nvidia-l4", name="NVIDIA L4", compute="8.9", driver="535.1", index=1),
+    Gpu(slug="nvidia-l4", name="NVIDIA L4", compute="8.9", driver="535.1", index=2),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "full", "compute", "datacenter"),
+    [
+        ("Tesla T4", "NVIDIA T4", "7.5", True),
+        ("T4", "NVIDIA T4", "7.5", True),
+        ("NVIDIA H100 80GB HBM3", "NVIDIA H100", "9.0", True),
+        ("NVIDIA H100 PCIe", "NVIDIA H100", "9.0", True),
+        ("NVIDIA H100 NVL", "NVIDIA H100", "9.0", True),
+        ("h100", "NVIDIA H100", "9.0", True),
+        ("nvidia-h100-80gb-hbm3", "NVIDIA H100", "9.0", True),
+        ("NVIDIA L4", "NVIDIA L4", "8.9", True),
+        ("L4", "NVIDIA L4", "8.9", True),
+        ("NVIDIA L40S", "NVIDIA L40S", "8.9", True),
+        ("NVIDIA RTX 6000 Ada Generation", "NVIDIA RTX 6000 Ada", "8.9", False),
+        ("Quadro RTX 6000", "NVIDIA Quadro RTX 6000", "7.5", False),
+        ("NVIDIA A100-SXM4-80GB", "NVIDIA A100", "8.0", True),
+        ("NVIDIA A100-PCIE-40GB", "NVIDIA A100", "8.0", True),
+        ("Tesla V100-SXM2-16GB", "NVIDIA V100", "7.0", True),
+        ("NVIDIA GH200 480GB", "NVIDIA GH200", "9.0", True),
+        ("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090", "8.9", False),
+        ("RTX 4070 Ti SUPER", "NVIDIA GeForce RTX 4070 Ti SUPER", "8.9", False),
+        ("NVIDIA H200", "NVIDIA H200", "9.0", True),
+        ("NVIDIA B200", "NVIDIA B200", "10.0", True),
+    ],
+)
+def test_a_name_is_known_as_nvml_and_as_users_write_it(
+    name: str,
+    full: str,
+    compute: str,
+    datacenter: bool,
+) -> None:
+    (gpu,) = named_gpus([name], [])
+    assert (gpu.name, gpu.compute, gpu.datacenter) == (full, compute, datacenter)
+    assert not gpu.present
+    assert gpu.driver is None
+    assert PART.fullmatch(gpu.slug)
+
+
+@pytest.mark.parametrize("name", ["T4", "Tesla T4", "tesla-t4", "NVIDIA T4", "t4"])
+def test_a_gpu_of_this_host_comes_before_the_table(name: str) -> None:
+    assert named_gpus([name], HERE) == (HERE[0],)
+
+
+def test_of_several_alike_the_first_is_taken_and_each_name_counts_once() -> None:
+    assert named_gpus(["L4", "NVIDIA L4", "nvidia-l4", "T4"], HERE) == (HERE[1], HERE[0])
+    assert len(named_gpus(["H100", "NVIDIA H100 80GB HBM3"], HERE)) == 1
+    assert named_gpus([], HERE) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("L400", "L40"),
+        ("rtx 6000 adda", "RTX 6000 Ada"),
+        ("NVIDIA GeForce RTX 3090 Laptop GPU", "GeForce RTX 3090"),
+        ("H-100", "H100"),
+        ("", "write it as nvidia-smi does"),
+        ("?!", "write it as nvidia-smi does"),
+        ("NVIDIA", "write it as nvidia-smi does"),
+    ],
+)
+def test_a_name_that_is_not_known_gets_a_suggestion(name: str, suggestion: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        named_gpus([name], [])
+    assert suggestion in str(caught.value).partition("not known; ")[2]
+
+
+@given(st.text(max_size=30))
+def test_every_name_gives_a_part_of_an_id(name: str) -> None:
+    assert PART.fullmatch(slug_of(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("NVIDIA H200", "nvidia-h200"),
+        ("Tesla T4", "tesla-t4"),
+        ("L4", "nvidia-l4"),
+        ("A100-SXM4", "nvidia-a100-sxm4"),
+    ],
+)
+def test_a_slug_is_the_name_in_small_letters(name: str, slug: str) -> None:
+    assert slug_of(name) == slug

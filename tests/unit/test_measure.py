@@ -1,0 +1,161 @@
+"""An output against its reference: every number is what its name says, however the output is laid out."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+
+from trtprobe import measure
+from trtprobe.files import CaseFiles, strict, write_json
+from trtprobe.measure import measure_output
+
+Array = NDArray[Any]
+
+FLOATS = (np.float16, np.float32, np.float64)
+MODERATE = st.floats(-1e4, 1e4, width=16)
+ANY = st.one_of(MODERATE, st.sampled_from([math.nan, math.inf, -math.inf, 0.0]))
+
+
+def pairs(elements: st.SearchStrategy[float]) -> st.SearchStrategy[tuple[Array, Array]]:
+    """Draw an output in any float dtype and a float64 reference of its shape."""
+    shapes = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+    return st.tuples(shapes, st.sampled_from(FLOATS)).flatmap(
+        lambda drawn: st.tuples(
+            arrays.arrays(drawn[1], drawn[0], elements=elements),
+            arrays.arrays(np.float64, drawn[0], elements=elements),
+        )
+    )
+
+
+def plain(y: Array, r: Array) -> dict[str, float]:
+    """Measure element by element, as the definitions read."""
+    both = [(float(a), float(b)) for a, b in zip(y.ravel(), r.ravel(), strict=True)]
+    finite = [(a, b) for a, b in both if math.isfinite(a) and math.isfinite(b)]
+    errors = [abs(a - b) for a, b in finite]
+    error, norm = math.hypot(*errors), math.hypot(*(b for _, b in finite))
+    return {
+        "count": len(both),
+        "nan": sum(math.isnan(a) for a, _ in both),
+        "inf": sum(math.isinf(a) for a, _ in both),
+        "nan_unexpected": sum(not math.isfinite(a) and math.isfinite(b) for a, b in both),
+        "zeros": sum(a == 0 for a, _ in both),
+        "max_abs": max(errors, default=0.0),
+        "mean_abs": math.fsum(errors) / max(1, len(errors)),
+        "sum_abs": math.fsum(errors),
+        "rel_l2": error / norm if norm else math.inf if error else 0.0,
+    }
+
+
+@given(pairs(ANY))
+def test_every_number_is_what_its_name_says(pair: tuple[Array, Array]) -> None:
+    assert measure_output(*pair) == pytest.approx(plain(*pair), rel=1e-9)
+
+
+@given(pairs(ANY), st.integers(1, 7))
+def test_the_size_of_a_block_changes_nothing(pair: tuple[Array, Array], block: int) -> None:
+    whole = measure_output(*pair)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "BLOCK", block)
+        assert measure_output(*pair) == pytest.approx(whole, rel=1e-12)
+
+
+@given(pairs(MODERATE))
+def test_layout_changes_nothing(pair: tuple[Array, Array]) -> None:
+    y, r = pair
+    assert measure_output(y.T, r.T) == pytest.approx(measure_output(y, r), rel=1e-12)
+
+
+@given(pairs(MODERATE))
+def test_an_output_equals_itself(pair: tuple[Array, Array]) -> None:
+    y, _ = pair
+    measured = measure_output(y, y.astype(np.float64))
+    assert measured["max_abs"] == measured["sum_abs"] == measured["rel_l2"] == 0
+
+
+def test_more_than_a_block_is_measured_whole() -> None:
+    y = np.zeros(measure.BLOCK * 2 + 3, np.float32)
+    y[-1], y[0] = 2, 1
+    measured = measure_output(y, np.zeros(y.shape))
+    assert (measured["sum_abs"], measured["max_abs"], measured["zeros"]) == (3, 2, y.size - 2)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_nan_is_counted_and_left_out_of_the_sums(dtype: type[np.floating[Any]]) -> None:
+    y = np.array([np.nan, np.inf, -np.inf, 3, 0], dtype)
+    measured = measure_output(y, np.array([1, 1, np.inf, 1, 2.0]))
+    assert (measured["nan"], measured["inf"], measured["nan_unexpected"]) == (1, 2, 2)
+    assert (measured["sum_abs"], measured["mean_abs"], measured["max_abs"]) == (4, 2, 2)
+    assert measured["zeros"] == 1
+
+
+def test_only_nan_leaves_nothing_to_sum() -> None:
+    measured = measure_output(np.full(4, np.nan, np.float16), np.ones(4))
+    assert (measured["nan_unexpected"], measured["sum_abs"], measured["rel_l2"]) == (4, 0, 0)
+
+
+def test_a_reference_of_zeros() -> None:
+    assert measure_output(np.zeros(3, np.float32), np.zeros(3))["rel_l2"] == 0
+    assert measure_output(np.ones(3, np.float32), np.zeros(3))["rel_l2"] == math.inf
+
+
+def test_nothing_at_all() -> None:
+    measured = measure_output(np.zeros((2, 0), np.float32), np.zeros((2, 0)))
+    assert measured["count"] == measured["mean_abs"] == measured["rel_l2"] == 0
+
+
+def test_all_is_compared_in_float64() -> None:
+    assert measure_output(np.array([1 + 2.0**-30]), np.array([1.0]))["max_abs"] == 2.0**-30
+    y, r = np.full(10_000, 60_000, np.float16), np.zeros(10_000)
+    assert measure_output(y, r)["sum_abs"] == 10_000 * float(y[0])
+    assert measure_output(np.array([1], np.float16), np.array([1 + 2.0**-30]))["max_abs"] == 2.0**-30
+
+
+@pytest.mark.parametrize("shape", [(6,), (3, 2), (1, 2, 3), ()])
+def test_another_shape_is_an_error(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"shape .* the reference has \(2, 3\)"):
+        measure_output(np.zeros(shape), np.zeros((2, 3)))
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(),
+              st.floats(width=32).map(np.float32), st.integers(0, 9).map(np.int64)),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
+)  # fmt: skip
+
+
+@given(JSON)
+def test_anything_becomes_strict_json(value: object) -> None:
+    text = json.dumps(strict(value), allow_nan=False)
+    assert strict(json.loads(text)) == strict(value)
+
+
+def test_json_is_written_whole(tmp_path: Path) -> None:
+    write_json(
+        tmp_path / "a.json", {"x": math.nan, "y": (np.float16(-math.inf), math.inf), "z": np.bool_(True)}
+    )
+    assert json.loads((tmp_path / "a.json").read_text()) == {
+        "x": "NaN",
+        "y": ["-Infinity", "Infinity"],
+        "z": True,
+    }
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "a.json", {"x": object()})
+    assert json.loads((tmp_path / "a.json").read_text())["x"] == "NaN", "the old text is still there, whole"
+
+
+def test_a_case_s_arrays_are_mapped_and_cannot_be_changed(tmp_path: Path) -> None:
+    (tmp_path / "inputs").mkdir()
+    np.save(tmp_path / "inputs" / "x.npy", np.arange(3))
+    x = CaseFiles(tmp_path).inputs["x"]
+    assert isinstance(x, np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        x[0] = 5

@@ -1,0 +1,186 @@
+"""Which cells run on which host: a table over hosts, in which every reason occurs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from builders import H200, make_case, make_cell, make_repro, make_version
+
+from trtmatrix.core.config import Driver, Version
+from trtmatrix.core.expand import Selection
+from trtmatrix.core.model import CPU, NO_GPU, Exclusion, Gpu
+from trtmatrix.core.plan import (
+    Engine,
+    Excluded,
+    GpuAccess,
+    Host,
+    Pull,
+    count_excluded,
+    driver_suffices,
+    exclude,
+    host_python,
+    make_plan,
+)
+
+IMAGE = "example.org/tensorrt:10.7.0"
+RULE = {"least": "560", "datacenter": ["470.57", "535.86"], "known": "read", "source": "notes"}
+COMPUTE = {"min": "7.5", "max": "9.0", "known": "read", "source": "notes"}
+PULLED = make_version("10.7.0", library="10.7.0.23", driver=RULE, compute=COMPUTE, torch_tensorrt="2.6.0a0")
+BUILT = PULLED.model_copy(
+    update={
+        "origin": PULLED.origin.model_validate(
+            {"image": "own/x:1", "build": {"base": "b:1", "wheels": ["c"]}}
+        )
+    }
+)
+RTX = make_version("tensorrt-rtx-1.4")
+HERE_ENGINE = Engine(available=True, images={IMAGE: "sha256:0"}, gpu_access=GpuAccess.TOOLKIT)
+NO_ENGINE = Engine(available=False, reason="no Docker socket")
+L4 = Gpu(slug="nvidia-l4", name="NVIDIA L4", compute="8.9", datacenter=True)
+HOST = Host(engine=HERE_ENGINE, gpus=(H200,))
+BARE = Host(engine=NO_ENGINE)
+WITH_PYTHON = Host(engine=NO_ENGINE, gpus=(H200,), interpreters={"10.7.0": "/usr/bin/python3"})
+NAMED = Selection(versions=("10.7.0",))
+ON_HOST = Selection(runtimes=("host",))
+
+
+def on(**change: Any) -> Gpu:
+    return dataclasses.replace(H200, **change)
+
+
+def with_engine(engine: Engine) -> Host:
+    return Host(engine=engine, gpus=(H200,))
+
+
+NO_ACCESS = with_engine(dataclasses.replace(HERE_ENGINE, gpu_access=None))
+EMPTY = with_engine(dataclasses.replace(HERE_ENGINE, images={}))
+MADE = with_engine(dataclasses.replace(HERE_ENGINE, images={"own/x:1": "sha256:1"}))
+Row = tuple[Version, Gpu, Host, Selection, Pull, Exclusion | None]
+ROWS: dict[str, Row] = {
+    "all here": (PULLED, H200, HOST, Selection(), Pull.NAMED, None),
+    "no engine": (PULLED, H200, with_engine(NO_ENGINE), Selection(), Pull.ALL, Exclusion.NO_ENGINE),
+    "no access": (PULLED, H200, NO_ACCESS, Selection(), Pull.NAMED, Exclusion.NO_GPU_ACCESS),
+    "no gpu": (PULLED, NO_GPU, BARE, Selection(), Pull.NAMED, Exclusion.NO_GPU),
+    "gpu named, none here": (PULLED, L4, BARE, Selection(), Pull.NAMED, Exclusion.NO_GPU),
+    "gpu named, another here": (PULLED, L4, HOST, Selection(), Pull.NAMED, Exclusion.OTHER_GPU),
+    "compute too high": (PULLED, on(compute="12.0"), HOST, NAMED, Pull.ALL, Exclusion.UNSUPPORTED_GPU),
+    "compute 10.0 > 9.0": (PULLED, on(compute="10.0"), HOST, NAMED, Pull.ALL, Exclusion.UNSUPPORTED_GPU),
+    "compute too low": (PULLED, on(compute="7.0"), HOST, NAMED, Pull.ALL, Exclusion.UNSUPPORTED_GPU),
+    "compute at its ends": (PULLED, on(compute="7.5"), HOST, Selection(), Pull.NAMED, None),
+    "compute of a named gpu": (
+        PULLED, Gpu(slug="b200", name="B200", compute="10.0"), BARE, Selection(), Pull.NAMED,
+        Exclusion.UNSUPPORTED_GPU,
+    ),
+    "compute unknown": (PULLED, on(compute=None), HOST, Selection(), Pull.NAMED, None),
+    "driver too old": (PULLED, on(driver="550.1"), HOST, Selection(), Pull.NAMED, Exclusion.DRIVER_TOO_OLD),
+    "driver of a branch": (PULLED, on(driver="535.104.05"), HOST, Selection(), Pull.NAMED, None),
+    "driver unknown": (PULLED, on(driver=None), HOST, Selection(), Pull.NAMED, None),
+    "not pulled": (PULLED, H200, EMPTY, Selection(), Pull.NAMED, Exclusion.IMAGE_NOT_PULLED),
+    "not pulled, named": (PULLED, H200, EMPTY, NAMED, Pull.NAMED, None),
+    "not pulled, all": (PULLED, H200, EMPTY, Selection(), Pull.ALL, None),
+    "not pulled, never": (PULLED, H200, EMPTY, NAMED, Pull.NEVER, Exclusion.IMAGE_NOT_PULLED),
+    "here, never": (PULLED, H200, HOST, NAMED, Pull.NEVER, None),
+    "not built": (BUILT, H200, HOST, NAMED, Pull.ALL, Exclusion.IMAGE_NOT_BUILT),
+    "built": (BUILT, H200, MADE, NAMED, Pull.NEVER, None),
+    "host, found": (PULLED, H200, WITH_PYTHON, ON_HOST, Pull.NAMED, None),
+    "host, not found": (PULLED, H200, HOST, ON_HOST, Pull.NAMED, Exclusion.NO_INTERPRETER),
+    "host, no gpu": (PULLED, NO_GPU, BARE, ON_HOST, Pull.NAMED, Exclusion.NO_GPU),
+    "wheels": (RTX, CPU, BARE, Selection(), Pull.NEVER, None),
+    "wheels, asked for": (RTX, CPU, BARE, Selection(runtimes=("wheels",)), Pull.NEVER, None),
+    "wheels, host asked for": (RTX, CPU, BARE, ON_HOST, Pull.NEVER, Exclusion.OTHER_RUNTIME),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_cell_runs_or_is_excluded_for_one_reason(name: str) -> None:
+    version, gpu, host, selection, pull, expected = ROWS[name]
+    found = exclude(make_cell(version=version, gpu=gpu), host, selection, pull)
+    assert (found[0] if found else None) is expected
+    assert found is None or found[1], "a reason has words"
+
+
+def needing(version: Version) -> Exclusion | None:
+    case = make_case(needs=frozenset({"torch_tensorrt"}))
+    found = exclude(make_cell(case=case, version=version), HOST, Selection(), Pull.NAMED)
+    return found[0] if found else None
+
+
+def test_a_case_that_needs_torch_tensorrt_runs_where_the_image_has_it() -> None:
+    assert needing(PULLED) is None
+    assert needing(PULLED.model_copy(update={"torch_tensorrt": None})) is Exclusion.COMPONENT_MISSING
+
+
+def test_every_reason_of_the_plan_occurs_in_the_table() -> None:
+    occurs = {row[-1] for row in ROWS.values()} | {Exclusion.COMPONENT_MISSING}
+    elsewhere = {Exclusion.NOT_APPLICABLE, Exclusion.NOT_READY}
+    assert occurs - {None} == set(Exclusion) - elsewhere
+
+
+@pytest.mark.parametrize(
+    ("driver", "datacenter", "enough"),
+    [
+        ("560", False, True), ("560.28.03", False, True), ("580.159", True, True),
+        ("559.99", True, False), ("535.86", True, True), ("535.86", False, False),
+        ("535.85.99", True, False), ("545.23", True, False), ("470.57.02", True, True),
+        ("99.0", True, False), (None, False, True),
+    ],
+)  # fmt: skip
+def test_a_driver_suffices_by_number_or_by_data_centre_branch(
+    driver: str | None,
+    datacenter: bool,
+    enough: bool,
+) -> None:
+    rule = Driver.model_validate(RULE)
+    assert driver_suffices(rule, on(driver=driver, datacenter=datacenter)) is enough
+
+
+@pytest.mark.parametrize(
+    ("library", "python"),
+    [("10.7.0", "p"), ("10.7.0.23", "p"), ("10.7.0.24", None), ("10.70.0", None), ("10.8.0", None)],
+)
+def test_an_interpreter_is_chosen_by_its_library(library: str, python: str | None) -> None:
+    assert host_python(PULLED, Host(engine=NO_ENGINE, interpreters={library: "p"})) == python
+
+
+def test_an_interpreter_of_the_matrix_is_taken_as_it_is() -> None:
+    version = Version.model_validate({**make_version().model_dump(), "origin": {"interpreter": "/x/python"}})
+    (launch,) = make_plan(
+        [make_cell(version=version)], with_engine(NO_ENGINE), Selection(), Pull.NEVER
+    ).launches
+    assert (launch.python, launch.pull) == ("/x/python", False)
+
+
+def test_there_is_one_launch_a_version_and_gpu_and_no_cell_is_lost() -> None:
+    repro = make_repro(make_case("a"), make_case("b", needs=frozenset({"torch_tensorrt"})))
+    other = dataclasses.replace(H200, slug="other", name="Other", index=1)
+    plain = make_version("10.8.0")
+    host = Host(engine=dataclasses.replace(HERE_ENGINE, images={}), gpus=(H200, other))
+    cells = [
+        make_cell(repro, case, version, gpu)
+        for case in repro.cases for version in (PULLED, plain, RTX) for gpu in (H200, other)
+    ]  # fmt: skip
+    plan = make_plan(cells, host, Selection(), Pull.ALL)
+    keys = [(launch.version.name, launch.gpu.slug) for launch in plan.launches]
+    assert len(keys) == len(set(keys)) == 6
+    inside = [cell for launch in plan.launches for cell in launch.cells]
+    assert sorted(str(cell.id) for cell in [*inside, *(e.cell for e in plan.excluded)]) == sorted(
+        str(cell.id) for cell in cells
+    )
+    assert {e.why for e in plan.excluded} == {Exclusion.COMPONENT_MISSING}
+    assert all(launch.pull is (launch.version is not RTX) for launch in plan.launches)
+    assert all(launch.python is None for launch in plan.launches)
+
+
+def test_the_host_runtime_pulls_nothing() -> None:
+    (launch,) = make_plan([make_cell(version=PULLED)], WITH_PYTHON, ON_HOST, Pull.ALL).launches
+    assert (launch.python, launch.pull) == ("/usr/bin/python3", False)
+
+
+def test_exclusions_are_counted_the_commonest_first() -> None:
+    cell = make_cell()
+    reasons = [Exclusion.NO_GPU, Exclusion.NO_ENGINE, Exclusion.NO_GPU]
+    counted = count_excluded(Excluded(cell=cell, why=why, detail=why.name) for why in reasons)
+    assert counted == [(Exclusion.NO_GPU, 2, "NO_GPU"), (Exclusion.NO_ENGINE, 1, "NO_ENGINE")]
+    assert count_excluded([]) == []

@@ -1,0 +1,160 @@
+"""Records: strict JSON that reads as it was written, or is refused with the place."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from builders import make_cell, make_record
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.core.model import Cause, Product
+from trtmatrix.core.record import (
+    ENDS,
+    SCHEMA,
+    NewerRecordError,
+    RecordError,
+    parse_record,
+    record_from,
+    to_json,
+    write_number,
+)
+
+NAMES = {
+    Product.TENSORRT: "10.7.0", Product.TENSORRT_RTX: "tensorrt-rtx-1.4",
+    Product.ONNXRUNTIME: "onnxruntime-1.31.1",
+}  # fmt: skip
+TEXT = to_json(make_record(make_cell(), math.nan, detail="√ \u2028 \x1b[31m").data)
+
+
+def same(left: float, right: float) -> bool:
+    return left == right or (math.isnan(left) and math.isnan(right))
+
+
+@pytest.mark.parametrize("product", Product)
+@pytest.mark.parametrize("ended", ENDS)
+def test_a_record_of_every_product_and_end_reads_as_it_was_written(product: Product, ended: str) -> None:
+    record = make_record(make_cell(version=NAMES[product]), ended=ended, detail="why")
+    again = parse_record(to_json(record.data), record.file)
+    assert again == record
+    assert (again.product, again.ended, again.cell) == (product, ended, record.cell)
+
+
+def test_the_ends_are_two_and_every_cause() -> None:
+    assert set(ENDS) == {"ran", "built"} | {cause.value for cause in Cause}
+
+
+@given(
+    st.floats() | st.integers(-(2**63), 2**63),
+    st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=9), st.floats(), max_size=3),
+    st.text(st.characters(codec="utf-8")),
+)
+def test_every_number_and_text_survives(value: float, scalars: dict[str, float], detail: str) -> None:
+    outputs = {"y": {"sum_abs": write_number(value)}}
+    measured = {"outputs": outputs, "scalars": {k: write_number(v) for k, v in scalars.items()}}
+    text = to_json(make_record(make_cell(), detail=detail, measurements=measured).data)
+    json.loads(text, parse_constant=pytest.fail)
+    again = parse_record(text)
+    assert again.detail == detail
+    assert same(again.outputs["y"]["sum_abs"], value)
+    assert again.scalars.keys() == scalars.keys()
+    assert all(same(again.scalars[name], number) for name, number in scalars.items())
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_bare_nan_is_neither_written_nor_read(value: float) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        to_json({"a": value})
+    with pytest.raises(RecordError, match=r"^f:1: a bare -?(NaN|Infinity) is not JSON$"):
+        parse_record(json.dumps({"schema": SCHEMA, "a": value}), "f")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_record_that_is_cut_anywhere_is_never_another_one(encoding: str) -> None:
+    content, whole = TEXT.encode(), parse_record(TEXT)
+    for end in range(len(content)):
+        try:
+            found = parse_record(content[:end].decode(encoding), "f.json")
+        except UnicodeDecodeError:
+            continue
+        except RecordError as error:
+            assert str(error).startswith("f.json:")  # noqa: PT017 - most of many
+            continue
+        assert end == len(content) - 1, "only the last newline may be missing"
+        assert repr(found.data) == repr(whole.data) or encoding == "latin-1"
+
+
+@given(st.integers(0, len(TEXT) - 1), st.characters(codec="ascii"))
+def test_a_record_with_another_character_reads_or_is_refused(place: int, character: str) -> None:
+    try:
+        parse_record(TEXT[:place] + character + TEXT[place + 1 :], "f")
+    except RecordError as error:
+        assert str(error).startswith("f:")  # noqa: PT017 - most read well
+
+
+def test_the_place_of_the_damage_is_told() -> None:
+    with pytest.raises(RecordError, match=r"^f\.json:2: damaged at column \d+: "):
+        parse_record('{"schema": 1,\n "cell": {"a" 1}}', "f.json")
+
+
+@pytest.mark.parametrize("schema", [2, 3, 10**6])
+def test_a_newer_record_is_refused_with_the_remedy(schema: int) -> None:
+    with pytest.raises(NewerRecordError, match="update trtmatrix"):
+        parse_record(TEXT.replace('"schema": 1', f'"schema": {schema}'), "f")
+
+
+@pytest.mark.parametrize("schema", ["0", "true", "1.0", '"1"', "null", "[]", "-1"])
+def test_any_other_schema_is_refused(schema: str) -> None:
+    with pytest.raises(RecordError, match="expected 1") as caught:
+        parse_record(TEXT.replace('"schema": 1', f'"schema": {schema}'), "f")
+    assert not isinstance(caught.value, NewerRecordError)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", "7", '"x"', "{}", "[" * 100_000, '{"schema": ' + "9" * 5000 + "}"]
+)
+def test_what_is_no_record_is_refused(text: str) -> None:
+    with pytest.raises(RecordError, match=r"^f:1"):
+        parse_record(text, "f")
+
+
+@pytest.mark.parametrize("name", sorted(set(make_record(make_cell()).data)))
+def test_nothing_may_be_missing(name: str) -> None:
+    data = dict(make_record(make_cell()).data)
+    del data[name]
+    with pytest.raises(RecordError, match=r"^f:1: "):
+        record_from(data, "f")
+
+
+WRONG: dict[str, tuple[str, Any]] = {
+    "run is a path": ("run", "../../x"),
+    "run is no text": ("run", 7),
+    "cell leaves its folder": ("cell", {"repro": "..", "case": "..", "version": "..", "gpu": "etc"}),
+    "cell of numbers": ("cell", {"repro": 1, "case": None, "version": "a", "gpu": "b"}),
+    "cell with more": ("cell", {"repro": "a", "case": "a", "version": "a", "gpu": "b", "x": "y"}),
+    "cell of text": ("cell", "a/b@c#d"),
+    "product": ("product", "tensorflow"),
+    "end": ("ended", "passed"),
+    "end is no text": ("ended", ["ran"]),
+    "start": ("started", None),
+    "detail": ("detail", None),
+    "gpu": ("gpu", []),
+    "digests": ("digests", "x"),
+    "observed": ("observed", None),
+    "measurements": ("measurements", []),
+    "outputs": ("measurements", {"outputs": [], "scalars": {}}),
+    "output": ("measurements", {"outputs": {"y": 7}, "scalars": {}}),
+    "number": ("measurements", {"outputs": {"y": {"sum_abs": "small"}}, "scalars": {}}),
+    "no number": ("measurements", {"outputs": {"y": {"sum_abs": None}}, "scalars": {}}),
+    "scalars": ("measurements", {"outputs": {}, "scalars": {"x": [1]}}),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_part_that_is_wrong_is_refused(what: str) -> None:
+    name, value = WRONG[what]
+    with pytest.raises(RecordError, match=r"^f:1: "):
+        record_from({**make_record(make_cell()).data, name: value}, "f")

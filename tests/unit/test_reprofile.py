@@ -1,0 +1,290 @@
+"""A repro file: what is right reads, and every mistake is told with file, line and remedy."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.core.errors import ConfigError
+from trtmatrix.core.model import Basis, Cause, Control, Product, Repro, Verdict
+from trtmatrix.core.reprofile import digest_code, parse_repro
+from trtmatrix.effects.repro_files import digest_package, read_repros
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = """\
+FACTS = {
+    "title": "a title",
+    "upstream": "owner/repo#1",
+    "url": "https://example.org/1",
+    "summary": "What happens.",
+    "figure": {"measure": "sum_abs", "label": "sum"},
+    "expectations": [
+        {"cases": ["plain"], "versions": "==10.7.0", "verdict": "FAIL", "basis": "reported", "source": "x"},
+    ],
+    "workarounds": [{"what": "do not", "case": "plain"}],
+}
+
+
+def cases():
+    yield {"id": "plain", "params": {"n": 1}, "limits": {"sum_abs": 1.0}}
+
+
+def prepare(params):
+    return {}
+
+
+def run(params, files, trt):
+    return {}
+"""
+PLAIN: dict[str, Any] = {"id": "plain", "params": {"n": 1}, "limits": {"sum_abs": 1.0}}
+
+
+def parse(source: str = SOURCE, *cases: object, name: str = "a-b") -> Repro:
+    return parse_repro(source, "r.py", name, cases or (PLAIN,))
+
+
+def problems_of(source: str = SOURCE, *cases: object, name: str = "a-b") -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        parse(source, *cases, name=name)
+    return caught.value.problems
+
+
+def replaced(old: str, new: str) -> str:
+    assert SOURCE.count(old) == 1, old
+    return SOURCE.replace(old, new)
+
+
+def test_the_projects_own_repros_read() -> None:
+    loaded = {item.repro.id: item.repro for item in read_repros(ROOT / "repros")}
+    assert "sdpa-scale" in loaded
+    for repro in loaded.values():
+        assert repro.cases
+        assert any(case.control is Control.NEGATIVE for case in repro.cases), repro.id
+        reported = [e for e in repro.expectations if e.basis is Basis.REPORTED]
+        assert all(expectation.source for expectation in reported)
+
+
+def test_everything_that_a_repro_says_is_kept() -> None:
+    case = {
+        **PLAIN, "control": "negative", "products": ["tensorrt"], "needs": ["torch_tensorrt"],
+        "seconds": 5, "bug_is": ["build failed"], "params": {"a": 1, "b": 1.5, "c": True, "d": "x"},
+    }  # fmt: skip
+    repro = parse(SOURCE, case)
+    (read,) = repro.cases
+    assert read.control is Control.NEGATIVE
+    assert (read.products, read.needs) == (frozenset({Product.TENSORRT}), frozenset({"torch_tensorrt"}))
+    assert (read.bug_is, read.seconds) == (frozenset({Cause.BUILD_FAILED}), 5.0)
+    assert {name: type(value) for name, value in read.params.items()} == {
+        "a": int, "b": float, "c": bool, "d": str,
+    }  # fmt: skip
+    (expectation,) = repro.expectations
+    assert (expectation.verdict, expectation.basis) == (Verdict.FAIL, Basis.REPORTED)
+    assert "10.7.0" in expectation.versions
+    assert repro.workarounds[0].case == "plain"
+
+
+@pytest.mark.parametrize("members", [Product, Cause, Control, Verdict, Basis])
+def test_every_word_of_the_system_is_understood(members: Any) -> None:
+    for member in members:
+        match member:
+            case Product():
+                assert parse(SOURCE, {**PLAIN, "products": [member.value]}).cases[0].products == {member}
+            case Cause():
+                assert parse(SOURCE, {**PLAIN, "bug_is": [member.value]}).cases[0].bug_is == {member}
+            case Control():
+                assert parse(SOURCE, {**PLAIN, "control": member.value}).cases[0].control is member
+            case Verdict():
+                assert parse(replaced('"FAIL"', f'"{member.value}"')).expectations[0].verdict is member
+            case Basis():
+                assert parse(replaced('"reported"', f'"{member.value}"')).expectations[0].basis is member
+
+
+def test_facts_may_be_annotated() -> None:
+    assert parse(replaced("FACTS =", "FACTS: dict[str, object] =")).title == "a title"
+
+
+FACTS_MISTAKES = {
+    "syntax": (replaced('"a title",', '"a title'), 2, "not valid Python"),
+    "null byte": (SOURCE + "\0", 1, "not valid Python"),
+    "no facts": (replaced("FACTS", "FACT"), 1, "no FACTS"),
+    "not a literal": (replaced('"a title"', '"a".upper()'), 1, "must be a literal"),
+    "a name": (replaced('"a title"', "TITLE"), 1, "must be a literal"),
+    "a list as key": (replaced('"a title"', "{[]: 1}"), 1, "must be a literal"),
+    "unpacking": (replaced('    "title"', '    **{},\n    "title"'), 1, "must be a literal"),
+    "key twice": (replaced('    "url"', '    "title": "b",\n    "url"'), 4, "'title' stands twice"),
+    "not a dict": ("FACTS = []\n", 1, "FACTS: "),
+    "unknown key": (replaced('"summary"', '"sumary"'), 5, "FACTS.sumary: unknown key; perhaps you meant"),
+    "unknown key inside": (replaced('"measure"', '"meassure"'), 6, "perhaps you meant 'measure'"),
+    "missing": (replaced('    "title": "a title",\n', ""), 1, "FACTS.title: is missing"),
+    "wrong verdict": (replaced('"FAIL"', '"fail"'), 8, "FACTS.expectations[0].verdict: "),
+    "wrong versions": (replaced('"==10.7.0"', '"=10.7"'), 8, "is no version specifier such as '==10.7.0'"),
+    "no cases": (replaced('"cases": ["plain"]', '"cases": []'), 8, "FACTS.expectations[0].cases: "),
+    "case that is not there": (
+        replaced('"cases": ["plain"]', '"cases": ["plian*"]'), 8, "fits no case; perhaps you meant 'plain'",
+    ),
+    "reported by nobody": (replaced(', "source": "x"', ""), 8, "names who says so"),
+    "work-around that is not there": (
+        replaced('"case": "plain"', '"case": "plian"'), 10, "no case 'plian'; perhaps you meant 'plain'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FACTS_MISTAKES)
+def test_a_mistake_in_facts_is_told_with_line_and_remedy(name: str) -> None:
+    source, line, words = FACTS_MISTAKES[name]
+    found = problems_of(source)
+    assert any(text.startswith(f"r.py:{line}: ") and words in text for text in found), found
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"id": "Bad Id"}, "must match [a-z0-9.-]+"),
+        ({"id": "a/b"}, "must match"),
+        ({"id": ""}, "must match"),
+        ({"id": 7}, "id: "),
+        ({"limits": {"x": float("nan")}}, "limits.x: "),
+        ({"limits": {"x": float("inf")}}, "limits.x: "),
+        ({"limits": {"x": "1"}}, "limits.x: "),
+        ({"limits": {"x": True}}, "limits.x: "),
+        ({"params": {"x": [1]}}, "params.x"),
+        ({"params": {"x": float("nan")}}, "must be finite"),
+        ({"seconds": 0}, "seconds: "),
+        ({"seconds": float("nan")}, "seconds: "),
+        ({"seconds": float("inf")}, "seconds: "),
+        ({"products": []}, "products: "),
+        ({"products": ["tensorflow"]}, "products[0]: "),
+        ({"bug_is": ["bild failed"]}, "bug_is[0]: "),
+        ({"limit": {}}, "limit: unknown key; perhaps you meant 'limits'"),
+    ],
+    ids=str,
+)
+def test_a_mistake_in_a_case_is_told(change: dict[str, object], words: str) -> None:
+    found = problems_of(SOURCE, {**PLAIN, **change})
+    assert any(text.startswith("r.py:1: cases()[0]") and words in text for text in found), found
+
+
+@pytest.mark.parametrize("case", [None, "plain", [], 7])
+def test_a_case_that_is_no_dict_is_told(case: object) -> None:
+    assert "cases()[0]" in problems_of(SOURCE, case)[0]
+
+
+def test_a_case_without_limits_is_told() -> None:
+    assert "limits: is missing" in problems_of(SOURCE, {"id": "plain", "params": {}})[0]
+
+
+def test_a_case_id_that_stands_twice_is_told() -> None:
+    assert "the id 'plain' stands twice" in problems_of(SOURCE, PLAIN, PLAIN)[0]
+
+
+def test_mistakes_of_facts_and_cases_are_told_at_once() -> None:
+    found = problems_of(replaced('"summary"', '"sumary"'), {**PLAIN, "limit": {}}, name="A b")
+    assert [words in "\n".join(found) for words in ("the file's name", "sumary", "limit: unknown")] == [
+        True
+    ] * 3
+
+
+def test_no_case_at_all_is_told() -> None:
+    with pytest.raises(ConfigError, match="yields no case"):
+        parse_repro(SOURCE, "r.py", "a-b", [])
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=20))
+def test_a_comment_does_not_change_the_digest_and_code_does(comment: str) -> None:
+    line = "".join(comment.splitlines()).replace("\0", "")
+    assert digest_code(f"x = 1  # {line!r}\n\n\ny = 2\n") == digest_code("x = 1\ny = 2\n")
+    assert digest_code(f"x = {line!r}\n") != digest_code("x = 1\n")
+
+
+def test_line_ends_do_not_change_the_digest() -> None:
+    assert digest_code("x = 1\r\ny = 2\r\n".replace("\r\n", "\n")) == digest_code("x = 1\ny = 2\n")
+    assert len(digest_package("trtprobe")) == 64
+
+
+LOADS_NOT = {
+    "syntax": (SOURCE + "def\n", "not valid Python"),
+    "import": ("import no_such_module_at_all\n" + SOURCE, ":1: does not load: ModuleNotFoundError"),
+    "exit": (SOURCE + "raise SystemExit(0)\n", "does not load: SystemExit"),
+    "raises": (SOURCE + "1 / 0\n", "does not load: ZeroDivisionError"),
+    "cases raise": (
+        SOURCE.replace("    yield", "    1 / 0\n    yield"),
+        ":15: cases() raised ZeroDivisionError",
+    ),
+    "cases exit": (SOURCE.replace("    yield", "    exit(0)\n    yield"), "cases() raised SystemExit"),
+    "cases of nothing": (SOURCE.replace("    yield {", "    {"), "cases() raised TypeError"),
+    "no prepare": (SOURCE.replace("def prepare", "def prepared"), "no function prepare()"),
+    "no run": (SOURCE.replace("def run", "run = 3\ndef running"), "no function run()"),
+}
+
+
+@pytest.mark.parametrize("name", LOADS_NOT)
+def test_a_file_that_does_not_load_is_told_with_its_line(name: str, tmp_path: Path) -> None:
+    source, words = LOADS_NOT[name]
+    (tmp_path / "broken.py").write_text(source)
+    (tmp_path / "fine.py").write_text(SOURCE)
+    with pytest.raises(ConfigError) as caught:
+        read_repros(tmp_path)
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{tmp_path}/broken.py:")
+    assert words in problem
+    assert not list(tmp_path.rglob("__pycache__"))
+
+
+@pytest.mark.parametrize("content", [b"# \xff\n", "FACTS = 1\n".encode("utf-16")])
+def test_a_file_that_is_no_utf8_is_told(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(content)
+    with pytest.raises(ConfigError, match="cannot be read as UTF-8"):
+        read_repros(tmp_path)
+
+
+def test_a_folder_named_like_a_file_and_a_dead_link_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.py").mkdir()
+    (tmp_path / "b.py").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ConfigError) as caught:
+        read_repros(tmp_path)
+    assert len(caught.value.problems) == 2
+
+
+@pytest.mark.parametrize("prefix", ["", "\ufeff"])
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_byte_order_marks_and_line_ends_do_not_matter(prefix: str, ends: str, tmp_path: Path) -> None:
+    (tmp_path / "a_b.py").write_bytes((prefix + SOURCE.replace("\n", ends)).encode())
+    (loaded,) = read_repros(tmp_path)
+    assert loaded.repro == parse()
+
+
+def test_a_repro_may_hold_a_dataclass(tmp_path: Path) -> None:
+    extra = """
+    from __future__ import annotations
+    from dataclasses import dataclass, KW_ONLY
+    @dataclass
+    class Shape:
+        n: int
+    """
+    (tmp_path / "a.py").write_text(textwrap.dedent(extra) + SOURCE)
+    assert read_repros(tmp_path)[0].repro.id == "a"
+
+
+def test_two_files_of_one_name_are_told(tmp_path: Path) -> None:
+    for name in ("a_b.py", "a-b.py"):
+        (tmp_path / name).write_text(SOURCE)
+    with pytest.raises(ConfigError, match=r"a-b\.py is the repro a-b too: rename one"):
+        read_repros(tmp_path)
+
+
+def test_a_file_name_that_is_no_repros_is_told(tmp_path: Path) -> None:
+    (tmp_path / "My Repro.py").write_text(SOURCE)
+    with pytest.raises(ConfigError, match="use small letters"):
+        read_repros(tmp_path)
+
+
+def test_a_folder_without_repros_is_told_and_helpers_are_none(tmp_path: Path) -> None:
+    (tmp_path / "_helper.py").write_text("1 / 0\n")
+    (tmp_path / ".hidden.py").write_text("1 / 0\n")
+    with pytest.raises(ConfigError, match="no repro here: --repros names the folder"):
+        read_repros(tmp_path)

@@ -1,0 +1,183 @@
+"""Records on disk: whole or not at all, never overwritten, damaged ones set aside."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import make_cell, make_record
+
+from trtmatrix.core.compare import Stored
+from trtmatrix.core.errors import ConfigError
+from trtmatrix.core.record import Record, RecordError, to_json
+from trtmatrix.effects.store import keep_outputs, publish, read_json, read_records, write_record
+
+CELL = make_cell()
+
+
+def data(run: str = "r1", **more: Any) -> dict[str, Any]:
+    return dict(make_record(CELL, run=run, **more).data)
+
+
+def files(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def by_run(stored: list[Stored]) -> dict[str, bool]:
+    return {item.record.run: item.local for item in stored}
+
+
+def test_a_record_lies_where_its_id_says_and_reads_back(tmp_path: Path) -> None:
+    written = write_record(tmp_path / "local", data(value=math.nan))
+    assert files(tmp_path) == ["local/h200/10.7.0/sdpa-scale/sdpa-tf32/r1.json"]
+    (stored,) = read_records(tmp_path)
+    assert stored.local
+    assert repr(stored.record) == repr(written)
+    assert oct(Path(written.file).stat().st_mode & 0o777) == "0o644"
+
+
+def test_a_record_is_never_overwritten(tmp_path: Path) -> None:
+    first = Path(write_record(tmp_path, data()).file).read_bytes()
+    with pytest.raises(FileExistsError):
+        write_record(tmp_path, data(value=9.0))
+    (path,) = tmp_path.rglob("*.json")
+    assert path.read_bytes() == first
+    assert len(files(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("broken", "error"),
+    [
+        ({"note": math.nan}, ValueError),
+        ({"run": "../x"}, RecordError),
+    ],
+)
+def test_what_cannot_be_written_leaves_nothing(
+    broken: dict[str, Any], error: type[Exception], tmp_path: Path
+) -> None:
+    with pytest.raises(error):
+        write_record(tmp_path, {**data(), **broken})
+    assert files(tmp_path) == []
+
+
+def test_half_a_character_of_a_log_survives(tmp_path: Path) -> None:
+    write_record(tmp_path, data(detail="√ \ud800 \udcff"))
+    assert read_records(tmp_path)[0].record.detail == "√ \ud800 \udcff"
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        assert descriptor
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_record(tmp_path, data())
+    assert files(tmp_path) == []
+
+
+def test_published_and_local_records_are_read_and_a_copy_counts_once(tmp_path: Path) -> None:
+    write_record(tmp_path, data("r1"))
+    write_record(tmp_path / "local", data("r1"))
+    write_record(tmp_path, data("r2"))
+    write_record(tmp_path / "local", data("r3"))
+    assert by_run(read_records(tmp_path)) == {"r1": True, "r2": False, "r3": True}
+
+
+def test_an_empty_or_missing_folder_has_no_records(tmp_path: Path) -> None:
+    assert read_records(tmp_path) == []
+    assert read_records(tmp_path / "nowhere") == []
+
+
+def test_leftovers_and_other_files_are_no_records(tmp_path: Path) -> None:
+    folder = Path(write_record(tmp_path, data()).file).parent
+    for name in (".x.partial", "r9.json.damaged", "README.md"):
+        (folder / name).write_text("{")
+    (tmp_path / "index.json").write_text("{")
+    assert len(read_records(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"schema": 1,\n "cel', b"\xff\xfe{}", b"[]", b"null\n", b"\x00" * 50]
+)
+def test_a_damaged_record_is_set_aside_and_the_next_command_works(content: bytes, tmp_path: Path) -> None:
+    good = write_record(tmp_path, data("r1"))
+    bad = Path(write_record(tmp_path / "local", data("r2")).file)
+    bad.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        read_records(tmp_path)
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{bad}:")
+    assert problem.removeprefix(f"{bad}:").split(":")[0].isdigit()
+    assert "set aside as r2.json.damaged; remedy: type the command again" in problem
+    assert bad.with_name("r2.json.damaged").read_bytes() == content
+    assert not bad.exists()
+    assert by_run(read_records(tmp_path)) == {good.run: False}
+
+
+def test_a_record_cut_at_any_byte_is_set_aside(tmp_path: Path) -> None:
+    path = Path(write_record(tmp_path, data()).file)
+    content = path.read_bytes()
+    for end in range(0, len(content) - 1, 37):
+        path.write_bytes(content[:end])
+        with pytest.raises(ConfigError, match="set aside"):
+            read_records(tmp_path)
+    assert read_records(tmp_path) == []
+
+
+def test_all_damaged_records_are_told_at_once(tmp_path: Path) -> None:
+    for run in ("r1", "r2", "r3"):
+        Path(write_record(tmp_path, data(run)).file).write_text("{")
+    with pytest.raises(ConfigError) as caught:
+        read_records(tmp_path)
+    assert len(caught.value.problems) == 3
+
+
+def test_a_record_of_a_newer_trtmatrix_stays_where_it_is(tmp_path: Path) -> None:
+    path = Path(write_record(tmp_path, data()).file)
+    path.write_text(to_json({**data(), "schema": 2}))
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="update trtmatrix") as caught:
+            read_records(tmp_path)
+        assert "set aside" not in str(caught.value)
+    assert files(tmp_path) == [str(path.relative_to(tmp_path))]
+
+
+def test_what_cannot_be_opened_is_told_and_left(tmp_path: Path) -> None:
+    path = Path(write_record(tmp_path, data()).file)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ConfigError, match=r"r1\.json:1: "):
+        read_records(tmp_path)
+    assert path.is_dir()
+
+
+def test_publishing_copies_bytes_once(tmp_path: Path) -> None:
+    record: Record = write_record(tmp_path / "local", data())
+    (new,) = publish(tmp_path, [record])
+    assert new.read_bytes() == Path(record.file).read_bytes()
+    assert publish(tmp_path, [record]) == []
+    assert by_run(read_records(tmp_path)) == {"r1": True}
+    assert not [name for name in files(tmp_path) if "partial" in name]
+
+
+def test_outputs_are_kept_once_by_their_content(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    np.save(folder / "y.npy", np.array([1.0, np.nan], np.float32))
+    first = keep_outputs(tmp_path / "cache", folder, {"y": {"dtype": "float32"}})
+    assert keep_outputs(tmp_path / "cache", folder, {"y": {"dtype": "float32"}}) == first
+    (kept,) = (tmp_path / "cache" / "outputs").iterdir()
+    assert kept.name == f"{first['y']['sha256']}.npz"
+    np.testing.assert_array_equal(np.load(kept)["output"], np.array([1.0, np.nan], np.float32))
+
+
+@pytest.mark.parametrize(("content", "value"), [(b"{}", {}), (b"{", None), (b"[]", None), (b"\xff", None)])
+def test_half_a_json_file_is_none(content: bytes, value: object, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    assert read_json(tmp_path / "a.json") == value
+    assert read_json(tmp_path / "nothing.json") is None

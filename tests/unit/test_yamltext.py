@@ -1,0 +1,110 @@
+"""YAML's traps: aliases, tags, tabs, dates, numbers that lose digits."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.core.errors import ConfigError
+from trtmatrix.core.yamltext import dotted, parse_yaml
+
+KEYS = st.text("abcxyz-_.", min_size=1, max_size=8)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="ascii")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+BOMB = "\n".join(
+    ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+)
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=4), st.booleans())
+def test_a_document_reads_as_it_was_written(value: dict[str, object], flow: bool) -> None:
+    text = yaml.safe_dump(value, default_flow_style=flow)
+    assert parse_yaml(text, "f").value == value
+
+
+@given(st.text(max_size=60))
+def test_any_text_reads_or_is_refused_with_its_file(text: str) -> None:
+    try:
+        parse_yaml(text, "f.yaml")
+    except ConfigError as error:
+        problems = error.problems
+    else:
+        problems = []
+    assert all(problem.startswith("f.yaml:") for problem in problems)
+    assert all(problem.split(":")[1].isdigit() for problem in problems)
+
+
+@pytest.mark.parametrize("text", ["a: 1\nb: [2, x]\n", "a: 1\r\nb: [2, x]\r\n", "\ufeffa: 1\nb: [2, x]\n"])
+def test_line_ends_and_a_byte_order_mark_make_no_difference(text: str) -> None:
+    document = parse_yaml(text, "f")
+    assert document.value == {"a": 1, "b": [2, "x"]}
+    assert (document.line_of(("b", 1)), document.line_of(("b", "nothing", 7))) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("", 1, "the file is empty"),
+        ("# only a comment\n", 1, "the file is empty"),
+        ("a: b\n\tc: d\n", 2, "YAML allows no tabs"),
+        ("a: [1\nb: 2\n", 2, "not valid YAML"),
+        ("a: 'x\n", 2, "not valid YAML"),
+        ("a: 1\n---\nb: 2\n", 2, "another document"),
+        ("a: 1\nb: \x00\n", 2, "#x0000"),
+        ("a: &x\n  b: *x\n", 2, "an alias (*name) stands inside what it names"),
+        ("&x [*x]\n", 1, "an alias (*name) stands inside what it names"),
+        ("a: *nowhere\n", 1, "undefined alias"),
+        (BOMB, 1, "multiply without end"),
+        ("a: 1\nb: !!python/object/apply:os.system [x]\n", 2, "is not read: remove it"),
+        ("a: !mine x\n", 1, "the tag !mine is not read"),
+        ("a: !!int x\n", 1, "quote it if it is text"),
+        ("a: !!bool x\n", 1, "a:"),
+        ("a: 2024-13-45\n", 1, "quote it if it is text"),
+        ("a: " + "9" * 5000, 1, "quote it if it is text"),
+        ("a: 0x" + "f" * 5000, 1, "quote it if it is text"),
+        ("a: &b {x: 1}\nc: {<<: *b}\n", 2, "c.<<: merge keys are not read"),
+        ("a: 1\n? [b, c]\n: d\n", 2, "a key must be plain text"),
+        ("[" * 3000, 1, "nested too deeply"),
+        ("[" * 3000 + "]" * 3000, 1, "nested too deeply"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_what_cannot_be_read_is_named_with_its_line(text: str, line: int, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_yaml(text, "m.yaml")
+    problem = caught.value.problems[0]
+    assert problem.startswith(f"m.yaml:{line}: ")
+    assert words in problem
+    assert "\n" not in problem
+
+
+def test_every_double_key_is_told_and_the_rest_stays_readable() -> None:
+    document = parse_yaml("a: 1\nb: {c: 1, c: 2}\na: 3\n", "f")
+    assert document.value == {"a": 1, "b": {"c": 1}}
+    first, second = document.problems
+    assert first.startswith("f:2: b.c: the key stands twice (first on line 2)")
+    assert second.startswith("f:3: a: the key stands twice (first on line 1)")
+
+
+def test_what_is_no_text_to_yaml_is_remembered_as_written() -> None:
+    document = parse_yaml('a: 10.10\nb: 10:30\nc: yes\nd: 2024-01-02\ne: "10.10"\nf: x\ng:\n', "f")
+    written = {dotted(path): text for path, text in document.plain.items()}
+    assert written == {"a": "10.10", "b": "10:30", "c": "yes", "d": "2024-01-02"}
+    assert document.value["e"] == "10.10"
+
+
+def test_an_alias_shares_its_anchors_value() -> None:
+    assert parse_yaml("a: &x [1, {b: 2}]\nc: *x\n", "f").value["c"] == [1, {"b": 2}]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [((), "(top)"), (("a",), "a"), (("a", 3, "b", "c"), "a[3].b.c"), ((0, "a"), "[0].a")],
+)
+def test_a_path_is_written_with_dots(path: tuple[str | int, ...], text: str) -> None:
+    assert dotted(path) == text
