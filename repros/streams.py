@@ -134,7 +134,7 @@ class Bench:
             self.between(own, self.caller, wait)
         self.result.copy_from(self.bound["y"], self.x.nbytes, self.caller)
         self.caller.synchronize()
-        y = self.result.get(np.empty_like(self.x))
+        y: np.ndarray = self.result.get(np.empty_like(self.x))
         self.cuda.synchronize()
         return y
 

@@ -130,7 +130,7 @@ def find_host(context: Context, scan: GpuScan) -> Host:
 def table_gpus(context: Context, scan: GpuScan, stored: Sequence[Stored]) -> tuple[Gpu, ...]:
     """Return the GPUs of the tables: those named, else those here and those that have records."""
     if context.selection.gpus:
-        return named_gpus(context.selection.gpus, scan.gpus)
+        return named_gpus(context.selection.gpus, [*scan.gpus, *recorded_gpus(stored).values()])
     gpus = {gpu.slug: gpu for gpu in scan.gpus}
     for slug, facts in recorded_gpus(stored).items():
         gpus.setdefault(slug, facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -103,18 +104,30 @@ def run_plan(plan: Plan, skip: frozenset[CellId], run: str, shop: Workshop) -> P
     lanes = _lanes(launches)
     on_gpu = sum(lane[0].gpu.present for lane in lanes)
     with ThreadPoolExecutor(CPU_LANES) as cpu, ThreadPoolExecutor(max(1, on_gpu)) as gpus:
-        futures = [
-            (gpus if lane[0].gpu.present else cpu).submit(_run_lane, lane, run, shop, performed)
-            for lane in lanes
-        ]
         try:
+            futures = [
+                (gpus if lane[0].gpu.present else cpu).submit(_run_lane, lane, run, shop, performed)
+                for lane in lanes
+            ]
             _prepare(launches, shop)
             for future in as_completed(futures):
                 future.result()
-        except BaseException:
+        except OSError as error:
             shop.stop.set()
+            raise MachineryError(f"a file could not be written or read: {error}") from error
+        except BaseException as error:
+            shop.stop.set()
+            if isinstance(error, KeyboardInterrupt):
+                _clean_up_undisturbed(shop)
             raise
     return performed
+
+
+def _clean_up_undisturbed(shop: Workshop) -> None:
+    """Let no second signal cut short what the first one started: it takes seconds."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    shop.progress.note("interrupted: ending what runs")
 
 
 CPU_LANES = 2
@@ -284,8 +297,6 @@ class _Batch:
             self._started.add(index)
             self._seen.add(index)
             self._told_of_memory |= bool(data.get("oom_kills"))
-            if data["ended"] == Cause.INTERRUPTED.value:
-                continue
             self.records.append(self._store(cell, data, out / str(index)))
             shutil.rmtree(out / str(index), ignore_errors=True)
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import docker
@@ -31,6 +32,24 @@ def halted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, 
     end(process)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def suspended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[tuple[Project, int]]]:
+    """Run, beside all other tests, with the host's process suspended for longer than a heartbeat."""
+    project = Project(tmp_path_factory.mktemp("suspended"))
+    process = project.start("--trt", GOOD, "--repro", "slow", "--case", "long-sleep,sleep-0")
+
+    def suspend() -> tuple[Project, int]:
+        wait_for_cell(project, 0)
+        os.kill(process.pid, signal.SIGSTOP)
+        time.sleep(HEARTBEAT_SECONDS + 5)
+        os.kill(process.pid, signal.SIGCONT)
+        return project, process.wait(timeout=60)
+
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(suspend)
+        end(process)
+
+
 def wait_for_cell(project: Project, number: int) -> None:
     """Wait until the cells before this one (from 0) have a record and it is running itself."""
     wait_until(lambda: len(list(project.results.rglob("*.json"))) >= number, 30, f"{number} records")
@@ -49,7 +68,7 @@ def cases_run(data: dict[str, Any]) -> list[str]:
 
 
 def test_a_killed_host_leaves_a_container_that_ends_by_itself(project: Project, started: Start) -> None:
-    process = started("--trt", GOOD, "--repro", "slow", "--case", "sleep-0,long-sleep")
+    process = started("--trt", GOOD, "--case", "endings/passes,slow/long-sleep")
     wait_for_cell(project, 1)
     assert len(running(process.pid)) == 1
     os.killpg(process.pid, signal.SIGKILL)
@@ -57,7 +76,7 @@ def test_a_killed_host_leaves_a_container_that_ends_by_itself(project: Project, 
     took = wait_until(lambda: not running(process.pid), HEARTBEAT_SECONDS + 10, "the container's end")
     assert took > 5  # it was not killed together with the host
     assert len(project.jobs()) == 1
-    done = project.run("--trt", GOOD, "--repro", "slow", "--case", "sleep-0,sleep-1")
+    done = project.run("--trt", GOOD, "--case", "endings/passes,slow/sleep-1")
     assert done.code == 0, done.told
     assert cases_run(done.data) == ["sleep-1"]
     assert containers_of(process.pid) == []
@@ -185,6 +204,29 @@ def test_a_container_that_is_killed_by_hand_loses_one_cell(project: Project, sta
     assert code == 3, done.told
     causes = [done.cell(f"sleep-{n}")["cause"] for n in range(4)]
     assert causes == [None, "interrupted", None, None]
+
+
+def test_records_that_cannot_be_written_are_the_machinery_s_trouble(project: Project) -> None:
+    project.results.mkdir()
+    (project.results / "local").write_text("in the way")
+    process = project.start(*SLEEPS)
+    code = process.wait(timeout=60)
+    told = project.done(code).told
+    assert code == 3, told
+    assert "a file could not be written" in told
+    assert "Traceback" not in told
+    assert containers_of(process.pid) == []
+    assert project.jobs() == []
+
+
+def test_a_suspended_host_loses_one_cell(suspended: Future[tuple[Project, int]]) -> None:
+    project, code = suspended.result(timeout=90)
+    done = project.done(code)
+    assert code == 3, done.told
+    cell = done.cell("long-sleep")
+    assert (cell["verdict"], cell["cause"]) == ("NO VERDICT", "interrupted")
+    assert cell["reason"] == "the host gave no sign of life"
+    assert done.cell("sleep-0")["verdict"] == "PASS"
 
 
 def test_a_halted_supervisor_is_ended_from_outside(halted: tuple[Project, subprocess.Popen[str]]) -> None:

@@ -89,9 +89,7 @@ def test_reference_is_the_naive_float64(factor: float | None) -> None:
     x, weights = drawn(SMALL)
     scale = SMALL.scale if factor is None else factor
     expected = naive(x, SMALL, weights, scale)
-    np.testing.assert_allclose(
-        compute(x, SMALL, weights, q_factor=factor), expected, rtol=1e-12, atol=1e-14
-    )
+    np.testing.assert_allclose(compute(x, SMALL, weights, q_factor=factor), expected, rtol=1e-12, atol=1e-14)
     root = math.sqrt(scale)
     np.testing.assert_allclose(
         compute(x, SMALL, weights, q_factor=root, k_factor=root), expected, rtol=1e-12, atol=1e-14
@@ -104,9 +102,7 @@ def test_reference_survives_logits_beyond_the_range_of_exp() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize(
-    "build", [attention.explicit, attention.sdpa, attention.sdpa_default, attention.mha]
-)
+@pytest.mark.parametrize("build", [attention.explicit, attention.sdpa, attention.sdpa_default, attention.mha])
 def test_graphs_compute_the_reference(
     build: Callable[[Size, Weights], onnx.ModelProto], dtype: type[Any]
 ) -> None:
@@ -157,9 +153,7 @@ DEFECTS = {"fp32": FLOAT32, "tf32": TF32, "fp16": FP16}  # the least that is wro
 
 @pytest.mark.parametrize("variation", ["", "-head64", "-zeromean"])
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
-def test_limits_part_right_from_defective(
-    repro: ModuleType, precision: str, variation: str
-) -> None:
+def test_limits_part_right_from_defective(repro: ModuleType, precision: str, variation: str) -> None:
     limit = repro.LIMITS[variation].get(precision)
     if limit is None:
         assert (precision, variation) in {("fp32", "-head64"), ("fp32", "-zeromean")}

@@ -114,7 +114,7 @@ def test_a_case_that_needs_torch_tensorrt_runs_where_the_image_has_it() -> None:
 
 def test_every_reason_of_the_plan_occurs_in_the_table() -> None:
     occurs = {row[-1] for row in ROWS.values()} | {Exclusion.COMPONENT_MISSING}
-    elsewhere = {Exclusion.NOT_APPLICABLE, Exclusion.NOT_READY}
+    elsewhere = {Exclusion.NOT_READY}
     assert occurs - {None} == set(Exclusion) - elsewhere
 
 

@@ -87,7 +87,6 @@ MARKS: list[tuple[Entry | None, str]] = [
     (make_unknown(), "·"),
     (make_unknown(excluded=Exclusion.IMAGE_NOT_PULLED), "·"),
     (make_unknown(excluded=Exclusion.UNSUPPORTED_GPU), "–"),
-    (make_unknown(excluded=Exclusion.NOT_APPLICABLE), ""),
     (None, ""),
 ]
 

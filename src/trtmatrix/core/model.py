@@ -83,7 +83,6 @@ _MACHINERY = frozenset(
 class Exclusion(str, Enum):
     """Why preflight does not attempt a cell."""
 
-    NOT_APPLICABLE = "the case is not for this product"
     UNSUPPORTED_GPU = "this version does not support the GPU"
     NO_GPU = "no NVIDIA GPU here"
     OTHER_GPU = "the GPU is not in this host"

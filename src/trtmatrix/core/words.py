@@ -93,7 +93,7 @@ def marked(entry: Entry, text: str) -> str:
 
 def cell_text(entry: Entry | None) -> str:
     """Return what a cell shows: ``PASS 175``, ``[FAIL! 9]``, ``(FAIL)``, a mark or nothing."""
-    if entry is None or _is(entry, Exclusion.NOT_APPLICABLE):
+    if entry is None:
         return ""
     if _is(entry, Exclusion.UNSUPPORTED_GPU):
         return NOT_SUPPORTED

@@ -66,7 +66,7 @@ class CaseCache:
             prepared = loaded.module.prepare(dict(case.params))
             model = prepared["model"].SerializeToString()
             _check_model(prepared["model"])
-            inputs, reference = prepared["inputs"], prepared["reference"]
+            inputs, reference = _arrays(prepared, "inputs"), _arrays(prepared, "reference")
         except Exception as error:
             raise UsageError(
                 f"{loaded.file}: prepare() of the case {case.id} failed: {error!r}\n"
@@ -114,6 +114,16 @@ class CaseCache:
             Path(out.name).chmod(0o644)
             Path(out.name).replace(path)
         return path
+
+
+def _arrays(prepared: dict[str, Any], key: str) -> dict[str, Array]:
+    """Return the named arrays that ``prepare()`` gave; ``TypeError`` where they are none."""
+    for name, array in dict(prepared[key]).items():
+        if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+            raise TypeError(f"{key}[{name!r}] is no NumPy array of numbers but {type(array).__name__}")
+        if key == "reference" and array.dtype != np.float64:
+            raise TypeError(f"reference[{name!r}] is {array.dtype}: a reference is computed in float64")
+    return dict(prepared[key])
 
 
 def _check_model(model: Any) -> None:  # noqa: ANN401 - onnx.ModelProto, imported only here

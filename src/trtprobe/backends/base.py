@@ -48,8 +48,11 @@ class Backend:
         raise NotImplementedError
 
     def measure(self, name: str, value: float) -> None:
-        """Put a number of the case's own into the record; limits and figures may name it."""
-        self.scalars[name] = value
+        """Put a number of the case's own into the record; limits and figures may name it.
+
+        ``TypeError`` or ``ValueError`` where the value is no number.
+        """
+        self.scalars[name] = float(value)
 
     def observed(self) -> Dict[str, Any]:
         """Return ``library`` (the version that was loaded) and what else the product tells."""
