@@ -54,7 +54,7 @@ def run(argv: Sequence[str]) -> ExitCode:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.AS_EXPECTED
-    except Exception:  # the last resort: Python's own exit code 1 would read as a surprise
+    except Exception:  # noqa: BLE001 - the last resort: Python's own exit code 1 would read as a surprise
         traceback.print_exc()
         print("trtmatrix: this is a mistake in trtmatrix itself; please report it", file=sys.stderr)
         return ExitCode.MACHINERY

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtmatrix.core.compare import Entry, Stored, make_entries
-from trtmatrix.core.config import ImageOrigin, Matrix, WheelsOrigin, parse_matrix
+from trtmatrix.core.config import ImageOrigin, Matrix, WheelsOrigin
 from trtmatrix.core.errors import ConfigError, UsageError
 from trtmatrix.core.expand import Cell, Selection, expand
+from trtmatrix.core.matrixfile import parse_matrix
 from trtmatrix.core.model import NO_GPU, Gpu, Product, Repro
 from trtmatrix.core.plan import Excluded, Host, Plan, Pull, make_plan
 from trtmatrix.core.record import Record

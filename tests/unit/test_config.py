@@ -9,8 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.config import Matrix, parse_matrix
+from trtmatrix.core.config import Matrix
 from trtmatrix.core.errors import ConfigError
+from trtmatrix.core.matrixfile import parse_matrix
 from trtmatrix.core.model import Known, Product
 
 ROOT = Path(__file__).resolve().parents[2]

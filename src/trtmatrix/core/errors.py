@@ -55,3 +55,9 @@ class ConfigError(UsageError):
 
 class MachineryError(TrtMatrixError):
     """Docker, an interpreter, the disk or the network failed."""
+
+
+def shorten(value: object) -> str:
+    """Write a value that was found in at most 80 characters."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

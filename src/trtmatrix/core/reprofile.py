@@ -16,8 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from trtmatrix.core.config import shorten
-from trtmatrix.core.errors import ConfigError
+from trtmatrix.core.errors import ConfigError, shorten
 from trtmatrix.core.model import (
     PART,
     Basis,

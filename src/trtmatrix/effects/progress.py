@@ -82,7 +82,8 @@ class LiveProgress:
 
         self.bars = Bars(
             TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
-            TimeElapsedColumn(), TextColumn("{task.fields[last]}", markup=False), console=Console(file=stream), transient=True,
+            TimeElapsedColumn(), TextColumn("{task.fields[last]}", markup=False),
+            console=Console(file=stream), transient=True,
         )  # fmt: skip
         self.bars.start()
         self._stretch = self.bars.add_task("", total=None, visible=False, last="")

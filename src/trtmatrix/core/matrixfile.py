@@ -1,0 +1,211 @@
+"""Reads matrix.yaml's text: every mistake at once, each with file, line, key and remedy."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from packaging.version import Version as Release
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from trtmatrix.core.config import (
+    Build,
+    Compute,
+    Driver,
+    Fact,
+    ImageOrigin,
+    InterpreterOrigin,
+    Matrix,
+    Source,
+    Version,
+    WheelsOrigin,
+    is_release,
+)
+from trtmatrix.core.errors import ConfigError, shorten
+from trtmatrix.core.model import PART, Product
+from trtmatrix.core.yamltext import Document, Path, dotted, parse_yaml
+
+
+def parse_matrix(text: str, file: str = "matrix.yaml") -> Matrix:
+    """Read matrix.yaml's text; :class:`ConfigError` lists every mistake with line and remedy."""
+    document = parse_yaml(text, file)
+    problems = list(document.problems)
+    try:
+        matrix = Matrix.model_validate(document.value)
+    except ValidationError as error:
+        problems += [
+            _line(detail, document) for detail in error.errors() if _relevant(detail, document)
+        ]  # fmt: skip
+        sources = _lookup(document.value, ("sources",))
+        problems += _cross_check(_whole_versions(document.value), sources, document)
+        raise ConfigError(_in_order(problems, file)) from error
+    problems += _cross_check(enumerate(matrix.versions), matrix.sources, document)
+    if problems:
+        raise ConfigError(_in_order(problems, file))
+    return matrix
+
+
+def _in_order(problems: Iterable[str], file: str) -> list[str]:
+    """Return each problem once, by line."""
+    return sorted(
+        set(problems), key=lambda line: (int(line.removeprefix(f"{file}:").partition(":")[0]), line)
+    )
+
+
+def _whole_versions(value: object) -> list[tuple[int, Version]]:
+    """Return the entries that are right in themselves, so that they are checked further at once."""
+    entries = _lookup(value, ("versions",))
+    found: list[tuple[int, Version]] = []
+    for i, entry in enumerate(entries if isinstance(entries, list) else []):
+        try:
+            found.append((i, Version.model_validate(entry)))
+        except ValidationError:
+            continue
+    return found
+
+
+_ORIGINS = {"ImageOrigin": "image", "WheelsOrigin": "wheels", "InterpreterOrigin": "interpreter"}
+
+
+def _relevant(detail: ErrorDetails, document: Document) -> bool:
+    """Whether an error is about the kind of origin that the user wrote, and no echo of another."""
+    if detail["type"] == "too_short" and detail["input"]:
+        return False
+    kind = next((str(part) for part in detail["loc"] if str(part) in _ORIGINS), None)
+    if kind is None:
+        return True
+    where = detail["loc"][: list(detail["loc"]).index(kind)]
+    value = _lookup(document.value, where)
+    written = [key for key in _ORIGINS.values() if isinstance(value, dict) and key in value]
+    return (written or ["image"])[0] == _ORIGINS[kind]
+
+
+def _lookup(value: Any, path: Path) -> Any:  # noqa: ANN401
+    for part in path:
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _line(detail: ErrorDetails, document: Document) -> str:
+    loc: Path = tuple(part for part in detail["loc"] if str(part) not in _ORIGINS)
+    prefix = f"{document.file}:{document.line_of(loc)}: {dotted(loc)}: "
+    return prefix + _message(detail, loc, document)
+
+
+_KINDS = {
+    "model_type": "must be keys with values (key: value)",
+    "dict_type": "must be keys with values (key: value)",
+    "tuple_type": "must be a list ([a, b])",
+    "too_short": "must have an item at least",
+    "string_too_short": "must not be empty",
+    "bool_type": "must be true or false",
+}
+
+
+def _message(detail: ErrorDetails, loc: Path, document: Document) -> str:
+    kind, value = detail["type"], detail["input"]
+    if kind == "extra_forbidden":
+        return _unknown_key(str(loc[-1]), _keys_at(loc[:-1], detail["loc"]), value)
+    if kind == "missing":
+        others = ", wheels or interpreter" if loc[-2:] == ("origin", "image") else ""
+        return f"is missing: write {loc[-1]}{others} here"
+    if kind == "string_type":
+        return _no_text(value, document.plain.get(loc))
+    if kind == "enum":
+        expected = detail.get("ctx", {}).get("expected", "")
+        near = _near(str(value), re.findall(r"'([^']+)'", expected))
+        return f"{shorten(value)} is not one of {expected}{near}"
+    text = _KINDS.get(kind) or detail["msg"].removeprefix("Value error, ")
+    return f"{text[:1].lower()}{text[1:]} (found {shorten(value)})"
+
+
+def _no_text(value: object, written: str | None) -> str:
+    if value is None:
+        return "is empty: write a value, or remove the key"
+    if written is None:
+        return f"must be text (found {shorten(value)})"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return (
+            f"{written} without quotes is the YAML number {value!r}, and 10.10 would become 10.1: "
+            f'write "{written}"'
+        )
+    return f'{written} without quotes is no text to YAML but {value!r}: write "{written}"'
+
+
+def _keys_at(parent: Path, loc: tuple[int | str, ...]) -> list[str]:
+    """Return the keys that are allowed beside a wrong one."""
+    model: type[BaseModel] = Matrix
+    shape: list[str | int] = [part for part in parent if isinstance(part, str)]
+    kinds: dict[str, type[BaseModel]] = {
+        "ImageOrigin": ImageOrigin,
+        "WheelsOrigin": WheelsOrigin,
+        "InterpreterOrigin": InterpreterOrigin,
+    }
+    origin = next((kinds[str(part)] for part in loc if str(part) in kinds), ImageOrigin)
+    models: dict[str, type[BaseModel]] = {
+        "versions": Version, "origin": origin, "build": Build, "driver": Driver, "compute": Compute,
+        **dict.fromkeys(("library", "python", "cuda", "torch", "torch_tensorrt"), Fact),
+    }  # fmt: skip
+    for part in shape:
+        model = Source if shape[0] == "sources" else models.get(str(part), model)
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _unknown_key(key: str, allowed: list[str], value: object) -> str:
+    if key in _ORIGINS.values():
+        return "an origin has one of image, wheels and interpreter: remove the others"
+    if "image" in allowed and value is not None:
+        allowed = [*allowed, "wheels", "interpreter"]
+    return f"unknown key{_near(key, allowed)}; known here: {', '.join(allowed)}"
+
+
+def _near(word: str, words: list[str]) -> str:
+    """Return a suggestion, or nothing."""
+    close = difflib.get_close_matches(word, words, n=1)
+    return f"; perhaps you meant {close[0]!r}" if close else ""
+
+
+def _cross_check(versions: Iterable[tuple[int, Version]], sources: object, document: Document) -> list[str]:
+    """Check what no single field shows: doubles, names, sources, ranges."""
+    known = [str(key) for key in sources] if isinstance(sources, dict) else []
+    problems: list[str] = []
+
+    def problem(path: Path, text: str) -> None:
+        problems.append(f"{document.file}:{document.line_of(path)}: {dotted(path)}: {text}")
+
+    first: dict[str, int] = {}
+    for i, version in versions:
+        path: Path = ("versions", i, "version")
+        if version.name in first:
+            problem(path, f"{version.name!r} stands twice (first on line {first[version.name]}): remove one")
+        first.setdefault(version.name, document.line_of(path))
+        if (text := _name_problem(version)) is not None:
+            problem(path, text)
+        for key, value in version:
+            if isinstance(value, (Fact, Driver, Compute)) and value.source not in known:
+                near = _near(value.source, known) or "; add it there"
+                problem(("versions", i, key, "source"), f"no source {shorten(value.source)} in sources{near}")
+            if isinstance(value, Compute) and Release(value.min) > Release(value.max):
+                problem(("versions", i, key, "min"), f"{value.min} is above max {value.max}: swap them")
+    return problems
+
+
+def _name_problem(version: Version) -> str | None:
+    """Return what is wrong with a column's name, which is part of every cell's id."""
+    name, product = version.name, version.product
+    if not PART.fullmatch(name):
+        return f"{shorten(name)} must match [a-z0-9.-]+: it is part of every cell's id"
+    if not is_release(re.sub(r"^[a-z-]+", "", name)):
+        return f"{shorten(name)} must end in a release number such as 10.7.0"
+    if product is not Product.TENSORRT and not re.match(rf"{product.value}-[0-9]", name):
+        return f"a version of {product.value} is named {product.value}-<release>"
+    named = next((p.value for p in reversed(Product) if re.match(rf"{p.value}-[0-9]", name)), None)
+    if product is Product.TENSORRT and named not in {None, product.value}:
+        return f"{name!r} is the name of a version of {named}: write product: {named} beside it"
+    return None
