@@ -47,7 +47,7 @@ def run_command(args: argparse.Namespace) -> ExitCode:
     show(args, entries)
     codes = exit_codes(
         entries, by_name=context.selection.by_name, gpu_here=bool(scene.host.gpus),
-        ran=bool(performed.records or served),
+        ran=bool(performed.records or served), gpu_named=bool(context.selection.gpus),
     )  # fmt: skip
     if performed.not_ready:
         codes.add(ExitCode.MACHINERY)

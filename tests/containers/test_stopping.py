@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -39,7 +40,7 @@ def suspended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[tuple
     process = project.start("--trt", GOOD, "--repro", "slow", "--case", "long-sleep,sleep-0")
 
     def suspend() -> tuple[Project, int]:
-        wait_for_cell(project, 0)
+        wait_for_cell(project, process, 0)
         os.kill(process.pid, signal.SIGSTOP)
         time.sleep(HEARTBEAT_SECONDS + 5)
         os.kill(process.pid, signal.SIGCONT)
@@ -50,17 +51,16 @@ def suspended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[tuple
         end(process)
 
 
-def wait_for_cell(project: Project, number: int) -> None:
+def wait_for_cell(project: Project, process: subprocess.Popen[str], number: int) -> None:
     """Wait until the cells before this one (from 0) have a record and it is running itself."""
-    wait_until(lambda: len(list(project.results.rglob("*.json"))) >= number, 30, f"{number} records")
-    folder = wait_for_job(project)
-    wait_until(lambda: (folder / "out" / f"{number}.started.json").exists(), 30, "the cell's start")
+
+    def running() -> bool:
+        assert process.poll() is None, project.done(1).told
+        there = [job / "out" / f"{number}.started.json" for job in project.jobs()]
+        return len(list(project.results.rglob("*.json"))) >= number and any(map(Path.exists, there))
+
+    wait_until(running, 30, f"the start of cell {number}")
     time.sleep(0.3)
-
-
-def wait_for_job(project: Project) -> Any:
-    wait_until(lambda: bool(project.jobs()), 30, "a job's folder")
-    return project.jobs()[0]
 
 
 def cases_run(data: dict[str, Any]) -> list[str]:
@@ -69,7 +69,7 @@ def cases_run(data: dict[str, Any]) -> list[str]:
 
 def test_a_killed_host_leaves_a_container_that_ends_by_itself(project: Project, started: Start) -> None:
     process = started("--trt", GOOD, "--case", "endings/passes,slow/long-sleep")
-    wait_for_cell(project, 1)
+    wait_for_cell(project, process, 1)
     assert len(running(process.pid)) == 1
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -97,7 +97,7 @@ def test_an_interrupted_run_cleans_up_and_goes_on(
     project: Project, started: Start, signals: tuple[signal.Signals, ...]
 ) -> None:
     process = started(*SLEEPS)
-    wait_for_cell(project, 1)
+    wait_for_cell(project, process, 1)
     asked = time.monotonic()
     for number in signals:
         os.kill(process.pid, number)
@@ -121,7 +121,7 @@ def test_a_pull_that_hangs_can_be_interrupted(project: Project, started: Start) 
         matrix = project.folder / "matrix.yaml"
         matrix.write_text(matrix.read_text().replace("127.0.0.1:1/", f"127.0.0.1:{silent.getsockname()[1]}/"))
         process = started("--trt", "onnxruntime-1.29.0", "--repro", "slow", "--case", "sleep-0")
-        silent.settimeout(30)
+        silent.settimeout(20)
         connection, _ = silent.accept()
         with connection:
             time.sleep(0.5)
@@ -133,7 +133,7 @@ def test_a_pull_that_hangs_can_be_interrupted(project: Project, started: Start) 
 
 def test_two_runs_at_once_do_not_disturb_each_other(project: Project, started: Start) -> None:
     first = started(*SLEEPS)
-    wait_for_cell(project, 0)
+    wait_for_cell(project, first, 0)
     mine = running(first.pid)
     assert len(mine) == 1
     other = Project(project.folder / "other")
@@ -145,7 +145,7 @@ def test_two_runs_at_once_do_not_disturb_each_other(project: Project, started: S
     assert len(cases_run(second.data)) == 5
     records = [identity(record) for record in project.records()]
     assert sorted(records) == sorted(
-        [f"endings/passes@{GOOD}#cpu", *(f"slow/sleep-{number}@{GOOD}#cpu" for number in range(4)) ]
+        [f"endings/passes@{GOOD}#cpu", *(f"slow/sleep-{number}@{GOOD}#cpu" for number in range(4))]
         + [f"slow/sleep-{number}@{GOOD}#cpu" for number in range(4)]
     )
     assert project.jobs() == []
@@ -182,7 +182,7 @@ def test_a_container_that_is_removed_by_hand_is_the_machinery_s_trouble(
     project: Project, started: Start
 ) -> None:
     process = started(*SLEEPS)
-    wait_for_cell(project, 1)
+    wait_for_cell(project, process, 1)
     for container in containers_of(process.pid):
         container.remove(force=True)
     code = process.wait(timeout=30)
@@ -196,7 +196,7 @@ def test_a_container_that_is_removed_by_hand_is_the_machinery_s_trouble(
 
 def test_a_container_that_is_killed_by_hand_loses_one_cell(project: Project, started: Start) -> None:
     process = started(*SLEEPS)
-    wait_for_cell(project, 1)
+    wait_for_cell(project, process, 1)
     for container in containers_of(process.pid):
         container.kill()
     code = process.wait(timeout=30)

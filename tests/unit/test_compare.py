@@ -228,3 +228,12 @@ def test_every_exit_code_that_applies_is_found(
     codes: set[ExitCode],
 ) -> None:
     assert exit_codes(entries, by_name=by_name, gpu_here=gpu_here, ran=ran) == codes
+
+
+@pytest.mark.parametrize(("gpu_named", "codes"), [(False, {OK}), (True, {OK, TROUBLE})])
+def test_a_gpu_that_is_shown_for_its_records_alone_was_not_asked_for(
+    gpu_named: bool, codes: set[ExitCode]
+) -> None:
+    elsewhere = make_unknown(excluded=Exclusion.OTHER_GPU)
+    entries = [make_entry(), elsewhere]
+    assert exit_codes(entries, by_name=True, gpu_here=True, ran=True, gpu_named=gpu_named) == codes

@@ -15,6 +15,7 @@ from trtmatrix.core.model import (
     CellId,
     Control,
     Evidence,
+    Exclusion,
     Expectation,
     Outcome,
     Product,
@@ -153,16 +154,21 @@ def _entry(
     return Entry(cell=cell, evidence=Evidence.NONE, expectation=expectation, excluded=excluded)
 
 
-def exit_codes(entries: Sequence[Entry], *, by_name: bool, gpu_here: bool, ran: bool) -> set[ExitCode]:
-    """Return every exit code that applies; ``ran``: cells were executed or served from the store."""
+def exit_codes(
+    entries: Sequence[Entry], *, by_name: bool, gpu_here: bool, ran: bool, gpu_named: bool = False
+) -> set[ExitCode]:
+    """Return every exit code that applies; ``ran``: cells were executed or served from the store.
+
+    ``by_name``: versions, GPUs or runtimes were asked for by name. Tables of GPUs that are shown only
+    because there are records of them (not ``gpu_named``) do not count as asked for.
+    """
     codes = {ExitCode.AS_EXPECTED}
     measured = [entry for entry in entries if entry.evidence is Evidence.MEASURED]
     if any(entry.surprise for entry in measured):
         codes.add(ExitCode.SURPRISE)
     if any(_machinery(entry) for entry in measured):
         codes.add(ExitCode.MACHINERY)
-    excluded = [entry for entry in entries if entry.excluded and entry.evidence is not Evidence.MEASURED]
-    if by_name and excluded:
+    if by_name and any(_left_out(entry, gpu_named) for entry in entries):
         codes.add(ExitCode.MACHINERY)
     on_gpu = [entry for entry in entries if entry.cell.gpu.present]
     if gpu_here and on_gpu and not any(e.evidence is Evidence.MEASURED for e in on_gpu):
@@ -170,6 +176,13 @@ def exit_codes(entries: Sequence[Entry], *, by_name: bool, gpu_here: bool, ran: 
     if not measured or not ran:
         codes.add(ExitCode.NOTHING)
     return codes
+
+
+def _left_out(entry: Entry, gpu_named: bool) -> bool:
+    """Whether a cell that was asked for did not run and has no current record."""
+    if entry.excluded is None or entry.evidence is Evidence.MEASURED:
+        return False
+    return gpu_named or entry.excluded.why is not Exclusion.OTHER_GPU
 
 
 def _machinery(entry: Entry) -> bool:

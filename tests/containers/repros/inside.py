@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator
 
@@ -85,7 +86,7 @@ def folders(files: Any) -> Dict[str, int]:
     places = {
         "root": Path("/"), "etc": Path("/etc"), "usr": Path("/usr/local"), "above": ours,
         "cases": ours / "cases", "case": files.folder, "repros": ours / "repros", "job": ours / "job",
-        "probe": ours / "trtprobe", "out": Path.cwd(), "scratch": Path("/tmp"),
+        "probe": ours / "trtprobe", "out": Path.cwd(), "scratch": Path(tempfile.gettempdir()),
     }  # fmt: skip
     seen = {"write_" + name: refusal(folder / "new") for name, folder in places.items()}
     seen["write_model"] = refusal(files.model)
@@ -114,6 +115,6 @@ def environment(files: Any) -> Dict[str, int]:
     override = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
     return {
         "tf32_overrides": sum(name in os.environ for name in override),
-        "user_named": int(bool(os.environ.get("USER")) and os.environ["HOME"].startswith("/tmp/")),
+        "user_named": int(bool(os.environ.get("USER")) and Path.home().parent == Path(tempfile.gettempdir())),
         "telemetry_off": int(os.environ.get("ORT_DISABLE_TELEMETRY") == "1"),
     }

@@ -23,7 +23,7 @@ def cases() -> Iterator[Dict[str, Any]]:
     common = {"limits": {"max_abs": 0.0}, "products": ["onnxruntime"]}
     yield {"id": "long-sleep", "params": {"sleep": 600, "stop": False}, "seconds": 600, **common}
     for number in range(4):
-        yield {"id": "sleep-%d" % number, "params": {"sleep": 1.5, "stop": False}, **common}
+        yield {"id": f"sleep-{number}", "params": {"sleep": 1.5, "stop": False}, **common}
     yield {"id": "halt-the-supervisor", "params": {"sleep": 600, "stop": True}, "seconds": 2, **common}
 
 
