@@ -50,7 +50,6 @@ class Workshop:
     gpu_clocks: Callable[[Gpu], dict[str, Any]]
     output_bytes: int
     clock: Clock = field(default=lambda: datetime.now(timezone.utc))
-    keep: bool = True
     stop: threading.Event = field(default_factory=threading.Event)
     prepared: threading.Event = field(default_factory=threading.Event)
 
@@ -266,10 +265,11 @@ class _Batch:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _job(self) -> dict[str, Any]:
+        product = self.ready.launch.version.product
         cells = []
         for cell in self.cells:
             loaded = self.shop.repros[cell.repro.id]
-            keep = self.shop.keep and bool(cell.case.limits)
+            keep = product is not Product.ONNXRUNTIME or cell.case.control is not None
             cells.append(
                 {
                     "cell": vars(cell.id), "run": self.run_id, "repro_file": loaded.file.name,
@@ -277,8 +277,7 @@ class _Batch:
                     "files": self.shop.cases.folder(loaded, cell.case).name, "keep_outputs": keep,
                 }
             )  # fmt: skip
-        product = self.ready.launch.version.product.value
-        return {"product": product, "cells": cells, "output_bytes": self.shop.output_bytes}
+        return {"product": product.value, "cells": cells, "output_bytes": self.shop.output_bytes}
 
     def _collect(self, out: Path) -> None:
         """Store each record that has appeared, with what only the host knows.

@@ -7,8 +7,8 @@ from typing import Dict, Union
 
 import numpy as np
 
-BLOCK = 1 << 20
-"""Elements looked at together: 8 MiB as float64."""
+BLOCK = 1 << 16
+"""Elements looked at together: 512 KiB as float64, which a core's cache holds."""
 
 Number = Union[int, float]
 
@@ -29,17 +29,17 @@ def measure_output(output: np.ndarray, reference: np.ndarray) -> Dict[str, Numbe
     for start in range(0, y.size, BLOCK):
         yb = y[start : start + BLOCK].astype(np.float64)
         rb = r[start : start + BLOCK].astype(np.float64)
-        finite = np.isfinite(yb)
-        counts["nan"] += int(np.isnan(yb).sum())
-        counts["inf"] += int(np.isinf(yb).sum())
-        counts["nan_unexpected"] += int((~finite & np.isfinite(rb)).sum())
-        counts["zeros"] += int((yb == 0).sum())
-        both = finite & np.isfinite(rb)
-        if not both.all():
-            yb, rb = yb[both], rb[both]
-        error = np.abs(yb - rb)
+        counts["zeros"] += yb.size - int(np.count_nonzero(yb))
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.abs(yb - rb)
+            subtotal = float(error.sum())
+        if not math.isfinite(subtotal):
+            _count_infinite(counts, yb, rb)
+            both = np.isfinite(yb) & np.isfinite(rb)
+            error, rb = error[both], rb[both]
+            subtotal = float(error.sum())
         compared += error.size
-        total += float(error.sum())
+        total += subtotal
         worst = max(worst, float(error.max()) if error.size else 0.0)
         error2 += float(np.dot(error, error))
         norm2 += float(np.dot(rb, rb))
@@ -47,3 +47,10 @@ def measure_output(output: np.ndarray, reference: np.ndarray) -> Dict[str, Numbe
     result: Dict[str, Number] = {"count": int(y.size), **counts}
     result.update(max_abs=worst, mean_abs=total / max(1, compared), sum_abs=total, rel_l2=relative)
     return result
+
+
+def _count_infinite(counts: Dict[str, int], y: np.ndarray, r: np.ndarray) -> None:
+    """Count what is not finite in a block: a sum of differences that is not finite told of it."""
+    counts["nan"] += int(np.isnan(y).sum())
+    counts["inf"] += int(np.isinf(y).sum())
+    counts["nan_unexpected"] += int((~np.isfinite(y) & np.isfinite(r)).sum())

@@ -119,7 +119,7 @@ def test_a_crash_keeps_what_was_observed_and_printed(done: Done, project: Projec
     assert "Fatal Python error: Segmentation fault" in record["log"]
 
 
-def test_only_the_outputs_of_what_does_not_pass_are_kept(done: Done, project: Project) -> None:
+def test_the_output_of_a_control_that_fails_is_kept_by_its_digest(done: Done, project: Project) -> None:
     assert "kept" not in project.record(done.cell("passes"))
     kept = project.record(done.cell("is-wrong"))["kept"]["y"]
     assert [path.stem for path in (project.cache / "outputs").iterdir()].count(kept["sha256"]) == 1

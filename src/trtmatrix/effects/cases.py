@@ -144,8 +144,14 @@ def _rename(partial: Path, final: Path) -> None:
 def smallest_exact(array: Array) -> Array:
     """Return a float64 array in the smallest float dtype that holds every value exactly."""
     for dtype in (np.float16, np.float32):
-        with np.errstate(over="ignore"):
-            narrow = array.astype(dtype)
-        if np.array_equal(narrow.astype(np.float64), array, equal_nan=True):
-            return narrow
+        if _holds(dtype, array.reshape(-1)[:4096]) and _holds(dtype, array):
+            with np.errstate(over="ignore"):
+                return array.astype(dtype)
     return array
+
+
+def _holds(dtype: type[np.floating[Any]], array: Array) -> bool:
+    """Whether a dtype holds every value of a float64 array exactly."""
+    with np.errstate(over="ignore"):
+        narrow = array.astype(dtype)
+    return np.array_equal(narrow.astype(np.float64), array, equal_nan=True)

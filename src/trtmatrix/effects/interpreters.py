@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import venv
 from collections.abc import Callable
@@ -76,10 +77,14 @@ class InterpreterLauncher:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / "complete").exists():
                 self.note(f"{name}: installing {', '.join(wheels)}")
-                shutil.rmtree(folder, ignore_errors=True)
-                venv.create(folder, with_pip=False, symlinks=True)
-                _pip_install(folder / "bin" / "python", wheels)
-                (folder / "complete").touch()
+                for old in (folder, *folder.parent.glob(f"{folder.name}.partial-*")):
+                    shutil.rmtree(old, ignore_errors=True)
+                # The pip of a run that was interrupted may still be writing: never where this one does.
+                partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.partial-", dir=folder.parent))
+                venv.create(partial, with_pip=False, symlinks=True)
+                _pip_install(partial / "bin" / "python", wheels)
+                (partial / "complete").touch()
+                partial.rename(folder)
         return folder
 
 

@@ -108,7 +108,11 @@ def home(files: Any) -> Dict[str, int]:
     program = Path.home() / "program"
     shutil.copy("/bin/true", str(program))
     program.chmod(0o755)
-    return {"home_runs": int(subprocess.run([str(program)], check=False).returncode == 0)}
+    mounts = [line.split()[1:3] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return {
+        "home_runs": int(subprocess.run([str(program)], check=False).returncode == 0),
+        "home_in_memory": int([str(Path.home().parent), "tmpfs"] in mounts),
+    }
 
 
 def environment(files: Any) -> Dict[str, int]:
