@@ -40,7 +40,8 @@ def run(argv: Sequence[str]) -> ExitCode:
         args = make_parser().parse_args(argv)
     except SystemExit as end:
         return ExitCode.USAGE if end.code else ExitCode.AS_EXPECTED
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     try:
         return _command(args.command)(args)
     except TrtMatrixError as error:

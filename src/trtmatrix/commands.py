@@ -64,8 +64,9 @@ def is_served(entry: Entry) -> bool:
 
 
 def limits_of(args: argparse.Namespace) -> Limits:
-    """Return the containers' limits as asked for."""
-    return Limits(memory=args.memory, output=args.output_size)
+    """Return the containers' limits as asked for; scratch is memory, and at most half of it."""
+    scratch = min(Limits().scratch, args.memory // 2)
+    return Limits(memory=args.memory, output=args.output_size, scratch=scratch)
 
 
 def perform(args: argparse.Namespace, context: Context, scene: Scene, served: frozenset[CellId]) -> Performed:

@@ -292,6 +292,8 @@ class _Batch:
             data = read_json(out / f"{index}.record.json")
             if data is None:
                 self._watch(index, cell, out)
+                if index not in self._started:  # nor any after it: cells run in order
+                    return
                 continue
             self._started.add(index)
             self._seen.add(index)
