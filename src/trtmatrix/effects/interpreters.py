@@ -21,6 +21,7 @@ from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Launch
 from trtmatrix.effects.launcher import Ended, Heartbeat, Poll, Ready
 from trtmatrix.effects.paths import probe_folder
+from trtmatrix.effects.wheels import install_wheels
 
 POLL_SECONDS = 0.05
 
@@ -82,7 +83,7 @@ class InterpreterLauncher:
                 # The pip of a run that was interrupted may still be writing: never where this one does.
                 partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.partial-", dir=folder.parent))
                 venv.create(partial, with_pip=False, symlinks=True)
-                _pip_install(partial / "bin" / "python", wheels)
+                install_wheels(partial / "bin" / "python", wheels)
                 (partial / "complete").touch()
                 partial.rename(folder)
         return folder
@@ -91,19 +92,6 @@ class InterpreterLauncher:
 def environment_digest(wheels: tuple[str, ...]) -> str:
     """Return what identifies an environment: its requirements and this Python's version."""
     return sha256(f"{sys.version_info[:3]} {sorted(wheels)}".encode()).hexdigest()[:16]
-
-
-def _pip_install(python: Path, wheels: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "pip", f"--python={python}", "install", "--quiet"]
-    command += ["--disable-pip-version-check", "--no-input", "--no-compile"]
-    command += ["--only-binary=:all:", *wheels]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise MachineryError(
-            f"pip could not install {', '.join(wheels)}: {' '.join(lines) or done.stderr[-500:]}\n"
-            f"  try it by hand: {' '.join(command)}"
-        )
 
 
 def _python_version(python: Path) -> str:
