@@ -15,10 +15,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
+from trtmatrix.core.compare import expected_verdict, find_expectation
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import judge
-from trtmatrix.core.model import Cause, CellId, Control, Exclusion, Gpu, Product, Verdict
+from trtmatrix.core.model import Cause, CellId, Exclusion, Gpu, Product, Verdict
 from trtmatrix.core.plan import Excluded, Launch, Plan
 from trtmatrix.core.record import SCHEMA, Record, RecordError, record_from
 from trtmatrix.effects.cases import CaseCache, case_digest, digest_authoring
@@ -269,12 +270,11 @@ class _Batch:
         cells = []
         for cell in self.cells:
             loaded = self.shop.repros[cell.repro.id]
-            keep = product is not Product.ONNXRUNTIME or cell.case.control is not None
             cells.append(
                 {
                     "cell": vars(cell.id), "run": self.run_id, "repro_file": loaded.file.name,
                     "params": dict(cell.case.params), "seconds": cell.case.seconds,
-                    "files": self.shop.cases.folder(loaded, cell.case).name, "keep_outputs": keep,
+                    "files": self.shop.cases.folder(loaded, cell.case).name, "keep_outputs": True,
                 }
             )  # fmt: skip
         return {"product": product.value, "cells": cells, "output_bytes": self.shop.output_bytes}
@@ -318,7 +318,8 @@ class _Batch:
             detail = f"the probe left a record that cannot be used: {error}"
             return _failed(cell, self.run_id, Cause.PROBE_FAILED, detail, self.ready.digests, self.shop)
         outcome = judge(record, cell.case, cell.version)
-        if kept and (outcome.verdict is not Verdict.PASS or cell.case.control is Control.NEGATIVE):
+        expected = expected_verdict(cell, find_expectation(cell))
+        if kept and {outcome.verdict, expected} != {Verdict.PASS}:
             complete["kept"] = keep_outputs(self.shop.cache, folder, kept)
         stored = write_record(self.shop.local, complete)
         words = outcome.cause.value if outcome.cause else outcome.verdict.value

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 from trtmatrix.core.compare import Stored
 from trtmatrix.core.errors import ConfigError
@@ -19,6 +19,9 @@ from trtmatrix.core.record import (
     record_from,
     to_json,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 DAMAGED = ".damaged"
 
@@ -37,15 +40,17 @@ def write_record(root: Path, data: Mapping[str, Any]) -> Record:
 
 
 def _write_new(path: Path, content: bytes) -> None:
-    """Write a new file whole or not at all; ``FileExistsError`` where it is there."""
+    """Write a new file whole or not at all; ``FileExistsError`` where it is there.
+
+    Whole for every process, killed or not. There is no fsync: it would wait for the outputs that
+    cells write beside it, and what a power failure cuts short is set aside and measured again.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".partial")
     partial = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as out:
             out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
         partial.chmod(0o644)
         os.link(partial, path)
     finally:
@@ -127,10 +132,23 @@ def keep_outputs(cache: Path, folder: Path, kept: Mapping[str, Any]) -> dict[str
         target = store / f"{digest}.npz"
         if not target.exists():
             with tempfile.NamedTemporaryFile(dir=store, suffix=".partial", delete=False) as out:
-                np.savez_compressed(out, output=array)
+                _write_npz(out, array)
             Path(out.name).replace(target)
         result[name] = {**facts, "sha256": digest}
     return result
+
+
+def _write_npz(out: IO[bytes], array: NDArray[Any]) -> None:
+    """Write ``output`` as np.savez_compressed does, but at zlib's level 1: five times faster."""
+    from zipfile import ZIP_DEFLATED, ZipFile
+
+    import numpy as np
+
+    with (
+        ZipFile(out, "w", ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("output.npy", "w", force_zip64=True) as stream,
+    ):
+        np.lib.format.write_array(stream, array, allow_pickle=False)
 
 
 def _sha256(file: Path) -> str:
