@@ -1,11 +1,13 @@
 # /// script
 # requires-python = ">=3.10"
-# dependencies = ["nox>=2025.2.9", "pyyaml>=6.0.1"]
+# dependencies = ["nox[uv]>=2025.2.9", "pyyaml>=6.0.1"]
 # ///
 """The door: each session is one call of ``python -m trtmatrix``, which works without nox too."""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from pathlib import Path
 
@@ -16,7 +18,19 @@ import nox
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["matrix"]
 nox.options.reuse_venv = "yes"
-nox.options.default_venv_backend = "virtualenv"
+
+
+def _backend() -> str:
+    """Return uv, which is quick, unless pip is told to look elsewhere: uv does not read its files."""
+    home = Path.home()
+    files = [Path("/etc/pip.conf"), home / ".config/pip/pip.conf", home / ".pip/pip.conf"]
+    files.append(Path(os.environ.get("PIP_CONFIG_FILE", "/etc/pip.conf")))
+    texts = [file.read_text(errors="replace") for file in files if file.is_file()]
+    own = any(re.search(r"^\s*(index-url|no-index)\s*=", text, re.MULTILINE) for text in texts)
+    return "virtualenv" if own or {"PIP_INDEX_URL", "PIP_NO_INDEX"} & set(os.environ) else "uv|virtualenv"
+
+
+nox.options.default_venv_backend = _backend()
 
 
 def _versions() -> list[str]:
@@ -85,7 +99,7 @@ def tests(session: nox.Session) -> None:
     session.run("python", "-m", "tests", *session.posargs)
 
 
-@nox.session
+@nox.session(venv_backend="virtualenv")
 def torch_tests(session: nox.Session) -> None:
     """Compare our graphs with what torch's own exporter writes (CPU torch)."""
     session.install("-e", ".", *_group("test"), *_group("torch"))
