@@ -53,7 +53,7 @@ def _call(session: nox.Session, *words: str) -> None:
     extras = ",".join(name for name in ("tensorrt", "torch") if f"--extra={name}" in session.posargs)
     words = tuple(word for word in words if not word.startswith("--extra="))
     session.install("-e", f".[{extras}]" if extras else ".")
-    file = Path(session.create_tmp()).resolve() / "exit-code"
+    file = Path(session.create_tmp()).resolve() / f"exit-code-{os.getpid()}"
     file.unlink(missing_ok=True)
     done = session.run(
         "python", "-m", "trtmatrix", *words, env={"TRTMATRIX_EXIT_CODE_FILE": str(file)},
@@ -62,6 +62,7 @@ def _call(session: nox.Session, *words: str) -> None:
     if done is None:  # --install-only
         return
     code = int(file.read_text()) if file.exists() else 3
+    file.unlink(missing_ok=True)
     if code:
         session.log(f"python -m trtmatrix ended with exit code {code} (--help says what it means)")
         raise SystemExit(code)

@@ -59,7 +59,7 @@ class Suite:
 
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 SUITES = (
-    Suite(name="unit", seconds=240, command=(*PYTEST, "tests/unit")),
+    Suite(name="unit", seconds=420, command=(*PYTEST, "tests/unit")),
     Suite(name="probe", seconds=300, command=(*PYTEST, "tests/probe")),
     Suite(name="containers", seconds=480, command=(*PYTEST, "tests/containers"), lacking=_docker),
     Suite(name="nox", seconds=360, command=(*PYTEST, "tests/nox")),

@@ -28,7 +28,10 @@ exit codes: 0 all as expected, 1 a surprise, 2 usage or configuration, 3 the mac
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and exit with its code."""
     code = run(sys.argv[1:] if argv is None else argv)
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader had seen enough: that changes nothing of the outcome
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if file := os.environ.get("TRTMATRIX_EXIT_CODE_FILE"):
         Path(file).write_text(str(int(code)))
     sys.exit(int(code))

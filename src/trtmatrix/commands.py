@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shutil
 import sys
@@ -44,28 +45,29 @@ def run_command(args: argparse.Namespace) -> ExitCode:
     stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
     executed = frozenset(record.run for record in performed.records)
     entries = entries_of(context, scene, stored, performed.not_ready, executed)
-    show(args, entries)
     codes = exit_codes(
         entries, by_name=context.selection.by_name, gpu_here=bool(scene.host.gpus),
         ran=bool(performed.records or served), gpu_named=bool(context.selection.gpus),
     )  # fmt: skip
     if performed.not_ready:
         codes.add(ExitCode.MACHINERY)
+    show(args, entries)
     return combine_exit_codes(codes)
 
 
 def is_served(entry: Entry) -> bool:
     """Whether a cell's current record is shown instead of running it again.
 
-    Trouble with the machinery is tried again; a crash or a time-out of the cell itself is a fact.
+    Trouble with the machinery, and what hangs on memory, load or set-up, is tried again; a crash or
+    a failed build of the cell itself is a fact.
     """
     cause = entry.outcome.cause if entry.outcome else None
-    return entry.evidence is Evidence.MEASURED and not (cause and cause.is_machinery)
+    return entry.evidence is Evidence.MEASURED and not (cause and cause.may_pass)
 
 
 def limits_of(args: argparse.Namespace) -> Limits:
-    """Return the containers' limits as asked for; scratch is memory, and at most half of it."""
-    scratch = min(Limits().scratch, args.memory // 2)
+    """Return the containers' limits as asked for; scratch is memory too, and never more than that."""
+    scratch = min(Limits().scratch, args.memory)
     return Limits(memory=args.memory, output=args.output_size, scratch=scratch)
 
 
@@ -130,7 +132,8 @@ def show(args: argparse.Namespace, entries: Sequence[Entry]) -> None:
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     for file in args.output:
         file.write_text(render(file.suffix, entries, args, now), encoding="utf-8")
-    print(render(".json" if args.json else "", entries, args, now), end="")
+    with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
+        print(render(".json" if args.json else "", entries, args, now), end="", flush=True)
 
 
 def render(suffix: str, entries: Sequence[Entry], args: argparse.Namespace, now: str) -> str:

@@ -132,7 +132,7 @@ def table_gpus(context: Context, scan: GpuScan, stored: Sequence[Stored]) -> tup
     """Return the GPUs of the tables: those named, else those here and those that have records."""
     if context.selection.gpus:
         return named_gpus(context.selection.gpus, [*scan.gpus, *recorded_gpus(stored).values()])
-    gpus = {gpu.slug: gpu for gpu in scan.gpus}
+    gpus = {gpu.slug: gpu for gpu in reversed(scan.gpus)}  # of equal ones the first
     for slug, facts in recorded_gpus(stored).items():
         gpus.setdefault(slug, facts)
     return tuple(gpus.values()) or (NO_GPU,)
@@ -157,6 +157,17 @@ def _recorded_gpu(slug: str, records: Sequence[Record]) -> Gpu:
     )  # fmt: skip
 
 
+def origin_digests(cell: Cell, host: Host, *, on_host: bool) -> dict[str, str]:
+    """Return how a record's version must have been started to be current: the runtime, the image.
+
+    ``on_host``: interpreters of the host were asked for; their records are never a container's.
+    """
+    if on_host and cell.version.product is Product.TENSORRT:
+        return {"runtime": "host"}
+    image = image_digest(cell, host)
+    return {"runtime": cell.version.runtime, **({"image": image} if image is not None else {})}
+
+
 def image_digest(cell: Cell, host: Host) -> str | None:
     """Return the digest that a record's image must have to be current, where it is known here."""
     from trtmatrix.effects.interpreters import environment_digest
@@ -179,6 +190,6 @@ def entries_of(
         scene.cells,
         context.repros,
         digest_package("trtprobe"),
-        lambda c: image_digest(c, scene.host),
+        lambda c: origin_digests(c, scene.host, on_host="host" in context.selection.runtimes),
     )
     return make_entries(scene.cells, stored, current, [*scene.plan.excluded, *extra], executed)

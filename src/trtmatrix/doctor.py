@@ -51,7 +51,7 @@ REMEDIES = {
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",
     Exclusion.DRIVER_TOO_OLD: "install a newer driver, or leave these versions out",
     Exclusion.IMAGE_NOT_PULLED: "name the versions by --trt, or --pull all, or docker pull by hand",
-    Exclusion.IMAGE_NOT_BUILT: "build these images; the recipe's base and wheels are in matrix.yaml",
+    Exclusion.IMAGE_NOT_BUILT: "no recipe yet: make them from the base and wheels in matrix.yaml",
     Exclusion.UNSUPPORTED_GPU: "nothing: these versions do not support this GPU",
     Exclusion.COMPONENT_MISSING: "nothing: the image has no such component",
     Exclusion.NO_INTERPRETER: "name an interpreter that has this TensorRT by --python PATH",
@@ -65,7 +65,7 @@ def examine(context: Context, scene: Scene) -> Findings:
         _engine(scene),
         *_gpus(scene),
         *_images(scene, versions),
-        *_disk(context),
+        *_disk(context, scene),
         _memory(),
     ]
     can_run = [
@@ -123,14 +123,18 @@ def _images(scene: Scene, versions: Sequence[Version]) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _disk(context: Context) -> Iterator[Finding]:
-    for what, path in (("cache", context.project.cache), ("results", context.project.results)):
-        there = _existing(path.resolve())
-        free = shutil.disk_usage(there).free / 1e9
-        low = free < 5
+def _disk(context: Context, scene: Scene) -> Iterator[Finding]:
+    """Look at the disks: an NGC image takes 10 to 34 GB, and more while it is unpacked."""
+    root, pulls = Path(scene.host.engine.root), sum(launch.pull for launch in scene.plan.launches)
+    places = [("cache", context.project.cache, 5), ("results", context.project.results, 5)]
+    if scene.host.engine.root and root.exists():
+        places.append(("images", root, max(5, 50 * pulls)))
+    for what, path, needed in places:
+        free = shutil.disk_usage(_existing(path.resolve())).free / 1e9
+        low = free < needed
         yield Finding(
             level=Level.TROUBLE if low else Level.GOOD, what=f"disk for {what}",
-            found=f"{path}: {free:.0f} GB free", remedy="free at least 5 GB" if low else "",
+            found=f"{path}: {free:.0f} GB free", remedy=f"free at least {needed} GB" if low else "",
         )  # fmt: skip
 
 

@@ -59,16 +59,13 @@ def current_digests(
     cells: Sequence[Cell],
     repros: Mapping[str, LoadedRepro],
     probe: str,
-    image: Callable[[Cell], str | None],
+    origin: Callable[[Cell], Mapping[str, str]],
 ) -> dict[CellId, dict[str, str]]:
     """Return the digests that a record of each cell must have to count as current."""
-    result: dict[CellId, dict[str, str]] = {}
-    for cell in cells:
-        digests = {**cell_digests(cell, repros[cell.repro.id]), "probe": probe}
-        if (known := image(cell)) is not None:
-            digests["image"] = known
-        result[cell.id] = digests
-    return result
+    return {
+        cell.id: {**cell_digests(cell, repros[cell.repro.id]), "probe": probe, **origin(cell)}
+        for cell in cells
+    }
 
 
 def cell_digests(cell: Cell, loaded: LoadedRepro) -> dict[str, str]:

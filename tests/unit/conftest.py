@@ -10,6 +10,13 @@ from typing import Any
 
 import docker
 import pytest
+from hypothesis import Phase, settings
+
+# Shrinking a failure of a whole table takes minutes: the seed that is printed brings it back.
+settings.register_profile(
+    "unit", deadline=None, derandomize=True, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+)
+settings.load_profile("unit")
 
 FORBIDDEN = ("pip", "docker", "podman")
 

@@ -114,7 +114,11 @@ def _not_run(cell: Cell) -> Entry:
     return make_unknown(cell, Exclusion.IMAGE_NOT_PULLED, f"example.org/{cell.version.name}")
 
 
-PATIENT = settings(deadline=None, max_examples=60, phases=[p for p in Phase if p is not Phase.explain])
+PATIENT = settings(
+    deadline=None,
+    max_examples=60,
+    phases=[phase for phase in Phase if phase not in {Phase.explain, Phase.shrink}],
+)
 """For property tests of renderers: no time limit on a busy machine, no long search for why."""
 
 NAMES = st.from_regex(r"[a-z][a-z0-9]{0,20}(-[a-z0-9]{1,20}){0,3}", fullmatch=True)

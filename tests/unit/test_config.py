@@ -211,7 +211,7 @@ def entries(draw: st.DrawFn) -> dict[str, object]:
     rule = {"least": draw(NUMBERS), "datacenter": draw(st.lists(NUMBERS)), "known": "read", "source": "notes"}
     optional = {
         "torch": draw(FACTS), "driver": rule, "compute": bounds, "addition": draw(st.booleans()),
-        "note": draw(st.text(st.characters(codec="utf-8"))),
+        "note": draw(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]))),
     }  # fmt: skip
     chosen = draw(st.sets(st.sampled_from(list(optional))))
     return {

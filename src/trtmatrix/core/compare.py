@@ -171,11 +171,17 @@ def exit_codes(
     if by_name and any(_left_out(entry, gpu_named) for entry in entries):
         codes.add(ExitCode.MACHINERY)
     on_gpu = [entry for entry in entries if entry.cell.gpu.present]
-    if gpu_here and on_gpu and not any(e.evidence is Evidence.MEASURED for e in on_gpu):
+    if gpu_here and on_gpu and not any(_has_verdict(entry) for entry in on_gpu):
         codes.add(ExitCode.MACHINERY)
     if not measured or not ran:
         codes.add(ExitCode.NOTHING)
     return codes
+
+
+def _has_verdict(entry: Entry) -> bool:
+    """Whether a cell ran here and something can be said of it."""
+    verdict = entry.outcome.verdict if entry.outcome else Verdict.NO_VERDICT
+    return entry.evidence is Evidence.MEASURED and verdict is not Verdict.NO_VERDICT
 
 
 def _left_out(entry: Entry, gpu_named: bool) -> bool:

@@ -68,6 +68,11 @@ class Cause(str, Enum):
         """Whether this is trouble with the machinery, not a finding about a version."""
         return self in _MACHINERY
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether it may come out otherwise next time: the host's memory, load or set-up decide."""
+        return self.is_machinery or self in _OF_THE_MOMENT
+
 
 _MACHINERY = frozenset(
     {
@@ -76,6 +81,17 @@ _MACHINERY = frozenset(
         Cause.PROBE_FAILED,
         Cause.VERSION_MISMATCH,
         Cause.IMAGE_MISSING,
+    }
+)
+
+
+_OF_THE_MOMENT = frozenset(
+    {
+        Cause.COMPONENT_MISSING,
+        Cause.DRIVER_TOO_OLD,
+        Cause.OUT_OF_GPU_MEMORY,
+        Cause.OUT_OF_HOST_MEMORY,
+        Cause.TIME_OUT,
     }
 )
 

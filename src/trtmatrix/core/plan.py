@@ -33,7 +33,8 @@ class GpuAccess(str, Enum):
 class Engine:
     """The container engine as found: ``images`` maps references to image IDs.
 
-    ``driver_folder`` is the host folder with the driver's libraries that ``device nodes`` needs.
+    ``driver_folder`` is the host folder with the driver's libraries that ``device nodes`` needs;
+    ``root`` is where the engine keeps images.
     """
 
     available: bool
@@ -42,6 +43,7 @@ class Engine:
     images: Mapping[str, str] = field(default_factory=dict)
     gpu_access: GpuAccess | None = None
     driver_folder: str | None = None
+    root: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

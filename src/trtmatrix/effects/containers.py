@@ -54,6 +54,7 @@ def find_engine(*, gpu_here: bool) -> Engine:
     return Engine(
         available=True, version=str(info.get("ServerVersion", "?")), images=images,
         gpu_access=_gpu_access(info) if gpu_here else None,
+        root=str(info.get("DockerRootDir", "")),
         driver_folder=DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None,
     )  # fmt: skip
 
@@ -83,7 +84,8 @@ def _gpu_access(info: dict[str, Any]) -> GpuAccess | None:
     devices = [str(item.get("ID", "")) for item in info.get("DiscoveredDevices") or []]
     if any(device.startswith("nvidia.com/gpu") for device in devices):
         return GpuAccess.CDI
-    return GpuAccess.NODES if Path("/dev/nvidiactl").exists() else None
+    nodes = Path("/dev/nvidiactl").exists() and Path(DRIVER_FOLDER).is_dir()
+    return GpuAccess.NODES if nodes else None
 
 
 def remove_leftovers() -> list[str]:
@@ -131,7 +133,7 @@ class ContainerLauncher:
                 f"  try it by hand: docker pull {origin.image} (NGC: docker login nvcr.io, "
                 "user $oauthtoken)"
             ) from error
-        return Ready(launch=launch, digests={"image": image_id}, handle=image_id)
+        return Ready(launch=launch, digests={"image": image_id, "runtime": "container"}, handle=image_id)
 
     def _pull(self, image: str) -> None:
         """Pull an image, telling of each layer."""

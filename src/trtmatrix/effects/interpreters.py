@@ -18,6 +18,7 @@ from pathlib import Path
 
 from trtmatrix.core.config import WheelsOrigin
 from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.model import Gpu
 from trtmatrix.core.plan import Launch
 from trtmatrix.effects.launcher import Ended, Heartbeat, Poll, Ready
 from trtmatrix.effects.paths import probe_folder
@@ -42,7 +43,8 @@ class InterpreterLauncher:
         else:
             python = Path(launch.python or sys.executable)
             digest = sha256(f"{python} {_python_version(python)}".encode()).hexdigest()
-        return Ready(launch=launch, digests={"image": digest}, handle=python)
+        runtime = "host" if launch.python else launch.version.runtime
+        return Ready(launch=launch, digests={"image": digest, "runtime": runtime}, handle=python)
 
     def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
         """Run the supervisor; its whole session is killed however this ends."""
@@ -52,7 +54,7 @@ class InterpreterLauncher:
         ]  # fmt: skip
         environment = {
             **os.environ, "ORT_DISABLE_TELEMETRY": "1",
-            "PYTHONPYCACHEPREFIX": str(self.cache / "pycache"),
+            "PYTHONPYCACHEPREFIX": str(self.cache / "pycache"), **_only(ready.launch.gpu),
         }  # fmt: skip
         log = folder / "supervisor.log"
         with log.open("wb") as stream, Heartbeat(folder / "job" / "heartbeat"):
@@ -87,6 +89,13 @@ class InterpreterLauncher:
                 (partial / "complete").touch()
                 partial.rename(folder)
         return folder
+
+
+def _only(gpu: Gpu) -> dict[str, str]:
+    """Return the variables by which a process sees this GPU and no other."""
+    if not gpu.present:
+        return {}
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpu.uuid or str(gpu.index)}
 
 
 def environment_digest(wheels: tuple[str, ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from typing import Protocol, TextIO
 
@@ -37,11 +38,14 @@ class PlainProgress:
         self.label, self.total, self.done = "", 0, 0
         self._next_pull = 0.0
         self._pulls: set[str] = set()
-        self._layers: dict[str, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+        self._layers: dict[tuple[str, str], tuple[int, int]] = {}
 
     def note(self, text: str) -> None:
-        """Print the line."""
-        print(text, file=self.stream, flush=True)
+        """Print the line, whole also when several versions run side by side."""
+        with self._lock:
+            self.stream.write(f"{text}\n")
+            self.stream.flush()
 
     def begin(self, label: str, total: int) -> None:
         """Print the label with its number of steps."""
@@ -58,13 +62,14 @@ class PlainProgress:
         if image not in self._pulls:
             self._pulls.add(image)
             self.note(f"pulling {image}")
-        if total:
-            self._layers[layer] = (current, total)
-        if not self._layers or time.monotonic() < self._next_pull:
+        with self._lock:
+            if total and "Downloading" in layer:
+                self._layers[image, layer.split(" ", 1)[0]] = (current, total)
+            mine = [size for (name, _), size in self._layers.items() if name == image]
+        if not mine or time.monotonic() < self._next_pull:
             return
         self._next_pull = time.monotonic() + PLAIN_PULL_SECONDS
-        got = sum(c for c, _ in self._layers.values()) / 1e9
-        of = sum(t for _, t in self._layers.values()) / 1e9
+        got, of = (sum(part) / 1e9 for part in zip(*mine, strict=True))
         self.note(f"pulling {image}: {got:.1f} GB done of {of:.1f} GB seen so far")
 
     def close(self) -> None:
