@@ -58,8 +58,8 @@ def run_command(args: argparse.Namespace) -> ExitCode:
 def is_served(entry: Entry) -> bool:
     """Whether a cell's current record is shown instead of running it again.
 
-    Trouble with the machinery, and what hangs on memory, load or set-up, is tried again; a crash or
-    a failed build of the cell itself is a fact.
+    Trouble with the machinery, and what hangs on memory or set-up, is tried again; a crash, a
+    time-out or a failed build of the cell itself is a fact.
     """
     cause = entry.outcome.cause if entry.outcome else None
     return entry.evidence is Evidence.MEASURED and not (cause and cause.may_pass)

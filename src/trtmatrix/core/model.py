@@ -70,7 +70,7 @@ class Cause(str, Enum):
 
     @property
     def may_pass(self) -> bool:
-        """Whether it may come out otherwise next time: the host's memory, load or set-up decide."""
+        """Whether it may come out otherwise next time: the host's memory or set-up decide."""
         return self.is_machinery or self in _OF_THE_MOMENT
 
 
@@ -91,7 +91,6 @@ _OF_THE_MOMENT = frozenset(
         Cause.DRIVER_TOO_OLD,
         Cause.OUT_OF_GPU_MEMORY,
         Cause.OUT_OF_HOST_MEMORY,
-        Cause.TIME_OUT,
     }
 )
 
