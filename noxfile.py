@@ -50,9 +50,9 @@ def _group(name: str) -> list[str]:
 
 def _call(session: nox.Session, *words: str) -> None:
     """Call trtmatrix and end nox with its exit code: nox alone would turn every code into 1."""
-    extras = ",".join(name for name in ("tensorrt", "torch") if f"--extra={name}" in session.posargs)
-    words = tuple(word for word in words if not word.startswith("--extra="))
-    session.install("-e", f".[{extras}]" if extras else ".")
+    wanted = [name for name in ("tensorrt", "torch") if f"--extra={name}" in words]
+    words = tuple(word for word in words if word.removeprefix("--extra=") not in wanted)
+    session.install("-e", f".[{','.join(wanted)}]" if wanted else ".")
     file = Path(session.create_tmp()).resolve() / f"exit-code-{os.getpid()}"
     file.unlink(missing_ok=True)
     done = session.run(

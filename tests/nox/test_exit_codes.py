@@ -67,7 +67,7 @@ def test_a_surprise_is_1(project: Path) -> None:
     assert "PASS!" in done.stdout
 
 
-@pytest.mark.parametrize("words", [("--trt", "10.7"), ("--repro", "nothing"), ("--what",)])
+@pytest.mark.parametrize("words", [("--trt", "10.7"), ("--repro", "nothing"), ("--what",), ("--extra=what",)])
 def test_usage_is_2(project: Path, words: tuple[str, ...]) -> None:
     done = call("matrix", project, *words)
     assert done.returncode == 2, done.stderr
