@@ -271,6 +271,7 @@ class _Batch:
                 {
                     "cell": vars(cell.id), "run": self.run_id, "repro_file": loaded.file.name,
                     "params": dict(cell.case.params), "seconds": cell.case.seconds,
+                    "needs": sorted(cell.case.needs),
                     "files": self.shop.cases.folder(loaded, cell.case).name, "keep_outputs": True,
                 }
             )  # fmt: skip

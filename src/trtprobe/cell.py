@@ -22,11 +22,12 @@ def run_cell(spec: Dict[str, Any], out: Path) -> Dict[str, Any]:
     """Return the result of one cell; every exception becomes a way of ending.
 
     ``spec`` has ``product``, ``repro`` (path of the file), ``params``, ``files`` (the case's folder),
-    ``keep_outputs`` and, if the job has one, ``memo`` (:attr:`Backend.memo`). What was observed is
-    also written to ``observed.json`` before the repro runs, so that a crash does not lose it.
+    ``keep_outputs`` and, if there are any, ``needs`` (modules whose absence is no fault of the repro)
+    and ``memo`` (:attr:`Backend.memo`). What was observed is also written to ``observed.json`` before the
+    repro runs, so that a crash does not lose it.
     """
     result: Dict[str, Any] = {"observed": observe.observed(), "environment": observe.environment()}
-    result.update(ended=ends.PROBE_FAILED, detail="", outputs={}, scalars={}, engine={}, kept={})
+    result.update(ended=ends.PROBE_FAILED, detail="", outputs={}, scalars={}, remark="", engine={}, kept={})
     try:
         backend = open_backend(spec["product"])
         backend.memo = Path(spec["memo"]) if spec.get("memo") else None
@@ -38,7 +39,7 @@ def run_cell(spec: Dict[str, Any], out: Path) -> Dict[str, Any]:
             outputs = load_repro(Path(spec["repro"])).run(dict(spec["params"]), files, backend)
         finally:
             result["engine"] = dict(backend.facts, run_seconds=time.perf_counter() - started)
-            result["scalars"] = dict(backend.scalars)
+            result.update(scalars=dict(backend.scalars), remark=backend.word)
             result["observed"].update(observe.loaded())
         result["outputs"] = measure_all(outputs, files)
         result["kept"] = keep_outputs(outputs, out) if spec["keep_outputs"] else {}
@@ -48,10 +49,16 @@ def run_cell(spec: Dict[str, Any], out: Path) -> Dict[str, Any]:
     except MemoryError:
         result.update(ended=ends.OUT_OF_HOST_MEMORY, detail="MemoryError: " + last_line())
     except BaseException as error:
-        blame = ends.CRASHED if in_file(error, spec["repro"]) else ends.PROBE_FAILED
-        result.update(ended=blame, detail="raised " + last_line())
+        result.update(ended=blame(error, spec), detail="raised " + last_line())
         traceback.print_exc()
     return result
+
+
+def blame(error: BaseException, spec: Dict[str, Any]) -> str:
+    """Say whose trouble an exception is: the image's that lacks what the case needs, the repro's, ours."""
+    if isinstance(error, ImportError) and (error.name or "").split(".")[0] in spec.get("needs", ()):
+        return ends.COMPONENT_MISSING
+    return ends.CRASHED if in_file(error, spec["repro"]) else ends.PROBE_FAILED
 
 
 def load_repro(path: Path) -> ModuleType:

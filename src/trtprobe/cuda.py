@@ -64,6 +64,12 @@ class Cuda:
             "driver_cuda": cuda,
         }
 
+    def bus(self) -> str:
+        """Return the device's PCI bus id, such as ``0000:3B:00.0``."""
+        text = ctypes.create_string_buffer(32)
+        self.call("cuDeviceGetPCIBusId", text, 32, self.device)
+        return text.value.decode()
+
     def alloc(self, size: int) -> Memory:
         """Allocate ``size`` bytes of device memory (at least one)."""
         return Memory(self, max(1, size))

@@ -13,6 +13,9 @@ import numpy as np
 class CaseFiles:
     """The folder of one case: ``model.onnx``, ``inputs/*.npy``, ``reference/*.npy``, ``case.json``.
 
+    There may be ``check.onnx``, what ONNX Runtime checks instead of a graph that it cannot run, and
+    ``extra/*.npy``, what the case needs and the graph does not take.
+
     Arrays are memory-mapped and read-only. References are stored in the smallest dtype that holds
     every float64 value exactly; ``reference`` gives them as stored.
     """
@@ -31,6 +34,11 @@ class CaseFiles:
     def reference(self) -> Dict[str, np.ndarray]:
         """Each output's reference by name."""
         return _arrays(self.folder / "reference")
+
+    @property
+    def extra(self) -> Dict[str, np.ndarray]:
+        """Arrays for the repro's own use, such as the weights of a module that it builds."""
+        return _arrays(self.folder / "extra")
 
     @property
     def params(self) -> Dict[str, Any]:

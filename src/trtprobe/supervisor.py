@@ -126,6 +126,7 @@ class Work:
             "params": cell["params"],
             "files": str(args.cases / cell["files"]),
             "keep_outputs": cell["keep_outputs"],
+            "needs": cell.get("needs", []),
             "memo": str(args.out / "memo"),
         }
 
@@ -163,7 +164,10 @@ def supervise(work: Work, heartbeat: Path) -> None:
         "environment": result.get("environment", {}),
         "unset": {name: os.environ[name] for name in UNSET if name in os.environ},
         "engine": result.get("engine", {}),
-        "measurements": {"outputs": result.get("outputs", {}), "scalars": result.get("scalars", {})},
+        "measurements": {
+            "outputs": result.get("outputs", {}), "scalars": result.get("scalars", {}),
+            "remark": result.get("remark", ""),
+        },
         "kept": result.get("kept", {}) if ended == ends.RAN else {}, "log": child.log(),
     }  # fmt: skip
     _drop_unkept(work.folder, record["kept"])

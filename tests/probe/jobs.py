@@ -40,6 +40,7 @@ class Step:
     seconds: float = 30
     keep: bool = False
     params: Mapping[str, Any] = field(default_factory=dict)
+    needs: Sequence[str] = ()
     graph: object = field(default_factory=lambda: GRAPH)
 
 
@@ -64,6 +65,7 @@ class Job:
         return {
             "cell": cell, "run": "20250101t000000-00000000", "repro_file": "behaviour.py",
             "params": params, "seconds": step.seconds, "files": str(index), "keep_outputs": step.keep,
+            "needs": list(step.needs),
         }  # fmt: skip
 
     def start(self, python: Path, driver: Path, **environment: str) -> subprocess.Popen[bytes]:

@@ -248,3 +248,43 @@ def test_no_tensorrt_is_a_missing_component(driver: Path, tmp_path: Path) -> Non
     assert job.run(MAIN, driver, PYTHONPATH=str(tmp_path)) == 0
     assert job.record()["ended"] == "component missing"
     assert "tensorrt cannot be imported" in job.record()["detail"]
+
+
+IMPORTS = [
+    ("torch", ["torch"], "component missing"),
+    ("torch.nowhere", ["torch"], "component missing"),
+    ("torch", [], "crashed"),
+    ("torchless", ["torch"], "crashed"),
+]
+
+
+@pytest.mark.parametrize(("module", "needs", "ended"), IMPORTS)
+def test_what_a_case_needs_may_be_missing(
+    driver: Path, module: str, needs: list[str], ended: str, tmp_path: Path
+) -> None:
+    job = Job(tmp_path, [Step(does="import", params={"module": module}, needs=needs)])
+    assert job.run(MAIN, driver) == 0
+    assert job.record()["ended"] == ended
+    assert "raised ModuleNotFoundError" in job.record()["detail"]
+
+
+def test_a_run_is_timed_and_seen(driver: Path, tmp_path: Path) -> None:
+    job = Job(tmp_path, [Step(does="see")])
+    assert job.run(MAIN, driver) == 0
+    record = job.record()
+    assert record["ended"] == "ran", record["detail"]
+    assert record["measurements"]["remark"] == "plain"
+    assert record["measurements"]["scalars"]["ms"] >= 0
+    assert record["engine"]["fusion"] == "plain"
+    assert record["engine"]["kernels"] is None, "no CUPTI over the stand-in"
+
+
+@pytest.mark.parametrize(
+    ("word", "ended"),
+    [("fused", "ran"), ("?", "ran"), ("", "crashed"), ("Fused", "crashed"), ("ninechars", "crashed")],
+)
+def test_a_remark_is_one_short_word(driver: Path, word: str, ended: str, tmp_path: Path) -> None:
+    job = Job(tmp_path, [Step(does="remark", params={"word": word})])
+    assert job.run(MAIN, driver) == 0
+    assert job.record()["ended"] == ended
+    assert job.record()["measurements"]["remark"] == (word if ended == "ran" else "")

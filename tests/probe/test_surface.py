@@ -37,10 +37,12 @@ SYMBOLS = (
     "_ZN14nvcaffeparser117createCaffeParserEv", "_ZN14nvcaffeparser123shutdownProtobufLibraryEv",
 )  # fmt: skip
 
-CLASSES = {  # how tensorrt_gpu.py calls an object: its class
+FILES = ("tensorrt_gpu.py", "gpu_engine.py")
+CLASSES = {  # how these files call an object: its class
     "trt": "", "names": "NetworkDefinitionCreationFlag", "config": "IBuilderConfig", "parser": "OnnxParser",
     "builder": "Builder", "_runtime": "Runtime", "plan": "IHostMemory", "engine": "ICudaEngine",
     "context": "IExecutionContext", "create_engine_inspector": "EngineInspector",
+    "network": "INetworkDefinition", "layer": "ILayer",
 }  # fmt: skip
 
 ABSENT = {  # what the probe asks for before it uses it: the releases that lack it
@@ -48,6 +50,10 @@ ABSENT = {  # what the probe asks for before it uses it: the releases that lack 
     "NetworkDefinitionCreationFlag.EXPLICIT_BATCH": {"11.4.0"},
     "NetworkDefinitionCreationFlag.STRONGLY_TYPED": {"8.6.1"},
     "DataType.INT64": {"8.6.1"},
+    # precision constraints are gone in 11: asked for by their flag
+    "BuilderFlag.OBEY_PRECISION_CONSTRAINTS": {"11.4.0"},
+    "ILayer.precision": {"11.4.0"},
+    "ILayer.set_output_type": {"11.4.0"},
 }
 
 READ = """
@@ -73,10 +79,11 @@ print(json.dumps([facts, trt.DataType.HALF.name, str(trt.ILogger.ERROR), severit
 
 
 def used_names() -> list[str]:
-    """Return what tensorrt_gpu.py uses of the bindings, as dotted names, from its source."""
-    tree = ast.parse((PROBE / "backends" / "tensorrt_gpu.py").read_text(encoding="utf-8"))
-    found = {_dotted(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    asked = {_asked(node) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    """Return what the backend uses of the bindings, as dotted names, from its source."""
+    trees = [ast.parse((PROBE / "backends" / file).read_text(encoding="utf-8")) for file in FILES]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    found = {_dotted(node) for node in nodes if isinstance(node, ast.Attribute)}
+    asked = {_asked(node) for node in nodes if isinstance(node, ast.Call)}
     known = {f"DataType.{name}" for name in ("FLOAT", "HALF", "INT8", "UINT8", "INT32", "INT64", "BOOL")}
     return sorted((found | asked | known) - {"", "__version__"})
 

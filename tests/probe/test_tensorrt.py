@@ -113,6 +113,58 @@ def test_the_level_is_set_or_its_absence_is_told(open_release: Open, release: st
         assert "level=3" in built(open_release(release), tmp_path, "tf32"), "the default is left alone"
 
 
+ATTENTION = [
+    {"type": "MATRIX_MULTIPLY", "output": "s"}, {"type": "SOFTMAX", "output": "p"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("release", RELEASES[:-1])
+def test_softmax_is_kept_in_float32_under_the_fp16_flag(
+    open_release: Open, release: str, tmp_path: Path
+) -> None:
+    backend = open_release(release)
+    backend.build(model(tmp_path, layers=ATTENTION), precision="fp16-flag", keep_fp32=("Softmax",))
+    (words,) = backend.facts["layers"]
+    assert set(words.split()) >= {"FP16", "OBEY_PRECISION_CONSTRAINTS", "SOFTMAX=FLOAT"}
+    assert "MATRIX_MULTIPLY=FLOAT" not in words
+    backend.build(model(tmp_path, layers=ATTENTION), precision="fp16-flag")
+    assert "FLOAT" not in backend.facts["layers"][0]
+    assert "OBEY" not in backend.facts["layers"][0]
+
+
+def test_there_are_no_precision_constraints_in_11(open_release: Open, tmp_path: Path) -> None:
+    with pytest.raises(ends.Unsupported, match="precision constraints"):
+        open_release("11.1.0").build(model(tmp_path, layers=ATTENTION), keep_fp32=("Softmax",))
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("tf32", "FLOAT"), ("fp16", "FLOAT"), ("fp16-flag", "HALF")]
+)
+def test_inner_tensors_become_outputs(open_release: Open, precision: str, dtype: str, tmp_path: Path) -> None:
+    backend = open_release("8.6.1")
+    backend.build(model(tmp_path, layers=ATTENTION), precision=precision, outputs=("p",))
+    assert f"p:{dtype}" in backend.facts["layers"][0].split()
+    with pytest.raises(ends.BuildFailed, match="no tensor q"):
+        backend.build(model(tmp_path, layers=ATTENTION), outputs=("q",))
+
+
+def test_plugins_are_registered_where_a_graph_has_one(
+    open_release: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(ends.BuildFailed, match="Plugin not found"):
+        open_release("8.6.1").build(model(tmp_path, plugins=["P"]))
+    open_release("8.6.1").build(model(tmp_path, plugins=["P"]), plugins=True)
+    monkeypatch.setenv("STANDIN_NO_PLUGINS", "1")
+    with pytest.raises(ends.ComponentMissing, match="plugin library"):
+        open_release("8.6.1").build(model(tmp_path, plugins=["P"]), plugins=True)
+
+
+@pytest.mark.parametrize("asked", [{"plugins": True}, {"keep_fp32": ("Softmax",)}])
+def test_rtx_says_what_it_does_not_have(open_release: Open, asked: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ends.Unsupported, match=r"plugins|constraints"):
+        open_release("-", product="tensorrt-rtx").build(model(tmp_path), **asked)
+
+
 def test_what_the_parser_says_is_a_failed_build(open_release: Open, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"no JSON")

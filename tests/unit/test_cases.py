@@ -71,6 +71,19 @@ def test_a_case_is_prepared_once_and_whole(tmp_path: Path) -> None:
     assert folder.stat().st_mode & 0o777 == 0o755
 
 
+def test_a_case_may_bring_another_graph_to_check_and_more_arrays(tmp_path: Path) -> None:
+    whole = loaded(check=identity_model(), extra={"weight": SHARED})
+    folder = CaseCache(tmp_path).prepare(whole, make_case())
+    more = {"check.onnx", "extra/weight.npy"}
+    assert set(files(folder)) == {"case.json", "inputs/x.npy", "model.onnx", "reference/y.npy"} | more
+    assert (folder / "extra/weight.npy").samefile(folder / "inputs/x.npy")
+
+
+def test_what_is_to_be_checked_must_be_onnx_too(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="prepare"):
+        CaseCache(tmp_path).prepare(loaded(check=onnx.ModelProto()), make_case())
+
+
 def test_equal_arrays_of_several_cases_share_one_file(tmp_path: Path) -> None:
     cache, repro = CaseCache(tmp_path), loaded()
     first, second = (cache.prepare(repro, make_case(params={"n": n})) for n in (1, 2))

@@ -45,6 +45,40 @@ def test_every_way_to_end_has_one_outcome(ended: str, bug_is: frozenset[Cause]) 
             assert outcome == Outcome(verdict=Verdict.NO_VERDICT, cause=Cause(ended), reason="why")
 
 
+REMARKS = [
+    ("fused", Verdict.PASS, ""),
+    ("plain", Verdict.FAIL, "right, but plain, not fused"),
+    ("?", Verdict.INVALID, "right, but it cannot be seen whether fused"),
+    ("", Verdict.INVALID, "right, but it cannot be seen whether fused"),
+]
+
+
+@pytest.mark.parametrize(("remark", "verdict", "reason"), REMARKS)
+def test_the_remark_decides_where_the_numbers_pass(remark: str, verdict: Verdict, reason: str) -> None:
+    case = make_case(remarks=frozenset({"fused"}))
+    right = {**measurements({"y": {"sum_abs": 1.0}}), "remark": remark}
+    assert judged(case, measurements=right) == Outcome(verdict=verdict, reason=reason)
+    wrong = {**measurements({"y": {"sum_abs": 1e6}}), "remark": remark}
+    assert judged(case, measurements=wrong).reason == "sum_abs 1e+06 > 690"
+    assert judged(make_case(), measurements=right).verdict is Verdict.PASS, (
+        "any will do where none is asked for"
+    )
+
+
+def test_only_tensorrt_is_asked_for_a_remark() -> None:
+    case = make_case(remarks=frozenset({"fused"}))
+    record = make_record(make_cell(case=case, version="onnxruntime-1.31.1"))
+    assert judge(record, case, make_version("onnxruntime-1.31.1")).verdict is Verdict.PASS
+
+
+def test_the_remark_stands_before_the_figure() -> None:
+    figure = Figure(measure="speedup", label="x")
+    seen = {**measurements({}, speedup=3.14159), "remark": "fused"}
+    assert figure_text(make_record(make_cell(), measurements=seen), figure) == "fused 3.14"
+    assert figure_text(make_record(make_cell(), measurements={**seen, "scalars": {}}), figure) == "fused"
+    assert figure_text(make_record(make_cell(), measurements={**seen, "remark": ""}), figure) == "3.14"
+
+
 @pytest.mark.parametrize("cause", Cause)
 def test_trouble_with_the_machinery_is_never_pass_or_fail(cause: Cause) -> None:
     assert judged(ended=cause.value).verdict is Verdict.NO_VERDICT

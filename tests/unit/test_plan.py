@@ -107,6 +107,16 @@ def needing(version: Version) -> Exclusion | None:
     return found[0] if found else None
 
 
+def test_a_case_that_needs_torch_is_excluded_where_the_image_has_none() -> None:
+    case = make_case(needs=frozenset({"torch"}))
+    for torch, expected in (("2.6.0a0", None), (None, Exclusion.COMPONENT_MISSING)):
+        version = make_version("10.7.0", torch=torch) if torch else make_version("10.7.0")
+        reason = exclude(
+            make_cell(case=case, version=version), HOST, Selection(versions=("10.7.0",)), Pull.ALL
+        )
+        assert (reason and reason[0]) == expected
+
+
 def test_a_case_that_needs_torch_tensorrt_runs_where_the_image_has_it() -> None:
     assert needing(PULLED) is None
     assert needing(PULLED.model_copy(update={"torch_tensorrt": None})) is Exclusion.COMPONENT_MISSING

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from trtmatrix.core.config import Version
-from trtmatrix.core.model import Case, Cause, Figure, Known, Outcome, Verdict
+from trtmatrix.core.model import Case, Cause, Figure, Known, Outcome, Product, Verdict
 from trtmatrix.core.record import BUILT, RAN, Record
 
 
@@ -16,8 +16,9 @@ def judge(record: Record, case: Case, version: Version) -> Outcome:
 
     NaN or infinity where the reference is finite always fails. A measurement above its limit fails
     (rule: ``measured ≤ limit``, NaN never holds). A build failure, crash or time-out is a FAIL only
-    where the case says that it is the bug. A record of another library than the pinned one gives no
-    verdict.
+    where the case says that it is the bug. A run whose numbers pass and whose remark is none that the
+    case wants fails; where the remark is unknown it is invalid. A record of another library than the
+    pinned one gives no verdict.
     """
     if (mismatch := mismatched_library(record, version)) is not None:
         return Outcome(verdict=Verdict.NO_VERDICT, cause=Cause.VERSION_MISMATCH, reason=mismatch)
@@ -67,7 +68,17 @@ def _judge_numbers(record: Record, case: Case) -> Outcome:
         return Outcome(verdict=Verdict.INVALID, reason=reason)
     if not case.limits:
         return Outcome(verdict=Verdict.INVALID, reason="the case has no limit: it can say nothing")
-    return Outcome(verdict=Verdict.PASS, reason="")
+    return _judge_remark(record, case)
+
+
+def _judge_remark(record: Record, case: Case) -> Outcome:
+    """Judge the run's word, where the case says which ones pass and the product can have one."""
+    if not case.remarks or record.remark in case.remarks or record.product is not Product.TENSORRT:
+        return Outcome(verdict=Verdict.PASS, reason="")
+    wanted = " or ".join(sorted(case.remarks))
+    if record.remark in {"", "?"}:
+        return Outcome(verdict=Verdict.INVALID, reason=f"right, but it cannot be seen whether {wanted}")
+    return Outcome(verdict=Verdict.FAIL, reason=f"right, but {record.remark}, not {wanted}")
 
 
 def measured(record: Record, measure: str) -> float | None:
@@ -81,9 +92,11 @@ def measured(record: Record, measure: str) -> float | None:
 
 
 def figure_text(record: Record, figure: Figure) -> str:
-    """Return the leading figure of a cell in at most six characters, or nothing."""
-    value = measured(record, figure.measure) if record.ended == RAN else None
-    return "" if value is None else short(value)
+    """Return what stands behind a verdict: the remark, the figure in at most six characters."""
+    if record.ended != RAN:
+        return ""
+    value = measured(record, figure.measure)
+    return f"{record.remark} {'' if value is None else short(value)}".strip()
 
 
 def short(value: float) -> str:

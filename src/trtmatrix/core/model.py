@@ -202,7 +202,8 @@ class Case:
     """One set of parameters of a repro: a row of the table.
 
     ``limits`` maps a measurement to the largest value that passes. ``bug_is`` names the causes that
-    are the bug itself, and therefore a FAIL. ``seconds`` is the time limit of one cell.
+    are the bug itself, and therefore a FAIL. ``remarks``: the words that a run may leave beside the
+    verdict to pass (none: any). ``seconds`` is the time limit of one cell.
     """
 
     id: str
@@ -212,6 +213,7 @@ class Case:
     products: frozenset[Product] = frozenset(Product)
     needs: frozenset[str] = frozenset()
     bug_is: frozenset[Cause] = frozenset()
+    remarks: frozenset[str] = frozenset()
     seconds: float = 300.0
 
 

@@ -117,8 +117,8 @@ def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> tuple[E
             Exclusion.UNSUPPORTED_GPU,
             f"{version.name} supports compute capability {low} to {high}",
         )
-    if "torch_tensorrt" in cell.case.needs and version.torch_tensorrt is None:
-        return Exclusion.COMPONENT_MISSING, "no Torch-TensorRT in the image"
+    if lacking := _lacking(cell):
+        return Exclusion.COMPONENT_MISSING, f"no {lacking} in the image"
     if version.product is Product.TENSORRT and (reason := _without_gpu(cell, host)) is not None:
         return reason
     if "host" in selection.runtimes and version.product is Product.TENSORRT:
@@ -130,6 +130,14 @@ def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> tuple[E
             return _without_image(cell, host, selection, pull)
         case InterpreterOrigin() | WheelsOrigin():
             return None
+
+
+def _lacking(cell: Cell) -> str:
+    """Return what a case needs and its version does not have, or nothing."""
+    version, needs = cell.version, cell.case.needs
+    has = {"torch": version.torch, "torch_tensorrt": version.torch_tensorrt}
+    names = {"torch": "torch", "torch_tensorrt": "Torch-TensorRT"}
+    return next((names[name] for name in has if name in needs and has[name] is None), "")
 
 
 def _supports(version: Version, gpu: Gpu) -> bool:

@@ -32,7 +32,8 @@ class Record:
     """One run of one cell. ``data`` is the JSON object as stored; the rest are views of it.
 
     ``outputs`` maps an output's name to its measurements, ``scalars`` holds what the case measured
-    by itself. Numbers are finite or one of NaN and infinity, which JSON holds as strings.
+    by itself, ``remark`` is its word beside the verdict (older records have none). Numbers are finite or
+    one of NaN and infinity, which JSON holds as strings.
     """
 
     cell: CellId
@@ -46,6 +47,7 @@ class Record:
     gpu: Mapping[str, Any]
     outputs: Mapping[str, Mapping[str, Any]]
     scalars: Mapping[str, float]
+    remark: str
     data: Mapping[str, Any] = field(repr=False)
     file: str = ""
 
@@ -83,6 +85,7 @@ def record_from(data: Mapping[str, Any], file: str = "") -> Record:
             cell=CellId.parse(str(CellId(**data["cell"]))), product=Product(data["product"]),
             data=data, file=file, outputs={name: _numbers(values, name) for name, values in outputs},
             scalars=_numbers(measurements["scalars"], "scalars"),
+            remark=_text(measurements.get("remark", ""), "remark"),
             run=texts["run"], ended=texts["ended"], detail=texts["detail"], started=texts["started"],
             digests=maps["digests"], observed=maps["observed"], gpu=maps["gpu"],
         )  # fmt: skip

@@ -10,7 +10,7 @@ import io
 import math
 import tokenize
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -89,6 +89,10 @@ _Limit = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """NaN would hold for every value, infinity too."""
 
 
+Need = Literal["torch", "torch_tensorrt"]
+"""What only some images have: facts of matrix.yaml, and the modules of that name."""
+
+
 def _finite(value: Scalar) -> Scalar:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a parameter must be finite: strict JSON has no word for it")
@@ -101,8 +105,9 @@ class _Case(_Strict):
     limits: dict[str, _Limit]
     control: Control | None = None
     products: Annotated[tuple[Product, ...], Field(min_length=1)] = tuple(Product)
-    needs: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
     bug_is: tuple[Cause, ...] = ()
+    remarks: tuple[Annotated[str, Field(pattern="^[a-z]{1,8}$")], ...] = ()
     seconds: Annotated[_Limit, Field(gt=0)] = 300.0
 
 
@@ -218,6 +223,7 @@ def _case(raw: _Case) -> Case:
     return Case(
         id=raw.id, params=raw.params, limits=raw.limits, control=raw.control, seconds=raw.seconds,
         products=frozenset(raw.products), needs=frozenset(raw.needs), bug_is=frozenset(raw.bug_is),
+        remarks=frozenset(raw.remarks),
     )  # fmt: skip
 
 

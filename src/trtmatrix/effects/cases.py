@@ -64,9 +64,8 @@ class CaseCache:
             return final
         try:
             prepared = loaded.module.prepare(dict(case.params))
-            model = prepared["model"].SerializeToString()
-            _check_model(prepared["model"])
-            inputs, reference = _arrays(prepared, "inputs"), _arrays(prepared, "reference")
+            models = {f"{key}.onnx": _model(prepared[key]) for key in ("model", "check") if key in prepared}
+            arrays = {key: _arrays(prepared, key) for key in ("inputs", "reference", "extra")}
         except Exception as error:
             raise UsageError(
                 f"{loaded.file}: prepare() of the case {case.id} failed: {error!r}\n"
@@ -77,9 +76,10 @@ class CaseCache:
         partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.root))
         try:
             partial.chmod(0o755)
-            (partial / "model.onnx").write_bytes(model)
-            self._write_arrays(partial / "inputs", inputs, narrow=False)
-            self._write_arrays(partial / "reference", reference, narrow=True)
+            for name, model in models.items():
+                (partial / name).write_bytes(model)
+            for key, named in arrays.items():
+                self._write_arrays(partial / key, named, narrow=key == "reference")
             facts = {"repro": loaded.repro.id, "case": case.id, "params": dict(case.params)}
             (partial / "case.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
             _rename(partial, final)
@@ -118,18 +118,22 @@ class CaseCache:
 
 def _arrays(prepared: dict[str, Any], key: str) -> dict[str, Array]:
     """Return the named arrays that ``prepare()`` gave; ``TypeError`` where they are none."""
-    for name, array in dict(prepared[key]).items():
+    named = dict(prepared.get(key, {}) if key == "extra" else prepared[key])
+    for name, array in named.items():
         if not isinstance(array, np.ndarray) or array.dtype.hasobject:
             raise TypeError(f"{key}[{name!r}] is no NumPy array of numbers but {type(array).__name__}")
         if key == "reference" and array.dtype != np.float64:
             raise TypeError(f"reference[{name!r}] is {array.dtype}: a reference is computed in float64")
-    return dict(prepared[key])
+    return named
 
 
-def _check_model(model: Any) -> None:  # noqa: ANN401 - onnx.ModelProto, imported only here
+def _model(model: Any) -> bytes:  # noqa: ANN401 - onnx.ModelProto, imported only here
+    """Return a model's bytes; raises where it is not valid ONNX."""
     import onnx
 
     onnx.checker.check_model(model)
+    content: bytes = model.SerializeToString()
+    return content
 
 
 def _rename(partial: Path, final: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -19,6 +20,18 @@ class Engine:
         """Run once: inputs and outputs by name, as host arrays in the graph's dtypes."""
         raise NotImplementedError
 
+    def fusion(self, inputs: Mapping[str, np.ndarray]) -> str:
+        """Say how attention was compiled, as far as it can be seen.
+
+        ``"fused"``: a layer or a kernel of one run is called mha, fmha or flash; ``"plain"``: all
+        are known and none is; ``"?"``: the engine hides what it runs.
+        """
+        raise NotImplementedError
+
+    def latency(self, inputs: Mapping[str, np.ndarray], runs: int = 50) -> float:
+        """Return the median time of one run on one stream, in milliseconds; where ``has_streams``."""
+        raise NotImplementedError
+
 
 class Backend:
     """A product as imported. ``facts`` and ``scalars`` go into the record."""
@@ -30,6 +43,8 @@ class Backend:
         """Start with nothing measured."""
         self.facts: Dict[str, Any] = {}
         self.scalars: Dict[str, float] = {}
+        self.word = ""
+        """What :meth:`remark` was given last."""
         self.memo: Optional[Path] = None
         """Where ONNX Runtime keeps outputs for cells of the same job with the same bytes."""
 
@@ -38,12 +53,23 @@ class Backend:
         """The CUDA driver (:class:`trtprobe.cuda.Cuda`) where ``has_streams``."""
         raise NotImplementedError
 
-    def build(self, model: Path, precision: str = "tf32", level: Optional[int] = None) -> Engine:
+    def build(
+        self,
+        model: Path,
+        precision: str = "tf32",
+        level: Optional[int] = None,
+        plugins: bool = False,
+        keep_fp32: Sequence[str] = (),
+        outputs: Sequence[str] = (),
+    ) -> Engine:
         """Parse an ONNX file and build an engine.
 
         ``precision`` is one of :data:`PRECISIONS`, ``level`` the builder optimization level (0 to
-        5; None leaves the product's default). Raises ``BuildFailed`` with the product's own
-        messages, ``Unsupported`` where the product has no such precision.
+        5; None leaves the product's default). ``plugins``: the graph has a node that is one of
+        NVIDIA's plugins. ``keep_fp32``: operators (such as ``Softmax``) that the FP16 flag must
+        leave in float32. ``outputs``: inner tensors that the engine must write too, so that it
+        cannot fuse across them. Raises ``BuildFailed`` with the product's own messages,
+        ``Unsupported`` where the product has no such precision, plugin or constraint.
         """
         raise NotImplementedError
 
@@ -53,6 +79,15 @@ class Backend:
         ``TypeError`` or ``ValueError`` where the value is no number.
         """
         self.scalars[name] = float(value)
+
+    def remark(self, word: str) -> None:
+        """Put a word of at most 8 letters beside the cell's verdict; "?" where it cannot be seen.
+
+        ``ValueError`` where it is another text.
+        """
+        if not re.fullmatch(r"[a-z]{1,8}|\?", word):
+            raise ValueError("%r is no remark: at most 8 small letters, or ?" % word)
+        self.word = word
 
     def observed(self) -> Dict[str, Any]:
         """Return ``library`` (the version that was loaded) and what else the product tells."""

@@ -11,13 +11,12 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Type
-
-import numpy as np
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from trtprobe import ends
 from trtprobe.backends.base import Backend, Engine
-from trtprobe.cuda import Cuda, Memory, Stream
+from trtprobe.backends.gpu_engine import GpuEngine
+from trtprobe.cuda import Cuda
 from trtprobe.observe import loaded_libraries
 
 WORKSPACE = 4 << 30
@@ -25,12 +24,6 @@ WORKSPACE = 4 << 30
 
 LIBRARY = r"^libnvinfer\.so"
 """The core library's file name."""
-
-DTYPES: Dict[str, Type[np.generic]] = {
-    "FLOAT": np.float32, "HALF": np.float16, "INT8": np.int8, "UINT8": np.uint8,
-    "INT32": np.int32, "INT64": np.int64, "BOOL": np.bool_,
-}  # fmt: skip
-"""NumPy's dtype of each tensor type; 8.5's own nptype() breaks on NumPy 1.24 and later."""
 
 
 class TensorRtBackend(Backend):
@@ -80,12 +73,25 @@ class TensorRtBackend(Backend):
         version = self.trt.__version__
         return {"library": _library_version(LIBRARY) or version, "bindings": version}
 
-    def build(self, model: Path, precision: str = "tf32", level: Optional[int] = None) -> Engine:
+    def build(
+        self,
+        model: Path,
+        precision: str = "tf32",
+        level: Optional[int] = None,
+        plugins: bool = False,
+        keep_fp32: Sequence[str] = (),
+        outputs: Sequence[str] = (),
+    ) -> Engine:
         """Parse and build; see :meth:`Backend.build`."""
         self.messages.clear()
+        if plugins:
+            self._register_plugins()
         network = self._parse(model, self._network_flags(precision))
         config = self.builder.create_builder_config()
         self._configure(config, precision, level)
+        if keep_fp32:
+            self._constrain(network, config, keep_fp32)
+        _mark_outputs(network, outputs, self.trt.float16 if precision == "fp16-flag" else None)
         started = time.perf_counter()
         plan = self.builder.build_serialized_network(network, config)
         self.facts["build_seconds"] = time.perf_counter() - started
@@ -100,7 +106,7 @@ class TensorRtBackend(Backend):
         engine = self._runtime.deserialize_cuda_engine(plan)
         if engine is None:
             raise self.failure("the engine cannot be deserialized")
-        self.facts["layers"] = _layers(self.trt, engine)
+        self.facts["layers"], self.facts["tactics"] = _layers(self.trt, engine)
         return GpuEngine(self, engine)
 
     def _network_flags(self, precision: str) -> int:
@@ -140,6 +146,23 @@ class TensorRtBackend(Backend):
         if hasattr(trt, "ProfilingVerbosity"):
             config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
 
+    def _register_plugins(self) -> None:
+        """Make NVIDIA's plugins known to the parser; a second time does nothing."""
+        if not self.trt.init_libnvinfer_plugins(self.logger, ""):
+            raise ends.ComponentMissing("the plugin library cannot be initialised")
+
+    def _constrain(self, network: Any, config: Any, operators: Sequence[str]) -> None:
+        """Oblige the builder to keep the layers of some operators in float32."""
+        if not hasattr(self.trt.BuilderFlag, "OBEY_PRECISION_CONSTRAINTS"):
+            raise ends.Unsupported("networks are strongly typed here: there are no precision constraints")
+        config.set_flag(self.trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+        kinds = {operator.upper() for operator in operators}
+        for layer in (network.get_layer(i) for i in range(network.num_layers)):
+            kind = layer.type
+            if kind.name in kinds:
+                layer.precision = self.trt.float32
+                layer.set_output_type(0, self.trt.float32)
+
     def failure(self, what: str, kind: Type[ends.CellEnd] = ends.BuildFailed) -> ends.CellEnd:
         """Return the right end for a failure, from the product's own messages."""
         text = "%s: %s" % (what, " | ".join(self.messages[-6:]) or "no message")
@@ -161,6 +184,13 @@ class RtxBackend(TensorRtBackend):
         """Return the bindings' version: the library's own function counts from TensorRT's 10."""
         return {"library": self.trt.__version__, "bindings": self.trt.__version__}
 
+    def _register_plugins(self) -> None:
+        raise ends.Unsupported("TensorRT-RTX has no plugins")
+
+    def _constrain(self, network: Any, config: Any, operators: Sequence[str]) -> None:
+        del network, config, operators
+        raise ends.Unsupported("TensorRT-RTX networks are strongly typed: no precision constraints")
+
     def _network_flags(self, precision: str) -> int:
         """Return no flags: networks are strongly typed by default."""
         del precision
@@ -175,72 +205,6 @@ class RtxBackend(TensorRtBackend):
     def _engine(self, plan: Any) -> Engine:
         """End the cell: an engine was built, and this host cannot run it."""
         raise ends.BuiltOnly("parsed and built, %d bytes; not run" % plan.nbytes)
-
-
-class GpuEngine(Engine):
-    """A deserialized engine with one execution context."""
-
-    def __init__(self, backend: TensorRtBackend, engine: Any) -> None:
-        """Create the context."""
-        self.backend, self.engine = backend, engine
-        self.context = engine.create_execution_context()
-        if self.context is None:
-            raise backend.failure("no execution context", ends.RunFailed)
-        trt = backend.trt
-        names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
-        is_input = {n: engine.get_tensor_mode(n) == trt.TensorIOMode.INPUT for n in names}
-        self.inputs = [name for name in names if is_input[name]]
-        self.outputs = [name for name in names if not is_input[name]]
-
-    def dtype(self, name: str) -> np.dtype:
-        """Return a tensor's dtype."""
-        kind = self.engine.get_tensor_dtype(name).name
-        if kind not in DTYPES:
-            raise ends.Unsupported("%s is %s, which NumPy does not have" % (name, kind))
-        return np.dtype(DTYPES[kind])
-
-    def bind(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, Memory]:
-        """Set shapes and addresses, copy the inputs in; returns the device memory of each tensor."""
-        memory: Dict[str, Memory] = {}
-        for name in self.inputs:
-            array = np.ascontiguousarray(inputs[name])
-            if array.dtype != self.dtype(name):
-                raise ValueError("%s: engine wants %s, got %s" % (name, self.dtype(name), array.dtype))
-            self.context.set_input_shape(name, array.shape)
-            memory[name] = self.backend.cuda.alloc(array.nbytes)
-            memory[name].put(array)
-        for name in self.outputs:
-            size = int(np.prod(self.shape(name), dtype=np.int64)) * self.dtype(name).itemsize
-            memory[name] = self.backend.cuda.alloc(size)
-        for name, block in memory.items():
-            self.context.set_tensor_address(name, block.pointer)
-        return memory
-
-    def shape(self, name: str) -> List[int]:
-        """Return a tensor's shape for the inputs that were bound."""
-        return [int(n) for n in self.context.get_tensor_shape(name)]
-
-    def enqueue(self, stream: Stream) -> None:
-        """Put one run on a stream; returns at once."""
-        if not self.context.execute_async_v3(stream.handle.value):
-            raise self.backend.failure("execute_async_v3 failed", ends.RunFailed)
-
-    def read(self, name: str, block: Memory) -> np.ndarray:
-        """Return device memory as an array of a tensor's shape and dtype (waits for the copy only)."""
-        return block.get(np.empty(self.shape(name), self.dtype(name)))
-
-    def run(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-        """Run twice on one stream and keep the second: the first also loads the kernels."""
-        memory, stream = self.bind(inputs), self.backend.cuda.stream()
-        self.backend.cuda.synchronize()
-        self.enqueue(stream)
-        stream.synchronize()
-        before = stream.record()
-        self.enqueue(stream)
-        after = stream.record()
-        self.backend.facts["run_ms"] = after.milliseconds_since(before)
-        stream.synchronize()
-        return {name: self.read(name, memory[name]) for name in self.outputs}
 
 
 def _has_strong_types(trt: Any) -> bool:
@@ -263,14 +227,28 @@ def _make_logger(trt: Any, messages: List[str]) -> Any:
     return Logger()
 
 
-def _layers(trt: Any, engine: Any) -> List[str]:
-    """Return the engine's layer names as its inspector tells them."""
+def _mark_outputs(network: Any, names: Sequence[str], dtype: Any) -> None:
+    """Make inner tensors outputs of the network; ``BuildFailed`` where it has none of that name."""
+    layers = [network.get_layer(i) for i in range(network.num_layers)] if names else []
+    tensors = {t.name: t for layer in layers for t in map(layer.get_output, range(layer.num_outputs))}
+    for name in names:
+        if name not in tensors:
+            raise ends.BuildFailed("the network has no tensor %s that could be an output" % name)
+        network.mark_output(tensors[name])
+        if dtype is not None:
+            tensors[name].dtype = dtype
+
+
+def _layers(trt: Any, engine: Any) -> Tuple[List[str], List[str]]:
+    """Return the names of the engine's layers and tactics, as its inspector tells them."""
     text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
     try:
         layers = json.loads(text)["Layers"]
     except (ValueError, KeyError, TypeError):
-        return []
-    return [str(x.get("Name", x)) if isinstance(x, dict) else str(x) for x in layers]
+        return [], []
+    names = [str(x.get("Name", x)) if isinstance(x, dict) else str(x) for x in layers]
+    tactics = {str(x["TacticName"]) for x in layers if isinstance(x, dict) and x.get("TacticName")}
+    return names, sorted(tactics)
 
 
 def _library_version(pattern: str) -> Optional[str]:

@@ -31,6 +31,24 @@ def do_scalars(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     return {}
 
 
+def do_see(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    engine = trt.build(files.model)
+    trt.measure("ms", engine.latency(files.inputs, runs=5))
+    trt.remark(engine.fusion(files.inputs))
+    trt.measure("extra", len(files.extra))
+    return engine.run(files.inputs)
+
+
+def do_remark(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    trt.remark(params["word"])
+    return {}
+
+
+def do_import(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    __import__(params["module"])
+    return {}
+
+
 def do_nan_output(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     return {"y": np.full((2, 3), np.nan, np.float32)}
 

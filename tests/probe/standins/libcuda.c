@@ -28,6 +28,11 @@ CUresult cuDeviceGetName(char *name, int length, int device) {
   strncpy(name, "Stand-in GPU", length);
   return 0;
 }
+CUresult cuDeviceGetPCIBusId(char *text, int length, int device) {
+  (void)device;
+  strncpy(text, "0000:3B:00.0", length);
+  return 0;
+}
 CUresult cuDriverGetVersion(int *version) { *version = 12060; return 0; }
 CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
   *value = attribute == 75 ? 8 : attribute == 76 ? 9 : -1;

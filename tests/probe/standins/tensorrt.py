@@ -2,7 +2,8 @@
 
 It has the part of the interface that the probe uses, as the release named in STANDIN_TENSORRT has it
 (test_surface.py compares that with NVIDIA's own bindings), and refuses what that release refuses.
-A graph is a JSON text: {"inputs": {name: [dtype, shape]}, "outputs": ..., "says": an error message}.
+A graph is a JSON text: {"inputs": {name: [dtype, shape]}, "outputs": ..., "says": an error message,
+"layers": [{"type": "SOFTMAX", "output": name}, ...]}; each name of "plugins" wants them registered.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class NetworkDefinitionCreationFlag(enum.IntEnum):
 
 class BuilderFlag(enum.IntEnum):
     if MAJOR < 11:
-        FP16 = 0
+        FP16, OBEY_PRECISION_CONSTRAINTS = 0, 12
     TF32 = 7
 
 
@@ -63,6 +64,45 @@ class DataType(enum.IntEnum):
         BF16, INT64 = 7, 8
 
 
+float32, float16 = DataType.FLOAT, DataType.HALF
+LayerType = enum.Enum("LayerType", "SOFTMAX MATRIX_MULTIPLY")
+_REGISTERED: list[str] = []
+
+
+def init_libnvinfer_plugins(logger: ILogger, namespace: str) -> bool:
+    assert logger.ready
+    _REGISTERED.append(namespace)
+    return "STANDIN_NO_PLUGINS" not in os.environ
+
+
+class ITensor:
+    def __init__(self, name: str) -> None:
+        self.name, self.dtype = name, DataType.FLOAT
+
+
+class ILayer:
+    num_outputs = 1
+    type: LayerType = LayerType.SOFTMAX
+    output_type = DataType.HALF
+    if MAJOR < 11:
+        precision = DataType.HALF
+
+        def set_output_type(self, index: int, dtype: DataType) -> None:
+            assert index == 0
+            self.output_type = dtype
+
+    def __init__(self, kind: str, output: str) -> None:
+        self.type, self.output = LayerType[kind], ITensor(output)
+
+    def get_output(self, index: int) -> ITensor:
+        assert index == 0
+        return self.output
+
+    @property
+    def kept(self) -> bool:
+        return {getattr(self, "precision", None), self.output_type} == {DataType.FLOAT}
+
+
 _TYPES = {"float32": "FLOAT", "float16": "HALF", "int64": "INT64", "bfloat16": "BF16"}
 
 
@@ -72,6 +112,18 @@ class INetworkDefinition:
         self.flags = {flag.name for flag in NetworkDefinitionCreationFlag if flags >> flag & 1}
         if flags >> 2:
             raise ValueError(f"unknown flags: {flags}")
+        self.layers: list[ILayer] = []
+        self.marked: list[ITensor] = []
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
+
+    def get_layer(self, index: int) -> ILayer:
+        return self.layers[index]
+
+    def mark_output(self, tensor: ITensor) -> None:
+        self.marked.append(tensor)
 
 
 class OnnxParser:
@@ -86,6 +138,10 @@ class OnnxParser:
             self.network.graph = json.loads(model)
         except ValueError as error:
             self.errors.append(f"no graph: {error}")
+        if self.network.graph.get("plugins") and not _REGISTERED:
+            self.errors.append("Plugin not found")
+        kinds = self.network.graph.get("layers", [])
+        self.network.layers = [ILayer(layer["type"], layer["output"]) for layer in kinds]
         return not self.errors
 
     @property
@@ -148,6 +204,8 @@ class Builder:
             return None
         level = getattr(config, "builder_optimization_level", None)
         words = [*flags, *(["strong"] if strong else []), f"level={level}"]
+        words += [f"{layer.type.name}=FLOAT" for layer in network.layers if layer.kept]
+        words += [f"{tensor.name}:{tensor.dtype.name}" for tensor in network.marked]
         detailed = config.profiling_verbosity is ProfilingVerbosity.DETAILED
         name = " ".join(words) if detailed else "hidden"
         return IHostMemory(json.dumps({**network.graph, "layer": name}).encode())
