@@ -196,6 +196,7 @@ def test_what_was_executed_now_is_marked_and_an_exclusion_is_kept() -> None:
 SURPRISING = make_entry(value=9999.0)
 BROKEN = make_entry(ended=Cause.LAUNCHER_FAILED.value)
 OUT = make_unknown(excluded=Exclusion.IMAGE_NOT_PULLED)
+LACKING = make_unknown(excluded=Exclusion.COMPONENT_MISSING)
 CPU_PASS = make_entry(make_cell(version="onnxruntime-1.31.1"))
 OK, BAD, TROUBLE, NOTHING = ExitCode.AS_EXPECTED, ExitCode.SURPRISE, ExitCode.MACHINERY, ExitCode.NOTHING
 
@@ -215,6 +216,9 @@ OK, BAD, TROUBLE, NOTHING = ExitCode.AS_EXPECTED, ExitCode.SURPRISE, ExitCode.MA
         ([make_entry(ended=Cause.COMPONENT_MISSING.value)], False, True, True, {OK, TROUBLE}),
         ([make_entry(), OUT], False, True, True, {OK}),
         ([make_entry(), OUT], True, True, True, {OK, TROUBLE}),
+        ([make_entry(), LACKING], True, True, True, {OK}),
+        ([LACKING], True, True, False, {OK, TROUBLE, NOTHING}),
+        ([make_entry(make_cell(version="10.8.0")), LACKING], True, True, True, {OK, TROUBLE}),
         ([OUT], False, True, False, {OK, TROUBLE, NOTHING}),
         ([OUT], False, False, False, {OK, NOTHING}),
         ([OUT, CPU_PASS], False, True, True, {OK, TROUBLE}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from trtmatrix.core.errors import ExitCode
@@ -168,7 +168,8 @@ def exit_codes(
         codes.add(ExitCode.SURPRISE)
     if any(_machinery(entry) for entry in measured):
         codes.add(ExitCode.MACHINERY)
-    if by_name and any(_left_out(entry, gpu_named) for entry in entries):
+    answered = {entry.cell.version.name for entry in measured}
+    if by_name and any(_left_out(entry, gpu_named, answered) for entry in entries):
         codes.add(ExitCode.MACHINERY)
     on_gpu = [entry for entry in entries if entry.cell.gpu.present]
     if gpu_here and on_gpu and not any(_has_verdict(entry) for entry in on_gpu):
@@ -184,9 +185,15 @@ def _has_verdict(entry: Entry) -> bool:
     return entry.evidence is Evidence.MEASURED and verdict is not Verdict.NO_VERDICT
 
 
-def _left_out(entry: Entry, gpu_named: bool) -> bool:
-    """Whether a cell that was asked for did not run and has no current record."""
+def _left_out(entry: Entry, gpu_named: bool, answered: Set[str]) -> bool:
+    """Whether a cell that was asked for did not run and has no current record.
+
+    A version's image lacks what it lacks: naming a version does not ask for cases that can never run
+    there, as long as others answered.
+    """
     if entry.excluded is None or entry.evidence is Evidence.MEASURED:
+        return False
+    if entry.excluded.why is Exclusion.COMPONENT_MISSING and entry.cell.version.name in answered:
         return False
     return gpu_named or entry.excluded.why is not Exclusion.OTHER_GPU
 
