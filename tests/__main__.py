@@ -7,6 +7,7 @@ does. Names after the options select suites; ``--list`` shows them.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,12 @@ def _docker() -> str:
     return "" if built.returncode == 0 else "the test image cannot be built: see docker/test/build"
 
 
+def _cdi() -> str:
+    """Return why the tests with a device by CDI cannot run, or nothing."""
+    named = "TRTMATRIX_TEST_CDI_ENGINE" in os.environ
+    return "" if named else 'no engine with CDI was started: eval "$(tests/cdi/engine FOLDER)" starts one'
+
+
 def _torch() -> str:
     """Return why the comparison with torch's own export cannot run, or nothing."""
     return "" if shutil.which("nox") or _importable("nox") else "nox is not installed"
@@ -62,6 +69,7 @@ SUITES = (
     Suite(name="unit", seconds=420, command=(*PYTEST, "tests/unit")),
     Suite(name="probe", seconds=300, command=(*PYTEST, "tests/probe")),
     Suite(name="containers", seconds=480, command=(*PYTEST, "tests/containers"), lacking=_docker),
+    Suite(name="cdi", seconds=120, command=(*PYTEST, "tests/cdi"), lacking=_cdi),
     Suite(name="nox", seconds=360, command=(*PYTEST, "tests/nox")),
     Suite(
         name="torch", seconds=300, lacking=_torch,

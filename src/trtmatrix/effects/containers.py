@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import docker
 import docker.errors
 import requests.exceptions
+import yaml
 from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Ulimit
 
@@ -35,6 +37,7 @@ from trtmatrix.effects.paths import probe_folder
 
 POLL_SECONDS = 0.1
 DRIVER_FOLDER = "/usr/local/nvidia"
+CDI_KIND = "nvidia.com/gpu"
 EMPTIED = (SCRATCH, "/dev/shm")  # noqa: S108 - inside the container, file systems of its own
 """What the probe empties after each cell: it lies in memory, and the next cell would pay for it."""
 ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException)
@@ -79,13 +82,35 @@ def _references(client: docker.DockerClient) -> Iterator[tuple[str, str]]:
 
 def _gpu_access(info: dict[str, Any]) -> GpuAccess | None:
     """Choose how containers get the GPU: the toolkit, CDI, or plain device nodes."""
-    if "nvidia" in (info.get("Runtimes") or {}):
+    if "nvidia" in (info.get("Runtimes") or {}) or shutil.which("nvidia-container-runtime-hook"):
         return GpuAccess.TOOLKIT
-    devices = [str(item.get("ID", "")) for item in info.get("DiscoveredDevices") or []]
-    if any(device.startswith("nvidia.com/gpu") for device in devices):
+    if _has_cdi_gpus(info):
         return GpuAccess.CDI
     nodes = Path("/dev/nvidiactl").exists() and Path(DRIVER_FOLDER).is_dir()
     return GpuAccess.NODES if nodes else None
+
+
+def _has_cdi_gpus(info: dict[str, Any]) -> bool:
+    """Whether the engine knows GPUs by CDI.
+
+    Docker 28.3 and later list the devices; 25 to 28.2 only name the folders of the specifications,
+    which are read here (https://github.com/cncf-tags/container-device-interface).
+    """
+    devices = [str(item.get("ID", "")) for item in info.get("DiscoveredDevices") or []]
+    if any(device.startswith(f"{CDI_KIND}=") for device in devices):
+        return True
+    folders = [Path(folder) for folder in info.get("CDISpecDirs") or []]
+    files = [file for folder in folders for pattern in ("*.json", "*.yaml") for file in folder.glob(pattern)]
+    return any(_cdi_kind(file) == CDI_KIND for file in files)
+
+
+def _cdi_kind(file: Path) -> str:
+    """Return the kind of device that a CDI specification is about, or nothing."""
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return ""
+    return str(found.get("kind", "")) if isinstance(found, dict) else ""
 
 
 def remove_leftovers() -> list[str]:

@@ -1,0 +1,93 @@
+"""A device by CDI, through a real engine that has it (Docker 25 or later); the device is a stand-in.
+
+TRTMATRIX_TEST_CDI_ENGINE is the engine's address, TRTMATRIX_TEST_CDI_SPECS the folder of its CDI
+specifications (.ci/run starts such an engine). The stand-in GPU is /dev/zero under another name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from trtmatrix.core.config import Version
+from trtmatrix.core.container import ContainerSpec, Folders, Limits, make_container_spec
+from trtmatrix.core.model import Gpu
+from trtmatrix.core.plan import Engine, GpuAccess
+from trtmatrix.effects.containers import ContainerLauncher, find_engine
+
+IMAGE = "trtmatrix/test:latest"
+GPU = Gpu(slug="stand-in", name="Stand-in GPU", index=0)
+ZERO = Path("/dev/zero").stat().st_rdev
+SPEC = {
+    "cdiVersion": "0.5.0", "kind": "nvidia.com/gpu",
+    "devices": [{"name": "0", "containerEdits": {
+        "deviceNodes": [{"path": "/dev/nvidia0", "hostPath": "/dev/zero"}], "env": ["STANDIN_GPU=0"],
+    }}],
+}  # fmt: skip
+VERSION = Version.model_validate(
+    {"version": "10.7.0", "product": "tensorrt", "origin": {"image": IMAGE},
+     "library": {"value": "10.7.0", "known": "read", "source": "notes"}}
+)  # fmt: skip
+LOOK = """
+import os
+print(os.environ.get("STANDIN_GPU"), os.stat("/dev/nvidia0").st_rdev, os.getuid(), os.access("/", os.W_OK))
+"""
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """The engine, which finds a GPU's specification in its folder."""
+    monkeypatch.setenv("DOCKER_HOST", os.environ["TRTMATRIX_TEST_CDI_ENGINE"])
+    file = Path(os.environ["TRTMATRIX_TEST_CDI_SPECS"]) / "nvidia.json"
+    file.write_text(json.dumps(SPEC))
+    time.sleep(1)  # the engine watches the folder
+    yield find_engine(gpu_here=True)
+    file.unlink()
+
+
+def described(engine: Engine, folder: Path) -> ContainerSpec:
+    folders = Folders(**{name: str(folder / name) for name in ("probe", "repros", "cases", "job", "out")})
+    for path in vars(folders).values():
+        Path(path).mkdir()
+        Path(path).chmod(0o777)
+    spec = make_container_spec(
+        version=VERSION, image=IMAGE, gpu=GPU, engine=engine, folders=folders,
+        limits=Limits(memory=1 << 30), name=f"trtmatrix-cdi-{os.getpid()}", owner="test", user="12345:12345",
+    )  # fmt: skip
+    return dataclasses.replace(spec, command=("python3", "-c", LOOK))
+
+
+def test_a_container_gets_the_device_that_its_cell_names(engine: Engine, tmp_path: Path) -> None:
+    assert engine.gpu_access is GpuAccess.CDI
+    spec = described(engine, tmp_path)
+    assert spec.cdi_devices == ("nvidia.com/gpu=0",)
+    launcher = ContainerLauncher(
+        engine=engine, cache=tmp_path, repros=tmp_path, limits=spec.limits, pull_note=lambda *_: None
+    )
+    container = launcher._create(spec)
+    try:
+        container.start()
+        assert container.wait(timeout=60)["StatusCode"] == 0, container.logs()
+        assert container.logs().decode().split() == ["0", str(ZERO), "12345", "False"]
+    finally:
+        container.remove(force=True)
+
+
+def test_a_device_that_is_not_there_is_refused(engine: Engine, tmp_path: Path) -> None:
+    spec = dataclasses.replace(described(engine, tmp_path), cdi_devices=("nvidia.com/gpu=7",))
+    launcher = ContainerLauncher(
+        engine=engine, cache=tmp_path, repros=tmp_path, limits=spec.limits, pull_note=lambda *_: None
+    )
+    container = launcher._create(spec)
+    try:
+        with pytest.raises(docker.errors.APIError, match="gpu=7"):
+            container.start()
+    finally:
+        container.remove(force=True)
