@@ -76,11 +76,11 @@ class Weights:
 
 def explicit(size: Size, weights: Weights, *, scale: float | None = None) -> onnx.ModelProto:
     """(q · scale) @ k.transpose(-2, -1), softmax, @ v."""
-    graph = _begin(size, weights)
-    q, k, v = _unbind(graph, size)
+    graph = begin(size, weights)
+    q, k, v = unbind(graph, size)
     q = graph.node("Mul", q, _scalar(graph, weights, size.scale if scale is None else scale))
     k = graph.node("Transpose", k, perm=[0, 1, 3, 2])
-    return _project(graph, size, weights, _attend(graph, q, k, v))
+    return project(graph, size, weights, _attend(graph, q, k, v))
 
 
 def sdpa(
@@ -94,28 +94,28 @@ def sdpa(
 
     The arguments put other constants in their place.
     """
-    graph = _begin(size, weights)
-    q, k, v = _unbind(graph, size)
+    graph = begin(size, weights)
+    q, k, v = unbind(graph, size)
     root = float(np.sqrt(size.scale))
     k = graph.node("Transpose", k, perm=[0, 1, 3, 2])
     q = graph.node("Mul", q, _scalar(graph, weights, root if q_factor is None else q_factor))
     k = graph.node("Mul", k, _scalar(graph, weights, root if k_factor is None else k_factor))
-    return _project(graph, size, weights, _attend(graph, q, k, v))
+    return project(graph, size, weights, _attend(graph, q, k, v))
 
 
 def sdpa_default(size: Size, weights: Weights) -> onnx.ModelProto:
     """F.scaled_dot_product_attention without scale=: √scale computed from q's shape."""
-    graph = _begin(size, weights)
-    q, k, v = _unbind(graph, size)
-    q, k = _scale_from_shape(graph, weights, q, k)
-    return _project(graph, size, weights, _attend(graph, q, k, v))
+    graph = begin(size, weights)
+    q, k, v = unbind(graph, size)
+    q, k = scale_from_shape(graph, weights, q, k)
+    return project(graph, size, weights, _attend(graph, q, k, v))
 
 
 def mha(size: Size, weights: Weights) -> onnx.ModelProto:
     """F.multi_head_attention_forward(x, x, x, need_weights=False) on (length, batch, embed)."""
-    graph = _begin(size, weights)
+    graph = begin(size, weights)
     q, k, v = _packed_projection(graph, size)
-    q, k = _scale_from_shape(graph, weights, q, k)
+    q, k = scale_from_shape(graph, weights, q, k)
     y = graph.node("Transpose", _attend(graph, q, k, v), perm=[2, 0, 1, 3])
     y = _reshape(graph, y, [size.length * size.batch, size.embed])
     proj = graph.initializer("proj.weight", weights.proj)
@@ -125,7 +125,8 @@ def mha(size: Size, weights: Weights) -> onnx.ModelProto:
     return graph.model()
 
 
-def _begin(size: Size, weights: Weights) -> Graph:
+def begin(size: Size, weights: Weights) -> Graph:
+    """A graph with its input x, its output y and the weights that stand first."""
     graph = Graph()
     graph.input("x", weights.qkv.dtype, size.x)
     graph.output("y", weights.qkv.dtype, size.x)
@@ -142,7 +143,7 @@ def _reshape(graph: Graph, tensor: str, shape: list[int]) -> str:
     return graph.node("Reshape", tensor, graph.constant(shape), allowzero=0)
 
 
-def _unbind(graph: Graph, size: Size) -> tuple[str, str, str]:
+def unbind(graph: Graph, size: Size) -> tuple[str, str, str]:
     """linear(x).reshape(B, S, 3, H, -1).permute(2, 0, 3, 1, 4).unbind(0)."""
     y = graph.node("MatMul", "x", "qkv.weight")
     y = _reshape(graph, y, [size.batch, size.length, 3, size.heads, -1])
@@ -152,7 +153,7 @@ def _unbind(graph: Graph, size: Size) -> tuple[str, str, str]:
     return q, k, v
 
 
-def _scale_from_shape(graph: Graph, weights: Weights, q: str, k: str) -> tuple[str, str]:
+def scale_from_shape(graph: Graph, weights: Weights, q: str, k: str) -> tuple[str, str]:
     """q · √scale and kᵀ · √scale, where scale is 1/√(last extent of q), computed in the graph."""
     dtype = weights.qkv.dtype
     last = graph.node("Shape", q)
@@ -173,7 +174,7 @@ def _attend(graph: Graph, q: str, k: str, v: str) -> str:
     return graph.node("MatMul", scores, v)
 
 
-def _project(graph: Graph, size: Size, weights: Weights, y: str) -> onnx.ModelProto:
+def project(graph: Graph, size: Size, weights: Weights, y: str) -> onnx.ModelProto:
     """proj(y.transpose(1, 2).reshape(B, S, -1)), the output."""
     y = graph.node("Transpose", y, perm=[0, 2, 1, 3])
     y = _reshape(graph, y, [size.batch, size.length, -1])
@@ -221,13 +222,21 @@ def compute(
     *,
     q_factor: float | None = None,
     k_factor: float = 1.0,
+    mask: Array | None = None,
     arithmetic: Arithmetic = FLOAT64,
+    core: Arithmetic | None = None,
 ) -> Array:
     """The block's output (batch, length, embed) in some arithmetic; in float64 the reference.
 
-    Works on one head of one batch row at a time: the scores of all would not fit into memory.
+    `mask` is added to the scores, as whose (batch, heads, length, length) it broadcasts. `core` is
+    the arithmetic between q, k, v and the output projection, if it is another one. Works on one
+    head of one batch row at a time: the scores of all would not fit into memory.
     """
-    a = arithmetic
+    a, c = arithmetic, core or arithmetic
+    if mask is not None:
+        mask = np.broadcast_to(
+            mask.astype(c.working, copy=False), (size.batch, size.heads, size.length, size.length)
+        )
     q_factor = size.scale if q_factor is None else q_factor
     qkv = a.matmul(x.reshape(-1, size.embed), weights.qkv.T)
     qkv = qkv.reshape(size.batch, size.length, 3, size.heads, size.head_size)
@@ -235,7 +244,9 @@ def compute(
 
     for batch, head in np.ndindex(size.batch, size.heads):
         q, k, v = (qkv[batch, :, part, head] for part in range(3))
-        scores = a.matmul(a.stored(q * q_factor), a.stored(k * k_factor).T)
-        heads[batch, :, head] = a.softmax_matmul(scores, v)
+        scores = c.matmul(c.stored(q * q_factor), c.stored(k * k_factor).T)
+        if mask is not None:
+            scores = c.stored(scores + mask[batch, head])
+        heads[batch, :, head] = a.stored(c.softmax_matmul(scores, v))
     y = a.matmul(heads.reshape(-1, size.embed), weights.proj.T)
     return a.stored(y + weights.bias).reshape(size.x)

@@ -1,0 +1,64 @@
+"""Exports of torch, and all that an ONNX model says, so that two can be compared up to names of tensors."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+import torch
+
+Array = NDArray[Any]
+
+
+def tensors(arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
+    """Arrays as torch has them."""
+    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+
+
+def exported(module: torch.nn.Module, inputs: dict[str, torch.Tensor], outputs: list[str]) -> onnx.ModelProto:
+    """What torch.onnx.export writes at opset 17 by its tracing exporter, with static shapes."""
+    file = io.BytesIO()
+    torch.onnx.export(
+        module.eval(), (), file, kwargs=dict(inputs), opset_version=17, dynamo=False,
+        input_names=list(inputs), output_names=outputs,
+    )  # fmt: skip
+    return onnx.load_from_string(file.getvalue())
+
+
+def described(model: onnx.ModelProto) -> list[Any]:
+    """All that the model says, with tensors named by where they come from."""
+    names = {w.name: f"w{_array(w)}" for w in model.graph.initializer}
+    for index, node in enumerate(model.graph.node):
+        names |= {name: f"node {index} output {i}" for i, name in enumerate(node.output)}
+    ends = [[(v.name, v.type) for v in end] for end in (model.graph.input, model.graph.output)]
+    nodes = [
+        (
+            node.op_type,
+            [names.get(name, name) for name in node.input],
+            {a.name: _value(a) for a in node.attribute},
+        )
+        for node in model.graph.node
+    ]
+    return [model.ir_version, model.opset_import[0].version, _shapes(ends), nodes]
+
+
+def _shapes(ends: list[Any]) -> list[Any]:
+    return [
+        (name, kind.tensor_type.elem_type, [d.dim_value for d in kind.tensor_type.shape.dim])
+        for end in ends
+        for name, kind in end
+    ]
+
+
+def _array(tensor: onnx.TensorProto) -> tuple[str, tuple[int, ...], bytes]:
+    array = numpy_helper.to_array(tensor)
+    return str(array.dtype), array.shape, array.tobytes()
+
+
+def _value(attribute: onnx.AttributeProto) -> Any:
+    value = helper.get_attribute_value(attribute)
+    return _array(value) if isinstance(value, onnx.TensorProto) else value
