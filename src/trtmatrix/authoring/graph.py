@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 Array = NDArray[Any]
-Attribute = int | float | Sequence[int] | TensorProto
+Attribute = int | float | str | Sequence[int] | TensorProto
 
 
 def element_type(dtype: np.dtype[Any] | type[Any]) -> int:
@@ -49,19 +49,22 @@ class Graph:
         array = value if isinstance(value, np.ndarray) else np.array(value, dtype=np.int64)
         return self.node("Constant", value=numpy_helper.from_array(array))
 
-    def node(self, op: str, *inputs: str, scope: str = "", out: str = "", **attributes: Attribute) -> str:
-        """Add a node with one output, named `out` if given."""
-        return self.nodes(op, *inputs, scope=scope, out=(out,), **attributes)[0]
+    def node(
+        self, op: str, *inputs: str, scope: str = "", out: str = "", domain: str = "", **attributes: Attribute
+    ) -> str:
+        """Add a node with one output, named `out` if given; `domain` is "" for ONNX's own operators."""
+        return self.nodes(op, *inputs, scope=scope, out=(out,), domain=domain, **attributes)[0]
 
     def nodes(
-        self, op: str, *inputs: str, scope: str = "", out: tuple[str, ...], **attributes: Attribute
-    ) -> tuple[str, ...]:
+        self, op: str, *inputs: str, out: tuple[str, ...], scope: str = "", domain: str = "",
+        **attributes: Attribute,
+    ) -> tuple[str, ...]:  # fmt: skip
         """Add a node with as many outputs as `out` is long; an empty name is filled in."""
         stem = f"{scope}/{op}"
         name = f"{stem}_{self._count[stem]}" if self._count[stem] else stem
         self._count[stem] += 1
         outputs = tuple(given or f"{name}_output_{i}" for i, given in enumerate(out))
-        node = helper.make_node(op, inputs, outputs, name=name)
+        node = helper.make_node(op, inputs, outputs, name=name, domain=domain or None)
         node.attribute.extend(helper.make_attribute(*item) for item in attributes.items())
         self._nodes.append(node)
         return outputs
@@ -70,12 +73,26 @@ class Graph:
         """Declare a tensor to be an output."""
         self._outputs.append(helper.make_tensor_value_info(name, element_type(dtype), shape))
 
-    def model(self, opset: int = 17, ir: int = 8) -> onnx.ModelProto:
-        """The finished model; raises onnx.checker.ValidationError where it is not valid ONNX."""
+    def function(
+        self, domain: str, op: str, inputs: list[str], outputs: list[str], opset: int = 17
+    ) -> onnx.FunctionProto:
+        """The nodes as a local function: the definition of an operator, which a model brings along."""
+        imports = [helper.make_opsetid("", opset)]
+        return helper.make_function(domain, op, inputs, outputs, self._nodes, imports)
+
+    def model(
+        self, opset: int = 17, ir: int = 8, functions: Sequence[onnx.FunctionProto] = ()
+    ) -> onnx.ModelProto:
+        """The finished model; raises onnx.checker.ValidationError where it is not valid ONNX.
+
+        Domains of operators that are not ONNX's own are imported at version 1, as torch does.
+        """
+        domains = dict.fromkeys(node.domain for node in self._nodes if node.domain)
         graph = helper.make_graph(self._nodes, "main_graph", self._inputs, self._outputs, self._initializers)
         model = helper.make_model(
             graph,
-            opset_imports=[helper.make_opsetid("", opset)],
+            opset_imports=[helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)],
+            functions=functions,
             ir_version=ir,
             producer_name="trtmatrix",
         )

@@ -1,0 +1,165 @@
+"""NVIDIA's deformable attention plugin takes INT32; TensorRT 9's parser gives it the INT64 that ONNX has.
+
+The one node of MultiscaleDeformableAttnPlugin_TRT, as Deformable-DETR's exports call it, with the levels'
+shapes and starts as constants of either type. ONNX Runtime, which has no plugins, gets it written out.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Dict, Iterator
+
+import numpy as np
+
+FACTS = {
+    "title": "INT64 inputs of the deformable attention plugin",
+    "upstream": "NVIDIA/TensorRT#3777",
+    "url": "https://github.com/NVIDIA/TensorRT/issues/3777",
+    "related": [
+        "https://github.com/NVIDIA/TensorRT/tree/main/plugin/multiscaleDeformableAttnPlugin",
+        "https://github.com/onnx/onnx-tensorrt/blob/main/docs/Changelog.md",
+        "https://github.com/NVIDIA/TensorRT/issues/4813",
+    ],
+    "summary": "A model with MultiscaleDeformableAttnPlugin_TRT builds with 8.6.1 and not with 9.1 to 9.3: "
+    "'could not find any supported formats consistent with input/output data types'. Inputs 1 and 2 must be "
+    "INT32. Up to 8.6 the parser casts INT64 to INT32, from 9.0 on no longer, from 10.0 on here again.",
+    "figure": {"measure": "rel_l2", "label": "|y - float64| / |float64|, both as l2 norms"},
+    "expectations": [
+        {
+            "cases": ["int64-fp16-flag"],
+            "versions": "==9.2.0",
+            "verdict": "FAIL",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3777",
+            "note": "of a whole model, on the way to FP16 engines; neither GPU nor types are given. That the "
+            "two inputs are INT64 is inferred from the plugin's and the parser's source",
+        },
+        {
+            "cases": ["int64-fp16-flag"],
+            "versions": "==9.3.0",
+            "verdict": "FAIL",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3777",
+            "note": "as with 9.2.0",
+        },
+        {
+            "cases": ["int64-fp16-flag"],
+            "versions": "==8.6.1",
+            "verdict": "PASS",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3777",
+            "note": "the same model is built and run successfully",
+        },
+        {
+            "cases": ["int64-fp16-flag"],
+            "versions": "==10.0.1.6",
+            "verdict": "PASS",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3777",
+            "note": "'the issue has been resolved'; said below the failed builds, of the whole thread",
+        },
+        {
+            "cases": ["int64-*"],
+            "versions": ">=9,<10",
+            "verdict": "FAIL",
+            "basis": "assumed",
+            "source": "https://github.com/onnx/onnx-tensorrt/blob/main/docs/Changelog.md",
+            "note": "since 9.0 the parser no longer casts INT64 to INT32; neither precision nor size matters",
+        },
+    ],
+    "workarounds": [
+        {
+            "what": "keep the shapes and starts as int32 tensors (.int(); torch's exporter folds it)",
+            "case": "workaround-int32-fp16-flag",
+            "source": "https://github.com/NVIDIA/TensorRT/tree/main/plugin/multiscaleDeformableAttnPlugin",
+        },
+        {"what": "cast them to int32 by nodes in front of the plugin", "case": "workaround-cast-fp16-flag"},
+        {
+            "what": "stay with 8.6.1, or go on to 10.0.1",
+            "case": None,
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3777",
+        },
+    ],
+}
+
+BASE = {"batch": 2, "heads": 8, "channels": 32, "queries": 300, "points": 4}  # as Deformable-DETR's decoder
+VARIATIONS: Dict[str, Dict[str, Any]] = {  # levels: height x width; beyond: how far locations leave 0 to 1
+    "": {"levels": "50x67 25x34 13x17 7x9", "beyond": 0.0},
+    "-outside": {"levels": "25x34 13x17 7x9 4x5", "beyond": 0.25},
+    "-one-level": {"levels": "33x47", "beyond": 0.0},
+}
+ROWS: Dict[str, Dict[str, str]] = {  # how the constants come: variation: precisions
+    "int64": {"": "fp32 fp16 fp16-flag", "-outside": "fp32 fp16", "-one-level": "fp32"},
+    "workaround-int32": {"": "fp32 fp16 fp16-flag", "-outside": "fp32 fp16", "-one-level": "fp32 fp16"},
+    "workaround-cast": {"": "fp32 fp16-flag"},  # int64, with a Cast to int32 behind each
+    # int32: the second level starts at the first one's last row; heights and widths are exchanged
+    "control-start": {"": "fp32 fp16"},
+    "control-exchanged": {"": "fp32 fp16"},
+}
+# rel_l2 of a right kernel, emulated on a CPU with each precision's rounding (trtmatrix.authoring.deformable),
+# and of defects: the controls; 0.5 px or align_corners=True; the border repeated instead of zeros.
+#               fp32    fp16, which rounds positions too    controls      shifted    border
+#   base        1.2e-6  0.010 (under the flag 0.013)        0.70, 1.34    0.96, 0.60   0.13
+#   outside     6.0e-7  0.005                                             0.96, 0.72   1.4
+#   one level   1.4e-6  0.012                                             0.97, 0.61   0.08
+LIMITS = {"fp32": 5e-6, "fp16": 0.04, "fp16-flag": 0.04}
+
+
+def cases() -> Iterator[Dict[str, Any]]:
+    for constants, variations in ROWS.items():
+        for variation, precisions in variations.items():
+            for precision in precisions.split():
+                own = {"constants": constants.split("-")[-1], "precision": precision}
+                yield {
+                    "id": f"{constants}-{precision}{variation}",
+                    "params": {**BASE, **VARIATIONS[variation], **own},
+                    "limits": {"rel_l2": LIMITS[precision]},
+                    "control": "negative" if constants.startswith("control") else None,
+                    "bug_is": ["build failed"] if constants == "int64" else [],
+                }
+
+
+def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
+    from trtmatrix.authoring import deformable
+
+    half = params["precision"] == "fp16"
+    size, inputs, reference = drawn(*(params[name] for name in (*BASE, "levels", "beyond")), half=half)
+    shapes, starts = size.shapes, size.starts
+    if params["constants"] == "start":
+        starts[1] -= shapes[0, 1]
+    elif params["constants"] == "exchanged":
+        shapes = shapes[:, ::-1]
+    if params["constants"] not in ("int64", "cast"):
+        shapes, starts = shapes.astype(np.int32), starts.astype(np.int32)
+    common = (size, np.float16 if half else np.float32, shapes, starts)
+    model, check = (
+        deformable.build(*common, cast=params["constants"] == "cast", written_out=flag)
+        for flag in (False, True)
+    )
+    return {"model": model, "check": check, "inputs": inputs, "reference": {"y": reference}}
+
+
+@lru_cache(maxsize=8)
+def drawn(
+    batch: int, heads: int, channels: int, queries: int, points: int, levels: str, beyond: float, half: bool
+) -> Any:
+    from trtmatrix.authoring import deformable
+
+    pairs = (level.split("x") for level in levels.split())
+    size = deformable.Size(
+        batch=batch, heads=heads, channels=channels, queries=queries, points=points,
+        levels=tuple((int(height), int(width)) for height, width in pairs),
+    )  # fmt: skip
+    inputs = deformable.draw(size, np.float16 if half else np.float32, beyond)
+    return size, inputs, deformable.compute(inputs, size.shapes, size.starts)
+
+
+def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    engine = trt.build(files.model, precision=params["precision"], plugins=True)
+    return engine.run(files.inputs)
+
+
+if __name__ == "__main__":
+    from trtprobe import by_hand
+
+    by_hand.main(__file__)

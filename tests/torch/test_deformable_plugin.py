@@ -1,0 +1,129 @@
+"""Each case of deformable-plugin is torch's own export of its module, and each reference grid_sample's."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from tests.torch.comparing import described, tensors
+from torch.nn import functional
+
+import torch
+from torch import Tensor, nn
+
+NAME = "nvidia::MultiscaleDeformableAttnPlugin_TRT"
+
+
+def load() -> ModuleType:
+    path = Path(__file__).parents[2] / "repros" / "deformable_plugin.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+REPRO = load()
+CASES = {case["id"]: case["params"] for case in REPRO.cases()}
+
+
+class Plugin(torch.autograd.Function):  # type: ignore[misc]  # no torch where the types are checked
+    """The operator as a model that is meant for TensorRT exports it: by its name, without attributes."""
+
+    @staticmethod
+    def forward(_: Any, *inputs: Tensor) -> Tensor:
+        value, places = inputs[0], inputs[3]
+        return value.new_zeros(value.shape[0], places.shape[1], *value.shape[2:])
+
+    @staticmethod
+    def symbolic(g: Any, *inputs: Any) -> Any:
+        sizes, queries = inputs[0].type().sizes(), inputs[3].type().sizes()[1]
+        return g.op(NAME, *inputs).setType(inputs[0].type().with_sizes([sizes[0], queries, *sizes[2:]]))
+
+
+class Attention(nn.Module):  # type: ignore[misc]
+    """The plugin's call with the levels' shapes and starts as buffers, as deformable attention keeps them."""
+
+    def __init__(self, shapes: Tensor, starts: Tensor, *, cast: bool) -> None:
+        super().__init__()
+        self.register_buffer("spatial_shapes", shapes)
+        self.register_buffer("level_start_index", starts)
+        self.cast = cast
+
+    def forward(self, value: Tensor, sampling_locations: Tensor, attention_weights: Tensor) -> Tensor:
+        shapes, starts = self.spatial_shapes, self.level_start_index
+        if self.cast:
+            shapes, starts = shapes.int(), starts.int()
+        return Plugin.apply(value, shapes, starts, sampling_locations, attention_weights)
+
+
+def exported(module: nn.Module, inputs: dict[str, Tensor], *, fold: bool) -> onnx.ModelProto:
+    file = io.BytesIO()
+    torch.onnx.export(
+        module.eval(), (), file, kwargs=dict(inputs), opset_version=17, dynamo=False,
+        input_names=list(inputs), output_names=["y"], do_constant_folding=fold,
+    )  # fmt: skip
+    return onnx.load_from_string(file.getvalue())
+
+
+def imports(model: onnx.ModelProto) -> list[tuple[str, int]]:
+    return [(opset.domain, opset.version) for opset in model.opset_import]
+
+
+def same(mine: onnx.ModelProto, theirs: onnx.ModelProto) -> None:
+    assert described(mine) == described(theirs)
+    assert imports(mine) == imports(theirs) == [("", 17), ("nvidia", 1)]
+    assert [(n.name, n.domain) for n in mine.graph.node] == [(n.name, n.domain) for n in theirs.graph.node]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_graph_equals_torchs_export(name: str) -> None:
+    made = REPRO.prepare(CASES[name])
+    constants = tensors({w.name: numpy_helper.to_array(w) for w in made["model"].graph.initializer})
+    assert list(constants) == ["spatial_shapes", "level_start_index"]
+    cast = CASES[name]["constants"] == "cast"  # with constant folding torch does the cast itself
+    theirs = exported(Attention(*constants.values(), cast=cast), tensors(made["inputs"]), fold=not cast)
+    same(made["model"], theirs)
+
+
+def test_int32_is_what_torch_makes_of_a_cast() -> None:
+    made = REPRO.prepare(CASES["workaround-int32-fp32"])
+    constants = tensors({w.name: numpy_helper.to_array(w) for w in made["model"].graph.initializer})
+    wide = [constant.long() for constant in constants.values()]
+    theirs = exported(Attention(*wide, cast=True), tensors(made["inputs"]), fold=True)
+    same(made["model"], theirs)
+
+
+def by_grid_sample(inputs: dict[str, Tensor], levels: list[list[int]]) -> Tensor:
+    """Deformable attention as models without the plugin write it, in float64."""
+    value, places, weights = (tensor.double() for tensor in inputs.values())
+    batch, _, heads, channels = value.shape
+    queries, points = places.shape[1], places.shape[4]
+    y = value.new_zeros(batch * heads, channels, queries)
+    for level, rows in enumerate(value.split([height * width for height, width in levels], dim=1)):
+        maps = rows.permute(0, 2, 3, 1).reshape(batch * heads, channels, *levels[level])
+        grid = (2 * places[:, :, :, level] - 1).transpose(1, 2).reshape(batch * heads, queries, points, 2)
+        sampled = functional.grid_sample(
+            maps, grid, mode="bilinear", padding_mode="zeros", align_corners=False
+        )
+        weight = weights[:, :, :, level].transpose(1, 2).reshape(batch * heads, 1, queries, points)
+        y += (sampled * weight).sum(dim=-1)
+    return y.reshape(batch, heads, channels, queries).permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_reference_is_grid_samples_in_float64(name: str) -> None:
+    made = REPRO.prepare(CASES[name])
+    levels = [[int(n) for n in level.split("x")] for level in CASES[name]["levels"].split()]
+    expected = by_grid_sample(tensors(made["inputs"]), levels).numpy()
+    reference = made["reference"]["y"]
+    assert reference.dtype == np.float64
+    np.testing.assert_allclose(reference, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
