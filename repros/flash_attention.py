@@ -1,0 +1,291 @@
+"""Is attention fused out of the box? softmax(scale · q kᵀ [+ mask]) v as torch exports it, at many lengths.
+
+A case passes if its numbers are right and its engine is seen to be fused (float16) or not to be (float32).
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from functools import lru_cache
+from typing import Any, Callable, Dict, Iterator
+
+import numpy as np
+
+FACTS = {
+    "title": "attention fused out of the box",
+    "upstream": "NVIDIA/TensorRT#3647",
+    "url": "https://github.com/NVIDIA/TensorRT/issues/3647",
+    "related": [
+        "https://github.com/NVIDIA/TensorRT/issues/3620",
+        "https://github.com/NVIDIA/TensorRT/issues/3665",
+        "https://github.com/NVIDIA/TensorRT/issues/4410",
+        "https://github.com/NVIDIA/TensorRT/issues/4537",
+    ],
+    "summary": "A maintainer says that 9.2 has flash attention out of the box through ONNX; the one who "
+    "asked saw about 1.5 times the speed of torch 2.2. No shapes are given; masks and unequal lengths are "
+    "left open. Others saw it not fused: a large batch on 9.2, a model with masks on 10.8.",
+    "figure": {"measure": "speedup", "label": "latency where it cannot be fused ÷ latency"},
+    "expectations": [
+        {
+            "cases": ["causal-*-fp16", "causal-*-fp16-flag"],
+            "versions": "==8.6.0",
+            "verdict": "PASS",
+            "basis": "measured",
+            "on": "NVIDIA H200",
+            "note": "fused: the kernel is called mha0; an early-access release, no evidence for 8.6.1",
+        },
+        {
+            "cases": ["sdpa-*-fp16", "sdpa-*-fp16-flag", "explicit-*-fp16"],
+            "versions": "==8.6.0",
+            "verdict": "FAIL",
+            "basis": "measured",
+            "on": "NVIDIA H200",
+            "note": "right, not fused: two products and a softmax of their own; inside a block "
+            "(gemm-mha-v2) the same attention is fused",
+        },
+        {
+            "cases": ["causal-*-fp16", "padding-*-fp16"],
+            "versions": ">=9",
+            "verdict": "FAIL",
+            "basis": "assumed",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/2981",
+            "note": "right, not fused: in torch's half export softmax and the second product are in float32; "
+            "both products must be FP16, BF16 or INT8. TensorRT-RTX 1.4 and 1.7 do not fuse it",
+        },
+        {
+            "cases": ["*-fp16", "*-fp16-flag"],
+            "versions": "<8.6",
+            "verdict": "FAIL",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3280",
+            "note": "right, not fused: a maintainer says that it takes 8.6; GPT-2 on 8.5.3.1: #2736",
+        },
+        {
+            "cases": ["causal-*-fp16", "causal-*-fp16-flag", "workaround-causal-*"],
+            "versions": ">=8.6,<9",
+            "verdict": "FAIL",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/2981",
+            "note": "right, not fused: GPT-2 on 8.6.1; a maintainer: decoders only with a key-value cache",
+        },
+        {
+            "cases": ["window-*", "padding-*", "workaround-padding-*"],
+            "versions": ">=8.6,<9",
+            "verdict": "FAIL",
+            "basis": "assumed",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/2736",
+            "note": "right, not fused: T5, whose attention adds a bias, on 8.6",
+        },
+        {
+            "cases": ["*-fp16", "*-fp16-flag"],
+            "versions": ">=8.6,<9",
+            "verdict": "PASS",
+            "basis": "assumed",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3575",
+            "note": "a model on x86 with 8.6.1; 8.6 shows one ForeignNode: only the kernels tell",
+        },
+        {
+            "cases": ["*-fp16", "*-fp16-flag"],
+            "versions": "==10.0.0",
+            "verdict": "FAIL",
+            "basis": "assumed",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3777",
+            "note": "fused, and wrong: _gemm_mha_v2 in FP16; no shapes are given",
+        },
+        {
+            "cases": ["sdpa-*", "causal-*", "window-*", "padding-*", "workaround-*"],
+            "versions": ">=10.3,<10.8",
+            "verdict": "FAIL",
+            "basis": "assumed",
+            "source": "https://ohadravid.github.io/posts/2025-01-debugging-vit-and-tensorrt",
+            "note": "wrong: √scale on both q and kᵀ, the repro sdpa-scale",
+        },
+        {
+            "cases": ["sdpa-128-*", "sdpa-512-fp16*", "sdpa-2048-*", "sdpa-4096-*", "explicit-*"],
+            "versions": ">=9.2",
+            "verdict": "PASS",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3647",
+        },
+        {
+            "cases": ["window-*", "padding-*", "causal-*-fp16-flag", "workaround-*"],
+            "versions": ">=9.2",
+            "verdict": "PASS",
+            "basis": "assumed",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/4410",
+            "note": "maintainers: masks should be fused, might not be; TensorRT-RTX 1.4 and 1.7 fuse them",
+        },
+    ],
+    "workarounds": [
+        {
+            "what": "pass a causal mask to torch as an additive one in float16, where is_causal is not fused",
+            "case": "workaround-causal-512-fp16",
+        },
+        {
+            "what": "pass a boolean mask to torch as an additive one in float16",
+            "case": "workaround-padding-512-fp16",
+        },
+        {
+            "what": "rewrite attention to the pattern that is recognised, softmax(q · scale @ kᵀ) @ v",
+            "case": "explicit-512-fp16",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3620",
+        },
+    ],
+}
+
+# batch, heads, queries, keys. In blocks of 128 queries these are 128 or 256 blocks for an H200's 132
+# multiprocessors (1x2048 has 64), and float64 and ONNX Runtime need about 1 s at most on one core.
+# At length 128, and with one query, launches are much of the latency: the speedup says less there.
+SIZES = {
+    "128": (32, 8, 128, 128),
+    "512": (8, 8, 512, 512),
+    "2048": (1, 8, 2048, 2048),
+    "4096": (1, 4, 4096, 4096),
+    "512x77": (8, 8, 512, 77),
+    "1x2048": (8, 8, 1, 2048),
+    "1024x4096": (2, 8, 1024, 4096),
+}
+HEAD_SIZE = 64
+KINDS: Dict[str, Any] = {  # the graph's form, the reference's mask, the mask that the graph is given
+    "sdpa": ("sdpa", "none", "none"),
+    "explicit": ("explicit", "none", "none"),
+    "causal": ("causal", "causal", "none"),
+    "window": ("additive", "window", "window"),
+    "padding": ("boolean", "padding", "padding"),
+    "workaround-causal": ("additive", "causal", "causal"),
+    "workaround-padding": ("additive", "padding", "padding"),
+    "control-causal-ahead": ("additive", "causal", "ahead"),
+    "control-lost-mask": ("additive", "window", "nothing"),
+}
+ROWS = {
+    "sdpa": "128:fp16 512:fp16 512:fp16-flag 512:tf32 512:fp32 2048:fp16 4096:fp16 "
+    "512x77:fp16 1x2048:fp16 1024x4096:fp16",
+    "explicit": "512:fp16 2048:fp16",
+    "causal": "512:fp16 512:tf32 2048:fp16-flag",
+    "window": "512:fp16 2048:fp16",
+    "padding": "512:fp16 512:fp16-flag 512x77:fp16-flag",
+    "workaround-causal": "512:fp16",
+    "workaround-padding": "512:fp16",
+    "control-causal-ahead": "512:fp16 512:tf32",
+    "control-lost-mask": "512:fp16",
+}
+# rel_l2 of the worst right row and of the least wrong one, emulated on a CPU with each precision's rounding
+# (trtmatrix.authoring.arithmetic; fp16: sums in float32 / rounded to FP16 after each 16 terms):
+#                    fp32     tf32      fp16 and its flag
+# right              5e-7     0.00044   0.0008 / 0.0026
+# one key too many            0.33      0.33
+# no mask                               0.88
+LIMITS = {"fp32": 1e-5, "tf32": 0.0015, "fp16": 0.008, "fp16-flag": 0.008}
+ROUNDS = 5
+
+
+def cases() -> Iterator[Dict[str, Any]]:
+    for kind, row in ROWS.items():
+        for lengths, precision in (item.split(":") for item in row.split()):
+            batch, heads, queries, keys = SIZES[lengths]
+            size = {"batch": batch, "heads": heads, "queries": queries, "keys": keys, "head_size": HEAD_SIZE}
+            negative = kind.startswith("control")
+            yield {
+                "id": f"{kind}-{lengths}-{precision}",
+                "params": {"kind": kind, "precision": precision, **size},
+                "limits": {"rel_l2": LIMITS[precision]},
+                "control": "negative" if negative else None,
+                "remarks": [] if negative else ["fused" if precision.startswith("fp16") else "plain"],
+            }
+
+
+def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
+    from trtmatrix.authoring import core_attention as core
+
+    form, mask, given = KINDS[params["kind"]]
+    dtype = np.float16 if params["precision"] == "fp16" else np.float32
+    extents = {name: params[name] for name in ("batch", "heads", "queries", "keys", "head_size")}
+    size, inputs, reference = drawn(mask, dtype, **extents)
+    put_in = core.draw_mask(given, size, dtype)
+    if put_in is not None:
+        put_in = core.addend(put_in).astype(dtype) if form == "additive" else put_in
+        inputs = {**inputs, "mask": put_in}
+    return {"model": core.build(form, size, dtype, put_in), "inputs": inputs, "reference": {"y": reference}}
+
+
+@lru_cache(maxsize=2)
+def drawn(mask: Any, dtype: Any, **extents: int) -> Any:
+    from trtmatrix.authoring import core_attention as core
+
+    size = core.Size(**extents)
+    inputs = core.draw(size, dtype)
+    q, k, v = (inputs[name] for name in "qkv")
+    return size, inputs, core.compute(q, k, v, core.draw_mask(mask, size, dtype))
+
+
+def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    precision = params["precision"]
+    if not trt.has_streams:  # the numbers, or that it builds
+        return trt.build(files.model, precision=precision).run(files.inputs)
+    apart = trt.build(files.model, precision=precision, outputs=("/Softmax_output_0",))
+    trt.measure("apart_fused", apart.fusion(files.inputs) == "fused")  # 1 would spoil the figure
+    engine = trt.build(files.model, precision=precision)  # the last: the record's layers are this one's
+    outputs = engine.run(files.inputs)
+    trt.remark(engine.fusion(files.inputs))
+    clocks: Dict[str, Callable[[], float]] = {
+        "ms": lambda: float(engine.latency(files.inputs)),
+        "plain_ms": lambda: float(apart.latency(files.inputs)),
+    }
+    if precision.startswith("fp16") and cuda_torch() is not None:
+        clocks["torch_ms"] = TorchAttention(params, files.inputs).latency
+    for name, value in race(clocks).items():
+        trt.measure(name, value)
+    return outputs
+
+
+def race(clocks: Dict[str, Callable[[], float]]) -> Dict[str, float]:
+    """Medians of the times and of their ratios to the engine's, over rounds that time each in turn."""
+    rounds = [{name: clock() for name, clock in clocks.items()} for _ in range(ROUNDS)]
+    found = {name: statistics.median(one[name] for one in rounds) for name in clocks}
+    for ratio, name in {"speedup": "plain_ms", "torch_speedup": "torch_ms"}.items():
+        if name in clocks:
+            found[ratio] = statistics.median(one[name] / one["ms"] for one in rounds)
+    return found
+
+
+def cuda_torch() -> Any:
+    """The module torch, or None where it is not there or has no GPU."""
+    try:
+        import torch
+    except (ImportError, OSError):
+        return None
+    return torch if torch.cuda.is_available() else None
+
+
+class TorchAttention:
+    """F.scaled_dot_product_attention in float16 on the same inputs, with the kernel that torch chooses."""
+
+    def __init__(self, params: Dict[str, Any], inputs: Dict[str, np.ndarray]) -> None:
+        self.torch, self.causal = cuda_torch(), params["kind"] == "causal"
+        tensors = {name: self.torch.tensor(array, device="cuda") for name, array in inputs.items()}
+        self.q, self.k, self.v = (tensors[name].half() for name in "qkv")
+        mask = tensors.get("mask")
+        self.mask = mask if mask is None or mask.dtype == self.torch.bool else mask.half()
+
+    def latency(self, runs: int = 50) -> float:
+        """As Engine.latency measures it: warm, the median of single runs between events, in milliseconds."""
+        started = time.perf_counter()
+        while time.perf_counter() - started < 0.05:
+            self.once()
+        return statistics.median(self.once() for _ in range(runs))
+
+    def once(self) -> float:
+        before, after = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        before.record()
+        attend = self.torch.nn.functional.scaled_dot_product_attention
+        attend(self.q, self.k, self.v, attn_mask=self.mask, is_causal=self.causal)
+        after.record()
+        after.synchronize()
+        return float(before.elapsed_time(after))
+
+
+if __name__ == "__main__":
+    from trtprobe import by_hand
+
+    by_hand.main(__file__)

@@ -1,0 +1,158 @@
+"""Each case of flash-attention is torch's own export, and each reference what torch computes in float64."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from tests.torch.comparing import described
+from torch.nn import functional
+
+import torch
+from torch import Tensor, nn
+from trtmatrix.authoring import core_attention as core
+
+Array = NDArray[Any]
+REPRO = Path(__file__).parents[2] / "repros" / "flash_attention.py"
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("flash_attention", REPRO)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+repro = load()
+CASES = {case["id"]: case["params"] for case in repro.cases()}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> tuple[Any, dict[str, Any]]:
+    """The case's row of KINDS, and what it prepares."""
+    params = CASES[request.param]
+    return repro.KINDS[params["kind"]], repro.prepare(params)
+
+
+class Core(nn.Module):  # type: ignore[misc]  # no torch where the types are checked
+    """Attention of given q, k and v, in the form that it is told."""
+
+    def __init__(self, form: core.Form, scale: float) -> None:
+        super().__init__()
+        self.form, self.scale = form, scale
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        if self.form == "explicit":
+            return ((q * self.scale) @ k.transpose(-2, -1)).softmax(-1) @ v
+        causal = self.form == "causal"
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+
+
+def exported(form: core.Form, inputs: dict[str, Array]) -> onnx.ModelProto:
+    tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}
+    file = io.BytesIO()
+    torch.onnx.export(
+        Core(form, inputs["q"].shape[-1] ** -0.5).eval(),
+        tuple(tensors.values()),
+        file,
+        opset_version=17,
+        dynamo=False,
+        input_names=list(tensors),
+        output_names=["y"],
+    )
+    return onnx.load_from_string(file.getvalue())
+
+
+def test_graph_equals_torchs_export(case: tuple[Any, dict[str, Any]]) -> None:
+    (form, _, _), made = case
+    theirs = exported(form, made["inputs"])
+    assert described(made["model"]) == described(theirs)
+    assert [n.name for n in made["model"].graph.node] == [n.name for n in theirs.graph.node]
+    softmax = next(n for n in theirs.graph.node if n.op_type == "Softmax")
+    assert list(softmax.output) == [core.PROBABILITIES]
+
+
+def test_reference_is_torchs_in_float64(case: tuple[Any, dict[str, Any]]) -> None:
+    (_, meant, _), made = case
+    q, k, v = (torch.from_numpy(made["inputs"][n]).double() for n in "qkv")
+    causal = meant == "causal"
+    mask = None if causal else mask_meant(meant, made["inputs"])
+    y = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+    error = torch.linalg.vector_norm(y - torch.from_numpy(made["reference"]["y"]))
+    assert error <= 1e-12 * torch.linalg.vector_norm(y)
+
+
+def mask_meant(name: str, inputs: dict[str, Array]) -> Tensor | None:
+    """The mask written with other words than the repro's."""
+    batch, keys = inputs["k"].shape[0], inputs["k"].shape[2]
+    if name == "none":
+        return None
+    if name == "padding":
+        rows = [[key < keys - keys * row // (2 * batch) for key in range(keys)] for row in range(batch)]
+        return torch.tensor(rows)[:, None, None]
+    width = keys // 4
+    steps = torch.cat([torch.arange(keys - 1, 0, -1), torch.arange(keys)])
+    falling = (steps * (-4.0 / width)).to(torch.from_numpy(inputs["q"]).dtype).double()
+    falling[steps >= width] = -torch.inf
+    return torch.stack([falling[keys - 1 - row : 2 * keys - 1 - row] for row in range(keys)])
+
+
+class Event:
+    """Stands in for torch.cuda.Event, where there is no GPU."""
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_time(self, end: Event) -> float:
+        return 1.0 if end is not self else 0.0
+
+
+@pytest.mark.parametrize("precision", ["fp16", "fp16-flag"])
+@pytest.mark.parametrize("kind", repro.KINDS)
+def test_what_torch_is_timed_on_is_the_case(
+    kind: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extents = {"batch": 2, "heads": 2, "queries": 8, "keys": 8, "head_size": 16}
+    params = {"kind": kind, "precision": precision, **extents}
+    made, seen = repro.prepare(params), []
+
+    def attend(*args: Any, **options: Any) -> None:
+        seen.append(functional.scaled_dot_product_attention(*args, **options))
+
+    functions = SimpleNamespace(functional=SimpleNamespace(scaled_dot_product_attention=attend))
+
+    def on_cpu(array: Array, device: str) -> Tensor:
+        assert device == "cuda"
+        return torch.tensor(array)
+
+    cuda = SimpleNamespace(Event=Event)
+    stand_in = SimpleNamespace(cuda=cuda, nn=functions, bool=torch.bool, tensor=on_cpu)
+    monkeypatch.setattr(repro, "cuda_torch", lambda: stand_in)
+    assert repro.TorchAttention(params, made["inputs"]).latency(runs=3) == 1.0
+    assert seen[0].dtype == torch.float16
+    reference = torch.from_numpy(made["reference"]["y"])
+    error = torch.linalg.vector_norm(seen[0].double() - reference) / torch.linalg.vector_norm(reference)
+    assert (error > 0.1) if kind.startswith("control") else (error < 2e-3)
+
+
+@pytest.mark.parametrize("form", ["causal", "boolean"])
+def test_torchs_half_export_is_float32_behind_the_scores(form: Any) -> None:
+    size = core.Size(batch=2, heads=2, queries=5, keys=5, head_size=8)
+    mask = core.draw_mask("padding", size, np.float16) if form == "boolean" else None
+    inputs = core.draw(size, np.float16) | ({} if mask is None else {"mask": mask})
+    assert exported(form, inputs).graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
