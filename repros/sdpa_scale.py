@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Dict, Iterator
 
 import numpy as np
@@ -27,7 +28,7 @@ FACTS = {
     "figure": {"measure": "sum_abs", "label": "sum of |y - float64|"},
     "expectations": [
         {
-            "cases": ["sdpa-tf32"],
+            "cases": ["sdpa-tf32", "native-sdpa-tf32"],
             "versions": "==10.7.0",
             "verdict": "FAIL",
             "basis": "reported",
@@ -36,7 +37,7 @@ FACTS = {
             "note": "sum of |explicit - sdpa| 1373.3945; one lost √scale gives 1373.38 on a CPU",
         },
         {
-            "cases": ["sdpa-tf32"],
+            "cases": ["sdpa-tf32", "native-sdpa-tf32"],
             "versions": "==10.8.0",
             "verdict": "PASS",
             "basis": "reported",
@@ -45,7 +46,7 @@ FACTS = {
             "note": "sum of |explicit - sdpa| 0.2232",
         },
         {
-            "cases": ["sdpa-default-*"],
+            "cases": ["sdpa-default-*", "native-sdpa-default-*"],
             "versions": "==10.7.0",
             "verdict": "FAIL",
             "basis": "assumed",
@@ -53,7 +54,7 @@ FACTS = {
             "note": "reported of a whole SigLIP (float32, largest error 0.0886)",
         },
         {
-            "cases": ["sdpa-*"],
+            "cases": ["sdpa-*", "native-sdpa-*"],
             "versions": ">=10.3,<10.8",
             "verdict": "FAIL",
             "basis": "assumed",
@@ -124,11 +125,14 @@ ROWS: Dict[str, Dict[str, str]] = {  # formulation: variation: precisions
         "-zeromean": "tf32",
     },
     "control-lost-mul": {"": "tf32"},  # torch's graph, one of its two factors set to 1
+    # exported by the image's own torch, as the report has it, with the weights of the other rows
+    **{f"native-{name}": {"": "tf32"} for name in ("explicit", "sdpa", "sdpa-default", "mha")},
 }
 
 
 def cases() -> Iterator[Dict[str, Any]]:
     for formulation, variations in ROWS.items():
+        native = {"needs": ["torch"], "products": ["tensorrt"]} if formulation.startswith("native") else {}
         for variation, precisions in variations.items():
             for precision in precisions.split():
                 own = {"formulation": formulation, "precision": precision}
@@ -137,6 +141,7 @@ def cases() -> Iterator[Dict[str, Any]]:
                     "params": {**BASE, **VARIATIONS[variation], **own},
                     "limits": {"sum_abs": LIMITS[variation][precision]},
                     "control": "negative" if formulation.startswith("control") else None,
+                    **native,
                 }
 
 
@@ -155,8 +160,10 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
         "control-lost-scale": lambda: block.explicit(size, weights, scale=root),
         "control-lost-mul": lambda: block.sdpa(size, weights, q_factor=root, k_factor=1.0),
     }
-    model = graphs[params["formulation"]]()
-    return {"model": model, "inputs": {"x": x}, "reference": {"y": reference}}
+    model = graphs[params["formulation"].replace("native-", "")]()
+    names = {"qkv.weight": weights.qkv, "proj.weight": weights.proj, "proj.bias": weights.bias}
+    extra = names if params["formulation"].startswith("native") else {}
+    return {"model": model, "inputs": {"x": x}, "reference": {"y": reference}, "extra": extra}
 
 
 @lru_cache(maxsize=8)
@@ -176,8 +183,49 @@ def drawn(batch: int, length: int, heads: int, head_size: int, amplitude: float,
 
 
 def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    engine = trt.build(files.model, precision=params["precision"], level=params["level"])
+    if not params["formulation"].startswith("native"):
+        return build_and_run(params, files.model, files, trt)
+    from trtprobe import native
+
+    with native.exported(in_torch(params), files, ["y"]) as model:
+        return build_and_run(params, model, files, trt)
+
+
+def build_and_run(params: Dict[str, Any], model: Path, files: Any, trt: Any) -> Any:
+    engine = trt.build(model, precision=params["precision"], level=params["level"])
     return engine.run(files.inputs)
+
+
+def in_torch(params: Dict[str, Any]) -> Any:
+    """The block as a torch module, in the formulation that the case names."""
+    import torch.nn.functional as F  # noqa: N812 - what torch's users call it
+    from torch.nn import Linear, Module
+
+    formulation, heads, size = (params[name] for name in ("formulation", "heads", "head_size"))
+    embed = heads * size
+
+    class Block(Module):  # type: ignore[misc]  # no torch where the types are checked
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv, self.proj = Linear(embed, 3 * embed, bias=False), Linear(embed, embed)
+
+        def forward(self, x: Any) -> Any:
+            if formulation.endswith("mha"):
+                weights = (self.qkv.weight, None, None, None, False, 0.0, self.proj.weight, self.proj.bias)
+                x = x.transpose(0, 1)
+                y = F.multi_head_attention_forward(x, x, x, embed, heads, *weights, need_weights=False)[0]
+                return y.transpose(0, 1)
+            qkv = F.linear(x, self.qkv.weight).reshape(*x.shape[:2], 3, heads, -1)
+            y = self.attend(*qkv.permute(2, 0, 3, 1, 4).unbind(0))
+            return self.proj(y.transpose(1, 2).reshape(*x.shape[:2], -1))
+
+        def attend(self, q: Any, k: Any, v: Any) -> Any:
+            if formulation.endswith("explicit"):
+                return ((q * size**-0.5) @ k.transpose(-2, -1)).softmax(dim=-1) @ v
+            scale = {"scale": size**-0.5} if formulation.endswith("sdpa") else {}
+            return F.scaled_dot_product_attention(q, k, v, **scale)
+
+    return Block()
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ def test_limits_part_right_from_defective(repro: ModuleType, precision: str, var
 def test_cases_are_a_readable_table(repro: ModuleType) -> None:
     cases = list(repro.cases())
     names = [case["id"] for case in cases]
-    assert len(set(names)) == len(names) == 45
+    assert len(set(names)) == len(names) == 49
     assert {"sdpa-tf32", "explicit-fp16-flag", "sdpa-default-fp32", "mha-fp16"} <= set(names)
     negative = {case["id"] for case in cases if case["control"] == "negative"}
     assert negative == {name for name in names if name.startswith("control-")}

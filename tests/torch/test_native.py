@@ -1,0 +1,95 @@
+"""The rows that export inside the image: the repros' own run(), with this torch, on ONNX Runtime.
+
+Needs torch 2.13.0 on the CPU; `nox -s torch_tests` makes that environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from tests.torch.comparing import described, tensors
+
+import torch
+from trtprobe import native
+from trtprobe.cell import load_repro, run_cell
+
+REPROS = Path(__file__).parents[2] / "repros"
+SMALL = {
+    "sdpa_scale": {"batch": 2, "length": 24, "heads": 4, "head_size": 16},
+    "mha_tracker": {"length": 27, "embed": 64, "hidden": 96},
+}
+
+
+def native_cases() -> Iterator[Any]:
+    for stem in SMALL:
+        for case in load_repro(REPROS / f"{stem}.py").cases():
+            if "torch" in case.get("needs", []):
+                yield pytest.param(stem, case, id=f"{stem}/{case['id']}")
+
+
+def written(stem: str, params: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The case's files, as the host prepares them."""
+    made = dict(load_repro(REPROS / f"{stem}.py").prepare(params))
+    onnx.save(made["model"], str(folder / "model.onnx"))
+    for kind in ("inputs", "reference", "extra"):
+        (folder / kind).mkdir()
+        for name, array in made[kind].items():
+            np.save(folder / kind / f"{name}.npy", array)
+    return made
+
+
+@pytest.mark.parametrize(("stem", "case"), native_cases())
+def test_what_this_torch_exports_computes_the_reference(
+    stem: str, case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params, models, export = {**case["params"], **SMALL[stem]}, [], native.export
+
+    def watched(*args: Any) -> Path:
+        path = export(*args)
+        models.append(onnx.load(path))
+        return path
+
+    monkeypatch.setattr(native, "export", watched)
+    files, out = tmp_path / "files", tmp_path / "out"
+    for folder in (files, out):
+        folder.mkdir()
+    made = written(stem, params, files)
+    spec = {
+        "product": "onnxruntime", "repro": str(REPROS / f"{stem}.py"), "params": params,
+        "files": str(files), "keep_outputs": False,
+    }  # fmt: skip
+    result = run_cell(spec, out)
+    assert (result["ended"], result["detail"]) == ("ran", "")
+    assert set(result["outputs"]) == set(made["reference"]) - {"scores"}
+    assert all(output["rel_l2"] < 2e-6 for output in result["outputs"].values())
+    assert [described(model) for model in models] == [described(made["model"])]
+
+
+def test_native_rows_run_where_torch_is_and_on_tensorrt_alone() -> None:
+    cases = [param.values[1] for param in native_cases()]
+    assert len(cases) == 6
+    assert all(case["products"] == ["tensorrt"] for case in cases)
+
+
+class Difference(torch.nn.Module):  # type: ignore[misc]  # no torch where the types are checked
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a - b
+
+
+def test_inputs_keep_their_names_in_whatever_order_they_come(tmp_path: Path) -> None:
+    inputs = tensors({"b": np.ones(3, np.float32), "a": np.zeros(3, np.float32)})
+    model = onnx.load(native.export(Difference().train(), inputs, ["y"], tmp_path / "m.onnx"))
+    assert [x.name for x in model.graph.input] == ["a", "b"]
+    assert list(model.graph.node[0].input) == ["a", "b"]
+    assert model.opset_import[0].version == 17
+
+
+def test_an_input_that_the_module_does_not_take_is_named(tmp_path: Path) -> None:
+    inputs = tensors({"a": np.ones(3, np.float32), "c": np.ones(3, np.float32)})
+    with pytest.raises(ValueError, match="takes no c"):
+        native.export(Difference(), inputs, ["y"], tmp_path / "m.onnx")
