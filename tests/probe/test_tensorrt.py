@@ -161,7 +161,7 @@ def test_plugins_are_registered_where_a_graph_has_one(
 
 @pytest.mark.parametrize("asked", [{"plugins": True}, {"keep_fp32": ("Softmax",)}])
 def test_rtx_says_what_it_does_not_have(open_release: Open, asked: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ends.Unsupported, match=r"plugins|constraints"):
+    with pytest.raises(ends.Unsupported, match=r"plugin library|constraints"):
         open_release("-", product="tensorrt-rtx").build(model(tmp_path), **asked)
 
 

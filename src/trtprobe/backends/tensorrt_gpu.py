@@ -185,7 +185,7 @@ class RtxBackend(TensorRtBackend):
         return {"library": self.trt.__version__, "bindings": self.trt.__version__}
 
     def _register_plugins(self) -> None:
-        raise ends.Unsupported("TensorRT-RTX has no plugins")
+        raise ends.Unsupported("TensorRT-RTX lacks NVIDIA's plugin library")
 
     def _constrain(self, network: Any, config: Any, operators: Sequence[str]) -> None:
         del network, config, operators
