@@ -162,8 +162,13 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
     }
     model = graphs[params["formulation"].replace("native-", "")]()
     names = {"qkv.weight": weights.qkv, "proj.weight": weights.proj, "proj.bias": weights.bias}
-    extra = names if params["formulation"].startswith("native") else {}
-    return {"model": model, "inputs": {"x": x}, "reference": {"y": reference}, "extra": extra}
+    return {
+        "model": model,
+        "inputs": {"x": x},
+        "reference": {"y": reference},
+        "extra": names if params["formulation"].startswith("native") else {},
+        "others": {} if params["formulation"] == "explicit" else {"explicit": graphs["explicit"]()},
+    }
 
 
 @lru_cache(maxsize=8)
@@ -192,8 +197,13 @@ def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
 
 
 def build_and_run(params: Dict[str, Any], model: Path, files: Any, trt: Any) -> Any:
-    engine = trt.build(model, precision=params["precision"], level=params["level"])
-    return engine.run(files.inputs)
+    how = {"precision": params["precision"], "level": params["level"]}
+    explicit = files.others.get("explicit") if trt.has_streams else None
+    expected = trt.build(explicit, **how).run(files.inputs)["y"] if explicit else None
+    outputs = trt.build(model, **how).run(files.inputs)
+    if expected is not None:  # the figure of the report, beside ours
+        trt.measure("sum_abs_explicit", np.abs(outputs["y"].astype(np.float64) - expected).sum())
+    return outputs
 
 
 def in_torch(params: Dict[str, Any]) -> Any:

@@ -14,7 +14,8 @@ class CaseFiles:
     """The folder of one case: ``model.onnx``, ``inputs/*.npy``, ``reference/*.npy``, ``case.json``.
 
     There may be ``check.onnx``, what ONNX Runtime checks instead of a graph that it cannot run, and
-    ``extra/*.npy``, what the case needs and the graph does not take.
+    ``extra/*.npy``, what the case needs and the graph does not take, and ``others/*.onnx``, graphs to
+    compare with.
 
     Arrays are memory-mapped and read-only. References are stored in the smallest dtype that holds
     every float64 value exactly; ``reference`` gives them as stored.
@@ -34,6 +35,11 @@ class CaseFiles:
     def reference(self) -> Dict[str, np.ndarray]:
         """Each output's reference by name."""
         return _arrays(self.folder / "reference")
+
+    @property
+    def others(self) -> Dict[str, Path]:
+        """Further graphs by name, with the same inputs."""
+        return {path.stem: path for path in sorted((self.folder / "others").glob("*.onnx"))}
 
     @property
     def extra(self) -> Dict[str, np.ndarray]:

@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as arrays
 from trtmatrix.core.errors import UsageError
 from trtmatrix.effects.cases import CaseCache, case_digest, case_key, smallest_exact
 from trtmatrix.effects.repro_files import LoadedRepro
+from trtprobe.files import CaseFiles
 
 SHARED = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -72,11 +73,13 @@ def test_a_case_is_prepared_once_and_whole(tmp_path: Path) -> None:
 
 
 def test_a_case_may_bring_another_graph_to_check_and_more_arrays(tmp_path: Path) -> None:
-    whole = loaded(check=identity_model(), extra={"weight": SHARED})
+    whole = loaded(check=identity_model(), extra={"weight": SHARED}, others={"plain": identity_model()})
     folder = CaseCache(tmp_path).prepare(whole, make_case())
-    more = {"check.onnx", "extra/weight.npy"}
+    more = {"check.onnx", "extra/weight.npy", "others/plain.onnx"}
     assert set(files(folder)) == {"case.json", "inputs/x.npy", "model.onnx", "reference/y.npy"} | more
     assert (folder / "extra/weight.npy").samefile(folder / "inputs/x.npy")
+    assert (folder / "others/plain.onnx").samefile(folder / "model.onnx"), "equal graphs share one file too"
+    assert CaseFiles(folder).others == {"plain": folder / "others/plain.onnx"}
 
 
 def test_what_is_to_be_checked_must_be_onnx_too(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,8 @@ class CaseCache:
         try:
             prepared = loaded.module.prepare(dict(case.params))
             models = {f"{key}.onnx": _model(prepared[key]) for key in ("model", "check") if key in prepared}
+            others = dict(prepared.get("others", {}))
+            models.update({f"others/{name}.onnx": _model(model) for name, model in others.items()})
             arrays = {key: _arrays(prepared, key) for key in ("inputs", "reference", "extra")}
         except Exception as error:
             raise UsageError(
@@ -76,8 +79,9 @@ class CaseCache:
         partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.root))
         try:
             partial.chmod(0o755)
+            (partial / "others").mkdir()
             for name, model in models.items():
-                (partial / name).write_bytes(model)
+                os.link(self._write_model(model), partial / name)
             for key, named in arrays.items():
                 self._write_arrays(partial / key, named, narrow=key == "reference")
             facts = {"repro": loaded.repro.id, "case": case.id, "params": dict(case.params)}
@@ -100,17 +104,29 @@ class CaseCache:
         known = self._seen.get(id(array))
         if known is None or known[0] is not array or not known[1].exists():
             stored = smallest_exact(array) if narrow else array
-            known = (array, self._write_blob(np.ascontiguousarray(stored)))
+            known = (array, self._write_array(np.ascontiguousarray(stored)))
             self._seen[id(array)] = known
         return known[1]
 
-    def _write_blob(self, array: Array) -> Path:
-        content = sha256(f"{array.dtype.str} {array.shape}".encode())
-        content.update(array.view(np.uint8).reshape(-1).data if array.size else b"")
-        path = self.blobs / f"{content.hexdigest()}.npy"
+    def _write_array(self, array: Array) -> Path:
+        data = array.view(np.uint8).reshape(-1).data if array.size else b""
+        return self._write_blob(
+            f"{array.dtype.str} {array.shape}".encode(), data, ".npy", lambda out: np.save(out, array)
+        )
+
+    def _write_model(self, content: bytes) -> Path:
+        return self._write_blob(b"", content, ".onnx", lambda out: out.write(content))
+
+    def _write_blob(
+        self, head: bytes, data: bytes | memoryview, suffix: str, write: Callable[[IO[bytes]], object]
+    ) -> Path:
+        """Return the file named after its content, written now if it is not there."""
+        content = sha256(head)
+        content.update(data)
+        path = self.blobs / f"{content.hexdigest()}{suffix}"
         if not path.exists():
             with tempfile.NamedTemporaryFile(dir=self.blobs, suffix=".partial", delete=False) as out:
-                np.save(out, array)
+                write(out)
             Path(out.name).chmod(0o644)
             Path(out.name).replace(path)
         return path
