@@ -23,7 +23,9 @@ class StandIn:
 
     def build(self, model: Path, **how: Any) -> Any:
         self.built.append((model.stem, how))
-        y = {"model": np.float16([1, 2, 3]), "explicit": np.float16([1, 4, 2.5])}[model.stem]
+        y = {"model": np.array([1, 2, 3], np.float16), "explicit": np.array([1, 4, 2.5], np.float16)}[
+            model.stem
+        ]
         return SimpleNamespace(run=lambda _inputs: {"y": y})
 
     def measure(self, name: str, value: float) -> None:
