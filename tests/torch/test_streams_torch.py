@@ -1,0 +1,348 @@
+"""The logic of the repro streams-torch: torch's tensors on the CPU, stand-ins for all that needs a GPU.
+
+LateCuda stands in for torch.cuda: what is put on a busy stream is done when someone waits for it. Runtime
+stands in for a module that Torch-TensorRT compiled, with the streams and waits of one of its releases.
+TorchTensorRT stands in for the package. What real releases do on a GPU is not tried here.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+import torch
+from torch import Tensor, nn
+
+
+def load() -> ModuleType:
+    path = Path(__file__).parents[2] / "repros" / "streams_torch.py"
+    spec = importlib.util.spec_from_file_location("trtmatrix_repro", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+REPRO = load()
+CASES = {case["id"]: case for case in REPRO.cases()}
+X = torch.tensor([[[1.0, -2.0, 3.0, -4.0, 5.0]]])
+BROKEN, FIXED, BEFORE = "broken", "fixed", "before"
+
+
+class LateStream:
+    """Does its work at once while it has nothing to do, else when someone waits for it."""
+
+    def __init__(self) -> None:
+        self.todo: list[Callable[[], object]] = []
+        self.done = 0
+
+    def put(self, work: Callable[[], object], *, long: bool = False) -> None:
+        self.todo.append(work)
+        if not long and len(self.todo) == 1:
+            self.reach(self.done + 1)
+
+    def reach(self, count: int) -> None:
+        while self.done < count:
+            with _disable_current_modes():
+                self.todo[0]()
+            self.todo.pop(0)
+            self.done += 1
+
+    def wait_stream(self, other: LateStream) -> None:
+        count = other.done + len(other.todo)
+        self.put(lambda: other.reach(count), long=bool(other.todo))
+
+
+class LateCuda(TorchDispatchMode):  # type: ignore[misc]  # no torch where the types are checked
+    """torch.cuda's streams, on the CPU: operators that write go onto the current one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams = [LateStream()]
+        self.now = self.streams[0]
+
+    def Stream(self) -> LateStream:  # noqa: N802 - torch's name
+        self.streams.append(LateStream())
+        return self.streams[-1]
+
+    def current_stream(self) -> LateStream:
+        return self.now
+
+    def set_stream(self, stream: LateStream) -> None:
+        self.now = stream
+
+    @contextmanager
+    def stream(self, stream: LateStream) -> Iterator[None]:
+        before, self.now = self.now, stream
+        yield
+        self.now = before
+
+    def _sleep(self, cycles: int) -> None:
+        self.now.put(lambda: cycles, long=True)
+
+    def synchronize(self) -> None:
+        for stream in self.streams:
+            stream.reach(stream.done + len(stream.todo))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not self.now.todo or func is torch.ops.aten.empty.memory_format:
+            return func(*args, **kwargs)
+        if func._schema.is_mutable:
+            self.now.put(lambda: func(*args, **kwargs))
+            return args[0]
+        result = func(*args, **kwargs)  # memory for it; what is in there now is too early to be right
+        self.now.put(lambda: result.copy_(func(*args, **kwargs)))
+        return result
+
+
+class Runtime:
+    """What Torch-TensorRT runs on which stream, as read in its sources and in its releases' libraries.
+
+    before: before #2881 the engine is enqueued on the caller's stream. broken: from #2881 to #3067 on the one
+    that was current when it was made; in place of the default stream on a new one, which is made current.
+    fixed: since #3067 on its own, which waits for the caller's, and the caller's for it. Throughout, the C++
+    runtime makes its outputs by at::empty(…).to(type), the Python runtime in their own type.
+    https://github.com/pytorch/TensorRT/blob/v2.4.0/core/runtime/execute_engine.cpp (before)
+    https://github.com/pytorch/TensorRT/pull/2881, https://github.com/pytorch/TensorRT/pull/3067
+    https://github.com/pytorch/TensorRT/blob/v2.5.0/core/runtime/execute_engine.cpp (fixed)
+    """
+
+    def __init__(self, cuda: Any, runtime: str, form: str) -> None:
+        self.cuda, self.runtime, self.form = cuda, runtime, form
+        self.own = cuda.Stream()
+        if form == BROKEN:
+            cuda.set_stream(self.own)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        caller = self.cuda.current_stream()
+        own = caller if self.form == BEFORE else self.own
+        y = torch.empty(x.shape, dtype=torch.float32 if self.runtime == "cpp" else x.dtype, device=x.device)
+        y = y.to(x.dtype)
+        if self.form == FIXED:
+            own.wait_stream(caller)
+        with self.cuda.stream(own):
+            y.copy_(x.relu())
+        if self.form == FIXED:
+            caller.wait_stream(own)
+        return y
+
+
+def counted(case: dict[str, Any], form: str) -> dict[str, int]:
+    """Return what one case counts with one form of the runtime."""
+    params, cuda = case["params"], LateCuda()
+    dtype = getattr(torch, params["dtype"])
+    with cuda:
+        bench = REPRO.Bench(cuda, Runtime(cuda, params["runtime"], form), X.to(dtype))
+        counts: dict[str, int] = bench.count(params["call"])
+    return counts
+
+
+def expected_at(case_id: str) -> str:
+    """Return the verdict that FACTS expects in the images of 10.3 and 10.4."""
+    found = (
+        entry["verdict"]
+        for entry in REPRO.FACTS["expectations"]
+        if any(fnmatch.fnmatchcase(case_id, pattern) for pattern in entry["cases"])
+    )
+    return next(found, "PASS")
+
+
+REAL = [pytest.param(case, id=name) for name, case in CASES.items() if "torch_tensorrt" in case["needs"]]
+DECIDED = [param for param in REAL if not str(param.id).startswith("as-reported")]
+
+
+@pytest.mark.parametrize("case", DECIDED)
+def test_the_broken_form_gives_the_verdict_that_is_expected_of_the_broken_images(
+    case: dict[str, Any],
+) -> None:
+    counts = counted(case, BROKEN)
+    assert counts["trials"] == 30
+    assert counts["wrong"] == (30 if expected_at(case["id"]) == "FAIL" else 0)
+
+
+@pytest.mark.parametrize("form", [BEFORE, FIXED])
+@pytest.mark.parametrize("case", REAL)
+def test_other_forms_always_pass(case: dict[str, Any], form: str) -> None:
+    assert counted(case, form)["wrong"] == 0
+
+
+@pytest.mark.parametrize("call", REPRO.BUSY)
+def test_each_control_always_fails(call: str) -> None:
+    cuda = LateCuda()
+    assert CASES[f"control-{call}"]["control"] == "negative"
+    with cuda:
+        counts = REPRO.Bench(cuda, REPRO.NoWaits(cuda), X.half()).count(call)
+    assert counts["wrong"] == 30
+
+
+def test_an_input_read_too_early_is_told_from_the_rest() -> None:
+    counts = counted(CASES["late-input-python-half"], BROKEN)
+    assert (counts["read_too_early"], counts["zeros"], counts["empty"], counts["stale"]) == (30, 0, 0, 0)
+
+
+Module = Callable[[Tensor], Tensor]
+
+
+class Previous:
+    """A module that returns what was right the call before."""
+
+    def __init__(self) -> None:
+        self.kept = torch.zeros_like(X)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y, self.kept = self.kept, x.relu()
+        return y
+
+
+@pytest.mark.parametrize("call", ["as-reported", "current-stream", *REPRO.BUSY])
+@pytest.mark.parametrize(
+    ("module", "counted_as"),
+    [
+        pytest.param(nn.ReLU(), None, id="right"),
+        pytest.param(torch.zeros_like, "zeros", id="zeros"),
+        pytest.param(lambda x: torch.full_like(x, 0.5), "read_too_early", id="early"),
+        pytest.param(lambda x: torch.full_like(x, -1), "empty", id="empty"),
+        pytest.param(Previous(), "stale", id="stale"),
+        pytest.param(lambda x: x.relu() + 1, "none of these", id="otherwise-wrong"),
+    ],
+)
+def test_what_a_module_returned_is_counted(module: Module, counted_as: str | None, call: str) -> None:
+    cuda = LateCuda()
+    with cuda:
+        counts = REPRO.Bench(cuda, module, X).count(call)
+    assert counts.pop("trials") == 30
+    assert counts.pop("wrong") == (30 if counted_as else 0)
+    assert counts == {name: 30 if name == counted_as else 0 for name in counts}
+
+
+# ---- The compile step ----
+
+SETTINGS = """device disable_tf32 sparse_weights enabled_precisions engine_capability debug workspace_size
+ num_avg_timing_iters dla_sram_size dla_local_dram_size dla_global_dram_size require_full_compilation
+ min_block_size torch_executed_ops torch_executed_modules pass_through_build_failures max_aux_streams
+ version_compatible optimization_level use_python_runtime use_fast_partitioner
+ enable_experimental_decompositions"""
+LATER = "truncate_double assume_dynamic_shape_support dryrun hardware_compatible timing_cache_path"
+CACHES = """arg_inputs kwarg_inputs lazy_engine_init cache_built_engines reuse_cached_engines engine_cache_dir
+ engine_cache_size custom_engine_cache"""
+WEIGHTS = """use_explicit_typing use_fp32_acc refit_identical_engine_weights strip_engine_weights
+ immutable_weights enable_weight_streaming"""
+RELEASES = {
+    # Keywords of torch_tensorrt.dynamo.compile beside `inputs`, as read in the releases' own files. Each also
+    # takes **kwargs, which swallow what it does not know.
+    # https://github.com/pytorch/TensorRT/blob/v2.2.0/py/torch_tensorrt/dynamo/_compiler.py
+    "2.2": f"{SETTINGS} refit truncate_long_and_double output_format",
+    # https://github.com/pytorch/TensorRT/blob/v2.4.0/py/torch_tensorrt/dynamo/_compiler.py
+    "2.4": f"{SETTINGS} {LATER} refit",
+    # https://github.com/pytorch/TensorRT/blob/v2.5.0/py/torch_tensorrt/dynamo/_compiler.py
+    "2.5": f"{SETTINGS} {LATER} {CACHES} make_refittable",
+    # https://github.com/pytorch/TensorRT/blob/v2.6.0/py/torch_tensorrt/dynamo/_compiler.py
+    "2.6": f"{SETTINGS} {LATER} {CACHES} {WEIGHTS}",
+}
+
+
+class TorchTensorRTModule(nn.ReLU):  # type: ignore[misc]  # no torch where the types are checked
+    """Stands in for the C++ runtime's module, by its name."""
+
+
+class PythonTorchTensorRTModule(nn.ReLU):  # type: ignore[misc]  # no torch where the types are checked
+    """Stands in for the Python runtime's module, by its name."""
+
+
+class TorchTensorRT(ModuleType):
+    """Stands in for the package: records what it is asked for, and takes only what one release takes."""
+
+    def __init__(self, release: str, *, cpp: bool = True) -> None:
+        super().__init__("torch_tensorrt")
+        self.keywords, self.cpp = RELEASES[release].split(), cpp
+        self.asked: dict[str, Any] = {}
+        self.dynamo = SimpleNamespace(compile=signed(self.dynamo_compile, self.keywords))
+
+    def compile(
+        self,
+        module: nn.Module,
+        ir: str = "default",
+        inputs: Any = None,
+        enabled_precisions: Any = None,
+        **kwargs: Any,
+    ) -> nn.Module:
+        """py/torch_tensorrt/_compile.py: with ir="dynamo" export the module, then dynamo.compile it."""
+        assert ir == "dynamo"
+        example = [torch.zeros(spec.shape, dtype=spec.dtype) for spec in inputs]
+        exported = torch.export.export(module, tuple(example))
+        compiled: nn.Module = self.dynamo.compile(
+            exported, inputs=inputs, enabled_precisions=enabled_precisions, **kwargs
+        )
+        return compiled
+
+    def dynamo_compile(self, exported: Any, inputs: Any, **settings: Any) -> nn.Module:
+        assert set(settings) <= set(self.keywords), "a setting that this release does not know"
+        operators = [node.target for node in exported.graph.nodes if node.op == "call_function"]
+        self.asked = {"operators": operators, "inputs": inputs, **settings}
+        python = settings["use_python_runtime"] or not self.cpp
+        return nn.Sequential(PythonTorchTensorRTModule() if python else TorchTensorRTModule())
+
+    @staticmethod
+    def Input(shape: tuple[int, ...], dtype: torch.dtype) -> SimpleNamespace:  # noqa: N802 - its name
+        return SimpleNamespace(shape=shape, dtype=dtype)
+
+
+def signed(function: Callable[..., Any], keywords: list[str]) -> Callable[..., Any]:
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in keywords]
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # for inspect
+    return called
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("runtime", ["cpp", "python"])
+@pytest.mark.parametrize("dtype", ["half", "float"])
+def test_every_release_takes_the_reports_arguments(
+    release: str, runtime: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = TorchTensorRT(release)
+    monkeypatch.setitem(sys.modules, "torch_tensorrt", package)
+    module = REPRO.compiled(runtime, dtype, (1, 3, 5))
+    assert torch.equal(module(X), X.relu())
+    asked = package.asked
+    assert asked.pop("operators") == [torch.ops.aten.relu.default]
+    assert [(spec.shape, spec.dtype) for spec in asked.pop("inputs")] == [((1, 3, 5), getattr(torch, dtype))]
+    assert asked.pop("output_format", None) == ("graph_module" if release == "2.2" else None)
+    assert asked == {
+        "enabled_precisions": {getattr(torch, dtype)},
+        "min_block_size": 1,
+        "use_python_runtime": runtime == "python",
+        "device": torch.device("cuda", 0),
+    }
+
+
+def test_a_package_without_the_c_runtime_is_a_component_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch_tensorrt", TorchTensorRT("2.5", cpp=False))
+    with pytest.raises(ImportError, match="without a TorchTensorRTModule") as raised:
+        REPRO.compiled("cpp", "half", (1, 3, 5))
+    assert raised.value.name == "torch_tensorrt"
+
+
+@pytest.mark.parametrize("size", REPRO.SHAPES)
+@pytest.mark.parametrize("dtype", ["half", "float"])
+def test_inputs_and_reference_are_those_of_torchs_relu(size: str, dtype: str) -> None:
+    prepared = REPRO.prepare({"size": size, "dtype": dtype})
+    x = torch.from_numpy(prepared["inputs"]["x"])
+    assert (tuple(x.shape), x.dtype) == (REPRO.SHAPES[size], getattr(torch, dtype))
+    assert np.array_equal(prepared["reference"]["y"], x.double().relu().numpy())
+    assert [node.op_type for node in prepared["model"].graph.node] == ["Relu"]
