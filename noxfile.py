@@ -53,10 +53,15 @@ def _call(session: nox.Session, *words: str) -> None:
     wanted = [name for name in ("tensorrt", "torch") if f"--extra={name}" in words]
     words = tuple(word for word in words if word.removeprefix("--extra=") not in wanted)
     session.install("-e", f".[{','.join(wanted)}]" if wanted else ".")
+    _python(session, "-m", "trtmatrix", *words)
+
+
+def _python(session: nox.Session, *words: str) -> None:
+    """Run Python and end nox with its exit code, which the program leaves in a file."""
     file = Path(session.create_tmp()).resolve() / f"exit-code-{os.getpid()}"
     file.unlink(missing_ok=True)
     done = session.run(
-        "python", "-m", "trtmatrix", *words, env={"TRTMATRIX_EXIT_CODE_FILE": str(file)},
+        "python", *words, env={"TRTMATRIX_EXIT_CODE_FILE": str(file)},
         success_codes=range(256), interrupt_timeout=60.0, terminate_timeout=30.0,
     )  # fmt: skip
     if done is None:  # --install-only
@@ -64,7 +69,7 @@ def _call(session: nox.Session, *words: str) -> None:
     code = int(file.read_text()) if file.exists() else 3
     file.unlink(missing_ok=True)
     if code:
-        session.log(f"python -m trtmatrix ended with exit code {code} (--help says what it means)")
+        session.log(f"python {' '.join(words[:2])} ended with exit code {code} (--help says what it means)")
         raise SystemExit(code)
 
 
@@ -94,6 +99,13 @@ def doctor(session: nox.Session) -> None:
 
 
 @nox.session
+def image(session: nox.Session) -> None:
+    """Make the image of a version whose origin is wheels on a base: nox -s image -- 8.6.0."""
+    session.install("-e", ".")
+    _python(session, "docker/wheels/build", *session.posargs)
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests that this host allows; --require-all fails where a part is missing."""
     session.install("-e", ".", *_group("test"))
@@ -109,9 +121,11 @@ def torch_tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, types and layers."""
+    """Check style, types and layers, Dockerfiles and shell scripts."""
     session.install("-e", ".", *_group("lint"), *_group("test"))
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("mypy")
     session.run("lint-imports")
+    session.run("hadolint", "docker/test/Dockerfile", "docker/wheels/Dockerfile")
+    session.run("shellcheck", "docker/test/build", "docker/wheels/base", "tests/cdi/engine", ".ci/run")

@@ -51,7 +51,7 @@ REMEDIES = {
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",
     Exclusion.DRIVER_TOO_OLD: "install a newer driver, or leave these versions out",
     Exclusion.IMAGE_NOT_PULLED: "name the versions by --trt, or --pull all, or docker pull by hand",
-    Exclusion.IMAGE_NOT_BUILT: "no recipe yet: make them from the base and wheels in matrix.yaml",
+    Exclusion.IMAGE_NOT_BUILT: "make it: nox -s image -- VERSION",
     Exclusion.UNSUPPORTED_GPU: "nothing: these versions do not support this GPU",
     Exclusion.COMPONENT_MISSING: "nothing: the image has no such component",
     Exclusion.NO_INTERPRETER: "name an interpreter that has this TensorRT by --python PATH",
@@ -119,7 +119,7 @@ def _images(scene: Scene, versions: Sequence[Version]) -> Iterator[Finding]:
         yield Finding(
             level=Level.GOOD if here else Level.LACKING, what=f"image of {version.name}",
             found=f"{origin.image}: " + (engine.images[origin.image][:19] if here else absent),
-            remedy="" if here or not engine.available else REMEDIES[why],
+            remedy="" if here or not engine.available else REMEDIES[why].replace("VERSION", version.name),
         )  # fmt: skip
 
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.containers.conftest import GOOD, MEMORY, Project
-
-STRANGER = 12345
-"""A user ID that neither the host nor the image knows."""
+from tests.containers.conftest import GOOD, MEMORY, STRANGER, Project, become_stranger
 
 READ_ONLY = ("root", "etc", "usr", "above", "cases", "case", "repros", "job", "probe", "model")
 
@@ -24,12 +20,8 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     prefix: list[str] = []
     user, group = os.getuid(), os.getgid()
     if request.param == "stranger" and user == 0:
-        user, group = STRANGER, Path("/var/run/docker.sock").stat().st_gid
-        os.chown(project.folder, user, group)
-        # A user who may read this checkout wherever it lies, and use the engine: no more than that.
-        prefix = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"]
-        prefix += ["--bounding-set=-all,+dac_read_search"]
-        prefix += ["--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"]
+        prefix = become_stranger(project.folder)
+        user, group = STRANGER, project.folder.stat().st_gid
     done = project.run("--trt", GOOD, "--repro", "inside", prefix=prefix)
     assert done.code == 0, done.told
     assert done.cell("view")["verdict"] == "PASS"

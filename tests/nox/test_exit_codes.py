@@ -31,7 +31,7 @@ versions:
 @pytest.fixture(scope="module", autouse=True)
 def _environments() -> None:
     """Make the sessions' environments once; the tests then install nothing."""
-    for session in ("matrix", "table"):
+    for session in ("matrix", "table", "image"):
         subprocess.run([*NOX, "--install-only", "-s", session], check=True, capture_output=True)
 
 
@@ -72,6 +72,15 @@ def test_usage_is_2(project: Path, words: tuple[str, ...]) -> None:
     done = call("matrix", project, *words)
     assert done.returncode == 2, done.stderr
     assert not (project / "results").exists()
+
+
+@pytest.mark.parametrize("words", [(), ("10.7.0",), ("9.2.0", "--what")])
+def test_an_image_that_is_not_made_here_is_2(words: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [*NOX, "-R", "-s", "image", "--", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert "docker/wheels/build: " in done.stdout + done.stderr
 
 
 def test_trouble_with_the_machinery_is_3(project: Path) -> None:

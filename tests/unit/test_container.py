@@ -89,6 +89,29 @@ def test_a_gpu_without_uuid_or_minor_is_named_by_its_index() -> None:
     assert spec_of(GpuAccess.NODES, H200).devices[0] == "/dev/nvidia0"
 
 
+@pytest.mark.parametrize(
+    ("driver", "index", "needed"),
+    [
+        ("535.183.01", 0, True),
+        ("560.35.03", 0, False),
+        ("580.1", 0, False),
+        (None, 0, False),
+        ("535.1", None, False),
+    ],
+)
+def test_the_image_s_own_driver_library_is_used_where_the_host_s_is_too_old(
+    driver: str | None, index: int | None, needed: bool
+) -> None:
+    rule = {"least": "560", "datacenter": ["535.86"], "known": "read", "source": "notes"}
+    gpu = Gpu(slug="h100", name="NVIDIA H100", datacenter=True, driver=driver, index=index)
+    spec = make_container_spec(
+        version=make_version("10.7.0", driver=rule), image="i", gpu=gpu, folders=FOLDERS, limits=Limits(),
+        engine=Engine(available=True, gpu_access=GpuAccess.TOOLKIT), name="n", owner="o", user="1:2",
+    )  # fmt: skip
+    named = spec.environment.get("TRTMATRIX_CUDA_COMPAT", "")
+    assert named == ("/usr/local/cuda/compat/lib.real:/usr/local/cuda/compat" if needed else "")
+
+
 @pytest.mark.parametrize("access", [*GpuAccess, None])
 def test_one_folder_can_be_written_and_nothing_of_the_host_is_given(access: GpuAccess | None) -> None:
     spec = spec_of(access, driver_folder="/usr/local/nvidia")

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 
 from trtmatrix.core.config import Version
 from trtmatrix.core.model import Gpu
-from trtmatrix.core.plan import Engine, GpuAccess
+from trtmatrix.core.plan import Engine, GpuAccess, is_driver_enough
 
 ROOT = "/opt/trtmatrix"
 """Where our folders are mounted inside."""
 
 SCRATCH = "/tmp"  # noqa: S108 - inside the container, a file system of its own
+COMPAT = "/usr/local/cuda/compat/lib.real:/usr/local/cuda/compat"
+"""Where NVIDIA's images keep a driver library of their own, for hosts whose driver is older."""
+
 PROJECT_LABEL = "io.trtmatrix"
 OWNER_LABEL = "io.trtmatrix.owner"
 
@@ -95,7 +98,7 @@ def make_container_spec(
     labels = {PROJECT_LABEL: "1", OWNER_LABEL: owner, f"{PROJECT_LABEL}.version": version.name}
     return ContainerSpec(
         image=image, name=name, command=probe_command("python3", ROOT), user=user,
-        environment=_environment(toolkit=bool(ids)), read_only_mounts=mounts,
+        environment={**_environment(toolkit=bool(ids)), **_compat(version, gpu)}, read_only_mounts=mounts,
         out=(folders.out, f"{ROOT}/out"), labels=labels, limits=limits, gpu_device_ids=ids,
         cdi_devices=cdi, devices=nodes,
     )  # fmt: skip
@@ -122,6 +125,12 @@ def _environment(*, toolkit: bool) -> dict[str, str]:
         "TRITON_CACHE_DIR": f"{home}/triton", "CUDA_CACHE_PATH": f"{home}/cuda",
         "ORT_DISABLE_TELEMETRY": "1", "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
+
+
+def _compat(version: Version, gpu: Gpu) -> dict[str, str]:
+    """Have the probe put the image's driver library first where the host's alone is too old for the image."""
+    needed = gpu.present and version.driver is not None and not is_driver_enough(version.driver, gpu)
+    return {"TRTMATRIX_CUDA_COMPAT": COMPAT} if needed else {}
 
 
 def docker_command(spec: ContainerSpec) -> str:

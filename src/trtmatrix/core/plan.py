@@ -208,13 +208,16 @@ def driver_suffices(rule: Driver, gpu: Gpu) -> bool:
     Source: CUDA's forward compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/.
     An unknown driver is given the benefit of the doubt: the run itself will tell.
     """
-    if gpu.driver is None:
+    if gpu.driver is None or is_driver_enough(rule, gpu):
         return True
     driver = Release(gpu.driver)
-    if driver >= Release(rule.least):
-        return True
     branches = [Release(branch) for branch in rule.datacenter]
     return gpu.datacenter and any(driver.major == b.major and driver >= b for b in branches)
+
+
+def is_driver_enough(rule: Driver, gpu: Gpu) -> bool:
+    """Whether the GPU's driver runs an image without that image's own driver library, or is unknown."""
+    return gpu.driver is None or Release(gpu.driver) >= Release(rule.least)
 
 
 def count_excluded(excluded: Iterable[Excluded]) -> list[tuple[Exclusion, int, str]]:

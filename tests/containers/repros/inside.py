@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import getpass
 import os
 import shutil
 import socket
@@ -117,8 +118,14 @@ def home(files: Any) -> Dict[str, int]:
 
 def environment(files: Any) -> Dict[str, int]:
     override = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
+    caches = ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
+    home = str(Path.home()) + "/"
     return {
         "tf32_overrides": sum(name in os.environ for name in override),
         "user_named": int(bool(os.environ.get("USER")) and Path.home().parent == Path(tempfile.gettempdir())),
         "telemetry_off": int(os.environ.get("ORT_DISABLE_TELEMETRY") == "1"),
+        "has_a_name": int(getpass.getuser() == "trtmatrix"),
+        "asks_for_no_gpu": int(os.environ.get("NVIDIA_VISIBLE_DEVICES") == "void"),
+        "caches_at_home": int(all(os.environ.get(name, "").startswith(home) for name in caches)),
+        "keeps_library_path": int("/usr/local/nvidia/lib64" in os.environ.get("LD_LIBRARY_PATH", "")),
     }

@@ -1,0 +1,349 @@
+"""Images from wheels, built for real: from small stand-ins for NVIDIA's wheels, on a base like NVIDIA's."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pip
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "docker" / "wheels" / "build"
+TEST_BASE, BASE, IMAGE = (
+    "trtmatrix/test-base:latest",
+    "trtmatrix/test-ngc-base:latest",
+    "trtmatrix/test-wheels",
+)
+DOCKER = shutil.which("docker") or "docker"
+SITE = "usr/local/lib/python3.11/dist-packages"
+
+WHEELS = ("tensorrt-bindings==9.2.0.dev5", "tensorrt-libs==9.2.0.dev5", "nvidia-cudnn-cu12==8.9")
+
+
+def entry(version: str, wheels: Sequence[str], python: str = "3.11") -> dict[str, Any]:
+    """Return an entry of matrix.yaml."""
+    build = {"base": BASE, "index": "INDEX", "wheels": list(wheels)}
+    return {
+        "version": version, "origin": {"image": f"{IMAGE}:{version}", "build": build},
+        "library": {"value": version, "known": "measured", "source": "here"},
+        "python": {"value": python, "known": "measured", "source": "here"},
+    }  # fmt: skip
+
+
+MATRIX = {
+    "schema": 1,
+    "sources": {"here": {"title": "This test"}},
+    "versions": [
+        entry("9.2.0", WHEELS),
+        entry("9.3.0", WHEELS, python="3.10"),
+        entry("9.1.0", ["tensorrt==9.1.0"]),
+        entry("9.0.0", ["tensorrt-bindings==9.0.0"]),
+        {**entry("8.6.1", WHEELS), "origin": {"image": BASE}},
+    ],
+}
+
+# As NVIDIA's images have them: an older TensorRT with a Torch-TensorRT for it, constraints of pip that forbid
+# every other version, and their own folders for libraries.
+NGC = f"""\
+FROM {TEST_BASE}
+COPY site/ /{SITE}/
+COPY constraint.txt /etc/pip/constraint.txt
+ENV PIP_CONSTRAINT=/etc/pip/constraint.txt LD_LIBRARY_PATH=/usr/local/cuda/compat/lib:/usr/local/nvidia/lib64
+"""
+
+
+def write_wheel(folder: Path, name: str, version: str, files: Mapping[str, str]) -> Path:
+    """Write a wheel that pip installs."""
+    stem = f"{name}-{version}"
+    kind = "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: false\nTag: py3-none-any\n"
+    facts = {
+        f"{stem}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{stem}.dist-info/WHEEL": kind,
+    }
+    record = "".join(f"{file},,\n" for file in [*files, *facts, f"{stem}.dist-info/RECORD"])
+    path = folder / f"{stem}-py3-none-any.whl"
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as wheel:
+        for file, text in {**files, **facts, f"{stem}.dist-info/RECORD": record}.items():
+            wheel.writestr(zipfile.ZipInfo(file), text)
+    return path
+
+
+def write_sdist(folder: Path) -> None:
+    """Write a package that leaves a mark where its build is begun."""
+    mark = f"open({str(folder / 'it-was-run')!r}, 'w')"
+    system = '[build-system]\nrequires = []\nbuild-backend = "mark"\nbackend-path = ["."]\n'
+    folder.mkdir()
+    with tarfile.open(folder / "tensorrt-9.1.0.tar.gz", "w:gz") as sdist:
+        for name, text in (("pyproject.toml", system), ("mark.py", mark)):
+            entry = tarfile.TarInfo(f"tensorrt-9.1.0/{name}")
+            entry.size = len(text)
+            sdist.addfile(entry, io.BytesIO(text.encode()))
+
+
+def write_index(folder: Path) -> None:
+    """Write an index of the stand-ins: bindings, libraries, cuDNN, and a package that is an sdist alone."""
+    bindings = {"tensorrt_bindings/__init__.py": '__version__ = "9.2.0.dev5"\n'}
+    libraries = {"tensorrt_libs/__init__.py": "", "tensorrt_libs/libnvinfer.so.9": "a stand-in"}
+    parts = ("lib/libcudnn_cnn_train.so.8", "lib/libcudnn_adv_infer.so.8", "include/cudnn.h")
+    cudnn = {f"nvidia/cudnn/{part}": "a stand-in" for part in parts}
+    write_wheel(folder / "tensorrt-bindings", "tensorrt_bindings", "9.2.0.dev5", bindings)
+    write_wheel(folder / "tensorrt-bindings", "tensorrt_bindings", "9.0.0", bindings)
+    write_wheel(folder / "tensorrt-libs", "tensorrt_libs", "9.2.0.dev5", libraries)
+    write_wheel(folder / "nvidia-cudnn-cu12", "nvidia_cudnn_cu12", "8.9", cudnn)
+    write_sdist(folder / "tensorrt")
+    for package in folder.iterdir():
+        links = "".join(f'<a href="{file.name}">{file.name}</a>\n' for file in package.iterdir())
+        (package / "index.html").write_text(f"<!DOCTYPE html><html><body>\n{links}</body></html>")
+
+
+class Recipes:
+    """A matrix.yaml, its locks and an index, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        """Write the matrix, the index, and the lock of the version that can be built."""
+        self.folder, self.index, self.locks = folder, folder / "simple", folder / "locks"
+        (folder / "matrix.yaml").write_text(json.dumps(MATRIX).replace("INDEX", self.index.as_uri()))
+        write_index(self.index)
+        self.locks.mkdir()
+        self.lock("9.2.0", **self.hashes())
+
+    def hashes(self) -> dict[str, str]:
+        """Return the SHA-256 of each wheel of 9.2.0."""
+        return {wheel: sha256(self.file(wheel).read_bytes()).hexdigest() for wheel in WHEELS}
+
+    def file(self, wheel: str) -> Path:
+        """Return a wheel's file in the index."""
+        name = wheel.replace("-", "_").replace("==", "-")
+        return self.index / wheel.partition("==")[0] / f"{name}-py3-none-any.whl"
+
+    def lock(self, version: str, **hashes: str) -> None:
+        """Write a lock."""
+        lines = "".join(f"{wheel} --hash=sha256:{value}\n" for wheel, value in hashes.items())
+        (self.locks / f"{version}.txt").write_text(f"# measured: by this test\n{lines}")
+
+    def build(self, version: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Call the script that users call."""
+        files = [f"--matrix={self.folder / 'matrix.yaml'}", f"--locks={self.locks}"]
+        return subprocess.run(
+            [sys.executable, str(BUILD), version, *files, *words], capture_output=True, text=True, check=False
+        )
+
+
+def docker(*words: str) -> str:
+    return subprocess.run([DOCKER, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def images(name: str) -> list[str]:
+    return docker("images", "--quiet", "--no-trunc", name).split()
+
+
+def run_in(image: str, code: str) -> str:
+    """Run Python in an image as a user that it does not know, with nothing to write to and no network."""
+    words = ["--rm", "--network=none", "--read-only", "--cap-drop=ALL", "--user=12345:12345"]
+    return docker("run", *words, "--entrypoint=python3", image, "-c", code)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Build the base; at the end remove it and what was built on it."""
+    context = tmp_path_factory.mktemp("ngc")
+    ours = Path(pip.__file__).parent
+    shutil.copytree(ours, context / "site" / "pip", ignore=shutil.ignore_patterns("__pycache__"))
+    older = {"tensorrt/__init__.py": '__version__ = "8.6.1"\n'}
+    for name, version, files in (
+        ("tensorrt", "8.6.1", older),
+        ("torch_tensorrt", "2.2.0a0", {"torch_tensorrt/__init__.py": ""}),
+    ):
+        shutil.unpack_archive(write_wheel(context / "wheels", name, version, files), context / "site", "zip")
+    (context / "constraint.txt").write_text("tensorrt-bindings==8.6.1\ntensorrt-libs==8.6.1\n")
+    (context / "Dockerfile").write_text(NGC)
+    docker("build", "--quiet", "--network=none", f"--tag={BASE}", str(context))
+    yield
+    unnamed = ["image", "prune", "--force", f"--filter=label=io.trtmatrix.image.base={BASE}"]
+    for words in (["rmi", "--force", *images(IMAGE)], unnamed, ["rmi", "--force", BASE]):
+        subprocess.run([DOCKER, *words], capture_output=True, check=False)
+
+
+@pytest.fixture
+def recipes(tmp_path: Path) -> Recipes:
+    return Recipes(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipes, subprocess.CompletedProcess[str]]:
+    """Build the version that can be built, from the index that its matrix.yaml names."""
+    recipes = Recipes(tmp_path_factory.mktemp("built"))
+    return recipes, recipes.build("9.2.0")
+
+
+Built = tuple[Recipes, subprocess.CompletedProcess[str]]
+
+
+def test_the_image_has_the_name_that_matrix_yaml_gives_it(built: Built) -> None:
+    recipes, done = built
+    assert done.returncode == 0, done.stderr
+    assert len(images(f"{IMAGE}:9.2.0")) == 1
+    assert f"{IMAGE}:9.2.0 is built: {images(f'{IMAGE}:9.2.0')[0]}" in done.stdout
+    for wheel, value in recipes.hashes().items():
+        assert f"{wheel} --hash=sha256:{value}  (measured: by this test)" in done.stdout
+
+
+def test_its_labels_say_what_went_in(built: Built) -> None:
+    recipes, _ = built
+    labels = json.loads(docker("inspect", "--format={{json .Config.Labels}}", f"{IMAGE}:9.2.0"))
+    ours = {
+        name.removeprefix("io.trtmatrix.image."): labels[name] for name in labels if "matrix.image." in name
+    }
+    assert (ours["version"], ours["base"], ours["base-digest"]) == ("9.2.0", BASE, "none: made here")
+    assert ours["base-id"] == images(BASE)[0]
+    hashes = {wheel: f"sha256:{value}" for wheel, value in recipes.hashes().items()}
+    assert json.loads(ours["wheels"]) == hashes
+
+
+@pytest.mark.usefixtures("built")
+def test_any_user_can_import_it_without_network_and_with_nothing_to_write_to() -> None:
+    code = "import os, numpy, tensorrt; print(os.getuid(), tensorrt.__version__, tensorrt.__file__)"
+    assert run_in(f"{IMAGE}:9.2.0", code) == "12345 9.2.0.dev5 /opt/site/tensorrt.py"
+
+
+@pytest.mark.usefixtures("built")
+def test_the_base_s_own_tensorrt_is_gone_and_its_settings_decided_nothing() -> None:
+    names = "sorted(d.name for d in m.distributions() if 'tens' in d.name)"
+    code = f"import importlib.metadata as m; print(*{names})"
+    assert run_in(BASE, code).split() == ["tensorrt", "torch_tensorrt"]
+    assert run_in(f"{IMAGE}:9.2.0", code).split() == ["tensorrt_bindings", "tensorrt_libs"]
+
+
+@pytest.mark.usefixtures("built")
+def test_libraries_are_found_in_the_wheels_first_then_where_the_base_has_them() -> None:
+    path = run_in(f"{IMAGE}:9.2.0", "import os; print(os.environ['LD_LIBRARY_PATH'])").split(":")
+    assert path[0] == "/opt/site/tensorrt"
+    assert "/opt/site/tensorrt_libs" in path
+    assert path[-3:] == ["/usr/local/cuda/compat/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib64"]
+    assert "" not in path
+
+
+@pytest.mark.usefixtures("built")
+def test_what_no_cell_loads_is_not_in_the_image() -> None:
+    code = "import pathlib; print(*(p.name for p in pathlib.Path('/opt/site/nvidia/cudnn').rglob('*')))"
+    assert run_in(f"{IMAGE}:9.2.0", code).split() == ["lib"]
+    template = '{{index .Config.Labels "io.trtmatrix.image.recipe"}}'
+    recipe = docker("inspect", f"--format={template}", f"{IMAGE}:9.2.0")
+    assert docker("images", "--quiet", f"--filter=label=io.trtmatrix.image.unpacked={recipe}") == ""
+
+
+LISTING = """\
+import hashlib, pathlib
+for path in sorted(pathlib.Path("/opt/site").rglob("*")):
+    digest = hashlib.sha256(path.read_bytes() if path.is_file() else b"").hexdigest()
+    print(path, oct(path.stat().st_mode), path.stat().st_mtime_ns, digest)
+"""
+
+
+def test_a_second_build_finds_it_current(built: Built) -> None:
+    recipes, _ = built
+    assert recipes.build("9.2.0").stdout == f"{IMAGE}:9.2.0 is there and current\n"
+
+
+def gather(recipes: Recipes) -> Path:
+    """Copy all wheels into one folder."""
+    folder = recipes.folder / "wheels"
+    folder.mkdir()
+    for file in recipes.index.rglob("*.whl"):
+        shutil.copy(file, folder)
+    return folder
+
+
+def test_other_bytes_than_the_lock_has_are_refused(recipes: Recipes, built: Built) -> None:
+    assert built[1].returncode == 0
+    hashes = recipes.hashes()
+    before = images(f"{IMAGE}:9.2.0")
+    recipes.lock("9.2.0", **{**hashes, "tensorrt-libs==9.2.0.dev5": "0" * 64})
+    for words in ((), ("--lock",)):
+        done = recipes.build("9.2.0", *words)
+        assert done.returncode == 3
+        assert "gives other bytes than the lock allows; nothing is built" in done.stderr
+        assert f"Expected sha256 {'0' * 64}" in done.stderr
+        assert f"Got        {hashes['tensorrt-libs==9.2.0.dev5']}" in done.stderr
+    assert images(f"{IMAGE}:9.2.0") == before
+
+
+def test_a_base_with_another_python_is_refused(recipes: Recipes) -> None:
+    recipes.lock("9.3.0", **recipes.hashes())
+    done = recipes.build("9.3.0")
+    assert done.returncode == 2
+    assert f"the base {BASE} cannot carry 9.3.0: it has Python 3.11, and matrix.yaml says 3.10" in done.stderr
+
+
+def test_a_base_without_pip_is_refused(recipes: Recipes) -> None:
+    done = recipes.build("9.2.0", f"--base={TEST_BASE}")
+    assert done.returncode == 2
+    assert "it has no pip" in done.stderr
+
+
+def test_a_base_that_cannot_be_had_is_trouble(recipes: Recipes) -> None:
+    done = recipes.build("9.2.0", "--base=127.0.0.1:1/nowhere:1")
+    assert done.returncode == 3
+    assert "the base 127.0.0.1:1/nowhere:1 cannot be had" in done.stderr
+
+
+def test_wheels_without_a_hash_are_refused_until_they_are_locked(recipes: Recipes, built: Built) -> None:
+    assert built[1].returncode == 0
+    lock = recipes.locks / "9.2.0.txt"
+    lock.write_text("# nothing is known\n")
+    done = recipes.build("9.2.0")
+    assert done.returncode == 2
+    assert "no SHA-256 in" in done.stderr
+    assert "docker/wheels/build 9.2.0 --lock takes them as they come" in done.stderr
+    # From scratch, by a folder, as they come: the same image as from the index, by the hashes.
+    listing = run_in(f"{IMAGE}:9.2.0", LISTING)
+    assert "/opt/site/tensorrt_libs/libnvinfer.so.9 0o100644 1700000000000000000" in listing
+    docker("rmi", f"{IMAGE}:9.2.0")
+    first = recipes.build("9.2.0", "--lock", f"--wheels={gather(recipes)}")
+    assert first.returncode == 0, first.stderr
+    assert run_in(f"{IMAGE}:9.2.0", LISTING) == listing
+    for wheel, value in recipes.hashes().items():
+        assert f"{wheel} --hash=sha256:{value}\n" in lock.read_text()
+        assert f"{wheel} --hash=sha256:{value}\n  trust on first use: " in first.stdout
+
+
+def test_an_sdist_is_not_taken_and_so_never_run(recipes: Recipes) -> None:
+    done = recipes.build("9.1.0", "--lock")
+    assert done.returncode == 3
+    assert (
+        "wheels alone are taken: where a package is an sdist, name in matrix.yaml what it installs"
+        in done.stderr
+    )
+    assert not (recipes.index / "tensorrt" / "it-was-run").exists()
+    assert not (recipes.locks / "9.1.0.txt").exists()
+
+
+def test_an_image_that_imports_another_version_gets_no_name(recipes: Recipes) -> None:
+    done = recipes.build("9.0.0", "--lock", f"--wheels={recipes.index / 'tensorrt-bindings'}")
+    assert done.returncode == 3
+    assert images(f"{IMAGE}:9.0.0") == []
+    assert "gets no name" in done.stderr
+
+
+@pytest.mark.parametrize("version", ["8.6.1", "7.0"])
+def test_a_version_that_is_not_made_from_wheels_is_refused(recipes: Recipes, version: str) -> None:
+    done = recipes.build(version)
+    assert done.returncode == 2
+    assert f"{version} is not made from wheels by " in done.stderr
+    assert done.stderr.endswith("these are: 9.2.0, 9.3.0, 9.1.0, 9.0.0\n")
+
+
+def test_the_script_is_executable() -> None:
+    assert os.access(BUILD, os.X_OK)
