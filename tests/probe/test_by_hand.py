@@ -54,7 +54,7 @@ def test_onnx_runtime_agrees_with_the_reference(case: Path) -> None:
 
 
 def test_tensorrt_is_the_default_product(driver: Path, tmp_path: Path) -> None:
-    case = write_case(tmp_path / "case", {"precision": "tf32", "level": 0})
+    case = write_case(tmp_path / "case", {"formulation": "sdpa", "precision": "tf32", "level": 0})
     environment = stand_in(driver)
     environment["PYTHONPATH"] += os.pathsep + str(PROBE.parent)
     done = call(case, **environment)
