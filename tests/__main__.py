@@ -66,13 +66,13 @@ class Suite:
 
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 SUITES = (
-    Suite(name="unit", seconds=420, command=(*PYTEST, "tests/unit")),
+    Suite(name="unit", seconds=360, command=(*PYTEST, "tests/unit")),
     Suite(name="probe", seconds=300, command=(*PYTEST, "tests/probe")),
-    Suite(name="containers", seconds=480, command=(*PYTEST, "tests/containers"), lacking=_docker),
-    Suite(name="cdi", seconds=120, command=(*PYTEST, "tests/cdi"), lacking=_cdi),
-    Suite(name="nox", seconds=360, command=(*PYTEST, "tests/nox")),
+    Suite(name="containers", seconds=420, command=(*PYTEST, "tests/containers"), lacking=_docker),
+    Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi),
+    Suite(name="nox", seconds=240, command=(*PYTEST, "tests/nox")),
     Suite(
-        name="torch", seconds=300, lacking=_torch,
+        name="torch", seconds=330, lacking=_torch,
         command=(sys.executable, "-m", "nox", "-s", "torch_tests"),
     ),
 )  # fmt: skip
