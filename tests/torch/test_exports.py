@@ -1,6 +1,6 @@
 """Our graphs are torch's own exports, and our random numbers torch's own draws.
 
-Needs torch 2.13.0 on the CPU; `nox -s tests_torch` makes that environment.
+Needs torch 2.13.0 on the CPU; `nox -s torch_tests` makes that environment.
 """
 
 from __future__ import annotations

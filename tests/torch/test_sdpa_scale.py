@@ -1,0 +1,92 @@
+"""Every case of sdpa-scale and of streams: its graph is torch's export, its reference torch's in float64.
+
+Lengths are cut, but for one full-size case a formulation; heads, types and constants are the cases' own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.torch.comparing import described, exported, tensors
+
+import torch
+from trtprobe.cell import load_repro
+
+REPROS = Path(__file__).parents[2] / "repros"
+REPRO, STREAMS = load_repro(REPROS / "sdpa_scale.py"), load_repro(REPROS / "streams.py")
+STREAMS_TORCH = load_repro(REPROS / "streams_torch.py")
+CASES = {case["id"]: case["params"] for case in REPRO.cases()}
+STANDS_FOR = {  # what differs from torch's export in constants alone: the formulation that it is made of
+    "control-lost-scale": ("explicit", 1),
+    "control-lost-mul": ("sdpa", 1),
+    "workaround-scale-on-q": ("sdpa", 2),
+}
+CUT = {"batch": 2, "length": 24}
+FULL = ("explicit-tf32", "sdpa-tf32", "sdpa-default-tf32", "mha-tf32")
+
+
+def module_of(params: dict[str, Any]) -> tuple[torch.nn.Module, int]:
+    """The case's module, drawn as the report draws it, and in how many constants the case differs."""
+    formulation = params["formulation"].replace("native-", "")
+    base, constants = STANDS_FOR.get(formulation, (formulation, 0))
+    torch.manual_seed(0)
+    torch.rand(params["batch"], params["length"], params["heads"] * params["head_size"])
+    module = REPRO.in_torch({**params, "formulation": base})
+    return module.half() if params["precision"] == "fp16" else module, constants
+
+
+def params_of(name: str, full: bool) -> dict[str, Any]:
+    return {**CASES[name], **({} if full else CUT)}
+
+
+@pytest.mark.parametrize(("name", "full"), [*((c, False) for c in CASES), *((c, True) for c in FULL)])
+def test_the_graph_is_torchs_export(name: str, full: bool) -> None:
+    params = params_of(name, full)
+    prepared, (module, constants) = REPRO.prepare(params), module_of(params)
+    mine = described(prepared["model"])
+    theirs = described(exported(module, tensors(prepared["inputs"]), ["y"]))
+    assert mine[:-1] == theirs[:-1]
+    differing = [(a, b) for a, b in zip(mine[-1], theirs[-1], strict=True) if a != b]
+    assert len(differing) == constants
+    for ours, torchs in differing:
+        assert ours[:2] == torchs[:2] == ("Constant", [])
+        assert ours[2]["value"][:2] == torchs[2]["value"][:2], "another value of the same type and shape"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_reference_is_torchs_in_float64(name: str) -> None:
+    params = params_of(name, full=False)
+    prepared, (module, _) = REPRO.prepare(params), module_of(params)
+    with torch.no_grad():
+        y = module.double()(torch.from_numpy(prepared["inputs"]["x"]).double()).numpy()
+    reference = prepared["reference"]["y"]
+    assert np.abs(y - reference).max() <= 1e-12 * np.abs(reference).max()
+
+
+def relus() -> dict[str, tuple[Any, dict[str, Any]]]:
+    """One case of each distinct graph of the two repros about streams."""
+    found = {"streams": (STREAMS, next(iter(STREAMS.cases()))["params"])}
+    for case in STREAMS_TORCH.cases():
+        params = case["params"]
+        found.setdefault(f"{params['size']}-{params['dtype']}", (STREAMS_TORCH, params))
+    return found
+
+
+class Relu(torch.nn.Module):  # type: ignore[misc]  # no torch where the types are checked
+    """A module with the repros' name of its input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.relu()
+
+
+@pytest.mark.parametrize("name", relus())
+def test_the_relu_is_torchs_export(name: str) -> None:
+    repro, params = relus()[name]
+    prepared = repro.prepare(params)
+    theirs = exported(Relu(), tensors(prepared["inputs"]), ["y"])
+    assert described(prepared["model"]) == described(theirs)
+    x = torch.from_numpy(prepared["inputs"]["x"].copy()).double()
+    assert np.array_equal(prepared["reference"]["y"], x.relu().numpy())
