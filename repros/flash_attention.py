@@ -26,7 +26,7 @@ FACTS = {
     "asked saw about 1.5 times the speed of torch 2.2. No shapes are given; masks and unequal lengths are "
     "left open. Others saw it not fused: a large batch on 9.2, a model with masks on 10.8.",
     "figure": {"measure": "speedup", "label": "latency where it cannot be fused ÷ latency"},
-    "expectations": [
+    "expectations": [  # the first that fits counts
         {
             "cases": ["causal-*-fp16", "causal-*-fp16-flag"],
             "versions": "==8.6.0",
@@ -103,9 +103,17 @@ FACTS = {
         },
         {
             "cases": ["sdpa-128-*", "sdpa-512-fp16*", "sdpa-2048-*", "sdpa-4096-*", "explicit-*"],
-            "versions": ">=9.2",
+            "versions": "==9.2.0",
             "verdict": "PASS",
             "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3647",
+            "note": "no shapes are given; #3665 has one that 9.2 did not fuse",
+        },
+        {
+            "cases": ["sdpa-128-*", "sdpa-512-fp16*", "sdpa-2048-*", "sdpa-4096-*", "explicit-*"],
+            "versions": ">9.2",
+            "verdict": "PASS",
+            "basis": "assumed",
             "source": "https://github.com/NVIDIA/TensorRT/issues/3647",
         },
         {

@@ -23,7 +23,23 @@ FACTS = {
     "used, a kernel for FP16 only. NVIDIA advises 9.3; the one who asked found 10.0.1.6 right. 'FAIL fused' "
     "is the finding, 'PASS fused' a right kernel, 'PASS plain' none.",
     "figure": {"measure": "rel_l2", "label": "|y - float64| / |float64|, both as l2 norms"},
-    "expectations": [
+    "expectations": [  # the first that fits counts
+        {
+            "cases": ["fp16-h8-d64-s256"],
+            "versions": "==9.3.0",
+            "verdict": "PASS",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3777",
+            "note": "a maintainer: use 9.3 until it is fixed; no shapes are given",
+        },
+        {
+            "cases": ["fp16-h8-d64-s256"],
+            "versions": "==10.0.1.6",
+            "verdict": "PASS",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3777",
+            "note": "the one who asked found it resolved; no shapes are given",
+        },
         {
             "cases": ["fp16-s1"],
             "versions": "==10.0.0",

@@ -306,7 +306,7 @@ def test_wheels_without_a_hash_are_refused_until_they_are_locked(recipes: Recipe
     done = recipes.build("9.2.0")
     assert done.returncode == 2
     assert "no SHA-256 in" in done.stderr
-    assert "docker/wheels/build 9.2.0 --lock takes them as they come" in done.stderr
+    assert "nox -s image -- 9.2.0 --lock takes them as they come" in done.stderr
     # From scratch, by a folder, as they come: the same image as from the index, by the hashes.
     listing = run_in(f"{IMAGE}:9.2.0", LISTING)
     assert "/opt/site/tensorrt_libs/libnvinfer.so.9 0o100644 1700000000000000000" in listing
