@@ -151,7 +151,7 @@ def test_inner_tensors_become_outputs(open_release: Open, precision: str, dtype:
 def test_plugins_are_registered_where_a_graph_has_one(
     open_release: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with pytest.raises(ends.BuildFailed, match="Plugin not found"):
+    with pytest.raises(ends.Unsupported, match="the parser refused the graph: Plugin not found"):
         open_release("8.6.1").build(model(tmp_path, plugins=["P"]))
     open_release("8.6.1").build(model(tmp_path, plugins=["P"]), plugins=True)
     monkeypatch.setenv("STANDIN_NO_PLUGINS", "1")

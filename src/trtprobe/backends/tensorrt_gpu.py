@@ -22,6 +22,9 @@ from trtprobe.observe import loaded_libraries
 WORKSPACE = 4 << 30
 """Bytes of scratch memory that a builder may use."""
 
+UNKNOWN_OPERATOR = re.compile(r"Plugin not found|No importer registered|not supported in TensorRT-RTX")
+"""What the parser says of an operator that is neither ONNX's, as far as it knows, nor a plugin's."""
+
 LIBRARY = r"^libnvinfer\.so"
 """The core library's file name."""
 
@@ -123,7 +126,8 @@ class TensorRtBackend(Backend):
         parser = self.trt.OnnxParser(network, self.logger)
         if not parser.parse(model.read_bytes()):
             errors = [str(parser.get_error(i)) for i in range(parser.num_errors)]
-            raise ends.BuildFailed("the parser refused the graph: " + "; ".join(errors)[:2000])
+            text = "the parser refused the graph: " + "; ".join(errors)[:2000]
+            raise ends.Unsupported(text) if UNKNOWN_OPERATOR.search(text) else ends.BuildFailed(text)
         return network
 
     def _configure(self, config: Any, precision: str, level: Optional[int]) -> None:
