@@ -10,6 +10,9 @@ import numpy as np
 BLOCK = 1 << 16
 """Elements looked at together: 512 KiB as float64, which a core's cache holds."""
 
+RTOL, ATOL = 1e-5, 1e-8
+"""NumPy's own tolerances (numpy.isclose): an element is close where |y − r| ≤ ATOL + RTOL·|r|."""
+
 Number = Union[int, float]
 
 
@@ -17,40 +20,104 @@ def measure_output(output: np.ndarray, reference: np.ndarray) -> Dict[str, Numbe
     """Compare an output y with its reference r of the same shape, elementwise in float64.
 
     Returns ``count``; ``nan`` and ``inf`` of the output; ``nan_unexpected``: NaN or infinite where
-    r is finite; ``zeros``: outputs equal to 0; and over the elements where both are finite
-    ``max_abs``, ``mean_abs`` and ``sum_abs`` of |y − r| and ``rel_l2`` = ‖y − r‖₂ / ‖r‖₂ (infinite
-    where r is zero and y is not). ``ValueError`` where the shapes differ.
+    r is finite; ``zeros``: outputs equal to 0, and ``share_zeros`` of all; ``share_not_close``: the
+    share of elements that are not close (see :data:`RTOL`; equal infinities are, NaN never is).
+
+    Over the elements where both are finite: ``max_abs``, ``mean_abs`` and ``sum_abs`` of |y − r|;
+    ``rel_l2`` = ‖y − r‖₂ / ‖r‖₂ (infinite where r is zero and y is not); ``cosine`` = ⟨y, r⟩ / (‖y‖₂ ‖r‖₂)
+    (1 where both are zero, 0 where one is); ``psnr`` = 20·log₁₀(max |r|) − 10·log₁₀(mean (y − r)²) in dB
+    (infinite where they are equal). ``worst_at``: where |y − r| is largest (row-major, the first of
+    equals), with ``worst_y`` and ``worst_r`` there; the first unexpected NaN or infinity before all
+    others. None of the three where nothing can be compared. ``ValueError`` where the shapes differ.
     """
     if output.shape != reference.shape:
         raise ValueError("shape %s, the reference has %s" % (output.shape, reference.shape))
     y, r = output.reshape(-1), reference.reshape(-1)
-    counts = dict.fromkeys(("nan", "inf", "nan_unexpected", "zeros"), 0)
-    compared, total, worst, error2, norm2 = 0, 0.0, 0.0, 0.0, 0.0
+    sums = _Sums()
     for start in range(0, y.size, BLOCK):
         yb = y[start : start + BLOCK].astype(np.float64)
         rb = r[start : start + BLOCK].astype(np.float64)
-        counts["zeros"] += yb.size - int(np.count_nonzero(yb))
+        sums.add(start, yb, rb)
+    return sums.result(int(y.size))
+
+
+class _Sums:
+    """What is summed up over the blocks."""
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(("nan", "inf", "nan_unexpected", "zeros"), 0)
+        self.compared = self.not_close = 0
+        self.total = self.peak = self.error2 = self.norm2 = self.output2 = self.product = 0.0
+        self.max_abs, self.worst = 0.0, -1.0
+        self.where: Dict[str, Number] = {}
+
+    def add(self, start: int, y: np.ndarray, r: np.ndarray) -> None:
+        """Take one block in; ``start`` is the place of its first element."""
+        self.counts["zeros"] += y.size - int(np.count_nonzero(y))
         with np.errstate(invalid="ignore", over="ignore"):
-            error = np.abs(yb - rb)
+            error = np.abs(y - r)
             subtotal = float(error.sum())
+        places = None
         if not math.isfinite(subtotal):
-            _count_infinite(counts, yb, rb)
-            both = np.isfinite(yb) & np.isfinite(rb)
-            error, rb = error[both], rb[both]
+            self._count_infinite(start, y, r)
+            places = np.flatnonzero(np.isfinite(y) & np.isfinite(r))
+            error, y, r = error[places], y[places], r[places]
             subtotal = float(error.sum())
-        compared += error.size
-        total += subtotal
-        worst = max(worst, float(error.max()) if error.size else 0.0)
-        error2 += float(np.dot(error, error))
-        norm2 += float(np.dot(rb, rb))
-    relative = math.sqrt(error2 / norm2) if norm2 else (math.inf if error2 else 0.0)
-    result: Dict[str, Number] = {"count": int(y.size), **counts}
-    result.update(max_abs=worst, mean_abs=total / max(1, compared), sum_abs=total, rel_l2=relative)
-    return result
+        if not error.size:
+            return
+        self._see_worst(start, error, y, r, places)
+        size = np.abs(r)
+        self.peak = max(self.peak, float(size.max()))
+        self.not_close += int(np.count_nonzero(error > ATOL + RTOL * size))
+        self.compared += error.size
+        self.total += subtotal
+        self.error2 += float(np.dot(error, error))
+        self.norm2 += float(np.dot(r, r))
+        self.output2 += float(np.dot(y, y))
+        self.product += float(np.dot(y, r))
 
+    def _count_infinite(self, start: int, y: np.ndarray, r: np.ndarray) -> None:
+        """Count what is not finite in a block: a sum of differences that is not finite told of it."""
+        unexpected = ~np.isfinite(y) & np.isfinite(r)
+        either = ~np.isfinite(y) | ~np.isfinite(r)
+        self.counts["nan"] += int(np.isnan(y).sum())
+        self.counts["inf"] += int(np.isinf(y).sum())
+        self.counts["nan_unexpected"] += int(unexpected.sum())
+        self.not_close += int((either & (y != r)).sum())
+        if unexpected.any() and self.worst < math.inf:
+            at = int(np.argmax(unexpected))
+            self.worst = math.inf
+            self.where = {"worst_at": start + at, "worst_y": float(y[at]), "worst_r": float(r[at])}
 
-def _count_infinite(counts: Dict[str, int], y: np.ndarray, r: np.ndarray) -> None:
-    """Count what is not finite in a block: a sum of differences that is not finite told of it."""
-    counts["nan"] += int(np.isnan(y).sum())
-    counts["inf"] += int(np.isinf(y).sum())
-    counts["nan_unexpected"] += int((~np.isfinite(y) & np.isfinite(r)).sum())
+    def _see_worst(
+        self, start: int, error: np.ndarray, y: np.ndarray, r: np.ndarray, places: Union[np.ndarray, None]
+    ) -> None:
+        at = int(np.argmax(error))
+        if error[at] > self.worst:
+            self.worst = float(error[at])
+            place = at if places is None else int(places[at])
+            self.where = {"worst_at": start + place, "worst_y": float(y[at]), "worst_r": float(r[at])}
+        self.max_abs = max(self.max_abs, float(error[at]))
+
+    def result(self, count: int) -> Dict[str, Number]:
+        """Return the measurements of ``count`` elements."""
+        found: Dict[str, Number] = {"count": count, **self.counts, **self.where}
+        found["share_zeros"] = self.counts["zeros"] / max(1, count)
+        found["share_not_close"] = self.not_close / max(1, count)
+        found.update(sum_abs=self.total, mean_abs=self.total / max(1, self.compared))
+        found.update(max_abs=self.max_abs, cosine=self._cosine(), psnr=self._psnr())
+        none = math.inf if self.error2 else 0.0
+        found["rel_l2"] = math.sqrt(self.error2 / self.norm2) if self.norm2 else none
+        return found
+
+    def _cosine(self) -> float:
+        if not self.norm2 or not self.output2:
+            return float(self.norm2 == self.output2)
+        return self.product / math.sqrt(self.norm2) / math.sqrt(self.output2)
+
+    def _psnr(self) -> float:
+        if not self.error2:
+            return math.inf
+        if not self.peak:
+            return -math.inf
+        return 20 * math.log10(self.peak) - 10 * math.log10(self.error2 / self.compared)

@@ -52,12 +52,46 @@ def plain(y: Array, r: Array) -> dict[str, float]:
         "mean_abs": math.fsum(errors) / max(1, len(errors)),
         "sum_abs": math.fsum(errors),
         "rel_l2": error / norm if norm else math.inf if error else 0.0,
+        "share_zeros": sum(a == 0 for a, _ in both) / max(1, len(both)),
+        "share_not_close": sum(not close(a, b) for a, b in both) / max(1, len(both)),
+        "cosine": cosine(finite),
+        "psnr": psnr(errors, [b for _, b in finite]),
+        **worst(both),
     }
+
+
+def close(a: float, b: float) -> bool:
+    if math.isfinite(a) and math.isfinite(b):
+        return abs(a - b) <= measure.ATOL + measure.RTOL * abs(b)
+    return a == b
+
+
+def cosine(finite: list[tuple[float, float]]) -> float:
+    y, r = math.hypot(*(a for a, _ in finite)), math.hypot(*(b for _, b in finite))
+    if not y or not r:
+        return float(y == r)
+    return math.fsum(a * b for a, b in finite) / y / r
+
+
+def psnr(errors: list[float], reference: list[float]) -> float:
+    if not any(errors):
+        return math.inf
+    peak = max(map(abs, reference))
+    mean = math.fsum(e * e for e in errors) / len(errors)
+    return 20 * math.log10(peak) - 10 * math.log10(mean) if peak else -math.inf
+
+
+def worst(both: list[tuple[float, float]]) -> dict[str, float]:
+    """The place and values of the first unexpected NaN or infinity, else of the largest error."""
+    bad = [i for i, (a, b) in enumerate(both) if not math.isfinite(a) and math.isfinite(b)]
+    fine = [i for i, (a, b) in enumerate(both) if math.isfinite(a) and math.isfinite(b)]
+    at = bad[0] if bad else max(fine, key=lambda i: abs(both[i][0] - both[i][1]), default=None)
+    return {} if at is None else {"worst_at": at, "worst_y": both[at][0], "worst_r": both[at][1]}
 
 
 @given(pairs(ANY))
 def test_every_number_is_what_its_name_says(pair: tuple[Array, Array]) -> None:
-    assert measure_output(*pair) == pytest.approx(plain(*pair), rel=1e-9)
+    assert measure_output(*pair) == pytest.approx(plain(*pair), rel=1e-9, abs=1e-12, nan_ok=True)
 
 
 @given(pairs(ANY), st.integers(1, 7))
@@ -65,13 +99,17 @@ def test_the_size_of_a_block_changes_nothing(pair: tuple[Array, Array], block: i
     whole = measure_output(*pair)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measure, "BLOCK", block)
-        assert measure_output(*pair) == pytest.approx(whole, rel=1e-12)
+        assert measure_output(*pair) == pytest.approx(whole, rel=1e-12, abs=1e-14, nan_ok=True)
 
 
 @given(pairs(MODERATE))
 def test_layout_changes_nothing(pair: tuple[Array, Array]) -> None:
     y, r = pair
-    assert measure_output(y.T, r.T) == pytest.approx(measure_output(y, r), rel=1e-12)
+    places = ("worst_at", "worst_y", "worst_r")  # counted row by row
+    turned, straight = measure_output(y.T, r.T), measure_output(y, r)
+    for name in places:
+        assert (turned.pop(name, None) is None) == (straight.pop(name, None) is None)
+    assert turned == pytest.approx(straight, rel=1e-12, abs=1e-14)
 
 
 @given(pairs(MODERATE))
@@ -79,6 +117,27 @@ def test_an_output_equals_itself(pair: tuple[Array, Array]) -> None:
     y, _ = pair
     measured = measure_output(y, y.astype(np.float64))
     assert measured["max_abs"] == measured["sum_abs"] == measured["rel_l2"] == 0
+
+
+def test_the_worst_element_is_named_and_an_unexpected_nan_before_all() -> None:
+    y, r = np.zeros((300, 1000), np.float32), np.zeros((300, 1000))
+    y[1, 7], y[200, 3], r[0, 0] = 5, -9, math.inf
+    measured = measure_output(y, r)
+    assert (measured["worst_at"], measured["worst_y"], measured["worst_r"]) == (200_003, -9, 0)
+    y[299, 999] = math.nan
+    measured = measure_output(y, r)
+    assert (measured["worst_at"], measured["worst_r"], measured["max_abs"]) == (299_999, 0, 9)
+    assert math.isnan(measured["worst_y"])
+
+
+def test_how_good_two_arrays_agree_has_known_values() -> None:
+    r = np.array([3.0, -4.0, 0, 0])
+    y = r + np.array([0, 0, 0.4, 0])
+    measured = measure_output(y, r)
+    assert measured["psnr"] == pytest.approx(20 * math.log10(4) - 10 * math.log10(0.04))
+    assert measured["cosine"] == pytest.approx(25 / (5 * math.sqrt(25.16)))
+    assert (measured["share_not_close"], measured["share_zeros"]) == (0.25, 0.25)
+    assert measure_output(-r, r)["cosine"] == -1
 
 
 def test_more_than_a_block_is_measured_whole() -> None:
