@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.probe.jobs import MAIN, Job, Step, X, gone
+from tests.probe.jobs import GRAPH, MAIN, Job, Step, X, gone
 from trtmatrix.core.record import record_from
 
 STEPS = (
@@ -288,3 +288,11 @@ def test_a_remark_is_one_short_word(driver: Path, word: str, ended: str, tmp_pat
     assert job.run(MAIN, driver) == 0
     assert job.record()["ended"] == ended
     assert job.record()["measurements"]["remark"] == (word if ended == "ran" else "")
+
+
+def test_each_engine_is_seen_by_its_own_layers(driver: Path, tmp_path: Path) -> None:
+    graph = {**GRAPH, "layers": [{"type": "SOFTMAX", "output": "fmha_v2"}]}
+    job = Job(tmp_path, [Step(does="see-two", graph=graph)])
+    assert job.run(MAIN, driver) == 0
+    measured = job.record()["measurements"]
+    assert (measured["scalars"], measured["remark"]) == ({"first_fused": 1.0}, "plain")

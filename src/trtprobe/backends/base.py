@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 PRECISIONS = ("tf32", "fp32", "fp16", "fp16-flag")
 """``tf32``: float32 graph, TF32 allowed. ``fp32``: TF32 forbidden. ``fp16``: a graph typed in
 float16. ``fp16-flag``: float32 graph, TF32 and FP16 allowed (TensorRT below 11 only)."""
+
+
+class BuildOptions(NamedTuple):
+    """What a repro asks of a build; see :meth:`Backend.build`."""
+
+    precision: str
+    level: Optional[int]
+    plugins: bool
+    keep_fp32: Tuple[str, ...]
+    outputs: Tuple[str, ...]
 
 
 class Engine:
@@ -71,6 +81,10 @@ class Backend:
         cannot fuse across them. Raises ``BuildFailed`` with the product's own messages,
         ``Unsupported`` where the product has no such precision, plugin or constraint.
         """
+        return self._build(model, BuildOptions(precision, level, plugins, tuple(keep_fp32), tuple(outputs)))
+
+    def _build(self, model: Path, options: BuildOptions) -> Engine:
+        """Build as the product does; see :meth:`build`."""
         raise NotImplementedError
 
     def measure(self, name: str, value: float) -> None:

@@ -26,17 +26,17 @@ WARM_SECONDS = 0.05
 class GpuEngine(Engine):
     """A deserialized engine with one execution context."""
 
-    def __init__(self, backend: Any, engine: Any) -> None:
-        """Create the context."""
-        self.backend, self.engine = backend, engine
+    def __init__(self, backend: Any, engine: Any, names: List[str]) -> None:
+        """Create the context; ``names`` are those of the engine's own layers and tactics."""
+        self.backend, self.engine, self.names = backend, engine, names
         self.context = engine.create_execution_context()
         if self.context is None:
             raise backend.failure("no execution context", ends.RunFailed)
         trt = backend.trt
-        names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
-        is_input = {n: engine.get_tensor_mode(n) == trt.TensorIOMode.INPUT for n in names}
-        self.inputs = [name for name in names if is_input[name]]
-        self.outputs = [name for name in names if not is_input[name]]
+        tensors = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
+        is_input = {n: engine.get_tensor_mode(n) == trt.TensorIOMode.INPUT for n in tensors}
+        self.inputs = [name for name in tensors if is_input[name]]
+        self.outputs = [name for name in tensors if not is_input[name]]
 
     def dtype(self, name: str) -> np.dtype:
         """Return a tensor's dtype."""
@@ -90,7 +90,7 @@ class GpuEngine(Engine):
         del memory
         facts = self.backend.facts
         facts["kernels"] = kernels and list(dict.fromkeys(kernels))[:100]
-        facts["fusion"] = see_fusion(facts["layers"] + facts["tactics"], kernels)
+        facts["fusion"] = see_fusion(self.names, kernels)
         return str(facts["fusion"])
 
     def latency(self, inputs: Mapping[str, np.ndarray], runs: int = 50) -> float:

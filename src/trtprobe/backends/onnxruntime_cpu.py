@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import time
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, Mapping
 
 import numpy as np
 
 from trtprobe import ends
-from trtprobe.backends.base import Backend, Engine
+from trtprobe.backends.base import Backend, BuildOptions, Engine
 
 
 class OnnxRuntimeEngine(Engine):
@@ -73,29 +73,21 @@ class OnnxRuntimeBackend(Backend):
             raise ends.ComponentMissing("onnxruntime cannot be imported: %s" % error) from error
         self.ort = onnxruntime
 
-    def build(
-        self,
-        model: Path,
-        precision: str = "tf32",
-        level: Optional[int] = None,
-        plugins: bool = False,
-        keep_fp32: Sequence[str] = (),
-        outputs: Sequence[str] = (),
-    ) -> Engine:
+    def _build(self, model: Path, options: BuildOptions) -> Engine:
         """Load the graph as it stands, or ``check.onnx`` beside it where there is one."""
-        del precision, level, plugins, keep_fp32, outputs
+        del options
         check = model.with_name("check.onnx")
         if check.is_file():
             model = check
             self.facts["checked"] = "the graph with its plugin written out in ONNX operators"
-        options = self.ort.SessionOptions()
-        options.graph_optimization_level = self.ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others work too
+        settings = self.ort.SessionOptions()
+        settings.graph_optimization_level = self.ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        settings.log_severity_level = 3
+        settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others work too
         started, content = time.perf_counter(), model.read_bytes()
         try:
             session = self.ort.InferenceSession(
-                content, sess_options=options, providers=["CPUExecutionProvider"]
+                content, sess_options=settings, providers=["CPUExecutionProvider"]
             )
         except Exception as error:
             raise ends.BuildFailed(str(error)[:2000]) from error

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from trtprobe import ends
-from trtprobe.backends.base import Backend, Engine
+from trtprobe.backends.base import Backend, BuildOptions, Engine
 from trtprobe.backends.gpu_engine import GpuEngine
 from trtprobe.cuda import Cuda
 from trtprobe.observe import loaded_libraries
@@ -76,25 +76,19 @@ class TensorRtBackend(Backend):
         version = self.trt.__version__
         return {"library": _library_version(LIBRARY) or version, "bindings": version}
 
-    def build(
-        self,
-        model: Path,
-        precision: str = "tf32",
-        level: Optional[int] = None,
-        plugins: bool = False,
-        keep_fp32: Sequence[str] = (),
-        outputs: Sequence[str] = (),
-    ) -> Engine:
+    def _build(self, model: Path, options: BuildOptions) -> Engine:
         """Parse and build; see :meth:`Backend.build`."""
         self.messages.clear()
-        if plugins:
+        if options.plugins:
             self._register_plugins()
-        network = self._parse(model, self._network_flags(precision))
+        network = self._parse(model, self._network_flags(options.precision))
         config = self.builder.create_builder_config()
-        self._configure(config, precision, level)
-        if keep_fp32:
-            self._constrain(network, config, keep_fp32)
-        _mark_outputs(network, outputs, self.trt.float16 if precision == "fp16-flag" else None)
+        self._configure(config, options.precision, options.level)
+        if options.keep_fp32:
+            self._constrain(network, config, options.keep_fp32)
+        _mark_outputs(
+            network, options.outputs, self.trt.float16 if options.precision == "fp16-flag" else None
+        )
         started = time.perf_counter()
         plan = self.builder.build_serialized_network(network, config)
         self.facts["build_seconds"] = time.perf_counter() - started
@@ -109,8 +103,9 @@ class TensorRtBackend(Backend):
         engine = self._runtime.deserialize_cuda_engine(plan)
         if engine is None:
             raise self.failure("the engine cannot be deserialized")
-        self.facts["layers"], self.facts["tactics"] = _layers(self.trt, engine)
-        return GpuEngine(self, engine)
+        layers, tactics = _layers(self.trt, engine)
+        self.facts.update(layers=layers, tactics=tactics)
+        return GpuEngine(self, engine, layers + tactics)
 
     def _network_flags(self, precision: str) -> int:
         """Return create_network's flags: explicit batch below 10, strong types from 9 for fp16."""

@@ -39,6 +39,13 @@ def do_see(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     return engine.run(files.inputs)
 
 
+def do_see_two(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    fused, plain = trt.build(files.model, outputs=("fmha_v2",)), trt.build(files.model)
+    trt.measure("first_fused", fused.fusion(files.inputs) == "fused")
+    trt.remark(plain.fusion(files.inputs))
+    return {}
+
+
 def do_remark(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     trt.remark(params["word"])
     return {}
