@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,21 +15,12 @@ from torch.nn import functional
 
 import torch
 from torch import Tensor, nn
+from trtprobe.cell import load_repro
 
 NAME = "nvidia::MultiscaleDeformableAttnPlugin_TRT"
 
 
-def load() -> ModuleType:
-    path = Path(__file__).parents[2] / "repros" / "deformable_plugin.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-REPRO = load()
+REPRO = load_repro(Path(__file__).parents[2] / "repros" / "deformable_plugin.py")
 CASES = {case["id"]: case["params"] for case in REPRO.cases()}
 
 

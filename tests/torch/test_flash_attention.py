@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,21 +17,13 @@ from torch.nn import functional
 import torch
 from torch import Tensor, nn
 from trtmatrix.authoring import core_attention as core
+from trtprobe.cell import load_repro
 
 Array = NDArray[Any]
 REPRO = Path(__file__).parents[2] / "repros" / "flash_attention.py"
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("flash_attention", REPRO)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-repro = load()
+repro = load_repro(REPRO)
 CASES = {case["id"]: case["params"] for case in repro.cases()}
 
 

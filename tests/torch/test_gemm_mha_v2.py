@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import math
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,19 +15,9 @@ from torch.nn import functional
 
 import torch
 from torch import Tensor, nn
+from trtprobe.cell import load_repro
 
-
-def load() -> ModuleType:
-    path = Path(__file__).parents[2] / "repros" / "gemm_mha_v2.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-REPRO = load()
+REPRO = load_repro(Path(__file__).parents[2] / "repros" / "gemm_mha_v2.py")
 CASES = {case["id"]: case["params"] for case in REPRO.cases()}
 
 

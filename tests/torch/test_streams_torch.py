@@ -8,7 +8,6 @@ TorchTensorRT stands in for the package. What real releases do on a GPU is not t
 from __future__ import annotations
 
 import fnmatch
-import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -23,19 +22,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 import torch
 from torch import Tensor, nn
+from trtprobe.cell import load_repro
 
-
-def load() -> ModuleType:
-    path = Path(__file__).parents[2] / "repros" / "streams_torch.py"
-    spec = importlib.util.spec_from_file_location("trtmatrix_repro", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-REPRO = load()
+REPRO = load_repro(Path(__file__).parents[2] / "repros" / "streams_torch.py")
 CASES = {case["id"]: case for case in REPRO.cases()}
 X = torch.tensor([[[1.0, -2.0, 3.0, -4.0, 5.0]]])
 BROKEN, FIXED, BEFORE = "broken", "fixed", "before"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +27,7 @@ from trtmatrix.authoring.arithmetic import (
 )
 from trtmatrix.authoring.attention import Size, Weights, compute
 from trtmatrix.authoring.randoms import TorchRandom
+from trtprobe.cell import load_repro
 
 Array = NDArray[Any]
 REPRO = Path(__file__).parents[2] / "repros" / "sdpa_scale.py"
@@ -65,11 +65,7 @@ def on_onnxruntime(model: onnx.ModelProto, x: Array) -> Array:
 
 @pytest.fixture(scope="module")
 def repro() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("sdpa_scale", REPRO)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_repro(REPRO)
     yield module
     module.drawn.cache_clear()
 

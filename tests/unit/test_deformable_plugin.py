@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from trtmatrix.authoring import deformable
 from trtmatrix.authoring.arithmetic import FLOAT32, FP16
 from trtmatrix.authoring.deformable import Size, compute, draw
+from trtprobe.cell import load_repro
 
 Array = NDArray[Any]
 REPRO = Path(__file__).parents[2] / "repros" / "deformable_plugin.py"
@@ -27,11 +27,7 @@ SMALL = Size(batch=2, heads=2, channels=3, queries=5, points=3, levels=((4, 3), 
 
 @pytest.fixture(scope="module")
 def repro() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location(REPRO.stem, REPRO)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_repro(REPRO)
     yield module
     module.drawn.cache_clear()
 

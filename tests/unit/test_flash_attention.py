@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from trtmatrix.authoring import core_attention as core
 from trtmatrix.authoring.arithmetic import FLOAT32, FLOAT64, FP16, FP16_BLOCKS, TF32, Arithmetic
+from trtprobe.cell import load_repro
 
 Array = NDArray[Any]
 REPRO = Path(__file__).parents[2] / "repros" / "flash_attention.py"
@@ -29,12 +29,7 @@ MASK_OF: dict[core.Form, core.Mask] = {
 
 @pytest.fixture(scope="module")
 def repro() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("flash_attention", REPRO)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_repro(REPRO)
 
 
 def apart(y: Array, r: Array) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Iterator
 from itertools import product
@@ -21,6 +20,7 @@ from trtmatrix.authoring.arithmetic import FLOAT32, FP16, FP16_BLOCKS, TF32
 from trtmatrix.authoring.attention import Size, Weights, compute
 from trtmatrix.authoring.masked_attention import Formulation, Mask, addend, draw_mask
 from trtmatrix.authoring.randoms import TorchRandom
+from trtprobe.cell import load_repro
 
 Array = NDArray[Any]
 REPRO = Path(__file__).parents[2] / "repros" / "gemm_mha_v2.py"
@@ -30,11 +30,7 @@ PAIRS: list[tuple[Formulation, Mask]] = list(product(get_args(Formulation), get_
 
 @pytest.fixture(scope="module")
 def repro() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location(REPRO.stem, REPRO)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_repro(REPRO)
     yield module
     module.drawn.cache_clear()
 
