@@ -99,6 +99,18 @@ def doctor(session: nox.Session) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """Run a benchmark of the folder bench (default: verdicts): nox -s bench -- NAME."""
+    name, *words = session.posargs or ["verdicts"]
+    files = sorted(Path("bench").glob("*.py"))
+    known = [file.stem for file in files if "__main__" in file.read_text(encoding="utf-8")]
+    if name not in known:
+        session.error(f"there is no benchmark {name}: known are {', '.join(known)}")
+    session.install("-e", ".")
+    session.run("python", "-m", f"bench.{name}", *words)
+
+
+@nox.session
 def image(session: nox.Session) -> None:
     """Make the image of a version whose origin is wheels on a base: nox -s image -- 8.6.0."""
     session.install("-e", ".")

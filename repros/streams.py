@@ -1,7 +1,7 @@
 """An engine on a stream of its own that waits for nothing: it reads too early, or is read too early.
 
 Torch-TensorRT's C++ runtime once did both. Here TensorRT alone does it on purpose, behind a long
-memset that makes the race certain, and with each of the waits that cure it.
+memset that makes the race certain, with each of the waits that cure it, and without the memset.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ FACTS = {
     ],
     "summary": "A half ReLU called inside a fresh torch.cuda.Stream returns zeros now and then: the "
     "runtime ran the engine on a stream of its own with no wait on either side. No stable release "
-    "has it; of the NGC images only 24.08 and 24.09. Here both missing waits are put in by hand.",
-    "figure": {"measure": "wrong", "label": "wrong outputs of 30"},
+    "has it; of the NGC images only 24.08 and 24.09. Here both missing waits are put in by hand. If "
+    "trials are independent, 0 wrong of 30 says that fewer than 9.5% are (with 95% confidence), and a rate "
+    "of 1% would have shown itself in 688 with 99.9%.",
+    "figure": {"measure": "wrong", "label": "wrong outputs"},
     "expectations": [
         {
             "cases": ["*-no-wait"],
@@ -31,6 +33,15 @@ FACTS = {
             "verdict": "PASS",
             "basis": "assumed",
             "note": "there are no streams on the CPU: only the graph is checked",
+        },
+        {
+            "cases": ["undelayed-no-wait"],
+            "versions": "",
+            "verdict": "PASS",
+            "basis": "assumed",
+            "on": "NVIDIA H200",
+            "note": "no rate is reported of the random form; 0 of 30 were wrong on 8.6.0. Both waits are "
+            "missing: a FAIL is the race itself, and a PASS no proof that it is safe",
         },
     ],
     "workarounds": [
@@ -45,22 +56,33 @@ FACTS = {
     ],
 }
 
-TRIALS = 30
+PROCESSES = 3  # trials of one process share its luck
+TRIALS = 10  # of a process, behind the delay, which decides each
+UNDELAYED = 230
 DELAY = 4 << 30  # bytes that a memset writes ahead of the producer: 1 ms on an H200, 14 ms on an L4
 EARLY = np.float16(0.5)  # in the input until the producer writes; relu(0.5) in the output: read too early
 STALE = 0xBC  # the byte in the output until the engine writes: -1.18, which ReLU never gives
 
 
 def cases() -> Iterator[Dict[str, Any]]:
-    yield {"id": "same-stream", "params": {"side": "none", "wait": "same"}, "limits": {"wrong": 0}}
+    yield make_case("same-stream", "none", "same")
     for side in ("producer", "consumer"):
         for wait in ("no-wait", "event", "synchronize"):
-            yield {
-                "id": f"{side}-{wait}",
-                "params": {"side": side, "wait": wait},
-                "limits": {"wrong": 0},
-                "control": "negative" if wait == "no-wait" else None,
-            }
+            yield make_case(f"{side}-{wait}", side, wait, control="negative" if wait == "no-wait" else None)
+    for wait in ("no-wait", "event"):
+        yield make_case(f"undelayed-{wait}", "both", wait, trials=UNDELAYED, delay=0)
+
+
+def make_case(
+    name: str, side: str, wait: str, trials: int = TRIALS, delay: int = DELAY, control: Any = None
+) -> Dict[str, Any]:
+    return {
+        "id": name,
+        "params": {"side": side, "wait": wait, "trials": trials, "delay": delay},
+        "limits": {"wrong": 0},
+        "processes": PROCESSES,
+        "control": control,
+    }
 
 
 def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
@@ -85,58 +107,73 @@ def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     right = np.maximum(files.inputs["x"], np.float16(0))
     if not trt.has_streams:
         outputs = engine.run(files.inputs)
-        trt.measure("wrong", int(not np.array_equal(outputs["y"], right)))
+        trt.count("wrong", int(not np.array_equal(outputs["y"], right)))
         return outputs
-    bench = Bench(trt.cuda, engine, np.ascontiguousarray(files.inputs["x"]))
-    counts = {"wrong": 0, "read_too_early": 0, "never_written": 0}
-    for _ in range(TRIALS):
+    bench = Bench(trt.cuda, engine, np.ascontiguousarray(files.inputs["x"]), params["delay"])
+    counts = {"trials": params["trials"], "wrong": 0, "read_too_early": 0, "never_written": 0}
+    for _ in range(params["trials"]):
         y = bench.trial(params["side"], params["wait"])
-        counts["wrong"] += int(not np.array_equal(y, right))
+        if same(y, right):
+            continue
+        counts["wrong"] += 1
         counts["read_too_early"] += int((y == EARLY).all())
         counts["never_written"] += int((y.view(np.uint8) == STALE).all())
-    for name, value in {"trials": TRIALS, "delay_ms": bench.delay_ms, **counts}.items():
-        trt.measure(name, value)
+    for name, number in counts.items():
+        trt.count(name, number)
+    trt.measure("delay_ms", bench.delay_ms)
     return {}
+
+
+def same(y: np.ndarray, right: np.ndarray) -> bool:
+    """Whether all are equal; their bits first, as NumPy compares float16 ten times more slowly."""
+    return np.array_equal(y.view(np.uint16), right.view(np.uint16)) or np.array_equal(y, right)
 
 
 class Bench:
     """The engine's memory, a second buffer on either side, and the two streams."""
 
-    def __init__(self, cuda: Any, engine: Any, x: np.ndarray) -> None:
-        self.cuda, self.engine, self.x = cuda, engine, x
-        self.bound = engine.bind({"x": x})
-        self.data, self.result = cuda.alloc(x.nbytes), cuda.alloc(x.nbytes)
+    def __init__(self, cuda: Any, engine: Any, x: np.ndarray, delay: int) -> None:
+        self.cuda, self.engine = cuda, engine
+        self.bound, self.size = engine.bind({"x": x}), x.nbytes
+        self.data, self.early, self.result = (cuda.alloc(x.nbytes) for _ in range(3))
         self.data.put(x)
-        self.long = cuda.alloc(DELAY)
+        self.early.put(np.full_like(x, EARLY))
+        self.y = np.empty_like(x)
+        self.long = cuda.alloc(delay) if delay else None
         self.caller, self.own = cuda.stream(), cuda.stream()
         engine.enqueue(self.own)  # the first run loads kernels, which may wait by itself
         before = self.own.record()
-        self.long.fill(0, self.own)
+        self.keep_busy(self.own)
         self.delay_ms = self.own.record().milliseconds_since(before)
+
+    def keep_busy(self, stream: Any) -> None:
+        if self.long:
+            self.long.fill(0, stream)
 
     def trial(self, side: str, wait: str) -> np.ndarray:
         """Produce on the caller's stream, run on the engine's own, consume on the caller's."""
         own = self.caller if wait == "same" else self.own
-        self.bound["x"].put(self.x if side == "consumer" else np.full_like(self.x, EARLY))
+        before = self.data if side == "consumer" else self.early
+        self.bound["x"].copy_from(before, self.size, self.caller)
         self.bound["y"].fill(STALE)
         self.result.fill(STALE)
         self.cuda.synchronize()
         if side != "consumer":
-            self.long.fill(0, self.caller)
-            self.bound["x"].copy_from(self.data, self.x.nbytes, self.caller)
+            self.keep_busy(self.caller)
+            self.bound["x"].copy_from(self.data, self.size, self.caller)
             self.between(self.caller, own, wait)
         else:
-            self.long.fill(0, own)
+            self.keep_busy(own)
         self.engine.enqueue(own)
         if side == "producer":
             own.synchronize()  # the consumer waits in any case: only the producer's side is tried
         else:
             self.between(own, self.caller, wait)
-        self.result.copy_from(self.bound["y"], self.x.nbytes, self.caller)
+        self.result.copy_from(self.bound["y"], self.size, self.caller)
         self.caller.synchronize()
-        y: np.ndarray = self.result.get(np.empty_like(self.x))
+        self.result.get(self.y)
         self.cuda.synchronize()
-        return y
+        return self.y
 
     def between(self, first: Any, second: Any, wait: str) -> None:
         if wait == "event":

@@ -92,6 +92,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("doctor", "say what was found here and what that lets run", [common, _select()]),
         ("prepare", "write a case's files, to run it by hand", [common]),
         ("publish", "copy records measured here to where git sees them", [common, _select()]),
+        ("remeasure", "measure kept outputs again where a defect was added since", [common, _select()]),
         ("schema", "print the JSON Schema of matrix.yaml", []),
     ):
         command = commands.add_parser(name, help=text, description=text.capitalize() + ".", parents=parents)
@@ -103,6 +104,12 @@ def make_parser() -> argparse.ArgumentParser:
     prepare.add_argument("--to", type=Path, metavar="DIR", help="where to write (default: ./CASE)")
     for name in ("run", "table", "list", "doctor"):
         commands.choices[name].add_argument("--json", action="store_true", help="print JSON")
+    for name, text in (
+        ("run", "run and show no controls but those selected"),
+        ("table", "show no controls but those selected"),
+        ("doctor", "only look, run no controls"),
+    ):
+        commands.choices[name].add_argument("--no-controls", action="store_true", help=text)
     return parser
 
 
@@ -153,6 +160,14 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--plan", action="store_true", help="print what would be started, start nothing")
     group.add_argument("--rerun", action="store_true", help="run cells that have a current record too")
     group.add_argument(
+        "--rebuilds", type=_rebuilds, default=1, metavar="K",
+        help="build and run at least K engines of each cell, to see how much luck is in it (1 to 100)",
+    )  # fmt: skip
+    group.add_argument(
+        "--no-confirm", action="store_true",
+        help="do not see failures again in a fresh process with three more engines",
+    )  # fmt: skip
+    group.add_argument(
         "--pull", choices=["named", "all", "never"], default="named",
         help="which missing images to pull: those of versions named by --trt (default), all, none",
     )  # fmt: skip
@@ -170,6 +185,12 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _rebuilds(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 100")
+    return int(text)
 
 
 def _size(text: str) -> int:

@@ -8,23 +8,27 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from trtmatrix.context import Context, Scene, entries_of, look_around, open_context
-from trtmatrix.core.compare import Entry, Stored, exit_codes
+from trtmatrix.context import entries_of, look_around, open_context
+from trtmatrix.core.compare import Entry, exit_codes
 from trtmatrix.core.config import json_schema
 from trtmatrix.core.container import Limits
 from trtmatrix.core.errors import ExitCode, UsageError, combine_exit_codes
-from trtmatrix.core.expand import select_cases, select_repros, select_versions
-from trtmatrix.core.model import CellId, Evidence
-from trtmatrix.core.plan import Pull
+from trtmatrix.core.expand import Selection, select_cases, select_repros, select_versions
+from trtmatrix.core.model import Evidence
+from trtmatrix.core.plan import Host, Pull
 from trtmatrix.effects.cases import CaseCache
-from trtmatrix.effects.gpu import clocks
-from trtmatrix.effects.progress import Progress, open_progress
-from trtmatrix.effects.repro_files import digest_package
 from trtmatrix.effects.store import publish
-from trtmatrix.run import Performed, Workshop, new_run_id, run_plan
+from trtmatrix.perform import (
+    Options,
+    Result,
+    is_current_fact,
+    perform,
+    served_cells,
+)
 
 SUFFIXES = (".md", ".html", ".json", ".xml", ".txt")
 
@@ -34,74 +38,34 @@ def run_command(args: argparse.Namespace) -> ExitCode:
     check_outputs(args.output)
     context = open_context(args)
     scene = look_around(context, Pull(args.pull))
-    entries = entries_of(context, scene, scene.stored)
-    served = frozenset() if args.rerun else frozenset(e.cell.id for e in entries if is_served(e))
+    options = options_of(args)
     if args.plan:
         from trtmatrix.planning import print_plan
 
-        print_plan(context, scene, served, limits_of(args))
+        print_plan(context, scene, served_cells(context, scene, options), options.limits)
         return ExitCode.AS_EXPECTED
-    performed = perform(args, context, scene, served)
-    stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
-    executed = frozenset(record.run for record in performed.records)
-    entries = entries_of(context, scene, stored, performed.not_ready, executed)
+    result = perform(context, scene, options)
+    show(args, result.entries)
+    return combine_exit_codes(run_codes(context.selection, scene.host, result))
+
+
+def run_codes(selection: Selection, host: Host, result: Result) -> set[ExitCode]:
+    """Return the exit codes of a run; a control that could not be made ready is told of, and no trouble."""
     codes = exit_codes(
-        entries, by_name=context.selection.by_name, gpu_here=bool(scene.host.gpus),
-        ran=bool(performed.records or served), gpu_named=bool(context.selection.gpus),
+        result.entries, by_name=selection.by_name, gpu_here=bool(host.gpus),
+        ran=bool(result.performed.records or result.served), gpu_named=bool(selection.gpus),
     )  # fmt: skip
-    if performed.not_ready:
+    if any(not item.cell.companion for item in result.performed.not_ready):
         codes.add(ExitCode.MACHINERY)
-    show(args, entries)
-    return combine_exit_codes(codes)
+    return codes
 
 
-def is_served(entry: Entry) -> bool:
-    """Whether a cell's current record is shown instead of running it again.
-
-    Trouble with the machinery, and what hangs on memory or set-up, is tried again; a crash, a
-    time-out or a failed build of the cell itself is a fact.
-    """
-    cause = entry.outcome.cause if entry.outcome else None
-    return entry.evidence is Evidence.MEASURED and not (cause and cause.may_pass)
-
-
-def limits_of(args: argparse.Namespace) -> Limits:
-    """Return the containers' limits as asked for; scratch is memory too, and never more than that."""
+def options_of(args: argparse.Namespace) -> Options:
+    """Return how cells are run; a container's scratch is memory too, and never more than that."""
     scratch = min(Limits().scratch, args.memory)
-    return Limits(memory=args.memory, output=args.output_size, scratch=scratch)
-
-
-def perform(args: argparse.Namespace, context: Context, scene: Scene, served: frozenset[CellId]) -> Performed:
-    """Remove leftovers of dead runs, then execute the plan."""
-    from trtmatrix.effects.containers import remove_leftovers
-
-    progress = open_progress()
-    try:
-        if scene.host.engine.available:
-            for name in remove_leftovers():
-                progress.note(f"removed the container {name}, whose run had died")
-        shop = make_workshop(args, context, scene, progress)
-        return run_plan(scene.plan, served, new_run_id(shop.clock), shop)
-    finally:
-        progress.close()
-
-
-def make_workshop(args: argparse.Namespace, context: Context, scene: Scene, progress: Progress) -> Workshop:
-    """Wire the launchers and the folders."""
-    from trtmatrix.effects.containers import ContainerLauncher
-    from trtmatrix.effects.interpreters import InterpreterLauncher
-
-    project = context.project
-    interpreters = InterpreterLauncher(project.cache, project.repros.resolve(), progress.note)
-    containers = ContainerLauncher(
-        engine=scene.host.engine, cache=project.cache, repros=project.repros,
-        limits=limits_of(args), pull_note=progress.pull,
-    )  # fmt: skip
-    return Workshop(
-        launchers={"container": containers, "wheels": interpreters, "host": interpreters},
-        repros=context.repros, cases=CaseCache(project.cache), cache=project.cache,
-        local=project.local, probe_digest=digest_package("trtprobe"), progress=progress,
-        gpu_clocks=clocks, output_bytes=args.output_size,
+    return Options(
+        limits=Limits(memory=args.memory, output=args.output_size, scratch=scratch), rerun=args.rerun,
+        rebuilds=args.rebuilds, confirm=not args.no_confirm,
     )  # fmt: skip
 
 
@@ -170,13 +134,17 @@ def list_command(args: argparse.Namespace) -> ExitCode:
 
 
 def doctor_command(args: argparse.Namespace) -> ExitCode:
-    """Say what was found here and what that lets run."""
-    from trtmatrix.doctor import doctor_json, doctor_text, examine
+    """Say what was found here and what that lets run, and run the controls alone."""
+    from trtmatrix.controls import run_controls
+    from trtmatrix.doctor import Level, doctor_json, doctor_text, examine
 
     context = open_context(args)
     findings = examine(context, look_around(context, Pull.NAMED))
+    if context.controls:
+        findings = replace(findings, controls=run_controls(context))
     print(json.dumps(doctor_json(findings), indent=1) if args.json else doctor_text(findings))
-    return ExitCode.AS_EXPECTED
+    wrong = any(finding.level is Level.TROUBLE for finding in findings.controls)
+    return ExitCode.MACHINERY if wrong else ExitCode.AS_EXPECTED
 
 
 def prepare_command(args: argparse.Namespace) -> ExitCode:
@@ -196,14 +164,25 @@ def prepare_command(args: argparse.Namespace) -> ExitCode:
 
 
 def publish_command(args: argparse.Namespace) -> ExitCode:
-    """Publish the newest current record of each selected cell."""
+    """Publish the records that the current verdict of each selected cell rests on."""
     context = open_context(args)
     scene = look_around(context, Pull.NEVER)
-    entries = entries_of(context, scene, scene.stored)
-    records = [entry.record for entry in entries if is_served(entry) and entry.record is not None]
+    facts = [e for e in entries_of(context, scene, scene.stored) if is_current_fact(e)]
+    local = context.project.local.resolve()
+    records = [r for entry in facts for r in entry.records if local in Path(r.file).resolve().parents]
     new = publish(context.project.results, records)
     print("\n".join(str(path) for path in new) or "nothing new to publish")
     return ExitCode.AS_EXPECTED if records else ExitCode.NOTHING
+
+
+def remeasure_command(args: argparse.Namespace) -> ExitCode:
+    """Measure kept outputs again where the case has defects or a noise that their records do not know."""
+    from trtmatrix.remeasure import remeasure, remeasured_text
+
+    context = open_context(args)
+    scene = look_around(context, Pull.NEVER)
+    print(remeasured_text(remeasure(context, entries_of(context, scene, scene.stored))))
+    return ExitCode.AS_EXPECTED
 
 
 def schema_command(args: argparse.Namespace) -> ExitCode:
@@ -215,5 +194,6 @@ def schema_command(args: argparse.Namespace) -> ExitCode:
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], ExitCode]] = {
     "run": run_command, "table": table_command, "list": list_command, "doctor": doctor_command,
-    "prepare": prepare_command, "publish": publish_command, "schema": schema_command,
+    "prepare": prepare_command, "publish": publish_command, "remeasure": remeasure_command,
+    "schema": schema_command,
 }  # fmt: skip

@@ -16,24 +16,26 @@ from trtmatrix.core.matrixfile import parse_matrix
 from trtmatrix.core.model import NO_GPU, Gpu, Product, Repro
 from trtmatrix.core.plan import Excluded, Host, Plan, Pull, make_plan
 from trtmatrix.core.record import Record
+from trtmatrix.effects.calibration import read_calibration
 from trtmatrix.effects.gpu import GpuScan, find_gpus, named_gpus
 from trtmatrix.effects.paths import Project, default_cache
 from trtmatrix.effects.repro_files import LoadedRepro, digest_package, read_repros
 from trtmatrix.effects.store import read_records
-from trtmatrix.run import current_digests
+from trtmatrix.workshop import current_digests
 
 RUNTIMES = ("container", "wheels", "host")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """The project as read, and what the user selected of it."""
+    """The project as read, and what the user selected of it; ``controls``: these go along."""
 
     project: Project
     matrix: Matrix
     repros: dict[str, LoadedRepro]
     selection: Selection
     pythons: tuple[str, ...]
+    controls: bool = True
 
     @property
     def plain_repros(self) -> list[Repro]:
@@ -64,6 +66,7 @@ def open_context(args: argparse.Namespace) -> Context:
     context = Context(
         project=project, matrix=matrix, repros=repros, selection=selection,
         pythons=tuple(getattr(args, "python", []) or [sys.executable]),
+        controls=not getattr(args, "no_controls", False),
     )  # fmt: skip
     expand(matrix, context.plain_repros, [NO_GPU], selection)
     return context
@@ -109,11 +112,21 @@ def look_around(context: Context, pull: Pull) -> Scene:
     """Find GPUs, engine and records, and plan; touches nothing."""
     scan = find_gpus()
     host = find_host(context, scan)
-    stored = tuple(read_records(context.project.results))
+    stored = tuple(without_superseded(read_records(context.project.results)))
     gpus = table_gpus(context, scan, stored)
-    cells = expand(context.matrix, context.plain_repros, gpus, context.selection)
+    cells = expand(context.matrix, context.plain_repros, gpus, context.selection, companions=context.controls)
     plan = make_plan(cells, host, context.selection, pull)
     return Scene(host=host, scan=scan, cells=cells, plan=plan, stored=stored)
+
+
+def without_superseded(stored: Sequence[Stored]) -> list[Stored]:
+    """Leave out records whose outputs were measured again: another record stands for the same engines."""
+    again = {
+        (item.record.cell, item.record.data["remeasured_from"])
+        for item in stored
+        if "remeasured_from" in item.record.data
+    }
+    return [item for item in stored if (item.record.cell, item.record.run) not in again]
 
 
 def find_host(context: Context, scan: GpuScan) -> Host:
@@ -192,4 +205,7 @@ def entries_of(
         digest_package("trtprobe"),
         lambda c: origin_digests(c, scene.host, on_host="host" in context.selection.runtimes),
     )
-    return make_entries(scene.cells, stored, current, [*scene.plan.excluded, *extra], executed)
+    return make_entries(
+        scene.cells, stored, current, [*scene.plan.excluded, *extra], executed,
+        calibration=read_calibration(),
+    )  # fmt: skip

@@ -36,11 +36,12 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What was looked at, and what it lets run."""
+    """What was looked at, what it lets run, and how the controls came out where they were run."""
 
     findings: tuple[Finding, ...]
     can_run: tuple[str, ...]
     cannot: tuple[str, ...]
+    controls: tuple[Finding, ...] = ()
 
 
 REMEDIES = {
@@ -151,15 +152,20 @@ def _memory() -> Finding:
 
 def doctor_text(findings: Findings) -> str:
     """Return the findings for a terminal."""
-    lines = []
-    for item in findings.findings:
-        lines.append(f"[{item.level.value}] {item.what}: {item.found}")
-        if item.remedy:
-            lines.append(f"     -> {item.remedy}")
+    lines = list(_lines(findings.findings))
     lines += ["", "This lets run:", *(f"  {line}" for line in findings.can_run or ("nothing",))]
     if findings.cannot:
         lines += ["", "Not here:", *(f"  {line}" for line in findings.cannot)]
+    if findings.controls:
+        lines += ["", *_lines(findings.controls)]
     return "\n".join(lines)
+
+
+def _lines(findings: Sequence[Finding]) -> Iterator[str]:
+    for item in findings:
+        yield f"[{item.level.value}] {item.what}: {item.found}"
+        if item.remedy:
+            yield f"     -> {item.remedy}"
 
 
 def doctor_json(findings: Findings) -> dict[str, Any]:

@@ -23,12 +23,17 @@ def print_plan(context: Context, scene: Scene, served: frozenset[CellId], limits
         action = "pull, then run" if launch.pull else "run"
         print(f"{launch.version.name} on {launch.gpu.name}: {action} {len(todo)} cells in {where}")
         print(f"  {len(launch.cells) - len(todo)} cells have a current record and are not run again")
+        if beside := sum(cell.companion for cell in todo):
+            print(f"  {beside} of those to run were not selected: they control the others (--no-controls)")
         for repro, count in Counter(cell.repro.id for cell in todo).items():
             print(f"  {repro}: {count}")
         if todo and launch.python is None and isinstance(launch.version.origin, ImageOrigin):
             print("  " + container_command(context, scene, launch, limits))
-    for why, count, detail in count_excluded(scene.plan.excluded):
-        print(f"not run: {count} cells: {why.value}" + (f" ({detail})" if detail else ""))
+    for words, beside in (("not run", False), ("controls not run", True)):
+        for why, count, detail in count_excluded(
+            e for e in scene.plan.excluded if e.cell.companion is beside
+        ):
+            print(f"{words}: {count} cells: {why.value}" + (f" ({detail})" if detail else ""))
 
 
 def container_command(context: Context, scene: Scene, launch: Launch, limits: Limits) -> str:

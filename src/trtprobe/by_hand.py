@@ -20,12 +20,18 @@ def main(repro: str) -> None:
         help="a case's folder, as written by: python -m trtmatrix prepare <repro>/<case> --to DIR",
     )  # fmt: skip
     parser.add_argument("--product", default="tensorrt", choices=["tensorrt", "tensorrt-rtx", "onnxruntime"])
+    parser.add_argument(
+        "--builds", type=int, default=1, metavar="K", help="build and run K engines, one after another"
+    )
     args = parser.parse_args()
     if not (args.files / "case.json").is_file():
         parser.error("%s holds no case: write one with python -m trtmatrix prepare" % args.files)
+    if args.builds < 1:
+        parser.error("--builds is %d: build at least 1 engine" % args.builds)
     spec = {
         "product": args.product, "repro": repro, "params": CaseFiles(args.files).params,
         "files": str(args.files), "keep_outputs": False,
+        "builds": args.builds,
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         result = run_cell(spec, Path(folder))

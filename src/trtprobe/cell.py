@@ -1,4 +1,4 @@
-"""One cell: load the repro, run it, measure. Called in a process of its own."""
+"""One cell: load the repro, run it once for each build, measure. Called in a process of its own."""
 
 from __future__ import annotations
 
@@ -13,36 +13,29 @@ from typing import Any, Dict
 import numpy as np
 
 from trtprobe import ends, observe
-from trtprobe.backends import open_backend
+from trtprobe.backends import Backend, open_backend
 from trtprobe.files import CaseFiles, write_json
-from trtprobe.measure import measure_output
+from trtprobe.measure import measure_with_signatures
+
+SO_FAR = "so-far.json"
+"""A result as it is before each build, so that a crash does not lose what was observed and measured."""
 
 
 def run_cell(spec: Dict[str, Any], out: Path) -> Dict[str, Any]:
     """Return the result of one cell; every exception becomes a way of ending.
 
     ``spec`` has ``product``, ``repro`` (path of the file), ``params``, ``files`` (the case's folder),
-    ``keep_outputs`` and, if there are any, ``needs`` (modules whose absence is no fault of the repro)
-    and ``memo`` (:attr:`Backend.memo`). What was observed is also written to ``observed.json`` before the
-    repro runs, so that a crash does not lose it.
+    ``keep_outputs`` and, if there are any, ``needs`` (modules whose absence is no fault of the repro),
+    ``memo`` (:attr:`Backend.memo`) and ``builds``: how often the repro is run, over one backend that keeps
+    its Builder and forgets all else.
+
+    The result's ``measurements`` and ``engine`` are the first build's; where several were asked for,
+    ``builds`` holds those of each that ended. ``counts`` tells which of the first's scalars are counts.
     """
     result: Dict[str, Any] = {"observed": observe.observed(), "environment": observe.environment()}
-    result.update(ended=ends.PROBE_FAILED, detail="", outputs={}, scalars={}, remark="", engine={}, kept={})
+    result.update(ended=ends.PROBE_FAILED, detail="", counts={}, kept={}, **nothing_yet())
     try:
-        backend = open_backend(spec["product"])
-        backend.memo = Path(spec["memo"]) if spec.get("memo") else None
-        result["observed"].update(backend.observed())
-        write_json(out / "observed.json", {"observed": result["observed"]})
-        files = CaseFiles(Path(spec["files"]))
-        started = time.perf_counter()
-        try:
-            outputs = load_repro(Path(spec["repro"])).run(dict(spec["params"]), files, backend)
-        finally:
-            result["engine"] = dict(backend.facts, run_seconds=time.perf_counter() - started)
-            result.update(scalars=dict(backend.scalars), remark=backend.word)
-            result["observed"].update(observe.loaded())
-        result["outputs"] = measure_all(outputs, files)
-        result["kept"] = keep_outputs(outputs, out) if spec["keep_outputs"] else {}
+        _run_builds(spec, out, result)
         result["ended"] = ends.RAN
     except ends.CellEnd as end:
         result.update(ended=end.ended, detail=str(end))
@@ -51,7 +44,59 @@ def run_cell(spec: Dict[str, Any], out: Path) -> Dict[str, Any]:
     except BaseException as error:
         result.update(ended=blame(error, spec), detail="raised " + last_line())
         traceback.print_exc()
+    if result["ended"] != ends.BUILT:
+        result["detail"] = which_build(spec, result) + result["detail"]
     return result
+
+
+def which_build(spec: Dict[str, Any], result: Dict[str, Any]) -> str:
+    """Return ``"build 2 of 3: "`` where one of three builds has ended; nothing outside of several builds."""
+    ended, builds = len(result.get("builds", ())), spec.get("builds", 1)
+    return "build %d of %d: " % (ended + 1, builds) if "builds" in result and ended < builds else ""
+
+
+def nothing_yet() -> Dict[str, Any]:
+    """Return what is known of a build before it has started."""
+    return {"measurements": {"outputs": {}, "signatures": {}, "scalars": {}, "remark": ""}, "engine": {}}
+
+
+def _run_builds(spec: Dict[str, Any], out: Path, result: Dict[str, Any]) -> None:
+    """Run the repro for each build; what each gave goes into the result at once."""
+    backend = open_backend(spec["product"])
+    backend.memo = Path(spec["memo"]) if spec.get("memo") else None
+    result["observed"].update(backend.observed())
+    write_json(out / SO_FAR, result)
+    repro, builds = load_repro(Path(spec["repro"])), spec.get("builds", 1)
+    if builds > 1:
+        result["builds"] = []
+    for number in range(builds):
+        write_json(out / SO_FAR, result)
+        backend.reset()
+        build = nothing_yet()
+        if number == 0:
+            result.update(build, counts=backend.counts)
+        try:
+            result["kept"].update(
+                _run_build(repro, spec, backend, build, out, "@%d" % number if number else "")
+            )
+        finally:
+            result["observed"].update(observe.loaded())
+        if builds > 1:
+            result["builds"].append(build)
+
+
+def _run_build(
+    repro: ModuleType, spec: Dict[str, Any], backend: Backend, build: Dict[str, Any], out: Path, suffix: str
+) -> Dict[str, Any]:
+    """Run the repro once and measure; what it measured by itself is noted also where it raises."""
+    files, started = CaseFiles(Path(spec["files"])), time.perf_counter()
+    try:
+        outputs = repro.run(dict(spec["params"]), files, backend)
+    finally:
+        build["engine"].update(backend.facts, run_seconds=time.perf_counter() - started)
+        build["measurements"].update(scalars={**backend.scalars, **backend.counts}, remark=backend.word)
+    build["measurements"].update(measure_all(outputs, files))
+    return keep_outputs(outputs, out, suffix) if spec["keep_outputs"] else {}
 
 
 def blame(error: BaseException, spec: Dict[str, Any]) -> str:
@@ -72,21 +117,28 @@ def load_repro(path: Path) -> ModuleType:
 
 
 def measure_all(outputs: Dict[str, np.ndarray], files: CaseFiles) -> Dict[str, Any]:
-    """Measure each output against the reference of its name."""
-    reference = files.reference
+    """Measure each output against the reference of its name, and against each defect that changes it."""
+    reference, defects = files.reference, files.defects
     unknown = sorted(set(outputs) - set(reference))
     if unknown:
         raise ends.CellEnd("run() returned %s, which has no reference" % ", ".join(unknown))
-    return {name: measure_output(np.asarray(y), reference[name]) for name, y in outputs.items()}
+    found: Dict[str, Any] = {"outputs": {}, "signatures": {}}
+    for name, output in outputs.items():
+        own = {defect: changes[name] for defect, changes in defects.items() if name in changes}
+        measured, signatures = measure_with_signatures(np.asarray(output), reference[name], own)
+        found["outputs"][name] = measured
+        for defect, signature in signatures.items():
+            found["signatures"].setdefault(defect, {})[name] = signature
+    return found
 
 
-def keep_outputs(outputs: Dict[str, np.ndarray], out: Path) -> Dict[str, Any]:
-    """Write each output as ``<name>.npy`` for the host, which keeps or drops it."""
+def keep_outputs(outputs: Dict[str, np.ndarray], out: Path, suffix: str) -> Dict[str, Any]:
+    """Write each output as ``<name><suffix>.npy`` for the host, which keeps or drops it."""
     kept = {}
     for name, output in outputs.items():
         array = np.ascontiguousarray(output)
-        np.save(str(out / (name + ".npy")), array)
-        kept[name] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+        np.save(str(out / (name + suffix + ".npy")), array)
+        kept[name + suffix] = {"dtype": str(array.dtype), "shape": list(array.shape)}
     return kept
 
 

@@ -14,8 +14,8 @@ class CaseFiles:
     """The folder of one case: ``model.onnx``, ``inputs/*.npy``, ``reference/*.npy``, ``case.json``.
 
     There may be ``check.onnx``, what ONNX Runtime checks instead of a graph that it cannot run, and
-    ``extra/*.npy``, what the case needs and the graph does not take, and ``others/*.onnx``, graphs to
-    compare with.
+    ``extra/*.npy``, what the case needs and the graph does not take, ``others/*.onnx``, graphs to
+    compare with, and ``defects/<defect>/*.npy``, what a known defect adds to outputs.
 
     Arrays are memory-mapped and read-only. References are stored in the smallest dtype that holds
     every float64 value exactly; ``reference`` gives them as stored.
@@ -45,6 +45,11 @@ class CaseFiles:
     def extra(self) -> Dict[str, np.ndarray]:
         """Arrays for the repro's own use, such as the weights of a module that it builds."""
         return _arrays(self.folder / "extra")
+
+    @property
+    def defects(self) -> Dict[str, Dict[str, np.ndarray]]:
+        """By known defect: what it adds to each output that it changes, in the reference's shape."""
+        return {path.name: _arrays(path) for path in sorted((self.folder / "defects").glob("*"))}
 
     @property
     def params(self) -> Dict[str, Any]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Dict, Union
+from typing import Dict, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
-BLOCK = 1 << 16
-"""Elements looked at together: 512 KiB as float64, which a core's cache holds."""
+from trtprobe.signature import Signature
+
+BLOCK = 1 << 13
+"""Elements looked at together: a core's cache holds them, and BLAS sums them up (to 10,000) without threads,
+which on a busy machine would wait for each other at every block."""
 
 RTOL, ATOL = 1e-5, 1e-8
 """NumPy's own tolerances (numpy.isclose): an element is close where |y − r| ≤ ATOL + RTOL·|r|."""
+
+LOW_BITS = np.uint32((1 << 13) - 1)
+"""What float32's 23 mantissa bits have more than TF32's and float16's 10."""
 
 Number = Union[int, float]
 
@@ -21,7 +27,9 @@ def measure_output(output: np.ndarray, reference: np.ndarray) -> Dict[str, Numbe
 
     Returns ``count``; ``nan`` and ``inf`` of the output; ``nan_unexpected``: NaN or infinite where
     r is finite; ``zeros``: outputs equal to 0, and ``share_zeros`` of all; ``share_not_close``: the
-    share of elements that are not close (see :data:`RTOL`; equal infinities are, NaN never is).
+    share of elements that are not close (see :data:`RTOL`; equal infinities are, NaN never is);
+    ``share_10_bits``: the share of outputs whose mantissa needs 10 bits at most (float32: the lowest
+    13 are 0; float16: all; absent for other dtypes).
 
     Over the elements where both are finite: ``max_abs``, ``mean_abs`` and ``sum_abs`` of |y − r|;
     ``rel_l2`` = ‖y − r‖₂ / ‖r‖₂ (infinite where r is zero and y is not); ``cosine`` = ⟨y, r⟩ / (‖y‖₂ ‖r‖₂)
@@ -30,15 +38,59 @@ def measure_output(output: np.ndarray, reference: np.ndarray) -> Dict[str, Numbe
     equals), with ``worst_y`` and ``worst_r`` there; the first unexpected NaN or infinity before all
     others. None of the three where nothing can be compared. ``ValueError`` where the shapes differ.
     """
-    if output.shape != reference.shape:
-        raise ValueError("shape %s, the reference has %s" % (output.shape, reference.shape))
+    return measure_with_signatures(output, reference, {})[0]
+
+
+def measure_signature(output: np.ndarray, reference: np.ndarray, d: np.ndarray) -> Dict[str, float]:
+    """Say how much of a defect d an output contains; see :class:`trtprobe.signature.Signature`."""
+    return measure_with_signatures(output, reference, {"d": d})[1].get("d", {})
+
+
+def measure_with_signatures(
+    output: np.ndarray, reference: np.ndarray, defects: Mapping[str, np.ndarray]
+) -> Tuple[Dict[str, Number], Dict[str, Dict[str, float]]]:
+    """Measure an output and its defects' signatures in one pass.
+
+    Returns what :func:`measure_output` tells, and a signature for each defect (by name, an array of the
+    output's shape) that is anything but zero where it can be compared.
+    """
+    _same_shape(output, "the reference", reference)
+    for name, d in defects.items():
+        _same_shape(output, "the defect " + name, d)
     y, r = output.reshape(-1), reference.reshape(-1)
-    sums = _Sums()
+    flat = {name: d.reshape(-1) for name, d in defects.items()}
+    sums, signatures = _Sums(), {name: Signature() for name in defects}
     for start in range(0, y.size, BLOCK):
-        yb = y[start : start + BLOCK].astype(np.float64)
-        rb = r[start : start + BLOCK].astype(np.float64)
+        block = slice(start, start + BLOCK)
+        yb, rb = y[block].astype(np.float64), r[block].astype(np.float64)
         sums.add(start, yb, rb)
-    return sums.result(int(y.size))
+        if flat:
+            with np.errstate(invalid="ignore", over="ignore"):
+                error = np.subtract(yb, rb, out=yb)
+            for name, d in flat.items():
+                signatures[name].add(error, d[block].astype(np.float64))
+    measured = sums.result(int(y.size))
+    share = _share_10_bits(y)
+    if share is not None:
+        measured["share_10_bits"] = share
+    return measured, {name: found.result() for name, found in signatures.items() if found.can_tell}
+
+
+def _same_shape(output: np.ndarray, what: str, other: np.ndarray) -> None:
+    if output.shape != other.shape:
+        raise ValueError("shape %s, %s has %s" % (output.shape, what, other.shape))
+
+
+def _share_10_bits(y: np.ndarray) -> Optional[float]:
+    """Return ``share_10_bits`` of a flat output, None where its dtype has no such bits."""
+    if y.dtype == np.float16:
+        return 1.0
+    if y.dtype != np.float32:
+        return None
+    longer = 0
+    for start in range(0, y.size, BLOCK):
+        longer += int(np.count_nonzero(y[start : start + BLOCK].view(np.uint32) & LOW_BITS))
+    return (y.size - longer) / max(1, y.size)
 
 
 class _Sums:

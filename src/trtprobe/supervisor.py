@@ -1,7 +1,7 @@
-"""Runs a job's cells one after another, each in a fresh process, and leaves a record for each.
+"""Runs a job's cells one after another, each in fresh processes, and leaves a record for each.
 
 The job's folder holds ``job.json`` and ``heartbeat``, a file that the host touches every second. The
-supervisor ends by itself: each cell at its time limit, all of it when the heartbeat stops. Where the
+supervisor ends by itself: each process at its time limit, all of it when the heartbeat stops. Where the
 folder holds ``scratch``, a list of folders that are the job's alone, these are emptied after each cell.
 """
 
@@ -17,14 +17,16 @@ import signal
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
-from trtprobe import SCHEMA, ends
+from trtprobe import ends
 from trtprobe.cell import run_cell
+from trtprobe.exits import RESULT, Cut, Exit, judge_exit
 from trtprobe.files import write_json
 from trtprobe.memory import oom_kills
 from trtprobe.observe import UNSET
 from trtprobe.processes import Child, become_subreaper, kill_descendants
+from trtprobe.records import make_record
 
 POLL_SECONDS = 0.02
 CHECK_SECONDS = 0.25
@@ -92,11 +94,6 @@ def _remove(path: Path) -> None:
             path.unlink()
 
 
-def _plain(text: str) -> str:
-    """Return a text that every encoding of Unicode can hold: lone surrogates become escapes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 def _stop(number: int, _frame: Any) -> None:
     """Unwind once; a second signal must not cut the cleaning up short."""
     signal.signal(number, signal.SIG_IGN)
@@ -117,9 +114,13 @@ class Work:
         self, args: argparse.Namespace, job: Dict[str, Any], cell: Dict[str, Any], index: int
     ) -> None:
         """Lay out the cell's folder below ``--out``."""
-        self.job, self.cell, self.index, self.out = job, cell, index, args.out
+        self.job, self.cell, self.out = job, cell, args.out
         self.folder, self.scratch = args.out / str(index), args.job / "scratch"
-        self.seconds = float(cell["seconds"])
+        self.started, self.record = (
+            args.out / ("%d.%s.json" % (index, word)) for word in ("started", "record")
+        )
+        self.processes, builds = int(cell.get("processes", 1)), int(cell.get("builds", 1))
+        self.seconds = float(cell["seconds"]) * builds
         self.spec = {
             "product": job["product"],
             "repro": str(args.repros / cell["repro_file"]),
@@ -128,55 +129,50 @@ class Work:
             "keep_outputs": cell["keep_outputs"],
             "needs": cell.get("needs", []),
             "memo": str(args.out / "memo"),
+            "builds": builds,
         }
-
-    def start(self) -> Child:
-        """Start the cell's process in an empty folder."""
-        shutil.rmtree(str(self.folder), ignore_errors=True)
-        self.folder.mkdir(parents=True)
-        write_json(self.out / ("%d.started.json" % self.index), {"started": now()})
-        return Child(self.perform, self.folder, UNSET)
-
-    def perform(self) -> int:
-        """Run the cell, in its own process; leaves result.json."""
-        write_json(self.folder / "result.json", run_cell(self.spec, self.folder))
-        return 0
 
 
 def supervise(work: Work, heartbeat: Path) -> None:
-    """Run one cell to its end, however it ends, and write its record."""
-    started, before = now(), oom_kills()
-    child = work.start()
-    try:
-        cut = _wait(child, work, heartbeat)
-    except Stopped:
-        child.kill()
-        raise
-    child.kill()
-    killed = oom_kills() - before
-    _empty_scratch(work.scratch)
-    ended, detail, result = _judge_end(child, work, cut, killed)
-    record = {
-        "schema": SCHEMA, "cell": work.cell["cell"], "run": work.cell["run"],
-        "product": work.job["product"], "ended": ended, "detail": _plain(detail)[:4000],
-        "started": started, "finished": now(), "exit": child.code, "attempts": 1,
-        "oom_kills": killed, "observed": result.get("observed", {}),
-        "environment": result.get("environment", {}),
-        "unset": {name: os.environ[name] for name in UNSET if name in os.environ},
-        "engine": result.get("engine", {}),
-        "measurements": {
-            "outputs": result.get("outputs", {}), "scalars": result.get("scalars", {}),
-            "remark": result.get("remark", ""),
-        },
-        "kept": result.get("kept", {}) if ended == ends.RAN else {}, "log": child.log(),
-    }  # fmt: skip
+    """Run a cell's processes until one does not end well, and write the record."""
+    started = now()
+    exits: List[Exit] = []
+    write_json(work.started, {"started": started})
+    while len(exits) < work.processes and all(process.ended == ends.RAN for process in exits):
+        exits.append(_run_process(work, len(exits), heartbeat))
+    times = {"started": started, "finished": now()}
+    record = make_record(work.cell, work.job["product"], times, exits)
     _drop_unkept(work.folder, record["kept"])
-    write_json(work.out / ("%d.record.json" % work.index), record)
-    if ended == ends.INTERRUPTED:
+    write_json(work.record, record)
+    if record["ended"] == ends.INTERRUPTED:
         raise Stopped("no sign of life from the host")
 
 
-def _wait(child: Child, work: Work, heartbeat: Path) -> Optional[Tuple[str, str]]:
+def _run_process(work: Work, number: int, heartbeat: Path) -> Exit:
+    """Run the cell in a fresh process and an empty folder, below the first one's for those after it."""
+    folder = work.folder / ("process-%d" % number) if number else work.folder
+    shutil.rmtree(str(folder), ignore_errors=True)
+    folder.mkdir(parents=True)
+    before = oom_kills()
+    child = Child(lambda: _perform(work.spec, folder), folder, UNSET)
+    try:
+        cut = _wait(child, work, heartbeat)
+    finally:
+        child.kill()
+    killed = oom_kills() - before
+    _empty_scratch(work.scratch)
+    process = judge_exit(child, work.spec, folder, cut, killed)
+    _drop_unkept(folder, process.result.get("kept", {}))
+    return process
+
+
+def _perform(spec: Dict[str, Any], folder: Path) -> int:
+    """Run the cell, in its own process; leaves its result."""
+    write_json(folder / RESULT, run_cell(spec, folder))
+    return 0
+
+
+def _wait(child: Child, work: Work, heartbeat: Path) -> Optional[Cut]:
     """Wait for the child; return how it had to be cut off, or None where it ended by itself."""
     deadline, check, before = time.monotonic() + work.seconds, 0.0, folder_bytes(work.out)
     while child.poll() is None:
@@ -195,42 +191,6 @@ def _wait(child: Child, work: Work, heartbeat: Path) -> Optional[Tuple[str, str]
     return None
 
 
-def _judge_end(
-    child: Child, work: Work, cut: Optional[Tuple[str, str]], oom: int
-) -> Tuple[str, str, Dict[str, Any]]:
-    """Say how the cell ended, from what is seen outside and what it wrote itself."""
-    result = _load(work.folder / "result.json") or {}
-    if cut is not None:
-        return cut[0], cut[1], _load(work.folder / "observed.json") or {}
-    code = child.code or 0
-    if result and code == 0:
-        if oom and result["ended"] not in {ends.RAN, ends.BUILT}:
-            return (
-                ends.OUT_OF_HOST_MEMORY,
-                "%s (%d killed for memory)" % (result["detail"], oom),
-                result,
-            )
-        return result["ended"], result["detail"], result
-    partial = result or _load(work.folder / "observed.json") or {}
-    if oom:
-        return (
-            ends.OUT_OF_HOST_MEMORY,
-            "killed by the kernel: the memory limit was reached",
-            partial,
-        )
-    return ends.CRASHED, _exit_words(code, bool(result)), partial
-
-
-def _exit_words(code: int, finished: bool) -> str:
-    when = " after the cell had finished" if finished else ""
-    if code < 0:
-        try:
-            return "killed by %s%s" % (signal.Signals(-code).name, when)
-        except ValueError:
-            return "killed by signal %d%s" % (-code, when)
-    return "exited with code %d%s" % (code, when)
-
-
 def _drop_unkept(folder: Path, kept: Dict[str, Any]) -> None:
     """Remove what the cell left, but for the outputs that it was asked to keep."""
     wanted = {name + ".npy" for name in kept}
@@ -247,14 +207,6 @@ def folder_bytes(folder: Path) -> int:
             with contextlib.suppress(OSError):
                 total += Path(root, name).lstat().st_size
     return total
-
-
-def _load(path: Path) -> Optional[Dict[str, Any]]:
-    try:
-        data: Dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return data
 
 
 def now() -> str:

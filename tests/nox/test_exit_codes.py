@@ -118,6 +118,15 @@ def test_every_version_of_the_matrix_has_a_session() -> None:
         assert f"version({name})" in listed
 
 
+def test_a_benchmark_that_is_not_there_is_told_with_those_that_are() -> None:
+    done = subprocess.run(
+        [*NOX, "-R", "-s", "bench", "--", "nothing"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "no benchmark nothing: known are" in done.stderr
+    assert "verdicts" in done.stderr
+
+
 def test_a_broken_matrix_does_not_break_the_door(tmp_path: Path) -> None:
     noxfile = tmp_path / "noxfile.py"
     noxfile.write_text((ROOT / "noxfile.py").read_text())

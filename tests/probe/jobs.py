@@ -21,9 +21,13 @@ GRAPH = {"inputs": {"x": ["float32", [2, 3]]}, "outputs": {"y": ["float32", [2, 
 X = np.array([[1, -2, 3], [-4, 5, -6]], np.float32)
 
 
-def write_case(folder: Path, params: Mapping[str, Any], graph: object = GRAPH) -> Path:
-    """Write a case's folder for the stand-in: a JSON graph, an input and its ReLU as reference."""
-    for name, array in (("inputs/x", X), ("reference/y", np.maximum(X, 0).astype(np.float16))):
+def write_case(
+    folder: Path, params: Mapping[str, Any], graph: object = GRAPH, defects: Mapping[str, Any] | None = None
+) -> Path:
+    """Write a case's folder for the stand-in: a JSON graph, an input, its ReLU as reference, defects of y."""
+    arrays = {"inputs/x": X, "reference/y": np.maximum(X, 0).astype(np.float16)}
+    arrays |= {f"defects/{name}/y": np.asarray(d, np.float32) for name, d in (defects or {}).items()}
+    for name, array in arrays.items():
         path = folder / f"{name}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, array)
@@ -42,6 +46,9 @@ class Step:
     params: Mapping[str, Any] = field(default_factory=dict)
     needs: Sequence[str] = ()
     graph: object = field(default_factory=lambda: GRAPH)
+    defects: Mapping[str, object] = field(default_factory=dict)
+    builds: int = 1
+    processes: int = 1
 
 
 class Job:
@@ -60,12 +67,12 @@ class Job:
 
     def _cell(self, index: int, step: Step) -> dict[str, Any]:
         params = {"does": step.does, "marks": str(self.folder), **step.params}
-        write_case(self.folder / "cases" / str(index), params, step.graph)
+        write_case(self.folder / "cases" / str(index), params, step.graph, step.defects)
         cell = {"repro": "behaviour", "case": step.does, "version": "10.7.0", "gpu": "none"}
         return {
             "cell": cell, "run": "20250101t000000-00000000", "repro_file": "behaviour.py",
             "params": params, "seconds": step.seconds, "files": str(index), "keep_outputs": step.keep,
-            "needs": list(step.needs),
+            "needs": list(step.needs), "builds": step.builds, "processes": step.processes,
         }  # fmt: skip
 
     def start(self, python: Path, driver: Path, **environment: str) -> subprocess.Popen[bytes]:

@@ -14,6 +14,7 @@ import pytest
 from tests.probe.jobs import HERE, MAIN, PROBE, refuse, stand_in, write_case
 from trtmatrix.effects.cases import CaseCache
 from trtmatrix.effects.repro_files import read_repros
+from trtprobe.files import CaseFiles
 
 REPRO = HERE.parents[1] / "repros" / "sdpa_scale.py"
 SMALL = {"batch": 1, "length": 24, "heads": 2, "head_size": 8}
@@ -46,22 +47,33 @@ def test_onnx_runtime_agrees_with_the_reference(case: Path) -> None:
     assert done.returncode == 0, done.stderr
     result = printed(done)
     assert (result["ended"], result["detail"]) == ("ran", "")
-    measured = result["outputs"]["y"]
+    measured = result["measurements"]["outputs"]["y"]
     assert measured["count"] == 24 * 16
     assert 0 < measured["rel_l2"] < 1e-6
     assert measured["nan_unexpected"] == 0
     assert result["kept"] == {}
 
 
-def test_tensorrt_is_the_default_product(driver: Path, tmp_path: Path) -> None:
-    case = write_case(tmp_path / "case", {"formulation": "sdpa", "precision": "tf32", "level": 0})
+def test_tensorrt_is_the_default_product(case: Path, driver: Path, tmp_path: Path) -> None:
+    case = write_case(tmp_path / "case", {**CaseFiles(case).params, "precision": "tf32", "level": 0})
     environment = stand_in(driver)
     environment["PYTHONPATH"] += os.pathsep + str(PROBE.parent)
     done = call(case, **environment)
     assert done.returncode == 0, done.stderr
     assert printed(done)["engine"]["layers"] == ["TF32 level=0"]
-    rtx = call(case, "--product=tensorrt-rtx", **environment)
+    rtx = call(case, "--product=tensorrt-rtx", "--builds=2", **environment)
     assert (rtx.returncode, printed(rtx)["ended"]) == (0, "built")
+    assert printed(rtx)["detail"].startswith("parsed and built, ")
+
+
+def test_several_builds_are_printed(case: Path, driver: Path, tmp_path: Path) -> None:
+    case = write_case(tmp_path / "case", CaseFiles(case).params)
+    environment = stand_in(driver)
+    environment["PYTHONPATH"] += os.pathsep + str(PROBE.parent)
+    builds = printed(call(case, "--builds=2", **environment))["builds"]
+    assert [build["measurements"]["outputs"]["y"]["sum_abs"] for build in builds] == [0, 0]
+    assert "builds" not in printed(call(case, **environment))
+    assert call(case, "--builds=0", **environment).returncode == 2
 
 
 def test_a_cell_that_does_not_run_ends_with_code_1(case: Path, tmp_path: Path) -> None:

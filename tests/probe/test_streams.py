@@ -138,27 +138,72 @@ class LateRelu:
         )
 
 
-def scalars_of(params: dict[str, Any]) -> dict[str, float]:
+def counts_of(params: dict[str, Any], cuda: LateCuda | None = None) -> dict[str, int]:
+    counts: dict[str, int] = {}
     measured: dict[str, float] = {}
     trt = SimpleNamespace(
-        has_streams=True, cuda=LateCuda(), measure=measured.__setitem__, build=lambda *_, **__: LateRelu()
-    )
+        has_streams=True, cuda=cuda or LateCuda(), measure=measured.__setitem__, count=counts.__setitem__,
+        build=lambda *_, **__: LateRelu(),
+    )  # fmt: skip
     files = SimpleNamespace(model=Path("-"), inputs={"x": X})
     assert REPRO.run(params, files, trt) == {}
-    return measured
+    assert list(measured) == ["delay_ms"]
+    return counts
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in REPRO.cases()])
-def test_a_missing_wait_is_always_seen_and_each_cure_always_works(case: dict[str, Any]) -> None:
-    measured = scalars_of(case["params"])
+CASES = {case["id"]: case for case in REPRO.cases()}
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
+def test_a_missing_wait_behind_the_delay_is_always_seen_and_each_cure_always_works(
+    case: dict[str, Any],
+) -> None:
+    counts = counts_of(case["params"])
     broken = case.get("control") == "negative"
-    assert measured["trials"] == 30
-    assert measured["wrong"] == (30 if broken else 0)
-    assert (measured["wrong"] > case["limits"]["wrong"]) is broken
+    assert counts["wrong"] == (counts["trials"] if broken else 0)
+    assert (counts["wrong"] > case["limits"]["wrong"]) is broken
+
+
+class Unhurried(LateStream):
+    """Does nothing before someone waits for it."""
+
+    def put(self, work: Callable[[], object], *, long: bool = True) -> None:  # noqa: ARG002 - all takes long
+        super().put(work, long=True)
+
+
+class UnhurriedCuda(LateCuda):
+    def stream(self) -> LateStream:
+        self.streams.append(Unhurried())
+        return self.streams[-1]
+
+
+def test_without_the_delay_both_waits_are_missing_or_both_are_there() -> None:
+    counts = {
+        name: counts_of(CASES[name]["params"], UnhurriedCuda()) for name in CASES if "undelayed" in name
+    }
+    assert counts["undelayed-no-wait"]["wrong"] == REPRO.UNDELAYED
+    assert counts["undelayed-event"]["wrong"] == 0
+
+
+def test_trials_are_as_many_as_the_stated_rates_take() -> None:
+    for name, case in CASES.items():
+        trials = case["processes"] * case["params"]["trials"]
+        assert case["processes"] >= 3
+        assert trials >= (688 if name.startswith("undelayed") else 30)
+        assert (case["params"]["delay"] == 0) == name.startswith("undelayed")
+    assert 1 - 0.05 ** (1 / 30) < 0.0951
+    assert 1 - 0.99**688 > 0.999
 
 
 def test_sentinels_tell_which_wait_is_missing() -> None:
-    producer = scalars_of({"side": "producer", "wait": "no-wait"})
-    assert (producer["read_too_early"], producer["never_written"]) == (30, 0)
-    consumer = scalars_of({"side": "consumer", "wait": "no-wait"})
-    assert (consumer["read_too_early"], consumer["never_written"]) == (0, 30)
+    trials = REPRO.TRIALS
+    producer = counts_of(CASES["producer-no-wait"]["params"])
+    assert (producer["read_too_early"], producer["never_written"]) == (trials, 0)
+    consumer = counts_of(CASES["consumer-no-wait"]["params"])
+    assert (consumer["read_too_early"], consumer["never_written"]) == (0, trials)
+
+
+def test_zeros_of_either_sign_are_the_same_output() -> None:
+    zeros = np.zeros(3, np.float16)
+    assert REPRO.same(zeros, -zeros)
+    assert not REPRO.same(zeros, zeros + np.float16(6e-8))

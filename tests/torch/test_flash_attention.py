@@ -119,7 +119,7 @@ def test_what_torch_is_timed_on_is_the_case(
     kind: str, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extents = {"batch": 2, "heads": 2, "queries": 8, "keys": 8, "head_size": 16}
-    params = {"kind": kind, "precision": precision, **extents}
+    params = {"kind": kind, "mask": repro.KINDS[kind][1], "precision": precision, **extents}
     made, seen = repro.prepare(params), []
 
     def attend(*args: Any, **options: Any) -> None:

@@ -135,7 +135,7 @@ def counted(case: dict[str, Any], form: str) -> dict[str, int]:
     dtype = getattr(torch, params["dtype"])
     with cuda:
         bench = REPRO.Bench(cuda, Runtime(cuda, params["runtime"], form), X.to(dtype))
-        counts: dict[str, int] = bench.count(params["call"])
+        counts: dict[str, int] = bench.count(params["call"], params["trials"])
     return counts
 
 
@@ -158,8 +158,8 @@ def test_the_broken_form_gives_the_verdict_that_is_expected_of_the_broken_images
     case: dict[str, Any],
 ) -> None:
     counts = counted(case, BROKEN)
-    assert counts["trials"] == 30
-    assert counts["wrong"] == (30 if expected_at(case["id"]) == "FAIL" else 0)
+    assert counts["trials"] == case["params"]["trials"]
+    assert counts["wrong"] == (counts["trials"] if expected_at(case["id"]) == "FAIL" else 0)
 
 
 @pytest.mark.parametrize("form", [BEFORE, FIXED])
@@ -174,12 +174,12 @@ def test_each_control_always_fails(call: str) -> None:
     assert CASES[f"control-{call}"]["control"] == "negative"
     with cuda:
         counts = REPRO.Bench(cuda, REPRO.NoWaits(cuda), X.half()).count(call)
-    assert counts["wrong"] == 30
+    assert counts["wrong"] == counts["trials"] == REPRO.TRIALS
 
 
 def test_an_input_read_too_early_is_told_from_the_rest() -> None:
     counts = counted(CASES["late-input-python-half"], BROKEN)
-    assert (counts["read_too_early"], counts["zeros"], counts["empty"], counts["stale"]) == (30, 0, 0, 0)
+    assert (counts["read_too_early"], counts["zeros"], counts["empty"], counts["stale"]) == (10, 0, 0, 0)
 
 
 Module = Callable[[Tensor], Tensor]
@@ -212,9 +212,15 @@ def test_what_a_module_returned_is_counted(module: Module, counted_as: str | Non
     cuda = LateCuda()
     with cuda:
         counts = REPRO.Bench(cuda, module, X).count(call)
-    assert counts.pop("trials") == 30
-    assert counts.pop("wrong") == (30 if counted_as else 0)
-    assert counts == {name: 30 if name == counted_as else 0 for name in counts}
+    assert counts.pop("trials") == 10
+    assert counts.pop("wrong") == (10 if counted_as else 0)
+    assert counts == {name: 10 if name == counted_as else 0 for name in counts}
+
+
+def test_random_calls_are_tried_as_often_as_a_rate_of_one_percent_takes() -> None:
+    for name, case in CASES.items():
+        random = name.startswith(("as-reported", "current-stream"))
+        assert case["processes"] * case["params"]["trials"] >= (688 if random else 30), name
 
 
 # ---- The compile step ----

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from trtmatrix.core.compare import Entry, find_expectation
 from trtmatrix.core.config import Matrix, Version
+from trtmatrix.core.entry import Entry, find_expectation
 from trtmatrix.core.expand import Cell
-from trtmatrix.core.judge import figure_text, judge
+from trtmatrix.core.judge import NOT_CALIBRATED, figure_text, judge, measured_in
 from trtmatrix.core.model import (
     CPU,
     Basis,
@@ -112,17 +112,35 @@ def make_record(
     detail: str = "",
     observed: Mapping[str, Any] | None = None,
     run: str = "20250102t030405-00000000",
+    others: Sequence[float] = (),
+    rel_l2: float | None = None,
+    signatures: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None,
+    scalars: Mapping[str, float] | None = None,
     **fields: Any,
 ) -> Record:
-    """A record; one that ran measured a sum of errors of ``value`` in the output ``y``."""
+    """A record; one that ran measured a sum of errors of ``value`` in the output ``y``.
+
+    ``others``: the same sum of further engines. ``rel_l2``, ``signatures`` (defect → output → c, explained)
+    and ``scalars`` are those of each engine; ``noise`` is the case's, as a record holds it.
+    """
     id_ = cell.id if isinstance(cell, Cell) else cell
     product = cell.version.product if isinstance(cell, Cell) else Product.TENSORRT
-    values = {"count": 12, "nan_unexpected": 0, "sum_abs": write_number(value)}
+
+    def measured(value: float) -> dict[str, Any]:
+        values = {"count": 12, "nan_unexpected": 0, "sum_abs": write_number(value)}
+        values |= {} if rel_l2 is None else {"rel_l2": write_number(rel_l2)}
+        shown = dict(signatures or {})
+        return {
+            "outputs": {"y": values} if ended == RAN else {}, "signatures": shown if ended == RAN else {},
+            "scalars": dict(scalars or {}) if ended == RAN else {},
+        }  # fmt: skip
+
+    engines = [{"measurements": measured(one), "engine": {}} for one in (value, *others)]
     data = {
         "schema": SCHEMA, "cell": vars(id_), "run": run, "product": product.value, "ended": ended,
         "detail": detail, "started": "2025-01-02T03:04:05.000Z", "digests": {}, "gpu": {},
-        "observed": dict(observed or {}),
-        "measurements": {"outputs": {"y": values} if ended == RAN else {}, "scalars": {}}, **fields,
+        "observed": dict(observed or {}), "measurements": measured(value),
+        **({"builds": engines} if others else {}), **fields,
     }  # fmt: skip
     return record_from(data, file=f"results/{id_.gpu}/{id_.version}/{id_.repro}/{id_.case}/{run}.json")
 
@@ -139,10 +157,12 @@ def make_entry(
 ) -> Entry:
     """An entry, judged from a record that measured ``value``; see :func:`make_record`."""
     cell = cell or make_cell()
-    made = make_record(cell, value, **record)
+    made, repro, case = make_record(cell, value, **record), cell.repro, cell.case
+    number = measured_in(made, repro.figure.measure, case, repro, NOT_CALIBRATED)
     return Entry(
-        cell=cell, evidence=evidence, outcome=judge(made, cell.case, cell.version), record=made,
-        figure=figure_text(made, cell.repro.figure), expectation=find_expectation(cell),
+        cell=cell, evidence=evidence, outcome=judge([made], case, cell.version, repro), record=made,
+        records=(made,), figure=figure_text(made, case, repro), value=number,
+        expectation=find_expectation(cell),
         excluded=Excluded(cell=cell, why=excluded, detail=why) if excluded else None,
         executed=executed and evidence is Evidence.MEASURED,
     )  # fmt: skip

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from builders import (
-    H200,
     ISSUE,
     make_case,
     make_cell,
@@ -20,7 +21,8 @@ from builders import (
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
-from trtmatrix.core.compare import Entry
+from trtmatrix.core.controls import apply_controls
+from trtmatrix.core.entry import Entry
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.model import (
     Basis,
@@ -32,7 +34,9 @@ from trtmatrix.core.model import (
     Figure,
     Product,
     Repro,
+    Twin,
     Verdict,
+    Workaround,
 )
 
 VERSIONS = (
@@ -42,13 +46,28 @@ VERSIONS = (
 SDPA = make_repro(
     make_case("explicit-tf32"),
     make_case("sdpa-tf32"),
-    make_case("sdpa-fp16-flag", products=frozenset({Product.TENSORRT, Product.TENSORRT_RTX})),
+    make_case(
+        "sdpa-fp16-flag",
+        products=frozenset({Product.TENSORRT, Product.TENSORRT_RTX}),
+        limits={},
+        params={"precision": "fp16-flag"},
+    ),
     make_control("control-lost-scale-tf32"),
     make_case("sdpa-fp16"),
     make_case("explicit-fp16"),
     expectations=(
         make_expectation(Verdict.FAIL, "==10.7.0", "sdpa-tf32"),
-        make_expectation(Verdict.FAIL, "==8.6.0", "sdpa-*", basis=Basis.ASSUMED, source=ISSUE, on=""),
+        make_expectation(Verdict.FAIL, "==8.6.0", "sdpa-tf32", basis=Basis.ASSUMED, source=ISSUE, on=""),
+    ),
+    workarounds=(Workaround(what="write it out", case="explicit-tf32"),),
+    twins=(
+        Twin(
+            measure="sum_abs_explicit",
+            label="sum of |explicit - sdpa|",
+            cases=("sdpa-*",),
+            source=ISSUE,
+            reported={"10.7.0": 1373.3945, "10.8.0": 0.2232},
+        ),
     ),
 )
 STREAMS = make_repro(
@@ -58,36 +77,58 @@ STREAMS = make_repro(
 )  # fmt: skip
 
 
+NOISE = {
+    "key": "k", "precision": "fp16-flag", "outputs": {"y": {"fp32": 1e-7, "tf32": 1e-4, "fp16": 4e-4}},
+}  # fmt: skip
+
+
 def sample_entries() -> tuple[Entry, ...]:
     """Return cells of every kind of evidence, mark and product, by repro, case and version."""
-    return tuple(
-        _entry(make_cell(repro, case, make_version(name, torch="2.6.0a0+df5bbc09d1")))
-        for repro in (SDPA, STREAMS)
-        for case in repro.cases
-        for name in VERSIONS
-        if make_version(name).product in case.products
+    return apply_controls(
+        [
+            _entry(make_cell(repro, case, make_version(name, torch="2.6.0a0+df5bbc09d1")))
+            for repro in (SDPA, STREAMS)
+            for case in repro.cases
+            for name in VERSIONS
+            if make_version(name).product in case.products
+        ]
     )
+
+
+NAN = float("nan")
+EXPLICIT: dict[str, dict[str, Any]] = {
+    "8.5.3.1": {"value": 175.2},
+    "8.6.0": {"value": 248.7, "executed": False},
+    "9.3.0": {"value": 251, "evidence": Evidence.RECORDED},
+    "10.0.1.6": {"value": 250},
+    "10.8.0": {"ended": Cause.TIME_OUT.value, "detail": "not done after 300 s"},
+}
+FUSED: dict[str, dict[str, Any]] = {
+    "8.5.3.1": {"value": NAN, "evidence": Evidence.RECORDED, "scalars": {"sum_abs_explicit": 0.3131}},
+    "8.6.0": {"value": 249, "scalars": {"sum_abs_explicit": 0.0}},
+    "10.4.0": {"value": 175, "others": (1373, 175, 176)},
+    "10.8.0": {
+        "value": 1373.3945, "others": (1373, 1374, 1373), "scalars": {"sum_abs_explicit": 1373.4},
+        "observed": {"torch": "2.7.0", "python": "3.12"},
+    },
+}  # fmt: skip
 
 
 def _entry(cell: Cell) -> Entry:
     key = (cell.case.id, cell.version.name)
     match cell.version.product, *key:
-        case _, "explicit-tf32", "8.5.3.1":
-            return make_entry(cell, 175.2)
-        case _, "explicit-tf32", "8.6.0":
-            return make_entry(cell, 248.7, executed=False)
-        case _, "explicit-tf32", "9.3.0":
-            return make_entry(cell, 251, evidence=Evidence.RECORDED)
-        case _, "explicit-tf32", "10.8.0":
-            return make_entry(cell, ended=Cause.TIME_OUT.value, detail="not done after 300 s")
-        case _, "sdpa-tf32", "8.5.3.1":
-            return make_entry(cell, float("nan"), evidence=Evidence.RECORDED)
-        case _, "sdpa-tf32", "8.6.0":
-            return make_entry(cell, 249)
-        case _, "sdpa-tf32", "10.8.0":
-            return make_entry(cell, 1373.3945, observed={"torch": "2.7.0", "python": "3.12"})
-        case _, "control-lost-scale-tf32", "8.5.3.1":
-            return make_entry(cell, 1366)
+        case Product.TENSORRT, "explicit-tf32", _ if key[1] in EXPLICIT:
+            return make_entry(cell, **EXPLICIT[key[1]])
+        case Product.TENSORRT, "sdpa-tf32", _ if key[1] in FUSED:
+            return make_entry(cell, **FUSED[key[1]])
+        case _, "sdpa-fp16-flag", "8.6.0":
+            return make_entry(cell, 208, others=(208, 209), rel_l2=1.1e-4, noise=NOISE)
+        case _, "sdpa-fp16-flag", "9.3.0":
+            return make_entry(cell, 5e4, rel_l2=0.3)
+        case _, "control-lost-scale-tf32", "8.5.3.1" | "8.6.0":
+            return make_entry(replace(cell, companion=True), 1366)
+        case _, "control-lost-scale-tf32", "10.0.1.6":
+            return make_entry(cell, 181)
         case _, "control-lost-scale-tf32", "10.8.0":
             text = "the probe did not start: \x1b[31m<b>docker: denied</b>\n | `more`"
             return make_entry(cell, ended=Cause.LAUNCHER_FAILED.value, detail=text)
@@ -145,9 +186,13 @@ def repros(draw: st.DrawFn) -> Repro:
     found: list[Expectation] = draw(st.lists(expectation, max_size=2))
     rows = draw(st.lists(cases(), min_size=1, max_size=4, unique_by=lambda case: case.id))
     figure = Figure(measure="sum_abs", label=draw(TEXTS))
+    reported = draw(st.dictionaries(RELEASES, st.floats(0, 1e9), max_size=3))
+    twin = Twin(
+        measure="twin", label=draw(TEXTS), cases=(draw(st.sampled_from(("*", "a*"))),), reported=reported
+    )
     return make_repro(
         *rows, id=draw(NAMES), title=draw(TEXTS), upstream=draw(TEXTS), url=draw(TEXTS),
-        figure=figure, expectations=tuple(found),
+        figure=figure, expectations=tuple(found), twins=draw(st.sampled_from(((), (twin,)))),
     )  # fmt: skip
 
 
@@ -164,8 +209,9 @@ def entries_of(draw: st.DrawFn, cell: Cell) -> Entry:
             ended = draw(st.sampled_from(("ran", "built", *(cause.value for cause in Cause))))
             value, detail = draw(VALUES), draw(TEXTS)
             return make_entry(
-                cell, value, evidence=evidence, executed=draw(st.booleans()), excluded=why,
-                ended=ended, detail=detail, observed={"library": draw(RELEASES)},
+                cell, value, others=draw(st.lists(VALUES, max_size=4)), evidence=evidence,
+                executed=draw(st.booleans()), excluded=why, ended=ended, detail=detail,
+                scalars={"twin": draw(st.floats(0, 1e9))}, observed={"library": draw(RELEASES)},
             )  # fmt: skip
 
 
@@ -175,10 +221,10 @@ def many_entries(draw: st.DrawFn) -> tuple[Entry, ...]:
     found = draw(st.lists(repros(), max_size=3, unique_by=lambda repro: repro.id))
     columns = [make_version(name) for name in draw(st.lists(RELEASES, max_size=8, unique=True))]
     made: Iterator[Cell] = (
-        make_cell(repro, case, column, H200 if column.product is Product.TENSORRT else None)
+        replace(make_cell(repro, case, column), companion=draw(st.booleans()))
         for repro in found
         for case in repro.cases
         for column in columns
         if column.product in case.products
     )
-    return tuple(draw(entries_of(cell)) for cell in made)
+    return apply_controls([draw(entries_of(cell)) for cell in made])

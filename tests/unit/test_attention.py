@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from trtmatrix.authoring import attention
 from trtmatrix.authoring.arithmetic import (
-    FLOAT32,
+    ENSEMBLE,
     FLOAT64,
     FP16,
     FP16_BLOCKS,
     TF32,
     Arithmetic,
+    round_fp16,
     round_tf32,
 )
 from trtmatrix.authoring.attention import Size, Weights, compute
@@ -68,6 +69,7 @@ def repro() -> Iterator[ModuleType]:
     module = load_repro(REPRO)
     yield module
     module.drawn.cache_clear()
+    module.reference.cache_clear()
 
 
 def test_draws_are_those_of_torch() -> None:
@@ -130,47 +132,104 @@ def test_blocks_of_fp16_round_after_each_block() -> None:
     ones = np.ones((1, 4096), dtype=np.float32)
     assert FP16.matmul(ones, ones.T).item() == 4096
     # 2048 + 1 is 2048 in float16: with blocks of one the sum stops there.
-    single = Arithmetic(working=np.float32, block=1)
+    single = Arithmetic(working=np.float32, terms=1, accumulated=round_fp16)
     assert single.matmul(ones, ones.T).item() == 2048
     assert FP16_BLOCKS.matmul(ones, ones.T).item() == 4096
 
 
-def test_one_lost_factor_gives_the_reported_figure() -> None:
+@pytest.mark.parametrize("rows", [None, 1])
+def test_a_part_is_what_the_whole_has_there(rows: int | None) -> None:
+    x, weights = drawn(SMALL)
+    mask = 4 * TorchRandom(1).rand(2, 3, 21, 21)
+    whole = compute(x, SMALL, weights, mask=mask)
+    part = compute(x, SMALL, weights, mask=mask, rows=rows, queries=7)
+    assert part.shape == (rows or 2, 7, 24)
+    np.testing.assert_allclose(part, whole[:rows, ::3], rtol=1e-12, atol=1e-13)
+
+
+def test_a_factor_is_kept_as_the_graph_keeps_it() -> None:
+    x, weights = drawn(SMALL)
+    x, weights = x.astype(np.float16), weights.astype(np.float16)
+    beside = 0.25 * (1 + 0.9 * 2.0**-11)  # float16 rounds it to 0.25
+    one, other = (compute(x, SMALL, weights, q_factor=factor, arithmetic=FP16) for factor in (beside, 0.25))
+    assert np.array_equal(one, other)
+    one, other = (compute(x, SMALL, weights, q_factor=factor) for factor in (beside, 0.25))
+    assert not np.array_equal(one, other)
+
+
+def reported(repro: ModuleType) -> dict[str, Any]:
+    return next(case["params"] for case in repro.cases() if case["id"] == "sdpa-tf32")
+
+
+@pytest.fixture(scope="module")
+def explicit(repro: ModuleType) -> Array:
+    y = repro.emulate(reported(repro), TF32)["y"]
+    assert y.size == 3_612_672
+    return np.asarray(y)
+
+
+def test_one_lost_factor_gives_the_reported_figure(repro: ModuleType, explicit: Array) -> None:
     # NVIDIA/TensorRT#4333: sum of |explicit - sdpa| on TensorRT 10.7.0 is 1373.3945.
-    x, weights = drawn(REPORTED)
-    explicit = compute(x, REPORTED, weights, arithmetic=TF32)
-    lost = compute(x, REPORTED, weights, q_factor=math.sqrt(REPORTED.scale), arithmetic=TF32)
+    lost = repro.emulate(reported(repro), TF32, "lost-scale")["y"]
     assert apart(explicit, lost) == pytest.approx(1373.38, abs=0.05)
+    twin = repro.FACTS["twins"][0]
+    assert twin["reported"]["10.7.0"] == pytest.approx(1373.38, abs=0.05)
 
 
-FLOORS = {"fp32": FLOAT32, "tf32": TF32, "fp16": FP16_BLOCKS}  # the worst that is right
-DEFECTS = {"fp32": FLOAT32, "tf32": TF32, "fp16": FP16}  # the least that is wrong
+def test_a_right_block_is_181_from_float64(repro: ModuleType, explicit: Array) -> None:
+    reference = repro.prepare(reported(repro))["reference"]["y"]
+    assert apart(explicit, reference) == pytest.approx(181.2, abs=0.5)
 
 
-@pytest.mark.parametrize("variation", ["", "-head64", "-zeromean"])
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
-def test_limits_part_right_from_defective(repro: ModuleType, precision: str, variation: str) -> None:
-    limit = repro.LIMITS[variation].get(precision)
-    if limit is None:
-        assert (precision, variation) in {("fp32", "-head64"), ("fp32", "-zeromean")}
-        return
-    base = {**repro.BASE, **repro.VARIATIONS[variation]}
-    shape = (base[name] for name in ("length", "heads", "head_size", "amplitude"))
-    size, weights, x, reference = repro.drawn(1, *shape, half=precision == "fp16")
-    right = compute(x, size, weights, arithmetic=FLOORS[precision])
-    root = math.sqrt(size.scale)
-    wrong = compute(x, size, weights, q_factor=root, arithmetic=DEFECTS[precision])
-    rows = base["batch"]  # one row of the batch stands for all
-    assert rows * apart(right, reference) < 0.75 * limit
-    assert rows * apart(wrong, reference) > 1.3 * limit
+@pytest.mark.parametrize(
+    ("factor", "figure"), [(48**0.5, 5014.76), (48**-0.5, 728.47)], ids=["none", "twice"]
+)
+def test_other_scales_give_other_figures(
+    repro: ModuleType, explicit: Array, factor: float, figure: float
+) -> None:
+    other = repro.emulate(reported(repro), TF32, f"scale*{factor}")["y"]
+    assert apart(explicit, other) == pytest.approx(figure, abs=0.5)
+
+
+VARIATIONS = [("", 0.3), ("-head64", 0.3), ("-zeromean", 0.01)]
+
+
+@pytest.mark.parametrize(("variation", "bound"), VARIATIONS)
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
+def test_the_signature_parts_right_from_defective(
+    repro: ModuleType, precision: str, variation: str, bound: float
+) -> None:
+    params = {**repro.BASE, **repro.VARIATIONS[variation], "precision": precision}
+    reference, lost = (repro.emulate(params, FLOAT64, d, small=True)["y"] for d in ("", "lost-scale"))
+    defect = (lost - reference).ravel()
+
+    def c(arithmetic: Arithmetic, put_in: str) -> float:
+        error = repro.emulate(params, arithmetic, put_in, small=True)["y"] - reference
+        return float(error.ravel() @ defect / (defect @ defect))
+
+    for arithmetic in ENSEMBLE[precision].values():
+        assert abs(c(arithmetic, "")) < bound
+        assert c(arithmetic, "lost-scale") == pytest.approx(1, abs=bound)
+
+
+def test_where_softmax_saturates_right_engines_look_defective(repro: ModuleType) -> None:
+    params = {**repro.BASE, **repro.VARIATIONS["-amplitude1000"], "precision": "tf32"}
+    reference, lost, y = (
+        repro.emulate(params, arithmetic, defect, small=True)["y"]
+        for arithmetic, defect in ((FLOAT64, ""), (FLOAT64, "lost-scale"), (TF32, ""))
+    )
+    error, shape = (y - reference).ravel(), (lost - reference).ravel()
+    assert abs(error @ shape / (shape @ shape)) > 0.3
+    assert np.linalg.norm(shape) < 3 * np.linalg.norm(error)
 
 
 def test_cases_are_a_readable_table(repro: ModuleType) -> None:
     cases = list(repro.cases())
     names = [case["id"] for case in cases]
-    assert len(set(names)) == len(names) == 49
+    assert len(set(names)) == len(names) == 53
     assert {"sdpa-tf32", "explicit-fp16-flag", "sdpa-default-fp32", "mha-fp16"} <= set(names)
-    negative = {case["id"] for case in cases if case["control"] == "negative"}
+    assert {"sdpa-fp16-amplitude1000", "identical-rows-sdpa-tf32"} <= set(names)
+    negative = {case["id"] for case in cases if case.get("control") == "negative"}
     assert negative == {name for name in names if name.startswith("control-")}
 
 
@@ -180,3 +239,10 @@ def test_reference_is_float64(repro: ModuleType) -> None:
     assert made["reference"]["y"].dtype == FLOAT64.working
     assert made["inputs"]["x"].dtype == np.float16
     assert made["model"].opset_import[0].version == 17
+
+
+def test_identical_rows_are_the_first_one(repro: ModuleType) -> None:
+    case = next(case for case in repro.cases() if case["id"] == "identical-rows-sdpa-tf32")
+    own = {**case["params"], "batch": 3, "length": 16}
+    x, other = (repro.prepare({**own, "identical_rows": same})["inputs"]["x"] for same in (True, False))
+    assert np.array_equal(x, np.stack([other[0]] * 3))

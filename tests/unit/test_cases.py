@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from trtmatrix.core.errors import UsageError
-from trtmatrix.effects.cases import CaseCache, case_digest, case_key, smallest_exact
+from trtmatrix.effects import cases
+from trtmatrix.effects.cases import (
+    CaseCache,
+    case_digest,
+    case_key,
+    read_content,
+    smallest_exact,
+)
 from trtmatrix.effects.repro_files import LoadedRepro
 from trtprobe.files import CaseFiles
 
@@ -100,14 +107,27 @@ def test_equal_arrays_of_several_cases_share_one_file(tmp_path: Path) -> None:
         ({}, True),
         ({"id": "other"}, True),
         ({"limits": {"x": 1.0}}, True),
+        ({"builds": 3}, True),
         ({"params": {"precision": "fp16"}}, False),
     ],
 )
-def test_a_folder_depends_on_the_parameters_alone(change: dict[str, Any], same: bool) -> None:
+def test_a_folder_depends_on_the_parameters(change: dict[str, Any], same: bool) -> None:
     case = make_case()
     other = dataclasses.replace(case, **change)
     assert (case_key(loaded(), case) == case_key(loaded(), other)) is same
     assert (case_digest(case) == case_digest(other)) is same
+
+
+def test_a_folder_depends_on_the_defects_that_are_looked_for() -> None:
+    case, other = make_case(), make_case(defects=("lost-half",))
+    assert case_key(loaded(), case) != case_key(loaded(), other)
+    assert case_digest(case) == case_digest(other), "what is run is the same"
+
+
+def test_a_folder_depends_on_the_code_that_emulates(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = case_key(loaded(), make_case())
+    monkeypatch.setattr(cases, "digest_noise", lambda: "another")
+    assert case_key(loaded(), make_case()) != before
 
 
 def test_a_folder_depends_on_the_repros_code() -> None:
@@ -116,6 +136,15 @@ def test_a_folder_depends_on_the_repros_code() -> None:
 
 def test_the_order_of_parameters_is_no_matter() -> None:
     assert case_digest(make_case(params={"a": 1, "b": 2})) == case_digest(make_case(params={"b": 2, "a": 1}))
+
+
+def test_what_a_product_is_given_has_a_digest_and_a_reference_is_no_part_of_it(tmp_path: Path) -> None:
+    case, other = make_case(), {"reference": {"y": SHARED.astype(np.float64) + 1}}
+    plain, judged = (loaded(digest, **given) for digest, given in (("d", {}), ("e", other)))
+    extra = loaded("f", extra={"w": SHARED})
+    folders = [CaseCache(tmp_path).prepare(repro, case) for repro in (plain, judged, extra)]
+    contents = [read_content(folder) for folder in folders]
+    assert contents[0] == contents[1] != contents[2]
 
 
 @pytest.mark.parametrize(

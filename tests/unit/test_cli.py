@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 import pytest
+from builders import make_cell, make_entry, make_record, make_unknown
 
 from trtmatrix import cli
+from trtmatrix.commands import options_of, run_codes
 from trtmatrix.core.errors import ExitCode
+from trtmatrix.core.expand import Selection
+from trtmatrix.core.model import Exclusion
+from trtmatrix.core.plan import Engine, Excluded, Host
+from trtmatrix.perform import Result
+from trtmatrix.run import Performed
 
 
 def test_an_unexpected_error_is_trouble_with_the_machinery_and_no_surprise(
@@ -25,6 +33,33 @@ def test_an_unexpected_error_is_trouble_with_the_machinery_and_no_surprise(
 def test_sizes(text: str, size: int) -> None:
     args = cli.make_parser().parse_args(["run", "--memory", text])
     assert args.memory == size
+
+
+@pytest.mark.parametrize("number", [1, 3, 100])
+def test_the_number_of_rebuilds(number: int) -> None:
+    args = cli.make_parser().parse_args(["run", "--rebuilds", str(number)])
+    assert args.rebuilds == number
+    assert options_of(args).rebuilds == number
+
+
+def test_failures_are_confirmed_and_controls_go_along_unless_it_is_said() -> None:
+    parse = cli.make_parser().parse_args
+    assert options_of(parse(["run"])).confirm
+    assert not options_of(parse(["run", "--no-confirm"])).confirm
+    for command in ("run", "table", "doctor"):
+        assert [parse([command, *words]).no_controls for words in ([], ["--no-controls"])] == [False, True]
+
+
+@pytest.mark.parametrize("companion", [True, False])
+def test_a_control_that_cannot_be_made_ready_is_no_trouble(companion: bool) -> None:
+    cell = replace(make_cell(version="onnxruntime-1.31.1"), companion=companion)
+    lacking = Excluded(cell=cell, why=Exclusion.NOT_READY, detail="no network")
+    entries = (make_entry(), make_unknown(cell, Exclusion.NOT_READY))
+    record = make_record(make_cell())
+    performed = Performed(records=[record], not_ready=[lacking])
+    result = Result(entries=entries, performed=performed, served=frozenset())
+    codes = run_codes(Selection(), Host(engine=Engine(available=False)), result)
+    assert (ExitCode.MACHINERY in codes) is not companion
 
 
 @pytest.mark.parametrize("words", [[], ["nothing"], ["run", "--memory", "much"], ["prepare"]])

@@ -17,7 +17,7 @@ from trtmatrix.core.plan import Engine
 from trtmatrix.effects import containers
 from trtmatrix.effects.store import read_records, write_record
 
-COMMANDS = ("run", "table", "list", "doctor", "publish")
+COMMANDS = ("run", "table", "list", "doctor", "publish", "remeasure")
 
 
 @pytest.fixture(autouse=True)
@@ -125,6 +125,9 @@ def test_every_command_refuses_and_tells_mistakes_of_all_files(
         (("--matrix", "nowhere.yaml"), "name the file by --matrix"),
         (("--repros", "nowhere"), "--repros names the folder"),
         (("--pull", "some"), "invalid choice"),
+        (("--rebuilds", "0"), "'0' is no number from 1 to 100"),
+        (("--rebuilds", "101"), "'101' is no number from 1 to 100"),
+        (("--rebuilds", "many"), "'many' is no number from 1 to 100"),
         (("--memory", "much"), "no size such as 512m or 32g"),
         (("--nonsense",), "unrecognized arguments"),
     ],

@@ -19,7 +19,9 @@ from builders import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
 
+from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.compare import (
     Entry,
     Stored,
@@ -33,12 +35,14 @@ from trtmatrix.core.compare import (
 )
 from trtmatrix.core.errors import ExitCode
 from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import Basis, Cause, Evidence, Exclusion, Gpu, Product, Verdict
+from trtmatrix.core.model import NO_GPU, Basis, Cause, Evidence, Exclusion, Figure, Gpu, Product, Verdict
+from trtmatrix.core.noise import Noise
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import Record
 
 GPU_FACTS = {"name": H200.name, "variant": H200.variant, "driver": H200.driver}
 CELL = make_cell()
+CURRENT = {"repro": "a", "probe": "b", "case": "c", "image": "d"}
 ELSEWHERE = Gpu(slug="h200", name="NVIDIA H200", compute="9.0")
 
 
@@ -121,6 +125,40 @@ def test_the_first_expectation_that_fits_counts(case: str, version: str, index: 
     assert find_expectation(cell) is (None if index is None else expectations[index])
 
 
+L4 = Gpu(slug="nvidia-l4", name="NVIDIA L4", compute="8.9")
+UNKNOWN = Gpu(slug="my-l40s", name="NVIDIA L40S")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "compute", "gpu", "fits"),
+    [
+        ((), "", L4, True),
+        (("*l4",), "", L4, True),
+        (("NVIDIA L4",), "", L4, True),
+        (("nvidia-L4",), "", L4, True),
+        (("*L4",), "", H200, False),
+        (("*L4", "*H200*"), "", H200, True),
+        (("*L4",), "", UNKNOWN, False),
+        (("*L4",), "", NO_GPU, True),
+        ((), ">=8.9", L4, True),
+        ((), ">=8.9,<9", H200, False),
+        ((), "==9.0", UNKNOWN, True),
+        ((), "==9.0", NO_GPU, True),
+        ((), "==9.0", Gpu(slug="a", name="A", compute="8.9, 9.0"), True),
+        ((), ">8", Gpu(slug="a", name="A", compute="10.0"), True),
+        (("*L4",), ">=9", L4, False),
+        (("*[l]4",), ">=8", L4, True),
+    ],
+)
+def test_an_expectation_may_be_of_some_gpus_alone(
+    gpus: tuple[str, ...], compute: str, gpu: Gpu, fits: bool
+) -> None:
+    said = make_expectation(gpus=gpus, compute=SpecifierSet(compute))
+    other = make_expectation(Verdict.PASS)
+    cell = make_cell(make_repro(expectations=(said, other)), gpu=gpu)
+    assert find_expectation(cell) is (said if fits else other)
+
+
 def test_what_nobody_speaks_of_passes_and_a_negative_control_fails() -> None:
     assert expected_verdict(make_cell(), None) is Verdict.PASS
     assert expected_verdict(make_cell(case=make_control()), None) is Verdict.FAIL
@@ -136,7 +174,10 @@ def test_what_is_only_assumed_is_no_evidence(basis: Basis) -> None:
     assert not entry.surprise
 
 
-CURRENT = {"repro": "a", "probe": "b", "case": "c", "image": "d"}
+def test_that_a_case_says_nothing_is_no_evidence_about_a_version() -> None:
+    cell = make_cell(make_repro(expectations=(make_expectation(Verdict.INVALID),)))
+    (entry,) = make_entries([cell], [], {}, [])
+    assert entry.evidence is Evidence.NONE
 
 
 @pytest.mark.parametrize(
@@ -177,6 +218,87 @@ def test_a_change_makes_a_local_record_recorded_and_an_older_current_one_is_pref
     assert (entry.evidence, entry.record) == (Evidence.RECORDED, new.record)
 
 
+def at(minute: int, value: float = 175.0, local: bool = True, **more: Any) -> Stored:
+    made = record(f"2025-01-01T00:{minute:02}:00.000Z", f"r{minute}", value=value, **more)
+    return Stored(record=made, local=local)
+
+
+def test_all_comparable_records_of_a_cell_count() -> None:
+    stored = [at(1, 1373.0), at(2, others=(175, 176)), at(3)]
+    (entry,) = make_entries([CELL], stored, {}, [])
+    assert entry.outcome is not None
+    assert (entry.outcome.verdict, entry.outcome.builds, entry.outcome.failed) == (Verdict.FLAKY, 5, 1)
+    assert [found.run for found in entry.records] == ["r3", "r2", "r1"]
+    assert entry.record is entry.records[0]
+    assert entry.surprise
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"digests": {**CURRENT, name: "other"}} for name in CURRENT),
+        {"digests": {**CURRENT, "runtime": "host"}},
+        *({"gpu": {**GPU_FACTS, name: "other"}} for name in GPU_FACTS),
+        {"observed": {"library": "10.7.1"}},
+    ],
+    ids=str,
+)
+def test_records_that_were_made_otherwise_do_not_count(change: dict[str, Any]) -> None:
+    now: dict[str, Any] = {"digests": {**CURRENT, "runtime": "container"}, "observed": {"library": "10.7.0"}}
+    old, new = at(1, 1373.0, **{**now, **change}), at(2, **now)
+    (entry,) = make_entries([CELL], [old, new], {}, [])
+    assert entry.records == (new.record,)
+    same = at(1, 1373.0, **now)
+    (entry,) = make_entries([CELL], [same, new], {}, [])
+    assert entry.records == (new.record, same.record)
+
+
+def test_what_only_one_record_knows_does_not_part_them() -> None:
+    old, new = at(1), at(2, digests=CURRENT, observed={"library": "10.7.0"})
+    (entry,) = make_entries([CELL], [old, new], {}, [])
+    assert entry.records == (new.record, old.record)
+
+
+def test_a_published_copy_of_a_run_counts_once() -> None:
+    copies = [at(1), at(1, local=False), at(2)]
+    (entry,) = make_entries([CELL], copies, {}, [])
+    assert entry.outcome is not None
+    assert entry.outcome.builds == 2
+
+
+def test_the_record_that_is_shown_comes_first_though_others_are_newer() -> None:
+    published, local = at(2, local=False), at(1)
+    (entry,) = make_entries([CELL], [published, local], {}, [])
+    assert entry.record is local.record
+    assert entry.records == (local.record, published.record)
+
+
+def test_controls_are_heard() -> None:
+    repro = make_repro(make_case(), make_control())
+    cells = [make_cell(repro, case) for case in repro.cases]
+    stored = [Stored(record=record(cell=cell), local=True) for cell in cells]
+    base, control = make_entries(cells, stored, {}, [])
+    assert [e.outcome.verdict for e in (base, control) if e.outcome] == [Verdict.INVALID, Verdict.PASS]
+    (alone,) = make_entries(cells[:1], stored, {}, [])
+    assert alone.outcome is not None
+    assert alone.outcome.verdict is Verdict.PASS
+
+
+def test_a_calibration_is_what_a_record_without_noise_is_judged_by() -> None:
+    case = make_case(limits={}, noise_key="k")
+    cell = make_cell(make_repro(case, figure=Figure(measure="floors", label="floors")))
+    noise = Noise(key="k", precision="tf32", outputs={"y": {"tf32": 1e-4}})
+    stored = [Stored(record=record(cell=cell, rel_l2=3e-4), local=True)]
+    (entry,) = make_entries([cell], stored, {}, [], calibration=Calibration(noises={"k": noise}))
+    assert entry.outcome is not None
+    assert (entry.outcome.verdict, entry.figure) == (Verdict.PASS, "3")
+    assert entry.value == pytest.approx(3.0)
+    (entry,) = make_entries([cell], stored, {}, [])
+    assert entry.outcome is not None
+    assert (entry.outcome.verdict, entry.figure) == (Verdict.INVALID, "")
+    assert entry.value is None
+
+
 def test_a_record_of_another_cell_is_not_shown() -> None:
     other = record(cell=make_cell(version="10.8.0"))
     (entry,) = make_entries([CELL], [Stored(record=other, local=True)], {}, [])
@@ -197,6 +319,12 @@ SURPRISING = make_entry(value=9999.0)
 BROKEN = make_entry(ended=Cause.LAUNCHER_FAILED.value)
 OUT = make_unknown(excluded=Exclusion.IMAGE_NOT_PULLED)
 LACKING = make_unknown(excluded=Exclusion.COMPONENT_MISSING)
+
+
+def companion(entry: Entry) -> Entry:
+    return dataclasses.replace(entry, cell=dataclasses.replace(entry.cell, companion=True))
+
+
 CPU_PASS = make_entry(make_cell(version="onnxruntime-1.31.1"))
 OK, BAD, TROUBLE, NOTHING = ExitCode.AS_EXPECTED, ExitCode.SURPRISE, ExitCode.MACHINERY, ExitCode.NOTHING
 
@@ -224,6 +352,12 @@ OK, BAD, TROUBLE, NOTHING = ExitCode.AS_EXPECTED, ExitCode.SURPRISE, ExitCode.MA
         ([OUT, CPU_PASS], False, True, True, {OK, TROUBLE}),
         ([CPU_PASS], False, True, True, {OK}),
         ([make_entry(excluded=Exclusion.NO_ENGINE)], True, True, True, {OK}),
+        ([make_entry(), companion(OUT)], True, True, True, {OK}),
+        ([make_entry(), companion(BROKEN)], True, True, True, {OK}),
+        ([make_entry(), companion(SURPRISING)], True, True, True, {OK, BAD}),
+        ([OUT, companion(make_entry())], False, True, True, {OK, TROUBLE, NOTHING}),
+        ([LACKING, companion(make_entry())], True, True, True, {OK, TROUBLE, NOTHING}),
+        ([CPU_PASS, companion(OUT)], True, True, True, {OK}),
     ],
 )
 def test_every_exit_code_that_applies_is_found(

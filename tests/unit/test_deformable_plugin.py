@@ -1,4 +1,4 @@
-"""deformable-plugin: the reference means what it says, graphs compute it, limits part right from wrong."""
+"""deformable-plugin: the reference means what it says, graphs compute it, defects are told from noise."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import pytest
 from numpy.typing import NDArray
 
 from trtmatrix.authoring import deformable
-from trtmatrix.authoring.arithmetic import FLOAT32, FP16
+from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT32, FLOAT64
 from trtmatrix.authoring.deformable import Size, compute, draw
+from trtmatrix.core.factors import ALLOWED, FAIL_FACTOR
 from trtprobe.cell import load_repro
 
 Array = NDArray[Any]
@@ -30,6 +31,7 @@ def repro() -> Iterator[ModuleType]:
     module = load_repro(REPRO)
     yield module
     module.drawn.cache_clear()
+    module.reference.cache_clear()
 
 
 def relative(y: Array, reference: Array) -> float:
@@ -114,63 +116,113 @@ def small(params: dict[str, Any]) -> dict[str, Any]:
     return {**params, "levels": " ".join(levels), "queries": 7}
 
 
-def one_case(repro: ModuleType, name: str) -> tuple[dict[str, Any], Size, dict[str, Array], Array]:
-    """A case with a third of its queries: the errors are the same, the time is less."""
-    case = next(case for case in repro.cases() if case["id"] == name)
-    params = {**case["params"], "queries": 100}
-    half = params["precision"] == "fp16"
-    size, inputs, y = repro.drawn(*(params[key] for key in (*repro.BASE, "levels", "beyond")), half=half)
-    return case, size, inputs, y
+def members(params: dict[str, Any]) -> Iterator[Any]:
+    """The arithmetics in which an engine of the case may compute, of those that differ here."""
+    for precision in ALLOWED[params["precision"]]:
+        yield ENSEMBLE[precision][precision]
 
 
-RIGHT = [
-    f"int64-{row}" for row in ("fp32", "fp16", "fp16-flag", "fp32-outside", "fp16-outside", "fp32-one-level")
-] + ["workaround-int32-fp16-one-level"]
+def floor_of(repro: ModuleType, params: dict[str, Any]) -> float:
+    reference = repro.emulate(params, FLOAT64, small=True)["y"]
+    return max(relative(repro.emulate(params, a, small=True)["y"], reference) for a in members(params))
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_right_kernels_stay_below_the_limit(repro: ModuleType, name: str) -> None:
-    case, size, inputs, reference = one_case(repro, name)
-    precision = case["params"]["precision"]
-    if precision == "fp16-flag":  # the plugin in FP16 gets its inputs rounded
-        inputs = {key: array.astype(np.float16) for key, array in inputs.items()}
-    y = compute(inputs, size.shapes, size.starts, FLOAT32 if precision == "fp32" else FP16)
-    assert relative(y, reference) < 0.4 * case["limits"]["rel_l2"]
+def contained(y: Array, reference: Array, wrong: Array) -> float:
+    """How much of a defect is in y."""
+    d = wrong - reference
+    return float(np.vdot(y - reference, d) / np.vdot(d, d))
 
 
-def test_controls_are_far_above_the_limit(repro: ModuleType) -> None:
-    for case in repro.cases():
-        if case["control"] != "negative":
-            continue
-        params = {**case["params"], "queries": 100}
-        made = repro.prepare(params)
-        shapes, starts = (onnx.numpy_helper.to_array(w) for w in made["model"].graph.initializer)
-        wrong = compute(made["inputs"], shapes, starts)
-        assert relative(wrong, made["reference"]["y"]) > 15 * case["limits"]["rel_l2"]
+CASES = {case["id"]: case for case in load_repro(REPRO).cases()}
+DEFECTIVE = [(name, defect) for name, case in CASES.items() for defect in case["defects"] if "int64" in name]
 
 
-DEFECTS: dict[str, Callable[[Array, Array], Array]] = {  # a location and (width, height) to another location
-    "half a pixel lost": lambda place, extent: place + 0.5 / extent,
-    "align_corners": lambda place, extent: (place * (extent - 1) + 0.5) / extent,
-    "border repeated": lambda place, extent: np.clip(place, 0.5 / extent, 1 - 0.5 / extent),
-    "nearest": lambda place, extent: (np.round(place * extent - 0.5) + 0.5) / extent,
-    "x and y exchanged": lambda place, extent: place[..., ::-1] + 0 * extent,
+@pytest.mark.parametrize(("name", "defect"), DEFECTIVE)
+def test_a_known_defect_is_told_from_noise(repro: ModuleType, name: str, defect: str) -> None:
+    params = {**CASES[name]["params"], "queries": 100}
+    reference, wrong = (repro.emulate(params, FLOAT64, which)["y"] for which in ("", defect))
+    floors = relative(wrong, reference) / floor_of(repro, params)
+    # Little of what is seen lies beyond one large map's border: 6.5 floors in FP16.
+    assert floors > (5 if "one-level" in name else FAIL_FACTOR)
+    for arithmetic in members(params):
+        right, put_in = (repro.emulate(params, arithmetic, which)["y"] for which in ("", defect))
+        assert abs(contained(right, reference, wrong)) < 0.02
+        assert contained(put_in, reference, wrong) == pytest.approx(1, abs=0.03)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case["control"]])
+def test_the_graph_of_a_control_has_the_defect_that_it_names(repro: ModuleType, name: str) -> None:
+    params = {**CASES[name]["params"], "queries": 20}
+    made = repro.prepare(params)
+    shapes, starts = (onnx.numpy_helper.to_array(w) for w in made["model"].graph.initializer)
+    wrong = repro.emulate(params, FLOAT64, CASES[name]["defect"])["y"]
+    assert np.array_equal(compute(made["inputs"], shapes, starts), wrong)
+    assert relative(wrong, made["reference"]["y"]) > 0.5
+
+
+PLACES: dict[str, Callable[[Array, Array], Array]] = {  # a location and (width, height) to another location
+    "shifted": lambda place, extent: place + 0.5 / extent,
+    "align-corners": lambda place, extent: (place * (extent - 1) + 0.5) / extent,
+    "border": lambda place, extent: np.clip(place, 0.5 / extent, 1 - 0.5 / extent),
 }
 
 
-@pytest.mark.parametrize("name", DEFECTS)
-def test_other_defects_are_above_the_limit(repro: ModuleType, name: str) -> None:
-    for row in ("int64-fp32", "int64-fp16", "int64-fp16-outside"):
-        case, size, inputs, reference = one_case(repro, row)
-        extent = size.shapes[:, None, ::-1].astype(np.float64)
-        place = DEFECTS[name](inputs["sampling_locations"].astype(np.float64), extent)
-        wrong = compute({**inputs, "sampling_locations": place}, size.shapes, size.starts)
-        assert relative(wrong, reference) > 2 * case["limits"]["rel_l2"]
+@pytest.mark.parametrize("defect", PLACES)
+def test_defects_of_places_are_as_if_locations_were_others(defect: str) -> None:
+    inputs = draw(SMALL, np.float64, beyond=0.3)
+    place = PLACES[defect](inputs["sampling_locations"], SMALL.shapes[:, None, ::-1].astype(np.float64))
+    moved = {**inputs, "sampling_locations": place}
+    wrong = compute(inputs, *SMALL.told(), defect=defect)
+    np.testing.assert_allclose(wrong, slow(moved, SMALL), rtol=1e-9, atol=1e-12)
 
 
-def test_cases_are_a_readable_table(repro: ModuleType) -> None:
-    cases = {case["id"]: case for case in repro.cases()}
+def test_shapes_and_starts_are_told_with_a_defect_or_without() -> None:
+    told = {
+        defect: [array.tolist() for array in SMALL.told(defect)]
+        for defect in ("", "wrong-start", "exchanged")
+    }
+    assert told == {
+        "": [[[4, 3], [2, 5], [1, 1]], [0, 12, 22]],
+        "wrong-start": [[[4, 3], [2, 5], [1, 1]], [0, 9, 22]],
+        "exchanged": [[[3, 4], [5, 2], [1, 1]], [0, 12, 22]],
+    }
+
+
+def test_under_the_flag_the_plugin_gets_rounded_inputs(repro: ModuleType) -> None:
+    typed, flagged = (floor_of(repro, CASES[f"int64-{name}"]["params"]) for name in ("fp16", "fp16-flag"))
+    assert flagged > 1.2 * typed
+
+
+MEASURED = {  # rel_l2 on an H200, TensorRT 8.5.3.1 and 8.6.0 (results/)
+    "int64-fp32": 1.20e-6, "int64-fp32-outside": 6.04e-7, "int64-fp32-one-level": 1.44e-6,
+    "int64-fp16": 0.00935, "int64-fp16-outside": 0.00453, "workaround-int32-fp16-one-level": 0.0116,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_noise_floor_is_what_engines_show(repro: ModuleType, name: str) -> None:
+    assert MEASURED[name] / floor_of(repro, CASES[name]["params"]) == pytest.approx(1, abs=0.1)
+
+
+def test_the_small_part_is_the_first_queries(repro: ModuleType) -> None:
+    params = CASES["int64-fp32-one-level"]["params"]
+    whole, part = (repro.emulate(params, FLOAT64, "border", small=flag)["y"] for flag in (False, True))
+    assert np.array_equal(part, whole[:, : repro.PART])
+
+
+def test_seeds_draw_other_inputs_and_zero_the_cases_own(repro: ModuleType) -> None:
+    params = small(CASES["int64-fp32"]["params"])
+    first, second = (repro.emulate(params, FLOAT32, seed=seed)["y"] for seed in (0, 1))
+    assert relative(first, repro.prepare(params)["reference"]["y"]) < 1e-5
+    assert relative(second, first) > 0.5
+
+
+def test_cases_are_a_readable_table() -> None:
+    cases = CASES
     assert len(cases) == 19
+    assert {name for name, case in cases.items() if "wrong-start" not in case["defects"]} == {
+        name for name in cases if name.endswith("one-level")
+    }
     assert {name for name, case in cases.items() if case["bug_is"]} == {
         name for name in cases if name.startswith("int64-")
     }

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from builders import H200, make_case, make_matrix, make_repro
+from builders import H200, make_case, make_cell, make_control, make_matrix, make_repro
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.expand import Selection, expand, select_cases, select_repros, select_versions
-from trtmatrix.core.model import CPU, CellId, Gpu, Product, Repro
+from trtmatrix.core.expand import (
+    CONTROLS,
+    Selection,
+    controls_of,
+    expand,
+    select_cases,
+    select_repros,
+    select_versions,
+)
+from trtmatrix.core.model import CPU, Case, CellId, Control, Gpu, Product, Repro
 
 VERSIONS = ("8.6.1", "10.7.0", "10.8.0", "10.10.0", "tensorrt-rtx-1.4", "onnxruntime-1.31.1")
 L4 = Gpu(slug="nvidia-l4", name="NVIDIA L4", compute="8.9")
 MATRIX = make_matrix(*VERSIONS)
+FP16 = {"precision": "fp16"}
 REPROS = (
-    make_repro(make_case("sdpa-tf32"), make_case("sdpa-fp16"), make_case("explicit-tf32")),
     make_repro(
-        make_case("two-streams", products=frozenset({Product.TENSORRT})), make_case("sdpa-tf32"), id="streams"
+        make_case("sdpa-tf32"), make_case("sdpa-fp16", params=FP16), make_case("explicit-tf32"),
+        make_control("control-tf32"),
+    ),
+    make_repro(
+        make_case("two-streams", products=frozenset({Product.TENSORRT}), params={}), make_case("sdpa-tf32"),
+        id="streams",
+    ),
+    make_repro(
+        make_case("right-tf32", control=Control.POSITIVE), make_control("wrong-tf32"),
+        make_case("right-fp16", control=Control.POSITIVE, params=FP16), make_case("no-control"), id=CONTROLS,
     ),
 )  # fmt: skip
 VERSION_NAMES = st.sampled_from((*VERSIONS, *(product.value for product in Product)))
@@ -49,6 +68,91 @@ def test_each_cell_is_there_once_and_the_order_of_inputs_is_no_matter(
         return
     assert len(found) == len(set(found))
     assert set(found) == set(ids(tuple(versions), repros, gpus[::-1], selection))
+
+
+@given(SELECTIONS, GPUS)
+def test_controls_are_added_to_tensorrt_s_cells_and_nothing_else_changes(
+    selection: Selection, gpus: list[Gpu]
+) -> None:
+    try:
+        plain = expand(MATRIX, REPROS, gpus, selection)
+    except UsageError:
+        return
+    cells = expand(MATRIX, REPROS, gpus, selection, companions=True)
+    found = [cell.id for cell in cells]
+    assert len(found) == len(set(found))
+    assert [cell for cell in cells if not cell.companion] == list(plain)
+    wanted = {other for cell in plain for other in controls_of(cell, REPROS, MATRIX.versions)}
+    assert {cell.id for cell in cells if cell.companion} == wanted - {cell.id for cell in plain}
+    every = [cell.id for cell in expand(MATRIX, REPROS, gpus, Selection())]
+    assert found == [cell for cell in every if cell in set(found)]
+
+
+@given(GPUS)
+def test_nothing_is_added_where_everything_is_selected(gpus: list[Gpu]) -> None:
+    assert expand(MATRIX, REPROS, gpus, Selection(), companions=True) == expand(
+        MATRIX, REPROS, gpus, Selection()
+    )
+
+
+CONTROLLED = [
+    (
+        ("sdpa-scale", "sdpa-tf32"),
+        "controls/right-tf32@10.7.0#h200 controls/wrong-tf32@10.7.0#h200 sdpa-scale/control-tf32@10.7.0#h200 "
+        "sdpa-scale/sdpa-tf32@onnxruntime-1.31.1#cpu",
+    ),
+    (
+        ("sdpa-scale", "sdpa-fp16"),
+        "controls/right-fp16@10.7.0#h200 sdpa-scale/sdpa-fp16@onnxruntime-1.31.1#cpu",
+    ),
+    (
+        ("sdpa-scale", "control-tf32"),
+        "controls/right-tf32@10.7.0#h200 controls/wrong-tf32@10.7.0#h200",
+    ),
+    (
+        ("controls", "right-tf32"),
+        "controls/right-tf32@onnxruntime-1.31.1#cpu controls/wrong-tf32@10.7.0#h200",
+    ),
+    (("streams", "two-streams"), ""),
+]
+
+
+@pytest.mark.parametrize(("row", "ids"), CONTROLLED)
+def test_what_controls_a_cell(row: tuple[str, str], ids: str) -> None:
+    (cell,) = [
+        cell for cell in expand(MATRIX, REPROS, [H200], Selection(versions=("10.7.0",)))
+        if (cell.repro.id, cell.case.id) == row
+    ]  # fmt: skip
+    assert sorted(map(str, controls_of(cell, REPROS, MATRIX.versions))) == ids.split()
+
+
+@pytest.mark.parametrize("version", ["tensorrt-rtx-1.4", "onnxruntime-1.31.1"])
+def test_only_tensorrt_needs_controls(version: str) -> None:
+    cell = make_cell(REPROS[0], version=version)
+    assert not controls_of(cell, REPROS, MATRIX.versions)
+
+
+def test_the_negative_control_that_is_most_like_the_cell_is_taken() -> None:
+    def sized(name: str, heads: int, **more: Any) -> Case:
+        return make_case(name, params={"precision": "tf32", "heads": heads, "size": 64}, **more)
+
+    wrong = {"control": Control.NEGATIVE}
+    repro = make_repro(
+        sized("base", 6), sized("eight", 8, **wrong),
+        sized("six-torch", 6, **wrong, needs=frozenset({"torch"})),
+        sized("six-cpu", 6, **wrong, products=frozenset({Product.ONNXRUNTIME})),
+        sized("six", 6, **wrong), sized("six-again", 6, **wrong),
+    )  # fmt: skip
+    assert {cell.case for cell in controls_of(make_cell(repro), [repro], [])} == {"six"}
+
+
+def test_a_build_that_may_choose_its_precision_has_the_controls_of_fp16_unless_there_are_its_own() -> None:
+    flag = make_case("flag", params={"precision": "fp16-flag"})
+    cell = make_cell(make_repro(flag))
+    assert {found.case for found in controls_of(cell, REPROS, [])} == {"right-fp16"}
+    control = make_case("own", control=Control.NEGATIVE, params=flag.params)
+    own = make_repro(*REPROS[2].cases, control, id=CONTROLS)
+    assert {found.case for found in controls_of(cell, [own], [])} == {"own"}
 
 
 @given(SELECTIONS, GPUS)

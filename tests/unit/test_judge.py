@@ -6,14 +6,17 @@ import math
 from typing import Any
 
 import pytest
-from builders import make_case, make_cell, make_record, make_version
+from builders import make_case, make_cell, make_record, make_repro, make_version
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trtmatrix.core.calibration import Calibration, parse_calibration
 from trtmatrix.core.config import Fact
-from trtmatrix.core.judge import figure_text, judge, measured, observed_differences, short
+from trtmatrix.core.judge import figure_text, judge, observed_differences
 from trtmatrix.core.model import Case, Cause, Figure, Known, Outcome, Verdict
+from trtmatrix.core.numbers import measured
 from trtmatrix.core.record import BUILT, ENDS, RAN, Record, write_number
+from trtmatrix.core.short import short
 
 V107 = make_version("10.7.0", library="10.7.0.23")
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
@@ -22,7 +25,15 @@ NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 def judged(case: Case | None = None, library: Any = None, **record: Any) -> Outcome:
     case = case or make_case()
     observed = {} if library is None else {"library": library}
-    return judge(make_record(make_cell(case=case), observed=observed, **record), case, V107)
+    return one(make_record(make_cell(case=case), observed=observed, **record), case)
+
+
+def one(record: Record, case: Case, version: Any = V107) -> Outcome:
+    return judge([record], case, version, make_repro(case))
+
+
+def text_of(record: Record, figure: Figure) -> str:
+    return figure_text(record, make_case(), make_repro(figure=figure))
 
 
 def measurements(outputs: dict[str, dict[str, float]], **scalars: float) -> dict[str, Any]:
@@ -36,7 +47,7 @@ def test_every_way_to_end_has_one_outcome(ended: str, bug_is: frozenset[Cause]) 
     outcome = judged(make_case(bug_is=bug_is), ended=ended, detail="why")
     match ended:
         case "ran":
-            assert outcome == Outcome(verdict=Verdict.PASS)
+            assert outcome == Outcome(verdict=Verdict.PASS, builds=1)
         case "built":
             assert outcome == Outcome(verdict=Verdict.BUILT, reason="why")
         case _ if bug_is:
@@ -57,7 +68,10 @@ REMARKS = [
 def test_the_remark_decides_where_the_numbers_pass(remark: str, verdict: Verdict, reason: str) -> None:
     case = make_case(remarks=frozenset({"fused"}))
     right = {**measurements({"y": {"sum_abs": 1.0}}), "remark": remark}
-    assert judged(case, measurements=right) == Outcome(verdict=verdict, reason=reason)
+    failed = int(verdict is Verdict.FAIL)
+    assert judged(case, measurements=right) == Outcome(
+        verdict=verdict, reason=reason, builds=1, failed=failed
+    )
     wrong = {**measurements({"y": {"sum_abs": 1e6}}), "remark": remark}
     assert judged(case, measurements=wrong).reason == "sum_abs 1e+06 > 690"
     assert judged(make_case(), measurements=right).verdict is Verdict.PASS, (
@@ -68,15 +82,16 @@ def test_the_remark_decides_where_the_numbers_pass(remark: str, verdict: Verdict
 def test_only_tensorrt_is_asked_for_a_remark() -> None:
     case = make_case(remarks=frozenset({"fused"}))
     record = make_record(make_cell(case=case, version="onnxruntime-1.31.1"))
-    assert judge(record, case, make_version("onnxruntime-1.31.1")).verdict is Verdict.PASS
+    outcome = one(record, case, make_version("onnxruntime-1.31.1"))
+    assert outcome == Outcome(verdict=Verdict.PASS), "nothing is built there"
 
 
 def test_the_remark_stands_before_the_figure() -> None:
     figure = Figure(measure="speedup", label="x")
     seen = {**measurements({}, speedup=3.14159), "remark": "fused"}
-    assert figure_text(make_record(make_cell(), measurements=seen), figure) == "fused 3.14"
-    assert figure_text(make_record(make_cell(), measurements={**seen, "scalars": {}}), figure) == "fused"
-    assert figure_text(make_record(make_cell(), measurements={**seen, "remark": ""}), figure) == "3.14"
+    assert text_of(make_record(make_cell(), measurements=seen), figure) == "fused 3.14"
+    assert text_of(make_record(make_cell(), measurements={**seen, "scalars": {}}), figure) == "fused"
+    assert text_of(make_record(make_cell(), measurements={**seen, "remark": ""}), figure) == "3.14"
 
 
 @pytest.mark.parametrize("cause", Cause)
@@ -98,8 +113,8 @@ def test_pass_means_that_every_limit_holds_and_nothing_is_nan(
     for values in outputs.values():
         values["nan_unexpected"] = bad
     record = make_record(make_cell(), measurements=measurements(outputs, **scalars))
-    outcome = judge(record, make_case(limits=limits), V107)
-    known = {name: measured(record, name) for name in limits}
+    outcome = one(record, make_case(limits=limits))
+    known = {name: measured(record.first, name) for name in limits}
     if outcome.verdict is Verdict.PASS:
         assert limits
         assert not (bad and outputs)
@@ -171,7 +186,7 @@ def test_another_library_than_the_pinned_one_gives_no_verdict(
     fact = Fact(value=pinned, known=known, source="a")
     version = make_version("10.7.0").model_copy(update={"library": fact})
     record = make_record(make_cell(), observed={"library": seen})
-    outcome = judge(record, make_case(), version)
+    outcome = one(record, make_case(), version)
     assert (outcome.cause is Cause.VERSION_MISMATCH) is not agrees
     assert outcome.verdict is (Verdict.PASS if agrees else Verdict.NO_VERDICT)
 
@@ -196,8 +211,8 @@ def test_facts_that_the_image_contradicts_are_told() -> None:
 
 def test_the_cases_own_number_comes_before_the_outputs() -> None:
     record = make_record(make_cell(), measurements=measurements({"y": {"wrong": 9.0}}, wrong=3.0))
-    assert measured(record, "wrong") == 3.0
-    assert measured(record, "nothing") is None
+    assert measured(record.first, "wrong") == 3.0
+    assert measured(record.first, "nothing") is None
 
 
 @given(st.floats(0, 1e300, allow_subnormal=False))
@@ -215,6 +230,110 @@ def test_every_number_has_a_figure(value: float) -> None:
 @pytest.mark.parametrize("ended", ENDS)
 def test_only_what_ran_has_a_figure(ended: str) -> None:
     record: Record = make_record(make_cell(), 175.2, ended=ended)
-    text = figure_text(record, Figure(measure="sum_abs", label="sum"))
+    text = text_of(record, Figure(measure="sum_abs", label="sum"))
     assert text == ("175" if ended == RAN else "")
     assert BUILT in ENDS
+
+
+RIGHT, WRONG = 175.0, 1373.0
+
+
+def pooled(*engines: tuple[float, ...]) -> Outcome:
+    """Judge records of one cell, each with so many engines, the newest first."""
+    cell = make_cell()
+    runs = (f"20250102t030405-0000000{i}" for i in range(9))
+    records = [
+        make_record(cell, values[0], others=values[1:], run=run)
+        for run, values in zip(runs, engines, strict=False)
+    ]
+    return judge(records, cell.case, cell.version, cell.repro)
+
+
+@pytest.mark.parametrize(
+    ("engines", "verdict", "builds", "failed"),
+    [
+        ([(RIGHT,)], Verdict.PASS, 1, 0),
+        ([(WRONG,)], Verdict.FAIL, 1, 1),
+        ([(RIGHT, RIGHT, RIGHT)], Verdict.PASS, 3, 0),
+        ([(WRONG,) * 3, (WRONG,)], Verdict.FAIL, 4, 4),
+        ([(RIGHT,) * 3, (WRONG,)], Verdict.FLAKY, 4, 1),
+        ([(RIGHT, WRONG)], Verdict.FLAKY, 2, 1),
+    ],
+)
+def test_every_engine_of_every_comparable_record_counts(
+    engines: list[tuple[float, ...]], verdict: Verdict, builds: int, failed: int
+) -> None:
+    outcome = pooled(*engines)
+    assert (outcome.verdict, outcome.builds, outcome.failed) == (verdict, builds, failed)
+
+
+def test_flaky_says_how_often_and_why() -> None:
+    assert pooled((RIGHT,) * 3, (WRONG,)).reason == "1 of 4 builds fail: sum_abs 1373 > 690"
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from([RIGHT, WRONG, math.nan]), min_size=1, max_size=3), min_size=1, max_size=4
+    )
+)
+def test_the_verdict_of_several_engines_does_not_depend_on_their_order(engines: list[list[float]]) -> None:
+    forth = pooled(*(tuple(one) for one in engines))
+    back = pooled(*(tuple(reversed(one)) for one in reversed(engines)))
+    assert (forth.verdict, forth.builds, forth.failed) == (back.verdict, back.builds, back.failed)
+
+
+def test_the_newest_decides_whether_there_is_a_verdict() -> None:
+    cell = make_cell()
+    crashed = make_record(cell, ended="crashed", run="20250102t030406-00000000")
+    old = make_record(cell)
+    assert judge([crashed, old], cell.case, cell.version, cell.repro).cause is Cause.CRASHED
+    outcome = judge([old, crashed], cell.case, cell.version, cell.repro)
+    assert (outcome.verdict, outcome.builds) == (Verdict.PASS, 1), "what did not run is no engine"
+
+
+def test_processes_count_as_engines() -> None:
+    cell = make_cell()
+    outcome = judge([make_record(cell, processes=3)], cell.case, cell.version, cell.repro)
+    assert outcome.builds == 3
+
+
+def test_without_a_record_there_is_nothing_to_judge() -> None:
+    cell = make_cell()
+    with pytest.raises(ValueError, match="no record"):
+        judge([], cell.case, cell.version, cell.repro)
+
+
+def test_an_older_record_is_judged_by_the_calibrated_floor() -> None:
+    noise = {"precision": "tf32", "outputs": {"y": {"tf32": 1e-3}}}
+    data = {"schema": 1, "seeds": 21, "cases": {"k": {"noise": noise, "envelope": {}}}}
+    case = make_case(limits={}, noise_key="k")
+    cell = make_cell(case=case)
+    for rel_l2, verdict in ((4e-3, Verdict.PASS), (8.1e-3, Verdict.FAIL)):
+        record = make_record(cell, rel_l2=rel_l2)
+        calibration = parse_calibration(data)
+        assert judge([record], case, cell.version, cell.repro, calibration).verdict is verdict
+        assert judge([record], case, cell.version, cell.repro).verdict is Verdict.INVALID
+        own = make_record(cell, rel_l2=rel_l2, noise={**noise, "outputs": {"y": {"tf32": 0.1}}})
+        assert judge([own], case, cell.version, cell.repro, calibration).verdict is Verdict.PASS, (
+            "its own counts"
+        )
+
+
+def test_a_calibration_of_another_schema_is_refused() -> None:
+    with pytest.raises(ValueError, match="schema 2"):
+        parse_calibration({"schema": 2})
+
+
+@pytest.mark.parametrize(
+    ("envelope", "own", "bound"),
+    [({"tf32": 0.05, "tf32-truncated": 9.0}, 9.0, 0.15), ({"tf32": 0.001}, 9.0, 0.02), (None, 0.02, 0.2)],
+)
+def test_the_bound_is_the_envelope_with_its_margin(
+    envelope: dict[str, float] | None, own: float, bound: float
+) -> None:
+    from test_numbers import make_noise
+
+    calibration = Calibration(envelopes={"k": {"lost-scale": envelope}} if envelope else {})
+    noise = make_noise(c={"lost-scale": {"tf32": own}})
+    assert calibration.bound(noise, "lost-scale") == pytest.approx(bound)
+    assert math.isinf(calibration.bound(noise, "lost-mask"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,15 @@ def plain(y: Array, r: Array) -> dict[str, float]:
         "cosine": cosine(finite),
         "psnr": psnr(errors, [b for _, b in finite]),
         **worst(both),
+        **share_10_bits(y),
     }
+
+
+def share_10_bits(y: Array) -> dict[str, float]:
+    if y.dtype != np.float32:
+        return {"share_10_bits": 1} if y.dtype == np.float16 else {}
+    bits = [struct.unpack("<I", struct.pack("<f", value))[0] for value in y.ravel()]
+    return {"share_10_bits": sum(number % (1 << 13) == 0 for number in bits) / max(1, len(bits))}
 
 
 def close(a: float, b: float) -> bool:
@@ -87,6 +96,20 @@ def worst(both: list[tuple[float, float]]) -> dict[str, float]:
     fine = [i for i, (a, b) in enumerate(both) if math.isfinite(a) and math.isfinite(b)]
     at = bad[0] if bad else max(fine, key=lambda i: abs(both[i][0] - both[i][1]), default=None)
     return {} if at is None else {"worst_at": at, "worst_y": both[at][0], "worst_r": both[at][1]}
+
+
+@given(arrays.arrays(np.float32, st.integers(0, 9), elements=st.floats(width=32) | MODERATE))
+def test_outputs_that_have_10_bits_are_counted(y: Array) -> None:
+    assert measure_output(y, np.zeros(y.shape)).get("share_10_bits") == share_10_bits(y)["share_10_bits"]
+
+
+def test_what_float16_and_tf32_can_hold_has_10_bits() -> None:
+    y = np.array([1 + 2.0**-10, 1 + 2.0**-11, 2.0**-40, math.inf], np.float32)
+    assert measure_output(y, y)["share_10_bits"] == 0.75
+    assert measure_output(y[::2], y[::2])["share_10_bits"] == 1
+    half = np.float32(math.pi) * np.arange(100, dtype=np.float16)
+    assert measure_output(half.astype(np.float16), half)["share_10_bits"] == 1
+    assert "share_10_bits" not in measure_output(half.astype(np.float64), half)
 
 
 @given(pairs(ANY))
@@ -143,6 +166,10 @@ def test_how_good_two_arrays_agree_has_known_values() -> None:
 def test_more_than_a_block_is_measured_whole() -> None:
     y = np.zeros(measure.BLOCK * 2 + 3, np.float32)
     y[-1], y[0] = 2, 1
+    y[measure.BLOCK + 5] = 2.0**-30 + 2.0**-45
+    measured = measure_output(y, np.zeros(y.shape))
+    assert measured["share_10_bits"] == (y.size - 1) / y.size
+    y[measure.BLOCK + 5] = 0
     measured = measure_output(y, np.zeros(y.shape))
     assert (measured["sum_abs"], measured["max_abs"], measured["zeros"]) == (3, 2, y.size - 2)
 

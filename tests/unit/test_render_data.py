@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import pytest
-from builders import make_case, make_cell, make_entry, make_expectation, make_repro, make_unknown
+from builders import (
+    make_case,
+    make_cell,
+    make_control,
+    make_entry,
+    make_expectation,
+    make_repro,
+    make_unknown,
+)
 from goldenfile import check_golden
 from hypothesis import given
 from shown import PATIENT, many_entries, sample_entries
 
-from trtmatrix.core.compare import Entry
-from trtmatrix.core.model import Cause, Evidence, Exclusion
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.model import Cause, Evidence, Exclusion, Twin
 from trtmatrix.core.render_data import render_json, render_junit
 
 NOW = "2025-01-02 03:04 UTC"
@@ -55,9 +64,44 @@ def test_a_json_cell_holds_all_that_is_known() -> None:
     assert cell["expected"]["basis"] == "reported"
     assert cell["expected"]["note"] == "as reported"
     assert cell["record"]["run"] == "20250102t030405-00000000"
+    assert (cell["builds"], cell["failed"], cell["fit"], cell["companion"]) == (1, 1, None, False)
+    assert cell["advice"] is None
+    assert cell["twins"] == {}
     (cell,) = parse([make_unknown(excluded=Exclusion.NO_GPU, why="none here")])["cells"]
+    assert (cell["builds"], cell["fit"]) == (0, None)
     assert cell["excluded"] == {"why": "no NVIDIA GPU here", "detail": "none here"}
     assert cell["verdict"] is cell["figure"] is cell["record"] is None
+
+
+def test_a_json_cell_holds_its_finding_s_figure_its_precision_and_what_to_do() -> None:
+    twin = Twin(measure="apart", label="l", cases=("*",), reported={"10.7.0": 1373.4}, source="x")
+    case = make_case(params={"precision": "fp16-flag"}, limits={})
+    cell = make_cell(make_repro(case, twins=(twin,), expectations=(make_expectation(),)))
+    noise = {"key": "k", "precision": "fp16-flag", "outputs": {"y": {"tf32": 1e-4, "fp16": 4e-4}}}
+    entry = make_entry(
+        dataclasses.replace(cell, companion=True), rel_l2=1e-4, noise=noise, others=(1, 2),
+        scalars={"apart": 0.25},
+    )  # fmt: skip
+    data = parse([entry])
+    (found,) = data["cells"]
+    assert (found["builds"], found["failed"], found["fit"], found["companion"]) == (3, 0, "tf32", True)
+    assert found["twins"] == {"apart": {"value": 0.25, "reported": 1373.4}}
+    assert found["advice"].startswith("the report may be of another GPU or driver (L4)")
+    assert data["summary"][0]["companions"] == 1
+
+
+def test_json_counts_the_controls() -> None:
+    (counts,) = parse([make_entry(make_cell(case=make_control())), make_entry()])["summary"]
+    assert counts["controls"] == {
+        "positive": 0, "negative": 1, "as_they_must": 0, "uncontrolled": 1,
+        "wrong": ["sdpa-scale/control-lost-scale@10.7.0#h200 PASS"],
+    }  # fmt: skip
+
+
+def test_a_junit_failure_says_what_to_do() -> None:
+    (failure,) = only_case(make_entry(value=1373.4)).iter("failure")
+    text = "expected PASS (assumed), seen FAIL (1 build): sum_abs 1373.4 > 690 → 1 build only: confirm it"
+    assert (failure.get("message") or "").startswith(text)
 
 
 def parse_xml(entries: Sequence[Entry]) -> ET.Element:

@@ -10,7 +10,7 @@ from goldenfile import check_golden
 from hypothesis import given
 from shown import PATIENT, many_entries, sample_entries
 
-from trtmatrix.core.compare import Entry
+from trtmatrix.core.entry import Entry
 from trtmatrix.core.render_html import render_html
 
 NOW = "2025-01-02 03:04 UTC"
@@ -87,7 +87,7 @@ def test_texts_cannot_become_markup() -> None:
 
 def test_folded_rows_are_listed() -> None:
     text = render_html(sample_entries(), generated=NOW)
-    folded = "… 3 more cases without evidence here</summary>sdpa-fp16-flag<br>sdpa-fp16<br>"
+    folded = "… 2 more cases without evidence here</summary>sdpa-fp16<br>explicit-fp16</details>"
     assert folded in text
 
 

@@ -7,7 +7,7 @@ from goldenfile import check_golden
 from hypothesis import given
 from shown import PATIENT, many_entries, sample_entries
 
-from trtmatrix.core.compare import Entry
+from trtmatrix.core.entry import Entry
 from trtmatrix.core.render_markdown import render_markdown
 
 

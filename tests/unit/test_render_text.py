@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shown import PATIENT, many_entries, sample_entries
 
-from trtmatrix.core.compare import Entry
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.model import Twin
 from trtmatrix.core.render_text import render_text
 from trtmatrix.core.words import cell_text, has_evidence
 
@@ -62,8 +63,8 @@ def test_a_failure_is_red_a_pass_green_and_a_surprise_bold() -> None:
         make_entry(make_cell(case=make_case("b")), 1373.4),
     ]
     text = render_text(entries, colour=True)
-    assert "\x1b[32mPASS 175\x1b[0m" in text
-    assert "\x1b[1;31mFAIL! 1373\x1b[0m" in text
+    assert "\x1b[32mPASS¹ 175\x1b[0m" in text
+    assert "\x1b[1;31mFAIL¹! 1373\x1b[0m" in text
     assert "\x1b" not in render_text(entries)
 
 
@@ -78,5 +79,27 @@ def test_blocks_repeat_the_rows_and_no_column_is_lost() -> None:
     lines = render_text([make_entry(make_cell(repro, version=name)) for name in names]).splitlines()
     blocks = [line for line in lines if line.startswith("  a-case")]
     assert len(blocks) == 3
-    assert sum(line.count("PASS 175") for line in blocks) == 20
+    assert sum(line.count("PASS¹ 175") for line in blocks) == 20
     assert all(any(name in line.split() for line in lines) for name in names)
+
+
+def twin_entries(names: list[str], reported: dict[str, float], apart: float | None) -> list[Entry]:
+    twin = Twin(measure="apart", label="sum of |a - b|", cases=("*",), reported=reported, source="x")
+    repro = make_repro(make_case("a-case"), twins=(twin,))
+    scalars = {} if apart is None else {"apart": apart}
+    return [make_entry(make_cell(repro, version=name), 1, scalars=scalars) for name in names]
+
+
+def test_a_finding_s_own_figure_has_room() -> None:
+    names = [f"10.{minor}.0" for minor in range(14)]
+    lines = render_text(twin_entries(names, dict.fromkeys(names, 1234.0), 1373.4)).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert sum(line.count("1373 (1234)") for line in lines) == len(names)
+
+
+def test_a_finding_s_own_figure_is_shown_where_it_is_all_that_is_known() -> None:
+    names = [f"10.{minor}.0" for minor in range(20)]
+    first, *others = twin_entries(names, {"10.19.0": 1234.0}, None)
+    lines = render_text([first, *(make_unknown(entry.cell) for entry in others)], width=60).splitlines()
+    (at,) = [number for number, line in enumerate(lines) if "(1234)" in line]
+    assert lines[at - 1].strip() == "NVIDIA/TensorRT#4333"

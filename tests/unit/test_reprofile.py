@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.model import Basis, Cause, Control, Product, Repro, Verdict
+from trtmatrix.core.model import Basis, Cause, Control, Defect, Product, Repro, Twin, Verdict
 from trtmatrix.core.reprofile import digest_code, parse_repro
 from trtmatrix.effects.repro_files import digest_package, read_repros
 
@@ -59,6 +59,14 @@ def replaced(old: str, new: str) -> str:
     return SOURCE.replace(old, new)
 
 
+def with_key(text: str) -> str:
+    """FACTS with one more key, on line 10."""
+    return replaced('"workarounds"', f'{text}, "workarounds"')
+
+
+TWIN = '"twins": [{"measure": "m", "label": "l", "cases": ["%s"], "reported": {%s}}]'
+
+
 def test_the_projects_own_repros_read() -> None:
     loaded = {item.repro.id: item.repro for item in read_repros(ROOT / "repros")}
     assert "sdpa-scale" in loaded
@@ -85,6 +93,7 @@ def test_everything_that_a_repro_says_is_kept() -> None:
     (expectation,) = repro.expectations
     assert (expectation.verdict, expectation.basis) == (Verdict.FAIL, Basis.REPORTED)
     assert "10.7.0" in expectation.versions
+    assert (expectation.gpus, str(expectation.compute)) == ((), "")
     assert repro.workarounds[0].case == "plain"
 
 
@@ -128,6 +137,16 @@ FACTS_MISTAKES = {
         replaced('"cases": ["plain"]', '"cases": ["plian*"]'), 8, "fits no case; perhaps you meant 'plain'",
     ),
     "reported by nobody": (replaced(', "source": "x"', ""), 8, "names who says so"),
+    "a gpu without a name": (replaced('"basis"', '"gpus": [""], "basis"'), 8, "expectations[0].gpus[0]: "),
+    "no capability": (
+        replaced('"basis"', '"compute": "8.9", "basis"'), 8, "no specifier of compute capabilities",
+    ),
+    "a defect's name": (with_key('"defects": {"2": {"what": "x"}}'), 10, "must match [a-z][a-z0-9-]*"),
+    "a defect without words": (with_key('"defects": {"a": {}}'), 10, "defects.a.what: is missing"),
+    "an unknown key of a defect": (with_key('"defects": {"a": {"wat": "x"}}'), 10, "meant 'what'"),
+    "a twin of no case": (with_key(TWIN % ("b", "")), 10, "FACTS.twins[0].cases[0]: 'b' fits no case"),
+    "a twin reported by nobody": (with_key(TWIN % ("*", '"10.7": 1')), 10, "twins[0].source: is missing"),
+    "a twin's version": (with_key(TWIN % ("*", '"new": 1')), 10, "is no version's name such as '10.7.0'"),
     "work-around that is not there": (
         replaced('"case": "plain"', '"case": "plian"'), 10, "no case 'plian'; perhaps you meant 'plain'",
     ),
@@ -154,6 +173,12 @@ def test_a_mistake_in_facts_is_told_with_line_and_remedy(name: str) -> None:
         ({"limits": {"x": True}}, "limits.x: "),
         ({"params": {"x": [1]}}, "params.x"),
         ({"params": {"x": float("nan")}}, "must be finite"),
+        ({"useful": 0}, "useful: "),
+        ({"useful": float("nan")}, "useful: "),
+        ({"builds": 0}, "builds: "),
+        ({"builds": 1.5}, "builds: "),
+        ({"builds": True}, "builds: "),
+        ({"processes": 0}, "processes: "),
         ({"seconds": 0}, "seconds: "),
         ({"seconds": float("nan")}, "seconds: "),
         ({"seconds": float("inf")}, "seconds: "),
@@ -174,8 +199,113 @@ def test_a_case_that_is_no_dict_is_told(case: object) -> None:
     assert "cases()[0]" in problems_of(SOURCE, case)[0]
 
 
-def test_a_case_without_limits_is_told() -> None:
-    assert "limits: is missing" in problems_of(SOURCE, {"id": "plain", "params": {}})[0]
+def test_a_case_needs_no_limits_of_its_own() -> None:
+    (case,) = parse(SOURCE, {"id": "plain", "params": {}}).cases
+    assert (dict(case.limits), case.defects, case.defect, case.noise_key) == ({}, (), "", "")
+    assert (case.useful, case.builds, case.processes) == (0.1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("case", "builds"),
+    [
+        ({"params": {"precision": "fp16-flag"}}, 3),
+        ({"params": {"precision": "fp16"}}, 1),
+        ({"params": {"precision": "fp16-flag"}, "builds": 1}, 1),
+        ({"params": {}, "builds": 5}, 5),
+        ({"params": {"precision": "fp16-flag"}, "processes": 3}, 1),
+    ],
+    ids=str,
+)
+def test_a_build_that_chooses_its_precision_is_made_three_times(case: dict[str, Any], builds: int) -> None:
+    (read,) = parse(SOURCE, {"id": "plain", **case}).cases
+    assert read.builds == builds
+
+
+DEFECTS = replaced(
+    '    "workarounds"',
+    """\
+    "defects": {"lost-scale": {"what": "one √scale lost", "upstream": "a/b#1"}, "lost-mask": {"what": "-"}},
+    "twins": [
+        {
+            "measure": "sum", "label": "sum of differences", "cases": ["plain*"], "source": "x",
+            "reported": {"10.7.0": 1373.3945},
+        },
+    ],
+    "workarounds\"""",
+)
+NOISE = ("precision", "batch")
+NOISY: dict[str, Any] = {
+    **PLAIN, "params": {"precision": "tf32", "batch": 6, "level": 3}, "defects": ["lost-scale"],
+}  # fmt: skip
+
+
+def noise_problems(*cases: object, noise: object = NOISE, emulates: bool = True) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        parse_repro(DEFECTS, "r.py", "a-b", cases or (NOISY,), noise=noise, emulates=emulates)
+    return caught.value.problems
+
+
+def test_defects_twins_and_what_the_noise_depends_on_are_kept() -> None:
+    control = {**NOISY, "id": "control", "control": "negative", "defect": "lost-scale"}
+    other = {"id": "native", "params": {"precision": "tf32"}}
+    repro = parse_repro(DEFECTS, "r.py", "a-b", [NOISY, control, other], noise=NOISE, emulates=True)
+    assert repro.defects["lost-scale"] == Defect(what="one √scale lost", upstream="a/b#1")
+    assert repro.defects["lost-mask"].upstream == ""
+    assert repro.twins == (
+        Twin(
+            measure="sum", label="sum of differences", cases=("plain*",), source="x",
+            reported={"10.7.0": 1373.3945},
+        ),
+    )  # fmt: skip
+    case, negative, native = repro.cases
+    assert (case.defects, case.noise_key) == (("lost-scale",), "a-b:batch=6 precision=tf32")
+    assert (negative.defect, negative.noise_key) == ("lost-scale", case.noise_key)
+    assert native.noise_key == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"defects": ["lost-scael"]}, "perhaps you meant 'lost-scale'"),
+        ({"defect": "lost-mask", "control": "negative"}, "is not among the case's defects"),
+        ({"defect": "lost-scale"}, "only a negative control has one put in"),
+        ({"defect": "lost-scale", "control": "positive"}, "only a negative control has one put in"),
+        ({"params": {"precision": "tf32"}}, "nothing emulates them"),
+        ({"params": {"batch": 6}}, "nothing emulates them"),
+        ({"processes": 3, "builds": 2}, "several processes build once each"),
+    ],
+    ids=str,
+)
+def test_a_mistake_about_defects_is_told_with_its_case(change: dict[str, object], words: str) -> None:
+    found = noise_problems({**NOISY, **change}, {**NOISY, "id": "plain-2"})
+    assert any(text.startswith("r.py:1: case plain: ") and words in text for text in found), found
+
+
+@pytest.mark.parametrize(
+    ("noise", "emulates", "words"),
+    [
+        (None, True, "emulate() needs NOISE"),
+        (NOISE, False, "NOISE without emulate()"),
+        ("precision", True, "NOISE must be a tuple of different names"),
+        ((), True, "NOISE must be a tuple of different names"),
+        (("precision", "batch", "batch"), True, "NOISE must be a tuple of different names"),
+        (("precision", 7), True, "NOISE must be a tuple of different names"),
+        (("batch",), True, 'NOISE lacks "precision"'),
+        (("precision", "btach"), True, "NOISE: no case has the param 'btach'; perhaps you meant 'batch'"),
+    ],
+)
+def test_a_mistake_about_noise_is_told(noise: object, emulates: bool, words: str) -> None:
+    assert any(words in text for text in noise_problems(noise=noise, emulates=emulates))
+
+
+def test_a_module_s_emulation_gives_its_cases_their_key(tmp_path: Path) -> None:
+    source = SOURCE.replace('"n": 1', '"precision": "tf32"')
+    emulate = "\n\ndef emulate(params, arithmetic, defect='', seed=0, small=False):\n    return {}\n"
+    (tmp_path / "a.py").write_text(source + emulate + 'NOISE = ("precision",)\n')
+    assert read_repros(tmp_path)[0].repro.cases[0].noise_key == "a:precision=tf32"
+    (tmp_path / "a.py").write_text(source + emulate)
+    with pytest.raises(ConfigError, match=r"emulate\(\) needs NOISE"):
+        read_repros(tmp_path)
 
 
 def test_a_case_id_that_stands_twice_is_told() -> None:

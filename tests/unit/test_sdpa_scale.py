@@ -12,7 +12,7 @@ import pytest
 from trtprobe.cell import load_repro
 
 REPRO = load_repro(Path(__file__).parents[2] / "repros" / "sdpa_scale.py")
-PARAMS = {"formulation": "sdpa", "precision": "tf32", "level": 3}
+PARAMS = {"formulation": "sdpa", "precision": "tf32", "level": 3, "identical_rows": False}
 
 
 class StandIn:
@@ -20,12 +20,11 @@ class StandIn:
 
     def __init__(self, *, has_streams: bool) -> None:
         self.has_streams, self.built, self.measured = has_streams, [], {}  # type: bool, list[Any], dict[str, Any]
+        self.y = np.array([1, 2, 3], np.float16)
 
     def build(self, model: Path, **how: Any) -> Any:
         self.built.append((model.stem, how))
-        y = {"model": np.array([1, 2, 3], np.float16), "explicit": np.array([1, 4, 2.5], np.float16)}[
-            model.stem
-        ]
+        y = {"model": self.y, "explicit": np.array([1, 4, 2.5], np.float16)}[model.stem]
         return SimpleNamespace(run=lambda _inputs: {"y": y})
 
     def measure(self, name: str, value: float) -> None:
@@ -53,6 +52,14 @@ def test_without_a_gpu_or_another_form_nothing_is_compared(
     REPRO.run(PARAMS, files(*others), trt)
     assert [name for name, _ in trt.built] == ["model"]
     assert not trt.measured
+
+
+@pytest.mark.parametrize(("third", "share"), [([1, 2], 0.0), ([1, 3], 1 / 6), ([1, float("nan")], 1 / 6)])
+def test_identical_rows_must_come_out_identical(third: list[float], share: float) -> None:
+    trt = StandIn(has_streams=False)
+    trt.y = np.array([[1, 2], [1, 2], third], np.float16)
+    REPRO.run({**PARAMS, "identical_rows": True}, files(), trt)
+    assert trt.measured == {"rows_differ": pytest.approx(share)}
 
 
 def test_every_formulation_but_the_explicit_one_is_compared_with_it() -> None:

@@ -1,24 +1,75 @@
-"""Which records stand for a cell: of the same runtime, and not of a trouble that may pass."""
+"""Which records stand for a cell: of the same runtime, confirmed, and not of a trouble that may pass."""
 
 from __future__ import annotations
 
-import pytest
-from builders import H200, make_cell, make_entry
+from dataclasses import replace
+from typing import Any
 
-from trtmatrix.commands import is_served
-from trtmatrix.context import origin_digests
-from trtmatrix.core.model import Cause
-from trtmatrix.core.plan import Engine, Host
+import pytest
+from builders import H200, make_case, make_cell, make_entry, make_record, make_unknown
+
+from trtmatrix.context import origin_digests, without_superseded
+from trtmatrix.core.compare import Entry, Stored
+from trtmatrix.core.model import Cause, Evidence, Exclusion, Outcome, Verdict
+from trtmatrix.core.plan import Engine, Excluded, Host
+from trtmatrix.perform import Options, is_current_fact, is_served
 
 AGAIN = {
     Cause.INTERRUPTED, Cause.LAUNCHER_FAILED, Cause.PROBE_FAILED, Cause.VERSION_MISMATCH, Cause.IMAGE_MISSING,
     Cause.COMPONENT_MISSING, Cause.DRIVER_TOO_OLD, Cause.OUT_OF_GPU_MEMORY, Cause.OUT_OF_HOST_MEMORY,
 }  # fmt: skip
+PLAIN = Options()
 
 
 @pytest.mark.parametrize("cause", Cause)
 def test_what_may_come_out_otherwise_is_tried_again(cause: Cause) -> None:
-    assert is_served(make_entry(ended=cause.value)) is (cause not in AGAIN)
+    assert is_served(make_entry(ended=cause.value), PLAIN) is (cause not in AGAIN)
+
+
+def entry(verdict: Verdict, *records: dict[str, Any], **fields: Any) -> Entry:
+    """An entry with a verdict that rests on such records."""
+    cell = make_cell(case=make_case())
+    made = tuple(make_record(cell, run=f"r{number}", **more) for number, more in enumerate(records))
+    return Entry(
+        cell=cell, evidence=Evidence.MEASURED, outcome=Outcome(verdict=verdict), record=made[0], records=made,
+        **fields,
+    )  # fmt: skip
+
+
+def test_a_failure_is_served_once_it_is_confirmed() -> None:
+    once, twice = entry(Verdict.FAIL, {}), entry(Verdict.FAIL, {"confirms": "r1"}, {})
+    assert is_served(entry(Verdict.PASS, {}), PLAIN)
+    assert not is_served(once, PLAIN)
+    assert is_served(twice, PLAIN)
+    assert is_served(once, Options(confirm=False))
+
+
+def test_a_failure_that_cannot_be_run_here_is_served_as_it_is() -> None:
+    failed = entry(Verdict.FAIL, {})
+    excluded = Excluded(cell=failed.cell, why=Exclusion.IMAGE_NOT_PULLED)
+    assert is_served(replace(failed, excluded=excluded), PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("records", "served"),
+    [([{}], False), ([{}, {}], False), ([{}, {}, {}], True), ([{"processes": 3}], True)],
+)
+def test_with_rebuilds_as_many_engines_must_be_there(records: list[dict[str, Any]], served: bool) -> None:
+    assert is_served(entry(Verdict.PASS, *records), Options(rebuilds=3)) is served
+
+
+def test_only_what_was_measured_here_is_a_fact() -> None:
+    assert is_current_fact(entry(Verdict.FAIL, {}))
+    assert not is_current_fact(replace(entry(Verdict.FAIL, {}), evidence=Evidence.RECORDED))
+    assert not is_served(make_unknown(), PLAIN)
+
+
+def test_a_record_whose_outputs_were_measured_again_counts_no_more() -> None:
+    cell, other = make_cell(), make_cell(case=make_case("other"))
+    old, new = make_record(cell, run="r1"), make_record(cell, run="r2", remeasured_from="r1")
+    same_run = make_record(other, run="r1")
+    stored = [Stored(record=record, local=True) for record in (old, new, same_run)]
+    assert [item.record for item in without_superseded(stored)] == [new, same_run]
 
 
 def test_a_record_of_a_host_interpreter_is_never_a_container_s() -> None:

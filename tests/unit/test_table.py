@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 
@@ -23,21 +24,14 @@ from hypothesis import given
 from shown import PATIENT, many_entries, sample_entries
 
 from trtmatrix.core import words
-from trtmatrix.core.compare import Entry
-from trtmatrix.core.details import record_file
-from trtmatrix.core.model import Cause, Evidence, Exclusion, Gpu, Outcome, Product, Verdict
+from trtmatrix.core.details import describe, record_file
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.model import Cause, Evidence, Exclusion, Gpu, Outcome, Product, Twin, Verdict
 from trtmatrix.core.record import record_from
-from trtmatrix.core.summary import (
-    Counts,
-    count_products,
-    detail_line,
-    find_contradicted,
-    find_surprises,
-    find_unanswered,
-    headline,
-)
+from trtmatrix.core.remarks import find_contradicted, find_silent, find_surprises, find_unanswered
+from trtmatrix.core.summary import Counts, count_products, detail_line, headline
 from trtmatrix.core.table import describe_gpu, make_tables, one_line
-from trtmatrix.core.words import cell_text, legend, outcome_word
+from trtmatrix.core.words import cell_text, full_words, legend, outcome_word
 
 FAILS_AT_10_7 = make_repro(make_case(), expectations=(make_expectation(),))
 MISSING = Exclusion.IMAGE_NOT_PULLED
@@ -71,16 +65,27 @@ def test_no_verdict_shows_its_cause(cause: Cause) -> None:
 
 
 CONTROL = make_control()
+FLAG = make_cell(case=make_case(params={"precision": "fp16-flag"}, limits={}))
+NOISE = {"key": "k", "precision": "fp16-flag", "outputs": {"y": {"tf32": 1e-4, "fp16": 4e-4}}}
 MARKS: list[tuple[Entry | None, str]] = [
-    (make_entry(value=175.2), "PASS 175"),
-    (make_entry(value=1373.4), "FAIL! 1373"),
-    (make_entry(make_cell(FAILS_AT_10_7), 1373.4), "FAIL 1373"),
-    (make_entry(make_cell(FAILS_AT_10_7), 175.0), "PASS! 175"),
-    (make_entry(make_cell(case=CONTROL), 1366.0), "FAIL 1366"),
-    (make_entry(make_cell(case=CONTROL), 175.0), "PASS! 175"),
-    (make_entry(evidence=Evidence.RECORDED), "[PASS 175]"),
-    (make_entry(value=float("nan"), evidence=Evidence.RECORDED), "[FAIL! NaN]"),
-    (make_entry(evidence=Evidence.RECORDED, excluded=Exclusion.UNSUPPORTED_GPU), "[PASS 175]"),
+    (make_entry(value=175.2), "PASS¹ 175"),
+    (make_entry(value=175.2, others=(175, 175)), "PASS 175"),
+    (make_entry(value=1373.4), "FAIL¹! 1373"),
+    (make_entry(value=1373.4, others=(1373, 1374)), "FAIL! 1374"),
+    (make_entry(value=1373.4, others=(175, 176, 175)), "FLAKY! 1/4"),
+    (make_entry(value=175, others=(1373,)), "FLAKY! 1/2"),
+    (make_entry(make_cell(version="onnxruntime-1.31.1"), 0.17), "PASS 0.17"),
+    (make_entry(make_cell(version="onnxruntime-1.31.1"), 1373), "FAIL! 1373"),
+    (make_entry(FLAG, 208, rel_l2=1e-4, noise=NOISE), "PASS¹ tf32 208"),
+    (make_entry(FLAG, 690, rel_l2=4e-4, noise=NOISE, others=(690, 690)), "PASS fp16 690"),
+    (make_entry(make_cell(case=make_case(limits={}))), "INVALID 175"),
+    (make_entry(make_cell(FAILS_AT_10_7), 1373.4), "FAIL¹ 1373"),
+    (make_entry(make_cell(FAILS_AT_10_7), 175.0), "PASS¹! 175"),
+    (make_entry(make_cell(case=CONTROL), 1366.0), "FAIL¹ 1366"),
+    (make_entry(make_cell(case=CONTROL), 175.0), "PASS¹! 175"),
+    (make_entry(evidence=Evidence.RECORDED), "[PASS¹ 175]"),
+    (make_entry(value=float("nan"), evidence=Evidence.RECORDED), "[FAIL¹! NaN]"),
+    (make_entry(evidence=Evidence.RECORDED, excluded=Exclusion.UNSUPPORTED_GPU), "[PASS¹ 175]"),
     (make_entry(ended=Cause.TIME_OUT.value), "TIME-OUT"),
     (make_entry(ended="built"), "BUILT"),
     (make_reported(make_cell(FAILS_AT_10_7)), "(FAIL)"),
@@ -96,16 +101,36 @@ def test_a_cell_shows_its_evidence(entry: Entry | None, text: str) -> None:
     assert cell_text(entry) == text
 
 
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        (Outcome(verdict=Verdict.PASS), "PASS"),
+        (Outcome(verdict=Verdict.PASS, builds=1), "PASS (1 build)"),
+        (Outcome(verdict=Verdict.FAIL, builds=4, failed=4), "FAIL (4 builds)"),
+        (Outcome(verdict=Verdict.FAIL, builds=4, failed=3), "FAIL (3 of 4 builds fail)"),
+        (Outcome(verdict=Verdict.FLAKY, builds=4, failed=1), "FLAKY (1 of 4 builds fail)"),
+        (Outcome(verdict=Verdict.INVALID, builds=4, failed=1), "INVALID"),
+        (Outcome(verdict=Verdict.BUILT, builds=1), "BUILT"),
+        (Outcome(verdict=Verdict.NO_VERDICT, cause=Cause.TIME_OUT, builds=1), "NO VERDICT (time-out)"),
+    ],
+)
+def test_prose_says_how_many_engines_a_verdict_rests_on(outcome: Outcome, text: str) -> None:
+    assert full_words(outcome) == text
+
+
 def test_a_report_about_a_version_that_cannot_use_this_gpu_is_not_shown_as_evidence() -> None:
     cell = make_cell(FAILS_AT_10_7)
     assert cell_text(make_reported(cell, excluded=Exclusion.UNSUPPORTED_GPU)) == "–"
 
 
 def test_the_legend_lists_only_what_occurs() -> None:
-    assert legend([make_entry()]) == [
+    assert legend([make_entry(others=(175,))]) == [
         ("plain", "measured here"),
-        ("PASS", "within the case's limits"),
+        ("PASS", "right, as far as the precision allows"),
     ]
+    assert ("¹", "1 build") in legend([make_entry()])
+    fits = [make_entry(FLAG, rel_l2=error, noise=NOISE) for error in (1e-4, 4e-4)]
+    assert ("fp16, tf32", "the precision that the outputs show") in legend(fits)
     assert legend([make_unknown()]) == [("·", "no evidence")]
     assert legend([]) == []
     assert legend([make_entry(ended="crashed")]) == [("plain", "measured here")]
@@ -180,6 +205,12 @@ def test_a_headline_says_why_cells_were_not_run() -> None:
     assert detail_line(counts) == (
         "3 executed now, 1 from the store; 2 PASS, 1 CRASHED, 1 BUILT, 1 [PASS]; 0 surprises"
     )
+    with_controls = [replace(entry, cell=replace(entry.cell, companion=True)) for entry in entries[4:]]
+    (counts,) = count_products([*with_controls, *entries[:4]])
+    assert "controls" not in detail_line(counts)
+    with_controls = [replace(entry, cell=replace(entry.cell, companion=True)) for entry in entries[:2]]
+    (counts,) = count_products([*with_controls, *entries[2:]])
+    assert "1 from the store (2 of them only as controls of others); 2 PASS" in detail_line(counts)
 
 
 @PATIENT
@@ -198,8 +229,86 @@ def test_a_surprise_says_what_was_expected_by_whom_and_what_was_seen() -> None:
     (surprise,) = find_surprises([make_entry(make_cell(FAILS_AT_10_7), 175.0)])
     assert str(surprise) == (
         "sdpa-scale/sdpa-tf32@10.7.0#h200: expected FAIL (reported of L4: "
-        "https://github.com/NVIDIA/TensorRT/issues/4333), seen PASS: sum of |y - float64| 175"
+        "https://github.com/NVIDIA/TensorRT/issues/4333), seen PASS (1 build): sum of |y - float64| "
+        "175 → the report may be of another GPU or driver (L4): if 3 more builds pass (--rebuilds 4), "
+        "change the expectation in repros/sdpa_scale.py"
     )
+
+
+def test_a_surprise_counts_its_builds_once() -> None:
+    (surprise,) = find_surprises([make_entry(value=1373.4, others=(175, 176), evidence=Evidence.RECORDED)])
+    assert surprise.seen == "FLAKY (1 of 3 builds fail), recorded elsewhere or before a change"
+    assert surprise.why == "sum_abs 1373.4 > 690"
+
+
+def test_what_says_nothing_is_grouped_by_reason_unless_it_was_expected() -> None:
+    silent = [make_entry(make_cell(case=make_case(name, limits={}))) for name in "ab"]
+    expected = make_repro(make_case("c", limits={}), expectations=(make_expectation(Verdict.INVALID),))
+    entries = [*silent, make_entry(make_cell(expected)), make_entry(), make_reported(make_cell(expected))]
+    assert [str(item) for item in find_silent(entries)] == [
+        "2 × INVALID: no noise floor is known of this case, and it has no limit: it can say nothing "
+        "(for example sdpa-scale/a@10.7.0#h200)"
+    ]
+
+
+TWIN = Twin(
+    measure="apart", label="sum of |a - b|", cases=("sdpa-*",), source="thread",
+    reported={"10.7.0": 1373.3945, "10.8.0": 0.2232},
+)  # fmt: skip
+TWINS = make_repro(make_case("explicit"), make_case("sdpa-a"), make_case("sdpa-b"), twins=(TWIN,))
+
+
+def twin_rows(*entries: Entry) -> list[tuple[str, tuple[str, ...]]]:
+    ((section,),) = [table.sections for table in make_tables(entries)]
+    return [(row.label, row.texts) for row in section.twins]
+
+
+def twin_entry(case: int, version: str, apart: float | None = None, **more: object) -> Entry:
+    scalars = {} if apart is None else {"apart": apart}
+    return make_entry(make_cell(TWINS, TWINS.cases[case], version), scalars=scalars, **more)  # type: ignore[arg-type]  # whatever make_entry takes
+
+
+def test_a_finding_s_own_figure_stands_below_its_rows_beside_what_was_reported() -> None:
+    entries = [
+        twin_entry(0, "10.6.0", 9.0), twin_entry(1, "10.6.0", 0.31),
+        twin_entry(1, "10.7.0", 1373.4, evidence=Evidence.RECORDED), twin_entry(1, "10.8.0"),
+        twin_entry(2, "10.8.0", 0.5),
+    ]  # fmt: skip
+    assert twin_rows(*entries) == [
+        ("= sum of |a - b|: sdpa-a", ("0.31", "[1373] (1373)", "(0.223)")),
+        ("= sum of |a - b|: sdpa-b", ("", "", "0.5")),
+    ]
+
+
+def test_what_was_reported_has_a_line_of_its_own_where_nothing_was_measured() -> None:
+    assert twin_rows(twin_entry(1, "10.7.0"), twin_entry(2, "10.8.0")) == [
+        ("= sum of |a - b|", ("(1373)", "(0.223)"))
+    ]
+    assert twin_rows(twin_entry(1, "10.7.0", ended="crashed")) == [("= sum of |a - b|", ("(1373)",))]
+
+
+def test_a_finding_s_figure_needs_a_case_that_is_shown_and_something_known() -> None:
+    assert twin_rows(twin_entry(0, "10.7.0", 9.0)) == []
+    assert twin_rows(twin_entry(1, "10.6.0")) == []
+    unknown = make_unknown(make_cell(TWINS, TWINS.cases[1], "10.7.0"), Exclusion.NO_GPU)
+    assert twin_rows(twin_entry(0, "10.7.0"), unknown) == []
+
+
+def test_a_cell_tells_its_twin_s_value_and_the_reported_one() -> None:
+    known = dict(describe(twin_entry(1, "10.7.0", 0.31)))
+    assert known["twin"] == "sum of |a - b| = 0.31 (reported 1373: thread)"
+    assert dict(describe(twin_entry(1, "10.6.0", 0.31)))["twin"] == "sum of |a - b| = 0.31"
+    assert dict(describe(twin_entry(1, "10.7.0")))["twin"] == "sum of |a - b|: reported 1373: thread"
+    assert "twin" not in dict(describe(twin_entry(0, "10.7.0", 9.0)))
+
+
+def test_a_cell_tells_its_builds_its_precision_and_that_it_is_a_control() -> None:
+    entry = make_entry(FLAG, 208, rel_l2=1e-4, noise=NOISE, others=(209, 210))
+    known = dict(describe(replace(entry, cell=replace(entry.cell, companion=True))))
+    assert known["verdict"] == "PASS (3 builds)"
+    assert known["precision"] == "tf32, as the outputs show"
+    assert known["control"] == "not selected: it controls others"
+    assert not {"precision", "control", "twin"} & dict(describe(make_entry())).keys()
 
 
 def test_cells_without_a_verdict_are_grouped_by_cause_and_reason() -> None:

@@ -225,28 +225,43 @@ def compute(
     mask: Array | None = None,
     arithmetic: Arithmetic = FLOAT64,
     core: Arithmetic | None = None,
+    rows: int | None = None,
+    queries: int | None = None,
 ) -> Array:
     """The block's output (batch, length, embed) in some arithmetic; in float64 the reference.
 
     `mask` is added to the scores, as whose (batch, heads, length, length) it broadcasts. `core` is
-    the arithmetic between q, k, v and the output projection, if it is another one. Works on one
-    head of one batch row at a time: the scores of all would not fit into memory.
+    the arithmetic between q, k, v and the output projection, if it is another one. `rows` and `queries`
+    ask for a part: the first batch rows, and about so many queries spread over the length; every sum stays
+    as long as it is in the whole. Works on one head of one batch row at a time: the scores of all would
+    not fit into memory.
     """
     a, c = arithmetic, core or arithmetic
-    if mask is not None:
-        mask = np.broadcast_to(
-            mask.astype(c.working, copy=False), (size.batch, size.heads, size.length, size.length)
-        )
+    x = x[:rows]
+    picked = slice(None, None, 1 if queries is None else max(1, size.length // queries))
     q_factor = size.scale if q_factor is None else q_factor
-    qkv = a.matmul(x.reshape(-1, size.embed), weights.qkv.T)
-    qkv = qkv.reshape(size.batch, size.length, 3, size.heads, size.head_size)
-    heads = np.empty(qkv[:, :, 0].shape, dtype=qkv.dtype)
+    factors = [c.stored(np.array(factor, dtype=c.working)) for factor in (q_factor, k_factor)]
+    all_q, all_k, all_v = _project_in(x, size, weights, picked, a)
+    heads = np.empty(all_q.shape, dtype=all_q.dtype)
+    if mask is not None:
+        shape = (size.batch, size.heads, size.length, size.length)
+        mask = np.broadcast_to(mask.astype(c.working, copy=False), shape)[:, :, picked]
 
-    for batch, head in np.ndindex(size.batch, size.heads):
-        q, k, v = (qkv[batch, :, part, head] for part in range(3))
-        scores = c.matmul(c.stored(q * q_factor), c.stored(k * k_factor).T)
+    for batch, head in np.ndindex(len(x), size.heads):
+        q, k, v = (t[batch, :, head] for t in (all_q, all_k, all_v))
+        scores = c.matmul(c.stored(q * factors[0]), c.stored(k * factors[1]).T)
         if mask is not None:
             scores = c.stored(scores + mask[batch, head])
         heads[batch, :, head] = a.stored(c.softmax_matmul(scores, v))
     y = a.matmul(heads.reshape(-1, size.embed), weights.proj.T)
-    return a.stored(y + weights.bias).reshape(size.x)
+    return a.stored(y + weights.bias).reshape(len(x), -1, size.embed)
+
+
+def _project_in(
+    x: Array, size: Size, weights: Weights, picked: slice, arithmetic: Arithmetic
+) -> tuple[Array, Array, Array]:
+    """q of the picked positions, k and v of all: (batch, positions, heads, head size)."""
+    embed, split = size.embed, (size.heads, size.head_size)
+    q = arithmetic.matmul(x[:, picked].reshape(-1, embed), weights.qkv[:embed].T)
+    kv = arithmetic.matmul(x.reshape(-1, embed), weights.qkv[embed:].T).reshape(*x.shape[:2], 2, *split)
+    return q.reshape(len(x), -1, *split), kv[:, :, 0], kv[:, :, 1]

@@ -6,7 +6,9 @@ node by node (tests/torch/test_flash_attention.py).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +28,9 @@ causal with is_causal=True, additive and boolean with the graph's input "mask" a
 Mask = Literal["none", "causal", "ahead", "window", "padding", "nothing"]
 """causal: query i sees the keys up to i; ahead: one more; window: falls by 4 over a quarter of the keys to
 either side, -inf beyond; padding: the last keys · i / (2 · batch) of batch row i are not seen; nothing: 0."""
+
+LEFT: dict[str, Mask] = {"lost-mask": "none", "causal-ahead": "ahead"}
+"""Defect → the mask that it leaves."""
 
 PROBABILITIES = "/Softmax_output_0"
 """The tensor softmax(…) in each of the graphs."""
@@ -60,9 +65,9 @@ class Size:
         return (self.batch, self.heads, self.keys, self.head_size)
 
 
-def draw(size: Size, dtype: type[Any]) -> dict[str, Array]:
-    """q, k and v of a normal distribution (seed 0), rounded to `dtype`: the scores' deviation is 1, too."""
-    random = np.random.default_rng(0)
+def draw(size: Size, dtype: type[Any], seed: int = 0) -> dict[str, Array]:
+    """q, k and v of a normal distribution, rounded to `dtype`: the scores' deviation is 1, too."""
+    random = np.random.default_rng(seed)
     shapes = {"q": size.q, "k": size.k, "v": size.k}
     return {
         name: random.standard_normal(shape, dtype=np.float32).astype(dtype) for name, shape in shapes.items()
@@ -199,3 +204,59 @@ def compute(
                 scores = a.stored(scores + added[batch, head, rows].astype(working))
             y[batch, head, rows] = a.softmax_matmul(scores, values)
     return y
+
+
+def emulate(
+    size: Size,
+    mask: Mask,
+    dtype: type[Any],
+    arithmetic: Arithmetic = FLOAT64,
+    *,
+    defect: str = "",
+    seed: int = 0,
+    small: bool = False,
+) -> Array:
+    """What attention of drawn inputs gives in some arithmetic, with or without a defect.
+
+    small: of the middle batch row (its padding is the average) one head of at most ROWS queries, or as many
+    heads as have so many; all keys.
+    """
+    left = LEFT.get(defect, mask)
+    if small:
+        drawn = _part_of_inputs(size, np.dtype(dtype), seed)
+        seen = _part_of_mask(size, np.dtype(dtype), left)
+    else:
+        drawn, seen = draw(size, dtype, seed), draw_mask(left, size, dtype)
+    scale = scale_left(defect, size.scale)
+    q, k, v = (drawn[name] for name in "qkv")
+    return compute(q, k, v, seen, scale=scale, arithmetic=arithmetic)
+
+
+def scale_left(defect: str, scale: float) -> float:
+    """The scale of softmax that a defect leaves: √scale for "lost-scale", half of it for "scale*0.5"."""
+    if defect.startswith("scale*"):
+        return scale * float(defect.removeprefix("scale*"))
+    return math.sqrt(scale) if defect == "lost-scale" else scale
+
+
+@lru_cache(maxsize=4)
+def _part_of_inputs(size: Size, dtype: np.dtype[Any], seed: int) -> dict[str, Array]:
+    row, heads, queries = _part(size)
+    drawn = {name: x[row, heads] for name, x in draw(size, dtype.type, seed).items()}
+    drawn["q"] = drawn["q"][:, :, queries]
+    return {name: x.copy() for name, x in drawn.items()}
+
+
+@lru_cache(maxsize=4)
+def _part_of_mask(size: Size, dtype: np.dtype[Any], name: Mask) -> Array | None:
+    row, _, queries = _part(size)
+    mask = draw_mask(name, size, dtype.type)
+    if mask is not None:
+        mask = np.broadcast_to(mask, (size.batch, 1, size.queries, size.keys))[row, :, queries].copy()
+    return mask
+
+
+def _part(size: Size) -> tuple[slice, slice, slice]:
+    """Batch row, heads and queries of the small part: queries from the first to the last, at equal steps."""
+    row, step = size.batch // 2, -(-size.queries // ROWS)
+    return slice(row, row + 1), slice(max(1, ROWS // size.queries)), slice(None, None, step)

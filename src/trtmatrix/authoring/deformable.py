@@ -66,10 +66,20 @@ class Size:
         """Shape of the output."""
         return (self.batch, self.queries, self.heads, self.channels)
 
+    def told(self, defect: str = "") -> tuple[Array, Array]:
+        """Shapes and starts as the plugin is told them.
 
-def draw(size: Size, dtype: type[Any], beyond: float = 0.0) -> dict[str, Array]:
-    """Inputs, seed 0: normal values, locations uniform in −beyond to 1 + beyond, weights a softmax."""
-    random, shapes = np.random.default_rng(0), size.inputs
+        "wrong-start": the second level starts at the first one's last row; "exchanged": widths for heights.
+        """
+        shapes, starts = self.shapes, self.starts
+        if defect == "wrong-start":
+            starts[1] -= shapes[0, 1]
+        return (shapes[:, ::-1] if defect == "exchanged" else shapes), starts
+
+
+def draw(size: Size, dtype: type[Any], beyond: float = 0.0, seed: int = 0) -> dict[str, Array]:
+    """Inputs: normal values, locations uniform in −beyond to 1 + beyond, weights a softmax."""
+    random, shapes = np.random.default_rng(seed), size.inputs
     logits = random.standard_normal((*size.y[:3], len(size.levels) * size.points))
     weights = np.exp(logits)
     weights /= weights.sum(axis=-1, keepdims=True)
@@ -153,14 +163,16 @@ def compute(
     shapes: Array,
     starts: Array,
     arithmetic: Arithmetic = FLOAT64,
+    defect: str = "",
 ) -> Array:
     """The output (batch, queries, heads, channels) with the plugin's five inputs; in float64 the reference.
 
-    Each product and sum is rounded by itself, in the order of the plugin's kernels.
+    Each product and sum is rounded by itself, in the order of the plugin's kernels; defects: see `_place`.
     """
     a = arithmetic
     value, locations, weights = (
-        inputs[name].astype(a.working) for name in ("value", "sampling_locations", "attention_weights")
+        a.stored(inputs[name].astype(a.working))
+        for name in ("value", "sampling_locations", "attention_weights")
     )
     y = np.zeros((*locations.shape[:3], value.shape[-1]), dtype=a.working)
     for level, ((height, width), start) in enumerate(zip(shapes, starts, strict=True)):
@@ -168,14 +180,26 @@ def compute(
         maps = maps.reshape(-1, height, width, *value.shape[2:])
         for point in range(locations.shape[4]):
             column, row = (
-                a.stored(
-                    a.stored(locations[:, :, :, level, point, axis] * a.working(extent)) - a.working(0.5)
-                )
+                _place(locations[:, :, :, level, point, axis], extent, a, defect)
                 for axis, extent in enumerate((width, height))
             )
             weight = weights[:, :, :, level, point, None]
             y = a.stored(y + a.stored(_bilinear(maps, row, column, a) * weight))
     return y
+
+
+def _place(location: Array, extent: int, a: Arithmetic, defect: str) -> Array:
+    """The pixel that a location is at; with a defect another one.
+
+    "shifted": half a pixel further; "align-corners": 0 and 1 are the middles of the outermost pixels;
+    "border": places outside are moved to the nearest pixel, where the map is zero by right.
+    """
+    if defect == "align-corners":
+        return a.stored(location * a.working(extent - 1))
+    place = a.stored(location * a.working(extent))
+    if defect != "shifted":
+        place = a.stored(place - a.working(0.5))
+    return place.clip(0, extent - 1) if defect == "border" else place
 
 
 def _bilinear(maps: Array, row: Array, column: Array, a: Arithmetic) -> Array:

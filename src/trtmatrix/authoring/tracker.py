@@ -9,20 +9,21 @@ The graphs are in tracker_graph.py.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trtmatrix.authoring.arithmetic import FLOAT64, Arithmetic
+from trtmatrix.authoring.core_attention import scale_left
 from trtmatrix.authoring.randoms import TorchRandom
 
 Array = NDArray[Any]
 Weights = dict[str, Array]
 """Parameters by the names of torch's state_dict."""
-Drawn = tuple[dict[str, Array], dict[str, Array]]
-"""Inputs and their references, by name."""
+Inputs = dict[str, Array]
+"""Tensors by their names in the graph."""
 
 ENCODER, DECODER, NORM = "encoder.layers.0.", "decoder.layers.0.", "decoder.norm."
 CROSS = f"{DECODER}multihead_attn."
@@ -60,24 +61,49 @@ class Size:
         return (1, self.batch, self.embed)
 
 
-def draw(size: Size, dtype: type[Any], *, masked: bool) -> tuple[Weights, dict[str, Drawn]]:
-    """Weights, and inputs with float64 references for the "whole" and for the cross attention "alone".
-
-    Alone, it gets what it gets in the whole. All is rounded first: references are of the rounded values.
-    """
-    random = TorchRandom(0)
+def draw(size: Size, dtype: type[Any], *, masked: bool, seed: int = 0) -> tuple[Weights, Inputs]:
+    """Weights and inputs of the whole, rounded to `dtype`: references are of the rounded values."""
+    random = TorchRandom(seed)
     inputs = {name: x.astype(dtype) for name, x in draw_inputs(random, size).items()}
     weights = {name: w.astype(dtype) for name, w in draw_weights(random, size).items()}
-    mask = {"mask": padding(size)} if masked else {}
-    exact = Transformer(size=size, weights=weights)
-    found = exact.compute(**inputs, **mask)
+    return weights, {**inputs, "mask": padding(size)} if masked else inputs
+
+
+def looked_at(size: Size, dtype: type[Any], weights: Weights, inputs: Inputs) -> Inputs:
+    """The inputs of the cross attention alone: what it gets in the whole, in float64, then rounded."""
+    found = Transformer(size=size, weights=weights).compute(**inputs)
     looked = {name: found[name].astype(dtype) for name in ("query", "key", "value")}
-    reference = {name: found[name] for name in ("output_embed", "enc_mem", "scores")}
-    y, _ = exact.cross(**looked, **mask)
-    return weights, {"whole": ({**inputs, **mask}, reference), "alone": ({**looked, **mask}, {"y": y})}
+    return {**looked, **{name: mask for name, mask in inputs.items() if name == "mask"}}
 
 
-def draw_inputs(random: TorchRandom, size: Size) -> dict[str, Array]:
+def emulate(
+    module: str, size: Size, weights: Weights, inputs: Inputs, arithmetic: Arithmetic, defect: str = ""
+) -> dict[str, Array]:
+    """What the "whole" or the cross attention "alone" gives, the latter with or without a defect.
+
+    Defects: "lost-scale" and "scale*F" (of the cross attention's softmax), "lost-mask" (of its keys).
+    """
+    there = Transformer(
+        size=size, weights=weights, arithmetic=arithmetic,
+        cross_scale=scale_left(defect, size.scale), cross_mask=defect != "lost-mask",
+    )  # fmt: skip
+    if module == "alone":
+        return {"y": there.cross(**inputs)[0]}
+    found = there.compute(**inputs)
+    return {name: found[name] for name in ("output_embed", "enc_mem", "scores")}
+
+
+def last_row(size: Size, inputs: Inputs) -> tuple[Size, Inputs]:
+    """The batch's last row alone, which is masked where any is."""
+    by_axis = {0: ("mask",), 1: ("feat", "pos_embed", "query", "key", "value")}
+    axes = {name: axis for axis, names in by_axis.items() for name in names}
+    picked = {
+        name: x.take([size.batch - 1], axis=axes[name]) if name in axes else x for name, x in inputs.items()
+    }
+    return replace(size, batch=1), picked
+
+
+def draw_inputs(random: TorchRandom, size: Size) -> Inputs:
     """Features, the query and positions of the usual size, uniform."""
     return {
         "feat": _uniform(random, math.sqrt(3), *size.sequence),
@@ -188,7 +214,7 @@ class Transformer:
         w = part(self.weights, prefix)
         rows = np.split(w["in_proj_weight"], 3), np.split(w["in_proj_bias"], 3)
         q, k, v = (self._linear(*p) for p in zip((query, key, value), *rows, strict=True))
-        q = a.stored(q * a.working(size.scale if scale is None else scale))
+        q = a.stored(q * a.stored(np.asarray(size.scale if scale is None else scale, a.working)))
         heads = np.empty_like(q)
         first = np.empty((size.batch * size.heads, 1, key.shape[0]), dtype=a.working)
         for batch, head in np.ndindex(size.batch, size.heads):

@@ -1,89 +1,39 @@
-"""Cells, records and expectations to entries of the table. Pure."""
+"""Cells, records and expectations to entries of the table; their exit codes. Pure."""
 
 from __future__ import annotations
 
-import fnmatch
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from trtmatrix.core.calibration import Calibration
+from trtmatrix.core.controls import apply_controls
+from trtmatrix.core.entry import (
+    Entry,
+    Stored,
+    are_comparable,
+    expected_verdict,
+    find_expectation,
+    is_surprise,
+)
 from trtmatrix.core.errors import ExitCode
 from trtmatrix.core.expand import Cell
-from trtmatrix.core.judge import figure_text, judge
-from trtmatrix.core.model import (
-    Basis,
-    CellId,
-    Control,
-    Evidence,
-    Exclusion,
-    Expectation,
-    Outcome,
-    Product,
-    Verdict,
-)
+from trtmatrix.core.judge import NOT_CALIBRATED, figure_text, judge, measured_in
+from trtmatrix.core.model import Basis, CellId, Evidence, Exclusion, Expectation, Outcome, Product, Verdict
 from trtmatrix.core.plan import Excluded
-from trtmatrix.core.record import Record
+from trtmatrix.core.record import RAN, Record
 
-
-@dataclass(frozen=True, kw_only=True)
-class Stored:
-    """A record with where it lies: measured on this host, or published."""
-
-    record: Record
-    local: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """What one cell shows: its outcome and how that is known, what was expected, why it did not run."""
-
-    cell: Cell
-    evidence: Evidence
-    outcome: Outcome | None = None
-    figure: str = ""
-    record: Record | None = None
-    expectation: Expectation | None = None
-    excluded: Excluded | None = None
-    executed: bool = False
-
-    @property
-    def surprise(self) -> bool:
-        """Whether a measured or recorded verdict differs from the expectation, either way."""
-        if self.outcome is None or self.evidence not in {Evidence.MEASURED, Evidence.RECORDED}:
-            return False
-        return is_surprise(self.outcome.verdict, expected_verdict(self.cell, self.expectation))
-
-
-def find_expectation(cell: Cell) -> Expectation | None:
-    """Return the first expectation of the repro that fits the case and the version."""
-    for expectation in cell.repro.expectations:
-        if (
-            expectation.product is cell.version.product
-            and expectation.versions.contains(cell.version.release, prereleases=True)
-            and any(fnmatch.fnmatchcase(cell.case.id, pattern) for pattern in expectation.cases)
-        ):
-            return expectation
-    return None
-
-
-def expected_verdict(cell: Cell, expectation: Expectation | None) -> Verdict:
-    """Return what is expected: what the repro says, else a control's verdict, else PASS."""
-    if expectation is not None:
-        return expectation.verdict
-    return Verdict.FAIL if cell.case.control is Control.NEGATIVE else Verdict.PASS
-
-
-def is_surprise(verdict: Verdict, expected: Verdict) -> bool:
-    """Whether a verdict contradicts what was expected.
-
-    BUILT and INVALID say nothing about numbers, NO VERDICT says nothing about the version: neither
-    is a surprise. FLAKY always is, unless it was expected.
-    """
-    match verdict:
-        case Verdict.PASS | Verdict.FAIL | Verdict.FLAKY:
-            return verdict is not expected
-        case Verdict.BUILT | Verdict.INVALID | Verdict.NO_VERDICT:
-            return False
+__all__ = [
+    "Entry",
+    "Stored",
+    "exit_codes",
+    "expected_verdict",
+    "find_expectation",
+    "is_current",
+    "is_surprise",
+    "make_entries",
+    "newest",
+]
 
 
 def is_current(record: Record, current: Mapping[str, str], cell: Cell) -> bool:
@@ -117,41 +67,72 @@ def make_entries(
     current: Mapping[CellId, Mapping[str, str]],
     excluded: Iterable[Excluded],
     executed: frozenset[str] = frozenset(),
+    calibration: Calibration = NOT_CALIBRATED,
 ) -> tuple[Entry, ...]:
-    """Return one entry a cell. ``executed`` holds the runs of this call."""
+    """Return one entry a cell, INVALID where its controls say so. ``executed``: the runs of this call."""
     groups = newest(stored)
-    reasons = {item.cell.id: item for item in excluded}
-    return tuple(
-        _entry(cell, groups.get(cell.id, []), current.get(cell.id, {}), reasons.get(cell.id), executed)
-        for cell in cells
-    )
+    known = _Known(
+        current=current, reasons={item.cell.id: item for item in excluded}, executed=executed,
+        calibration=calibration,
+    )  # fmt: skip
+    return apply_controls([known.entry(cell, groups.get(cell.id, [])) for cell in cells])
 
 
-def _entry(
-    cell: Cell,
-    stored: Sequence[Stored],
-    current: Mapping[str, str],
-    excluded: Excluded | None,
-    executed: frozenset[str],
-) -> Entry:
-    expectation = find_expectation(cell)
-    best = next((s for s in stored if s.local and is_current(s.record, current, cell)), None)
-    chosen = best or next(iter(stored), None)
-    if chosen is not None:
-        record = chosen.record
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """What is known beside the records."""
+
+    current: Mapping[CellId, Mapping[str, str]]
+    reasons: Mapping[CellId, Excluded]
+    executed: frozenset[str]
+    calibration: Calibration
+
+    def entry(self, cell: Cell, stored: Sequence[Stored]) -> Entry:
+        """Return what a cell shows, of its records, the newest first."""
+        current = self.current.get(cell.id, {})
+        best = next((s for s in stored if s.local and is_current(s.record, current, cell)), None)
+        chosen = best or next(iter(stored), None)
+        if chosen is not None:
+            evidence = Evidence.MEASURED if best else Evidence.RECORDED
+            return self._judged(cell, evidence, _pool(chosen.record, stored))
+        expectation, excluded = find_expectation(cell), self.reasons.get(cell.id)
+        if expectation is not None and _is_report(expectation):
+            outcome = Outcome(verdict=expectation.verdict, reason=expectation.note)
+            return Entry(
+                cell=cell, evidence=Evidence.REPORTED, outcome=outcome, expectation=expectation,
+                excluded=excluded,
+            )  # fmt: skip
+        return Entry(cell=cell, evidence=Evidence.NONE, expectation=expectation, excluded=excluded)
+
+    def _judged(self, cell: Cell, evidence: Evidence, records: Sequence[Record]) -> Entry:
+        """Return the entry of a cell that has records, the first of which is shown."""
+        record, repro, case = records[0], cell.repro, cell.case
         return Entry(
-            cell=cell, evidence=Evidence.MEASURED if best else Evidence.RECORDED,
-            outcome=judge(record, cell.case, cell.version), record=record,
-            figure=figure_text(record, cell.repro.figure), expectation=expectation,
-            excluded=excluded, executed=record.run in executed,
+            cell=cell, evidence=evidence, record=record, records=tuple(records),
+            outcome=judge(records, case, cell.version, repro, self.calibration),
+            figure=figure_text(record, case, repro, self.calibration), value=self._value(cell, record),
+            expectation=find_expectation(cell), excluded=self.reasons.get(cell.id),
+            executed=record.run in self.executed,
         )  # fmt: skip
-    if expectation is not None and expectation.basis is not Basis.ASSUMED:
-        outcome = Outcome(verdict=expectation.verdict, reason=expectation.note)
-        return Entry(
-            cell=cell, evidence=Evidence.REPORTED, outcome=outcome, expectation=expectation,
-            excluded=excluded,
-        )  # fmt: skip
-    return Entry(cell=cell, evidence=Evidence.NONE, expectation=expectation, excluded=excluded)
+
+    def _value(self, cell: Cell, record: Record) -> float | None:
+        if record.ended != RAN:
+            return None
+        return measured_in(record, cell.repro.figure.measure, cell.case, cell.repro, self.calibration)
+
+
+def _is_report(expectation: Expectation) -> bool:
+    """Whether an expectation is evidence by itself: that a case says nothing, nobody reports of a version."""
+    return expectation.basis is not Basis.ASSUMED and expectation.verdict is not Verdict.INVALID
+
+
+def _pool(record: Record, stored: Sequence[Stored]) -> list[Record]:
+    """Return a record and those of the same cell that are comparable with it, each run once."""
+    runs = {record.run: record}
+    for item in stored:
+        if are_comparable(record, item.record):
+            runs.setdefault(item.record.run, item.record)
+    return list(runs.values())
 
 
 def exit_codes(
@@ -160,18 +141,20 @@ def exit_codes(
     """Return every exit code that applies; ``ran``: cells were executed or served from the store.
 
     ``by_name``: versions, GPUs or runtimes were asked for by name. Tables of GPUs that are shown only
-    because there are records of them (not ``gpu_named``) do not count as asked for.
+    because there are records of them (not ``gpu_named``) do not count as asked for. Of cells that are only
+    there as controls, a surprise counts and nothing else.
     """
     codes = {ExitCode.AS_EXPECTED}
-    measured = [entry for entry in entries if entry.evidence is Evidence.MEASURED]
-    if any(entry.surprise for entry in measured):
+    if any(entry.surprise for entry in entries if entry.evidence is Evidence.MEASURED):
         codes.add(ExitCode.SURPRISE)
+    asked = [entry for entry in entries if not entry.cell.companion]
+    measured = [entry for entry in asked if entry.evidence is Evidence.MEASURED]
     if any(_machinery(entry) for entry in measured):
         codes.add(ExitCode.MACHINERY)
     answered = {entry.cell.version.name for entry in measured}
-    if by_name and any(_left_out(entry, gpu_named, answered) for entry in entries):
+    if by_name and any(_left_out(entry, gpu_named, answered) for entry in asked):
         codes.add(ExitCode.MACHINERY)
-    on_gpu = [entry for entry in entries if entry.cell.gpu.present]
+    on_gpu = [entry for entry in asked if entry.cell.gpu.present]
     if gpu_here and on_gpu and not any(_has_verdict(entry) for entry in on_gpu):
         codes.add(ExitCode.MACHINERY)
     if not measured or not ran:

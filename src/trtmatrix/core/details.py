@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from trtmatrix.core.compare import Entry
+from collections.abc import Iterator
+
+from trtmatrix.core.advice import advise
+from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Evidence
 from trtmatrix.core.record import Record
-from trtmatrix.core.summary import expected_words, why_not_run
+from trtmatrix.core.remarks import expected_words
+from trtmatrix.core.short import short
+from trtmatrix.core.summary import why_not_run
 from trtmatrix.core.table import one_line
+from trtmatrix.core.twins import twins_of
 from trtmatrix.core.words import EVIDENCE_MEANINGS, full_words
 
 
@@ -19,15 +25,27 @@ def describe(entry: Entry) -> tuple[tuple[str, str], ...]:
         ("verdict", full_words(outcome) if outcome else ""),
         ("reason", one_line(outcome.reason, 1000) if outcome else ""),
         ("figure", f"{label} = {entry.figure}" if entry.figure else ""),
+        ("precision", f"{outcome.fit}, as the outputs show" if outcome and outcome.fit else ""),
+        ("twin", "; ".join(_twins(entry))),
+        ("control", "not selected: it controls others" if entry.cell.companion else ""),
         ("evidence", EVIDENCE_MEANINGS[entry.evidence]),
         ("expected", expected_words(entry)),
-        ("surprise", "the verdict is not the expected one" if entry.surprise else ""),
+        ("surprise", f"the verdict is not the expected one: {advise(entry)}" if entry.surprise else ""),
         ("source", expectation.source if expectation else ""),
         ("note", one_line(expectation.note) if expectation else ""),
         ("not run", why_not_run(entry) if entry.evidence is not Evidence.MEASURED else ""),
         ("record", record_file(record) if record else ""),
     )
     return tuple((name, value) for name, value in facts if value)
+
+
+def _twins(entry: Entry) -> Iterator[str]:
+    for twin, value, reported in twins_of(entry):
+        said = f"reported {short(reported)}: {one_line(twin.source)}" if reported is not None else ""
+        if value is not None:
+            yield f"{twin.label} = {short(value)}" + (f" ({said})" if said else "")
+        elif said:
+            yield f"{twin.label}: {said}"
 
 
 def record_file(record: Record) -> str:

@@ -1,25 +1,29 @@
-"""Versions × cases × GPUs to cells, narrowed by what the user selected."""
+"""Versions × cases × GPUs to cells, narrowed by what the user selected; the controls that they need."""
 
 from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from trtmatrix.core.config import Matrix, Version
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.model import CPU, Case, CellId, Gpu, Product, Repro
+from trtmatrix.core.model import CPU, Case, CellId, Control, Gpu, Product, Repro
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """Case × version × GPU: the unit that is run, stored and shown."""
+    """Case × version × GPU: the unit that is run, stored and shown.
+
+    ``companion``: it was not selected; it is there because it controls a cell that was.
+    """
 
     repro: Repro
     case: Case
     version: Version
     gpu: Gpu
+    companion: bool = False
 
     @property
     def id(self) -> CellId:
@@ -90,22 +94,92 @@ def select_cases(repros: Iterable[Repro], selection: Selection) -> list[tuple[Re
 
 
 def expand(
-    matrix: Matrix, repros: Sequence[Repro], gpus: Sequence[Gpu], selection: Selection
+    matrix: Matrix,
+    repros: Sequence[Repro],
+    gpus: Sequence[Gpu],
+    selection: Selection,
+    *,
+    companions: bool = False,
 ) -> tuple[Cell, ...]:
     """Return every selected cell, by repro, case, version, GPU. Pure; each id occurs once.
 
-    TensorRT's cells take each of ``gpus``; the other products run on the CPU.
+    TensorRT's cells take each of ``gpus``; the other products run on the CPU. ``companions``: the controls
+    of the selected cells of TensorRT are added (:func:`controls_of`), where they were not selected anyway.
     """
     versions = select_versions(matrix, selection)
     rows = select_cases(select_repros(repros, selection), selection)
-    boards = tuple({gpu.slug: gpu for gpu in gpus}.values())
+    selected = tuple(_cells(rows, versions, gpus))
+    if not companions:
+        return selected
+    chosen = {cell.id for cell in selected}
+    wanted = {other for cell in selected for other in controls_of(cell, repros, matrix.versions)} - chosen
+    every = _cells([(repro, case) for repro in repros for case in repro.cases], matrix.versions, gpus)
     return tuple(
+        cell if cell.id in chosen else replace(cell, companion=True)
+        for cell in every
+        if cell.id in chosen or cell.id in wanted
+    )
+
+
+def _cells(
+    rows: Sequence[tuple[Repro, Case]], versions: Sequence[Version], gpus: Sequence[Gpu]
+) -> Iterator[Cell]:
+    boards = tuple({gpu.slug: gpu for gpu in gpus}.values())
+    return (
         Cell(repro=repro, case=case, version=version, gpu=gpu)
         for repro, case in rows
         for version in versions
         if version.product in case.products
         for gpu in (boards if version.product is Product.TENSORRT else (CPU,))
     )
+
+
+CONTROLS = "controls"
+"""The repro whose cases control those of all others."""
+
+_STANDS_FOR = {"fp16-flag": "fp16"}
+"""A precision that the controls may not have → the one whose controls are taken then."""
+
+
+def controls_of(cell: Cell, repros: Iterable[Repro], versions: Iterable[Version]) -> frozenset[CellId]:
+    """Return what shows that a cell of TensorRT is measured and judged rightly; no cell controls itself.
+
+    At the same version and GPU: the common controls of its precision, and of its own repro the negative
+    control that is most like it. And the same case in ONNX Runtime, but for a graph that is wrong on purpose.
+    """
+    if cell.version.product is not Product.TENSORRT:
+        return frozenset()
+    here = [(repro.id, case.id) for repro in repros if repro.id == CONTROLS for case in _common(repro, cell)]
+    nearest = _nearest_negative(cell)
+    here += [(cell.repro.id, nearest.id)] if nearest else []
+    found = {CellId(repro=r, case=c, version=cell.version.name, gpu=cell.gpu.slug) for r, c in here}
+    if Product.ONNXRUNTIME in cell.case.products and cell.case.control is not Control.NEGATIVE:
+        found |= {
+            CellId(repro=cell.repro.id, case=cell.case.id, version=version.name, gpu=CPU.slug)
+            for version in versions
+            if version.product is Product.ONNXRUNTIME
+        }
+    return frozenset(found - {cell.id})
+
+
+def _common(controls: Repro, cell: Cell) -> list[Case]:
+    """Return the common controls of a cell's precision."""
+    able = [case for case in controls.cases if case.control and Product.TENSORRT in case.products]
+    precision = cell.case.precision
+    exact = [case for case in able if case.precision == precision]
+    return exact or [case for case in able if case.precision == _STANDS_FOR.get(precision, precision)]
+
+
+def _nearest_negative(cell: Cell) -> Case | None:
+    """Return its repro's negative control of its precision that shares most params; the first of equals."""
+    case = cell.case
+    able = [
+        other for other in cell.repro.cases
+        if other.control is Control.NEGATIVE and other.precision == case.precision
+        and Product.TENSORRT in other.products and other.needs <= case.needs
+    ]  # fmt: skip
+    shared = {other.id: len(other.params.items() & case.params.items()) for other in able}
+    return max(able, key=lambda other: shared[other.id], default=None)
 
 
 def _matches(repro: Repro, case: Case, pattern: str) -> bool:

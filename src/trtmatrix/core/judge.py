@@ -1,25 +1,40 @@
-"""The judge: a record and its case to an outcome. Pure, and the only place that says PASS."""
+"""The judge: the records of a cell to an outcome. Pure."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.config import Version
-from trtmatrix.core.model import Case, Cause, Figure, Known, Outcome, Product, Verdict
-from trtmatrix.core.record import BUILT, RAN, Record
+from trtmatrix.core.model import Case, Cause, Known, Outcome, Product, Repro, Verdict
+from trtmatrix.core.noise import read_noise
+from trtmatrix.core.numbers import Subject, judge_build, measured, read_floors
+from trtmatrix.core.record import BUILT, RAN, Measured, Record
+from trtmatrix.core.short import short
+
+NOT_CALIBRATED = Calibration()
 
 
-def judge(record: Record, case: Case, version: Version) -> Outcome:
-    """Say what a record means for its case.
+def judge(
+    records: Sequence[Record],
+    case: Case,
+    version: Version,
+    repro: Repro,
+    calibration: Calibration = NOT_CALIBRATED,
+) -> Outcome:
+    """Say what comparable records of one cell mean for its case; the newest comes first.
 
-    NaN or infinity where the reference is finite always fails. A measurement above its limit fails
-    (rule: ``measured ≤ limit``, NaN never holds). A build failure, crash or time-out is a FAIL only
-    where the case says that it is the bug. A run whose numbers pass and whose remark is none that the
-    case wants fails; where the remark is unknown it is invalid. A record of another library than the
-    pinned one gives no verdict.
+    The newest decides whether there is a verdict at all. A build failure, crash or time-out is a FAIL only
+    where the case says that it is the bug; a record of another library than the pinned one gives no verdict.
+    Where it ran, every engine of every record is judged (:func:`trtmatrix.core.numbers.judge_build`) and all
+    count: some right and some wrong is FLAKY. ``ValueError`` where there is no record.
     """
+    if not records:
+        raise ValueError("no record to judge")
+    record = records[0]
     if (mismatch := mismatched_library(record, version)) is not None:
         return Outcome(verdict=Verdict.NO_VERDICT, cause=Cause.VERSION_MISMATCH, reason=mismatch)
     if record.ended == BUILT:
@@ -29,7 +44,40 @@ def judge(record: Record, case: Case, version: Version) -> Outcome:
         if cause in case.bug_is:
             return Outcome(verdict=Verdict.FAIL, reason=f"{cause.value}: {record.detail}")
         return Outcome(verdict=Verdict.NO_VERDICT, cause=cause, reason=record.detail)
-    return _judge_numbers(record, case)
+    ran = [item for item in records if item.ended == RAN]
+    outcomes = [
+        _judge_one(build, subject_of(item, case, repro, calibration))
+        for item in ran for build in item.builds
+    ]  # fmt: skip
+    counted = record.product is Product.TENSORRT
+    return _pool(outcomes, sum(item.engines for item in ran) if counted else 0)
+
+
+def subject_of(record: Record, case: Case, repro: Repro, calibration: Calibration) -> Subject:
+    """Return what a record's numbers are judged by; an older record's noise is the calibration's."""
+    noise = read_noise(record.noise) or calibration.noises.get(case.noise_key)
+    return Subject(
+        case=case, noise=noise, calibration=calibration, known=repro.defects, product=record.product
+    )
+
+
+def _judge_one(build: Measured, subject: Subject) -> Outcome:
+    outcome = judge_build(build, subject)
+    if outcome.verdict is not Verdict.PASS:
+        return outcome
+    return _judge_remark(build, subject, outcome)
+
+
+def _pool(outcomes: Sequence[Outcome], count: int) -> Outcome:
+    """Make one outcome of those of ``count`` engines, the newest record's first."""
+    by_verdict = {verdict: [o for o in outcomes if o.verdict is verdict] for verdict in Verdict}
+    failing, passing = by_verdict[Verdict.FAIL], by_verdict[Verdict.PASS]
+    fit = "+".join(sorted({outcome.fit for outcome in passing if outcome.fit}))
+    if failing and passing:
+        reason = f"{len(failing)} of {len(outcomes)} builds fail: {failing[0].reason}"
+        return Outcome(verdict=Verdict.FLAKY, reason=reason, builds=count, failed=len(failing))
+    first = next(iter(failing or by_verdict[Verdict.INVALID] or outcomes))
+    return replace(first, builds=count, failed=len(failing) if count else 0, fit=fit)
 
 
 def mismatched_library(record: Record, version: Version) -> str | None:
@@ -48,70 +96,48 @@ def mismatched_library(record: Record, version: Version) -> str | None:
     return f"pinned for {version.library.value}, the image or wheel ships {seen}"
 
 
-def _judge_numbers(record: Record, case: Case) -> Outcome:
-    for name, values in record.outputs.items():
-        bad = values.get("nan_unexpected", 0)
-        if bad != 0:
-            reason = f"{name}: {bad} of {values.get('count')} NaN or infinite where the reference is finite"
-            return Outcome(verdict=Verdict.FAIL, reason=reason)
-    above, absent = [], []
-    for measure, limit in case.limits.items():
-        value = measured(record, measure)
-        if value is None:
-            absent.append(measure)
-        elif math.isnan(value) or value > limit:
-            above.append(f"{measure} {value:.6g} > {limit:g}")
-    if above:
-        return Outcome(verdict=Verdict.FAIL, reason="; ".join(above))
-    if absent:
-        reason = f"the run did not measure {', '.join(absent)}, for which the case has a limit"
-        return Outcome(verdict=Verdict.INVALID, reason=reason)
-    if not case.limits:
-        return Outcome(verdict=Verdict.INVALID, reason="the case has no limit: it can say nothing")
-    return _judge_remark(record, case)
-
-
-def _judge_remark(record: Record, case: Case) -> Outcome:
+def _judge_remark(build: Measured, subject: Subject, outcome: Outcome) -> Outcome:
     """Judge the run's word, where the case says which ones pass and the product can have one."""
-    if not case.remarks or record.remark in case.remarks or record.product is not Product.TENSORRT:
-        return Outcome(verdict=Verdict.PASS, reason="")
+    case = subject.case
+    if not case.remarks or build.remark in case.remarks or subject.product is not Product.TENSORRT:
+        return outcome
     wanted = " or ".join(sorted(case.remarks))
-    if record.remark in {"", "?"}:
-        return Outcome(verdict=Verdict.INVALID, reason=f"right, but it cannot be seen whether {wanted}")
-    return Outcome(verdict=Verdict.FAIL, reason=f"right, but {record.remark}, not {wanted}")
+    if build.remark in {"", "?"}:
+        return replace(
+            outcome, verdict=Verdict.INVALID, reason=f"right, but it cannot be seen whether {wanted}"
+        )
+    return replace(outcome, verdict=Verdict.FAIL, reason=f"right, but {build.remark}, not {wanted}")
 
 
-def measured(record: Record, measure: str) -> float | None:
-    """Return a measurement: the case's own scalar, or the worst over its outputs (NaN is worst)."""
-    if measure in record.scalars:
-        return float(record.scalars[measure])
-    values = [float(v[measure]) for v in record.outputs.values() if measure in v]
+FLOORS = "floors"
+"""The measure that is made of a record and its noise: the worst output's error in noise floors."""
+
+
+def measured_in(
+    record: Record, measure: str, case: Case, repro: Repro, calibration: Calibration
+) -> float | None:
+    """Return a measurement of a record, the worst over its engines; None where it has none."""
+    subject = subject_of(record, case, repro, calibration)
+    found = [_measured_build(build, measure, subject) for build in record.builds]
+    values = [value for value in found if value is not None]
     if not values:
         return None
     return math.nan if any(math.isnan(value) for value in values) else max(values)
 
 
-def figure_text(record: Record, figure: Figure) -> str:
+def _measured_build(build: Measured, measure: str, subject: Subject) -> float | None:
+    if measure != FLOORS:
+        return measured(build, measure)
+    floors = read_floors(build, subject, subject.noise).values() if subject.noise else ()
+    return max(floors, key=lambda value: math.inf if math.isnan(value) else value, default=None)
+
+
+def figure_text(record: Record, case: Case, repro: Repro, calibration: Calibration = NOT_CALIBRATED) -> str:
     """Return what stands behind a verdict: the remark, the figure in at most six characters."""
     if record.ended != RAN:
         return ""
-    value = measured(record, figure.measure)
+    value = measured_in(record, repro.figure.measure, case, repro, calibration)
     return f"{record.remark} {'' if value is None else short(value)}".strip()
-
-
-def short(value: float) -> str:
-    """Write a number in at most six characters: ``0.31``, ``1373``, ``1.6e6``, ``1.2e-3``, ``NaN``."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    if value == int(value) and abs(value) < 100_000:
-        return str(int(value))
-    size = abs(value)
-    if size >= 100_000 or size < 0.01:
-        texts = [re.sub(r"e\+?(-?)0?", r"e\1", f"{value:.{digits}e}") for digits in (1, 0)]
-        return next((text for text in texts if len(text) <= 6), texts[-1])
-    return f"{value:.0f}" if size >= 100 else f"{value:.3g}"
 
 
 def observed_differences(record: Record, version: Version) -> Mapping[str, tuple[str, str]]:

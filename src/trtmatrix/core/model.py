@@ -138,11 +138,19 @@ class Evidence(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A verdict with its cause and its reason in words."""
+    """A verdict with its cause and its reason in words.
+
+    ``builds``: how many engines it rests on (0: the product builds none, or nothing was run), of which
+    ``failed`` fail. ``fit``: the precision that the outputs show, where it is not the one asked for or where
+    several were allowed (``"tf32"``, ``"fp16"``, ``"fp16+tf32"``).
+    """
 
     verdict: Verdict
     cause: Cause | None = None
     reason: str = ""
+    builds: int = 0
+    failed: int = 0
+    fit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,10 +184,16 @@ NO_GPU = Gpu(slug="none", name="no NVIDIA GPU here")
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """What a repro says should happen in some cases at some versions, and who says so."""
+    """What a repro says should happen in some cases at some versions and GPUs, and who says so.
+
+    ``gpus``: patterns of names (``"*H200*"``), ``compute``: a specifier of compute capabilities
+    (``">=8.9"``); empty: any GPU. ``on`` is the GPU that a report is of, for reading.
+    """
 
     cases: tuple[str, ...]
     versions: SpecifierSet
+    gpus: tuple[str, ...] = ()
+    compute: SpecifierSet = field(default_factory=SpecifierSet)
     product: Product
     verdict: Verdict
     basis: Basis
@@ -201,20 +215,58 @@ class Workaround:
 class Case:
     """One set of parameters of a repro: a row of the table.
 
-    ``limits`` maps a measurement to the largest value that passes. ``bug_is`` names the causes that
-    are the bug itself, and therefore a FAIL. ``remarks``: the words that a run may leave beside the
-    verdict to pass (none: any). ``seconds`` is the time limit of one cell.
+    ``limits`` maps a measurement of the case's own to the largest value that passes; outputs are judged by
+    the noise floor of the case's ``precision``. ``defects``: the repro's known defects whose signature is
+    looked for; ``defect``: the one that was put into a negative control. ``useful``: the largest noise floor
+    (relative L2) at which a case without a known defect says anything. ``noise_key`` names what its noise
+    depends on, in the calibration. ``bug_is`` names the causes that are the bug itself, and therefore a FAIL.
+    ``remarks``: the words that a run may leave beside the verdict to pass (none: any). ``builds``: engines
+    built and run in one process; ``processes``: fresh processes whose counts are added up. ``seconds`` is
+    the time limit of one build and run.
     """
 
     id: str
     params: Mapping[str, Scalar]
     limits: Mapping[str, float]
     control: Control | None = None
+    defects: tuple[str, ...] = ()
+    defect: str = ""
+    useful: float = 0.1
+    noise_key: str = ""
+    builds: int = 1
+    processes: int = 1
     products: frozenset[Product] = frozenset(Product)
     needs: frozenset[str] = frozenset()
     bug_is: frozenset[Cause] = frozenset()
     remarks: frozenset[str] = frozenset()
     seconds: float = 300.0
+
+    @property
+    def precision(self) -> str:
+        """The precision that is asked of the build (one of the probe's PRECISIONS), or nothing."""
+        return str(self.params.get("precision", ""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Defect:
+    """A known defect: what it is, in words, and where it was reported (nothing: known by its mathematics)."""
+
+    what: str
+    upstream: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twin:
+    """A finding's own figure: a measurement of cases that compare themselves with an equal formulation.
+
+    ``reported`` maps a version's name to the value that ``source`` reports of it.
+    """
+
+    measure: str
+    label: str
+    cases: tuple[str, ...]
+    reported: Mapping[str, float]
+    source: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +291,8 @@ class Repro:
     workarounds: tuple[Workaround, ...]
     cases: tuple[Case, ...]
     related: tuple[str, ...] = ()
+    defects: Mapping[str, Defect] = field(default_factory=dict)
+    twins: tuple[Twin, ...] = ()
     digest: str = ""
 
 

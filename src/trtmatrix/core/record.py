@@ -28,12 +28,27 @@ class NewerRecordError(RecordError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What was measured of one engine.
+
+    ``outputs`` maps an output's name to its measurements, ``scalars`` holds what the case measured by
+    itself, ``remark`` is its word beside the verdict. ``signatures``: defect → output → ``c``, how much of
+    the defect the error contains, and ``explained``, the share of the error (its square) that this is.
+    """
+
+    outputs: Mapping[str, Mapping[str, Any]]
+    scalars: Mapping[str, float]
+    remark: str = ""
+    signatures: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """One run of one cell. ``data`` is the JSON object as stored; the rest are views of it.
 
-    ``outputs`` maps an output's name to its measurements, ``scalars`` holds what the case measured
-    by itself, ``remark`` is its word beside the verdict (older records have none). Numbers are finite or
-    one of NaN and infinity, which JSON holds as strings.
+    ``builds`` holds what was measured of each engine, at least of one; ``outputs``, ``scalars`` and
+    ``remark`` are the first's. ``noise``: the host's emulation of the case (:mod:`trtmatrix.core.noise`;
+    empty in older records). Numbers are finite or one of NaN and infinity, which JSON holds as strings.
     """
 
     cell: CellId
@@ -45,11 +60,36 @@ class Record:
     digests: Mapping[str, str]
     observed: Mapping[str, Any]
     gpu: Mapping[str, Any]
-    outputs: Mapping[str, Mapping[str, Any]]
-    scalars: Mapping[str, float]
-    remark: str
+    builds: tuple[Measured, ...]
+    noise: Mapping[str, Any] = field(default_factory=dict, repr=False)
     data: Mapping[str, Any] = field(repr=False)
     file: str = ""
+
+    @property
+    def engines(self) -> int:
+        """How many engines were built and run."""
+        processes = self.data.get("processes", 1)
+        return max(len(self.builds), processes if isinstance(processes, int) else 1)
+
+    @property
+    def first(self) -> Measured:
+        """What was measured of the first engine; nothing where nothing ran."""
+        return self.builds[0] if self.builds else Measured(outputs={}, scalars={})
+
+    @property
+    def outputs(self) -> Mapping[str, Mapping[str, Any]]:
+        """The first engine's outputs."""
+        return self.first.outputs
+
+    @property
+    def scalars(self) -> Mapping[str, float]:
+        """What the case measured by itself, of the first engine."""
+        return self.first.scalars
+
+    @property
+    def remark(self) -> str:
+        """The first engine's word beside the verdict."""
+        return self.first.remark
 
 
 def parse_record(text: str, file: str = "") -> Record:
@@ -76,16 +116,13 @@ def record_from(data: Mapping[str, Any], file: str = "") -> Record:
     if type(schema) is not int or schema != SCHEMA:
         raise RecordError(f"{file}:1: schema is {schema!r}: expected {SCHEMA}")
     try:
-        measurements = data["measurements"]
-        outputs = measurements["outputs"].items()
+        builds = tuple(_measured(build["measurements"]) for build in data.get("builds") or [data])
         texts = {name: _text(data[name], name) for name in ("run", "ended", "detail", "started")}
         maps = {name: _mapping(data[name], name) for name in ("digests", "observed", "gpu")}
         _check_words(texts["ended"], texts["run"])
         return Record(
             cell=CellId.parse(str(CellId(**data["cell"]))), product=Product(data["product"]),
-            data=data, file=file, outputs={name: _numbers(values, name) for name, values in outputs},
-            scalars=_numbers(measurements["scalars"], "scalars"),
-            remark=_text(measurements.get("remark", ""), "remark"),
+            data=data, file=file, builds=builds, noise=_mapping(data.get("noise", {}), "noise"),
             run=texts["run"], ended=texts["ended"], detail=texts["detail"], started=texts["started"],
             digests=maps["digests"], observed=maps["observed"], gpu=maps["gpu"],
         )  # fmt: skip
@@ -93,6 +130,18 @@ def record_from(data: Mapping[str, Any], file: str = "") -> Record:
         raise RecordError(f"{file}:1: {type(error).__name__} at {error}: a part is missing") from error
     except ValueError as error:
         raise RecordError(f"{file}:1: {error}") from error
+
+
+def _measured(measurements: Mapping[str, Any]) -> Measured:
+    signatures = {
+        defect: {output: _numbers(values, defect) for output, values in by_output.items()}
+        for defect, by_output in measurements.get("signatures", {}).items()
+    }
+    return Measured(
+        outputs={name: _numbers(values, name) for name, values in measurements["outputs"].items()},
+        scalars=_numbers(measurements["scalars"], "scalars"),
+        remark=_text(measurements.get("remark", ""), "remark"), signatures=signatures,
+    )  # fmt: skip
 
 
 def _check_words(ended: str, run: str) -> None:

@@ -6,20 +6,16 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import Any
 
-from trtmatrix.core.compare import Entry, expected_verdict
+from trtmatrix.core.advice import advise
+from trtmatrix.core.controls import ControlCounts
 from trtmatrix.core.details import describe, record_file
-from trtmatrix.core.judge import measured
+from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Basis, Evidence, Verdict
 from trtmatrix.core.record import to_json, write_number
-from trtmatrix.core.summary import (
-    Counts,
-    count_products,
-    expected_words,
-    find_contradicted,
-    headline,
-    why_not_run,
-)
+from trtmatrix.core.remarks import expected_words, find_contradicted
+from trtmatrix.core.summary import Counts, count_products, headline, why_not_run
 from trtmatrix.core.table import Table, make_tables, one_line
+from trtmatrix.core.twins import twins_of
 from trtmatrix.core.words import EVIDENCE_MEANINGS, full_words
 
 SCHEMA = 1
@@ -49,6 +45,7 @@ def _counts(counts: Counts) -> dict[str, Any]:
         "measured": counts.measured, "built": counts.built, "recorded": counts.recorded,
         "without_verdict": counts.without_verdict, "not_run": counts.not_run,
         "executed": counts.executed, "from_store": counts.served, "surprises": counts.surprises,
+        "companions": counts.companions, "controls": _controls(counts.controls),
         "words": dict(counts.words),
         "reasons": [
             {"why": item.why.value if item.why else None, "text": item.text, "count": item.count}
@@ -57,17 +54,28 @@ def _counts(counts: Counts) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _controls(controls: ControlCounts) -> dict[str, Any]:
+    return {
+        "positive": controls.positive, "negative": controls.negative, "as_they_must": controls.right,
+        "wrong": list(controls.wrong), "uncontrolled": controls.uncontrolled,
+    }  # fmt: skip
+
+
 def _cell(entry: Entry) -> dict[str, Any]:
     cell, outcome, excluded = entry.cell, entry.outcome, entry.excluded
     return {
         **vars(cell.id),
         "id": str(cell.id), "product": cell.version.product.value,
-        "control": cell.case.control.value if cell.case.control else None,
+        "control": cell.case.control.value if cell.case.control else None, "companion": cell.companion,
         "evidence": entry.evidence.value, "executed": entry.executed,
         "verdict": outcome.verdict.value if outcome else None,
         "cause": outcome.cause.value if outcome and outcome.cause else None,
         "reason": outcome.reason if outcome else None,
+        "builds": outcome.builds if outcome else 0, "failed": outcome.failed if outcome else 0,
+        "fit": outcome.fit or None if outcome else None,
+        "twins": {twin.measure: _twin(value, said) for twin, value, said in twins_of(entry)},
         "figure": _figure(entry), "expected": _expected(entry), "surprise": entry.surprise,
+        "advice": advise(entry) or None,
         "excluded": {"why": excluded.why.value, "detail": excluded.detail} if excluded else None,
         "record": _record(entry),
     }  # fmt: skip
@@ -77,14 +85,22 @@ def _figure(entry: Entry) -> dict[str, Any] | None:
     if not entry.figure:
         return None
     figure = entry.cell.repro.figure
-    value = measured(entry.record, figure.measure) if entry.record else None
-    number = None if value is None else write_number(value)
-    return {"label": figure.label, "measure": figure.measure, "text": entry.figure, "value": number}
+    return {
+        "label": figure.label, "measure": figure.measure, "text": entry.figure,
+        "value": _number(entry.value),
+    }  # fmt: skip
+
+
+def _twin(value: float | None, reported: float | None) -> dict[str, Any]:
+    return {"value": _number(value), "reported": _number(reported)}
+
+
+def _number(value: float | None) -> float | str | None:
+    return None if value is None else write_number(value)
 
 
 def _expected(entry: Entry) -> dict[str, Any]:
-    expectation = entry.expectation
-    verdict = expected_verdict(entry.cell, expectation).value
+    expectation, verdict = entry.expectation, entry.expected.value
     if expectation is None:
         nobody = dict.fromkeys(("source", "on", "note"))
         return {"verdict": verdict, "basis": Basis.ASSUMED.value, **nobody}
@@ -150,7 +166,8 @@ def _result(entry: Entry) -> ET.Element | None:
         return _element("skipped", f"{known}{why_not_run(entry)}")
     why = f"{full_words(outcome)}: {outcome.reason}".removesuffix(": ")
     if entry.surprise:
-        return _element("failure", f"expected {expected_words(entry)}, seen {why}", "surprise")
+        text = f"expected {expected_words(entry)}, seen {why} → {advise(entry)}"
+        return _element("failure", text, "surprise")
     if outcome.cause is not None and outcome.cause.is_machinery:
         return _element("error", why, outcome.cause.value)
     return _element("skipped", why) if outcome.verdict in _SILENT else None

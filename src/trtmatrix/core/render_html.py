@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from trtmatrix.core.compare import Entry
 from trtmatrix.core.config import Version
 from trtmatrix.core.details import describe
+from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Cause, Verdict
-from trtmatrix.core.summary import (
-    count_products,
-    detail_line,
-    find_contradicted,
-    find_surprises,
-    find_unanswered,
-    headline,
-)
+from trtmatrix.core.remarks import find_contradicted, find_silent, find_surprises, find_unanswered
+from trtmatrix.core.summary import count_lines, count_products
 from trtmatrix.core.table import Row, Section, Table, make_tables, one_line
+from trtmatrix.core.twins import TwinRow
 from trtmatrix.core.words import cell_text, has_evidence, legend
 
 _STYLE = """
@@ -106,14 +101,15 @@ def _safe(url: str) -> bool:
 
 def _counts(entries: Sequence[Entry]) -> Iterator[str]:
     for counts in count_products(entries):
-        detail = detail_line(counts)
-        more = f'<br><span class="soft">{_text(detail)}</span>' if detail else ""
-        yield f"<strong>{_text(headline(counts))}</strong>{more}"
+        first, *more = count_lines(counts)
+        soft = "".join(f'<br><span class="soft">{_text(line)}</span>' for line in more)
+        yield f"<strong>{_text(first)}</strong>{soft}"
 
 
 def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
     remarks = (
         ("Surprises", [str(item) for item in find_surprises(entries)]),
+        ("Says nothing", [str(item) for item in find_silent(entries)]),
         ("No verdict", [str(item) for item in find_unanswered(entries)]),
         ("Facts of matrix.yaml that images contradict", find_contradicted(entries)),
     )
@@ -154,6 +150,7 @@ def _section(section: Section, columns: int) -> str:
     )
     rows = [f'<tr><th scope="rowgroup" colspan="{columns + 1}">{heading}</th></tr>']
     rows += [_row(row) for row in section.rows]
+    rows += [_twin(twin) for twin in section.twins]
     if section.folded:
         rows.append(f'<tr><td class="none" colspan="{columns + 1}">{_folded(section)}</td></tr>')
     return "\n".join(("<tbody>", *rows, "</tbody>"))
@@ -167,6 +164,11 @@ def _folded(section: Section) -> str:
 def _row(row: Row) -> str:
     cells = "".join(_cell(entry) for entry in row.entries)
     return f'<tr><th scope="row">{_text(row.label)}</th>{cells}</tr>'
+
+
+def _twin(twin: TwinRow) -> str:
+    cells = "".join(f"<td>{_text(text)}</td>" for text in twin.texts)
+    return f'<tr class="soft"><th scope="row">{_text(twin.label)}</th>{cells}</tr>'
 
 
 def _cell(entry: Entry | None) -> str:

@@ -51,6 +51,10 @@ def _repro_text(repro: Repro, rows: Rows) -> str:
         if owner.id == repro.id
     ]
     head = f"{repro.id}: {repro.title} · {repro.upstream}\n{repro.url}"
+    for name, defect in repro.defects.items():
+        head += f"\n  known defect {name}: {defect.what}" + (
+            f" · {defect.upstream}" if defect.upstream else ""
+        )
     return head + "\n" + "\n".join(f"  {case}" for case in cases)
 
 
@@ -65,10 +69,13 @@ def list_json(versions: Sequence[Version], rows: Rows) -> dict[str, Any]:
         "repros": [
             {
                 "id": repro.id, "title": repro.title, "upstream": repro.upstream, "url": repro.url,
+                "defects": {name: vars(defect) for name, defect in repro.defects.items()},
                 "cases": [
                     {
                         "id": case.id, "params": dict(case.params), "limits": dict(case.limits),
                         "control": case.control.value if case.control else None,
+                        "defects": list(case.defects), "defect": case.defect or None,
+                        "builds": case.builds, "processes": case.processes, "useful": case.useful,
                     }
                     for owner, case in rows if owner.id == repro.id
                 ],

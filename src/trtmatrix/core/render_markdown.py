@@ -7,18 +7,17 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
-from trtmatrix.core.compare import Entry
+from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Repro
-from trtmatrix.core.summary import (
+from trtmatrix.core.remarks import (
     Surprise,
     Unanswered,
-    count_products,
-    detail_line,
     find_contradicted,
+    find_silent,
     find_surprises,
     find_unanswered,
-    headline,
 )
+from trtmatrix.core.summary import count_lines, count_products
 from trtmatrix.core.table import Section, Table, make_tables, one_line
 from trtmatrix.core.words import cell_text, legend
 
@@ -41,13 +40,14 @@ def render_markdown(entries: Sequence[Entry], *, all_rows: bool = False) -> str:
 
 def _counts(entries: Sequence[Entry]) -> Iterator[str]:
     for counts in count_products(entries):
-        detail = detail_line(counts)
-        yield f"- **{_plain(headline(counts))}**" + (f"<br>{_plain(detail)}" if detail else "")
+        first, *more = count_lines(counts)
+        yield "<br>".join((f"- **{_plain(first)}**", *map(_plain, more)))
 
 
 def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
     remarks = (
         ("Surprises", [_surprise(item) for item in find_surprises(entries)]),
+        ("Says nothing", [_unanswered(item) for item in find_silent(entries)]),
         ("No verdict", [_unanswered(item) for item in find_unanswered(entries)]),
         (
             "Facts of matrix.yaml that images contradict",
@@ -64,7 +64,9 @@ def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
 
 def _surprise(item: Surprise) -> str:
     expected, seen = _plain(item.expected), _plain(item.seen)
-    return f"{_code(item.cell)}: expected {expected}, seen **{seen}**: {_code(item.why)}"
+    return (
+        f"{_code(item.cell)}: expected {expected}, seen **{seen}**: {_code(item.why)} → {_plain(item.advice)}"
+    )
 
 
 def _unanswered(item: Unanswered) -> str:
@@ -86,7 +88,9 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _body(section: Section) -> list[list[str]]:
-    return [[row.label, *(_cell(entry) for entry in row.entries)] for row in section.rows]
+    rows = [[row.label, *(_cell(entry) for entry in row.entries)] for row in section.rows]
+    # A bar is a cell's end to GitHub, escaped or in a code span.
+    return rows + [[_plain(twin.label).replace("\\|", "&#124;"), *twin.texts] for twin in section.twins]
 
 
 def _cell(entry: Entry | None) -> str:

@@ -7,23 +7,18 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
-from trtmatrix.core.compare import Entry
 from trtmatrix.core.config import Version
+from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Verdict
-from trtmatrix.core.summary import (
-    count_products,
-    detail_line,
-    find_contradicted,
-    find_surprises,
-    find_unanswered,
-    headline,
-)
+from trtmatrix.core.remarks import find_contradicted, find_silent, find_surprises, find_unanswered
+from trtmatrix.core.summary import count_lines, count_products
 from trtmatrix.core.table import Row, Section, Table, fold_line, make_tables, one_line
+from trtmatrix.core.twins import TwinRow
 from trtmatrix.core.words import cell_text, has_evidence, legend
 
 _INDENT = "  "
 _LEAST_WIDTH = 60
-_CELL_WIDTH = 24  # of the widest column that a block must have room for
+_CELL_WIDTH = 28  # of the widest column that a block must have room for
 _RED, _GREEN, _BOLD, _RESET = "31", "32", "1", "\x1b[0m"
 
 
@@ -64,20 +59,35 @@ def _render_block(
         section.repro.id: [row for row in section.rows if not fold or _known(row, columns)]
         for section in table.sections
     }
-    rows = [row for shown in kept.values() for row in shown]
-    headers = _headers([table.columns[column] for column in columns]) if rows else []
-    body = [[_label(row, width), *(_cell(row.entries[column], colour) for column in columns)] for row in rows]
-    lines = tabulate([*headers, *body], tablefmt="plain", disable_numparse=True).splitlines()
-    laid = iter([_INDENT + line.rstrip() for line in lines])
+    lines = {
+        section.repro.id: list(_lines(section, kept[section.repro.id], columns, width, colour))
+        for section in table.sections
+    }
+    body = [line for mine in lines.values() for line in mine]
+    headers = _headers([table.columns[column] for column in columns]) if body else []
+    text = tabulate([*headers, *body], tablefmt="plain", disable_numparse=True).splitlines()
+    laid = iter([_INDENT + line.rstrip() for line in text])
     yield from (next(laid) for _ in headers)
     for section in table.sections:
         shown = kept[section.repro.id]
-        if first or shown:
+        if first or lines[section.repro.id]:
             yield from _heading(section, width, first=first)
-        yield from (next(laid) for _ in shown)
+        yield from (next(laid) for _ in lines[section.repro.id])
         hidden = len(section.rows) + len(section.folded) - len(shown)
         if hidden and (first or shown):
             yield _INDENT + fold_line(hidden, more=bool(shown))
+
+
+def _lines(
+    section: Section, rows: Sequence[Row], columns: Sequence[int], width: int, colour: bool
+) -> Iterator[list[str]]:
+    """Yield a label with a block's cells for each row, then for the finding's own figures."""
+    for row in rows:
+        yield [_label(row.label, width), *(_cell(row.entries[column], colour) for column in columns)]
+    for twin in section.twins:
+        texts = [_shorten(twin.texts[column], _CELL_WIDTH) for column in columns]
+        if any(texts):
+            yield [_label(twin.label, width), *texts]
 
 
 def _known(row: Row, columns: Sequence[int]) -> bool:
@@ -112,8 +122,8 @@ def _header(version: Version) -> tuple[str, str]:
     return product, _shorten(version.name.removeprefix(prefix), _CELL_WIDTH)
 
 
-def _label(row: Row, width: int) -> str:
-    return _shorten(row.label, width - _CELL_WIDTH - 2 * len(_INDENT))
+def _label(text: str, width: int) -> str:
+    return _shorten(one_line(text), width - _CELL_WIDTH - 2 * len(_INDENT))
 
 
 def _shorten(text: str, limit: int) -> str:
@@ -137,19 +147,22 @@ def _cell(entry: Entry | None, colour: bool) -> str:
 def _split(table: Table, width: int) -> list[list[int]]:
     """Split the columns into as few blocks as fit, of about the same width."""
     rows = [row for section in table.sections for row in section.rows]
-    room = width - len(_INDENT) - max((len(_label(row, width)) for row in rows), default=0)
-    widths = list(_widths(table, rows))
+    twins = [twin for section in table.sections for twin in section.twins]
+    labels = [_label(text, width) for text in (*(row.label for row in rows), *(twin.label for twin in twins))]
+    room = width - len(_INDENT) - max(map(len, labels), default=0)
+    widths = list(_widths(table, rows, twins))
     fewest = _pack(widths, room)
     tried = (_pack(widths, less) for less in range(max(max(both) for both in widths), room))
     return next((blocks for blocks in tried if len(blocks) == len(fewest)), fewest)
 
 
-def _widths(table: Table, rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
+def _widths(table: Table, rows: Sequence[Row], twins: Sequence[TwinRow]) -> Iterator[tuple[int, int]]:
     """Yield each column's width at the start of a block and after the column before it."""
     last = ""
     for column, version in enumerate(table.columns):
         product, release = _header(version)
         texts = [release, *(_cell(row.entries[column], colour=False) for row in rows)]
+        texts += [_shorten(twin.texts[column], _CELL_WIDTH) for twin in twins]
         least = max(len(text) for text in texts)
         full = max(least, len(product))
         yield 2 + full, 2 + (least if product == last else full)
@@ -175,7 +188,7 @@ def _legend(tables: Sequence[Table], width: int) -> Iterator[str]:
     for mark, meaning in legend(entry for table in tables for entry in table.shown()):
         item = f"{mark}: {meaning}"
         if line and len(line) + 3 + len(item) > width:
-            yield line
+            yield from _wrap(line, width)
             line = ""
         line = f"{line}   {item}" if line else item
     yield from _wrap(line, width)
@@ -185,6 +198,7 @@ def _remarks(entries: Sequence[Entry], width: int) -> Iterator[list[str]]:
     """Yield what needs attention: a heading with a line each."""
     remarks = (
         ("Surprises", [str(item) for item in find_surprises(entries)]),
+        ("Says nothing", [str(item) for item in find_silent(entries)]),
         ("No verdict", [str(item) for item in find_unanswered(entries)]),
         ("Facts of matrix.yaml that images contradict", find_contradicted(entries)),
     )
@@ -195,8 +209,10 @@ def _remarks(entries: Sequence[Entry], width: int) -> Iterator[list[str]]:
 
 def _counts(entries: Sequence[Entry], width: int) -> Iterator[str]:
     for counts in count_products(entries):
-        yield from _wrap(headline(counts), width)
-        yield from _wrap(detail_line(counts), width, _INDENT)
+        first, *more = count_lines(counts)
+        yield from _wrap(first, width)
+        for line in more:
+            yield from _wrap(line, width, _INDENT)
 
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:

@@ -3,115 +3,33 @@
 from __future__ import annotations
 
 import ast
-import difflib
-import fnmatch
 import hashlib
 import io
-import math
 import tokenize
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from packaging.specifiers import SpecifierSet
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from trtmatrix.core.errors import ConfigError, shorten
 from trtmatrix.core.model import (
     PART,
-    Basis,
     Case,
-    Cause,
-    Control,
+    Defect,
     Expectation,
     Figure,
-    Product,
     Repro,
     Scalar,
-    Verdict,
+    Twin,
     Workaround,
 )
+from trtmatrix.core.reprochecks import check_cases, check_facts, check_noise, near
+from trtmatrix.core.reprokeys import CaseKeys, ExpectationKeys, FactsKeys, TwinKeys, keys_beside
 from trtmatrix.core.yamltext import dotted
 
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def _specifier(text: str) -> str:
-    try:
-        SpecifierSet(text)
-    except InvalidSpecifier as error:
-        raise ValueError(f"{text!r} is no version specifier such as '==10.7.0' or '>=10.4,<10.8'") from error
-    return text
-
-
-def _part(text: str) -> str:
-    if not PART.fullmatch(text):
-        raise ValueError(f"{text!r} must match [a-z0-9.-]+: it is part of every cell's id")
-    return text
-
-
-class _Expectation(_Strict):
-    cases: Annotated[tuple[str, ...], Field(min_length=1)]
-    versions: Annotated[str, AfterValidator(_specifier)] = ""
-    product: Product = Product.TENSORRT
-    verdict: Verdict
-    basis: Basis
-    source: str = ""
-    on: str = ""
-    note: str = ""
-
-
-class _Workaround(_Strict):
-    what: str
-    case: str | None = None
-    source: str = ""
-
-
-class _Figure(_Strict):
-    measure: str
-    label: str
-
-
-class _Facts(_Strict):
-    title: str
-    upstream: str
-    url: str
-    summary: str
-    figure: _Figure
-    related: tuple[str, ...] = ()
-    expectations: tuple[_Expectation, ...] = ()
-    workarounds: tuple[_Workaround, ...] = ()
-
-
-_Limit = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-"""NaN would hold for every value, infinity too."""
-
-
-Need = Literal["torch", "torch_tensorrt"]
-"""What only some images have: facts of matrix.yaml, and the modules of that name."""
-
-
-def _finite(value: Scalar) -> Scalar:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a parameter must be finite: strict JSON has no word for it")
-    return value
-
-
-class _Case(_Strict):
-    id: Annotated[str, AfterValidator(_part)]
-    params: dict[str, Annotated[Scalar, AfterValidator(_finite)]]
-    limits: dict[str, _Limit]
-    control: Control | None = None
-    products: Annotated[tuple[Product, ...], Field(min_length=1)] = tuple(Product)
-    needs: tuple[Need, ...] = ()
-    bug_is: tuple[Cause, ...] = ()
-    remarks: tuple[Annotated[str, Field(pattern="^[a-z]{1,8}$")], ...] = ()
-    seconds: Annotated[_Limit, Field(gt=0)] = 300.0
-
-
-_CASE: TypeAdapter[_Case] = TypeAdapter(_Case)
+_CASE: TypeAdapter[CaseKeys] = TypeAdapter(CaseKeys)
 
 
 def digest_code(source: str) -> str:
@@ -170,37 +88,66 @@ def _doubles(literal: ast.expr) -> Iterator[ast.Constant]:
                 seen.add(key.value)
 
 
-def parse_repro(source: str, file: str, repro_id: str, raw_cases: Sequence[object]) -> Repro:
-    """Check FACTS and the cases of one repro; :class:`ConfigError` lists all mistakes."""
+def parse_repro(
+    source: str,
+    file: str,
+    repro_id: str,
+    raw_cases: Sequence[object],
+    *,
+    noise: object = None,
+    emulates: bool = False,
+) -> Repro:
+    """Check FACTS and the cases of one repro; :class:`ConfigError` lists all mistakes.
+
+    ``noise``: the module's NOISE, where it has one; ``emulates``: the module has emulate().
+    """
     raw, tree = parse_facts(source, file)
     problems: list[str] = []
     if not PART.fullmatch(repro_id):
         problems.append(f"{file}:1: the file's name makes the repro's: use small letters, digits and _")
-    facts: _Facts | None = None
+    facts: FactsKeys | None = None
     try:
-        facts = _Facts.model_validate(raw)
+        facts = FactsKeys.model_validate(raw)
     except ValidationError as error:
         problems += [_facts_problem(detail, tree, file) for detail in error.errors()]
-    cases = _parse_cases(raw_cases, file, problems)
+    cases = _parse_cases(raw_cases, file, f"{repro_id}:", noise if emulates else None, problems)
+    problems += [f"{file}:1: {text}" for text in check_noise(noise, emulates, cases)]
     if facts is not None:
-        problems += _cross_check(facts, cases, tree, file)
+        for path, text in check_facts(facts, cases):
+            problems.append(f"{file}:{_line_at(tree, path)}: {dotted(('FACTS', *path))}: {text}")
+        problems += [f"{file}:1: case {name}: {text}" for name, text in check_cases(facts, cases)]
     if problems or facts is None:
         raise ConfigError(problems)
+    return _repro(repro_id, facts, cases, digest_code(source))
+
+
+def _repro(repro_id: str, facts: FactsKeys, cases: Sequence[Case], digest: str) -> Repro:
     return Repro(
         id=repro_id, title=facts.title, upstream=facts.upstream, url=facts.url,
         summary=facts.summary, figure=Figure(**facts.figure.model_dump()), related=facts.related,
         expectations=tuple(_expectation(e) for e in facts.expectations),
         workarounds=tuple(Workaround(**w.model_dump()) for w in facts.workarounds),
-        cases=tuple(cases), digest=digest_code(source),
+        defects={name: Defect(**defect.model_dump()) for name, defect in facts.defects.items()},
+        twins=tuple(_twin(twin) for twin in facts.twins), cases=tuple(cases), digest=digest,
     )  # fmt: skip
 
 
-def _expectation(raw: _Expectation) -> Expectation:
-    values = {name: getattr(raw, name) for name in _Expectation.model_fields}
-    return Expectation(**{**values, "versions": SpecifierSet(raw.versions, prereleases=True)})
+def _expectation(raw: ExpectationKeys) -> Expectation:
+    values = {name: getattr(raw, name) for name in ExpectationKeys.model_fields}
+    specifiers = {
+        "versions": SpecifierSet(raw.versions, prereleases=True),
+        "compute": SpecifierSet(raw.compute),
+    }
+    return Expectation(**{**values, **specifiers})
 
 
-def _parse_cases(raw_cases: Sequence[object], file: str, problems: list[str]) -> list[Case]:
+def _twin(raw: TwinKeys) -> Twin:
+    return Twin(**{name: getattr(raw, name) for name in TwinKeys.model_fields})
+
+
+def _parse_cases(
+    raw_cases: Sequence[object], file: str, prefix: str, noise: object, problems: list[str]
+) -> list[Case]:
     cases: list[Case] = []
     for i, raw in enumerate(raw_cases):
         name = raw.get("id", "?") if isinstance(raw, dict) else "?"
@@ -208,69 +155,48 @@ def _parse_cases(raw_cases: Sequence[object], file: str, problems: list[str]) ->
             parsed = _CASE.validate_python(raw)
         except ValidationError as error:
             for detail in error.errors():
-                words = _words(detail, list(_Case.model_fields))
+                words = _words(detail, list(CaseKeys.model_fields))
                 problems.append(f"{file}:1: cases()[{i}] ({name}): {dotted(detail['loc'])}: {words}")
             continue
         if parsed.id in {case.id for case in cases}:
             problems.append(f"{file}:1: cases()[{i}]: the id {parsed.id!r} stands twice: rename one")
-        cases.append(_case(parsed))
+        cases.append(_case(parsed, noise_key(prefix, parsed.params, noise)))
     if not raw_cases:
         problems.append(f"{file}:1: cases() yields no case")
     return cases
 
 
-def _case(raw: _Case) -> Case:
+def noise_key(prefix: str, params: Mapping[str, Scalar], noise: object) -> str:
+    """Return what a case's noise depends on, or nothing: no precision, or a param of NOISE is not there."""
+    names = sorted(str(name) for name in noise) if isinstance(noise, (tuple, list)) else []
+    if not names or not {"precision", *names} <= params.keys():
+        return ""
+    return prefix + " ".join(f"{name}={params[name]}" for name in names)
+
+
+def _case(raw: CaseKeys, key: str) -> Case:
+    several = raw.params.get("precision") == "fp16-flag" and raw.processes == 1
     return Case(
         id=raw.id, params=raw.params, limits=raw.limits, control=raw.control, seconds=raw.seconds,
+        defects=raw.defects, defect=raw.defect, useful=raw.useful, noise_key=key,
+        builds=raw.builds or (FLAG_BUILDS if several else 1), processes=raw.processes,
         products=frozenset(raw.products), needs=frozenset(raw.needs), bug_is=frozenset(raw.bug_is),
         remarks=frozenset(raw.remarks),
     )  # fmt: skip
 
 
-def _cross_check(facts: _Facts, cases: list[Case], tree: ast.expr, file: str) -> list[str]:
-    """Check that work-arounds and expectations name cases that are there, and who reported what."""
-    known = [case.id for case in cases]
-    problems: list[str] = []
-
-    def problem(path: tuple[int | str, ...], text: str) -> None:
-        problems.append(f"{file}:{_line_at(tree, path)}: {dotted(('FACTS', *path))}: {text}")
-
-    for i, workaround in enumerate(facts.workarounds):
-        if workaround.case is not None and workaround.case not in known:
-            problem(("workarounds", i, "case"), f"no case {workaround.case!r}{_near(workaround.case, known)}")
-    for i, expectation in enumerate(facts.expectations):
-        for j, pattern in enumerate(expectation.cases):
-            if not fnmatch.filter(known, pattern):
-                text = f"{pattern!r} fits no case{_near(pattern, known)}"
-                problem(("expectations", i, "cases", j), text)
-        if expectation.basis is Basis.REPORTED and not expectation.source:
-            problem(("expectations", i, "source"), "is missing: what is reported names who says so")
-    return problems
-
-
-def _near(word: str, known: Sequence[str]) -> str:
-    """Return a suggestion, or nothing."""
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; perhaps you meant {close[0]!r}" if close else ""
+FLAG_BUILDS = 3
+"""Builds of a case that leaves the precision to the builder: it may choose another each time."""
 
 
 def _facts_problem(detail: ErrorDetails, tree: ast.expr, file: str) -> str:
     loc = detail["loc"]
-    return f"{file}:{_line_at(tree, loc)}: {dotted(('FACTS', *loc))}: {_words(detail, _facts_keys(loc))}"
-
-
-def _facts_keys(loc: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that FACTS may have beside one that it may not."""
-    models: dict[object, type[BaseModel]] = {
-        "figure": _Figure, "expectations": _Expectation, "workarounds": _Workaround,
-    }  # fmt: skip
-    model = models.get(loc[0], _Facts) if len(loc) > 1 else _Facts
-    return list(model.model_fields)
+    return f"{file}:{_line_at(tree, loc)}: {dotted(('FACTS', *loc))}: {_words(detail, keys_beside(loc))}"
 
 
 def _words(detail: ErrorDetails, keys: list[str]) -> str:
     if detail["type"] == "extra_forbidden":
-        return f"unknown key{_near(str(detail['loc'][-1]), keys)}; known here: {', '.join(keys)}"
+        return f"unknown key{near(str(detail['loc'][-1]), keys)}; known here: {', '.join(keys)}"
     if detail["type"] == "missing":
         return "is missing: add it"
     message = detail["msg"].removeprefix("Value error, ")

@@ -1,4 +1,4 @@
-"""What is said beside the tables: counts by product, surprises, causes, facts contradicted."""
+"""What is said below the tables: counts by product, why cells were not run, how the controls came out."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trtmatrix.core.compare import Entry, expected_verdict
-from trtmatrix.core.judge import observed_differences
-from trtmatrix.core.model import Basis, Evidence, Exclusion, Outcome, Product, Verdict
+from trtmatrix.core.controls import ControlCounts, count_controls
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.model import Evidence, Exclusion, Product, Verdict
 from trtmatrix.core.table import one_line
-from trtmatrix.core.words import EVIDENCE_MEANINGS, PRODUCT_NAMES, full_words, marked, outcome_word
+from trtmatrix.core.words import PRODUCT_NAMES, marked, outcome_word
 
 NOT_ATTEMPTED = "not tried yet"
 _DOCTOR = frozenset(
@@ -40,7 +40,8 @@ class Counts:
 
     ``measured``: run here, with numbers to judge; ``built``: parsed and built only;
     ``without_verdict``: attempted here in vain; ``recorded``: run elsewhere or before a change;
-    ``not_run``: none of these. ``words`` counts the shown words, with their marks.
+    ``not_run``: none of these. ``companions`` of those measured ran only as controls of others. ``words``
+    counts the shown words, with their marks.
     """
 
     product: Product
@@ -50,24 +51,26 @@ class Counts:
     without_verdict: int
     recorded: int
     not_run: int
+    companions: int
     executed: int
     served: int
     surprises: int
     words: tuple[tuple[str, int], ...]
     reasons: tuple[NotRun, ...]
+    controls: ControlCounts
 
 
 def count_products(entries: Sequence[Entry]) -> tuple[Counts, ...]:
     """Count each product's cells; TensorRT is always counted, the others where they have cells."""
     return tuple(
-        _count(product, mine)
+        _count(product, mine, count_controls(entries, product))
         for product in Product
         if (mine := [entry for entry in entries if entry.cell.version.product is product])
         or product is Product.TENSORRT
     )
 
 
-def _count(product: Product, entries: Sequence[Entry]) -> Counts:
+def _count(product: Product, entries: Sequence[Entry], controls: ControlCounts) -> Counts:
     here = [entry.outcome for entry in entries if entry.evidence is Evidence.MEASURED]
     verdicts = Counter(outcome.verdict for outcome in here if outcome is not None)
     not_run = [e for e in entries if e.evidence in {Evidence.REPORTED, Evidence.NONE}]
@@ -76,10 +79,11 @@ def _count(product: Product, entries: Sequence[Entry]) -> Counts:
         product=product, cells=len(entries), measured=len(here) - built - vain, built=built,
         without_verdict=vain, recorded=len(entries) - len(here) - len(not_run),
         not_run=len(not_run),
+        companions=sum(e.cell.companion and e.evidence is Evidence.MEASURED for e in entries),
         executed=sum(entry.executed for entry in entries),
         served=sum(e.evidence is Evidence.MEASURED and not e.executed for e in entries),
         surprises=sum(entry.surprise for entry in entries),
-        words=_count_words(entries), reasons=_reasons(not_run),
+        words=_count_words(entries), reasons=_reasons(not_run), controls=controls,
     )  # fmt: skip
 
 
@@ -140,24 +144,37 @@ def detail_line(counts: Counts) -> str:
     """Return where the shown verdicts are from and how many there are of each, or nothing."""
     parts = []
     if counts.executed or counts.served:
-        parts.append(f"{counts.executed} executed now, {counts.served} from the store")
+        others = f" ({counts.companions} of them only as controls of others)" if counts.companions else ""
+        parts.append(f"{counts.executed} executed now, {counts.served} from the store{others}")
     if counts.words:
         parts.append(", ".join(f"{count} {word}" for word, count in counts.words))
         parts.append(f"{counts.surprises} surprise" + ("" if counts.surprises == 1 else "s"))
     return "; ".join(parts)
 
 
-def expected_words(entry: Entry) -> str:
-    """Return the verdict that was expected and who says so."""
-    expectation = entry.expectation
-    verdict = expected_verdict(entry.cell, expectation).value
-    if expectation is None:
-        control = entry.cell.case.control
-        basis = f"{control.value} control" if control else Basis.ASSUMED.value
-        return f"{verdict} ({basis})"
-    of = f" of {expectation.on}" if expectation.on else ""
-    source = f": {one_line(expectation.source)}" if expectation.source else ""
-    return f"{verdict} ({expectation.basis.value}{of}{source})"
+def control_line(counts: Counts) -> str:
+    """Return how the controls came out that were measured here, and how many cells had none, or nothing."""
+    controls = counts.controls
+    parts = []
+    if controls.total:
+        kinds = f"{controls.negative} negative, {controls.positive} positive"
+        parts.append(f"{controls.right} of {controls.total} came out as they must ({kinds})")
+    if controls.wrong:
+        more = len(controls.wrong) - _MOST_NAMED
+        names = ", ".join(controls.wrong[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        parts.append(f"not so: {names}")
+    if controls.uncontrolled:
+        cells = "cell" if controls.uncontrolled == 1 else "cells"
+        parts.append(f"not controlled: {controls.uncontrolled} {cells} without a control that ran")
+    return f"controls: {'; '.join(parts)}" if parts else ""
+
+
+_MOST_NAMED = 5
+
+
+def count_lines(counts: Counts) -> list[str]:
+    """Return the headline of a product, then what there is to add."""
+    return [headline(counts), *(line for line in (detail_line(counts), control_line(counts)) if line)]
 
 
 def why_not_run(entry: Entry) -> str:
@@ -166,77 +183,3 @@ def why_not_run(entry: Entry) -> str:
         return NOT_ATTEMPTED
     detail = one_line(entry.excluded.detail)
     return f"{entry.excluded.why.value}: {detail}" if detail else entry.excluded.why.value
-
-
-@dataclass(frozen=True, kw_only=True)
-class Surprise:
-    """A cell whose verdict is not the expected one, and what the verdict rests on."""
-
-    cell: str
-    expected: str
-    seen: str
-    why: str
-
-    def __str__(self) -> str:
-        """Return it as one line."""
-        return f"{self.cell}: expected {self.expected}, seen {self.seen}: {self.why}"
-
-
-def find_surprises(entries: Sequence[Entry]) -> tuple[Surprise, ...]:
-    """Return every surprise, in the order of the entries."""
-    return tuple(_surprise(entry, entry.outcome) for entry in entries if entry.surprise)
-
-
-def _surprise(entry: Entry, outcome: Outcome | None) -> Surprise:
-    seen = full_words(outcome) if outcome else "nothing"
-    if entry.evidence is Evidence.RECORDED:
-        seen += f" ({EVIDENCE_MEANINGS[entry.evidence]})"
-    figure = f"{entry.cell.repro.figure.label} {entry.figure}" if entry.figure else "no figure"
-    return Surprise(
-        cell=str(entry.cell.id), expected=expected_words(entry), seen=seen,
-        why=one_line((outcome.reason if outcome else "") or figure),
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unanswered:
-    """Cells without a verdict for one cause and reason; ``example`` is the id of one."""
-
-    count: int
-    cause: str
-    reason: str
-    example: str
-
-    def __str__(self) -> str:
-        """Return them as one line."""
-        why = f"{self.cause}: {self.reason}" if self.reason else self.cause
-        cells = f"cell {self.example}" if self.count == 1 else f"for example {self.example}"
-        return f"{self.count} × {why} ({cells})"
-
-
-def find_unanswered(entries: Sequence[Entry]) -> tuple[Unanswered, ...]:
-    """Group what ran without a verdict by cause and reason, the commonest first."""
-    groups: dict[tuple[str, str], list[Entry]] = {}
-    for entry in entries:
-        outcome = entry.outcome
-        if outcome is not None and outcome.verdict is Verdict.NO_VERDICT:
-            cause = outcome.cause.value if outcome.cause else Verdict.NO_VERDICT.value.lower()
-            groups.setdefault((cause, one_line(outcome.reason)), []).append(entry)
-    found = [
-        Unanswered(count=len(mine), cause=cause, reason=reason, example=str(mine[0].cell.id))
-        for (cause, reason), mine in groups.items()
-    ]
-    return tuple(sorted(found, key=lambda item: -item.count))
-
-
-def find_contradicted(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Return a line for each fact of matrix.yaml that a measured record contradicts."""
-    lines: dict[str, None] = {}
-    for entry in entries:
-        if entry.record is None or entry.evidence is not Evidence.MEASURED:
-            continue
-        version = entry.cell.version
-        for name, (pinned, seen) in observed_differences(entry.record, version).items():
-            line = f"{version.name}: {name} is {seen}, matrix.yaml says {pinned}"
-            lines[one_line(line)] = None
-    return tuple(lines)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trtmatrix.core.compare import Entry
 from trtmatrix.core.config import Version
+from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Case, Control, Gpu, Product, Repro
+from trtmatrix.core.twins import TwinRow, make_twin_rows
 from trtmatrix.core.words import MUST_FAIL, has_evidence
 
 _ORDER = (Product.TENSORRT, Product.ONNXRUNTIME, Product.TENSORRT_RTX)
@@ -37,11 +38,12 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A repro's rows: those shown, and those folded away because nothing is known of them."""
+    """A repro's rows: those shown, those folded away because nothing is known of them, its own figures."""
 
     repro: Repro
     rows: tuple[Row, ...]
     folded: tuple[Row, ...]
+    twins: tuple[TwinRow, ...] = ()
 
     @property
     def figure(self) -> str:
@@ -124,11 +126,12 @@ def _section(repro: Repro, columns: Sequence[Version], entries: Sequence[Entry],
         Row(case=case, entries=tuple(at.get((case.id, version.name)) for version in columns))
         for case in cases.values()
     ]
+    shown = tuple(row for row in rows if all_rows or row.known)
     return Section(
-        repro=repro,
-        rows=tuple(row for row in rows if all_rows or row.known),
+        repro=repro, rows=shown,
         folded=tuple(row for row in rows if not all_rows and not row.known),
-    )
+        twins=tuple(make_twin_rows(repro, [(row.case, row.entries) for row in shown], columns)),
+    )  # fmt: skip
 
 
 def one_line(text: str, limit: int = 300) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from trtmatrix.core.compare import Entry
+from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Cause, Control, Evidence, Exclusion, Outcome, Product, Verdict
 
 NOT_SUPPORTED = "–"
 NO_EVIDENCE = "·"
 SURPRISE = "!"
 MUST_FAIL = "†"
+ONE_BUILD = "¹"
 
 VERDICT_WORDS: Mapping[Verdict, str] = {
     Verdict.PASS: "PASS",
@@ -23,9 +24,9 @@ VERDICT_WORDS: Mapping[Verdict, str] = {
 """The word of a verdict; NO VERDICT shows that of its cause instead, where it has one."""
 
 VERDICT_MEANINGS: Mapping[Verdict, str] = {
-    Verdict.PASS: "within the case's limits",
-    Verdict.FAIL: "above a limit, NaN, or the bug itself",
-    Verdict.FLAKY: "not the same each time",
+    Verdict.PASS: "right, as far as the precision allows",
+    Verdict.FAIL: "above the noise floor or a limit, a known defect, NaN, or the bug itself",
+    Verdict.FLAKY: "k of n builds fail, shown as k/n",
     Verdict.INVALID: "the case can say nothing here",
     Verdict.BUILT: "parsed and built, not run",
     Verdict.NO_VERDICT: "no verdict",
@@ -80,9 +81,22 @@ def outcome_meaning(outcome: Outcome) -> str:
 
 
 def full_words(outcome: Outcome) -> str:
-    """Return an outcome's verdict with its cause, as prose has it."""
-    cause = f" ({outcome.cause.value})" if outcome.cause else ""
-    return outcome.verdict.value + cause
+    """Return an outcome's verdict with its cause or the engines that it rests on, as prose has it."""
+    if outcome.cause is not None:
+        return f"{outcome.verdict.value} ({outcome.cause.value})"
+    if outcome.verdict not in _RESTS_ON_BUILDS or not outcome.builds:
+        return outcome.verdict.value
+    builds = f"{outcome.builds} build" + ("" if outcome.builds == 1 else "s")
+    some = f"{outcome.failed} of {builds} fail" if 0 < outcome.failed < outcome.builds else builds
+    return f"{outcome.verdict.value} ({some})"
+
+
+_RESTS_ON_BUILDS = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY})
+
+
+def rests_on_one(outcome: Outcome) -> bool:
+    """Whether an outcome is a verdict on a single engine."""
+    return outcome.builds == 1 and outcome.verdict in _RESTS_ON_BUILDS and outcome.cause is None
 
 
 def marked(entry: Entry, text: str) -> str:
@@ -92,15 +106,19 @@ def marked(entry: Entry, text: str) -> str:
 
 
 def cell_text(entry: Entry | None) -> str:
-    """Return what a cell shows: ``PASS 175``, ``[FAIL! 9]``, ``(FAIL)``, a mark or nothing."""
+    """Return what a cell shows: ``PASS¹ tf32 1.4``, ``[FAIL! 9]``, ``FLAKY! 1/4``, a mark or nothing."""
     if entry is None:
         return ""
     if _is(entry, Exclusion.UNSUPPORTED_GPU):
         return NOT_SUPPORTED
-    if entry.outcome is None:
+    outcome = entry.outcome
+    if outcome is None:
         return NO_EVIDENCE
-    word = outcome_word(entry.outcome) + (SURPRISE if entry.surprise else "")
-    return marked(entry, f"{word} {entry.figure}".rstrip())
+    word = outcome_word(outcome) + (ONE_BUILD if rests_on_one(outcome) else "")
+    parts = [word + (SURPRISE if entry.surprise else ""), outcome.fit, entry.figure]
+    if outcome.verdict is Verdict.FLAKY and outcome.builds:
+        parts[1:] = [f"{outcome.failed}/{outcome.builds}"]
+    return marked(entry, " ".join(part for part in parts if part))
 
 
 def has_evidence(entry: Entry | None) -> bool:
@@ -123,8 +141,12 @@ def legend(entries: Iterable[Entry | None]) -> list[tuple[str, str]]:
         for evidence in Evidence
         if any(entry.evidence is evidence for entry in known)
     ]
+    outcomes = [entry.outcome for entry in known if entry.outcome is not None]
+    fits = sorted({name for outcome in outcomes for name in outcome.fit.split("+") if name})
     others = [
         (SURPRISE, "not as expected", any(entry.surprise for entry in known)),
+        (ONE_BUILD, "1 build", any(rests_on_one(outcome) for outcome in outcomes)),
+        (", ".join(fits), "the precision that the outputs show", bool(fits)),
         (NO_EVIDENCE, EVIDENCE_MEANINGS[Evidence.NONE], NO_EVIDENCE in texts),
         (NOT_SUPPORTED, "the version does not support this GPU", NOT_SUPPORTED in texts),
         ("blank", "the case is not for this product or version", "" in texts),

@@ -1,4 +1,4 @@
-"""Prepares cases once: graph, inputs and float64 reference, kept by content in the cache."""
+"""Prepares cases once: graph, inputs, float64 reference, noise, defects; kept by content in the cache."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from hashlib import sha256
+from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,14 +18,17 @@ from numpy.typing import NDArray
 
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.model import Case
-from trtmatrix.effects.repro_files import LoadedRepro, digest_package
+from trtmatrix.effects.noise import compute_noise, has_noise
+from trtmatrix.effects.repro_files import LoadedRepro, digest_files, digest_package
 
 Array = NDArray[Any]
+Blobs = dict[str, dict[str, Path]]
+"""Defect → output → the file that holds the defect's shape."""
 
 
 def case_key(loaded: LoadedRepro, case: Case) -> str:
-    """Return the name of a case's folder: from the repro's code, the authoring code, the params."""
-    identity = [loaded.repro.digest, digest_authoring(), case_digest(case)]
+    """Return the name of a case's folder: from the repro's code, the host's code, params and defects."""
+    identity = [loaded.repro.digest, digest_authoring(), digest_noise(), case_digest(case), *case.defects]
     return sha256("\n".join(identity).encode()).hexdigest()[:40]
 
 
@@ -32,14 +37,35 @@ def case_digest(case: Case) -> str:
     return sha256(json.dumps(dict(case.params), sort_keys=True).encode()).hexdigest()
 
 
-_authoring: list[str] = []
-
-
+@cache
 def digest_authoring() -> str:
     """Return the digest of what repros may import to build graphs; computed once."""
-    if not _authoring:
-        _authoring.append(digest_package("trtmatrix.authoring"))
-    return _authoring[0]
+    return digest_package("trtmatrix.authoring")
+
+
+@cache
+def digest_noise() -> str:
+    """Return the digest of the code that emulates cases; computed once."""
+    folder = Path(str(resources.files("trtmatrix.effects")))
+    return digest_files([folder / "noise.py"], folder)
+
+
+def read_noise_file(folder: Path) -> dict[str, Any]:
+    """Return the noise of a prepared case; nothing where its repro does not emulate it."""
+    file = folder / "noise.json"
+    noise: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return noise
+
+
+def read_content(folder: Path) -> str:
+    """Return the digest of what a prepared case gives to a product: graphs, inputs and the like."""
+    content: str = json.loads((folder / "case.json").read_text(encoding="utf-8"))["content"]
+    return content
+
+
+FOLDERS = ("inputs", "reference", "extra", "others")
+REMEMBERED = 8
+"""Arrays that are known again when another case gives them."""
 
 
 class CaseCache:
@@ -50,6 +76,7 @@ class CaseCache:
         self.root = cache / "cases"
         self.blobs = cache / "blobs"
         self._seen: dict[int, tuple[Array, Path]] = {}
+        self._noises: dict[tuple[str, ...], tuple[dict[str, Any], Blobs]] = {}
 
     def folder(self, loaded: LoadedRepro, case: Case) -> Path:
         """Return where a case lies, prepared or not."""
@@ -58,7 +85,7 @@ class CaseCache:
     def prepare(self, loaded: LoadedRepro, case: Case) -> Path:
         """Return a case's folder, prepared now if it is not there.
 
-        :class:`UsageError` where the repro's ``prepare`` raises or returns something unusable.
+        :class:`UsageError` where the repro's ``prepare`` or ``emulate`` raises or returns something unusable.
         """
         final = self.folder(loaded, case)
         if final.is_dir():
@@ -70,42 +97,71 @@ class CaseCache:
             models.update({f"others/{name}.onnx": _model(model) for name, model in others.items()})
             arrays = {key: _arrays(prepared, key) for key in ("inputs", "reference", "extra")}
         except Exception as error:
-            raise UsageError(
-                f"{loaded.file}: prepare() of the case {case.id} failed: {error!r}\n"
-                f"  see it whole: python -m trtmatrix prepare {loaded.repro.id}/{case.id} --traceback"
-            ) from error
+            raise _broken("prepare", loaded, case, error) from error
         self.root.mkdir(parents=True, exist_ok=True)
         self.blobs.mkdir(exist_ok=True)
+        files = {name: self._write_model(model) for name, model in models.items()}
+        for key, named in arrays.items():
+            narrow = key == "reference"
+            files.update({f"{key}/{name}.npy": self._blob(named[name], narrow=narrow) for name in named})
+        noise, shapes = self._noise(loaded, case, arrays["reference"])
+        self._write_folder(final, loaded, case, files, noise, shapes)
+        return final
+
+    def _noise(
+        self, loaded: LoadedRepro, case: Case, reference: Mapping[str, Array]
+    ) -> tuple[dict[str, Any], Blobs]:
+        """Return a case's noise and its defects' files; computed once for all cases that share them."""
+        if not has_noise(loaded, case):
+            return {}, {}
+        key = (loaded.repro.id, case.noise_key or case_digest(case), case.precision, *case.defects)
+        if key not in self._noises:
+            try:
+                noise, shapes = compute_noise(loaded, case, reference)
+            except Exception as error:
+                raise _broken("emulate", loaded, case, error) from error
+            self._noises[key] = noise, {
+                defect: {output: self._write_array(d) for output, d in by_output.items()}
+                for defect, by_output in shapes.items()
+            }  # fmt: skip
+        return self._noises[key]
+
+    def _write_folder(
+        self, final: Path, loaded: LoadedRepro, case: Case, files: Mapping[str, Path],
+        noise: Mapping[str, Any], shapes: Blobs,
+    ) -> None:  # fmt: skip
+        """Write a case's folder whole or not at all; its large files are links."""
         partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.root))
         try:
             partial.chmod(0o755)
-            (partial / "others").mkdir()
-            for name, model in models.items():
-                os.link(self._write_model(model), partial / name)
-            for key, named in arrays.items():
-                self._write_arrays(partial / key, named, narrow=key == "reference")
+            for name in FOLDERS:
+                (partial / name).mkdir()
+            for name, blob in files.items():
+                os.link(blob, partial / name)
+            for defect, by_output in shapes.items():
+                (partial / "defects" / defect).mkdir(parents=True)
+                for output, blob in by_output.items():
+                    os.link(blob, partial / "defects" / defect / f"{output}.npy")
             facts = {"repro": loaded.repro.id, "case": case.id, "params": dict(case.params)}
-            (partial / "case.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
+            _write_json(partial / "case.json", {**facts, "content": _content(files)})
+            if noise:
+                _write_json(partial / "noise.json", noise)
             _rename(partial, final)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-        return final
-
-    def _write_arrays(self, folder: Path, arrays: dict[str, Array], *, narrow: bool) -> None:
-        folder.mkdir()
-        for name, array in arrays.items():
-            os.link(self._blob(array, narrow=narrow), folder / f"{name}.npy")
 
     def _blob(self, array: Array, *, narrow: bool) -> Path:
         """Return the file that holds an array; one that several cases share is looked at once.
 
         References are narrowed to the smallest exact dtype; an input's dtype is the graph's.
         """
-        known = self._seen.get(id(array))
+        known = self._seen.pop(id(array), None)
         if known is None or known[0] is not array or not known[1].exists():
             stored = smallest_exact(array) if narrow else array
             known = (array, self._write_array(np.ascontiguousarray(stored)))
-            self._seen[id(array)] = known
+        self._seen[id(array)] = known
+        while len(self._seen) > REMEMBERED:  # an array that is remembered stays in memory
+            del self._seen[next(iter(self._seen))]
         return known[1]
 
     def _write_array(self, array: Array) -> Path:
@@ -150,6 +206,24 @@ def _model(model: Any) -> bytes:  # noqa: ANN401 - onnx.ModelProto, imported onl
     onnx.checker.check_model(model)
     content: bytes = model.SerializeToString()
     return content
+
+
+def _broken(function: str, loaded: LoadedRepro, case: Case, error: Exception) -> UsageError:
+    return UsageError(
+        f"{loaded.file}: {function}() of the case {case.id} failed: {error!r}\n"
+        f"  see it whole: python -m trtmatrix prepare {loaded.repro.id}/{case.id} --traceback"
+    )
+
+
+def _content(files: Mapping[str, Path]) -> str:
+    """Return a digest of what a product is given: graphs, inputs and extra arrays, but no reference."""
+    names = sorted(name for name in files if not name.startswith("reference/"))
+    return sha256("\n".join(f"{name} {files[name].name}" for name in names).encode()).hexdigest()
+
+
+def _write_json(path: Path, data: Mapping[str, Any]) -> None:
+    text = json.dumps(data, indent=1, sort_keys=True, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _rename(partial: Path, final: Path) -> None:

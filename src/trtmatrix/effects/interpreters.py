@@ -73,8 +73,7 @@ class InterpreterLauncher:
 
     def _environment(self, name: str, wheels: tuple[str, ...]) -> Path:
         """Return an environment with exactly these wheels, made now if it is not there."""
-        digest = environment_digest(wheels)
-        folder = self.cache / "envs" / f"{name}-{digest}"
+        folder = environment_folder(self.cache, name, wheels)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with (folder.parent / f"{folder.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -103,8 +102,21 @@ def environment_digest(wheels: tuple[str, ...]) -> str:
     return sha256(f"{sys.version_info[:3]} {sorted(wheels)}".encode()).hexdigest()[:16]
 
 
+def environment_folder(cache: Path, name: str, wheels: tuple[str, ...]) -> Path:
+    """Return where the environment of a version lies, made or not."""
+    return cache / "envs" / f"{name}-{environment_digest(wheels)}"
+
+
+def is_installed(cache: Path, name: str, wheels: tuple[str, ...]) -> bool:
+    """Whether the environment of a version is there, whole."""
+    return (environment_folder(cache, name, wheels) / "complete").exists()
+
+
 def _python_version(python: Path) -> str:
-    done = subprocess.run([str(python), "-VV"], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run([str(python), "-VV"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise MachineryError(f"{python} does not run: {error.strerror}") from error
     if done.returncode:
         raise MachineryError(f"{python} does not run: {done.stderr.strip()[-300:]}")
     return done.stdout.strip()

@@ -19,6 +19,9 @@ class Progress(Protocol):
     def begin(self, label: str, total: int) -> None:
         """Begin a stretch of ``total`` steps."""
 
+    def more(self, count: int) -> None:
+        """Add steps to the stretch."""
+
     def step(self, text: str) -> None:
         """Finish one step."""
 
@@ -51,6 +54,10 @@ class PlainProgress:
         """Print the label with its number of steps."""
         self.label, self.total, self.done = label, total, 0
         self.note(f"{label}: {total}")
+
+    def more(self, count: int) -> None:
+        """Count further."""
+        self.total += count
 
     def step(self, text: str) -> None:
         """Print the step with its count."""
@@ -101,6 +108,11 @@ class LiveProgress:
     def begin(self, label: str, total: int) -> None:
         """Reset the bar."""
         self.bars.reset(self._stretch, description=label, total=total, visible=True, last="")
+
+    def more(self, count: int) -> None:
+        """Lengthen the bar."""
+        (task,) = (task for task in self.bars.tasks if task.id == self._stretch)
+        self.bars.update(self._stretch, total=(task.total or 0) + count)
 
     def step(self, text: str) -> None:
         """Advance the bar and show the step beside it."""

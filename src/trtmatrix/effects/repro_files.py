@@ -69,7 +69,10 @@ def _load(file: Path) -> LoadedRepro:
         raw_cases = list(module.cases())
     except (Exception, SystemExit) as error:
         raise ConfigError([f"{_place(error, file)}: cases() raised {error!r}"]) from error
-    repro = parse_repro(source, str(file), file.stem.replace("_", "-"), raw_cases)
+    repro = parse_repro(
+        source, str(file), file.stem.replace("_", "-"), raw_cases,
+        noise=getattr(module, "NOISE", None), emulates=callable(getattr(module, "emulate", None)),
+    )  # fmt: skip
     return LoadedRepro(repro=repro, file=file, module=module)
 
 

@@ -138,6 +138,20 @@ def keep_outputs(cache: Path, folder: Path, kept: Mapping[str, Any]) -> dict[str
     return result
 
 
+def read_output(cache: Path, digest: str) -> NDArray[Any] | None:
+    """Return an output that was kept, or None where it is gone or damaged."""
+    from zipfile import BadZipFile
+
+    import numpy as np
+
+    try:
+        with np.load(cache / "outputs" / f"{digest}.npz", allow_pickle=False) as archive:
+            output: NDArray[Any] = archive["output"]
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile):
+        return None
+    return output
+
+
 def _write_npz(out: IO[bytes], array: NDArray[Any]) -> None:
     """Write ``output`` as np.savez_compressed does, but at zlib's level 1: five times faster."""
     from zipfile import ZIP_DEFLATED, ZipFile

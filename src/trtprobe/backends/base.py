@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -44,19 +45,24 @@ class Engine:
 
 
 class Backend:
-    """A product as imported. ``facts`` and ``scalars`` go into the record."""
+    """A product as imported. ``facts``, ``scalars`` and ``counts`` go into the record."""
 
     has_streams = False
     """Whether ``cuda`` and asynchronous runs on streams are there."""
 
     def __init__(self) -> None:
         """Start with nothing measured."""
-        self.facts: Dict[str, Any] = {}
-        self.scalars: Dict[str, float] = {}
-        self.word = ""
-        """What :meth:`remark` was given last."""
         self.memo: Optional[Path] = None
         """Where ONNX Runtime keeps outputs for cells of the same job with the same bytes."""
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was measured; what the product itself keeps stays."""
+        self.facts: Dict[str, Any] = {}
+        self.scalars: Dict[str, float] = {}
+        self.counts: Dict[str, float] = {}
+        self.word = ""
+        """What :meth:`remark` was given last."""
 
     @property
     def cuda(self) -> Any:
@@ -93,6 +99,15 @@ class Backend:
         ``TypeError`` or ``ValueError`` where the value is no number.
         """
         self.scalars[name] = float(value)
+
+    def count(self, name: str, number: float) -> None:
+        """Add to a number that, unlike one of :meth:`measure`, is summed up over a case's processes.
+
+        ``TypeError`` or ``ValueError`` where it is no finite number.
+        """
+        if not math.isfinite(number):
+            raise ValueError("%s: %r is no count" % (name, number))
+        self.counts[name] = self.counts.get(name, 0.0) + float(number)
 
     def remark(self, word: str) -> None:
         """Put a word of at most 8 letters beside the cell's verdict; "?" where it cannot be seen.

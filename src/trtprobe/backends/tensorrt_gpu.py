@@ -30,7 +30,12 @@ LIBRARY = r"^libnvinfer\.so"
 
 
 class TensorRtBackend(Backend):
-    """TensorRT in this process. The first Builder is kept: it costs seconds, later ones nothing."""
+    """TensorRT in this process. The first Builder is kept: it costs seconds, later ones nothing.
+
+    Builds share no timing cache: each has a fresh config with none set, and for such a config TensorRT makes
+    one of its own and destroys it after the build
+    (https://docs.nvidia.com/deeplearning/tensorrt/latest/performance/builder-performance.html).
+    """
 
     module = "tensorrt"
     has_streams = True

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import numpy as np
 
@@ -157,3 +157,44 @@ def do_leave_orphan(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     Path(params["marks"], "orphan").write_text(str(left.pid))
     return do_pass(params, files, trt)
+
+
+CALLS: List[Any] = []
+
+
+def do_builds(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    """Give y plus how many builds were before; the first leaves what none after it must show."""
+    CALLS.append(trt)
+    if len(CALLS) == 1:
+        trt.measure("first", 1)
+        trt.remark("first")
+    trt.measure("same_backend", int(CALLS[0] is trt))
+    fail(params, len(CALLS))
+    outputs = do_pass(params, files, trt)
+    for _ in range(3):
+        trt.count("trials", 10)
+    return {"y": outputs["y"] + np.float32(len(CALLS) - 1)}
+
+
+def do_trials(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    """Count in each process, and leave its number."""
+    pids = Path(params["marks"], params["pids"])
+    with pids.open("a") as stream:
+        stream.write(f"{os.getpid()} ")
+    number = len(pids.read_text().split())
+    trt.count("trials", 10)
+    trt.count("wrong", number)
+    trt.measure("delay", number)
+    print("process", number, "sees", sorted(path.name for path in Path().iterdir()), flush=True)
+    fail(params, number)
+    return {"y": np.full((2, 3), number, np.float32)}
+
+
+def do_no_count(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    trt.count("wrong", float("nan"))
+
+
+def fail(params: Dict[str, Any], number: int) -> None:
+    if params.get("fails_in") == number:
+        do = {"segv": do_segv, "hang": lambda *_: time.sleep(600), "raise": do_raise}
+        do[params["how"]](params, None, None)

@@ -182,6 +182,7 @@ class IHostMemory(bytes):
 class Builder:
     def __init__(self, logger: ILogger) -> None:
         self.logger = logger
+        self.used = []  # type: list[IBuilderConfig]
 
     def create_network(self, flags: int) -> INetworkDefinition:
         return INetworkDefinition(self.logger, flags)
@@ -192,6 +193,8 @@ class Builder:
     def build_serialized_network(
         self, network: INetworkDefinition, config: IBuilderConfig
     ) -> IHostMemory | None:
+        assert not any(config is other for other in self.used), "a config keeps its timing cache"
+        self.used.append(config)
         strong = MAJOR > 10 or "STRONGLY_TYPED" in network.flags
         flags = sorted(flag.name for flag in config.flags)
         if "warns" in network.graph:

@@ -1,0 +1,1 @@
+"""Benchmarks: what the judge's verdicts are worth, and what its bounds are learnt from."""

@@ -1,0 +1,138 @@
+"""What one cell shows, and how that stands to what was expected of it. Pure."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.version import InvalidVersion
+from packaging.version import Version as Release
+
+from trtmatrix.core.expand import Cell
+from trtmatrix.core.model import (
+    NO_GPU,
+    Control,
+    Evidence,
+    Expectation,
+    Gpu,
+    Outcome,
+    Product,
+    Verdict,
+)
+from trtmatrix.core.plan import Excluded
+from trtmatrix.core.record import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """A record with where it lies: measured on this host, or published."""
+
+    record: Record
+    local: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What one cell shows: its outcome and how that is known, what was expected, why it did not run.
+
+    ``record`` is the one shown; ``records`` holds it and those that are comparable with it, on all of which
+    the outcome rests. ``figure`` is its figure as shown, ``value`` the same as a number.
+    """
+
+    cell: Cell
+    evidence: Evidence
+    outcome: Outcome | None = None
+    figure: str = ""
+    value: float | None = None
+    record: Record | None = None
+    records: tuple[Record, ...] = ()
+    expectation: Expectation | None = None
+    excluded: Excluded | None = None
+    executed: bool = False
+
+    @property
+    def expected(self) -> Verdict:
+        """The verdict that was expected."""
+        return expected_verdict(self.cell, self.expectation)
+
+    @property
+    def surprise(self) -> bool:
+        """Whether a measured or recorded verdict differs from the expectation, either way.
+
+        A control of TensorRT that was measured and says nothing is one too: its verdict is known beforehand.
+        """
+        if self.outcome is None or self.evidence not in {Evidence.MEASURED, Evidence.RECORDED}:
+            return False
+        if self.outcome.verdict is Verdict.INVALID and self.evidence is Evidence.MEASURED:
+            on_trt = self.cell.version.product is Product.TENSORRT
+            return on_trt and self.cell.case.control is not None and self.expected is not Verdict.INVALID
+        return is_surprise(self.outcome.verdict, self.expected)
+
+
+DIGESTS = ("repro", "case", "probe", "image", "runtime")
+"""What a record is made with."""
+
+
+def are_comparable(record: Record, other: Record, digests: Sequence[str] = DIGESTS) -> bool:
+    """Whether two records were made under the same conditions: digests, library, GPU, variant and driver.
+
+    What only one of them knows is not compared.
+    """
+    pairs: list[tuple[Mapping[str, Any], Mapping[str, Any], str]] = [
+        *((record.digests, other.digests, name) for name in digests),
+        *((record.gpu, other.gpu, name) for name in ("name", "variant", "driver")),
+        (record.observed, other.observed, "library"),
+    ]
+    return all(ours[name] == theirs[name] for ours, theirs, name in pairs if name in ours and name in theirs)
+
+
+def find_expectation(cell: Cell) -> Expectation | None:
+    """Return the first expectation of the repro that fits the case, the version and the GPU."""
+    for expectation in cell.repro.expectations:
+        if (
+            expectation.product is cell.version.product
+            and expectation.versions.contains(cell.version.release, prereleases=True)
+            and any(fnmatch.fnmatchcase(cell.case.id, pattern) for pattern in expectation.cases)
+            and _fits_gpu(expectation, cell.gpu)
+        ):
+            return expectation
+    return None
+
+
+def _fits_gpu(expectation: Expectation, gpu: Gpu) -> bool:
+    """Whether an expectation is about a GPU; what is not known of a GPU fits."""
+    if gpu == NO_GPU:
+        return True
+    names = (gpu.name.lower(), gpu.slug.lower())
+    patterns = [pattern.lower() for pattern in expectation.gpus]
+    named = any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
+    return (named or not patterns) and _fits_compute(expectation, gpu.compute)
+
+
+def _fits_compute(expectation: Expectation, compute: str | None) -> bool:
+    try:
+        return compute is None or expectation.compute.contains(Release(compute), prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+def expected_verdict(cell: Cell, expectation: Expectation | None) -> Verdict:
+    """Return what is expected: what the repro says, else a control's verdict, else PASS."""
+    if expectation is not None:
+        return expectation.verdict
+    return Verdict.FAIL if cell.case.control is Control.NEGATIVE else Verdict.PASS
+
+
+def is_surprise(verdict: Verdict, expected: Verdict) -> bool:
+    """Whether a verdict contradicts what was expected.
+
+    BUILT and INVALID say nothing about numbers, NO VERDICT says nothing about the version: neither
+    is a surprise. FLAKY always is, unless it was expected.
+    """
+    match verdict:
+        case Verdict.PASS | Verdict.FAIL | Verdict.FLAKY:
+            return verdict is not expected
+        case Verdict.BUILT | Verdict.INVALID | Verdict.NO_VERDICT:
+            return False

@@ -1,0 +1,307 @@
+"""Judges what was measured of one engine: noise floors, signatures of known defects, the case's own limits.
+
+The rules and what they were calibrated on are told in docs/verdicts.md; their numbers are in
+:mod:`trtmatrix.core.factors`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from trtmatrix.core.calibration import Calibration
+from trtmatrix.core.factors import (
+    ALLOWED,
+    CLOSER_BOUND,
+    EXPLAINED,
+    FAIL_FACTOR,
+    NAMED,
+    PASS_FACTOR,
+    POSSIBLE,
+    SIGNATURE_FLOORS,
+    VALID_BOUND,
+    VALID_FLOORS,
+)
+from trtmatrix.core.model import Case, Control, Defect, Outcome, Product, Verdict
+from trtmatrix.core.noise import Noise, fits, is_allowed, is_near, precision_of
+from trtmatrix.core.record import Measured
+from trtmatrix.core.short import short
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What an engine's numbers are judged by. ``precision``: that in which the product computes the graph."""
+
+    case: Case
+    noise: Noise | None
+    calibration: Calibration
+    known: Mapping[str, Defect]
+    product: Product
+
+    @property
+    def precision(self) -> str:
+        """The precision in which the graph may be computed: ONNX Runtime has no TF32 and no flags."""
+        asked = self.noise.precision if self.noise else self.case.precision
+        on_cpu = self.product is Product.ONNXRUNTIME and asked in {"tf32", "fp16-flag"}
+        return "fp32" if on_cpu else asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sign:
+    """A known defect's signature in an output: c, the share of the error explained, what bounds c.
+
+    ``size``: the defect's, in noise floors; ``c`` is None where the record does not have it.
+    """
+
+    name: str
+    size: float
+    bound: float
+    c: float | None = None
+    explained: float = 0.0
+
+    @property
+    def usable(self) -> bool:
+        """Whether c tells a right engine from one with the defect."""
+        return self.bound <= VALID_BOUND
+
+    @property
+    def named(self) -> bool:
+        """Whether c is what the defect as it is known gives."""
+        return self.c is not None and NAMED[0] <= self.c <= NAMED[1]
+
+    @property
+    def beyond(self) -> bool:
+        """Whether no right engine has such a c; NaN is beyond all bounds."""
+        return self.usable and self.c is not None and not abs(self.c) <= CLOSER_BOUND * self.bound
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether c is somewhat larger than in a right engine."""
+        return self.usable and self.c is not None and not abs(self.c) <= self.bound
+
+    @property
+    def residual(self) -> float:
+        """The error (its square, as a share of the whole) that is left when the defect is taken away once."""
+        if not self.c:
+            return math.inf
+        return 1 - 2 * self.explained / self.c + self.explained / self.c**2
+
+
+def judge_build(build: Measured, subject: Subject) -> Outcome:
+    """Say what the measurements of one engine mean.
+
+    NaN or infinity where the reference is finite always fails, and so does a measurement of the case's own
+    above its limit. Then the outputs are held against the noise floor, and their error against the known
+    defects. A case that can say nothing is INVALID; so is one whose numbers lie between right and wrong.
+    """
+    if reason := _unexpected(build) or _above_limit(build, subject.case):
+        return Outcome(verdict=Verdict.FAIL, reason=reason)
+    if absent := [name for name in subject.case.limits if measured(build, name) is None]:
+        reason = f"the run did not measure {', '.join(absent)}, for which the case has a limit"
+        return Outcome(verdict=Verdict.INVALID, reason=reason)
+    if not build.outputs and subject.case.limits:
+        return Outcome(verdict=Verdict.PASS, reason=_trials(build))
+    if subject.noise is None:
+        return _without_noise(subject.case)
+    return _judge_outputs(build, subject, subject.noise)
+
+
+def _without_noise(case: Case) -> Outcome:
+    if case.limits:
+        return Outcome(verdict=Verdict.PASS)
+    reason = "no noise floor is known of this case, and it has no limit: it can say nothing"
+    return Outcome(verdict=Verdict.INVALID, reason=reason)
+
+
+def _unexpected(build: Measured) -> str:
+    for name, values in build.outputs.items():
+        if (bad := values.get("nan_unexpected", 0)) != 0:
+            return f"{name}: {bad} of {values.get('count')} NaN or infinite where the reference is finite"
+    return ""
+
+
+def _above_limit(build: Measured, case: Case) -> str:
+    pairs = [(name, measured(build, name), limit) for name, limit in case.limits.items()]
+    above = [
+        f"{name} {value:.6g} > {limit:g}" for name, value, limit in pairs
+        if value is not None and not value <= limit
+    ]  # fmt: skip
+    trials = build.scalars.get("trials")
+    return "; ".join(above) + (f" (of {trials:g} trials)" if above and trials else "")
+
+
+def _trials(build: Measured) -> str:
+    """Say what rate of failure so many good trials exclude: 1 − (1 − p)^n = 95%."""
+    count = build.scalars.get("trials", 0.0)
+    if not count > 0:
+        return ""
+    rate = 100 * (1 - 0.05 ** (1 / count))
+    return f"none of {count:g} trials: a rate above {rate:.2g}% is excluded with 95%, if they are independent"
+
+
+def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
+    signs = list(read_signs(build, subject, noise))
+    if reason := _says_nothing(subject, noise, signs):
+        return Outcome(verdict=Verdict.INVALID, reason=reason)
+    floors = read_floors(build, subject, noise)
+    if not floors:
+        return Outcome(verdict=Verdict.INVALID, reason="no output has a noise floor")
+    name = max(sorted(floors), key=lambda output: _nan_last(floors[output]))
+    outcome = _by_norm(build, subject, noise, name, floors[name])
+    if outcome.verdict is not Verdict.FAIL:
+        outcome = _by_signature(signs, outcome)
+    if outcome.verdict is Verdict.FAIL:
+        words = describe_error(signs, subject, noise)
+        reason = "; ".join(part for part in (outcome.reason, words) if part)
+        outcome = _check_control(Outcome(verdict=Verdict.FAIL, reason=reason), signs, subject)
+    return Outcome(
+        verdict=outcome.verdict, reason=outcome.reason, fit=_shown_fit(build, subject, noise, name, outcome)
+    )
+
+
+def _nan_last(value: float) -> float:
+    return math.inf if math.isnan(value) else value
+
+
+def read_floors(build: Measured, subject: Subject, noise: Noise) -> dict[str, float]:
+    """Return each output's relative L2 error in noise floors."""
+    found: dict[str, float] = {}
+    for name, values in build.outputs.items():
+        floor = noise.floor(name, subject.precision)
+        if floor is not None and "rel_l2" in values:
+            error = float(values["rel_l2"])
+            found[name] = error / floor if floor else math.inf if error else 0.0
+    return found
+
+
+def read_signs(build: Measured, subject: Subject, noise: Noise) -> Iterator[Sign]:
+    """Yield the signature of each known defect of the case, in the output that shows it best."""
+    for name in subject.case.defects:
+        output, size = noise.size(name, subject.precision)
+        if not output:
+            continue
+        bound = subject.calibration.bound(noise, name, subject.precision)
+        values = build.signatures.get(name, {}).get(output)
+        if values is None:
+            yield Sign(name=name, size=size, bound=bound)
+        else:
+            yield Sign(name=name, size=size, bound=bound, c=values["c"], explained=values["explained"])
+
+
+def _says_nothing(subject: Subject, noise: Noise, signs: list[Sign]) -> str:
+    """Return why a case can say nothing, or nothing where it can."""
+    if not signs:
+        floors = [noise.floor(output, subject.precision) or 0.0 for output in noise.outputs]
+        worst = max(floors, default=0.0)
+        useful = subject.case.useful
+        return f"the noise floor {worst:.2g} is above {useful:g}: it hides too much" if worst > useful else ""
+    if not any(sign.size >= VALID_FLOORS or sign.usable for sign in signs):
+        best = max(signs, key=lambda sign: sign.size)
+        return (
+            f"the known defect {best.name} is {short(best.size)} noise floors, and a right engine's c may be "
+            f"{short(best.bound)}: neither its size nor its shape would show"
+        )
+    unknown = [sign.name for sign in signs if sign.c is None and sign.size < SIGNATURE_FLOORS]
+    if unknown:
+        return f"unknown: the record has no signature of {', '.join(unknown)}, which is below the noise"
+    return ""
+
+
+def _by_norm(build: Measured, subject: Subject, noise: Noise, name: str, floors: float) -> Outcome:
+    """Judge the worst output's relative L2 error: the factors on the noise floor, else a closer look."""
+    if floors <= PASS_FACTOR:
+        return Outcome(verdict=Verdict.PASS)
+    error = float(build.outputs[name]["rel_l2"])
+    for member in sorted(POSSIBLE & set(noise.outputs[name])):
+        if precision_of(member) in ALLOWED[subject.precision] and is_near(error, noise.outputs[name][member]):
+            return Outcome(verdict=Verdict.PASS, reason=f"fits {member}, which no GPU has shown yet")
+    reason = f"{name}: {short(floors)} noise floors (relative L2 error {short(error)})"
+    if not floors < FAIL_FACTOR:
+        if like := _forbidden_fit(build, subject, noise, name):
+            reason += f", as {like} computes, which was not allowed"
+        return Outcome(verdict=Verdict.FAIL, reason=reason)
+    return Outcome(verdict=Verdict.INVALID, reason=f"{reason}: undecided, right is up to {PASS_FACTOR:g}, "
+                   f"wrong from {FAIL_FACTOR:g}")  # fmt: skip
+
+
+def _forbidden_fit(build: Measured, subject: Subject, noise: Noise, name: str) -> str:
+    """Return the member that an error fits and that was not allowed, or nothing."""
+    member = fits(noise, build.outputs)[name]
+    near = is_near(float(build.outputs[name]["rel_l2"]), noise.outputs[name][member])
+    return member if near and not is_allowed(member, subject.precision) else ""
+
+
+def _by_signature(signs: list[Sign], outcome: Outcome) -> Outcome:
+    """Judge an output that the norm does not fail by the known defects that it may contain."""
+    for sign in signs:
+        if sign.beyond:
+            return Outcome(verdict=Verdict.FAIL, reason=outcome.reason)
+    doubtful = next((sign for sign in signs if sign.doubtful), None)
+    if doubtful is not None:
+        return Outcome(
+            verdict=Verdict.INVALID,
+            reason=f"undecided: c = {doubtful.c:.3g} of {doubtful.name}, a right engine's is below "
+            f"{doubtful.bound:.2g}, a wrong one's above {CLOSER_BOUND * doubtful.bound:.2g}",
+        )  # fmt: skip
+    return outcome
+
+
+def describe_error(signs: list[Sign], subject: Subject, noise: Noise) -> str:
+    """Say which known defect an error is consistent with, or what else its shape tells."""
+    seen = [sign for sign in signs if sign.c is not None and sign.usable]
+    named = sorted((sign for sign in seen if sign.named), key=lambda sign: sign.residual)
+    if named:
+        near = [sign for sign in named if sign.residual <= 2 * named[0].residual + 0.02]
+        return " or ".join(_name(sign, subject) for sign in near)
+    best = max(seen, key=lambda sign: sign.explained, default=None)
+    if best is None or best.c is None or not best.doubtful:
+        return ""
+    if best.explained >= EXPLAINED:
+        scale = noise.effective_scale(best.c) if best.name == "lost-scale" else None
+        if scale is not None and noise.right_scale is not None:
+            return (
+                f"softmax temperature off: effective scale {scale:.3g} instead of {noise.right_scale:.3g} "
+                f"(c = {best.c:.3g} of {best.name})"
+            )
+        return f"the shape of {best.name}, {best.c:.3g} times its size"
+    return f"c = {best.c:.3g} of {best.name}, which explains {100 * best.explained:.0f}% of the error"
+
+
+def _name(sign: Sign, subject: Subject) -> str:
+    defect = subject.known.get(sign.name)
+    what = f"{defect.what if defect else sign.name}, c = {sign.c:.4g}"
+    upstream = defect.upstream if defect else ""
+    return f"consistent with {upstream} ({what})" if upstream else f"consistent with: {what}"
+
+
+def _check_control(outcome: Outcome, signs: list[Sign], subject: Subject) -> Outcome:
+    """Hold a negative control against what was put in: it must fail by just that."""
+    case = subject.case
+    if case.control is not Control.NEGATIVE or not case.defect:
+        return outcome
+    sign = next((sign for sign in signs if sign.name == case.defect), None)
+    if sign is None or sign.c is None or not sign.usable or sign.named:
+        return outcome
+    return Outcome(
+        verdict=Verdict.INVALID,
+        reason=f"it fails, but not by what was put in: c = {sign.c:.3g} of {sign.name} instead of 1",
+    )
+
+
+def _shown_fit(build: Measured, subject: Subject, noise: Noise, name: str, outcome: Outcome) -> str:
+    """Return the precision that a right engine shows, where it is not simply the one asked for."""
+    if subject.product is not Product.TENSORRT or outcome.verdict is not Verdict.PASS:
+        return ""
+    precision = precision_of(fits(noise, build.outputs)[name])
+    return "" if precision == subject.precision else precision
+
+
+def measured(build: Measured, measure: str) -> float | None:
+    """Return a measurement: the case's own scalar, or the worst over its outputs (NaN is worst)."""
+    if measure in build.scalars:
+        return float(build.scalars[measure])
+    values = [float(v[measure]) for v in build.outputs.values() if measure in v]
+    if not values:
+        return None
+    return math.nan if any(math.isnan(value) for value in values) else max(values)

@@ -1,0 +1,174 @@
+"""Several builds in one process, and several processes of one cell, under each Python."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.probe.jobs import MAIN, Job, Step, X, gone
+from trtmatrix.core.record import record_from
+
+ONES = np.ones((2, 3))
+STEPS = {
+    "builds": Step(does="builds", builds=3, keep=True, defects={"plus": ONES, "minus": -2 * ONES}),
+    "build-raises": Step(does="builds", builds=3, keep=True, params={"fails_in": 2, "how": "raise"}),
+    "build-faults": Step(does="builds", builds=3, keep=True, params={"fails_in": 3, "how": "segv"}),
+    "build-hangs": Step(does="builds", builds=2, seconds=1.5, params={"fails_in": 2, "how": "hang"}),
+    "first-raises": Step(does="builds", builds=2, params={"fails_in": 1, "how": "raise"}),
+    "one-raises": Step(does="builds", params={"fails_in": 1, "how": "raise"}),
+    "trials": Step(does="trials", processes=3, keep=True, params={"pids": "a"}),
+    "process-raises": Step(
+        does="trials", processes=3, keep=True, params={"pids": "b", "fails_in": 2, "how": "raise"}
+    ),
+    "process-faults": Step(does="trials", processes=2, params={"pids": "c", "fails_in": 1, "how": "segv"}),
+    "process-hangs": Step(
+        does="trials", processes=2, seconds=1, params={"pids": "d", "fails_in": 2, "how": "hang"}
+    ),
+    "once": Step(does="pass", keep=True, defects={"plus": ONES}),
+    "no-count": Step(does="no-count"),
+}
+ENDS = {
+    "builds": ("ran", ""),
+    "build-raises": ("crashed", "build 2 of 3: raised ZeroDivisionError: by the repro"),
+    "build-faults": ("crashed", "build 3 of 3: killed by SIGSEGV"),
+    "build-hangs": ("time-out", "build 2 of 2: not done after 3 s"),
+    "first-raises": ("crashed", "build 1 of 2: raised ZeroDivisionError: by the repro"),
+    "one-raises": ("crashed", "raised ZeroDivisionError: by the repro"),
+    "trials": ("ran", ""),
+    "process-raises": ("crashed", "process 2 of 3: raised ZeroDivisionError: by the repro"),
+    "process-faults": ("crashed", "process 1 of 2: killed by SIGSEGV"),
+    "process-hangs": ("time-out", "process 2 of 2: not done after 1 s"),
+    "once": ("ran", ""),
+    "no-count": ("crashed", "raised ValueError: wrong: nan is no count"),
+}
+
+
+@pytest.fixture(scope="module")
+def job(python: Path, driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    job = Job(tmp_path_factory.mktemp("job"), list(STEPS.values()))
+    assert job.run(python, driver) == 0, job.log()
+    return job
+
+
+def record_of(job: Job, step: str) -> dict[str, Any]:
+    return job.record(list(STEPS).index(step))
+
+
+def folder_of(job: Job, step: str) -> Path:
+    return job.out / str(list(STEPS).index(step))
+
+
+def pids_of(job: Job, name: str) -> list[int]:
+    return [int(word) for word in (job.folder / name).read_text().split()]
+
+
+def test_a_record_says_which_build_or_process_ended_otherwise(job: Job) -> None:
+    records = {step: record_of(job, step) for step in STEPS}
+    assert {step: (record["ended"], record["detail"]) for step, record in records.items()} == ENDS
+    for record in records.values():
+        assert record_from({**record, "digests": {}, "gpu": {}}).builds
+
+
+def test_each_build_is_measured(job: Job) -> None:
+    record = record_of(job, "builds")
+    measured = [build["measurements"] for build in record["builds"]]
+    assert [one["outputs"]["y"]["max_abs"] for one in measured] == [0, 1, 2]
+    assert [one["outputs"]["y"]["share_10_bits"] for one in measured] == [1, 1, 1]
+    assert [one["signatures"]["plus"]["y"]["c"] for one in measured] == [0, 1, 2]
+    assert [one["signatures"]["minus"]["y"]["c"] for one in measured] == [0, -0.5, -1]
+    assert [one["signatures"]["plus"]["y"]["explained"] for one in measured] == [0, 1, 1]
+    assert (record["measurements"], record["engine"]) == (measured[0], record["builds"][0]["engine"])
+
+
+def test_builds_share_a_builder_and_nothing_that_was_measured(job: Job) -> None:
+    builds = record_of(job, "builds")["builds"]
+    measured = [build["measurements"] for build in builds]
+    alike = {"same_backend": 1, "trials": 30}
+    assert [one["scalars"] for one in measured] == [{**alike, "first": 1}, alike, alike]
+    assert [one["remark"] for one in measured] == ["first", "", ""]
+    assert ["builder_seconds" in build["engine"] for build in builds] == [True, False, False]
+    assert all({"build_seconds", "layers", "run_ms", "run_seconds"} <= set(b["engine"]) for b in builds)
+
+
+def test_outputs_of_each_build_are_kept(job: Job) -> None:
+    kept = record_of(job, "builds")["kept"]
+    assert kept == {name: {"dtype": "float32", "shape": [2, 3]} for name in ("y", "y@1", "y@2")}
+    folder = folder_of(job, "builds")
+    assert sorted(path.name for path in folder.iterdir()) == ["y.npy", "y@1.npy", "y@2.npy"]
+    assert np.array_equal(np.load(folder / "y@2.npy"), np.maximum(X, 0) + 2)
+
+
+@pytest.mark.parametrize(("step", "ended"), [("build-raises", 1), ("build-faults", 2), ("build-hangs", 1)])
+def test_builds_that_ended_before_are_not_lost(job: Job, step: str, ended: int) -> None:
+    record = record_of(job, step)
+    measured = [build["measurements"]["outputs"]["y"]["max_abs"] for build in record["builds"]]
+    assert measured == list(range(ended))
+    assert record["measurements"] == record["builds"][0]["measurements"]
+    assert record["observed"]["libcuda"].endswith("/libcuda.so.1")
+    assert record["kept"] == {}
+    assert not list(folder_of(job, step).iterdir())
+
+
+def test_what_a_first_build_measured_before_it_failed_is_told(job: Job) -> None:
+    for step in ("first-raises", "one-raises"):
+        assert record_of(job, step)["measurements"]["scalars"] == {"first": 1, "same_backend": 1}
+    assert record_of(job, "first-raises")["builds"] == []
+
+
+def test_counts_are_added_up_and_the_rest_is_the_first_process_s(job: Job) -> None:
+    record = record_of(job, "trials")
+    assert record["processes"] == 3
+    assert record["measurements"]["scalars"] == {"trials": 30, "wrong": 1 + 2 + 3, "delay": 1}
+    assert record["measurements"]["outputs"]["y"]["worst_y"] == 1
+    assert np.load(folder_of(job, "trials") / "y.npy").tolist() == [[1, 1, 1], [1, 1, 1]]
+    assert [path.name for path in folder_of(job, "trials").iterdir()] == ["y.npy"]
+    assert record["exit"] == 0
+
+
+def test_each_process_is_a_fresh_one_in_an_empty_folder(job: Job) -> None:
+    assert len(set(pids_of(job, "a"))) == 3
+    lines = [line for line in record_of(job, "trials")["log"].splitlines() if line.startswith("process")]
+    assert lines == [f"process {number} sees ['so-far.json']" for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("step", "pids", "started"), [("process-raises", "b", 2), ("process-faults", "c", 1)]
+)
+def test_after_a_process_that_did_not_end_well_none_is_started(
+    job: Job, step: str, pids: str, started: int
+) -> None:
+    record = record_of(job, step)
+    assert len(pids_of(job, pids)) == record["processes"] == started
+    assert record["kept"] == {}
+    assert not list(folder_of(job, step).iterdir())
+
+
+def test_what_each_process_printed_is_told(job: Job) -> None:
+    log = record_of(job, "process-raises")["log"]
+    assert "--- process 1\nprocess 1 sees" in log
+    assert "--- process 2\nprocess 2 sees" in log
+    assert "ZeroDivisionError: by the repro" in log
+
+
+def test_without_repeats_a_record_is_as_it_was(job: Job) -> None:
+    record = record_of(job, "once")
+    assert "builds" not in record
+    assert "processes" not in record
+    assert record["measurements"]["signatures"] == {"plus": {"y": {"c": 0, "explained": 0}}}
+    assert set(record["kept"]) == {"y"}
+
+
+def test_a_terminated_supervisor_takes_a_later_process_along(driver: Path, tmp_path: Path) -> None:
+    hangs = Step(does="trials", processes=3, params={"pids": "a", "fails_in": 2, "how": "hang"})
+    job = Job(tmp_path, [hangs])
+    process = job.start(MAIN, driver)
+    while len(pids := job.wait_for("a").split()) < 2:
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 1
+    assert gone([int(pid) for pid in pids], seconds=0.5)
+    assert not list(job.out.glob("*.record.json"))

@@ -1,0 +1,152 @@
+"""Every surprise says what to do about it, in both directions."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from builders import make_case, make_cell, make_entry, make_expectation, make_repro
+
+from trtmatrix.core.advice import advise, file_of
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.model import Basis, Control, Evidence, Outcome, Product, Verdict, Workaround
+
+VERSIONS = {
+    Product.TENSORRT: "10.7.0", Product.TENSORRT_RTX: "tensorrt-rtx-1.4",
+    Product.ONNXRUNTIME: "onnxruntime-1.31.1",
+}  # fmt: skip
+CASE = make_case()
+WORKAROUNDS = tuple(Workaround(what="w", case=name) for name in ("a", "sdpa-tf32", "b", "c", "d"))
+
+
+def entry_of(
+    seen: Verdict,
+    expected: Verdict | None = None,
+    *,
+    control: Control | None = None,
+    basis: Basis = Basis.REPORTED,
+    evidence: Evidence = Evidence.MEASURED,
+    product: Product = Product.TENSORRT,
+    builds: int = 4,
+    workarounds: tuple[Workaround, ...] = WORKAROUNDS,
+) -> Entry:
+    """A measured entry with this verdict, where the repro expects another."""
+    said = [make_expectation(expected, "", basis=basis, product=product)] if expected else []
+    repro = make_repro(
+        replace(CASE, control=control), expectations=tuple(said), workarounds=workarounds
+    )  # fmt: skip
+    entry = make_entry(make_cell(repro, version=VERSIONS[product]), evidence=evidence)
+    failed = {Verdict.FAIL: builds, Verdict.FLAKY: 1}.get(seen, 0)
+    return replace(entry, outcome=Outcome(verdict=seen, builds=builds, failed=failed))
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected", "control", "basis"),
+    list(itertools.product(Verdict, (None, *Verdict), (None, *Control), Basis)),
+)
+def test_a_surprise_and_nothing_else_has_advice(
+    seen: Verdict, expected: Verdict | None, control: Control | None, basis: Basis
+) -> None:
+    for evidence, product, builds in itertools.product(Evidence, Product, (0, 1, 3, 4)):
+        entry = entry_of(
+            seen, expected, control=control, basis=basis, evidence=evidence, product=product, builds=builds
+        )
+        text = advise(entry)
+        assert bool(text) is entry.surprise
+        assert len(text) <= 180, text
+        assert text.isprintable()
+
+
+EXPLAINED = {
+    "a bug": (
+        entry_of(Verdict.FAIL),
+        "confirmed by 4 builds; look at the reason, try its work-arounds (a, b, c, …), file it upstream",
+    ),
+    "a bug, once": (
+        entry_of(Verdict.FAIL, builds=1, workarounds=()),
+        "1 build only: confirm it (--rebuilds 4); look at the reason, file it upstream",
+    ),
+    "a bug, of no build": (
+        entry_of(Verdict.FAIL, builds=0, workarounds=()),
+        "not confirmed: run it again (--rerun); look at the reason, file it upstream",
+    ),
+    "not as reported": (
+        entry_of(Verdict.PASS, Verdict.FAIL, builds=1),
+        "the report may be of another GPU or driver (L4): if 3 more builds pass (--rebuilds 4), "
+        "change the expectation in repros/sdpa_scale.py",
+    ),
+    "not as reported, nearly sure": (
+        entry_of(Verdict.PASS, Verdict.FAIL, builds=3),
+        "the report may be of another GPU or driver (L4): if 1 more build passes (--rebuilds 4), "
+        "change the expectation in repros/sdpa_scale.py",
+    ),
+    "not as reported, for sure": (
+        entry_of(Verdict.PASS, Verdict.FAIL),
+        "the report may be of another GPU or driver (L4): 4 builds pass, change the expectation in "
+        "repros/sdpa_scale.py",
+    ),
+    "not as measured": (
+        entry_of(Verdict.PASS, Verdict.FAIL, basis=Basis.MEASURED),
+        "it failed once: look at what has changed, driver and repro: 4 builds pass, change the expectation "
+        "in repros/sdpa_scale.py",
+    ),
+    "flaky": (
+        entry_of(Verdict.FLAKY, workarounds=()),
+        "take it for a FAIL; --rebuilds 10 shows the rate, file it upstream",
+    ),
+    "flaky bug": (
+        entry_of(Verdict.FLAKY, Verdict.FAIL),
+        "it hangs on the kernels that the builder chooses: a single PASS means nothing, "
+        "--rebuilds 10 shows the rate",
+    ),
+    "no longer flaky": (
+        entry_of(Verdict.PASS, Verdict.FLAKY),
+        "PASS in all of 4 builds: if --rebuilds 10 says so too, change repros/sdpa_scale.py",
+    ),
+    "no longer silent": (
+        entry_of(Verdict.FAIL, Verdict.INVALID),
+        "it was to say nothing and says FAIL: look at its noise floor, then change repros/sdpa_scale.py",
+    ),
+    "negative control": (
+        entry_of(Verdict.PASS, control=Control.NEGATIVE),
+        "the defect that was put in was not seen: nothing of the repro sdpa-scale at 10.7.0 in tf32 can be "
+        "believed",
+    ),
+    "negative control that says nothing": (
+        entry_of(Verdict.INVALID, control=Control.NEGATIVE),
+        "the defect that was put in was not seen: nothing of the repro sdpa-scale at 10.7.0 in tf32 can be "
+        "believed",
+    ),
+    "flaky negative control": (
+        entry_of(Verdict.FLAKY, control=Control.NEGATIVE),
+        "the defect that was put in was seen in 1 of 4 builds only: nothing of the repro sdpa-scale at "
+        "10.7.0 in tf32 can be believed",
+    ),
+    "positive control": (
+        entry_of(Verdict.FAIL, control=Control.POSITIVE),
+        "what must be right is not: nothing at 10.7.0 can be believed; ask doctor, look at the driver",
+    ),
+    "a graph": (
+        entry_of(Verdict.FAIL, product=Product.ONNXRUNTIME),
+        "no TensorRT is involved: the graph or the reference of repros/sdpa_scale.py is wrong, mend it first",
+    ),
+    "a graph, right": (
+        entry_of(Verdict.PASS, Verdict.FAIL, product=Product.ONNXRUNTIME),
+        "the graph is right here: change the expectation in repros/sdpa_scale.py",
+    ),
+    "recorded": (
+        entry_of(Verdict.FAIL, evidence=Evidence.RECORDED),
+        "run it here, with the present repro and driver, before you believe it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_the_advice_fits_the_surprise(name: str) -> None:
+    entry, text = EXPLAINED[name]
+    assert advise(entry) == text
+
+
+def test_the_file_of_a_repro_is_named_as_it_is_on_disk() -> None:
+    assert file_of(make_repro(id="gemm-mha-v2")) == "repros/gemm_mha_v2.py"

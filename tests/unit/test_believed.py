@@ -1,0 +1,204 @@
+"""A cell is believed only as far as its controls came out as they must."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import (
+    make_case,
+    make_cell,
+    make_control,
+    make_entry,
+    make_expectation,
+    make_repro,
+    make_unknown,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.core.controls import ControlCounts, apply_controls, count_controls
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.expand import CONTROLS
+from trtmatrix.core.model import Control, Evidence, Outcome, Product, Verdict
+from trtmatrix.core.summary import control_line, count_products
+
+TF32 = {"precision": "tf32"}
+COMMON = make_repro(
+    make_case("right-tf32", control=Control.POSITIVE), make_control("wrong-tf32"), id=CONTROLS,
+)  # fmt: skip
+REPRO = make_repro(make_case("sdpa-tf32"), make_control("control-tf32"))
+BASE, OWN = REPRO.cases
+RIGHT, WRONG = COMMON.cases
+ORT = "onnxruntime-1.31.1"
+ANSWERS = {Verdict.PASS, Verdict.FAIL, Verdict.FLAKY}
+
+
+def entry(case: Any, verdict: Verdict, version: str = "10.7.0", **more: Any) -> Entry:
+    repro = COMMON if case in COMMON.cases else REPRO
+    made = make_entry(make_cell(repro, case, version), **more)
+    return replace(made, outcome=Outcome(verdict=verdict, reason=f"was {verdict.value}", builds=3, failed=1))
+
+
+def believed(*entries: Entry) -> Outcome:
+    """What becomes of the first."""
+    outcome = apply_controls(entries)[0].outcome
+    assert outcome is not None
+    return outcome
+
+
+@pytest.mark.parametrize(("case", "seen"), list(itertools.product((RIGHT, WRONG, OWN), Verdict)))
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_control_that_came_out_wrong_takes_every_answer_away(
+    case: Any, seen: Verdict, verdict: Verdict
+) -> None:
+    wrong = {Verdict.PASS, Verdict.INVALID}
+    if case is RIGHT:
+        wrong = {Verdict.FAIL, Verdict.FLAKY, Verdict.INVALID}
+    before, control = entry(BASE, verdict), entry(case, seen)
+    after = believed(before, control)
+    if seen not in wrong or verdict not in ANSWERS:
+        assert after == before.outcome
+        return
+    assert (after.verdict, after.builds, after.failed) == (Verdict.INVALID, 3, 1)
+    kind = "positive" if case is RIGHT else "negative"
+    must = "PASS" if case is RIGHT else "FAIL"
+    assert after.reason == f"the {kind} control {control.cell.id} is {seen.value}, not {must}"
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize("seen", Verdict)
+def test_a_graph_that_fails_in_onnx_runtime_says_nothing_of_tensorrt(verdict: Verdict, seen: Verdict) -> None:
+    before = entry(BASE, verdict)
+    after = believed(before, entry(BASE, seen, ORT))
+    if seen is Verdict.FAIL and verdict in ANSWERS:
+        assert after.verdict is Verdict.INVALID
+        assert after.reason == "the graph disagrees with its reference in ONNX Runtime: was FAIL"
+    else:
+        assert after == before.outcome
+
+
+def test_a_negative_control_is_wrong_in_onnx_runtime_too() -> None:
+    before = entry(OWN, Verdict.FAIL)
+    assert believed(before, entry(OWN, Verdict.FAIL, ORT)) == before.outcome
+
+
+def test_the_newest_onnx_runtime_decides() -> None:
+    old, new = "2025-01-01T00:00:00.000Z", "2025-02-01T00:00:00.000Z"
+    checks = [
+        entry(BASE, Verdict.FAIL, "onnxruntime-1.30.0", started=old),
+        entry(BASE, Verdict.PASS, ORT, started=new),
+    ]
+    for order in (checks, checks[::-1]):
+        assert believed(entry(BASE, Verdict.PASS), *order).verdict is Verdict.PASS
+    checks = [
+        replace(check, outcome=other.outcome) for check, other in zip(checks, checks[::-1], strict=True)
+    ]
+    assert believed(entry(BASE, Verdict.PASS), *checks).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("name", ["repro", "case"])
+def test_onnx_runtime_speaks_of_its_own_graph_only(name: str) -> None:
+    before = entry(BASE, Verdict.PASS, digests={name: "now"})
+    assert believed(before, entry(BASE, Verdict.FAIL, ORT, digests={name: "before"})) == before.outcome
+    assert believed(before, entry(BASE, Verdict.FAIL, ORT, digests={name: "now"})).verdict is Verdict.INVALID
+
+
+def test_a_control_counts_at_its_own_version_gpu_and_precision_alone() -> None:
+    before = entry(BASE, Verdict.PASS)
+    assert believed(before, entry(RIGHT, Verdict.FAIL, "10.8.0")) == before.outcome
+    other = make_repro(
+        make_case("right-fp16", control=Control.POSITIVE, params={"precision": "fp16"}), id=CONTROLS
+    )
+    failed = replace(make_entry(make_cell(other)), outcome=Outcome(verdict=Verdict.FAIL))
+    assert believed(before, failed) == before.outcome
+
+
+def test_a_control_of_another_time_or_driver_does_not_count() -> None:
+    before = entry(BASE, Verdict.PASS, gpu={"driver": "1"})
+    assert believed(before, entry(WRONG, Verdict.PASS, evidence=Evidence.RECORDED)) == before.outcome
+    assert believed(before, entry(WRONG, Verdict.PASS, gpu={"driver": "2"})) == before.outcome
+    assert believed(before, entry(WRONG, Verdict.PASS, gpu={"driver": "1"})).verdict is Verdict.INVALID
+    recorded = replace(before, evidence=Evidence.RECORDED)
+    assert (
+        believed(recorded, entry(WRONG, Verdict.PASS, evidence=Evidence.RECORDED)).verdict is Verdict.INVALID
+    )
+
+
+def test_what_was_only_reported_is_no_control_and_needs_none() -> None:
+    failed = entry(RIGHT, Verdict.FAIL)
+    reported = replace(failed, record=None, evidence=Evidence.REPORTED)
+    before = entry(BASE, Verdict.PASS)
+    assert believed(before, reported) == before.outcome
+    said = replace(before, record=None, evidence=Evidence.REPORTED)
+    assert believed(said, failed) == said.outcome
+
+
+def test_controls_stay_what_they_are() -> None:
+    """That one is wrong must be seen, and stays a surprise."""
+    entries = [entry(WRONG, Verdict.PASS), entry(RIGHT, Verdict.FAIL), entry(OWN, Verdict.PASS)]
+    assert apply_controls(entries) == tuple(entries)
+    assert all(item.surprise for item in entries)
+
+
+@pytest.mark.parametrize("case", [RIGHT, WRONG, OWN])
+def test_a_control_that_says_nothing_is_a_surprise_unless_that_was_expected(case: Any) -> None:
+    silent = entry(case, Verdict.INVALID)
+    assert silent.surprise
+    assert not replace(silent, evidence=Evidence.RECORDED).surprise
+    assert not replace(silent, expectation=make_expectation(Verdict.INVALID)).surprise
+    assert not entry(BASE, Verdict.INVALID).surprise
+
+
+CELLS = [make_cell(repro, case, version) for repro in (COMMON, REPRO) for case in repro.cases
+         for version in ("10.7.0", "10.8.0", ORT)]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(Verdict), min_size=len(CELLS), max_size=len(CELLS)), st.randoms())
+def test_the_order_of_entries_is_no_matter(verdicts: Sequence[Verdict], random: Any) -> None:
+    entries = [
+        entry(cell.case, verdict, cell.version.name) for cell, verdict in zip(CELLS, verdicts, strict=True)
+    ]
+    shuffled = random.sample(entries, len(entries))
+    found = {e.cell.id: e.outcome for e in apply_controls(shuffled)}
+    assert found == {e.cell.id: e.outcome for e in apply_controls(entries)}
+    again = apply_controls(apply_controls(entries))
+    assert {e.cell.id: e.outcome.verdict for e in again if e.outcome} == {
+        cell: outcome.verdict for cell, outcome in found.items() if outcome
+    }
+
+
+def test_controls_are_counted_with_what_has_none() -> None:
+    alone = make_entry(make_cell(make_repro(make_case("a", params={}), id="streams")))
+    entries = [
+        entry(BASE, Verdict.PASS), entry(OWN, Verdict.FAIL), entry(RIGHT, Verdict.PASS),
+        entry(WRONG, Verdict.FAIL, "10.8.0"), entry(WRONG, Verdict.NO_VERDICT), alone,
+        entry(RIGHT, Verdict.PASS, evidence=Evidence.RECORDED), make_unknown(make_cell(COMMON, WRONG)),
+    ]  # fmt: skip
+    counts = count_controls(entries, Product.TENSORRT)
+    assert counts == ControlCounts(positive=1, negative=2, uncontrolled=1)
+    (shown,) = count_products(entries)
+    assert control_line(shown) == (
+        "controls: 3 of 3 came out as they must (2 negative, 1 positive); "
+        "not controlled: 1 cell without a control that ran"
+    )
+
+
+def test_controls_that_came_out_wrong_are_named() -> None:
+    entries = [entry(BASE, Verdict.PASS), entry(OWN, Verdict.PASS), entry(RIGHT, Verdict.PASS)]
+    (shown,) = count_products(apply_controls(entries))
+    assert control_line(shown) == (
+        "controls: 1 of 2 came out as they must (1 negative, 1 positive); "
+        "not so: sdpa-scale/control-tf32@10.7.0#h200 PASS"
+    )
+    (none,) = count_products([])
+    assert control_line(none) == ""
+
+
+def test_only_tensorrt_can_be_without_controls() -> None:
+    entries = [entry(BASE, Verdict.PASS, ORT), entry(BASE, Verdict.PASS)]
+    assert count_controls(entries, Product.ONNXRUNTIME).uncontrolled == 0
+    assert count_controls(entries, Product.TENSORRT).uncontrolled == 1

@@ -1,0 +1,165 @@
+"""What every repro's emulate() promises: the reference in float64, a small part that stands for the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, Arithmetic
+from trtmatrix.core.factors import ALLOWED
+from trtprobe.cell import load_repro
+
+Array = NDArray[Any]
+Outputs = dict[str, Array]
+LOADED = {path.stem: load_repro(path) for path in sorted((Path(__file__).parents[2] / "repros").glob("*.py"))}
+REPROS = {name: module for name, module in LOADED.items() if hasattr(module, "emulate")}
+FEWER = {"sdpa_scale": {"batch": 2}}
+"""Params that make a whole case quick; no sum gets shorter."""
+CASES = {
+    f"{repro}-{case['id']}": (module, case)
+    for repro, module in REPROS.items()
+    for case in ({**case, "params": {**case["params"], **FEWER.get(repro, {})}} for case in module.cases())
+    if case["params"].get("precision")
+}
+Pair = tuple[ModuleType, dict[str, Any]]
+
+
+def first_of(key: Any) -> dict[str, Pair]:
+    """The first case of each kind: the others would say the same."""
+    found: dict[Any, tuple[str, Pair]] = {}
+    for name, (module, case) in CASES.items():
+        found.setdefault((module.__file__, *key(module, case)), (name, (module, case)))
+    return dict(found.values())
+
+
+BY_DEFECTS = first_of(lambda _, case: (case["params"]["precision"] == "fp16", *case.get("defects", ())))
+BY_PRECISION = first_of(lambda _, case: (ALLOWED[case["params"]["precision"]][-1],))
+BY_NOISE = first_of(lambda module, case: [case["params"][name] for name in module.NOISE])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget() -> Iterator[None]:
+    yield
+    for module in REPROS.values():
+        for value in vars(module).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
+
+
+def member(params: dict[str, Any]) -> Arithmetic:
+    """The plainest of the coarsest arithmetics that a precision allows."""
+    return next(iter(ENSEMBLE[ALLOWED[params["precision"]][-1]].values()))
+
+
+def same(a: Outputs, b: Outputs) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name], equal_nan=True) for name in a)
+
+
+def relative(y: Array, reference: Array) -> float:
+    return float(np.linalg.norm((y - reference).ravel()) / np.linalg.norm(reference.ravel()))
+
+
+def test_repros_that_emulate_are_found() -> None:
+    assert {"controls", "gemm_mha_v2", "sdpa_scale"} <= set(REPROS)
+
+
+@pytest.mark.parametrize("name", BY_DEFECTS)
+def test_float64_is_the_reference_bit_for_bit(name: str) -> None:
+    module, case = CASES[name]
+    params = case["params"]
+    assert same(module.emulate(params, FLOAT64), module.prepare(params)["reference"])
+
+
+UNEVEN = {"causal-ahead"}
+"""Defects of the first few queries, of which a part has more or fewer."""
+
+
+@pytest.mark.parametrize("name", BY_PRECISION | BY_DEFECTS)
+def test_the_small_part_is_as_noisy_and_as_wrong_as_the_whole(name: str) -> None:
+    module, case = CASES[name]
+    params = case["params"]
+    seen: list[dict[str, float]] = []
+    for small in (False, True):
+        right = module.emulate(params, FLOAT64, small=small)
+        results = {"": module.emulate(params, member(params), small=small)}
+        for defect in set(case.get("defects", ())) - UNEVEN:
+            results[defect] = module.emulate(params, FLOAT64, defect, small=small)
+        seen.append(
+            {
+                f"{d} {output}": relative(y, right[output])
+                for d, ys in results.items()
+                for output, y in ys.items()
+            }
+        )
+    assert seen[1] == pytest.approx(seen[0], rel=0.15)
+
+
+@pytest.mark.parametrize("name", BY_DEFECTS)
+def test_a_defect_changes_an_output(name: str) -> None:
+    module, case = CASES[name]
+    right = module.emulate(case["params"], FLOAT64, small=True)
+    for defect in case.get("defects", ()):
+        wrong = module.emulate(case["params"], FLOAT64, defect, small=True)
+        assert wrong.keys() == right.keys()
+        assert not same(wrong, right)
+
+
+@pytest.mark.parametrize("repro", REPROS)
+def test_cases_and_facts_name_the_same_defects(repro: str) -> None:
+    module = REPROS[repro]
+    known = module.FACTS.get("defects", {})
+    cases = list(module.cases())
+    assert {defect for case in cases for defect in case.get("defects", ())} == set(known)
+    for case in cases:
+        put_in = case.get("defect", "")
+        assert not put_in or put_in in case["defects"]
+        assert not put_in or case["control"] == "negative"
+
+
+@pytest.mark.parametrize("name", [name for name in BY_DEFECTS if hasattr(CASES[name][0], "softmax_scale")])
+def test_the_scale_can_be_set(name: str) -> None:
+    module, case = CASES[name]
+    params = case["params"]
+    if "lost-scale" not in case.get("defects", ()):
+        return
+    right, whole, lost, factor = (
+        module.emulate(params, FLOAT64, defect, small=True)
+        for defect in ("", "scale*1", "lost-scale", f"scale*{module.softmax_scale(params) ** -0.5!r}")
+    )
+    assert same(right, whole)
+    for output in lost:
+        np.testing.assert_allclose(lost[output], factor[output], rtol=1e-9, atol=1e-12)
+    assert not same(module.emulate(params, FLOAT64, "scale*0.5", small=True), right)
+
+
+@pytest.mark.parametrize("repro", REPROS)
+def test_a_seed_gives_other_numbers(repro: str) -> None:
+    module, case = next(pair for name, pair in CASES.items() if pair[0] is REPROS[repro])
+    first, again, other = (
+        module.emulate(case["params"], member(case["params"]), seed=seed, small=True) for seed in (0, 0, 1)
+    )
+    assert same(first, again)
+    assert all(not np.array_equal(first[output], other[output]) for output in first)
+
+
+@pytest.mark.parametrize("name", BY_PRECISION)
+def test_noise_names_all_that_is_needed(name: str) -> None:
+    module, case = CASES[name]
+    params = case["params"]
+    needed = {key: params[key] for key in module.NOISE}
+    assert same(*(module.emulate(p, member(params), small=True) for p in (params, needed)))
+
+
+@pytest.mark.parametrize("name", BY_NOISE)
+def test_every_case_can_be_emulated(name: str) -> None:
+    module, case = CASES[name]
+    saturated = "amplitude1000" in name  # in FP16 its scores are beyond 65504
+    with np.errstate(invalid="ignore" if saturated else "raise", over="ignore"):
+        outputs = module.emulate(case["params"], member(case["params"]), small=True)
+    assert all(saturated or np.isfinite(y).all() for y in outputs.values())

@@ -1,0 +1,268 @@
+"""What the judge says of one engine's numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.core.calibration import Calibration
+from trtmatrix.core.factors import FAIL_FACTOR, PASS_FACTOR
+from trtmatrix.core.model import Case, Control, Defect, Outcome, Product, Verdict
+from trtmatrix.core.noise import Noise
+from trtmatrix.core.numbers import Subject, judge_build
+from trtmatrix.core.record import Measured
+
+FLOOR = 2.0**-10
+MEMBERS = {"fp32": FLOOR / 2000, "tf32": FLOOR, "tf32-late": FLOOR / 2, "tf32-truncated": 6 * FLOOR}
+KNOWN = {
+    "lost-scale": Defect(what="one √scale lost", upstream="NVIDIA/TensorRT#4333"),
+    "lost-mask": Defect(what="the mask ignored"),
+}
+
+
+def make_noise(size: float = 8.0, *, bound: float = 0.001, **fields: Any) -> Noise:
+    """Noise of a TF32 case with a defect of ``size`` floors; ten times the ensemble's |c| is the bound."""
+    return Noise(
+        **{
+            "key": "k", "precision": "tf32", "outputs": {"y": MEMBERS},
+            "defects": {"lost-scale": {"y": size * FLOOR}}, "c": {"lost-scale": {"tf32": bound / 10}},
+            "right_scale": 0.25, "curve": ((0.25, -0.5), (1.0, 0.0), (4.0, 2.0)), **fields,
+        }
+    )  # fmt: skip
+
+
+def make_subject(noise: Noise | None = None, **case: Any) -> Subject:
+    fields: dict[str, Any] = {"defects": ("lost-scale",), **case}
+    return Subject(
+        case=Case(id="c", params={"precision": "tf32"}, **{"limits": {}, **fields}),
+        noise=noise or make_noise(), calibration=Calibration(), known=KNOWN, product=Product.TENSORRT,
+    )  # fmt: skip
+
+
+def make_build(floors: float = 1.0, c: float = 0.0, explained: float = 0.0, **values: Any) -> Measured:
+    outputs = {"y": {"count": 12, "nan_unexpected": 0, "rel_l2": floors * FLOOR, **values}}
+    return Measured(
+        outputs=outputs, scalars={}, signatures={"lost-scale": {"y": {"c": c, "explained": explained}}}
+    )
+
+
+def judged(build: Measured, **subject: Any) -> Outcome:
+    return judge_build(build, make_subject(**subject))
+
+
+@pytest.mark.parametrize(
+    ("floors", "verdict"),
+    [
+        (0.0, Verdict.PASS),
+        (PASS_FACTOR, Verdict.PASS),
+        (PASS_FACTOR * 1.01, Verdict.INVALID),
+        (FAIL_FACTOR * 0.99, Verdict.INVALID),
+        (FAIL_FACTOR, Verdict.FAIL),
+        (math.inf, Verdict.FAIL),
+        (math.nan, Verdict.FAIL),
+    ],
+)
+def test_the_norm_is_held_against_the_floor(floors: float, verdict: Verdict) -> None:
+    assert judged(make_build(floors)).verdict is verdict
+
+
+def test_an_error_that_truncation_would_explain_passes_and_says_so() -> None:
+    outcome = judged(make_build(5.8))
+    assert outcome.verdict is Verdict.PASS
+    assert "tf32-truncated, which no GPU has shown yet" in outcome.reason
+
+
+def test_truncation_explains_no_error_that_holds_a_known_defect() -> None:
+    outcome = judged(make_build(5.8, c=1.0, explained=0.9), noise=make_noise(5.5))
+    assert outcome.verdict is Verdict.FAIL
+    assert "consistent with NVIDIA/TensorRT#4333" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("c", "verdict"),
+    [(0.02, Verdict.PASS), (0.03, Verdict.INVALID), (0.041, Verdict.FAIL), (1.0, Verdict.FAIL),
+     (-0.5, Verdict.FAIL), (math.nan, Verdict.FAIL)],
+)  # fmt: skip
+def test_below_the_noise_the_signature_decides(c: float, verdict: Verdict) -> None:
+    outcome = judged(make_build(1.2, c=c, explained=0.2), noise=make_noise(0.5))
+    assert outcome.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("c", "words"), [(1.0006, "consistent with NVIDIA/TensorRT#4333"), (0.9, "4333"), (1.1, "4333")]
+)
+def test_a_known_bug_is_named_where_c_is_one(c: float, words: str) -> None:
+    assert words in judged(make_build(8.0, c=c, explained=0.98)).reason
+
+
+@pytest.mark.parametrize("c", [0.89, 1.11, 3.66, -0.52, 0.03])
+def test_a_known_bug_is_not_named_at_another_c(c: float) -> None:
+    assert "4333" not in judged(make_build(30.0, c=c, explained=0.98)).reason
+
+
+def test_another_temperature_is_told_as_what_it_is() -> None:
+    reason = judged(make_build(16.0, c=2.0, explained=0.99)).reason
+    assert "softmax temperature off: effective scale 1 instead of 0.25" in reason
+    reason = judged(make_build(16.0, c=9.0, explained=0.99)).reason
+    assert "9 times its size" in reason, "outside of the curve no scale is made up"
+
+
+def test_what_the_shape_does_not_explain_is_not_called_by_it() -> None:
+    reason = judged(make_build(100.0, c=0.3, explained=0.02)).reason
+    assert "c = 0.3 of lost-scale, which explains 2% of the error" in reason
+
+
+def two_defects(first: tuple[float, float], second: tuple[float, float]) -> Outcome:
+    noise = make_noise(
+        defects={"lost-scale": {"y": 8 * FLOOR}, "lost-mask": {"y": 8 * FLOOR}},
+        c={"lost-scale": {"tf32": 0.0}, "lost-mask": {"tf32": 0.0}},
+    )
+    pairs = {"lost-scale": first, "lost-mask": second}
+    signatures = {name: {"y": {"c": c, "explained": share}} for name, (c, share) in pairs.items()}
+    build = replace(make_build(8.0), signatures=signatures)
+    return judge_build(build, make_subject(noise, defects=("lost-scale", "lost-mask")))
+
+
+def test_where_two_known_defects_fit_as_well_both_are_named() -> None:
+    reason = two_defects((1.0, 0.97), (1.01, 0.96)).reason
+    assert "#4333" in reason
+    assert " or consistent with: the mask ignored" in reason
+
+
+def test_where_one_fits_better_it_alone_is_named() -> None:
+    reason = two_defects((1.0, 0.5), (1.0, 0.99)).reason
+    assert "#4333" not in reason
+    assert "the mask ignored" in reason
+
+
+def test_a_case_whose_noise_hides_the_defect_says_nothing() -> None:
+    for floors in (0.5, 100.0):
+        outcome = judged(make_build(floors, c=1.0), noise=make_noise(2.9, bound=0.31))
+        assert outcome.verdict is Verdict.INVALID
+        assert "neither its size nor its shape would show" in outcome.reason
+
+
+@pytest.mark.parametrize(("size", "bound"), [(2.9, 0.3), (3.0, 5.0)])
+def test_a_usable_shape_or_a_large_defect_is_enough(size: float, bound: float) -> None:
+    assert judged(make_build(1.0), noise=make_noise(size, bound=bound)).verdict is Verdict.PASS
+
+
+def test_without_a_known_defect_the_floor_must_be_useful() -> None:
+    build = make_build(1.0)
+    assert judged(build, defects=(), useful=FLOOR).verdict is Verdict.PASS
+    outcome = judged(build, defects=(), useful=FLOOR / 2)
+    assert outcome.verdict is Verdict.INVALID
+    assert "hides too much" in outcome.reason
+
+
+def test_a_signature_that_was_not_measured_is_unknown_where_the_norm_cannot_tell() -> None:
+    build = replace(make_build(1.0), signatures={})
+    assert judged(build, noise=make_noise(4.9)).verdict is Verdict.INVALID
+    assert "unknown" in judged(build, noise=make_noise(4.9)).reason
+    assert judged(build, noise=make_noise(5.0)).verdict is Verdict.PASS
+
+
+def test_an_error_of_another_precision_is_recognised() -> None:
+    noise = make_noise(1e6, precision="fp32")
+    outcome = judged(make_build(1.0), noise=noise)
+    assert outcome.verdict is Verdict.FAIL
+    assert "as tf32 computes, which was not allowed" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("floors", "share", "fit"),
+    [(1.0, 0.0, "tf32"), (1.05, 1.0, "fp16"), (1.05, 0.0, "tf32"), (3.0, 1.0, "fp16"), (0.0005, 0.0, "fp32")],
+)
+def test_under_the_flag_the_precision_that_shows_is_said(floors: float, share: float, fit: str) -> None:
+    members = {**MEMBERS, "fp16": 1.1 * FLOOR, "fp16-blocks": 3 * FLOOR}
+    noise = make_noise(1e4, precision="fp16-flag", outputs={"y": members})
+    outcome = judged(make_build(floors, share_10_bits=share), noise=noise)
+    assert (outcome.verdict, outcome.fit) == (Verdict.PASS, fit)
+
+
+def test_on_onnx_runtime_a_float32_graph_has_the_floor_of_float32() -> None:
+    subject = replace(make_subject(make_noise(1e6)), product=Product.ONNXRUNTIME)
+    assert judge_build(make_build(1.0), subject).verdict is Verdict.FAIL
+    assert judge_build(make_build(0.001), subject).verdict is Verdict.PASS
+
+
+def control(c: float) -> Outcome:
+    case = {"control": Control.NEGATIVE, "defect": "lost-scale"}
+    return judged(make_build(8.0, c=c, explained=0.99), **case)
+
+
+def test_a_negative_control_must_fail_by_what_was_put_in() -> None:
+    assert control(1.0).verdict is Verdict.FAIL
+    outcome = control(0.5)
+    assert outcome.verdict is Verdict.INVALID
+    assert "c = 0.5 of lost-scale instead of 1" in outcome.reason
+
+
+def test_without_floor_and_limit_nothing_can_be_said() -> None:
+    outcome = judge_build(make_build(1.0), replace(make_subject(), noise=None))
+    assert outcome.verdict is Verdict.INVALID
+    assert "no noise floor" in outcome.reason
+
+
+def test_trials_say_what_they_exclude() -> None:
+    build = Measured(outputs={}, scalars={"wrong": 0, "trials": 30})
+    outcome = judged(build, limits={"wrong": 0.0}, defects=())
+    assert outcome.verdict is Verdict.PASS
+    assert (
+        "none of 30 trials: a rate above 9.5% is excluded with 95%, if they are independent" in outcome.reason
+    )
+    outcome = judged(replace(build, scalars={"wrong": 1, "trials": 30}), limits={"wrong": 0.0}, defects=())
+    assert (outcome.verdict, outcome.reason) == (Verdict.FAIL, "wrong 1 > 0 (of 30 trials)")
+
+
+def test_a_limit_that_was_not_measured_is_invalid_and_one_that_is_nan_fails() -> None:
+    assert judged(make_build(1.0), limits={"rows_differ": 0.0}).verdict is Verdict.INVALID
+    build = replace(make_build(1.0), scalars={"rows_differ": math.nan})
+    assert judged(build, limits={"rows_differ": 0.0}).verdict is Verdict.FAIL
+
+
+sizes = st.floats(min_value=1e-3, max_value=1e3)
+
+
+@given(st.integers(1, 10), sizes, sizes, st.sampled_from(sorted(MEMBERS)), st.booleans())
+def test_nan_never_passes(bad: int, floors: float, size: float, member: str, known: bool) -> None:
+    noise = make_noise(size, outputs={"y": {member: FLOOR}})
+    build = make_build(floors, nan_unexpected=bad)
+    assert judged(build, noise=noise, defects=("lost-scale",) if known else ()).verdict is Verdict.FAIL
+
+
+def _scaled(noise: Noise, factor: float) -> Noise:
+    return replace(noise, outputs={"y": {name: error * factor for name, error in noise.outputs["y"].items()}})
+
+
+@given(
+    st.integers(-30, 30), sizes, sizes, st.floats(-4, 4), st.floats(0, 1), st.sampled_from([0.001, 0.2, 1.0])
+)
+def test_relative_errors_in_other_units_change_no_verdict(
+    power: int, floors: float, size: float, c: float, explained: float, bound: float
+) -> None:
+    """Error, floor and defect together by a power of two: what the judge compares are their quotients."""
+    factor = 2.0**power
+    noise = make_noise(size, bound=bound)
+    other = replace(_scaled(noise, factor), defects={"lost-scale": {"y": size * FLOOR * factor}})
+    build, scaled = make_build(floors, c, explained), make_build(floors * factor, c, explained)
+    assert judged(build, noise=noise).verdict is judged(scaled, noise=other).verdict
+
+
+@given(st.permutations(["y", "z", "w"]), st.lists(sizes, min_size=3, max_size=3))
+def test_the_order_of_outputs_changes_no_verdict(order: list[str], floors: list[float]) -> None:
+    noise = make_noise(outputs=dict.fromkeys("yzw", MEMBERS))
+    values = {name: {"nan_unexpected": 0, "rel_l2": f * FLOOR} for name, f in zip("yzw", floors, strict=True)}
+
+    def verdict(names: list[str]) -> Mapping[str, Any]:
+        return vars(
+            judged(Measured(outputs={n: values[n] for n in names}, scalars={}), noise=noise, defects=())
+        )
+
+    assert verdict(order) == verdict(["y", "z", "w"])

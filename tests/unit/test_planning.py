@@ -1,0 +1,52 @@
+"""What ``run --plan`` prints: cells that were asked for, and the controls that go along."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import make_case, make_cell, make_repro
+
+from trtmatrix.context import Context, Scene
+from trtmatrix.core.config import Matrix
+from trtmatrix.core.container import Limits
+from trtmatrix.core.expand import Cell, Selection
+from trtmatrix.core.model import Exclusion
+from trtmatrix.core.plan import Engine, Excluded, Host, Launch, Plan
+from trtmatrix.effects.gpu import GpuScan
+from trtmatrix.effects.paths import Project, default_cache
+from trtmatrix.planning import print_plan
+
+REPRO = make_repro(make_case("a"), make_case("b"), make_case("c"))
+ASKED, BESIDE, LEFT_OUT = (make_cell(REPRO, case, "onnxruntime-1.31.1") for case in REPRO.cases)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *cells: Cell, excluded: tuple[Excluded, ...] = ()) -> str:
+    launch = Launch(version=ASKED.version, gpu=ASKED.gpu, cells=cells)
+    plan = Plan(launches=(launch,), excluded=excluded)
+    host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
+    scene = Scene(host=host, scan=scan, cells=cells, plan=plan, stored=())
+    cache = default_cache()
+    project = Project(matrix=cache, repros=cache, results=cache, cache=cache)
+    matrix = Matrix.model_construct()
+    context = Context(project=project, matrix=matrix, repros={}, selection=Selection(), pythons=())
+    print_plan(context, scene, frozenset(), Limits())
+    return capsys.readouterr().out
+
+
+def test_controls_that_go_along_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    beside = "  1 of those to run were not selected: they control the others (--no-controls)\n"
+    assert beside in printed(capsys, ASKED, replace(BESIDE, companion=True))
+    assert "not selected" not in printed(capsys, ASKED, BESIDE)
+
+
+def test_controls_that_are_not_run_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    excluded = tuple(
+        Excluded(cell=cell, why=Exclusion.NO_GPU)
+        for cell in (replace(BESIDE, companion=True), LEFT_OUT, LEFT_OUT)
+    )
+    lines = printed(capsys, ASKED, excluded=excluded).splitlines()
+    assert lines[-2:] == [
+        "not run: 2 cells: no NVIDIA GPU here",
+        "controls not run: 1 cells: no NVIDIA GPU here",
+    ]

@@ -1,0 +1,251 @@
+"""What a run asks of the probe, what it adds to records, and what it runs again.
+
+The launcher is a stand-in: it plays a probe whose engines come out as a test says, which no real one does.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import H200, make_case, make_cell, make_control, make_expectation, make_record, make_repro
+from test_cases import loaded
+from test_emulation import Emulating
+
+from trtmatrix.batch import Batch, Overdue, count_runs
+from trtmatrix.core.calibration import Calibration
+from trtmatrix.core.compare import Stored
+from trtmatrix.core.expand import Cell, Selection
+from trtmatrix.core.model import Case, Verdict
+from trtmatrix.core.plan import Engine, GpuAccess, Host, Launch, Pull, make_plan
+from trtmatrix.core.record import RAN, Record, record_from
+from trtmatrix.effects.cases import CaseCache
+from trtmatrix.effects.launcher import Ended, Poll, Ready
+from trtmatrix.effects.progress import PlainProgress
+from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.run import run_plan
+from trtmatrix.workshop import Order, Workshop
+from trtprobe.files import write_json
+
+RIGHT, WRONG = 1.0, 1e6
+LIMIT: dict[str, Any] = {"limits": {"worst": 10.0}, "params": {"n": 1}}
+Play = Callable[[str], float]
+"""A case's id → what the case measures of each engine."""
+
+
+class Playing:
+    """A launcher whose probe measures what it is told, and that keeps the jobs that it was given."""
+
+    def __init__(self, play: Play) -> None:
+        self.play, self.jobs = play, list[list[dict[str, Any]]]()
+
+    def make_ready(self, launch: Launch) -> Ready:
+        return Ready(launch=launch, digests={"image": "i", "runtime": "container"}, handle=None)
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        del ready
+        cells = json.loads((folder / "job" / "job.json").read_text())["cells"]
+        self.jobs.append(cells)
+        for index, cell in enumerate(cells):
+            record = self.record(cell, self.play(cell["cell"]["case"]), folder / "out" / str(index))
+            write_json(folder / "out" / f"{index}.record.json", record)
+        poll()
+        return Ended(code=0)
+
+    def record(self, cell: dict[str, Any], value: float, out: Path) -> dict[str, Any]:
+        del out
+        measured = {"outputs": {}, "scalars": {"worst": value}, "remark": "", "signatures": {}}
+        builds = [{"measurements": measured, "engine": {}}] * cell["builds"]
+        more = {"builds": builds} if len(builds) > 1 else {}
+        data = {"schema": 1, "cell": cell["cell"], "run": cell["run"], "product": "tensorrt", "ended": RAN}
+        started = f"2025-01-02T03:04:0{len(self.jobs)}.000Z"
+        return {
+            **data, "detail": "", "started": started, "observed": {}, "measurements": measured, "kept": {},
+            **more,
+        }  # fmt: skip
+
+
+def make_shop(folder: Path, launcher: Playing, repros: Sequence[LoadedRepro], **more: Any) -> Workshop:
+    return Workshop(
+        launchers={"container": launcher}, repros={item.repro.id: item for item in repros},
+        cases=CaseCache(folder), cache=folder, local=folder / "local", probe_digest="p",
+        progress=PlainProgress(io.StringIO()), gpu_clocks=lambda _: {}, output_bytes=1,
+        calibration=Calibration(), **more,
+    )  # fmt: skip
+
+
+def run(
+    folder: Path, play: Play, *cases: Case, loading: LoadedRepro | None = None, **more: Any
+) -> tuple[list[Record], Playing]:
+    """Run cases on TensorRT 10.7.0, of which 10.7.0 is expected to fail where the case's id says so."""
+    expected = make_expectation(Verdict.FAIL, "==10.7.0", "*expected-to-fail")
+    repro = make_repro(*cases, expectations=(expected,))
+    cells = [make_cell(repro, case) for case in cases]
+    launcher = Playing(play)
+    source = replace(loading or loaded(), repro=repro)
+    shop = make_shop(folder, launcher, [source], **more)
+    return run_plan(make_a_plan(cells), frozenset(), "r0", shop).records, launcher
+
+
+def make_a_plan(cells: Sequence[Cell]) -> Any:
+    images = {"example.org/tensorrt:10.7.0": "sha256:0"}
+    engine = Engine(available=True, images=images, gpu_access=GpuAccess.TOOLKIT)
+    return make_plan(cells, Host(engine=engine, gpus=(H200,)), Selection(), Pull.NEVER)
+
+
+def always(value: float) -> Play:
+    def play(case: str) -> float:
+        del case
+        return value
+
+    return play
+
+
+def test_a_failure_is_run_again_in_a_fresh_process_with_three_engines(tmp_path: Path) -> None:
+    records, launcher = run(tmp_path, always(WRONG), make_case("a", **LIMIT), make_case("b", **LIMIT))
+    assert [[cell["builds"] for cell in job] for job in launcher.jobs] == [[1, 1], [3, 3]]
+    assert [record.data.get("confirms") for record in records] == [None, None, "r0", "r0"]
+    first, again = {r.run for r in records[:2]}, {r.run for r in records[2:]}
+    assert first == {"r0"}
+    assert len(again) == 1
+    assert again != first
+    assert len(list((tmp_path / "local").rglob("*.json"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("case", "value", "jobs"),
+    [
+        (make_case(**LIMIT), RIGHT, 1),
+        (make_case("expected-to-fail", **LIMIT), RIGHT, 2),
+        (make_case("expected-to-fail", **LIMIT), WRONG, 2),
+        (replace(make_control(), **LIMIT), WRONG, 1),
+        (replace(make_control(), **LIMIT), RIGHT, 2),
+    ],
+    ids=["right", "right, but expected to fail", "wrong as expected", "control fails", "control passes"],
+)
+def test_what_is_to_be_believed_is_seen_twice(case: Case, value: float, jobs: int, tmp_path: Path) -> None:
+    assert len(run(tmp_path, always(value), case)[1].jobs) == jobs
+
+
+def test_only_what_is_doubtful_is_run_again(tmp_path: Path) -> None:
+    def play(case: str) -> float:
+        return WRONG if case == "b" else RIGHT
+
+    _, launcher = run(tmp_path, play, make_case("a", **LIMIT), make_case("b", **LIMIT))
+    assert [[cell["cell"]["case"] for cell in job] for job in launcher.jobs] == [["a", "b"], ["b"]]
+
+
+def test_nothing_is_confirmed_where_that_is_not_wanted(tmp_path: Path) -> None:
+    records, _ = run(tmp_path, always(WRONG), make_case(**LIMIT), confirm=False)
+    assert len(records) == 1
+
+
+def test_stored_records_count_as_engines_that_were_seen(tmp_path: Path) -> None:
+    case = make_case(**LIMIT)
+    (first, again), _ = run(tmp_path / "1", always(WRONG), case)
+    stored = [Stored(record=record, local=True) for record in (first, again)]
+    records, _ = run(tmp_path / "2", always(WRONG), case, stored=stored)
+    assert len(records) == 1
+    other_driver = {**again.data, "gpu": {**again.data["gpu"], "driver": "1"}}
+    elsewhere = [Stored(record=record_from(other_driver), local=True)]
+    records, _ = run(tmp_path / "3", always(WRONG), case, stored=elsewhere)
+    assert len(records) == 2, "under another driver it was another thing"
+
+
+def test_what_passed_before_and_fails_now_is_flaky_and_not_confirmed(tmp_path: Path) -> None:
+    case = make_case(**LIMIT)
+    passed, _ = run(tmp_path / "1", always(RIGHT), case)
+    stored = [Stored(record=replace(record, run="r9"), local=True) for record in passed]
+    records, _ = run(tmp_path / "2", always(WRONG), case, stored=stored)
+    assert len(records) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "version", "rebuilds", "counts"),
+    [
+        ({}, "10.7.0", 1, (1, 1)),
+        ({"builds": 3}, "10.7.0", 1, (3, 1)),
+        ({"builds": 3}, "10.7.0", 5, (5, 1)),
+        ({"builds": 3}, "onnxruntime-1.31.1", 1, (1, 1)),
+        ({}, "onnxruntime-1.31.1", 4, (4, 1)),
+        ({"processes": 3}, "10.7.0", 1, (1, 3)),
+        ({"processes": 3, "builds": 3}, "10.7.0", 5, (1, 5)),
+    ],
+)
+def test_engines_and_processes(
+    fields: dict[str, Any], version: str, rebuilds: int, counts: tuple[int, int]
+) -> None:
+    assert count_runs(make_cell(case=make_case(**fields), version=version), rebuilds) == counts
+
+
+def test_the_job_says_how_many_engines_are_wanted(tmp_path: Path) -> None:
+    _, launcher = run(tmp_path, always(RIGHT), make_case(builds=3, **LIMIT), rebuilds=7)
+    ((cell,),) = launcher.jobs
+    assert (cell["builds"], cell["processes"]) == (7, 1)
+
+
+def test_a_cell_is_overdue_only_after_all_its_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make_case(builds=3, seconds=10.0, **LIMIT)
+    cell, source = make_cell(case=case), loaded()
+    launcher = Playing(always(RIGHT))
+    shop = make_shop(tmp_path, launcher, [replace(source, repro=cell.repro)])
+    batch = Batch(launcher.make_ready(make_a_plan([cell]).launches[0]), [cell], Order(run="r"), shop)
+    moment = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: moment[0])
+    write_json(tmp_path / "0.started.json", {})
+    batch._collect(tmp_path)
+    moment[0] = 59.0
+    batch._collect(tmp_path)
+    moment[0] = 61.0
+    with pytest.raises(Overdue):
+        batch._collect(tmp_path)
+
+
+class Giving(Playing):
+    """A probe whose engines give an output with a noise, kept as a file."""
+
+    def record(self, cell: dict[str, Any], value: float, out: Path) -> dict[str, Any]:
+        import numpy as np
+
+        data = super().record(cell, value, out)
+        out.mkdir()
+        np.save(out / "y.npy", np.zeros(3, np.float32))
+        values = {"count": 3, "nan_unexpected": 0, "rel_l2": value}
+        data["measurements"] = {**data["measurements"], "outputs": {"y": values}, "scalars": {}}
+        return {**data, "kept": {"y": {"dtype": "float32", "shape": [3]}}}
+
+
+def emulated(folder: Path, value: float) -> Record:
+    case = make_case(defects=("lost-half",), noise_key="k", limits={})
+    repro = make_repro(case)
+    source = LoadedRepro(repro=repro, file=Path("made_up.py"), module=Emulating())
+    launcher = Giving(always(value))
+    shop = make_shop(folder, launcher, [source], confirm=False)
+    (record,) = run_plan(make_a_plan([make_cell(repro)]), frozenset(), "r0", shop).records
+    return record
+
+
+def test_a_record_holds_the_noise_of_its_case_and_what_fits(tmp_path: Path) -> None:
+    record = emulated(tmp_path, 5e-4)
+    assert record.noise["key"] == "k"
+    assert record.noise["fits"]["y"].startswith("tf32")
+    assert record.digests["content"]
+    assert emulated(tmp_path / "again", 2e-7).noise["fits"]["y"].startswith("fp32")
+
+
+@pytest.mark.parametrize(("value", "kept"), [(0.5, True), (2e-7, False)])
+def test_outputs_of_what_fails_are_kept(value: float, kept: bool, tmp_path: Path) -> None:
+    record = emulated(tmp_path, value)
+    assert ("kept" in record.data) is kept
+    assert (tmp_path / "outputs").exists() is kept
+
+
+def test_a_record_of_a_case_without_emulation_has_no_noise(tmp_path: Path) -> None:
+    (record,), _ = run(tmp_path, always(RIGHT), make_case(**LIMIT))
+    assert record.noise == {}
+    assert make_record(record.cell).noise == {}

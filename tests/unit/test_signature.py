@@ -1,0 +1,138 @@
+"""How much of a known defect an output contains: what the two numbers are, and what leaves them alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+
+from trtprobe import measure
+from trtprobe.measure import measure_output, measure_signature, measure_with_signatures
+
+Array = NDArray[Any]
+Triple = tuple[Array, Array, Array]
+
+MODERATE = st.floats(-1e3, 1e3, width=16)
+ANY = MODERATE | st.sampled_from([math.nan, math.inf, -math.inf, 0.0])
+WHOLE = st.integers(-50, 50)
+
+
+def triples(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[Triple]:
+    """Draw an output, its reference and a defect, of one shape."""
+    shapes = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+    return shapes.flatmap(
+        lambda shape: st.tuples(
+            arrays.arrays(np.float32, shape, elements=elements),
+            arrays.arrays(np.float64, shape, elements=elements),
+            arrays.arrays(np.float32, shape, elements=elements),
+        )
+    )
+
+
+def plain(y: Array, r: Array, d: Array) -> dict[str, float]:
+    """Compute the signature element by element, as the definitions read; empty where d is zero."""
+    rows = [tuple(map(float, row)) for row in zip(y.ravel(), r.ravel(), d.ravel(), strict=True)]
+    both = [(a - b, c) for a, b, c in rows if all(map(math.isfinite, (a, b, c)))]
+    product = math.fsum(e * c for e, c in both)
+    error2, defect2 = math.fsum(e * e for e, _ in both), math.fsum(c * c for _, c in both)
+    if not defect2:
+        return {}
+    return {"c": product / defect2, "explained": product**2 / error2 / defect2 if error2 else 0}
+
+
+@given(triples(ANY))
+def test_both_numbers_are_what_their_names_say(triple: Triple) -> None:
+    assert measure_signature(*triple) == pytest.approx(plain(*triple), rel=1e-9, abs=1e-12)
+
+
+@given(triples(ANY), st.integers(1, 7))
+def test_the_size_of_a_block_changes_nothing(triple: Triple, block: int) -> None:
+    whole = measure_signature(*triple)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "BLOCK", block)
+        assert measure_signature(*triple) == pytest.approx(whole, rel=1e-9, abs=1e-12)
+
+
+@given(triples(WHOLE), st.integers(-3, 3))
+def test_an_output_that_has_the_defect_n_times_has_c_n(triple: Triple, times: int) -> None:
+    _, r, d = triple
+    found = measure_signature(r + times * d, r, d)
+    assert found == ({"c": times, "explained": float(times != 0)} if d.any() else {})
+
+
+@given(triples(MODERATE), st.integers(-30, 30))
+def test_a_power_of_two_on_all_three_changes_nothing(triple: Triple, power: int) -> None:
+    y, r, d = (array.astype(np.float64) for array in triple)
+    scale = 2.0**power
+    assert measure_signature(y * scale, r * scale, d * scale) == measure_signature(y, r, d)
+
+
+@given(triples(MODERATE), st.integers(-30, 30))
+def test_c_is_in_units_of_the_defect(triple: Triple, power: int) -> None:
+    y, r, d = (array.astype(np.float64) for array in triple)
+    once, scaled = measure_signature(y, r, d), measure_signature(y, r, d * 2.0**power)
+    assert scaled == {name: value / 2.0**power if name == "c" else value for name, value in once.items()}
+
+
+@given(triples(ANY))
+def test_what_is_not_finite_is_left_out(triple: Triple) -> None:
+    y, r, d = triple
+    finite = np.isfinite(y) & np.isfinite(r) & np.isfinite(d)
+    assert measure_signature(y, r, d) == measure_signature(y[finite], r[finite], d[finite])
+
+
+@given(triples(ANY))
+def test_the_share_of_an_error_is_one(triple: Triple) -> None:
+    assert 0 <= measure_signature(*triple).get("explained", 0) <= 1
+
+
+def test_rounding_makes_it_no_more_than_one() -> None:
+    draw = np.random.default_rng(0)
+    for d in draw.standard_normal((500, 7)):
+        assert 1 - 1e-12 < measure_signature(d * 0.7, np.zeros(7), d)["explained"] <= 1
+
+
+def test_noise_at_right_angles_to_a_defect_has_none_of_it() -> None:
+    d = np.tile([1.0, 1.0, 2.0, -2.0], 9000)
+    noise = np.tile([1.0, -1.0, 3.0, 3.0], 9000)
+    assert measure_signature(5 + noise, np.full(d.shape, 5.0), d) == {"c": 0, "explained": 0}
+    found = measure_signature(5 + noise + d, np.full(d.shape, 5.0), d)
+    assert found == {"c": 1, "explained": pytest.approx(10 / 30)}
+
+
+def test_independent_noise_as_large_as_a_defect_hides_none_of_it() -> None:
+    draw = np.random.default_rng(0)
+    r, d, noise = draw.standard_normal((3, 40_000))
+    for share in (0, 0.5, 1):
+        found = measure_signature(r + share * d + noise, r, d)
+        assert found["c"] == pytest.approx(share, abs=5 / math.sqrt(d.size))
+        assert found["explained"] == pytest.approx(share**2 / (share**2 + 1), abs=0.02)
+
+
+def test_a_defect_that_changes_nothing_where_it_is_compared_tells_nothing() -> None:
+    y, r = np.array([math.nan, 2.0]), np.array([1.0, 1.0])
+    assert measure_signature(y, r, np.array([1.0, 0.0])) == {}
+    assert measure_signature(np.ones(0), np.ones(0), np.ones(0)) == {}
+    assert measure_signature(r, r, np.array([1.0, 0.0])) == {"c": 0, "explained": 0}
+
+
+@given(triples(ANY), st.integers(1, 7))
+def test_one_pass_measures_what_several_would(triple: Triple, block: int) -> None:
+    y, r, d = triple
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "BLOCK", block)
+        measured, signatures = measure_with_signatures(y, r, {"a": d, "b": -d, "c": np.zeros(d.shape)})
+        assert measured == pytest.approx(measure_output(y, r), rel=0, nan_ok=True)
+        alone = {"a": measure_signature(y, r, d), "b": measure_signature(y, r, -d)}
+        assert signatures == {name: found for name, found in alone.items() if found}
+
+
+def test_a_defect_of_another_shape_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"shape \(2,\), the defect d has \(2, 1\)"):
+        measure_signature(np.zeros(2), np.zeros(2), np.zeros((2, 1)))
