@@ -75,15 +75,18 @@ class Maker:
         return [found[i] for i in self.random.permutation(len(found))]
 
     def outcomes(self, count: int) -> Iterator[Outcome]:
-        """Yield ``count`` right outcomes, and as many wrong ones."""
+        """Yield ``count`` right outcomes, and as many wrong ones: known defects and others by turns."""
         makers = self.kinds()
-        order = self.random.permutation(len(makers))
+        known, others = (
+            [kind for kind in makers if (kind[0] in self.wrong) is flag] for flag in (True, False)
+        )
         members = self.members()
         for i in range(count):
             name, member = members[i % len(members)]
             y = self.group.emulate(member, seed=self.seed)
             yield self.measure(RIGHT, name, y, self.right)
-            label, make = makers[order[i % len(makers)]]
+            kinds = known if known and i % 2 == 0 else others
+            label, make = kinds[int(self.random.integers(len(kinds)))]
             yield self.measure(label, name, *make(member, y))
 
     def measure(self, label: str, member: str, y: Arrays, exact: Arrays) -> Outcome:
@@ -91,9 +94,9 @@ class Maker:
         outputs = {name: dict(measure_output(y[name], r)) for name, r in self.right.items()}
         signatures = {
             defect: {
-                name: measure_signature(y[name], self.right[name], d)
-                for name in self.right
-                if (d := wrong[name] - self.right[name]).any()
+                name: found
+                for name, r in self.right.items()
+                if (found := measure_signature(y[name], r, wrong[name] - r))
             }
             for defect, wrong in self.wrong.items()
         }

@@ -9,6 +9,8 @@ from typing import Any
 from tabulate import tabulate
 
 Rows = Sequence[Mapping[str, Any]]
+MOST = 25
+"""Rows of what was missed that are shown."""
 BINS = ((0.0, 0.5), (0.5, 1.0), (1.0, 3.0), (3.0, 10.0), (10.0, math.inf))
 HEADERS = ("", "outcomes", "FAIL", "undecided", "PASS")
 
@@ -120,8 +122,8 @@ def _table(rows: list[list[str]]) -> str:
 def _missed(rows: Rows) -> str:
     if not rows:
         return "Nothing."
-    shown = sorted(rows, key=lambda row: -row["size"])
-    return tabulate(
+    shown = sorted(rows, key=lambda row: -row["size"])[:MOST]
+    return f"{len(rows)} outcomes, the largest defects first.\n\n" + tabulate(
         [[row["key"], row["label"], f"{row['size']:.3g}", f"{row['error']:.3g}"] for row in shown],
         ("case", "defect", "its floors", "floors of the output"), tablefmt="github", disable_numparse=True,
     )  # fmt: skip

@@ -59,10 +59,12 @@ class Judged:
 
 
 def noise_of(group: Group) -> Noise:
-    """Return what the host would know of the case before it runs: its own seed alone."""
+    """Return what the host knows of a case before it runs: the calibration's noise, else its own seed's."""
     from bench.calibrate import defect_sizes
 
-    sizes = {name: defect_sizes(group, name) for name in group.case.defects}
+    if group.key in read_calibration().noises:
+        return read_calibration().noises[group.key]
+    sizes = {name: size for name in group.case.defects if (size := defect_sizes(group, name))}
     shown = {name: max(by_output, key=lambda output: by_output[output]) for name, by_output in sizes.items()}
     outputs, c = measure_members(group.emulate_by, group.params, shown)
     noise = {

@@ -228,7 +228,7 @@ def test_cases_are_a_readable_table(repro: ModuleType) -> None:
     names = [case["id"] for case in cases]
     assert len(set(names)) == len(names) == 53
     assert {"sdpa-tf32", "explicit-fp16-flag", "sdpa-default-fp32", "mha-fp16"} <= set(names)
-    assert {"sdpa-fp16-amplitude1000", "identical-rows-sdpa-tf32"} <= set(names)
+    assert {"sdpa-tf32-amplitude1000", "identical-rows-sdpa-tf32"} <= set(names)
     negative = {case["id"] for case in cases if case.get("control") == "negative"}
     assert negative == {name for name in names if name.startswith("control-")}
 

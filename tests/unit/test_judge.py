@@ -326,7 +326,7 @@ def test_a_calibration_of_another_schema_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("envelope", "own", "bound"),
-    [({"tf32": 0.05, "tf32-truncated": 9.0}, 9.0, 0.15), ({"tf32": 0.001}, 9.0, 0.02), (None, 0.02, 0.2)],
+    [({"tf32": 0.05, "tf32-truncated": 9.0}, 9.0, 0.10), ({"tf32": 0.001}, 9.0, 0.02), (None, 0.02, 0.2)],
 )
 def test_the_bound_is_the_envelope_with_its_margin(
     envelope: dict[str, float] | None, own: float, bound: float

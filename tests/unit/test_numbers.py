@@ -78,6 +78,12 @@ def test_an_error_that_truncation_would_explain_passes_and_says_so() -> None:
     assert "tf32-truncated, which no GPU has shown yet" in outcome.reason
 
 
+def test_truncation_explains_nothing_where_a_known_defect_was_not_looked_for() -> None:
+    outcome = judged(replace(make_build(5.8), signatures={}))
+    assert outcome.verdict is Verdict.INVALID
+    assert "no signature of lost-scale" in outcome.reason
+
+
 def test_truncation_explains_no_error_that_holds_a_known_defect() -> None:
     outcome = judged(make_build(5.8, c=1.0, explained=0.9), noise=make_noise(5.5))
     assert outcome.verdict is Verdict.FAIL
@@ -177,7 +183,16 @@ def test_an_error_of_another_precision_is_recognised() -> None:
 
 @pytest.mark.parametrize(
     ("floors", "share", "fit"),
-    [(1.0, 0.0, "tf32"), (1.05, 1.0, "fp16"), (1.05, 0.0, "tf32"), (3.0, 1.0, "fp16"), (0.0005, 0.0, "fp32")],
+    [
+        (1.0, 0.0, "tf32"),
+        (1.05, 1.0, "fp16"),
+        (1.05, 0.0, "tf32"),
+        (3.0, 1.0, "fp16"),
+        (0.0005, 0.0, "fp32"),
+        (1.49, 0.0, "tf32"),
+        (5.0, 1.0, ""),
+        (0.01, 0.0, ""),
+    ],
 )
 def test_under_the_flag_the_precision_that_shows_is_said(floors: float, share: float, fit: str) -> None:
     members = {**MEMBERS, "fp16": 1.1 * FLOOR, "fp16-blocks": 3 * FLOOR}

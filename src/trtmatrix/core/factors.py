@@ -19,7 +19,7 @@ VALID_FLOORS = 3.0
 VALID_BOUND = 0.3
 """A signature is usable where a right engine's |c| stays below this."""
 
-MARGIN = 3.0
+MARGIN = 2.0
 """A right engine's |c| is bounded by so many times the largest of the calibration's ensemble and seeds."""
 
 UNCALIBRATED_MARGIN = 10.0
@@ -39,6 +39,9 @@ EXPLAINED = 0.9
 
 FIT = 1.3
 """Two errors fit where their quotient is at most this."""
+
+SHOWN_FIT = 1.5
+"""The same for saying in which precision a right engine has computed."""
 
 ALLOWED: Mapping[str, tuple[str, ...]] = {
     "fp32": ("fp32",),

@@ -115,6 +115,6 @@ def _distance(error: float, member: float) -> float:
     return abs(math.log(error / member))
 
 
-def is_near(error: float, member: float) -> bool:
-    """Whether two errors fit: their quotient is at most FIT."""
-    return _distance(error, member) <= math.log(FIT)
+def is_near(error: float, member: float, factor: float = FIT) -> bool:
+    """Whether two errors fit: their quotient is at most ``factor``."""
+    return _distance(error, member) <= math.log(factor)

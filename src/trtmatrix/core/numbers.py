@@ -19,6 +19,7 @@ from trtmatrix.core.factors import (
     NAMED,
     PASS_FACTOR,
     POSSIBLE,
+    SHOWN_FIT,
     SIGNATURE_FLOORS,
     VALID_BOUND,
     VALID_FLOORS,
@@ -149,6 +150,10 @@ def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
         return Outcome(verdict=Verdict.INVALID, reason="no output has a noise floor")
     name = max(sorted(floors), key=lambda output: _nan_last(floors[output]))
     outcome = _by_norm(build, subject, noise, name, floors[name])
+    if outcome.verdict is Verdict.PASS and outcome.reason and any(sign.c is None for sign in signs):
+        unknown = ", ".join(sign.name for sign in signs if sign.c is None)
+        reason = f"undecided: {outcome.reason}, and the record has no signature of {unknown}"
+        return Outcome(verdict=Verdict.INVALID, reason=reason)
     if outcome.verdict is not Verdict.FAIL:
         outcome = _by_signature(signs, outcome)
     if outcome.verdict is Verdict.FAIL:
@@ -293,8 +298,11 @@ def _shown_fit(build: Measured, subject: Subject, noise: Noise, name: str, outco
     """Return the precision that a right engine shows, where it is not simply the one asked for."""
     if subject.product is not Product.TENSORRT or outcome.verdict is not Verdict.PASS:
         return ""
-    precision = precision_of(fits(noise, build.outputs)[name])
-    return "" if precision == subject.precision else precision
+    member = fits(noise, build.outputs)[name]
+    error = float(build.outputs[name]["rel_l2"])
+    seen = is_allowed(member, subject.precision) and is_near(error, noise.outputs[name][member], SHOWN_FIT)
+    precision = precision_of(member)
+    return precision if seen and precision != subject.precision else ""
 
 
 def measured(build: Measured, measure: str) -> float | None:

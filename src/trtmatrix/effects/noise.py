@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -59,7 +59,7 @@ def compute_noise(
         sizes[defect], shapes[defect] = _shape(emulate(dict(case.params), FLOAT64, defect), reference)
     found = {defect: by_output for defect, by_output in sizes.items() if by_output}
     shown = {defect: max(by_output, key=by_output.__getitem__) for defect, by_output in found.items()}
-    noise = calibrated_noise(loaded, case) or emulate_noise(loaded, case, shown)
+    noise = calibrated_noise(loaded, case, shown) or emulate_noise(loaded, case, shown)
     noise = {**noise, "key": case.noise_key, "precision": case.precision, "defects": found}
     return noise, {defect: by_output for defect, by_output in shapes.items() if by_output}
 
@@ -84,12 +84,15 @@ def other_scales(loaded: LoadedRepro, case: Case, shown: Mapping[str, str]) -> d
     return {"scales": {"right": right, "curve": curve}}
 
 
-def calibrated_noise(loaded: LoadedRepro, case: Case) -> dict[str, Any] | None:
-    """Return the noise that the calibration has of a case, None where the code has changed since."""
+def calibrated_noise(loaded: LoadedRepro, case: Case, shown: Iterable[str]) -> dict[str, Any] | None:
+    """Return the noise that the calibration has of a case.
+
+    None where the code has changed since, or a defect was not looked for then.
+    """
     entry = read_entry(case.noise_key)
     if entry is None or entry.get("code") != emulation_digest(loaded):
         return None
-    if not set(case.defects) <= set(entry["envelope"]):
+    if not set(shown) <= set(entry["envelope"]):
         return None
     noise: dict[str, Any] = entry["noise"]
     return {
