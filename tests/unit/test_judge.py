@@ -293,8 +293,9 @@ def test_the_newest_decides_whether_there_is_a_verdict() -> None:
 
 def test_processes_count_as_engines() -> None:
     cell = make_cell()
-    outcome = judge([make_record(cell, processes=3)], cell.case, cell.version, cell.repro)
-    assert outcome.builds == 3
+    for value, verdict, failed in ((RIGHT, Verdict.PASS, 0), (WRONG, Verdict.FAIL, 3)):
+        outcome = judge([make_record(cell, value, processes=3)], cell.case, cell.version, cell.repro)
+        assert (outcome.verdict, outcome.builds, outcome.failed) == (verdict, 3, failed)
 
 
 def test_without_a_record_there_is_nothing_to_judge() -> None:

@@ -45,12 +45,8 @@ def judge(
             return Outcome(verdict=Verdict.FAIL, reason=f"{cause.value}: {record.detail}")
         return Outcome(verdict=Verdict.NO_VERDICT, cause=cause, reason=record.detail)
     ran = [item for item in records if item.ended == RAN]
-    outcomes = [
-        _judge_one(build, subject_of(item, case, repro, calibration))
-        for item in ran for build in item.builds
-    ]  # fmt: skip
-    counted = record.product is Product.TENSORRT
-    return _pool(outcomes, sum(item.engines for item in ran) if counted else 0)
+    outcomes = [outcome for item in ran for outcome in _judge_all(item, case, repro, calibration)]
+    return _pool(outcomes, counted=record.product is Product.TENSORRT)
 
 
 def subject_of(record: Record, case: Case, repro: Repro, calibration: Calibration) -> Subject:
@@ -61,6 +57,13 @@ def subject_of(record: Record, case: Case, repro: Repro, calibration: Calibratio
     )
 
 
+def _judge_all(record: Record, case: Case, repro: Repro, calibration: Calibration) -> list[Outcome]:
+    """Return the outcome of each engine; those of several processes share what was counted."""
+    subject = subject_of(record, case, repro, calibration)
+    outcomes = [_judge_one(build, subject) for build in record.builds]
+    return outcomes * (record.engines // len(outcomes))
+
+
 def _judge_one(build: Measured, subject: Subject) -> Outcome:
     outcome = judge_build(build, subject)
     if outcome.verdict is not Verdict.PASS:
@@ -68,8 +71,9 @@ def _judge_one(build: Measured, subject: Subject) -> Outcome:
     return _judge_remark(build, subject, outcome)
 
 
-def _pool(outcomes: Sequence[Outcome], count: int) -> Outcome:
-    """Make one outcome of those of ``count`` engines, the newest record's first."""
+def _pool(outcomes: Sequence[Outcome], *, counted: bool) -> Outcome:
+    """Make one outcome of those of several engines, the newest record's first."""
+    count = len(outcomes) if counted else 0
     by_verdict = {verdict: [o for o in outcomes if o.verdict is verdict] for verdict in Verdict}
     failing, passing = by_verdict[Verdict.FAIL], by_verdict[Verdict.PASS]
     fit = "+".join(sorted({outcome.fit for outcome in passing if outcome.fit}))
