@@ -33,7 +33,12 @@ FACTS = {
         {
             "measure": "sum_abs_explicit",
             "label": "sum of |explicit - sdpa|",
-            "cases": ["sdpa-tf32", "native-sdpa-tf32"],
+            "cases": [
+                "sdpa-tf32",
+                "native-sdpa-tf32",
+                "control-lost-scale-tf32",
+                "control-lost-scale-tf32-level3",
+            ],
             "reported": {"10.7.0": 1373.3945, "10.8.0": 0.2232},
             "source": "https://github.com/NVIDIA/TensorRT/issues/4333",
         },

@@ -94,7 +94,7 @@ def test_a_finding_s_own_figure_has_room() -> None:
     names = [f"10.{minor}.0" for minor in range(14)]
     lines = render_text(twin_entries(names, dict.fromkeys(names, 1234.0), 1373.4)).splitlines()
     assert max(map(len, lines)) <= 100
-    assert sum(line.count("1373 (1234)") for line in lines) == len(names)
+    assert sum(line.count("1373.4 (1234)") for line in lines) == len(names)
 
 
 def test_a_finding_s_own_figure_is_shown_where_it_is_all_that_is_known() -> None:

@@ -275,16 +275,16 @@ def test_a_finding_s_own_figure_stands_below_its_rows_beside_what_was_reported()
         twin_entry(2, "10.8.0", 0.5),
     ]  # fmt: skip
     assert twin_rows(*entries) == [
-        ("= sum of |a - b|: sdpa-a", ("0.31", "[1373] (1373)", "(0.223)")),
+        ("= sum of |a - b|: sdpa-a", ("0.31", "[1373.4] (1373.39)", "(0.2232)")),
         ("= sum of |a - b|: sdpa-b", ("", "", "0.5")),
     ]
 
 
 def test_what_was_reported_has_a_line_of_its_own_where_nothing_was_measured() -> None:
     assert twin_rows(twin_entry(1, "10.7.0"), twin_entry(2, "10.8.0")) == [
-        ("= sum of |a - b|", ("(1373)", "(0.223)"))
+        ("= sum of |a - b|", ("(1373.39)", "(0.2232)"))
     ]
-    assert twin_rows(twin_entry(1, "10.7.0", ended="crashed")) == [("= sum of |a - b|", ("(1373)",))]
+    assert twin_rows(twin_entry(1, "10.7.0", ended="crashed")) == [("= sum of |a - b|", ("(1373.39)",))]
 
 
 def test_a_finding_s_figure_needs_a_case_that_is_shown_and_something_known() -> None:

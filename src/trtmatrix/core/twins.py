@@ -11,7 +11,6 @@ from trtmatrix.core.entry import Entry
 from trtmatrix.core.judge import NOT_CALIBRATED, measured_in
 from trtmatrix.core.model import Case, Repro, Twin
 from trtmatrix.core.record import RAN
-from trtmatrix.core.short import short
 from trtmatrix.core.words import marked
 
 
@@ -63,8 +62,13 @@ def _value(entry: Entry, twin: Twin) -> float | None:
 
 def _measured(entry: Entry | None, twin: Twin) -> str:
     value = _value(entry, twin) if entry else None
-    return marked(entry, short(value)) if entry and value is not None else ""
+    return marked(entry, _six_digits(value)) if entry and value is not None else ""
+
+
+def _six_digits(value: float) -> str:
+    """Write a number as a report has it, to compare with: ``1373.39``, ``0.2232``."""
+    return f"{value:.6g}"
 
 
 def _said(value: float | None) -> str:
-    return f"({short(value)})" if value is not None else ""
+    return f"({_six_digits(value)})" if value is not None else ""
