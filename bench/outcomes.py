@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -86,8 +86,18 @@ class Maker:
             y = self.group.emulate(member, seed=self.seed)
             yield self.measure(RIGHT, name, y, self.right)
             kinds = known if known and i % 2 == 0 else others
-            label, make = kinds[int(self.random.integers(len(kinds)))]
-            yield self.measure(label, name, *make(member, y))
+            yield self.draw_wrong(kinds or others, name, member, y)
+
+    def draw_wrong(
+        self, kinds: Sequence[tuple[str, Kind]], name: str, member: Arithmetic, y: Arrays
+    ) -> Outcome:
+        """Return an outcome with a defect of one of these kinds that changes something in this group."""
+        for number in self.random.permutation(len(kinds)):
+            label, make = kinds[number]
+            found = self.measure(label, name, *make(member, y))
+            if found.floors > 0:
+                return found
+        return self.measure("zeroed tile", name, *self.graded(member, y, self.zeroed))
 
     def measure(self, label: str, member: str, y: Arrays, exact: Arrays) -> Outcome:
         """Measure an outcome as the probe does; ``exact`` is what it would be without noise."""

@@ -46,7 +46,7 @@ def _cumulated(hits: int, count: int, p: float) -> float:
 
 
 def rate(hits: int, count: int) -> str:
-    """Write a rate with its interval: ``0 of 1200 (0% to 0.31%)``."""
+    """Write a rate with its interval: ``0 (0% to 0.307%)``."""
     low, high = interval(hits, count)
     return f"{hits} ({100 * low:.3g}% to {100 * high:.3g}%)"
 

@@ -40,8 +40,8 @@ FACTS = {
             "verdict": "FAIL",
             "basis": "measured",
             "on": "NVIDIA H200",
-            "note": "549 of 690 wrong on 8.6.0: both waits are missing, and a copy of 50 MB on either side is "
-            "delay enough. A PASS elsewhere is no proof that it is safe",
+            "note": "549 of 690 wrong on 8.6.0: both waits are missing, and a copy of 50 MB on either side "
+            "is delay enough. A PASS elsewhere is no proof that it is safe",
         },
     ],
     "workarounds": [

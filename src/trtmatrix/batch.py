@@ -128,7 +128,7 @@ class Batch:
         complete["noise"] = with_fits(record)
         outcome = judge([record], cell.case, cell.version, cell.repro, shop.calibration)
         expected = expected_verdict(cell, find_expectation(cell))
-        if kept and {outcome.verdict, expected} != {Verdict.PASS}:
+        if kept and (cell.case.control or {outcome.verdict, expected} != {Verdict.PASS}):
             complete["kept"] = keep_outputs(shop.cache, folder, kept)
         stored = write_record(shop.local, complete)
         words = outcome.cause.value if outcome.cause else outcome.verdict.value

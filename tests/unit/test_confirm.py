@@ -13,6 +13,7 @@ from trtmatrix.core.model import Control, Outcome, Product, Verdict
 
 PLAIN = make_cell()
 EXPECTED_TO_FAIL = make_cell(make_repro(expectations=(make_expectation(Verdict.FAIL),)))
+EXPECTED_TO_SAY_NOTHING = make_cell(make_repro(expectations=(make_expectation(Verdict.INVALID),)))
 NEGATIVE = make_cell(case=make_control())
 POSITIVE = make_cell(case=make_case("matmul", control=Control.POSITIVE))
 ON_CPU = make_cell(version="onnxruntime-1.31.1")
@@ -20,6 +21,7 @@ ON_CPU = make_cell(version="onnxruntime-1.31.1")
 DOUBTFUL = {
     "plain": (PLAIN, {Verdict.FAIL}),
     "expected to fail": (EXPECTED_TO_FAIL, {Verdict.FAIL, Verdict.PASS}),
+    "expected to say nothing": (EXPECTED_TO_SAY_NOTHING, {Verdict.FAIL, Verdict.PASS}),
     "negative control": (NEGATIVE, {Verdict.PASS}),
     "positive control": (POSITIVE, {Verdict.FAIL}),
     "ONNX Runtime": (ON_CPU, set[Verdict]()),

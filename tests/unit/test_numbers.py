@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.factors import FAIL_FACTOR, PASS_FACTOR
@@ -17,6 +19,7 @@ from trtmatrix.core.model import Case, Control, Defect, Outcome, Product, Verdic
 from trtmatrix.core.noise import Noise
 from trtmatrix.core.numbers import Subject, judge_build
 from trtmatrix.core.record import Measured
+from trtprobe.measure import measure_with_signatures
 
 FLOOR = 2.0**-10
 MEMBERS = {"fp32": FLOOR / 2000, "tf32": FLOOR, "tf32-late": FLOOR / 2, "tf32-truncated": 6 * FLOOR}
@@ -281,3 +284,55 @@ def test_the_order_of_outputs_changes_no_verdict(order: list[str], floors: list[
         )
 
     assert verdict(order) == verdict(["y", "z", "w"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """An engine's output y, its reference r and the shape d of the known defect, as arrays."""
+
+    y: NDArray[np.float64]
+    r: NDArray[np.float64]
+    d: NDArray[np.float64]
+
+    def judged(self, factor: float = 1.0) -> Outcome:
+        """Measure it as the probe does, all arrays times ``factor``, and judge that."""
+        y, r, d = (array * factor for array in (self.y, self.r, self.d))
+        values, signatures = measure_with_signatures(y, r, {"lost-scale": d})
+        shown = {name: {"y": signature} for name, signature in signatures.items()}
+        build = Measured(outputs={"y": values}, scalars={}, signatures=shown)
+        size = float(np.linalg.norm(self.d) / np.linalg.norm(self.r)) / FLOOR
+        return judged(build, noise=make_noise(size, bound=0.1))
+
+
+def make_engine(seed: int, floors: float, size: float, share: float) -> Engine:
+    """An engine whose noise is of so many floors, and that has a share of a defect of ``size`` floors."""
+    draw = np.random.default_rng(seed)
+    r, noise, d = (draw.standard_normal((64, 16)) for _ in "rnd")
+    return Engine(y=r + floors * FLOOR * noise + share * size * FLOOR * d, r=r, d=size * FLOOR * d)
+
+
+engines = st.builds(
+    make_engine, st.integers(0, 10**6), st.floats(0, 12), st.floats(0.5, 40),
+    st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.5, 1.0, -1.0, 2.0]),
+)  # fmt: skip
+
+
+@given(engines, st.integers(-20, 20))
+def test_arrays_in_other_units_change_no_outcome(engine: Engine, power: int) -> None:
+    """Output, reference and defect together by a power of two: from the arrays to the words."""
+    assert engine.judged(2.0**power) == engine.judged()
+
+
+@pytest.mark.parametrize(
+    ("engine", "verdict"),
+    [((1, 1.0, 8.0, 0.0), Verdict.PASS), ((1, 4.3, 8.0, 0.0), Verdict.INVALID),
+     ((1, 9.0, 8.0, 0.0), Verdict.FAIL), ((1, 1.0, 2.0, 1.0), Verdict.FAIL)],
+)  # fmt: skip
+def test_arrays_come_out_as_every_verdict(engine: tuple[int, float, float, float], verdict: Verdict) -> None:
+    assert make_engine(*engine).judged().verdict is verdict
+
+
+@given(engines, st.integers(0, 64 * 16 - 1), st.sampled_from([math.nan, math.inf, -math.inf]))
+def test_one_nan_in_an_array_never_passes(engine: Engine, place: int, bad: float) -> None:
+    engine.y.flat[place] = bad
+    assert engine.judged().verdict is Verdict.FAIL

@@ -21,7 +21,7 @@ from trtmatrix.batch import Batch, Overdue, count_runs
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.compare import Stored
 from trtmatrix.core.expand import Cell, Selection
-from trtmatrix.core.model import Case, Verdict
+from trtmatrix.core.model import Case, Control, Verdict
 from trtmatrix.core.plan import Engine, GpuAccess, Host, Launch, Pull, make_plan
 from trtmatrix.core.record import RAN, Record, record_from
 from trtmatrix.effects.cases import CaseCache
@@ -220,8 +220,8 @@ class Giving(Playing):
         return {**data, "kept": {"y": {"dtype": "float32", "shape": [3]}}}
 
 
-def emulated(folder: Path, value: float) -> Record:
-    case = make_case(defects=("lost-half",), noise_key="k", limits={})
+def emulated(folder: Path, value: float, control: Control | None = None) -> Record:
+    case = make_case(defects=("lost-half",), noise_key="k", limits={}, control=control)
     repro = make_repro(case)
     source = LoadedRepro(repro=repro, file=Path("made_up.py"), module=Emulating())
     launcher = Giving(always(value))
@@ -238,9 +238,14 @@ def test_a_record_holds_the_noise_of_its_case_and_what_fits(tmp_path: Path) -> N
     assert emulated(tmp_path / "again", 2e-7).noise["fits"]["y"].startswith("fp32")
 
 
-@pytest.mark.parametrize(("value", "kept"), [(0.5, True), (2e-7, False)])
-def test_outputs_of_what_fails_are_kept(value: float, kept: bool, tmp_path: Path) -> None:
-    record = emulated(tmp_path, value)
+@pytest.mark.parametrize(
+    ("value", "control", "kept"),
+    [(0.5, None, True), (2e-7, None, False), (2e-7, Control.POSITIVE, True)],
+)
+def test_outputs_of_what_fails_and_of_controls_are_kept(
+    value: float, control: Control | None, kept: bool, tmp_path: Path
+) -> None:
+    record = emulated(tmp_path, value, control)
     assert ("kept" in record.data) is kept
     assert (tmp_path / "outputs").exists() is kept
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from trtmatrix.core.confirm import CONFIRMING_BUILDS
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Basis, Control, Evidence, Outcome, Product, Repro, Verdict
 
-CONFIRMED = 4
-"""Engines after which a verdict is no luck: the first, and three more in a fresh process."""
+CONFIRMED = CONFIRMING_BUILDS + 1
+"""Engines after which a verdict is no luck: the first, and those of a fresh process."""
 
 
 def advise(entry: Entry) -> str:

@@ -21,7 +21,7 @@ def count_engines(records: Iterable[Record]) -> int:
 def needs_confirmation(cell: Cell, outcome: Outcome, records: Sequence[Record]) -> bool:
     """Whether a verdict must be seen in a fresh process first; ``records``: all that it rests on.
 
-    Of TensorRT: a FAIL, unless it is a negative control's, and a PASS where a FAIL was expected. Not again
+    Of TensorRT: a FAIL, unless it is a negative control's, and a PASS where none was expected. Not again
     where it was seen again, or where the records hold as many engines as that would give.
     """
     if cell.version.product is not Product.TENSORRT:
@@ -30,7 +30,7 @@ def needs_confirmation(cell: Cell, outcome: Outcome, records: Sequence[Record]) 
         case Verdict.FAIL:
             doubtful = cell.case.control is not Control.NEGATIVE
         case Verdict.PASS:
-            doubtful = expected_verdict(cell, find_expectation(cell)) is Verdict.FAIL
+            doubtful = expected_verdict(cell, find_expectation(cell)) is not Verdict.PASS
         case _:
             return False
     seen_again = any("confirms" in record.data and not _may_pass(record) for record in records)

@@ -13,7 +13,7 @@ _ANSWERS = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY})
 _JUDGED = _ANSWERS | {Verdict.INVALID}
 _WRONG = {
     Control.POSITIVE: _JUDGED - {Verdict.PASS},
-    Control.NEGATIVE: frozenset({Verdict.PASS, Verdict.INVALID}),
+    Control.NEGATIVE: _JUDGED - {Verdict.FAIL},
 }
 """The verdicts of a control with which nothing can be believed; a control that did not run says nothing."""
 

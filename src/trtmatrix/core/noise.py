@@ -56,7 +56,8 @@ class Noise:
         for (factor, before), (other, after) in itertools.pairwise(points):
             if min(before, after) <= c <= max(before, after) and before != after:
                 share = (c - before) / (after - before)
-                return self.right_scale * factor * (other / factor) ** share
+                scale: float = self.right_scale * factor * (other / factor) ** share
+                return scale
         return None
 
 

@@ -97,6 +97,9 @@ def judge_build(build: Measured, subject: Subject) -> Outcome:
     defects. A case that can say nothing is INVALID; so is one whose numbers lie between right and wrong.
     """
     if reason := _unexpected(build) or _above_limit(build, subject.case):
+        if subject.case.control is Control.NEGATIVE and (put_in := subject.case.defect):
+            reason = f"it fails, but not by what was put in ({put_in}): {reason}"
+            return Outcome(verdict=Verdict.INVALID, reason=reason)
         return Outcome(verdict=Verdict.FAIL, reason=reason)
     if absent := [name for name in subject.case.limits if measured(build, name) is None]:
         reason = f"the run did not measure {', '.join(absent)}, for which the case has a limit"
@@ -150,19 +153,42 @@ def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
         return Outcome(verdict=Verdict.INVALID, reason="no output has a noise floor")
     name = max(sorted(floors), key=lambda output: _nan_last(floors[output]))
     outcome = _by_norm(build, subject, noise, name, floors[name])
-    if outcome.verdict is Verdict.PASS and outcome.reason and any(sign.c is None for sign in signs):
-        unknown = ", ".join(sign.name for sign in signs if sign.c is None)
-        reason = f"undecided: {outcome.reason}, and the record has no signature of {unknown}"
-        return Outcome(verdict=Verdict.INVALID, reason=reason)
     if outcome.verdict is not Verdict.FAIL:
-        outcome = _by_signature(signs, outcome)
+        outcome = _by_signature(signs, outcome, f"{name}: {short(floors[name])} noise floors")
+    if outcome.verdict is Verdict.PASS and (
+        reason := _not_seen(build, subject, noise, floors) or _not_known(signs, outcome)
+    ):
+        return Outcome(verdict=Verdict.INVALID, reason=reason)
     if outcome.verdict is Verdict.FAIL:
-        words = describe_error(signs, subject, noise)
+        words = describe_error(signs, subject, noise) or _forbidden_fit(build, subject, noise, name)
         reason = "; ".join(part for part in (outcome.reason, words) if part)
         outcome = _check_control(Outcome(verdict=Verdict.FAIL, reason=reason), signs, subject)
     return Outcome(
         verdict=outcome.verdict, reason=outcome.reason, fit=_shown_fit(build, subject, noise, name, outcome)
     )
+
+
+def _not_seen(build: Measured, subject: Subject, noise: Noise, floors: Mapping[str, float]) -> str:
+    """Return which outputs were not judged, so that the others' being right is not enough.
+
+    Only TensorRT can be made to write inner tensors: elsewhere a graph's own outputs are all there is.
+    """
+    absent = sorted(set(noise.outputs) - set(build.outputs))
+    if absent and subject.product is Product.TENSORRT:
+        return f"the run did not give {', '.join(absent)}"
+    exact = {name for name, values in build.outputs.items() if values.get("rel_l2") == 0}
+    bare = sorted(set(build.outputs) - set(floors) - exact)
+    return f"no noise floor is known of {', '.join(bare)}" if bare else ""
+
+
+def _not_known(signs: list[Sign], outcome: Outcome) -> str:
+    """Return which known defect could hide in what passes otherwise, as its signature was not measured."""
+    unknown = [sign for sign in signs if sign.c is None]
+    if outcome.reason and unknown:
+        names = ", ".join(sign.name for sign in unknown)
+        return f"undecided: {outcome.reason}, and the record has no signature of {names}"
+    hidden = ", ".join(sign.name for sign in unknown if sign.size < SIGNATURE_FLOORS)
+    return f"unknown: the record has no signature of {hidden}, which is below the noise" if hidden else ""
 
 
 def _nan_last(value: float) -> float:
@@ -181,9 +207,13 @@ def read_floors(build: Measured, subject: Subject, noise: Noise) -> dict[str, fl
 
 
 def read_signs(build: Measured, subject: Subject, noise: Noise) -> Iterator[Sign]:
-    """Yield the signature of each known defect of the case, in the output that shows it best."""
+    """Yield the signature of each known defect of the case, in the output that shows it best.
+
+    Of a defect that was added since, the noise knows nothing; its size is then the calibration's.
+    """
+    today = subject.calibration.noises.get(subject.case.noise_key, noise)
     for name in subject.case.defects:
-        output, size = noise.size(name, subject.precision)
+        output, size = (noise if name in noise.defects else today).size(name, subject.precision)
         if not output:
             continue
         bound = subject.calibration.bound(noise, name, subject.precision)
@@ -207,9 +237,6 @@ def _says_nothing(subject: Subject, noise: Noise, signs: list[Sign]) -> str:
             f"the known defect {best.name} is {short(best.size)} noise floors, and a right engine's c may be "
             f"{short(best.bound)}: neither its size nor its shape would show"
         )
-    unknown = [sign.name for sign in signs if sign.c is None and sign.size < SIGNATURE_FLOORS]
-    if unknown:
-        return f"unknown: the record has no signature of {', '.join(unknown)}, which is below the noise"
     return ""
 
 
@@ -218,30 +245,31 @@ def _by_norm(build: Measured, subject: Subject, noise: Noise, name: str, floors:
     if floors <= PASS_FACTOR:
         return Outcome(verdict=Verdict.PASS)
     error = float(build.outputs[name]["rel_l2"])
-    for member in sorted(POSSIBLE & set(noise.outputs[name])):
+    for member in sorted(POSSIBLE & set(noise.outputs[name])) if floors < FAIL_FACTOR else ():
         if precision_of(member) in ALLOWED[subject.precision] and is_near(error, noise.outputs[name][member]):
             return Outcome(verdict=Verdict.PASS, reason=f"fits {member}, which no GPU has shown yet")
     reason = f"{name}: {short(floors)} noise floors (relative L2 error {short(error)})"
     if not floors < FAIL_FACTOR:
-        if like := _forbidden_fit(build, subject, noise, name):
-            reason += f", as {like} computes, which was not allowed"
         return Outcome(verdict=Verdict.FAIL, reason=reason)
     return Outcome(verdict=Verdict.INVALID, reason=f"{reason}: undecided, right is up to {PASS_FACTOR:g}, "
                    f"wrong from {FAIL_FACTOR:g}")  # fmt: skip
 
 
 def _forbidden_fit(build: Measured, subject: Subject, noise: Noise, name: str) -> str:
-    """Return the member that an error fits and that was not allowed, or nothing."""
+    """Say which member an error fits that was not allowed, or nothing."""
     member = fits(noise, build.outputs)[name]
     near = is_near(float(build.outputs[name]["rel_l2"]), noise.outputs[name][member])
-    return member if near and not is_allowed(member, subject.precision) else ""
+    forbidden = near and member not in POSSIBLE and not is_allowed(member, subject.precision)
+    return f"as {member} computes, which was not allowed" if forbidden else ""
 
 
-def _by_signature(signs: list[Sign], outcome: Outcome) -> Outcome:
-    """Judge an output that the norm does not fail by the known defects that it may contain."""
-    for sign in signs:
-        if sign.beyond:
-            return Outcome(verdict=Verdict.FAIL, reason=outcome.reason)
+def _by_signature(signs: list[Sign], outcome: Outcome, size: str) -> Outcome:
+    """Judge an output that the norm does not fail by the known defects that it may contain.
+
+    ``size``: of its error, in words, which then stands in place of what the norm alone would say.
+    """
+    if any(sign.beyond for sign in signs):
+        return Outcome(verdict=Verdict.FAIL, reason=size)
     doubtful = next((sign for sign in signs if sign.doubtful), None)
     if doubtful is not None:
         return Outcome(

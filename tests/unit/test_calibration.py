@@ -1,0 +1,170 @@
+"""The calibration that is installed is the present code's, and holds what the ensemble gives."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.calibrate import SEEDS, TARGET, calibrate, is_current
+from bench.groups import REPROS, Group, read_groups
+
+from trtmatrix.core.calibration import SCHEMA, parse_calibration
+from trtmatrix.core.noise import precision_of
+from trtmatrix.effects.calibration import read_calibration, read_entry
+from trtmatrix.effects.noise import calibrated_noise, emulation_digest, has_noise
+from trtmatrix.effects.repro_files import LoadedRepro, read_repros
+
+REMEDY = "the calibration is not the present code's: run `python -m bench.calibrate --changed`"
+SCALED = "controls:graph=wrong-scale precision=tf32"
+SAMPLED = (
+    "deformable-plugin:batch=2 beyond=0.0 channels=32 heads=8 levels=33x47 points=4 precision=fp32 "
+    "queries=300"
+)
+PART = (3, 17)
+"""Two of the calibration's seeds."""
+
+Entry = Mapping[str, Any]
+
+
+@cache
+def groups() -> dict[str, Group]:
+    return {group.key: group for group in read_groups()}
+
+
+@cache
+def installed() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(TARGET.read_text(encoding="utf-8"))
+    return data
+
+
+@cache
+def repros() -> tuple[LoadedRepro, ...]:
+    return tuple(
+        loaded for loaded in read_repros(REPROS) if callable(getattr(loaded.module, "emulate", None))
+    )
+
+
+def numbers(entry: Entry) -> Iterator[tuple[str, float]]:
+    """Yield each member's largest error and largest c of an entry, by where it stands."""
+    for what, by_name in (("error", entry["noise"]["outputs"]), ("c", entry["envelope"])):
+        for name, members in by_name.items():
+            for member, value in members.items():
+                yield f"{what} {name} {member}", value
+
+
+def allowance(where: str) -> float:
+    """Return how much larger a number may be on another CPU: sums in float32 follow its library's order."""
+    return 2.0 if precision_of(where.rpartition(" ")[2]) == "fp32" else 1.02
+
+
+def test_every_case_that_is_emulated_has_a_present_entry() -> None:
+    missing = [
+        f"{loaded.repro.id}/{case.id}"
+        for loaded in repros()
+        for digest in [emulation_digest(loaded)]
+        for case in loaded.repro.cases
+        if has_noise(loaded, case) and (read_entry(case.noise_key) or {}).get("code") != digest
+    ]
+    assert not missing, REMEDY
+
+
+def test_it_holds_the_groups_of_the_benchmark_and_no_others() -> None:
+    assert set(installed()["cases"]) == set(groups()), REMEDY
+    assert all(is_current(group, installed()["cases"]) for group in groups().values()), REMEDY
+    assert (installed()["schema"], installed()["seeds"]) == (SCHEMA, len(SEEDS))
+    assert len(SEEDS) >= 20
+
+
+@pytest.mark.parametrize("key", [SCALED, SAMPLED], ids=["attention", "sampled"])
+def test_no_seed_is_beyond_the_largest(key: str) -> None:
+    stored, found = installed()["cases"][key], calibrate(groups()[key], PART)
+    limits = dict(numbers(stored))
+    assert limits.keys() == dict(numbers(found)).keys()
+    beyond = {
+        where: (value, limits[where])
+        for where, value in numbers(found) if value > allowance(where) * limits[where]
+    }  # fmt: skip
+    assert not beyond
+    assert found["code"] == stored["code"], REMEDY
+    for defect, sizes in found["noise"]["defects"].items():
+        assert sizes == pytest.approx(stored["noise"]["defects"][defect], rel=1e-3)
+
+
+def test_all_seeds_give_the_largest() -> None:
+    stored, found = installed()["cases"][SCALED], calibrate(groups()[SCALED])
+    limits = dict(numbers(stored))
+    quotients = {where: value / limits[where] for where, value in numbers(found)}
+    far = {
+        where: quotient for where, quotient in quotients.items()
+        if not 1 / allowance(where) <= quotient <= allowance(where)
+    }  # fmt: skip
+    assert not far
+    for what in ("error", "c"):
+        equal = [abs(q - 1) < 1e-3 for where, q in quotients.items() if where.startswith(what)]
+        assert any(equal)
+
+
+def test_it_is_strict_json_with_finite_numbers() -> None:
+    def refuse(token: str) -> float:
+        raise AssertionError(f"the calibration holds {token}")
+
+    json.loads(TARGET.read_text(encoding="utf-8"), parse_constant=refuse)
+    bad = [
+        (key, where, value)
+        for key, entry in installed()["cases"].items()
+        for where, value in numbers(entry)
+        if not (math.isfinite(value) and value >= 0)
+    ]
+    assert not bad
+    assert all(
+        noise.floor(output) for noise in read_calibration().noises.values() for output in noise.outputs
+    )
+    assert read_calibration().noises.keys() == installed()["cases"].keys()
+
+
+def test_what_has_changed_is_calibrated_again() -> None:
+    group, entry = groups()[SCALED], installed()["cases"][SCALED]
+    assert is_current(group, {SCALED: entry})
+    assert not is_current(group, {})
+    assert not is_current(group, {SCALED: {**entry, "code": "another"}})
+    assert not is_current(group, {SCALED: {**entry, "envelope": {}}})
+
+
+def test_another_schema_is_refused() -> None:
+    with pytest.raises(ValueError, match="schema 99"):
+        parse_calibration({**installed(), "schema": 99})
+
+
+@cache
+def controls() -> LoadedRepro:
+    return next(loaded for loaded in repros() if loaded.repro.id == "controls")
+
+
+def rewritten(tmp_path: Path, more: str) -> LoadedRepro:
+    """Return the controls with code added to their file."""
+    file = tmp_path / "controls.py"
+    file.write_text(controls().file.read_text(encoding="utf-8") + more, encoding="utf-8")
+    return replace(controls(), file=file)
+
+
+def test_an_entry_counts_for_the_code_that_made_it_alone(tmp_path: Path) -> None:
+    case = groups()[SCALED].case
+    noise = calibrated_noise(controls(), case, ["lost-scale"])
+    assert noise is not None
+    assert noise["outputs"] == installed()["cases"][SCALED]["noise"]["outputs"]
+    assert noise["c"]["lost-scale"] == installed()["cases"][SCALED]["envelope"]["lost-scale"]
+    assert calibrated_noise(rewritten(tmp_path, "\n# a comment\n"), case, ["lost-scale"]) == noise
+    assert calibrated_noise(rewritten(tmp_path, "\nOTHER = 1\n"), case, ["lost-scale"]) is None
+
+
+def test_an_entry_counts_for_the_defects_that_it_has() -> None:
+    case = groups()[SCALED].case
+    assert calibrated_noise(controls(), case, ["lost-scale", "lost-mask"]) is None
+    assert calibrated_noise(controls(), case, []) is not None
+    assert calibrated_noise(controls(), replace(case, noise_key="controls:nothing"), []) is None
