@@ -25,7 +25,7 @@ def write_case(
     folder: Path, params: Mapping[str, Any], graph: object = GRAPH, defects: Mapping[str, Any] | None = None
 ) -> Path:
     """Write a case's folder for the stand-in: a JSON graph, an input, its ReLU as reference, defects of y."""
-    arrays = {"inputs/x": X, "reference/y": np.maximum(X, 0).astype(np.float16)}
+    arrays: dict[str, Any] = {"inputs/x": X, "reference/y": np.maximum(X, 0).astype(np.float16)}
     arrays |= {f"defects/{name}/y": np.asarray(d, np.float32) for name, d in (defects or {}).items()}
     for name, array in arrays.items():
         path = folder / f"{name}.npy"
