@@ -36,10 +36,6 @@ class Overdue(Exception):
     """The probe neither ended a cell at its time limit nor ended itself."""
 
 
-KILLED = 137
-"""The code of a container whose first process was ended by SIGKILL."""
-
-
 class Batch:
     """One start of the probe over some cells, with the records that came out."""
 
@@ -51,8 +47,7 @@ class Batch:
         self._seen: set[int] = set()
         self._started: set[int] = set()
         self._due: dict[int, float] = {}
-        # The engine's flag is for the whole container: it is no news once a record has told of a kill, unless
-        # the supervisor was killed itself, which the kernel does where its cell was not enough.
+        # The engine's flag is for the whole container: it is no news once a record has told of a kill.
         self._told_of_memory = False
         self._clocks: dict[str, Any] = {}
 
@@ -153,9 +148,9 @@ class Batch:
         if not running:
             return [self.cells[i] for i in left]
         cause = Cause.PROBE_FAILED
-        if ended.out_of_memory and (not self._told_of_memory or ended.code == KILLED):
+        if ended.out_of_memory and not self._told_of_memory:
             cause = Cause.OUT_OF_HOST_MEMORY
-        elif ended.code in {KILLED, 143}:
+        elif ended.code in {137, 143}:
             cause = Cause.INTERRUPTED
         self._fail(running[0], cause, f"the probe ended with code {ended.code}: {ended.log[-1500:]}")
         return [self.cells[i] for i in left if i != running[0]]

@@ -29,6 +29,9 @@ from trtprobe.processes import Child, become_subreaper, kill_descendants
 from trtprobe.records import make_record
 
 POLL_SECONDS = 0.02
+BALLAST = 16 << 20
+"""Bytes that are held while a cell runs: one that fills memory by files is killed, and its files stay until
+they are removed; so much is free then, that the supervisor is not killed too."""
 CHECK_SECONDS = 0.25
 HEARTBEAT_SECONDS = 15.0
 """Without a sign of life from the host for this long, the job ends."""
@@ -155,9 +158,11 @@ def _run_process(work: Work, number: int, heartbeat: Path) -> Exit:
     folder.mkdir(parents=True)
     before = oom_kills()
     child = Child(lambda: _perform(work.spec, folder), folder, UNSET)
+    ballast = b"1" * BALLAST
     try:
         cut = _wait(child, work, heartbeat)
     finally:
+        del ballast
         child.kill()
     killed = oom_kills() - before
     _empty_scratch(work.scratch)
