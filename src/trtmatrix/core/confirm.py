@@ -15,7 +15,7 @@ CONFIRMING_BUILDS = 3
 
 def count_engines(records: Iterable[Record]) -> int:
     """Return how many engines records hold; a process that builds its own counts as one."""
-    return sum(max(len(record.builds), int(record.data.get("processes", 1))) for record in records)
+    return sum(record.engines for record in records)
 
 
 def needs_confirmation(cell: Cell, outcome: Outcome, records: Sequence[Record]) -> bool:
@@ -33,7 +33,7 @@ def needs_confirmation(cell: Cell, outcome: Outcome, records: Sequence[Record]) 
             doubtful = expected_verdict(cell, find_expectation(cell)) is not Verdict.PASS
         case _:
             return False
-    seen_again = any("confirms" in record.data and not _may_pass(record) for record in records)
+    seen_again = any(record.confirms and not _may_pass(record) for record in records)
     return doubtful and not seen_again and count_engines(records) <= CONFIRMING_BUILDS
 
 
