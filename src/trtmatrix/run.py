@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field
 
 from trtmatrix.batch import Batch, Overdue, Stopped
 from trtmatrix.core.compare import newest
-from trtmatrix.core.confirm import CONFIRMING_BUILDS, needs_confirmation
+from trtmatrix.core.confirm import engines_wanted
 from trtmatrix.core.entry import are_comparable
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.expand import Cell
@@ -119,12 +119,7 @@ def _run_launch(launch: Launch, run: str, shop: Workshop, performed: Performed) 
         order = Order(run=run, rebuilds=shop.rebuilds)
         records = _run_cells(launcher, ready, launch.cells, order, shop)
         performed.records += records
-        doubtful = _doubtful(launch.cells, records, shop) if shop.confirm else []
-        if doubtful:
-            shop.progress.note(f"{launch.version.name}: {len(doubtful)} verdicts are to be confirmed")
-            shop.progress.more(len(doubtful))
-            again = Order(run=new_run_id(shop.clock), rebuilds=CONFIRMING_BUILDS, confirms=run)
-            performed.records += _run_cells(launcher, ready, doubtful, again, shop)
+        _confirm(launcher, ready, records, order, shop, performed)
     except Stopped:
         return
     except MachineryError as error:
@@ -156,17 +151,42 @@ def _run_cells(
     return records
 
 
-def _doubtful(cells: Sequence[Cell], records: Sequence[Record], shop: Workshop) -> list[Cell]:
-    """Return the cells that were run and whose verdict must be seen again before it is believed."""
-    before, by_id = newest(shop.stored), {cell.id: cell for cell in cells}
-    found = []
+def _confirm(
+    launcher: Launcher, ready: Ready, records: Sequence[Record], order: Order, shop: Workshop,
+    performed: Performed,
+) -> None:  # fmt: skip
+    """Run cells again, alone, as often as it takes until their verdicts are believed."""
+    cells = {cell.id: cell for cell in ready.launch.cells}
+    before = {
+        cell: [item.record for item in items] for cell, items in newest(shop.stored).items() if cell in cells
+    }
+    while shop.confirm and (groups := _doubtful(cells, records, before, shop)):
+        count = sum(len(group) for group in groups.values())
+        shop.progress.note(f"{ready.launch.version.name}: {count} verdicts are to be confirmed")
+        shop.progress.more(count)
+        for record in records:
+            before.setdefault(record.cell, []).insert(0, record)
+        records, confirms = [], order.run
+        order = Order(run=new_run_id(shop.clock))
+        for rebuilds, group in groups.items():
+            again = Order(run=order.run, rebuilds=max(rebuilds, shop.rebuilds), confirms=confirms)
+            records += _run_cells(launcher, ready, group, again, shop)
+        performed.records += records
+
+
+def _doubtful(
+    cells: Mapping[CellId, Cell], records: Sequence[Record], before: Mapping[CellId, Sequence[Record]],
+    shop: Workshop,
+) -> dict[int, list[Cell]]:  # fmt: skip
+    """Return the cells whose verdict is not believed yet, by the engines that must be built alone."""
+    groups: dict[int, list[Cell]] = {}
     for record in records:
-        cell = by_id[record.cell]
-        others = [s.record for s in before.get(cell.id, []) if are_comparable(record, s.record)]
-        outcome = judge([record, *others], cell.case, cell.version, cell.repro, shop.calibration)
-        if needs_confirmation(cell, outcome, [record, *others]):
-            found.append(cell)
-    return found
+        cell = cells[record.cell]
+        pool = [record, *(other for other in before.get(cell.id, []) if are_comparable(record, other))]
+        outcome = judge(pool, cell.case, cell.version, cell.repro, shop.calibration)
+        if wanted := engines_wanted(cell, outcome, pool, shop.calibration):
+            groups.setdefault(wanted, []).append(cell)
+    return groups
 
 
 def _make_ready(launcher: Launcher, launch: Launch, shop: Workshop) -> Ready:

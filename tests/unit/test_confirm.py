@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import make_case, make_cell, make_control, make_expectation, make_record, make_repro
 
-from trtmatrix.core.confirm import count_engines, has_engines, needs_confirmation
+from trtmatrix.core.confirm import count_engines, has_engines, engines_wanted
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.model import Control, Outcome, Product, Verdict
 
@@ -33,7 +33,7 @@ DOUBTFUL = {
 def test_a_failure_and_a_pass_that_was_not_expected_are_seen_again(name: str, verdict: Verdict) -> None:
     cell, doubtful = DOUBTFUL[name]
     records = [make_record(cell)]
-    assert needs_confirmation(cell, Outcome(verdict=verdict), records) is (verdict in doubtful)
+    assert engines_wanted(cell, Outcome(verdict=verdict), records) == (3 if verdict in doubtful else 0)
 
 
 def build(number: int) -> dict[str, Any]:
@@ -62,7 +62,7 @@ ENOUGH: dict[str, tuple[list[dict[str, Any]], bool]] = {
 def test_what_was_seen_often_enough_is_not_seen_again(name: str) -> None:
     fields, enough = ENOUGH[name]
     records = [make_record(PLAIN, run=f"r{number}", **more) for number, more in enumerate(fields)]
-    assert needs_confirmation(PLAIN, FAIL, records) is not enough
+    assert engines_wanted(PLAIN, FAIL, records) == (0 if enough else 3)
 
 
 def test_engines_are_counted_over_records_and_processes() -> None:
@@ -83,4 +83,4 @@ def test_more_engines_are_wanted_only_where_they_would_tell(
 def test_every_product_but_tensorrt_is_believed_at_once() -> None:
     cells: list[Cell] = [make_cell(version=name) for name in ("tensorrt-rtx-1.4", "onnxruntime-1.31.1")]
     assert {cell.version.product for cell in cells} == set(Product) - {Product.TENSORRT}
-    assert not any(needs_confirmation(cell, FAIL, [make_record(cell)]) for cell in cells)
+    assert not any(engines_wanted(cell, FAIL, [make_record(cell)]) for cell in cells)
