@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 from trtmatrix.core.calibration import Calibration
@@ -11,6 +12,7 @@ from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import NOT_CALIBRATED, judge
 from trtmatrix.core.model import Cause, Control, Outcome, Product, Verdict
 from trtmatrix.core.record import BUILT, RAN, Record
+from trtmatrix.core.words import full_words
 
 CONFIRMING_BUILDS = 3
 """Engines that are built in a fresh process before a failure is believed."""
@@ -94,11 +96,26 @@ def engines_wanted(
 
 
 def overruled(
-    cell: Cell, outcome: Outcome, aside: Sequence[Record], calibration: Calibration = NOT_CALIBRATED
-) -> Outcome | None:
-    """Return what a record that was set aside says, the newest that says something else; else None."""
+    cell: Cell,
+    outcome: Outcome,
+    counted: Sequence[Record],
+    aside: Sequence[Record],
+    calibration: Calibration = NOT_CALIBRATED,
+) -> str:
+    """Say in a sentence what the newest that was set aside said, where something else is believed."""
     said = (_judge([record], cell, calibration) for record in aside)
-    return next((o for o in said if (o.verdict, o.cause) != (outcome.verdict, outcome.cause)), None)
+    other = next((o for o in said if (o.verdict, o.cause) != (outcome.verdict, outcome.cause)), None)
+    if other is None:
+        return ""
+    engines = count_engines(record for record in counted if not is_shared(record))
+    alone = "1 engine built alone says" if engines == 1 else f"{engines} engines built alone say"
+    if not outcome.builds:
+        alone = "alone it says"
+    return f"a run in a shared process said {_words(other)}; {alone} {_words(outcome)}"
+
+
+def _words(outcome: Outcome) -> str:
+    return full_words(replace(outcome, builds=0))
 
 
 def _judge(records: Sequence[Record], cell: Cell, calibration: Calibration) -> Outcome:
@@ -133,7 +150,7 @@ def _must_be_seen_again(cell: Cell, outcome: Outcome, records: Sequence[Record])
             doubtful = expected_verdict(cell, find_expectation(cell)) is not Verdict.PASS
         case _:
             return False
-    seen_again = any(record.confirms and not _may_pass(record) for record in records)
+    seen_again = any(record.confirms and not _may_pass(record, cell) for record in records)
     return doubtful and not seen_again and count_engines(records) <= CONFIRMING_BUILDS
 
 
@@ -160,8 +177,12 @@ def _is_machinery(record: Record) -> bool:
     return record.ended not in {RAN, BUILT} and Cause(record.ended).is_machinery
 
 
-def _may_pass(record: Record) -> bool:
-    return record.ended not in {RAN, BUILT} and Cause(record.ended).may_pass
+def _may_pass(record: Record, cell: Cell) -> bool:
+    """Whether a record tells nothing, since it may end otherwise next time; not where that is the bug."""
+    if record.ended in {RAN, BUILT}:
+        return False
+    cause = Cause(record.ended)
+    return cause.may_pass and cause not in cell.case.bug_is
 
 
 def has_engines(records: Sequence[Record], wanted: int) -> bool:
