@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from trtmatrix.context import Context, Scene, entries_of
 from trtmatrix.core.compare import Entry, Stored
 from trtmatrix.core.config import WheelsOrigin
-from trtmatrix.core.confirm import has_engines, needs_confirmation
+from trtmatrix.core.confirm import has_engines
 from trtmatrix.core.container import Limits
 from trtmatrix.core.model import CellId, Evidence
 from trtmatrix.core.plan import Isolation, Launch
@@ -117,7 +117,7 @@ def is_served(entry: Entry, options: Options) -> bool:
         return True
     if options.rebuilds > 1 and not has_engines(entry.records, options.rebuilds):
         return False
-    return not (options.confirm and needs_confirmation(entry.cell, entry.outcome, entry.records))
+    return not (options.confirm and entry.wanted)
 
 
 def is_current_fact(entry: Entry) -> bool:

@@ -86,7 +86,8 @@ class Storing:
         records = [record, *(other for other in earlier if are_comparable(record, other))]
         outcome = judge(records, cell.case, cell.version, cell.repro, self.shop.calibration)
         self._since[cell.id] = [record, *self._since.get(cell.id, [])]
-        return engines_wanted(cell, outcome, records)
+        wanted = engines_wanted(cell, outcome, records, self.shop.calibration)
+        return max(wanted, self.shop.rebuilds) if wanted else 0
 
 
 def with_fits(record: Record) -> Mapping[str, Any]:

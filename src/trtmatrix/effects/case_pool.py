@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -24,9 +25,7 @@ from trtmatrix.effects.repro_files import LoadedRepro
 MEMORY = 2 << 30
 """Bytes that a process may need; the largest case of the project takes a little less."""
 
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"), "1"
-)
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "BLIS")}
 """Processes side by side with threads of their own wait for each other for most of their time."""
 
 POLL_SECONDS = 0.1
@@ -67,7 +66,7 @@ class CasePool:
         told: queue.SimpleQueue[Wanted | Exception | None] = queue.SimpleQueue()
         try:
             for _ in range(count_processes(len(groups))):
-                workers.append(_Worker(lambda group: self._task(group, partial), tasks, told))
+                workers.append(_Worker(lambda group: self._task(group, partial), tasks, told))  # noqa: PERF401 - what has started is ended where the next cannot
             yield from _prepared(told, sum(map(len, groups)), stop)
         finally:
             for worker in workers:
@@ -154,10 +153,8 @@ class _Worker:
         self._thread.join()
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
-                try:
+                with contextlib.suppress(BrokenPipeError):
                     stream.close()
-                except BrokenPipeError:
-                    pass
 
 
 class RemoteError(Exception):

@@ -1,4 +1,4 @@
-"""One process that prepares cases for another: a task a line on standard input, what came of it on its output.
+"""One process that prepares cases for another: a task a line on its input, what came of it on its output.
 
 It ends at once when its input ends, so that it never outlives the process that started it.
 """
