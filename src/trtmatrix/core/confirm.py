@@ -188,8 +188,3 @@ def _may_pass(record: Record, cell: Cell) -> bool:
 def has_engines(records: Sequence[Record], wanted: int) -> bool:
     """Whether so many engines were measured; how the newest ended otherwise, more would not tell."""
     return records[0].ended != RAN or count_engines(records) >= wanted
-
-
-def engines_wanted(cell: Cell, outcome: Outcome, records: Sequence[Record]) -> int:
-    """Return how many engines must be built alone before a verdict is believed; 0 where it is."""
-    return CONFIRMING_BUILDS if needs_confirmation(cell, outcome, records) else 0

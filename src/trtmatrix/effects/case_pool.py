@@ -66,7 +66,8 @@ class CasePool:
         told: queue.SimpleQueue[Wanted | Exception | None] = queue.SimpleQueue()
         try:
             for _ in range(count_processes(len(groups))):
-                workers.append(_Worker(lambda group: self._task(group, partial), tasks, told))  # noqa: PERF401 - what has started is ended where the next cannot
+                worker = _Worker(lambda group: self._task(group, partial), tasks, told)
+                workers.append(worker)  # one at a time: those before are ended where the next cannot start
             yield from _prepared(told, sum(map(len, groups)), stop)
         finally:
             for worker in workers:
