@@ -281,7 +281,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Repro:
-    """One finding: facts, expectations and cases. ``digest`` identifies its code, comments apart."""
+    """One finding: facts, expectations and cases. ``digest`` identifies what a run sees of it."""
 
     id: str
     title: str
