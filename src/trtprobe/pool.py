@@ -30,6 +30,7 @@ BALLAST = 16 << 20
 """Bytes that are held while a process lives: a cell that fills memory by files is killed, and its files stay
 until they are removed; so much is free then, that the supervisor is not killed too."""
 
+
 class Order(NamedTuple):
     """A cell for one process: what to run, in which folder, whether it needs that process for itself."""
 
@@ -84,7 +85,9 @@ class Worker:
         )  # fmt: skip
         return cut, time.monotonic() - started
 
-    def follow(self, tail: Optional[Tail], until: Callable[[], bool], check: Callable[[], Optional[Cut]]) -> Optional[Cut]:
+    def follow(
+        self, tail: Optional[Tail], until: Callable[[], bool], check: Callable[[], Optional[Cut]]
+    ) -> Optional[Cut]:
         """Listen until something holds or the process has ended; returns how it is to be cut off, if it is."""
         checked = time.monotonic()
         while not until() and not self.is_over:
@@ -202,7 +205,9 @@ class Pool:
             **words, "alone": worker.alone, "seconds": done.get("seconds", seconds),
             "builder_seconds": done.get("builder_seconds"), "ended": ended,
         }  # fmt: skip
-        return worker, judge_exit(order.spec, order.folder, Seen(cut, code, killed, tail.close(), worker_words))
+        return worker, judge_exit(
+            order.spec, order.folder, Seen(cut, code, killed, tail.close(), worker_words)
+        )
 
     def _why_end(self, worker: Worker, cut: Optional[Cut], oom_before: int) -> str:
         """Say why a process has to be ended that said nothing of it; nothing where it may go on."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from typing import Deque
 
 TAIL_BYTES = 64 * 1024
 CHUNK = 1 << 16
