@@ -150,12 +150,13 @@ class Pool:
 
     def run_beside(self, order: Order) -> Exit:
         """Run a further process of a cell, a fresh one; the worker is left as it is."""
-        first, self._worker = self._worker, self._start(alone=True)
+        first, further = self._worker, self._start(alone=True)
         try:
-            self._is_ready(self._worker)
+            self._is_ready(further)
             return self._run(order, first)[1]
         finally:
-            self._end(self._worker, first)
+            if self._worker is further:
+                self._end(further, first)
             self._worker = first
 
     def close(self) -> None:
@@ -191,11 +192,11 @@ class Pool:
         cut, seconds = worker.perform(order, tail)
         done, words = worker.done or {}, {"number": worker.number, "position": worker.position}
         worker.position += 1
+        goes_on = cut is None and bool(done) and not done["ended"]
         ended = str(done.get("ended", "")) or self._why_end(worker, cut, before)
         if ended:
             self._end(worker, beside)
-        killed = oom_kills() - before
-        code = worker.process.code if ended else 0
+        killed, code = oom_kills() - before, 0 if goes_on else worker.process.code
         if code and cut is None:
             ended = exit_words(code, bool(done))
         worker_words = {
