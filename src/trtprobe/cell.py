@@ -133,7 +133,7 @@ def load_repro(path: Path) -> ModuleType:
     return module
 
 
-@lru_cache(maxsize=None)
+@lru_cache(maxsize=64)
 def _compiled(path: Path, _modified: int, _size: int) -> Any:
     return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
 

@@ -56,7 +56,7 @@ class Server:
 
     def __init__(self, channel: Channel, opened: Opened, alone: bool) -> None:
         """Look at the process as it is before its first cell."""
-        self.channel, self.opened, self.pid, self.home = channel, opened, os.getpid(), os.getcwd()
+        self.channel, self.opened, self.pid, self.home = channel, opened, os.getpid(), Path.cwd()
         self.traces = None if alone else Traces()
         opened.on_open = self._look_again
 
@@ -85,24 +85,24 @@ class Server:
         """Run a cell in its folder and leave its result there; returns what is told of this process."""
         folder, started = Path(order["folder"]), time.perf_counter()
         os.chdir(str(folder))
-        before = os.getcwd(), identity(1), identity(2)
+        before = Path.cwd(), identity(1), identity(2)
         result = run_cell(order["spec"], folder, self.opened)
         if os.getpid() != self.pid:
             os._exit(0)  # the cell forked itself, and its copy must not answer too
         write_json(folder / RESULT, result, indent=None)
-        done = {"seconds": time.perf_counter() - started, "builder_seconds": self.opened.builder_seconds}
-        done["ended"] = self._why_end(order, result, before)
-        return done
+        seconds = time.perf_counter() - started
+        ended = self._why_end(order, result, before)
+        return {"seconds": seconds, "builder_seconds": self.opened.builder_seconds, "ended": ended}
 
     def _why_end(self, order: Dict[str, Any], result: Dict[str, Any], before: Any) -> str:
         """Say why this process can serve no other cell; nothing where it can."""
         if self.traces is None:
             return ALONE
         if result["ended"] not in GOES_ON:
-            return "the cell ended: " + result["ended"]
+            return "the cell ended: %s" % result["ended"]
         if result.get(TROUBLE):
             return "the GPU's context reports an error"
-        after = os.getcwd(), identity(1), identity(2)
+        after = Path.cwd(), identity(1), identity(2)
         gc.collect()
         changed = self.traces.find()
         changed += ["the backend's " + name for name in self.opened.rebound()]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
 import statistics
-import subprocess
 import time
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +17,8 @@ from tests.probe.jobs import GRAPH, MAIN, Job, Step, gone
 LEAVES = {
     "variable": "environment variables", "handler": "signal handlers", "mask": "blocked signals",
     "alarm": "timers", "error state": "NumPy's error state", "warnings": "filters of warnings",
-    "path": "sys.path", "output": "where it prints", "stdout": "sys.stdin, sys.stdout, sys.stderr, sys.excepthook, sys.displayhook",
+    "path": "sys.path", "output": "where it prints",
+    "stdout": "sys.stdin, sys.stdout, sys.stderr, sys.excepthook, sys.displayhook",
     "folder": "the working folder", "umask": "umask", "limit": "limits", "recursion": "recursion limit",
     "collector": "garbage collection", "trace": "trace or profile function", "numpy": "numpy.maximum",
     "backend": "TensorRtBackend.build", "instance": "the backend's build",
@@ -27,7 +28,9 @@ LEAVES = {
 }  # fmt: skip
 
 
-def run(folder: Path, driver: Path, *steps: Step, job: dict[str, Any] | None = None, **environment: str) -> Job:
+def run(
+    folder: Path, driver: Path, *steps: Step, job: dict[str, Any] | None = None, **environment: str
+) -> Job:
     """Run a job of some steps; its Builders are counted."""
     made = Job(folder, steps, **(job or {}))
     assert made.run(MAIN, driver, STANDIN_BUILDERS=str(folder / "builders"), **environment) == 0, made.log()
@@ -153,7 +156,9 @@ def test_what_kills_a_worker_is_one_cell_s_fault(
 
 
 @pytest.mark.parametrize("isolation", ["worker", "process"])
-def test_an_error_that_stays_in_the_context_is_the_cell_s(driver: Path, isolation: str, tmp_path: Path) -> None:
+def test_an_error_that_stays_in_the_context_is_the_cell_s(
+    driver: Path, isolation: str, tmp_path: Path
+) -> None:
     job = run(tmp_path, driver, Step(does="sticky"), PASS, job={"isolation": isolation})
     assert ends(job) == ["crashed", "ran"]
     text = "the GPU's context reports an error after it: cuCtxSynchronize: CUDA error 700 (illegal address)"
@@ -261,7 +266,7 @@ def test_a_worker_that_was_killed_from_outside_costs_no_cell(driver: Path, tmp_p
     pid = job.wait_for("builders").split()[0]
     job.add(0, PASS)
     job.wait_for("out/0.record.json")
-    subprocess.run(["kill", "-9", pid], check=True)
+    os.kill(int(pid), signal.SIGKILL)
     job.add(1, PASS)
     job.end()
     assert process.wait(timeout=20) == 0

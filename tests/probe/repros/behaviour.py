@@ -207,8 +207,8 @@ def fail(params: Dict[str, Any], number: int) -> None:
 
 def do_see_process(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     """Tell what a cell before may have left, and who else works for the supervisor."""
-    before = os.environ.get("LEFT"), np.geterr()["divide"], os.getcwd().rsplit("/", 1)[1]
-    siblings = Path("/proc/%d/task/%d/children" % (os.getppid(), os.getppid())).read_text().split()
+    before = os.environ.get("LEFT"), np.geterr()["divide"], Path.cwd().name
+    siblings = Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split()
     print("sees", *before, "siblings", len(siblings))
     return do_pass(params, files, trt)
 
@@ -254,30 +254,30 @@ def leave_files(trt: Any) -> None:
 
 KEPT: List[Any] = sys.__dict__.setdefault("kept_by_a_cell", [])
 LEFT = {
-    "variable": lambda trt: os.environ.update(LEFT="1"),
-    "handler": lambda trt: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
-    "mask": lambda trt: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1}),
-    "alarm": lambda trt: signal.setitimer(signal.ITIMER_REAL, 0.2),
-    "error state": lambda trt: np.seterr(divide="raise"),
+    "variable": lambda _: os.environ.update(LEFT="1"),
+    "handler": lambda _: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
+    "mask": lambda _: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1}),
+    "alarm": lambda _: signal.setitimer(signal.ITIMER_REAL, 0.2),
+    "error state": lambda _: np.seterr(divide="raise"),
     "warnings": leave_warnings,
-    "path": lambda trt: sys.path.append("/nowhere"),
-    "output": lambda trt: os.dup2(os.open(os.devnull, os.O_WRONLY), 1),
-    "stdout": lambda trt: setattr(sys, "stdout", sys.__stderr__),
-    "folder": lambda trt: os.chdir("/"),
-    "umask": lambda trt: os.umask(0o777),
-    "limit": lambda trt: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
-    "recursion": lambda trt: sys.setrecursionlimit(500),
-    "collector": lambda trt: gc.disable(),
-    "trace": lambda trt: sys.setprofile(lambda *_: None),
-    "numpy": lambda trt: setattr(np, "maximum", np.minimum),
+    "path": lambda _: sys.path.append("/nowhere"),
+    "output": lambda _: os.dup2(os.open(os.devnull, os.O_WRONLY), 1),
+    "stdout": lambda _: setattr(sys, "stdout", sys.__stderr__),
+    "folder": lambda _: os.chdir("/"),
+    "umask": lambda _: os.umask(0o777),
+    "limit": lambda _: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+    "recursion": lambda _: sys.setrecursionlimit(500),
+    "collector": lambda _: gc.disable(),
+    "trace": lambda _: sys.setprofile(lambda *_: None),
+    "numpy": lambda _: setattr(np, "maximum", np.minimum),
     "backend": lambda trt: setattr(type(trt), "build", None),
     "instance": lambda trt: setattr(trt, "build", None),
-    "measure": lambda trt: setattr(sys.modules["trtprobe.cell"], "measure_all", lambda *_: {}),
+    "measure": lambda _: setattr(sys.modules["trtprobe.cell"], "measure_all", lambda *_: {}),
     "module": leave_module,
     "thread": leave_thread,
-    "child": lambda trt: subprocess.Popen(["sleep", "600"], start_new_session=True),
+    "child": lambda _: subprocess.Popen(["/bin/sleep", "600"], start_new_session=True),
     "forked": leave_forked,
-    "files closed": lambda trt: os.closerange(3, 256),
+    "files closed": lambda _: os.closerange(3, 256),
     "files": leave_files,
     "rounding": leave_rounding,
     "memory": leave_memory,
@@ -295,7 +295,7 @@ def do_sticky(params: Dict[str, Any], files: Any, trt: Any) -> Any:
 
 def do_kill_group(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     code = "import os, signal; os.killpg(os.getpgid(os.getppid()), signal.SIGKILL)"
-    subprocess.run([sys.executable, "-c", code], start_new_session=True)
+    subprocess.run([sys.executable, "-c", code], check=False, start_new_session=True)
     time.sleep(60)
 
 
@@ -307,7 +307,7 @@ def do_speak(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     """Print through all that holds back, and end with it unflushed."""
     libc = ctypes.CDLL(None)
     libc.printf(b"from C %s\n", params["word"].encode())
-    sys.stdout.write("from Python %s\n" % params["word"])
+    sys.stdout.write(f"from Python {params['word']}\n")
     os.write(1, b"raw %s\n" % params["word"].encode())
     return {}
 

@@ -181,7 +181,7 @@ class IHostMemory(bytes):
 
 
 class Builder:
-    """STANDIN_BUILDERS: a file that gets a line for each; STANDIN_BUILDER: how the first of them goes wrong."""
+    """STANDIN_BUILDERS: a file that gets a line for each; STANDIN_BUILDER: how the first goes wrong."""
 
     def __init__(self, logger: ILogger) -> None:
         self.logger = logger
