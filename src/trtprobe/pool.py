@@ -71,7 +71,7 @@ class Worker:
         return True
 
     def perform(self, order: Order, tail: Tail) -> Tuple[Optional[Cut], float]:
-        """Give the process a cell and wait; returns how it is to be cut off, if it is, and the seconds it took.
+        """Give the process a cell and wait; returns how it is to be cut off, if it is, and the seconds.
 
         A process that says that it ends has ended when this returns, or is to be cut off.
         """
@@ -88,7 +88,7 @@ class Worker:
     def follow(
         self, tail: Optional[Tail], until: Callable[[], bool], check: Callable[[], Optional[Cut]]
     ) -> Optional[Cut]:
-        """Listen until something holds or the process has ended; returns how it is to be cut off, if it is."""
+        """Listen until something holds or the process has ended; returns how to cut it off, if so."""
         checked = time.monotonic()
         while not until() and not self.is_over:
             streams = [stream for stream in (self.channel, tail) if stream is not None and stream.open]
@@ -153,12 +153,13 @@ class Pool:
 
     def run_beside(self, order: Order) -> Exit:
         """Run a further process of a cell, a fresh one; the worker is left as it is."""
-        first, self._worker = self._worker, self._start(alone=True)
+        first, further = self._worker, self._start(alone=True)
         try:
-            self._is_ready(self._worker)
+            self._is_ready(further)
             return self._run(order, first)[1]
         finally:
-            self._end(self._worker, first)
+            if self._worker is further:
+                self._end(further, first)
             self._worker = first
 
     def close(self) -> None:
@@ -194,11 +195,11 @@ class Pool:
         cut, seconds = worker.perform(order, tail)
         done, words = worker.done or {}, {"number": worker.number, "position": worker.position}
         worker.position += 1
+        goes_on = cut is None and bool(done) and not done["ended"]
         ended = str(done.get("ended", "")) or self._why_end(worker, cut, before)
         if ended:
             self._end(worker, beside)
-        killed = oom_kills() - before
-        code = worker.process.code if ended else 0
+        killed, code = oom_kills() - before, 0 if goes_on else worker.process.code
         if code and cut is None:
             ended = exit_words(code, bool(done))
         worker_words = {
