@@ -113,6 +113,7 @@ SEEN = {
     "a trailing comma": changed(("os.sep,", "os.sep")),
     "a name that was two": changed(("if y:", "if not y:")),
     "a formatted string by itself": changed(("    if y:", "    f'{y}'\n    if y:")),
+    "decorated cases": changed(("def cases", "@staticmethod\ndef cases")),
     "a decorator": changed(("def run", "@staticmethod\ndef run")),
 }
 
