@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 
 FACTS = {
-    "title": "small", "upstream": "example/example#1", "url": "https://example.com/1", "summary": "Small cases.",
+    "title": "small", "upstream": "example/example#1", "url": "https://example.com/1", "summary": "Small.",
     "figure": {"measure": "max_abs", "label": "error"}, "expectations": [],
 }
 
@@ -61,8 +61,8 @@ def prepare(params):
     graph.node("Identity", "x", out="y")
     graph.output("y", np.float32, x.shape)
     seen = np.array([os.getpid(), int(os.environ["OPENBLAS_NUM_THREADS"])])
-    inputs = {"x": x}
-    return {"model": graph.model(), "inputs": inputs, "reference": {"y": x.astype(float)}, "extra": {"seen": seen}}
+    made = {"model": graph.model(), "inputs": {"x": x}, "reference": {"y": x.astype(float)}}
+    return {**made, "extra": {"seen": seen}}
 
 
 def run(params, files, trt):
@@ -96,8 +96,7 @@ def pool(tmp_path: Path) -> CasePool:
 
 
 def leftovers(pool: CasePool) -> list[Path]:
-    kept = [*pool.cache.glob("jobs/*"), *pool.cases.root.glob(".*"), *pool.cases.blobs.glob("*.partial")]
-    return kept
+    return [*pool.cache.glob("jobs/*"), *pool.cases.root.glob(".*"), *pool.cases.blobs.glob("*.partial")]
 
 
 def test_cases_are_prepared_elsewhere_with_one_thread_each(pool: CasePool, loaded: LoadedRepro) -> None:
