@@ -14,10 +14,10 @@ from pathlib import Path
 
 from trtmatrix.context import entries_of, look_around, open_context
 from trtmatrix.core.compare import Entry, exit_codes
-from trtmatrix.core.config import json_schema
 from trtmatrix.core.container import Limits
 from trtmatrix.core.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.core.expand import Selection, select_cases, select_repros, select_versions
+from trtmatrix.core.matrixkeys import json_schema
 from trtmatrix.core.model import Evidence
 from trtmatrix.core.plan import Host, Pull
 from trtmatrix.effects.cases import CaseCache

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from packaging.specifiers import SpecifierSet
-
-from trtmatrix.core.config import Matrix, Version
+from trtmatrix.core import matrixkeys
+from trtmatrix.core.config import Matrix, Source, Version
 from trtmatrix.core.entry import Entry, find_expectation
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import NOT_CALIBRATED, figure_text, judge, measured_in
@@ -25,6 +24,7 @@ from trtmatrix.core.model import (
     Outcome,
     Product,
     Repro,
+    Specifier,
     Verdict,
 )
 from trtmatrix.core.plan import Excluded
@@ -45,18 +45,18 @@ def make_version(name: str = "10.7.0", *, library: str | None = None, **facts: A
         fact: {"value": value, "known": "read", "source": "notes"} if isinstance(value, str) else value
         for fact, value in values.items()
     }
-    return Version.model_validate({"version": name, "product": product.value, "origin": origin, **known})
+    return read_version({"version": name, "product": product.value, "origin": origin, **known})
+
+
+def read_version(data: Mapping[str, Any]) -> Version:
+    """A column as an entry of matrix.yaml says it."""
+    return matrixkeys.to_version(matrixkeys.Version.model_validate(data))
 
 
 def make_matrix(*names: str) -> Matrix:
     """A matrix with these columns."""
-    return Matrix.model_validate(
-        {
-            "schema": 1,
-            "sources": {"notes": {"title": "release notes"}},
-            "versions": [make_version(name).model_dump() for name in names],
-        }
-    )
+    sources = {"notes": Source(title="release notes")}
+    return Matrix(sources=sources, versions=tuple(make_version(name) for name in names))
 
 
 def make_case(id: str = "sdpa-tf32", **fields: Any) -> Case:  # noqa: A002
@@ -85,7 +85,7 @@ def make_expectation(
 ) -> Expectation:
     """An expectation that was reported, of all cases where none is named."""
     defaults: dict[str, Any] = {
-        "cases": cases or ("*",), "versions": SpecifierSet(versions), "product": Product.TENSORRT,
+        "cases": cases or ("*",), "versions": Specifier(versions), "product": Product.TENSORRT,
         "verdict": verdict, "basis": Basis.REPORTED, "source": ISSUE, "on": "L4",
     }  # fmt: skip
     return Expectation(**{**defaults, **fields})

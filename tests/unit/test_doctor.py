@@ -8,12 +8,11 @@ from pathlib import Path
 
 import onnxruntime
 import pytest
-from builders import H200, make_case, make_cell, make_control, make_entry, make_repro
+from builders import H200, make_case, make_cell, make_control, make_entry, make_repro, read_version
 
 from trtmatrix import cli
 from trtmatrix.context import Scene
 from trtmatrix.controls import _finding
-from trtmatrix.core.config import Version
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.model import Control
 from trtmatrix.core.plan import Engine, Host, Plan
@@ -48,13 +47,13 @@ def scene(*images: str, available: bool = True) -> Scene:
 def test_an_image_that_is_not_here_comes_with_the_command_that_gets_it(
     origin: dict[str, object], here: tuple[str, ...], found: str, remedy: str
 ) -> None:
-    version = Version.model_validate({"version": "9.2.0", "origin": origin, "library": FACT})
+    version = read_version({"version": "9.2.0", "origin": origin, "library": FACT})
     (finding,) = _images(scene(*here), [version])
     assert (finding.found, finding.remedy[: len(remedy)] if remedy else finding.remedy) == (found, remedy)
 
 
 def test_without_an_engine_nothing_is_said_of_images() -> None:
-    version = Version.model_validate({"version": "9.2.0", "origin": MADE, "library": FACT})
+    version = read_version({"version": "9.2.0", "origin": MADE, "library": FACT})
     (finding,) = _images(scene(available=False), [version])
     assert (finding.found, finding.remedy) == ("ours/tensorrt:9.2.0: unknown: no container engine", "")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import make_case, make_cell, make_repro
+from builders import make_case, make_cell, make_matrix, make_repro
 
 from trtmatrix.context import Context, Scene
-from trtmatrix.core.config import Matrix
 from trtmatrix.core.container import Limits
 from trtmatrix.core.expand import Cell, Selection
 from trtmatrix.core.model import Exclusion
@@ -28,7 +27,7 @@ def printed(capsys: pytest.CaptureFixture[str], *cells: Cell, excluded: tuple[Ex
     scene = Scene(host=host, scan=scan, cells=cells, plan=plan, stored=())
     cache = default_cache()
     project = Project(matrix=cache, repros=cache, results=cache, cache=cache)
-    matrix = Matrix.model_construct()
+    matrix = make_matrix()
     context = Context(project=project, matrix=matrix, repros={}, selection=Selection(), pythons=())
     print_plan(context, scene, frozenset(), Limits())
     return capsys.readouterr().out
