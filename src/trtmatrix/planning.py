@@ -6,13 +6,14 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from trtmatrix.context import Context, Scene
+from trtmatrix.context import Context
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.container import Folders, Limits, docker_command, make_container_spec
 from trtmatrix.core.model import CellId
 from trtmatrix.core.plan import Launch, count_excluded
 from trtmatrix.core.render_list import origin_text
 from trtmatrix.effects.paths import probe_folder
+from trtmatrix.scene import Scene
 
 
 def print_plan(context: Context, scene: Scene, served: frozenset[CellId], limits: Limits) -> None:

@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from dataclasses import dataclass, field
 
 from trtmatrix.batch import Batch, Overdue, Stopped
 from trtmatrix.core.compare import newest
@@ -19,15 +18,8 @@ from trtmatrix.core.model import CellId, Exclusion, Product
 from trtmatrix.core.plan import Excluded, Launch, Plan
 from trtmatrix.core.record import Record
 from trtmatrix.effects.launcher import Ended, Launcher, Ready
+from trtmatrix.performed import Performed
 from trtmatrix.workshop import Order, Workshop, new_run_id
-
-
-@dataclass(kw_only=True)
-class Performed:
-    """What came of a plan: records written, and cells whose launch could not be made ready."""
-
-    records: list[Record] = field(default_factory=list)
-    not_ready: list[Excluded] = field(default_factory=list)
 
 
 def run_plan(plan: Plan, skip: frozenset[CellId], run: str, shop: Workshop) -> Performed:

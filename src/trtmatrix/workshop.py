@@ -13,9 +13,10 @@ from typing import Any, Protocol
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.compare import Stored
 from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import Cause, CellId, Gpu
+from trtmatrix.core.model import Cause, Gpu
 from trtmatrix.core.record import SCHEMA, Record
-from trtmatrix.effects.cases import CaseCache, case_digest, digest_authoring, read_content
+from trtmatrix.digests import cell_digests
+from trtmatrix.effects.cases import CaseCache, read_content
 from trtmatrix.effects.launcher import Launcher
 from trtmatrix.effects.progress import Progress
 from trtmatrix.effects.repro_files import LoadedRepro
@@ -72,27 +73,6 @@ class Order:
 def new_run_id(clock: Clock) -> str:
     """Return an id that sorts by time and that no other run has."""
     return f"{clock().strftime('%Y%m%dt%H%M%S')}-{os.urandom(4).hex()}"
-
-
-def current_digests(
-    cells: Sequence[Cell],
-    repros: Mapping[str, LoadedRepro],
-    probe: str,
-    origin: Callable[[Cell], Mapping[str, str]],
-) -> dict[CellId, dict[str, str]]:
-    """Return the digests that a record of each cell must have to count as current."""
-    return {
-        cell.id: {**cell_digests(cell, repros[cell.repro.id]), "probe": probe, **origin(cell)}
-        for cell in cells
-    }
-
-
-def cell_digests(cell: Cell, loaded: LoadedRepro) -> dict[str, str]:
-    """Return the digests of a cell's repro and case."""
-    return {
-        "repro": f"{loaded.repro.digest[:32]}{digest_authoring()[:32]}",
-        "case": case_digest(cell.case),
-    }
 
 
 def host_facts(

@@ -20,7 +20,8 @@ from trtmatrix.core.config import Fact, ImageOrigin, Version
 from trtmatrix.core.container import ContainerSpec, Folders, Limits, make_container_spec
 from trtmatrix.core.model import Gpu, Known
 from trtmatrix.core.plan import Engine, GpuAccess
-from trtmatrix.effects.containers import ContainerLauncher, find_engine
+from trtmatrix.effects.containers import ContainerLauncher
+from trtmatrix.effects.engine import find_engine
 
 IMAGE = "trtmatrix/test:latest"
 GPU = Gpu(slug="stand-in", name="Stand-in GPU", index=0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from trtmatrix.core import matrixkeys
@@ -29,6 +31,7 @@ from trtmatrix.core.model import (
 )
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import RAN, SCHEMA, Record, record_from, write_number
+from trtmatrix.effects.repro_files import LoadedRepro
 
 H200 = Gpu(slug="h200", name="NVIDIA H200", compute="9.0", datacenter=True, driver="580.159", index=0)
 ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"
@@ -78,6 +81,11 @@ def make_repro(*cases: Case, id: str = "sdpa-scale", **fields: Any) -> Repro:  #
         "expectations": (), "workarounds": (), "cases": cases or (make_case(),),
     }  # fmt: skip
     return Repro(**{**defaults, **fields})
+
+
+def make_loaded(repro: Repro, module: ModuleType, file: str = "made_up.py") -> LoadedRepro:
+    """A repro whose module is made by a test."""
+    return LoadedRepro(repro=repro, file=Path(file), load=lambda: module)
 
 
 def make_expectation(

@@ -24,7 +24,8 @@ from trtmatrix.core.model import (
     release_of,
 )
 from trtmatrix.core.reprofile import digest_code, parse_repro
-from trtmatrix.effects.repro_files import digest_package, read_repros
+from trtmatrix.effects.code import digest_package
+from trtmatrix.effects.repro_files import read_repros
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = """\

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import H200, make_case, make_cell, make_control, make_expectation, make_record, make_repro
+from builders import (
+    H200,
+    make_case,
+    make_cell,
+    make_control,
+    make_expectation,
+    make_loaded,
+    make_record,
+    make_repro,
+)
 from test_cases import loaded
 from test_emulation import Emulating
 
@@ -223,7 +232,7 @@ class Giving(Playing):
 def emulated(folder: Path, value: float, control: Control | None = None) -> Record:
     case = make_case(defects=("lost-half",), noise_key="k", limits={}, control=control)
     repro = make_repro(case)
-    source = LoadedRepro(repro=repro, file=Path("made_up.py"), module=Emulating())
+    source = make_loaded(repro, Emulating())
     launcher = Giving(always(value))
     shop = make_shop(folder, launcher, [source], confirm=False)
     (record,) = run_plan(make_a_plan([make_cell(repro)]), frozenset(), "r0", shop).records
