@@ -344,6 +344,7 @@ class CellId:
         return cls(repro=repro, case=case, version=version, gpu=gpu)
 
 
+@lru_cache(maxsize=1024)
 def release_of(name: str) -> Release:
     """Return what orders versions of one product: the release inside a column's name.
 
