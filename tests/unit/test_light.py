@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import subprocess
 import sys
@@ -18,16 +20,23 @@ from trtmatrix import cli
 from trtmatrix.context import open_context
 from trtmatrix.core.plan import Pull
 from trtmatrix.digests import current_digests, origin_digests
+from trtmatrix.effects.gpu import NVML
 from trtmatrix.effects.store import write_record
 from trtmatrix.scene import look_around
 
 HEAVY = {
     "pydantic", "pydantic_core", "numpy", "onnx", "onnxruntime", "docker", "requests", "urllib3", "rich",
-    "yaml", "pynvml", "multiprocessing", "asyncio", "venv", "torch", "trtmatrix_repros", "trtmatrix.authoring",
+    "yaml", "pynvml", "multiprocessing", "asyncio", "venv", "torch", "trtmatrix_repros",
+    "trtmatrix.authoring",
 }  # fmt: skip
 """What is slow to import, and what only running needs."""
+with contextlib.suppress(OSError):
+    ctypes.CDLL(NVML)
+    HEAVY -= {"pynvml", "yaml"}  # a run asks a host with NVIDIA's driver what GPUs it has
 
 NOT_FOR_LIST = {
+    "pynvml",
+    "yaml",
     "packaging",
     "tabulate",
     "http",
@@ -45,6 +54,7 @@ import sys
 started = []
 sys.addaudithook(lambda event, args: started.append(event) if event in {STARTS!r} else None)
 from trtmatrix.cli import run
+
 code = run(sys.argv[1:])
 import json
 print("\\n" + json.dumps([int(code), sorted(sys.modules), started]))

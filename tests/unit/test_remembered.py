@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -69,22 +70,18 @@ def test_an_error_is_computed_anew_each_time(tmp_path: Path) -> None:
     assert not (tmp_path / "parsed").exists()
 
 
-def flipped(content: bytes) -> bytes:
-    return content[:-3] + bytes([content[-3] ^ 1]) + content[-2:]
-
-
-def unreadable(payload: bytes) -> bytes:
+def whole(payload: bytes) -> bytes:
     return sha256(payload).digest() + payload
 
 
-DAMAGE = {
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "cut short": lambda content: content[:-1],
     "empty": lambda _: b"",
-    "a bit flipped": flipped,
+    "a bit flipped": lambda content: content.replace(b"old", b"olt"),
     "another file": lambda _: b"x" * 200,
-    "a pickle of somebody's": lambda _: pickle.dumps(["planted"]),
-    "whole, but no pickle": lambda _: unreadable(b"no pickle"),
-    "of a class that is no more": lambda _: unreadable(b"cno_such_module\nNoClass\n."),
+    "a pickle of somebody's": lambda _: bytes(32) + pickle.dumps(["planted"]),
+    "whole, but no pickle": lambda _: whole(b"no pickle"),
+    "of a class that is no more": lambda _: whole(b"cno_such_module\nNoClass\n."),
 }
 
 
@@ -244,7 +241,7 @@ def test_a_change_to_the_matrix_is_seen(tmp_path: Path) -> None:
 def packages(tmp_path: Path) -> Path:
     """A copy of this program."""
     for package in (trtmatrix, trtprobe):
-        root = Path(package.__file__).parent
+        root = Path(str(package.__file__)).parent
         shutil.copytree(root, tmp_path / "src" / root.name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path / "src"
 

@@ -137,7 +137,7 @@ def _table() -> list[dict[str, Any]]:
     import yaml
 
     text = Path(trtmatrix.__file__).with_name("gpus.yaml").read_text(encoding="utf-8")
-    gpus: list[dict[str, Any]] = yaml.safe_load(text)["gpus"]
+    gpus: list[dict[str, Any]] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))["gpus"]  # noqa: S506 - safe ones
     return gpus
 
 
