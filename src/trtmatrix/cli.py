@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
@@ -49,7 +49,7 @@ def run(argv: Sequence[str]) -> ExitCode:
         return _command(args.command)(args)
     except TrtMatrixError as error:
         if args.traceback:
-            traceback.print_exc()
+            _print_traceback()
         print(f"trtmatrix: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
@@ -59,9 +59,15 @@ def run(argv: Sequence[str]) -> ExitCode:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.AS_EXPECTED
     except Exception:  # noqa: BLE001 - the last resort: Python's own exit code 1 would read as a surprise
-        traceback.print_exc()
+        _print_traceback()
         print("trtmatrix: this is a mistake in trtmatrix itself; please report it", file=sys.stderr)
         return ExitCode.MACHINERY
+
+
+def _print_traceback() -> None:
+    import traceback
+
+    traceback.print_exc()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -69,11 +75,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _command(name: str) -> Command:
-    """Import a command's module only when it is called: --help stays light."""
-    from trtmatrix import commands
+MODULES = {"list": "listing", "schema": "listing"}
+"""Where a command lies that needs little of the program; the others are in ``commands``."""
 
-    return commands.COMMANDS[name]
+
+def _command(name: str) -> Command:
+    """Import a command's module only when it is called: --help and list stay light."""
+    module = importlib.import_module(f"trtmatrix.{MODULES.get(name, 'commands')}")
+    command: Command = getattr(module, f"{name}_command")
+    return command
 
 
 def make_parser() -> argparse.ArgumentParser:

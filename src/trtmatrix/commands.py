@@ -1,27 +1,24 @@
-"""The commands: each reads, calls, prints, and returns an exit code."""
+"""The commands that look at the host: each reads, calls, prints, and returns an exit code."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import json
-import shutil
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from trtmatrix.context import entries_of, look_around, open_context
+from trtmatrix.context import open_context
 from trtmatrix.core.compare import Entry, exit_codes
-from trtmatrix.core.config import json_schema
 from trtmatrix.core.container import Limits
 from trtmatrix.core.errors import ExitCode, UsageError, combine_exit_codes
-from trtmatrix.core.expand import Selection, select_cases, select_repros, select_versions
+from trtmatrix.core.expand import Selection
 from trtmatrix.core.model import Evidence
 from trtmatrix.core.plan import Host, Isolation, Pull
-from trtmatrix.effects.cases import CaseCache
-from trtmatrix.effects.store import publish
 from trtmatrix.perform import (
     Options,
     Result,
@@ -30,6 +27,7 @@ from trtmatrix.perform import (
     perform,
     served_cells,
 )
+from trtmatrix.scene import entries_of, look_around
 
 SUFFIXES = (".md", ".html", ".json", ".xml", ".txt")
 
@@ -109,35 +107,32 @@ def show(args: argparse.Namespace, entries: Sequence[Entry]) -> None:
 
 def render(suffix: str, entries: Sequence[Entry], args: argparse.Namespace, now: str) -> str:
     """Return the tables in the format of a file's suffix; none means this terminal."""
-    import os
-
-    from trtmatrix.core import render_data, render_html, render_markdown, render_text
-
     match suffix:
         case ".md":
+            from trtmatrix.core import render_markdown
+
             return render_markdown.render_markdown(entries, all_rows=args.all_rows)
         case ".html":
+            from trtmatrix.core import render_html
+
             return render_html.render_html(entries, generated=now)
         case ".json":
+            from trtmatrix.core import render_data
+
             return render_data.render_json(entries, generated=now)
         case ".xml":
+            from trtmatrix.core import render_data
+
             return render_data.render_junit(entries)
         case ".txt":
+            from trtmatrix.core import render_text
+
             return render_text.render_text(entries, all_rows=args.all_rows)
         case _:
+            from trtmatrix.core import render_text
+
             colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
             return render_text.render_text(entries, colour=colour, all_rows=args.all_rows)
-
-
-def list_command(args: argparse.Namespace) -> ExitCode:
-    """List versions, repros and cases."""
-    from trtmatrix.core.render_list import list_json, list_text
-
-    context = open_context(args)
-    versions = select_versions(context.matrix, context.selection)
-    rows = select_cases(select_repros(context.plain_repros, context.selection), context.selection)
-    print(json.dumps(list_json(versions, rows), indent=1) if args.json else list_text(versions, rows))
-    return ExitCode.AS_EXPECTED
 
 
 def doctor_command(args: argparse.Namespace) -> ExitCode:
@@ -156,6 +151,10 @@ def doctor_command(args: argparse.Namespace) -> ExitCode:
 
 def prepare_command(args: argparse.Namespace) -> ExitCode:
     """Write one case's files to a folder."""
+    import shutil
+
+    from trtmatrix.effects.cases import CaseCache
+
     context = open_context(args)
     repro_id, _, case_id = args.which.partition("/")
     loaded = context.repros.get(repro_id)
@@ -172,6 +171,8 @@ def prepare_command(args: argparse.Namespace) -> ExitCode:
 
 def publish_command(args: argparse.Namespace) -> ExitCode:
     """Publish the records that the current verdict of each selected cell rests on."""
+    from trtmatrix.effects.store import publish
+
     context = open_context(args)
     scene = look_around(context, Pull.NEVER)
     facts = [e for e in entries_of(context, scene, scene.stored) if is_current_fact(e)]
@@ -192,17 +193,3 @@ def remeasure_command(args: argparse.Namespace) -> ExitCode:
     scene = look_around(context, Pull.NEVER)
     print(remeasured_text(remeasure(context, entries_of(context, scene, scene.stored))))
     return ExitCode.AS_EXPECTED
-
-
-def schema_command(args: argparse.Namespace) -> ExitCode:
-    """Print the JSON Schema of matrix.yaml."""
-    del args
-    print(json.dumps(json_schema(), indent=2, sort_keys=True))
-    return ExitCode.AS_EXPECTED
-
-
-COMMANDS: dict[str, Callable[[argparse.Namespace], ExitCode]] = {
-    "run": run_command, "table": table_command, "list": list_command, "doctor": doctor_command,
-    "prepare": prepare_command, "publish": publish_command, "remeasure": remeasure_command,
-    "schema": schema_command,
-}  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from trtmatrix.context import Context, Scene, look_around
+from trtmatrix.context import Context
 from trtmatrix.core.compare import Entry
 from trtmatrix.core.config import WheelsOrigin
 from trtmatrix.core.expand import CONTROLS
@@ -16,6 +16,7 @@ from trtmatrix.core.words import full_words
 from trtmatrix.doctor import Finding, Level
 from trtmatrix.effects.interpreters import is_installed
 from trtmatrix.perform import Options, perform
+from trtmatrix.scene import Scene, look_around
 
 SAID = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY, Verdict.INVALID})
 

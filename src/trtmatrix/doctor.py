@@ -9,11 +9,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.context import Context, Scene
+from trtmatrix.context import Context
 from trtmatrix.core.config import ImageOrigin, Version
 from trtmatrix.core.expand import select_versions
 from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import count_excluded
+from trtmatrix.scene import Scene
 
 
 class Level(str, Enum):

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from trtmatrix.context import Context, Scene, digests_now, entries_of
+from trtmatrix.context import Context
 from trtmatrix.core.compare import Entry, Stored
 from trtmatrix.core.config import WheelsOrigin
 from trtmatrix.core.container import Limits
 from trtmatrix.core.model import CellId
 from trtmatrix.core.plan import Isolation, Launch
 from trtmatrix.core.stale import Finding, Reason, find_reason
-from trtmatrix.effects.calibration import read_calibration
-from trtmatrix.effects.case_pool import CasePool
-from trtmatrix.effects.cases import CaseCache
-from trtmatrix.effects.gpu import clocks
 from trtmatrix.effects.paths import Project
-from trtmatrix.effects.progress import Progress, open_progress
-from trtmatrix.effects.repro_files import digest_package
-from trtmatrix.run import Performed, run_plan
-from trtmatrix.workshop import Workshop, new_run_id
+from trtmatrix.performed import Performed
+from trtmatrix.scene import Scene, digests_now, entries_of
+
+if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
+    from trtmatrix.effects.progress import Progress
+    from trtmatrix.workshop import Workshop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,29 +43,45 @@ class Result:
 
 
 def perform(context: Context, scene: Scene, options: Options) -> Result:
-    """Remove leftovers of dead runs, execute the plan but for what is served, judge."""
-    from trtmatrix.effects.containers import remove_leftovers
-
-    served = served_cells(context, scene, options)
-    progress = open_progress()
-    try:
-        if scene.host.engine.available:
-            for name in remove_leftovers():
-                progress.note(f"removed the container {name}, whose run had died")
-        shop = make_workshop(context, scene, options, progress)
-        performed = run_plan(scene.plan, served, new_run_id(shop.clock), shop)
-    finally:
-        progress.close()
+    """Execute the plan but for what is served, and judge; where all is served, nothing is touched."""
+    entries = entries_of(context, scene, scene.stored)
+    served = served_among(entries, options)
+    if all(cell.id in served for launch in scene.plan.launches for cell in launch.cells):
+        return Result(entries=entries, performed=Performed(), served=served)
+    performed = execute(context, scene, options, served)
     stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
     executed = frozenset(record.run for record in performed.records)
     entries = entries_of(context, scene, stored, performed.not_ready, executed)
     return Result(entries=entries, performed=performed, served=served)
 
 
+def execute(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Performed:
+    """Remove leftovers of dead runs, and run the cells of the plan that are not served."""
+    from trtmatrix.effects.containers import remove_leftovers
+    from trtmatrix.effects.progress import open_progress
+    from trtmatrix.run import run_plan
+    from trtmatrix.workshop import new_run_id
+
+    progress = open_progress()
+    try:
+        if scene.host.engine.available:
+            for name in remove_leftovers():
+                progress.note(f"removed the container {name}, whose run had died")
+        shop = make_workshop(context, scene, options, progress)
+        return run_plan(scene.plan, served, new_run_id(shop.clock), shop)
+    finally:
+        progress.close()
+
+
 def make_workshop(context: Context, scene: Scene, options: Options, progress: Progress) -> Workshop:
     """Wire the launchers and the folders."""
+    from trtmatrix.effects.calibration import read_calibration
+    from trtmatrix.effects.case_pool import CasePool
+    from trtmatrix.effects.cases import CaseCache
     from trtmatrix.effects.containers import ContainerLauncher
+    from trtmatrix.effects.gpu import clocks
     from trtmatrix.effects.interpreters import InterpreterLauncher
+    from trtmatrix.workshop import Workshop
 
     project = context.project
     interpreters = InterpreterLauncher(project.cache, project.repros.resolve(), progress.note)
@@ -77,7 +92,7 @@ def make_workshop(context: Context, scene: Scene, options: Options, progress: Pr
     return Workshop(
         launchers={"container": containers, "wheels": interpreters, "host": interpreters},
         repros=context.repros, cases=CaseCache(project.cache), cache=project.cache,
-        local=project.local, probe_digest=digest_package("trtprobe"), progress=progress,
+        local=project.local, probe_digest=context.code.probe, progress=progress,
         gpu_clocks=clocks, output_bytes=options.limits.output, calibration=read_calibration(),
         stored=scene.stored, rebuilds=options.rebuilds, confirm=options.confirm,
         isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project),
@@ -99,9 +114,13 @@ def here(project: Project) -> Callable[[Launch], bool]:
 
 def served_cells(context: Context, scene: Scene, options: Options) -> frozenset[CellId]:
     """Return the cells that stored records stand for, so that they are not run again."""
+    return served_among(entries_of(context, scene, scene.stored), options)
+
+
+def served_among(entries: Iterable[Entry], options: Options) -> frozenset[CellId]:
+    """Return the cells that are shown from their records instead of running them again."""
     if options.rerun:
         return frozenset()
-    entries = entries_of(context, scene, scene.stored)
     return frozenset(entry.cell.id for entry in entries if is_served(entry, options))
 
 

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from trtmatrix.context import Context, Scene
+from trtmatrix.context import Context
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.container import Folders, Limits, docker_command, make_container_spec
 from trtmatrix.core.model import CellId
@@ -15,6 +15,7 @@ from trtmatrix.core.plan import Launch, count_excluded
 from trtmatrix.core.render_list import origin_text
 from trtmatrix.effects.paths import probe_folder
 from trtmatrix.perform import Options, here
+from trtmatrix.scene import Scene
 
 
 def print_plan(context: Context, scene: Scene, served: frozenset[CellId], options: Options) -> None:

@@ -12,11 +12,11 @@ from trtmatrix.context import Context
 from trtmatrix.core.compare import Entry
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.record import RAN, Record, record_from
+from trtmatrix.digests import cell_digests
 from trtmatrix.effects.cases import CaseCache, case_digest, read_content, read_noise_file
-from trtmatrix.effects.repro_files import digest_package
 from trtmatrix.effects.store import read_output, write_record
 from trtmatrix.storing import with_fits
-from trtmatrix.workshop import cell_digests, new_run_id, utc_now
+from trtmatrix.workshop import new_run_id, utc_now
 from trtprobe.files import CaseFiles, strict
 from trtprobe.measure import measure_with_signatures
 
@@ -57,7 +57,7 @@ def _remeasure(record: Record, cell: Cell, cases: CaseCache, context: Context) -
     builds, unknown = _measure(record, folder, context.project.cache)
     if unknown:
         return Remeasured(old=record, unknown=unknown)
-    digests = {**cell_digests(cell, loaded), "probe": digest_package("trtprobe")}
+    digests = {**cell_digests(cell, loaded), "probe": context.code.probe}
     return Remeasured(
         old=record, new=write_record(context.project.local, _renewed(record, builds, folder, digests))
     )

@@ -9,17 +9,16 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
 
 from trtmatrix.batch import Batch, Overdue, Stopped
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.model import CellId, Exclusion
 from trtmatrix.core.order import estimate_seconds, group_cases, order_launches
 from trtmatrix.core.plan import Excluded, Isolation, Launch, Plan
-from trtmatrix.core.record import Record
 from trtmatrix.effects.case_pool import Wanted
 from trtmatrix.effects.launcher import Ended, Launcher, Ready
 from trtmatrix.lanes import Lanes
+from trtmatrix.performed import Performed
 from trtmatrix.readying import Readying
 from trtmatrix.storing import Storing
 from trtmatrix.worklist import Worklist
@@ -28,14 +27,6 @@ from trtmatrix.workshop import CELLS, Workshop
 CASES = "cases prepared"
 PREPARED_SECONDS = 0.02
 """How often a launch that cannot start without a prepared case looks for one."""
-
-
-@dataclass(kw_only=True)
-class Performed:
-    """What came of a plan: records written, and cells whose launch could not be made ready."""
-
-    records: list[Record] = field(default_factory=list)
-    not_ready: list[Excluded] = field(default_factory=list)
 
 
 def run_plan(plan: Plan, skip: frozenset[CellId], run: str, shop: Workshop) -> Performed:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.compare import Stored
 from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import Case, Cause, CellId, Gpu
+from trtmatrix.core.model import Cause, Gpu
 from trtmatrix.core.plan import Isolation, Launch
 from trtmatrix.core.record import SCHEMA, Record
+from trtmatrix.digests import cell_digests
 from trtmatrix.effects.case_pool import Preparer
-from trtmatrix.effects.cases import CaseCache, case_digest, digest_authoring, read_content
+from trtmatrix.effects.cases import CaseCache, read_content
 from trtmatrix.effects.launcher import Launcher
 from trtmatrix.effects.progress import Progress
 from trtmatrix.effects.repro_files import LoadedRepro
@@ -97,37 +96,6 @@ class Order:
 def new_run_id(clock: Clock) -> str:
     """Return an id that sorts by time and that no other run has."""
     return f"{clock().strftime('%Y%m%dt%H%M%S')}-{os.urandom(4).hex()}"
-
-
-def current_digests(
-    cells: Sequence[Cell],
-    repros: Mapping[str, LoadedRepro],
-    probe: str,
-    origin: Callable[[Cell], Mapping[str, str]],
-) -> dict[CellId, dict[str, str]]:
-    """Return the digests that a record of each cell must have to count as current."""
-    return {
-        cell.id: {**cell_digests(cell, repros[cell.repro.id]), "probe": probe, **origin(cell)}
-        for cell in cells
-    }
-
-
-def cell_digests(cell: Cell, loaded: LoadedRepro) -> dict[str, str]:
-    """Return the digests of a cell's repro and case, and of what is asked of it."""
-    return {
-        "repro": f"{loaded.repro.digest[:32]}{digest_authoring()[:32]}",
-        "case": case_digest(cell.case),
-        "asked": asked_digest(cell.case),
-    }
-
-
-def asked_digest(case: Case) -> str:
-    """Return the SHA-256 of what is asked of a case's measurement beside its parameters (hexadecimal).
-
-    Its limits, expectations and the like are no part of it: they judge what was measured.
-    """
-    asked = [sorted(case.defects), case.builds, case.processes, case.seconds]
-    return sha256(json.dumps(asked).encode()).hexdigest()
 
 
 def host_facts(

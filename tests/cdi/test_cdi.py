@@ -16,11 +16,12 @@ from pathlib import Path
 import docker
 import pytest
 
-from trtmatrix.core.config import Version
+from trtmatrix.core.config import Fact, ImageOrigin, Version
 from trtmatrix.core.container import ContainerSpec, Folders, Limits, make_container_spec
-from trtmatrix.core.model import Gpu
+from trtmatrix.core.model import Gpu, Known
 from trtmatrix.core.plan import Engine, GpuAccess
-from trtmatrix.effects.containers import ContainerLauncher, find_engine
+from trtmatrix.effects.containers import ContainerLauncher
+from trtmatrix.effects.engine import find_engine
 
 IMAGE = "trtmatrix/test:latest"
 GPU = Gpu(slug="stand-in", name="Stand-in GPU", index=0)
@@ -31,9 +32,9 @@ SPEC = {
         "deviceNodes": [{"path": "/dev/nvidia0", "hostPath": "/dev/zero"}], "env": ["STANDIN_GPU=0"],
     }}],
 }  # fmt: skip
-VERSION = Version.model_validate(
-    {"version": "10.7.0", "product": "tensorrt", "origin": {"image": IMAGE},
-     "library": {"value": "10.7.0", "known": "read", "source": "notes"}}
+VERSION = Version(
+    version="10.7.0", origin=ImageOrigin(image=IMAGE),
+    library=Fact(value="10.7.0", known=Known.READ, source="notes"),
 )  # fmt: skip
 LOOK = """
 import os

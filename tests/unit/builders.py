@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from packaging.specifiers import SpecifierSet
-
-from trtmatrix.core.config import Matrix, Version
+from trtmatrix.core import matrixkeys
+from trtmatrix.core.config import Matrix, Source, Version
 from trtmatrix.core.entry import Entry, find_expectation
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import NOT_CALIBRATED, figure_text, judge, measured_in
@@ -25,10 +26,12 @@ from trtmatrix.core.model import (
     Outcome,
     Product,
     Repro,
+    Specifier,
     Verdict,
 )
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import RAN, SCHEMA, Record, record_from, write_number
+from trtmatrix.effects.repro_files import LoadedRepro
 
 H200 = Gpu(slug="h200", name="NVIDIA H200", compute="9.0", datacenter=True, driver="580.159", index=0)
 ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"
@@ -45,18 +48,18 @@ def make_version(name: str = "10.7.0", *, library: str | None = None, **facts: A
         fact: {"value": value, "known": "read", "source": "notes"} if isinstance(value, str) else value
         for fact, value in values.items()
     }
-    return Version.model_validate({"version": name, "product": product.value, "origin": origin, **known})
+    return read_version({"version": name, "product": product.value, "origin": origin, **known})
+
+
+def read_version(data: Mapping[str, Any]) -> Version:
+    """A column as an entry of matrix.yaml says it."""
+    return matrixkeys.to_version(matrixkeys.Version.model_validate(data))
 
 
 def make_matrix(*names: str) -> Matrix:
     """A matrix with these columns."""
-    return Matrix.model_validate(
-        {
-            "schema": 1,
-            "sources": {"notes": {"title": "release notes"}},
-            "versions": [make_version(name).model_dump() for name in names],
-        }
-    )
+    sources = {"notes": Source(title="release notes")}
+    return Matrix(sources=sources, versions=tuple(make_version(name) for name in names))
 
 
 def make_case(id: str = "sdpa-tf32", **fields: Any) -> Case:  # noqa: A002
@@ -80,12 +83,17 @@ def make_repro(*cases: Case, id: str = "sdpa-scale", **fields: Any) -> Repro:  #
     return Repro(**{**defaults, **fields})
 
 
+def make_loaded(repro: Repro, module: ModuleType, file: str = "made_up.py") -> LoadedRepro:
+    """A repro whose module is made by a test."""
+    return LoadedRepro(repro=repro, file=Path(file), load=lambda: module)
+
+
 def make_expectation(
     verdict: Verdict = Verdict.FAIL, versions: str = "==10.7.0", *cases: str, **fields: Any
 ) -> Expectation:
     """An expectation that was reported, of all cases where none is named."""
     defaults: dict[str, Any] = {
-        "cases": cases or ("*",), "versions": SpecifierSet(versions), "product": Product.TENSORRT,
+        "cases": cases or ("*",), "versions": Specifier(versions), "product": Product.TENSORRT,
         "verdict": verdict, "basis": Basis.REPORTED, "source": ISSUE, "on": "L4",
     }  # fmt: skip
     return Expectation(**{**defaults, **fields})

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from builders import make_case, make_repro
+from builders import make_case, make_loaded, make_repro
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from trtmatrix.core.errors import UsageError
-from trtmatrix.effects import cases
 from trtmatrix.effects.cases import (
     CaseCache,
     case_digest,
@@ -25,6 +24,7 @@ from trtmatrix.effects.cases import (
     read_content,
     smallest_exact,
 )
+from trtmatrix.effects.code import Code
 from trtmatrix.effects.repro_files import LoadedRepro
 from trtprobe.files import CaseFiles
 
@@ -61,7 +61,7 @@ class Preparing(ModuleType):
 
 def loaded(digest: str = "d", **result: Any) -> LoadedRepro:
     repro = make_repro(digest=digest)
-    return LoadedRepro(repro=repro, file=Path("sdpa_scale.py"), module=Preparing(**result))
+    return make_loaded(repro, Preparing(**result), file="sdpa_scale.py")
 
 
 def files(root: Path) -> list[str]:
@@ -124,10 +124,12 @@ def test_a_folder_depends_on_the_defects_that_are_looked_for() -> None:
     assert case_digest(case) == case_digest(other), "what is run is the same"
 
 
-def test_a_folder_depends_on_the_code_that_emulates(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = case_key(loaded(), make_case())
-    monkeypatch.setattr(cases, "digest_noise", lambda: "another")
-    assert case_key(loaded(), make_case()) != before
+@pytest.mark.parametrize(
+    ("part", "same"), [({"noise": "a"}, False), ({"authoring": "a"}, False), ({"probe": "a"}, True)]
+)
+def test_a_folder_depends_on_the_code_that_makes_it(part: dict[str, str], same: bool) -> None:
+    other = dataclasses.replace(loaded(), code=Code(**part))
+    assert (case_key(other, make_case()) == case_key(loaded(), make_case())) is same
 
 
 def test_a_folder_depends_on_the_repros_code() -> None:

@@ -15,7 +15,7 @@ from trtmatrix.core.expand import Selection
 from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Engine, Excluded, Host
 from trtmatrix.perform import Result
-from trtmatrix.run import Performed
+from trtmatrix.performed import Performed
 
 
 def test_an_unexpected_error_is_trouble_with_the_machinery_and_no_surprise(

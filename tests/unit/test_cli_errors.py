@@ -14,7 +14,7 @@ from test_reprofile import SOURCE
 
 from trtmatrix import cli
 from trtmatrix.core.plan import Engine
-from trtmatrix.effects import containers
+from trtmatrix.effects import engine
 from trtmatrix.effects.store import read_records, write_record
 
 COMMANDS = ("run", "table", "list", "doctor", "publish", "remeasure")
@@ -23,7 +23,7 @@ COMMANDS = ("run", "table", "list", "doctor", "publish", "remeasure")
 @pytest.fixture(autouse=True)
 def _no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand in for a host without Docker: none may be asked in a unit test."""
-    monkeypatch.setattr(containers, "find_engine", lambda **_: Engine(available=False, reason="none"))
+    monkeypatch.setattr(engine, "find_engine", lambda **_: Engine(available=False, reason="none"))
 
 
 @pytest.fixture
@@ -37,9 +37,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def tree(root: Path) -> dict[str, str]:
+    """What lies in a project, but for what of it was parsed and is remembered."""
+    remembered = root / "cache" / "parsed"
     return {
         str(path.relative_to(root)): sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
         for path in root.rglob("*")
+        if path != remembered.parent and remembered not in (path, *path.parents)
     }
 
 

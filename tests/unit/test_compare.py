@@ -20,7 +20,6 @@ from builders import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from packaging.specifiers import SpecifierSet
 
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.compare import (
@@ -36,7 +35,18 @@ from trtmatrix.core.compare import (
 )
 from trtmatrix.core.errors import ExitCode
 from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import NO_GPU, Basis, Cause, Evidence, Exclusion, Figure, Gpu, Product, Verdict
+from trtmatrix.core.model import (
+    NO_GPU,
+    Basis,
+    Cause,
+    Evidence,
+    Exclusion,
+    Figure,
+    Gpu,
+    Product,
+    Specifier,
+    Verdict,
+)
 from trtmatrix.core.noise import Noise
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import Record
@@ -159,7 +169,7 @@ UNKNOWN = Gpu(slug="my-l40s", name="NVIDIA L40S")
 def test_an_expectation_may_be_of_some_gpus_alone(
     gpus: tuple[str, ...], compute: str, gpu: Gpu, fits: bool
 ) -> None:
-    said = make_expectation(gpus=gpus, compute=SpecifierSet(compute))
+    said = make_expectation(gpus=gpus, compute=Specifier(compute))
     other = make_expectation(Verdict.PASS)
     cell = make_cell(make_repro(expectations=(said, other)), gpu=gpu)
     assert find_expectation(cell) is (said if fits else other)

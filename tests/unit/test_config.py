@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.config import Matrix
+from trtmatrix.core import config, matrixkeys
 from trtmatrix.core.errors import ConfigError
 from trtmatrix.core.matrixfile import parse_matrix
+from trtmatrix.core.matrixkeys import Keys, to_matrix
 from trtmatrix.core.model import Known, Product
+from trtmatrix.core.render_list import list_json
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = """\
@@ -224,6 +227,18 @@ def entries(draw: st.DrawFn) -> dict[str, object]:
 def test_a_matrix_reads_as_it_was_written(versions: list[dict[str, object]]) -> None:
     value = {"schema": 1, "sources": {"notes": {"title": "a"}, "page": {"title": "b"}}, "versions": versions}
     matrix = parse_matrix(yaml.safe_dump(value, allow_unicode=True))
-    assert matrix == Matrix.model_validate(value)
-    written = matrix.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert matrix == to_matrix(matrixkeys.Matrix.model_validate(value))
+    sources = {key: vars(source) for key, source in matrix.sources.items()}
+    written = {"schema": 1, "sources": sources, "versions": list_json(matrix.versions, [])["versions"]}
     assert parse_matrix(yaml.safe_dump(written)) == matrix
+
+
+@pytest.mark.parametrize("keys", Keys.__subclasses__(), ids=lambda keys: keys.__name__)
+def test_the_types_have_the_fields_and_defaults_of_the_keys(keys: type[Keys]) -> None:
+    known = {f.name: f.default for f in fields(getattr(config, keys.__name__))}
+    read = {
+        name: MISSING if field.is_required() else field.default
+        for name, field in keys.model_fields.items() if name != "schema_"
+    }  # fmt: skip
+    assert list(known.items()) == list(read.items())
+    assert getattr(config, keys.__name__).__doc__ == keys.__doc__

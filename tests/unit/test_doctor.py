@@ -8,18 +8,17 @@ from pathlib import Path
 
 import onnxruntime
 import pytest
-from builders import H200, make_case, make_cell, make_control, make_entry, make_repro
+from builders import H200, make_case, make_cell, make_control, make_entry, make_repro, read_version
 
 from trtmatrix import cli
-from trtmatrix.context import Scene
 from trtmatrix.controls import _finding
-from trtmatrix.core.config import Version
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.model import Control
 from trtmatrix.core.plan import Engine, Host, Plan
 from trtmatrix.doctor import Level, _images
-from trtmatrix.effects import containers, interpreters
+from trtmatrix.effects import engine, interpreters
 from trtmatrix.effects.gpu import GpuScan
+from trtmatrix.scene import Scene
 
 FACT = {"value": "9.2.0", "known": "read", "source": "notes"}
 PULLED = {"image": "example.org/tensorrt:9.2.0"}
@@ -48,13 +47,13 @@ def scene(*images: str, available: bool = True) -> Scene:
 def test_an_image_that_is_not_here_comes_with_the_command_that_gets_it(
     origin: dict[str, object], here: tuple[str, ...], found: str, remedy: str
 ) -> None:
-    version = Version.model_validate({"version": "9.2.0", "origin": origin, "library": FACT})
+    version = read_version({"version": "9.2.0", "origin": origin, "library": FACT})
     (finding,) = _images(scene(*here), [version])
     assert (finding.found, finding.remedy[: len(remedy)] if remedy else finding.remedy) == (found, remedy)
 
 
 def test_without_an_engine_nothing_is_said_of_images() -> None:
-    version = Version.model_validate({"version": "9.2.0", "origin": MADE, "library": FACT})
+    version = read_version({"version": "9.2.0", "origin": MADE, "library": FACT})
     (finding,) = _images(scene(available=False), [version])
     assert (finding.found, finding.remedy) == ("ours/tensorrt:9.2.0: unknown: no container engine", "")
 
@@ -143,7 +142,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     (tmp_path / "repros").mkdir()
     (tmp_path / "repros" / "controls.py").write_text(CONTROLS.replace("SHIFT", "1"))
-    monkeypatch.setattr(containers, "find_engine", lambda **_: Engine(available=False, reason="none"))
+    monkeypatch.setattr(engine, "find_engine", lambda **_: Engine(available=False, reason="none"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
     return tmp_path
@@ -170,7 +169,7 @@ def test_doctor_only_looks_where_that_is_wanted(project: Path, capsys: pytest.Ca
     assert cli.run(["doctor", "--no-controls"]) == 0
     assert "controls of" not in capsys.readouterr().out
     assert not (project / "results").exists()
-    assert not (project / "cache").exists()
+    assert {path.name for path in (project / "cache").iterdir()} == {"parsed"}
 
 
 def test_a_project_without_controls_is_told_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

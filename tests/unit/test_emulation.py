@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import make_case, make_repro
+from builders import make_case, make_loaded, make_repro
 from test_cases import SHARED, Preparing, files, loaded
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, POSSIBLE, Arithmetic
@@ -48,7 +48,7 @@ DEFECTS = ("lost-half", "lost-nothing")
 
 
 def emulating() -> LoadedRepro:
-    return LoadedRepro(repro=make_repro(), file=Path("made_up.py"), module=Emulating())
+    return make_loaded(make_repro(), Emulating())
 
 
 def test_a_case_that_is_emulated_has_its_noise_and_the_shapes_of_its_defects(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ class Scaled(ModuleType):
 
 def test_the_signature_of_a_lost_scale_is_known_for_other_scales() -> None:
     module = Scaled("scaled")
-    repro = LoadedRepro(repro=make_repro(), file=Path("scaled.py"), module=module)
+    repro = make_loaded(make_repro(), module)
     params = {"precision": "fp32"}
     case = make_case(defects=("lost-scale",), params=params)
     noise, shapes = compute_noise(repro, case, module.emulate(params, FLOAT64))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trtmatrix.core.plan import GpuAccess
-from trtmatrix.effects import containers
+from trtmatrix.effects import engine
 
 GPUS = '{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []}'
 ROWS: dict[str, tuple[dict[str, Any], dict[str, str], GpuAccess | None]] = {
@@ -42,13 +42,13 @@ def test_the_way_to_the_gpu_is_read_off_the_engine(
     for name, text in files.items():
         (folder / name).write_text(text)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(containers, "DRIVER_FOLDER", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(engine, "DRIVER_FOLDER", str(tmp_path / "nowhere"))
     dirs = [str(tmp_path / name) for name in info.get("CDISpecDirs") or []]
-    assert containers._gpu_access({**info, "CDISpecDirs": dirs}) is expected
+    assert engine._gpu_access({**info, "CDISpecDirs": dirs}) is expected
 
 
 def test_the_toolkits_hook_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hook = tmp_path / "nvidia-container-runtime-hook"
     hook.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert containers._gpu_access({}) is GpuAccess.TOOLKIT
+    assert engine._gpu_access({}) is GpuAccess.TOOLKIT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -184,7 +185,7 @@ def test_another_library_than_the_pinned_one_gives_no_verdict(
     agrees: bool,
 ) -> None:
     fact = Fact(value=pinned, known=known, source="a")
-    version = make_version("10.7.0").model_copy(update={"library": fact})
+    version = replace(make_version("10.7.0"), library=fact)
     record = make_record(make_cell(), observed={"library": seen})
     outcome = one(record, make_case(), version)
     assert (outcome.cause is Cause.VERSION_MISMATCH) is not agrees

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from builders import H200, make_case, make_cell, make_repro, make_version
 
-from trtmatrix.core.config import Driver, Version
+from trtmatrix.core.config import Build, ImageOrigin, InterpreterOrigin, Version
 from trtmatrix.core.expand import Selection
 from trtmatrix.core.model import CPU, NO_GPU, Exclusion, Gpu
 from trtmatrix.core.plan import (
@@ -28,13 +28,7 @@ IMAGE = "example.org/tensorrt:10.7.0"
 RULE = {"least": "560", "datacenter": ["470.57", "535.86"], "known": "read", "source": "notes"}
 COMPUTE = {"min": "7.5", "max": "9.0", "known": "read", "source": "notes"}
 PULLED = make_version("10.7.0", library="10.7.0.23", driver=RULE, compute=COMPUTE, torch_tensorrt="2.6.0a0")
-BUILT = PULLED.model_copy(
-    update={
-        "origin": PULLED.origin.model_validate(
-            {"image": "own/x:1", "build": {"base": "b:1", "wheels": ["c"]}}
-        )
-    }
-)
+BUILT = replace(PULLED, origin=ImageOrigin(image="own/x:1", build=Build(base="b:1", wheels=("c",))))
 RTX = make_version("tensorrt-rtx-1.4")
 HERE_ENGINE = Engine(available=True, images={IMAGE: "sha256:0"}, gpu_access=GpuAccess.TOOLKIT)
 NO_ENGINE = Engine(available=False, reason="no Docker socket")
@@ -47,16 +41,16 @@ ON_HOST = Selection(runtimes=("host",))
 
 
 def on(**change: Any) -> Gpu:
-    return dataclasses.replace(H200, **change)
+    return replace(H200, **change)
 
 
 def with_engine(engine: Engine) -> Host:
     return Host(engine=engine, gpus=(H200,))
 
 
-NO_ACCESS = with_engine(dataclasses.replace(HERE_ENGINE, gpu_access=None))
-EMPTY = with_engine(dataclasses.replace(HERE_ENGINE, images={}))
-MADE = with_engine(dataclasses.replace(HERE_ENGINE, images={"own/x:1": "sha256:1"}))
+NO_ACCESS = with_engine(replace(HERE_ENGINE, gpu_access=None))
+EMPTY = with_engine(replace(HERE_ENGINE, images={}))
+MADE = with_engine(replace(HERE_ENGINE, images={"own/x:1": "sha256:1"}))
 Row = tuple[Version, Gpu, Host, Selection, Pull, Exclusion | None]
 ROWS: dict[str, Row] = {
     "all here": (PULLED, H200, HOST, Selection(), Pull.NAMED, None),
@@ -119,7 +113,7 @@ def test_a_case_that_needs_torch_is_excluded_where_the_image_has_none() -> None:
 
 def test_a_case_that_needs_torch_tensorrt_runs_where_the_image_has_it() -> None:
     assert needing(PULLED) is None
-    assert needing(PULLED.model_copy(update={"torch_tensorrt": None})) is Exclusion.COMPONENT_MISSING
+    assert needing(replace(PULLED, torch_tensorrt=None)) is Exclusion.COMPONENT_MISSING
 
 
 def test_every_reason_of_the_plan_occurs_in_the_table() -> None:
@@ -142,8 +136,8 @@ def test_a_driver_suffices_by_number_or_by_data_centre_branch(
     datacenter: bool,
     enough: bool,
 ) -> None:
-    rule = Driver.model_validate(RULE)
-    assert driver_suffices(rule, on(driver=driver, datacenter=datacenter)) is enough
+    assert PULLED.driver is not None
+    assert driver_suffices(PULLED.driver, on(driver=driver, datacenter=datacenter)) is enough
 
 
 @pytest.mark.parametrize(
@@ -155,7 +149,7 @@ def test_an_interpreter_is_chosen_by_its_library(library: str, python: str | Non
 
 
 def test_an_interpreter_of_the_matrix_is_taken_as_it_is() -> None:
-    version = Version.model_validate({**make_version().model_dump(), "origin": {"interpreter": "/x/python"}})
+    version = replace(make_version(), origin=InterpreterOrigin(interpreter="/x/python"))
     (launch,) = make_plan(
         [make_cell(version=version)], with_engine(NO_ENGINE), Selection(), Pull.NEVER
     ).launches
@@ -164,9 +158,9 @@ def test_an_interpreter_of_the_matrix_is_taken_as_it_is() -> None:
 
 def test_there_is_one_launch_a_version_and_gpu_and_no_cell_is_lost() -> None:
     repro = make_repro(make_case("a"), make_case("b", needs=frozenset({"torch_tensorrt"})))
-    other = dataclasses.replace(H200, slug="other", name="Other", index=1)
+    other = replace(H200, slug="other", name="Other", index=1)
     plain = make_version("10.8.0")
-    host = Host(engine=dataclasses.replace(HERE_ENGINE, images={}), gpus=(H200, other))
+    host = Host(engine=replace(HERE_ENGINE, images={}), gpus=(H200, other))
     cells = [
         make_cell(repro, case, version, gpu)
         for case in repro.cases for version in (PULLED, plain, RTX) for gpu in (H200, other)

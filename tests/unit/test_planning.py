@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import make_case, make_cell, make_repro
+from builders import make_case, make_cell, make_matrix, make_repro
 
-from trtmatrix.context import Context, Scene
-from trtmatrix.core.config import Matrix
+from trtmatrix.context import Context
 from trtmatrix.core.expand import Cell, Selection
 from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Engine, Excluded, Host, Launch, Plan
@@ -16,6 +15,7 @@ from trtmatrix.effects.gpu import GpuScan
 from trtmatrix.effects.paths import Project, default_cache
 from trtmatrix.perform import Options
 from trtmatrix.planning import print_plan
+from trtmatrix.scene import Scene
 
 REPRO = make_repro(make_case("a"), make_case("b"), make_case("c"))
 ASKED, BESIDE, LEFT_OUT = (make_cell(REPRO, case, "onnxruntime-1.31.1") for case in REPRO.cases)
@@ -28,7 +28,7 @@ def printed(capsys: pytest.CaptureFixture[str], *cells: Cell, excluded: tuple[Ex
     scene = Scene(host=host, scan=scan, cells=cells, plan=plan, stored=())
     cache = default_cache()
     project = Project(matrix=cache, repros=cache, results=cache, cache=cache)
-    matrix = Matrix.model_construct()
+    matrix = make_matrix()
     context = Context(project=project, matrix=matrix, repros={}, selection=Selection(), pythons=())
     print_plan(context, scene, frozenset(), Options())
     return capsys.readouterr().out

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.context import read_matrix, recorded_gpus, without_superseded
+from trtmatrix.context import read_matrix
 from trtmatrix.core.compare import Stored, make_entries
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.expand import Cell
@@ -22,6 +22,7 @@ from trtmatrix.core.record import RAN, Measured
 from trtmatrix.effects.calibration import read_calibration
 from trtmatrix.effects.repro_files import read_repros
 from trtmatrix.effects.store import read_records
+from trtmatrix.scene import recorded_gpus, without_superseded
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = "nvidia-h200"

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_case, make_cell, make_control, make_expectation, make_record, make_repro
+from builders import (
+    make_case,
+    make_cell,
+    make_control,
+    make_expectation,
+    make_loaded,
+    make_record,
+    make_repro,
+)
 from playing import LIMIT, RIGHT, WRONG, Play, Playing, always, make_a_plan, make_shop
 from test_cases import loaded
 from test_emulation import Emulating
@@ -162,7 +170,7 @@ class Giving(Playing):
 def emulated(folder: Path, value: float, control: Control | None = None) -> Record:
     case = make_case(defects=("lost-half",), noise_key="k", limits={}, control=control)
     repro = make_repro(case)
-    source = LoadedRepro(repro=repro, file=Path("made_up.py"), module=Emulating())
+    source = make_loaded(repro, Emulating())
     launcher = Giving(always(value))
     shop = make_shop(folder, launcher, [source], confirm=False)
     (record,) = run_plan(make_a_plan([make_cell(repro)]), frozenset(), "r0", shop).records

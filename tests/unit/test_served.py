@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from builders import H200, make_case, make_cell, make_entry, make_record, make_unknown
 
-from trtmatrix.context import origin_digests, without_superseded
 from trtmatrix.core.compare import Entry, Stored
 from trtmatrix.core.confirm import engines_wanted
 from trtmatrix.core.model import Cause, Control, Evidence, Exclusion, Outcome, Verdict
 from trtmatrix.core.plan import Engine, Excluded, Host
+from trtmatrix.digests import asked_digest, origin_digests
 from trtmatrix.perform import Options, is_current_fact, is_served
-from trtmatrix.workshop import asked_digest
+from trtmatrix.scene import without_superseded
 
 AGAIN = {
     Cause.INTERRUPTED, Cause.LAUNCHER_FAILED, Cause.PROBE_FAILED, Cause.VERSION_MISMATCH, Cause.IMAGE_MISSING,

@@ -27,7 +27,8 @@ from trtmatrix.effects.case_pool import Wanted
 from trtmatrix.effects.cases import CaseCache
 from trtmatrix.effects.launcher import Ended, Launcher, Poll, Ready
 from trtmatrix.effects.repro_files import LoadedRepro
-from trtmatrix.run import Performed, run_plan
+from trtmatrix.performed import Performed
+from trtmatrix.run import run_plan
 
 SECONDS = 20.0
 """Longest wait for what must happen."""
@@ -414,7 +415,7 @@ def test_an_interruption_ends_all_and_a_second_one_disturbs_nothing(tmp_path: Pa
 def test_a_repro_that_cannot_be_prepared_ends_the_run(tmp_path: Path) -> None:
     cells = cells_of("a", "b")
     broken = Preparing(reference={"y": object()})
-    shop = make_shop(tmp_path, Playing(always(RIGHT)), [replace(source_of(cells), module=broken)])
+    shop = make_shop(tmp_path, Playing(always(RIGHT)), [replace(source_of(cells), load=lambda: broken)])
     with pytest.raises(UsageError, match="prepare"):
         run_plan(make_a_plan(cells), frozenset(), "r0", shop)
     assert not list((tmp_path / "jobs").iterdir())

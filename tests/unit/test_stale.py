@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import H200, make_case, make_cell, make_record, make_reported, make_repro, make_unknown
+from builders import H200, make_case, make_cell, make_matrix, make_record, make_reported, make_repro, make_unknown
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.cli import make_parser
 from trtmatrix.commands import options_of
-from trtmatrix.context import Context, Scene, digests_now
+from trtmatrix.context import Context
 from trtmatrix.core.compare import Entry, Stored, make_entries
-from trtmatrix.core.config import Matrix
 from trtmatrix.core.expand import Selection, expand
 from trtmatrix.core.model import NO_GPU, Cause, Evidence, Exclusion
 from trtmatrix.core.plan import Engine, Excluded, Host, Pull, make_plan
 from trtmatrix.core.record import ENDS
 from trtmatrix.core.stale import Finding, Reason, Why, find_changes, stale_json, stale_text
 from trtmatrix.effects.gpu import GpuScan
+from trtmatrix.scene import Scene, digests_now
 from trtmatrix.effects.paths import Project
 from trtmatrix.effects.repro_files import read_repros
 from trtmatrix.perform import Options, find_stale, is_current_fact, is_served, served_cells, why_run
@@ -255,7 +255,7 @@ class Desk:
 
     def scene(self) -> tuple[Context, Scene]:
         loaded = {item.repro.id: item for item in read_repros(self.file.parent)}
-        matrix, selection = Matrix.model_construct(versions=(self.version,)), Selection()
+        matrix, selection = make_matrix(self.version), Selection()
         context = Context(
             project=self.project,
             matrix=matrix,

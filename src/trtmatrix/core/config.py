@@ -1,144 +1,95 @@
-"""matrix.yaml: its types and its JSON Schema."""
+"""What matrix.yaml says, as the types that the program works with."""
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import Version as Release
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    Strict,
-)
+from trtmatrix.core.model import Known, Product, release_of
 
-from trtmatrix.core.model import PART, Known, Product, release_of
+if TYPE_CHECKING:
+    from packaging.version import Version as Release
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-_HOST = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?"
-_PATH = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-_TAG, _DIGEST = r":[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", r"@sha256:[0-9a-f]{64}"
-IMAGE = f"^{_HOST}{_PATH}(?:/{_PATH})*(?:{_TAG}|(?:{_TAG})?{_DIGEST})$"
-"""An image reference with a tag or a digest, as registries define it."""
-
-NUMBER = r"^[0-9]+(?:\.[0-9]+)*(?:[a-z0-9.+-]*[a-z0-9])?$"
-"""What a version number looks like; whether it is one is packaging's to say."""
-
-
-def _image(value: str) -> str:
-    """Refuse an image reference that has neither tag nor digest."""
-    if not re.fullmatch(IMAGE.strip("^$"), value):
-        raise ValueError("an image needs a tag or a digest, such as nvcr.io/nvidia/pytorch:24.12-py3")
-    return value
-
-
-def _number(value: str) -> str:
-    """Refuse what is no version number: nothing could be compared with it."""
-    if not re.fullmatch(NUMBER.strip("^$"), value) or not is_release(value):
-        raise ValueError('no version number such as "8.9" or "10.7.0.23"')
-    return value
-
-
-def _wheel(value: str) -> str:
-    """Refuse what pip would not read as one requirement, options above all."""
-    try:
-        Requirement(value)
-    except InvalidRequirement as error:
-        if value.startswith("-") or not value.endswith(".whl"):
-            raise ValueError('no requirement such as "onnxruntime==1.31.1"') from error
-    return value
-
-
-def _schema_number(value: object) -> object:
-    """Refuse ``true`` and ``1.0``, which Python takes for 1."""
-    if type(value) is not int or value != 1:
-        raise ValueError("this trtmatrix reads schema: 1; update it if the file is newer")
-    return value
-
-
-Image = Annotated[str, AfterValidator(_image), Field(json_schema_extra={"pattern": IMAGE})]
-Number = Annotated[str, AfterValidator(_number), Field(json_schema_extra={"pattern": NUMBER})]
-Wheel = Annotated[str, AfterValidator(_wheel)]
-Name = Annotated[str, Field(json_schema_extra={"pattern": f"^{PART.pattern}$"})]
-
-
-class Source(_Strict):
+@dataclass(frozen=True, kw_only=True)
+class Source:
     """Where a fact was read. ``url`` is empty for what is only recalled."""
 
     title: str
     url: str = ""
 
 
-class Fact(_Strict):
+@dataclass(frozen=True, kw_only=True)
+class Fact:
     """A value, how it is known, and the key of its source."""
 
-    value: Number
+    value: str
     known: Known
     source: str
 
 
-class Driver(_Strict):
+@dataclass(frozen=True, kw_only=True)
+class Driver:
     """The least driver: ``least`` for any GPU; on a data-centre GPU also these older branches."""
 
-    least: Number
-    datacenter: tuple[Number, ...] = ()
+    least: str
+    datacenter: tuple[str, ...] = ()
     known: Known
     source: str
 
 
-class Compute(_Strict):
+@dataclass(frozen=True, kw_only=True)
+class Compute:
     """The compute capabilities that a version supports, both ends included."""
 
-    min: Number
-    max: Number
+    min: str
+    max: str
     known: Known
     source: str
 
 
-class Build(_Strict):
+@dataclass(frozen=True, kw_only=True)
+class Build:
     """How an image of ours is made: wheels from an index, put on a pinned base."""
 
-    base: Image
-    wheels: Annotated[tuple[Wheel, ...], Field(min_length=1)]
+    base: str
+    wheels: tuple[str, ...]
     index: str = ""
 
 
-class ImageOrigin(_Strict):
+@dataclass(frozen=True, kw_only=True)
+class ImageOrigin:
     """A container image: pulled from its registry, or (with ``build``) made by us."""
 
-    image: Image
+    image: str
     build: Build | None = None
 
 
-class WheelsOrigin(_Strict):
+@dataclass(frozen=True, kw_only=True)
+class WheelsOrigin:
     """Wheels that the tool installs into an environment of its own."""
 
-    wheels: Annotated[tuple[Wheel, ...], Field(min_length=1)]
+    wheels: tuple[str, ...]
 
 
-class InterpreterOrigin(_Strict):
+@dataclass(frozen=True, kw_only=True)
+class InterpreterOrigin:
     """A Python interpreter of the host that can import the product."""
 
-    interpreter: Annotated[str, Field(min_length=1)]
+    interpreter: str
 
 
 Origin = ImageOrigin | WheelsOrigin | InterpreterOrigin
 
 
-class Version(_Strict):
+@dataclass(frozen=True, kw_only=True)
+class Version:
     """One pinned release of a product and where it comes from: a column."""
 
-    version: Name
+    version: str
     product: Product = Product.TENSORRT
-    addition: Annotated[bool, Strict()] = False
+    addition: bool = False
     note: str = ""
     origin: Origin
     library: Fact
@@ -176,28 +127,13 @@ class Version(_Strict):
         return {name: fact for name, fact in named.items() if fact is not None}
 
 
-class Matrix(_Strict):
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
     """The whole of matrix.yaml."""
 
-    schema_: Annotated[Literal[1], BeforeValidator(_schema_number)] = Field(alias="schema")
-    sources: dict[str, Source]
-    versions: Annotated[tuple[Version, ...], Field(min_length=1)]
+    sources: Mapping[str, Source]
+    versions: tuple[Version, ...]
 
     def version(self, name: str) -> Version:
         """Return a column by its name; ``KeyError`` where there is none."""
         return next(v for v in self.versions if v.name == name)
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of matrix.yaml, for editors."""
-    schema = Matrix.model_json_schema(by_alias=True)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
-def is_release(text: str) -> bool:
-    """Whether packaging reads a text as a version number."""
-    try:
-        Release(text)
-    except ValueError:
-        return False
-    return True

@@ -99,7 +99,7 @@ def find_expectation(cell: Cell) -> Expectation | None:
     for expectation in cell.repro.expectations:
         if (
             expectation.product is cell.version.product
-            and expectation.versions.contains(cell.version.release, prereleases=True)
+            and expectation.versions.contains(cell.version.release)
             and any(fnmatch.fnmatchcase(cell.case.id, pattern) for pattern in expectation.cases)
             and _fits_gpu(expectation, cell.gpu)
         ):
@@ -119,7 +119,7 @@ def _fits_gpu(expectation: Expectation, gpu: Gpu) -> bool:
 
 def _fits_compute(expectation: Expectation, compute: str | None) -> bool:
     try:
-        return compute is None or expectation.compute.contains(Release(compute), prereleases=True)
+        return compute is None or expectation.compute.contains(Release(compute))
     except InvalidVersion:
         return True
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from trtmatrix.core.config import Matrix, Version
 from trtmatrix.core.errors import UsageError
@@ -25,9 +25,9 @@ class Cell:
     gpu: Gpu
     companion: bool = False
 
-    @property
+    @cached_property
     def id(self) -> CellId:
-        """The cell's id."""
+        """The cell's id; made once, for it is asked for very often."""
         return CellId(repro=self.repro.id, case=self.case.id, version=self.version.name, gpu=self.gpu.slug)
 
 
@@ -111,9 +111,11 @@ def expand(
     selected = tuple(_cells(rows, versions, gpus))
     if not companions:
         return selected
+    every = tuple(_cells([(repro, case) for repro in repros for case in repro.cases], matrix.versions, gpus))
+    if len(every) == len(selected):
+        return selected
     chosen = {cell.id for cell in selected}
     wanted = {other for cell in selected for other in controls_of(cell, repros, matrix.versions)} - chosen
-    every = _cells([(repro, case) for repro in repros for case in repro.cases], matrix.versions, gpus)
     return tuple(
         cell if cell.id in chosen else replace(cell, companion=True)
         for cell in every
@@ -188,6 +190,8 @@ def _matches(repro: Repro, case: Case, pattern: str) -> bool:
 
 
 def _unknown(option: str, name: str, known: list[str]) -> str:
+    import difflib
+
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"perhaps you meant {', '.join(near)}" if near else f"known: {', '.join(known[:20])}"
     return f"{option} {name}: nothing is called so; {hint} (python -m trtmatrix list shows all)"

@@ -11,20 +11,10 @@ from packaging.version import Version as Release
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from trtmatrix.core.config import (
-    Build,
-    Compute,
-    Driver,
-    Fact,
-    ImageOrigin,
-    InterpreterOrigin,
-    Matrix,
-    Source,
-    Version,
-    WheelsOrigin,
-    is_release,
-)
+from trtmatrix.core import matrixkeys as keys
+from trtmatrix.core.config import Compute, Driver, Fact, Matrix, Version
 from trtmatrix.core.errors import ConfigError, shorten
+from trtmatrix.core.matrixkeys import is_release, to_matrix, to_version
 from trtmatrix.core.model import PART, Product
 from trtmatrix.core.yamltext import Document, Path, dotted, parse_yaml
 
@@ -34,7 +24,7 @@ def parse_matrix(text: str, file: str = "matrix.yaml") -> Matrix:
     document = parse_yaml(text, file)
     problems = list(document.problems)
     try:
-        matrix = Matrix.model_validate(document.value)
+        matrix = to_matrix(keys.Matrix.model_validate(document.value))
     except ValidationError as error:
         problems += [
             _line(detail, document) for detail in error.errors() if _relevant(detail, document)
@@ -61,7 +51,7 @@ def _whole_versions(value: object) -> list[tuple[int, Version]]:
     found: list[tuple[int, Version]] = []
     for i, entry in enumerate(entries if isinstance(entries, list) else []):
         try:
-            found.append((i, Version.model_validate(entry)))
+            found.append((i, to_version(keys.Version.model_validate(entry))))
         except ValidationError:
             continue
     return found
@@ -140,20 +130,21 @@ def _no_text(value: object, written: str | None) -> str:
 
 def _keys_at(parent: Path, loc: tuple[int | str, ...]) -> list[str]:
     """Return the keys that are allowed beside a wrong one."""
-    model: type[BaseModel] = Matrix
+    model: type[BaseModel] = keys.Matrix
     shape: list[str | int] = [part for part in parent if isinstance(part, str)]
     kinds: dict[str, type[BaseModel]] = {
-        "ImageOrigin": ImageOrigin,
-        "WheelsOrigin": WheelsOrigin,
-        "InterpreterOrigin": InterpreterOrigin,
+        "ImageOrigin": keys.ImageOrigin,
+        "WheelsOrigin": keys.WheelsOrigin,
+        "InterpreterOrigin": keys.InterpreterOrigin,
     }
-    origin = next((kinds[str(part)] for part in loc if str(part) in kinds), ImageOrigin)
+    origin = next((kinds[str(part)] for part in loc if str(part) in kinds), keys.ImageOrigin)
+    facts = ("library", "python", "cuda", "torch", "torch_tensorrt")
     models: dict[str, type[BaseModel]] = {
-        "versions": Version, "origin": origin, "build": Build, "driver": Driver, "compute": Compute,
-        **dict.fromkeys(("library", "python", "cuda", "torch", "torch_tensorrt"), Fact),
+        "versions": keys.Version, "origin": origin, "build": keys.Build, "driver": keys.Driver,
+        "compute": keys.Compute, **dict.fromkeys(facts, keys.Fact),
     }  # fmt: skip
     for part in shape:
-        model = Source if shape[0] == "sources" else models.get(str(part), model)
+        model = keys.Source if shape[0] == "sources" else models.get(str(part), model)
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
@@ -187,7 +178,7 @@ def _cross_check(versions: Iterable[tuple[int, Version]], sources: object, docum
         first.setdefault(version.name, document.line_of(path))
         if (text := _name_problem(version)) is not None:
             problem(path, text)
-        for key, value in version:
+        for key, value in vars(version).items():
             if isinstance(value, (Fact, Driver, Compute)) and value.source not in known:
                 near = _near(value.source, known) or "; add it there"
                 problem(("versions", i, key, "source"), f"no source {shorten(value.source)} in sources{near}")

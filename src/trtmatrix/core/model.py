@@ -6,9 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version as Release
+if TYPE_CHECKING:  # packaging is slow to import, and most commands compare few versions or none
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import Version as Release
 
 PART = re.compile(r"[a-z0-9]+(?:[.-]+[a-z0-9]+)*")
 """The pattern of each part of a cell's id."""
@@ -182,6 +185,27 @@ CPU = Gpu(slug="cpu", name="CPU")
 NO_GPU = Gpu(slug="none", name="no NVIDIA GPU here")
 
 
+@dataclass(frozen=True)
+class Specifier:
+    """Versions such as ``">=10.4,<10.8"``, as text until it is compared; pre-releases are versions too.
+
+    Source: https://packaging.python.org/en/latest/specifications/version-specifiers/.
+    """
+
+    text: str = ""
+
+    def contains(self, release: Release) -> bool:
+        """Whether a version is among them; ``packaging.specifiers.InvalidSpecifier`` where it is none."""
+        return _specifier_set(self.text).contains(release, prereleases=True)
+
+
+@lru_cache(maxsize=1024)
+def _specifier_set(text: str) -> SpecifierSet:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(text)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
     """What a repro says should happen in some cases at some versions and GPUs, and who says so.
@@ -191,9 +215,9 @@ class Expectation:
     """
 
     cases: tuple[str, ...]
-    versions: SpecifierSet
+    versions: Specifier
     gpus: tuple[str, ...] = ()
-    compute: SpecifierSet = field(default_factory=SpecifierSet)
+    compute: Specifier = Specifier()
     product: Product
     verdict: Verdict
     basis: Basis
@@ -322,9 +346,12 @@ class CellId:
         return cls(repro=repro, case=case, version=version, gpu=gpu)
 
 
+@lru_cache(maxsize=1024)
 def release_of(name: str) -> Release:
     """Return what orders versions of one product: the release inside a column's name.
 
     ``"10.7.0"`` gives 10.7.0, ``"onnxruntime-1.31.1"`` gives 1.31.1.
     """
+    from packaging.version import Version as Release
+
     return Release(re.sub(r"^[a-z-]+", "", name))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from enum import Enum
 from typing import Any
-
-from tabulate import tabulate
 
 from trtmatrix.core.config import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
 from trtmatrix.core.model import Case, Repro
@@ -32,11 +32,21 @@ def list_text(versions: Sequence[Version], rows: Rows) -> str:
         (v.name + (" +" if v.addition else ""), v.library.value, _known(v), origin_text(v)) for v in versions
     ]
     heads = ("version", "library", "known", "origin")
-    parts = [tabulate(table, heads, tablefmt="simple", disable_numparse=True)]
+    parts = [_columns([heads, *table])]
     if any(version.addition for version in versions):
         parts.append("+ an addition to the seven versions that were agreed")
     parts += [_repro_text(repro, rows) for repro in _repros(rows)]
     return "\n\n".join(parts)
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows in columns, the first one underlined; tabulate takes longer to import than all else."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [rows[0], ["-" * width for width in widths], *rows[1:]]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
 
 
 def _known(version: Version) -> str:
@@ -65,7 +75,7 @@ def _repros(rows: Rows) -> list[Repro]:
 def list_json(versions: Sequence[Version], rows: Rows) -> dict[str, Any]:
     """Return the lists as plain data."""
     return {
-        "versions": [version.model_dump(mode="json", exclude_none=True) for version in versions],
+        "versions": [_plain(asdict(version)) for version in versions],
         "repros": [
             {
                 "id": repro.id, "title": repro.title, "upstream": repro.upstream, "url": repro.url,
@@ -84,3 +94,12 @@ def list_json(versions: Sequence[Version], rows: Rows) -> dict[str, Any]:
             for repro in _repros(rows)
         ],
     }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any value of a dataclass
+    """Return what JSON can hold: enums by their value, without what is None."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value.value if isinstance(value, Enum) else value

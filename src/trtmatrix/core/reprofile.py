@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from packaging.specifiers import SpecifierSet
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -20,6 +19,7 @@ from trtmatrix.core.model import (
     Figure,
     Repro,
     Scalar,
+    Specifier,
     Twin,
     Workaround,
 )
@@ -129,10 +129,7 @@ def _repro(repro_id: str, facts: FactsKeys, cases: Sequence[Case], digest: str) 
 
 def _expectation(raw: ExpectationKeys) -> Expectation:
     values = {name: getattr(raw, name) for name in ExpectationKeys.model_fields}
-    specifiers = {
-        "versions": SpecifierSet(raw.versions, prereleases=True),
-        "compute": SpecifierSet(raw.compute),
-    }
+    specifiers = {"versions": Specifier(raw.versions), "compute": Specifier(raw.compute)}
     return Expectation(**{**values, **specifiers})
 
 

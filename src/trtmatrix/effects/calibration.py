@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
+import trtmatrix
 from trtmatrix.core.calibration import Calibration, parse_calibration
 
 
 @cache
 def _read() -> dict[str, Any] | None:
-    file = resources.files("trtmatrix") / "calibration.json"
+    file = Path(trtmatrix.__file__).with_name("calibration.json")
     if not file.is_file():
         return None
     data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))

@@ -7,47 +7,34 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import cache
 from hashlib import sha256
-from importlib import resources
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import IO, TYPE_CHECKING, Any
 
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.model import Case
-from trtmatrix.effects.noise import compute_noise, has_noise
-from trtmatrix.effects.repro_files import LoadedRepro, digest_files, digest_package
+from trtmatrix.effects.repro_files import LoadedRepro
 
-Array = NDArray[Any]
+if TYPE_CHECKING:  # only what prepares a case needs NumPy: a run that is served starts without it
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
 Blobs = dict[str, dict[str, Path]]
 """Defect → output → the file that holds the defect's shape."""
 
 
 def case_key(loaded: LoadedRepro, case: Case) -> str:
     """Return the name of a case's folder: from the repro's code, the host's code, params and defects."""
-    identity = [loaded.repro.digest, digest_authoring(), digest_noise(), case_digest(case), *case.defects]
+    code = loaded.code
+    identity = [loaded.repro.digest, code.authoring, code.noise, case_digest(case), *case.defects]
     return sha256("\n".join(identity).encode()).hexdigest()[:40]
 
 
 def case_digest(case: Case) -> str:
     """Return the SHA-256 of a case's parameters (hexadecimal)."""
     return sha256(json.dumps(dict(case.params), sort_keys=True).encode()).hexdigest()
-
-
-@cache
-def digest_authoring() -> str:
-    """Return the digest of what repros may import to build graphs; computed once."""
-    return digest_package("trtmatrix.authoring")
-
-
-@cache
-def digest_noise() -> str:
-    """Return the digest of the code that emulates cases; computed once."""
-    folder = Path(str(resources.files("trtmatrix.effects")))
-    return digest_files([folder / "noise.py"], folder)
 
 
 def read_noise_file(folder: Path) -> dict[str, Any]:
@@ -94,8 +81,9 @@ class CaseCache:
         final = self.folder(loaded, case)
         if final.is_dir():
             return final
+        module = loaded.module
         try:
-            prepared = loaded.module.prepare(dict(case.params))
+            prepared = module.prepare(dict(case.params))
             models = {f"{key}.onnx": _model(prepared[key]) for key in ("model", "check") if key in prepared}
             others = dict(prepared.get("others", {}))
             models.update({f"others/{name}.onnx": _model(model) for name, model in others.items()})
@@ -116,6 +104,8 @@ class CaseCache:
         self, loaded: LoadedRepro, case: Case, reference: Mapping[str, Array]
     ) -> tuple[dict[str, Any], Blobs]:
         """Return a case's noise and its defects' files; computed once for all cases that share them."""
+        from trtmatrix.effects.noise import compute_noise, has_noise
+
         if not has_noise(loaded, case):
             return {}, {}
         key = (loaded.repro.id, case.noise_key or case_digest(case), case.precision, *case.defects)
@@ -159,6 +149,8 @@ class CaseCache:
 
         References are narrowed to the smallest exact dtype; an input's dtype is the graph's.
         """
+        import numpy as np
+
         known = self._seen.pop(id(array), None)
         if known is None or known[0] is not array or not known[1].exists():
             stored = smallest_exact(array) if narrow else array
@@ -169,6 +161,8 @@ class CaseCache:
         return known[1]
 
     def _write_array(self, array: Array) -> Path:
+        import numpy as np
+
         data = array.view(np.uint8).reshape(-1).data if array.size else b""
         return self._write_blob(
             f"{array.dtype.str} {array.shape}".encode(), data, ".npy", lambda out: np.save(out, array)
@@ -201,6 +195,8 @@ class CaseCache:
 
 def _arrays(prepared: dict[str, Any], key: str) -> dict[str, Array]:
     """Return the named arrays that ``prepare()`` gave; ``TypeError`` where they are none."""
+    import numpy as np
+
     named = dict(prepared.get(key, {}) if key == "extra" else prepared[key])
     for name, array in named.items():
         if not isinstance(array, np.ndarray) or array.dtype.hasobject:
@@ -248,6 +244,8 @@ def _rename(partial: Path, final: Path) -> None:
 
 def smallest_exact(array: Array) -> Array:
     """Return a float64 array in the smallest float dtype that holds every value exactly."""
+    import numpy as np
+
     for dtype in (np.float16, np.float32):
         if _holds(dtype, array.reshape(-1)[:4096]) and _holds(dtype, array):
             with np.errstate(over="ignore"):
@@ -257,6 +255,8 @@ def smallest_exact(array: Array) -> Array:
 
 def _holds(dtype: type[np.floating[Any]], array: Array) -> bool:
     """Whether a dtype holds every value of a float64 array exactly."""
+    import numpy as np
+
     with np.errstate(over="ignore"):
         narrow = array.astype(dtype)
     return np.array_equal(narrow.astype(np.float64), array, equal_nan=True)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import docker
 import docker.errors
 import requests.exceptions
-import yaml
 from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Ulimit
 
@@ -30,88 +27,19 @@ from trtmatrix.core.container import (
     tmpfs_options,
 )
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.plan import Engine, GpuAccess, Launch
+from trtmatrix.core.plan import Engine, Launch
 from trtmatrix.effects.launcher import POLL_SECONDS, Ended, Heartbeat, Poll, Ready
 from trtmatrix.effects.owner import is_dead, own_identity
 from trtmatrix.effects.paths import probe_folder
 
 ENGINE_SECONDS = 0.1
 """How often the engine is asked whether a container still runs: that costs it milliseconds."""
-DRIVER_FOLDER = "/usr/local/nvidia"
-CDI_KIND = "nvidia.com/gpu"
 EMPTIED = (SCRATCH, "/dev/shm")  # noqa: S108 - inside the container, file systems of its own
 """What the probe empties after each cell: it lies in memory, and the next cell would pay for it."""
 ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException)
 
 PullNote = Callable[[str, str, int, int], None]
 """Told of each layer: image, layer, bytes so far, bytes in all (0 where not known)."""
-
-
-def find_engine(*, gpu_here: bool) -> Engine:
-    """Ask the engine that Docker's own environment names. None is no error: it is said why."""
-    try:
-        client = docker.from_env(timeout=20)
-        info = client.info()
-        images = dict(_references(client))
-    except ENGINE_ERRORS as error:
-        return Engine(available=False, reason=_engine_reason(error))
-    return Engine(
-        available=True, version=str(info.get("ServerVersion", "?")), images=images,
-        gpu_access=_gpu_access(info) if gpu_here else None,
-        root=str(info.get("DockerRootDir", "")),
-        driver_folder=DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None,
-    )  # fmt: skip
-
-
-def _engine_reason(error: Exception) -> str:
-    text = str(error)
-    if "PermissionError" in text or "Permission denied" in text:
-        return "the Docker socket may not be used by this user: add it to the group docker"
-    if "FileNotFoundError" in text or "No such file" in text:
-        return "no Docker socket: install Docker and start it, or set DOCKER_HOST"
-    if "ConnectionRefused" in text or "Connection refused" in text:
-        return "nothing answers at Docker's address: start dockerd, or set DOCKER_HOST"
-    return f"Docker does not answer: {text[:200]}"
-
-
-def _references(client: docker.DockerClient) -> Iterator[tuple[str, str]]:
-    """Yield every tag and digest of the local images with the image ID."""
-    for image in client.api.images():
-        for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]:
-            yield reference, image["Id"]
-
-
-def _gpu_access(info: dict[str, Any]) -> GpuAccess | None:
-    """Choose how containers get the GPU: the toolkit, CDI, or plain device nodes."""
-    if "nvidia" in (info.get("Runtimes") or {}) or shutil.which("nvidia-container-runtime-hook"):
-        return GpuAccess.TOOLKIT
-    if _has_cdi_gpus(info):
-        return GpuAccess.CDI
-    nodes = Path("/dev/nvidiactl").exists() and Path(DRIVER_FOLDER).is_dir()
-    return GpuAccess.NODES if nodes else None
-
-
-def _has_cdi_gpus(info: dict[str, Any]) -> bool:
-    """Whether the engine knows GPUs by CDI.
-
-    Docker 28.3 and later list the devices; 25 to 28.2 only name the folders of the specifications,
-    which are read here (https://github.com/cncf-tags/container-device-interface).
-    """
-    devices = [str(item.get("ID", "")) for item in info.get("DiscoveredDevices") or []]
-    if any(device.startswith(f"{CDI_KIND}=") for device in devices):
-        return True
-    folders = [Path(folder) for folder in info.get("CDISpecDirs") or []]
-    files = [file for folder in folders for pattern in ("*.json", "*.yaml") for file in folder.glob(pattern)]
-    return any(_cdi_kind(file) == CDI_KIND for file in files)
-
-
-def _cdi_kind(file: Path) -> str:
-    """Return the kind of device that a CDI specification is about, or nothing."""
-    try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
-        return ""
-    return str(found.get("kind", "")) if isinstance(found, dict) else ""
 
 
 def remove_leftovers() -> list[str]:

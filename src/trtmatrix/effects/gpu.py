@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
+import ctypes
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
-import yaml
-
+import trtmatrix
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.model import Gpu
 
@@ -24,8 +24,16 @@ class GpuScan:
     reason: str = ""
 
 
+NVML = "libnvidia-ml.so.1"
+"""The driver's library, as its bindings look for it."""
+
+
 def find_gpus() -> GpuScan:
     """Ask NVML for every GPU of this host. No driver is no error: the scan says so."""
+    try:
+        ctypes.CDLL(NVML)  # the bindings are slow to import: not where they could only say the same
+    except OSError:
+        return GpuScan(gpus=(), reason="NVML: NVML Shared Library Not Found")
     try:
         import pynvml
     except ImportError as error:
@@ -114,6 +122,8 @@ def named_gpus(names: Sequence[str], here: Sequence[Gpu]) -> tuple[Gpu, ...]:
 
 def _suggest(name: str, here: Sequence[Gpu]) -> str:
     """Return the names nearest to one that is not known, or how names look."""
+    import difflib
+
     names = {_plain(known): known for known in [gpu["name"] for gpu in _table()]}
     names |= {_plain(gpu.name): gpu.name for gpu in here}
     near = difflib.get_close_matches(_plain(name), list(names), n=3, cutoff=0.4)
@@ -122,9 +132,12 @@ def _suggest(name: str, here: Sequence[Gpu]) -> str:
     return "write it as nvidia-smi does, such as L4, H100 or 'RTX 6000 Ada'"
 
 
+@cache
 def _table() -> list[dict[str, Any]]:
-    text = resources.files("trtmatrix").joinpath("gpus.yaml").read_text(encoding="utf-8")
-    gpus: list[dict[str, Any]] = yaml.safe_load(text)["gpus"]
+    import yaml
+
+    text = Path(trtmatrix.__file__).with_name("gpus.yaml").read_text(encoding="utf-8")
+    gpus: list[dict[str, Any]] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))["gpus"]  # noqa: S506 - safe ones
     return gpus
 
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -71,6 +70,8 @@ class InterpreterLauncher:
 
     def _environment(self, name: str, wheels: tuple[str, ...]) -> Path:
         """Return an environment with exactly these wheels, made now if it is not there."""
+        import venv
+
         folder = environment_folder(self.cache, name, wheels)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with (folder.parent / f"{folder.name}.lock").open("w") as lock:

@@ -16,7 +16,8 @@ from trtmatrix.core.factors import ALLOWED
 from trtmatrix.core.model import Case
 from trtmatrix.core.reprofile import APART
 from trtmatrix.effects.calibration import read_entry
-from trtmatrix.effects.repro_files import LoadedRepro, digest_package
+from trtmatrix.effects.code import digest_package
+from trtmatrix.effects.repro_files import LoadedRepro
 from trtprobe.measure import measure_signature, measure_with_signatures
 
 Array = NDArray[Any]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
+import trtprobe
 from trtmatrix.effects.owner import is_dead, own_identity
 
 
@@ -36,11 +35,13 @@ def default_cache() -> Path:
 
 def probe_folder() -> Path:
     """Return the folder of the package that is mounted into containers."""
-    return Path(str(resources.files("trtprobe")))
+    return Path(trtprobe.__file__).parent
 
 
 def make_job_folder(cache: Path, name: str) -> Path:
     """Make a folder for one launch, marked with its owner; leftovers of dead owners are removed."""
+    import shutil
+
     jobs = cache / "jobs"
     jobs.mkdir(parents=True, exist_ok=True)
     for old in jobs.iterdir():

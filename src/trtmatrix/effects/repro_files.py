@@ -1,74 +1,136 @@
-"""Loads the repros: reads FACTS, imports the module, collects its cases."""
+"""Loads the repros: reads FACTS, imports the module, collects its cases; what is known is not read again."""
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-import traceback
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
-from importlib import resources
 from pathlib import Path
 from types import ModuleType
 
-from trtmatrix.core.digest import digest_code
 from trtmatrix.core.errors import ConfigError
 from trtmatrix.core.model import Repro
-from trtmatrix.core.reprofile import parse_facts, parse_repro
+from trtmatrix.effects.code import Code, digest_own_code
+from trtmatrix.effects.remembered import Remembered
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedRepro:
-    """A repro with its file and its module."""
+    """A repro with its file, its module, and the digests of the code that its cases are made with."""
 
     repro: Repro
     file: Path
-    module: ModuleType
+    load: Callable[[], ModuleType] = field(repr=False)
+    code: Code = field(default_factory=Code)
+
+    @property
+    def module(self) -> ModuleType:
+        """The repro's module, imported on first use; :class:`ConfigError` where that fails."""
+        return self.load()
 
 
-def read_repros(folder: Path) -> list[LoadedRepro]:
-    """Load ``<folder>/*.py`` in order of name; :class:`ConfigError` lists every mistake in all."""
-    files = sorted(path for path in folder.glob("*.py") if not path.name.startswith(("_", ".")))
+Content = bytes | OSError
+"""What reading a file gave."""
+
+
+def read_repros(folder: Path, remembered: Remembered | None = None) -> list[LoadedRepro]:
+    """Load ``<folder>/*.py`` in order of name; :class:`ConfigError` lists every mistake in all.
+
+    Repros that are ``remembered`` are not imported before their module is asked for.
+    """
+    contents = {path: _read(path) for path in sorted(folder.glob("*.py"))}
+    files = {path: found for path, found in contents.items() if not path.name.startswith(("_", "."))}
     if not files:
         raise ConfigError([f"{folder}: no repro here: --repros names the folder with the *.py files"])
-    loaded: list[LoadedRepro] = []
-    problems: list[str] = []
-    for file in files:
-        try:
-            loaded.append(_load(file))
-        except ConfigError as error:
-            problems += error.problems
-    problems += _doubles(loaded)
-    if problems:
-        raise ConfigError(problems)
-    return loaded
+    if remembered is None:
+        return _loaded(files, _parse(files), digest_own_code())
+    lines = [f"{path.name} {_digest(found)}" for path, found in contents.items()]
+    repros = remembered.recall("repros", "\n".join(lines), lambda: _parse(files))
+    return _loaded(files, repros, remembered.recall("code", "", digest_own_code))
 
 
 def read_repro(file: Path) -> LoadedRepro:
     """Load one repro; :class:`ConfigError` where it has mistakes."""
-    return _load(file)
+    files = {file: _read(file)}
+    return _loaded(files, _parse(files), digest_own_code())[0]
 
 
-def _doubles(loaded: Iterable[LoadedRepro]) -> list[str]:
+def _read(file: Path) -> Content:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        return error
+
+
+def _digest(content: Content) -> str:
+    return sha256(content).hexdigest() if isinstance(content, bytes) else "unreadable"
+
+
+def _loaded(files: Mapping[Path, Content], repros: Iterable[Repro], code: Code) -> list[LoadedRepro]:
+    return [
+        LoadedRepro(repro=repro, file=file, load=partial(import_repro, file, _digest(content)), code=code)
+        for (file, content), repro in zip(files.items(), repros, strict=True)
+    ]
+
+
+_IMPORTING = threading.RLock()
+_imported: dict[tuple[Path, str], ModuleType] = {}
+"""By file and digest, as sys.modules has modules by their name."""
+
+
+def import_repro(file: Path, digest: str) -> ModuleType:
+    """Return the module of a repro file, imported once; any thread may ask.
+
+    :class:`ConfigError` where it does not load, or where its bytes are no longer those with this SHA-256.
+    """
+    key = (file.resolve(), digest)
+    with _IMPORTING:
+        if key not in _imported:
+            content = _read(file)
+            if isinstance(content, OSError) or _digest(content) != digest:
+                raise ConfigError([f"{file}:1: it changed while this ran: type the command again"])
+            _imported[key] = _import(file, content)
+        return _imported[key]
+
+
+def _parse(files: Mapping[Path, Content]) -> list[Repro]:
+    """Import and check every repro; :class:`ConfigError` lists every mistake in all."""
+    repros: dict[Path, Repro] = {}
+    problems: list[str] = []
+    for file, content in files.items():
+        try:
+            repros[file] = _parse_one(file, content)
+        except ConfigError as error:
+            problems += error.problems
+    problems += _doubles(repros)
+    if problems:
+        raise ConfigError(problems)
+    return list(repros.values())
+
+
+def _doubles(repros: Mapping[Path, Repro]) -> list[str]:
     """Return the files whose names make the same repro: ``a_b.py`` and ``a-b.py``."""
     first: dict[str, Path] = {}
     problems = []
-    for item in loaded:
-        other = first.setdefault(item.repro.id, item.file)
-        if other != item.file:
-            problems.append(f"{item.file}:1: {other.name} is the repro {item.repro.id} too: rename one")
+    for file, repro in repros.items():
+        other = first.setdefault(repro.id, file)
+        if other != file:
+            problems.append(f"{file}:1: {other.name} is the repro {repro.id} too: rename one")
     return problems
 
 
-def _load(file: Path) -> LoadedRepro:
+def _parse_one(file: Path, content: Content) -> Repro:
+    from trtmatrix.core.reprofile import parse_facts, parse_repro
+
     try:
-        source = file.read_text(encoding="utf-8-sig")
+        source = _text(content)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError([f"{file}:1: cannot be read as UTF-8 text: {error}"]) from error
     parse_facts(source, str(file))
-    module = _import(file)
+    module = import_repro(file, _digest(content))
     missing = [n for n in ("cases", "prepare", "run") if not callable(getattr(module, n, None))]
     if missing:
         raise ConfigError([f"{file}:1: no function {name}()" for name in missing])
@@ -76,49 +138,37 @@ def _load(file: Path) -> LoadedRepro:
         raw_cases = list(module.cases())
     except (Exception, SystemExit) as error:
         raise ConfigError([f"{_place(error, file)}: cases() raised {error!r}"]) from error
-    repro = parse_repro(
+    return parse_repro(
         source, str(file), file.stem.replace("_", "-"), raw_cases,
         noise=getattr(module, "NOISE", None), emulates=callable(getattr(module, "emulate", None)),
     )  # fmt: skip
-    return LoadedRepro(repro=repro, file=file, module=module)
 
 
-def _import(file: Path) -> ModuleType:
+def _text(content: Content) -> str:
+    """Return a file's text as Path.read_text gives it."""
+    if isinstance(content, OSError):
+        raise content
+    return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _import(file: Path, content: bytes) -> ModuleType:
+    """Run a file's bytes as a module; no compiled copy of them is written or read."""
     name = f"trtmatrix_repros.{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise ConfigError([f"{file}:1: cannot be imported as Python"])
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(name)
+    module.__file__ = str(file)
     sys.modules[name] = module  # dataclasses look their module up
-    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
-        spec.loader.exec_module(module)
+        exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))  # noqa: S102 - a repro
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise ConfigError([f"{_place(error, file)}: does not load: {error!r}"]) from error
-    finally:
-        sys.dont_write_bytecode = writes
     return module
 
 
 def _place(error: BaseException, file: Path) -> str:
     """Return file and line of the innermost frame inside the repro."""
+    import traceback
+
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file.resolve()]
     return f"{file}:{lines[-1] if lines else 1}"
-
-
-@cache
-def digest_package(name: str) -> str:
-    """Return the SHA-256 of a package's code, comments and docstrings apart (hexadecimal); read once."""
-    root = Path(str(resources.files(name)))
-    return digest_files(sorted(root.rglob("*.py")), root)
-
-
-def digest_files(files: Iterable[Path], root: Path) -> str:
-    """Return the SHA-256 over names and code of Python files."""
-    total = sha256()
-    for file in files:
-        code = digest_code(file.read_text(encoding="utf-8"))
-        total.update(f"{file.relative_to(root)} {code}\n".encode())
-    return total.hexdigest()

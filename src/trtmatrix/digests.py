@@ -1,0 +1,68 @@
+"""The digests that a record must have to stand for a cell: of its repro, case, probe, image and runtime."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+
+from trtmatrix.core.config import ImageOrigin, WheelsOrigin
+from trtmatrix.core.expand import Cell
+from trtmatrix.core.model import Case, CellId, Product
+from trtmatrix.core.plan import Host
+from trtmatrix.effects.cases import case_digest
+from trtmatrix.effects.interpreters import environment_digest
+from trtmatrix.effects.repro_files import LoadedRepro
+
+
+def current_digests(
+    cells: Sequence[Cell],
+    repros: Mapping[str, LoadedRepro],
+    probe: str,
+    origin: Callable[[Cell], Mapping[str, str]],
+) -> dict[CellId, dict[str, str]]:
+    """Return the digests that a record of each cell must have to count as current."""
+    return {
+        cell.id: {**cell_digests(cell, repros[cell.repro.id]), "probe": probe, **origin(cell)}
+        for cell in cells
+    }
+
+
+def cell_digests(cell: Cell, loaded: LoadedRepro) -> dict[str, str]:
+    """Return the digests of a cell's repro and case, and of what is asked of it."""
+    return {
+        "repro": f"{loaded.repro.digest[:32]}{loaded.code.authoring[:32]}",
+        "case": case_digest(cell.case),
+        "asked": asked_digest(cell.case),
+    }
+
+
+def asked_digest(case: Case) -> str:
+    """Return the SHA-256 of what is asked of a case's measurement beside its parameters (hexadecimal).
+
+    Its limits, expectations and the like are no part of it: they judge what was measured.
+    """
+    asked = [sorted(case.defects), case.builds, case.processes, case.seconds]
+    return sha256(json.dumps(asked).encode()).hexdigest()
+
+
+def origin_digests(cell: Cell, host: Host, *, on_host: bool) -> dict[str, str]:
+    """Return how a record's version must have been started to be current: the runtime, the image.
+
+    ``on_host``: interpreters of the host were asked for; their records are never a container's.
+    """
+    if on_host and cell.version.product is Product.TENSORRT:
+        return {"runtime": "host"}
+    image = image_digest(cell, host)
+    return {"runtime": cell.version.runtime, **({"image": image} if image is not None else {})}
+
+
+def image_digest(cell: Cell, host: Host) -> str | None:
+    """Return the digest that a record's image must have to be current, where it is known here."""
+    match cell.version.origin:
+        case WheelsOrigin(wheels=wheels):
+            return environment_digest(wheels)
+        case ImageOrigin(image=image) if cell.gpu.present or cell.version.product is not Product.TENSORRT:
+            return host.engine.images.get(image)
+        case _:
+            return None

@@ -1,0 +1,141 @@
+"""What container engine is here: asked over its socket, without Docker's SDK where that is plain HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterable, Iterator
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+from trtmatrix.core.plan import Engine, GpuAccess
+
+DRIVER_FOLDER = "/usr/local/nvidia"
+CDI_KIND = "nvidia.com/gpu"
+DOCKER_SOCKET = "/var/run/docker.sock"
+SECONDS = 20
+
+
+def find_engine(*, gpu_here: bool) -> Engine:
+    """Ask the engine that Docker's own environment names. None is no error: it is said why."""
+    address = os.environ.get("DOCKER_HOST") or f"unix://{DOCKER_SOCKET}"
+    try:
+        on_disk = address.startswith("unix:///")
+        info, images = _ask(address.removeprefix("unix://")) if on_disk else _ask_by_sdk()
+    except (OSError, HTTPException, ValueError, EngineError) as error:
+        return Engine(available=False, reason=_engine_reason(error))
+    return Engine(
+        available=True, version=str(info.get("ServerVersion", "?")), images=dict(_references(images)),
+        gpu_access=_gpu_access(info) if gpu_here else None,
+        root=str(info.get("DockerRootDir", "")),
+        driver_folder=DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None,
+    )  # fmt: skip
+
+
+class EngineError(Exception):
+    """The engine answers with an error."""
+
+
+Answers = tuple[dict[str, Any], list[dict[str, Any]]]
+"""What ``/info`` and ``/images/json`` say. Source: https://docs.docker.com/reference/api/engine/."""
+
+
+class _Connection(HTTPConnection):
+    """HTTP over a socket of this host."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _ask(path: str) -> Answers:
+    """Ask an engine by its socket; a path without a version means the engine's own latest one."""
+    connection = _Connection(path)
+    try:
+        return _get(connection, "/info"), _get(connection, "/images/json")
+    finally:
+        connection.close()
+
+
+def _get(connection: HTTPConnection, path: str) -> Any:  # noqa: ANN401 - what the engine answers
+    connection.request("GET", path)
+    response = connection.getresponse()
+    text = response.read().decode("utf-8", "replace")
+    if response.status != 200:
+        raise EngineError(f"{response.status} {response.reason}: {text}")
+    return json.loads(text)
+
+
+def _ask_by_sdk() -> Answers:
+    """Ask an engine that is reached by TLS, SSH or TCP: Docker's SDK knows how."""
+    import docker
+    import docker.errors
+    import requests.exceptions
+
+    try:
+        client = docker.from_env(timeout=SECONDS)
+        return client.info(), client.api.images()
+    except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+        raise EngineError(str(error)) from error
+
+
+def _engine_reason(error: Exception) -> str:
+    text = str(error)
+    if "PermissionError" in text or "Permission denied" in text:
+        return "the Docker socket may not be used by this user: add it to the group docker"
+    if "FileNotFoundError" in text or "No such file" in text:
+        return "no Docker socket: install Docker and start it, or set DOCKER_HOST"
+    if "ConnectionRefused" in text or "Connection refused" in text:
+        return "nothing answers at Docker's address: start dockerd, or set DOCKER_HOST"
+    return f"Docker does not answer: {text[:200]}"
+
+
+def _references(images: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield every tag and digest of the local images with the image ID."""
+    for image in images:
+        for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]:
+            yield reference, image["Id"]
+
+
+def _gpu_access(info: dict[str, Any]) -> GpuAccess | None:
+    """Choose how containers get the GPU: the toolkit, CDI, or plain device nodes."""
+    if "nvidia" in (info.get("Runtimes") or {}) or shutil.which("nvidia-container-runtime-hook"):
+        return GpuAccess.TOOLKIT
+    if _has_cdi_gpus(info):
+        return GpuAccess.CDI
+    nodes = Path("/dev/nvidiactl").exists() and Path(DRIVER_FOLDER).is_dir()
+    return GpuAccess.NODES if nodes else None
+
+
+def _has_cdi_gpus(info: dict[str, Any]) -> bool:
+    """Whether the engine knows GPUs by CDI.
+
+    Docker 28.3 and later list the devices; 25 to 28.2 only name the folders of the specifications,
+    which are read here (https://github.com/cncf-tags/container-device-interface).
+    """
+    devices = [str(item.get("ID", "")) for item in info.get("DiscoveredDevices") or []]
+    if any(device.startswith(f"{CDI_KIND}=") for device in devices):
+        return True
+    folders = [Path(folder) for folder in info.get("CDISpecDirs") or []]
+    files = [file for folder in folders for pattern in ("*.json", "*.yaml") for file in folder.glob(pattern)]
+    return any(_cdi_kind(file) == CDI_KIND for file in files)
+
+
+def _cdi_kind(file: Path) -> str:
+    """Return the kind of device that a CDI specification is about, or nothing."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return ""
+    return str(found.get("kind", "")) if isinstance(found, dict) else ""

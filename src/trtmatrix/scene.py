@@ -1,0 +1,107 @@
+"""What is here: the host, the cells with their plan, the stored records, and what the tables show of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trtmatrix.context import Context
+from trtmatrix.core.compare import Entry, Stored, make_entries
+from trtmatrix.core.expand import Cell, expand
+from trtmatrix.core.model import NO_GPU, CellId, Gpu, Product
+from trtmatrix.core.plan import Excluded, Host, Plan, Pull, make_plan
+from trtmatrix.core.record import Record
+from trtmatrix.digests import current_digests, origin_digests
+from trtmatrix.effects.calibration import read_calibration
+from trtmatrix.effects.gpu import GpuScan, find_gpus, named_gpus
+from trtmatrix.effects.store import read_records
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """The host, the cells over its GPUs, and the plan for them."""
+
+    host: Host
+    scan: GpuScan
+    cells: tuple[Cell, ...]
+    plan: Plan
+    stored: tuple[Stored, ...]
+
+
+def look_around(context: Context, pull: Pull) -> Scene:
+    """Find GPUs, engine and records, and plan; touches nothing."""
+    scan = find_gpus()
+    host = find_host(context, scan)
+    stored = tuple(without_superseded(read_records(context.project.results)))
+    gpus = table_gpus(context, scan, stored)
+    cells = expand(context.matrix, context.plain_repros, gpus, context.selection, companions=context.controls)
+    plan = make_plan(cells, host, context.selection, pull)
+    return Scene(host=host, scan=scan, cells=cells, plan=plan, stored=stored)
+
+
+def without_superseded(stored: Sequence[Stored]) -> list[Stored]:
+    """Leave out records whose outputs were measured again: another record stands for the same engines."""
+    again = {(s.record.cell, s.record.remeasured_from) for s in stored if s.record.remeasured_from}
+    return [item for item in stored if (item.record.cell, item.record.run) not in again]
+
+
+def find_host(context: Context, scan: GpuScan) -> Host:
+    """Look at the engine and, where asked for, at the host's interpreters."""
+    from trtmatrix.effects.engine import find_engine
+    from trtmatrix.effects.interpreters import find_tensorrt
+
+    asked = "host" in context.selection.runtimes
+    return Host(
+        engine=find_engine(gpu_here=bool(scan.gpus)), gpus=scan.gpus,
+        interpreters=find_tensorrt(list(context.pythons)) if asked else {},
+    )  # fmt: skip
+
+
+def table_gpus(context: Context, scan: GpuScan, stored: Sequence[Stored]) -> tuple[Gpu, ...]:
+    """Return the GPUs of the tables: those named, else those here and those that have records."""
+    if context.selection.gpus:
+        return named_gpus(context.selection.gpus, [*scan.gpus, *recorded_gpus(stored).values()])
+    gpus = {gpu.slug: gpu for gpu in reversed(scan.gpus)}  # of equal ones the first
+    for slug, facts in recorded_gpus(stored).items():
+        gpus.setdefault(slug, facts)
+    return tuple(gpus.values()) or (NO_GPU,)
+
+
+def recorded_gpus(stored: Sequence[Stored]) -> dict[str, Gpu]:
+    """Return the GPUs that records of TensorRT name, each with every driver that was recorded."""
+    seen: dict[str, list[Record]] = {}
+    for item in stored:
+        if item.record.product is Product.TENSORRT and item.record.gpu.get("name"):
+            seen.setdefault(item.record.cell.gpu, []).append(item.record)
+    return {slug: _recorded_gpu(slug, records) for slug, records in sorted(seen.items())}
+
+
+def _recorded_gpu(slug: str, records: Sequence[Record]) -> Gpu:
+    def all_of(key: str) -> str:
+        return ", ".join(sorted({str(r.gpu[key]) for r in records if r.gpu.get(key)}))
+
+    return Gpu(
+        slug=slug, name=str(records[0].gpu["name"]), variant=all_of("variant"),
+        compute=all_of("compute") or None, driver=all_of("driver") or None,
+    )  # fmt: skip
+
+
+def digests_now(context: Context, scene: Scene) -> dict[CellId, dict[str, str]]:
+    """Return the digests that a record of each cell must have to count as current."""
+    return current_digests(
+        scene.cells,
+        context.repros,
+        context.code.probe,
+        lambda c: origin_digests(c, scene.host, on_host="host" in context.selection.runtimes),
+    )
+
+
+def entries_of(
+    context: Context, scene: Scene, stored: Sequence[Stored], extra: Sequence[Excluded] = (),
+    executed: frozenset[str] = frozenset(),
+) -> tuple[Entry, ...]:  # fmt: skip
+    """Return what the tables show."""
+    return make_entries(
+        scene.cells, stored, digests_now(context, scene), [*scene.plan.excluded, *extra], executed,
+        calibration=read_calibration(),
+    )  # fmt: skip

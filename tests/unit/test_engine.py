@@ -1,0 +1,90 @@
+"""What is found out about a container engine over its socket, and what is said where none answers."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from engines import ANSWERS, IMAGES, INFO, serving
+
+from trtmatrix.core.plan import GpuAccess
+from trtmatrix.effects import engine
+from trtmatrix.effects.engine import find_engine
+
+
+@pytest.fixture
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the engine's socket is looked for."""
+    path = tmp_path / "docker.sock"
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+    return path
+
+
+def test_an_engine_is_asked_for_itself_and_its_images_alone(address: Path) -> None:
+    with serving(address) as asked:
+        found = find_engine(gpu_here=False)
+    assert (found.available, found.version, found.root) == (True, "28.1.0", "/var/lib/docker")
+    assert found.images == {"a/b:1": "sha256:1", "a/b:latest": "sha256:1", "a/b@sha256:0": "sha256:1"}
+    assert found.gpu_access is None
+    assert asked == ["/info", "/images/json"]
+
+
+def test_how_a_container_gets_a_gpu_matters_where_there_is_one(address: Path) -> None:
+    with serving(address):
+        assert find_engine(gpu_here=True).gpu_access is GpuAccess.TOOLKIT
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_without_a_name_docker_s_own_socket_is_asked(
+    name: str | None, address: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "DOCKER_SOCKET", str(address))
+    monkeypatch.delenv("DOCKER_HOST") if name is None else monkeypatch.setenv("DOCKER_HOST", name)
+    with serving(address):
+        assert find_engine(gpu_here=False).available
+
+
+@pytest.mark.usefixtures("address")
+def test_no_socket_is_told() -> None:
+    assert find_engine(gpu_here=False).reason.startswith("no Docker socket: install Docker")
+
+
+@pytest.mark.parametrize("name", ["tcp://10.0.0.1:2376", "ssh://host", "unix://relative", "npipe:////./pipe"])
+def test_all_other_addresses_are_left_to_the_sdk(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", name)
+    monkeypatch.setattr(engine, "_ask_by_sdk", lambda: (INFO, IMAGES))
+    assert find_engine(gpu_here=False).version == "28.1.0"
+
+
+def test_a_socket_where_nobody_listens_is_told(address: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(address))
+    assert find_engine(gpu_here=False).reason.startswith("nothing answers at Docker's address")
+
+
+@pytest.mark.usefixtures("address")
+def test_a_socket_of_others_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(engine, "_ask", refuse)
+    assert find_engine(gpu_here=False).reason.startswith("the Docker socket may not be used by this user")
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ({}, "500 Internal Server Error"),
+        ({"/info": INFO}, "500 Internal Server Error"),
+        ({**ANSWERS, "/info": b"<html>"}, "Expecting value"),
+    ],
+)
+def test_an_engine_that_answers_with_trouble_is_none(
+    answers: dict[str, object], words: str, address: Path
+) -> None:
+    with serving(address, answers):
+        found = find_engine(gpu_here=False)
+    assert not found.available
+    assert found.reason.startswith("Docker does not answer: ")
+    assert words in found.reason

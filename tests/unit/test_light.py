@@ -1,0 +1,195 @@
+"""What a command imports and starts: --help and list nothing heavy, a run that is served nothing at all."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from builders import make_record
+from engines import ANSWERS, serving
+from test_reprofile import SOURCE
+
+from trtmatrix import cli
+from trtmatrix.context import open_context
+from trtmatrix.core.plan import Pull
+from trtmatrix.digests import current_digests, origin_digests
+from trtmatrix.effects.gpu import NVML
+from trtmatrix.effects.store import write_record
+from trtmatrix.scene import look_around
+
+HEAVY = {
+    "pydantic", "pydantic_core", "numpy", "onnx", "onnxruntime", "docker", "requests", "urllib3", "rich",
+    "yaml", "pynvml", "multiprocessing", "asyncio", "venv", "torch", "trtmatrix_repros",
+    "trtmatrix.authoring",
+}  # fmt: skip
+"""What is slow to import, and what only running needs."""
+with contextlib.suppress(OSError):
+    ctypes.CDLL(NVML)
+    HEAVY -= {"pynvml", "yaml"}  # a run asks a host with NVIDIA's driver what GPUs it has
+
+NOT_FOR_LIST = {
+    "pynvml",
+    "yaml",
+    "packaging",
+    "tabulate",
+    "http",
+    "ssl",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "importlib.metadata",
+}
+RUNNING = {"trtmatrix.run", "trtmatrix.batch", "trtmatrix.workshop", "trtmatrix.effects.containers"}
+STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.exec", "os.posix_spawn", "os.system")
+
+WATCHED = f"""
+import sys
+started = []
+sys.addaudithook(lambda event, args: started.append(event) if event in {STARTS!r} else None)
+from trtmatrix.cli import run
+
+code = run(sys.argv[1:])
+import json
+print("\\n" + json.dumps([int(code), sorted(sys.modules), started]))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """How a command ended in a process of its own, what it had imported, and what it started."""
+
+    code: int
+    modules: set[str]
+    started: list[str]
+
+    def imported(self, names: set[str]) -> set[str]:
+        """Which of these modules and packages it had imported."""
+        return names & {part for name in self.modules for part in parents(name)}
+
+
+def parents(name: str) -> Iterator[str]:
+    """A module's name and those of the packages around it."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+
+
+def watched(*words: str) -> Watched:
+    command = [sys.executable, "-c", WATCHED, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+    code, modules, started = json.loads(done.stdout.splitlines()[-1])
+    return Watched(code=code, modules=set(modules), started=started)
+
+
+MATRIX = """\
+schema: 1
+sources: {here: {title: "This test"}}
+versions:
+  - version: "10.7.0"
+    origin: {image: "example.org/tensorrt:10.7.0"}
+    library: {value: "10.7.0", known: read, source: here}
+  - version: "tensorrt-rtx-1.7"
+    product: tensorrt-rtx
+    origin: {wheels: ["tensorrt-rtx==1.7"]}
+    library: {value: "1.7", known: measured, source: here}
+  - version: "onnxruntime-1.31.1"
+    product: onnxruntime
+    origin: {image: "a/b:1"}
+    library: {value: "1.31.1", known: measured, source: here}
+"""
+HEAVY_REPRO = "import numpy, onnx\nimport trtmatrix.authoring.graph\n" + SOURCE
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose repro imports what is heavy, and that was listed before."""
+    (tmp_path / "matrix.yaml").write_text(MATRIX)
+    (tmp_path / "repros").mkdir()
+    (tmp_path / "repros" / "plain.py").write_text(HEAVY_REPRO)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    assert cli.run(["list"]) == 0
+    return tmp_path
+
+
+def store_all(project: Path) -> int:
+    """Store a current record of every cell that can be run here; returns how many."""
+    context = open_context(cli.make_parser().parse_args(["run"]))
+    scene = look_around(context, Pull.NEVER)
+    cells = [cell for launch in scene.plan.launches for cell in launch.cells]
+    current = current_digests(
+        cells,
+        context.repros,
+        context.code.probe,
+        lambda cell: origin_digests(cell, scene.host, on_host=False),
+    )
+    for cell in cells:
+        record = make_record(cell, 0.5, digests=current[cell.id])
+        write_record(project / "results" / "local", record.data)
+    return len(cells)
+
+
+def tree(root: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in root.rglob("*")}
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"], []])
+def test_help_imports_nothing_of_the_program(words: list[str]) -> None:
+    found = watched(*words)
+    assert found.imported(HEAVY | NOT_FOR_LIST) == set()
+    ours = {name for name in found.modules if name.startswith("trtmatrix.")}
+    assert ours == {"trtmatrix.cli", "trtmatrix.core", "trtmatrix.core.errors"}
+
+
+@pytest.mark.parametrize("words", [[], ["--json"], ["--trt", "10.7.0", "--repro", "plain"]])
+@pytest.mark.usefixtures("project")
+def test_list_imports_nothing_heavy(words: list[str]) -> None:
+    found = watched("list", *words)
+    assert (found.code, found.started) == (0, [])
+    assert found.imported(HEAVY | NOT_FOR_LIST | RUNNING) == set()
+
+
+@pytest.mark.parametrize("answering", [True, False])
+def test_a_run_with_nothing_changed_imports_nothing_heavy_and_starts_nothing(
+    answering: bool, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(project / "docker.sock"):
+        assert store_all(project) == 2
+        before = tree(project)
+        if answering:
+            with serving(project / "other.sock") as asked:
+                monkeypatch.setenv("DOCKER_HOST", f"unix://{project}/other.sock")
+                found = watched("run")
+            assert asked == list(ANSWERS)
+        else:
+            monkeypatch.setenv("DOCKER_HOST", f"unix://{project}/nowhere.sock")
+            found = watched("run")
+    assert (found.code, found.started) == (0, [])
+    assert found.imported(HEAVY | RUNNING) == set()
+    changed = {path for path, moment in tree(project).items() if before.get(path) != moment}
+    assert {Path(path).name for path in changed} <= {project.name, "docker.sock", "other.sock"}
+
+
+def test_a_table_imports_nothing_heavy(project: Path) -> None:
+    with serving(project / "docker.sock"):
+        store_all(project)
+        found = watched("table")
+    assert found.imported(HEAVY | RUNNING) == set()
+
+
+def test_what_is_watched_is_seen(project: Path) -> None:
+    (project / "repros" / "plain.py").write_text(HEAVY_REPRO + "\n")
+    found = watched("list")
+    assert {"numpy", "onnx", "pydantic", "trtmatrix_repros", "trtmatrix.authoring"} <= found.imported(HEAVY)
+    code = "import subprocess; subprocess.run(['true'])\n"
+    (project / "repros" / "plain.py").write_text(code + HEAVY_REPRO)
+    assert watched("list").started[:1] == ["subprocess.Popen"]
