@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import H200, make_case, make_cell, make_matrix, make_record, make_reported, make_repro, make_unknown
+from builders import (
+    H200,
+    make_case,
+    make_cell,
+    make_matrix,
+    make_record,
+    make_reported,
+    make_repro,
+    make_unknown,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,10 +31,10 @@ from trtmatrix.core.plan import Engine, Excluded, Host, Pull, make_plan
 from trtmatrix.core.record import ENDS
 from trtmatrix.core.stale import Finding, Reason, Why, find_changes, stale_json, stale_text
 from trtmatrix.effects.gpu import GpuScan
-from trtmatrix.scene import Scene, digests_now
 from trtmatrix.effects.paths import Project
 from trtmatrix.effects.repro_files import read_repros
 from trtmatrix.perform import Options, find_stale, is_current_fact, is_served, served_cells, why_run
+from trtmatrix.scene import Scene, digests_now
 
 CELL = make_cell(make_repro(make_case()))
 NOW = {
@@ -255,7 +264,7 @@ class Desk:
 
     def scene(self) -> tuple[Context, Scene]:
         loaded = {item.repro.id: item for item in read_repros(self.file.parent)}
-        matrix, selection = make_matrix(self.version), Selection()
+        matrix, selection = replace(make_matrix(), versions=(self.version,)), Selection()
         context = Context(
             project=self.project,
             matrix=matrix,
