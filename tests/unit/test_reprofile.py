@@ -77,16 +77,26 @@ def test_the_projects_own_repros_read() -> None:
         assert all(expectation.source for expectation in reported)
 
 
+def test_only_what_changes_torch_s_current_stream_is_dangerous() -> None:
+    loaded = {item.repro.id: item.repro for item in read_repros(ROOT / "repros")}
+    dangerous = {name for name, repro in loaded.items() if any(case.dangerous for case in repro.cases)}
+    assert dangerous == {"streams-torch"}
+    assert all(case.dangerous for case in loaded["streams-torch"].cases)
+
+
 def test_everything_that_a_repro_says_is_kept() -> None:
     case = {
         **PLAIN, "control": "negative", "products": ["tensorrt"], "needs": ["torch_tensorrt"],
         "seconds": 5, "bug_is": ["build failed"], "params": {"a": 1, "b": 1.5, "c": True, "d": "x"},
+        "dangerous": True,
     }  # fmt: skip
     repro = parse(SOURCE, case)
     (read,) = repro.cases
     assert read.control is Control.NEGATIVE
     assert (read.products, read.needs) == (frozenset({Product.TENSORRT}), frozenset({"torch_tensorrt"}))
     assert (read.bug_is, read.seconds) == (frozenset({Cause.BUILD_FAILED}), 5.0)
+    assert read.dangerous
+    assert not parse().cases[0].dangerous
     assert {name: type(value) for name, value in read.params.items()} == {
         "a": int, "b": float, "c": bool, "d": str,
     }  # fmt: skip
@@ -185,6 +195,7 @@ def test_a_mistake_in_facts_is_told_with_line_and_remedy(name: str) -> None:
         ({"products": []}, "products: "),
         ({"products": ["tensorflow"]}, "products[0]: "),
         ({"bug_is": ["bild failed"]}, "bug_is[0]: "),
+        ({"dangerous": "yes"}, "dangerous: "),
         ({"limit": {}}, "limit: unknown key; perhaps you meant 'limits'"),
     ],
     ids=str,

@@ -181,7 +181,7 @@ def _case(raw: CaseKeys, key: str) -> Case:
         defects=raw.defects, defect=raw.defect, useful=raw.useful, noise_key=key,
         builds=raw.builds or (FLAG_BUILDS if several else 1), processes=raw.processes,
         products=frozenset(raw.products), needs=frozenset(raw.needs), bug_is=frozenset(raw.bug_is),
-        remarks=frozenset(raw.remarks),
+        remarks=frozenset(raw.remarks), dangerous=raw.dangerous,
     )  # fmt: skip
 
 
