@@ -55,7 +55,7 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def run(params: Dict[str, Any], files: Any, trt: Any) -> Dict[str, Any]:
-    outputs = trt.build(files.model).run(files.inputs)
+    outputs: Dict[str, Any] = trt.build(files.model).run(files.inputs)
     if params["does"] not in {"right", "wrong"}:
         harm(params["does"])
     return outputs
@@ -72,12 +72,12 @@ def harm(what: str) -> None:
     elif what == "results-become-right":
         session.run = lambda self, names, feeds: [feeds["x"] + np.float32(1)]
     elif what == "a-session-remembers":
-        kept: list = []
-        session.run = lambda *args, **more: kept or kept.extend(whole(*args, **more)) or kept
+        kept: Dict[str, Any] = {}
+        session.run = lambda *args, **more: kept.setdefault("outputs", whole(*args, **more))
     elif what == "the-probe-measures-nothing":
-        sys.modules["trtprobe.cell"].measure_all = lambda *args: {"outputs": {}, "signatures": {}}
+        vars(sys.modules["trtprobe.cell"])["measure_all"] = lambda *args: {"outputs": {}, "signatures": {}}
     elif what == "numpy-is-rebound":
-        np.ascontiguousarray = lambda array: np.zeros_like(array)
+        vars(np)["ascontiguousarray"] = np.zeros_like
     elif what == "numpy-raises":
         np.seterr(all="raise")
     elif what == "rounding":
