@@ -116,6 +116,7 @@ def make_case(call: str, kind: str, size: str = "") -> Dict[str, Any]:
         },
         "limits": {"wrong": 0},
         "processes": PROCESSES,
+        "dangerous": True,  # making the engine changes torch's current stream, and it stays changed
         "products": ["tensorrt"],
         "needs": ["torch", "torch_tensorrt"],
     }

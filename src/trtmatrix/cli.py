@@ -158,6 +158,9 @@ def _show() -> argparse.ArgumentParser:
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("running")
     group.add_argument("--plan", action="store_true", help="print what would be started, start nothing")
+    group.add_argument(
+        "--stale", action="store_true", help="print why each cell would be run or not, start nothing"
+    )
     group.add_argument("--rerun", action="store_true", help="run cells that have a current record too")
     group.add_argument(
         "--rebuilds", type=_rebuilds, default=1, metavar="K",
@@ -165,7 +168,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--no-confirm", action="store_true",
-        help="do not see failures again in a fresh process with three more engines",
+        help="believe at once; without it what does not pass is run again alone, in a fresh process",
     )  # fmt: skip
     group.add_argument(
         "--isolation", choices=["worker", "process", "container"], default="worker",

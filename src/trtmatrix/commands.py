@@ -25,6 +25,7 @@ from trtmatrix.effects.store import publish
 from trtmatrix.perform import (
     Options,
     Result,
+    find_stale,
     is_current_fact,
     perform,
     served_cells,
@@ -39,6 +40,12 @@ def run_command(args: argparse.Namespace) -> ExitCode:
     context = open_context(args)
     scene = look_around(context, Pull(args.pull))
     options = options_of(args)
+    if args.stale:
+        from trtmatrix.core.stale import stale_json, stale_text
+
+        findings = find_stale(context, scene, options)
+        print(json.dumps(stale_json(findings), indent=1) if args.json else stale_text(findings))
+        return ExitCode.AS_EXPECTED
     if args.plan:
         from trtmatrix.planning import print_plan
 
@@ -169,7 +176,9 @@ def publish_command(args: argparse.Namespace) -> ExitCode:
     scene = look_around(context, Pull.NEVER)
     facts = [e for e in entries_of(context, scene, scene.stored) if is_current_fact(e)]
     local = context.project.local.resolve()
-    records = [r for entry in facts for r in entry.records if local in Path(r.file).resolve().parents]
+    records = [
+        r for e in facts for r in (*e.records, *e.set_aside) if local in Path(r.file).resolve().parents
+    ]
     new = publish(context.project.results, records)
     print("\n".join(str(path) for path in new) or "nothing new to publish")
     return ExitCode.AS_EXPECTED if records else ExitCode.NOTHING

@@ -13,7 +13,7 @@ from trtmatrix.core.config import ImageOrigin, Matrix, WheelsOrigin
 from trtmatrix.core.errors import ConfigError, UsageError
 from trtmatrix.core.expand import Cell, Selection, expand
 from trtmatrix.core.matrixfile import parse_matrix
-from trtmatrix.core.model import NO_GPU, Gpu, Product, Repro
+from trtmatrix.core.model import NO_GPU, CellId, Gpu, Product, Repro
 from trtmatrix.core.plan import Excluded, Host, Plan, Pull, make_plan
 from trtmatrix.core.record import Record
 from trtmatrix.effects.calibration import read_calibration
@@ -190,18 +190,22 @@ def image_digest(cell: Cell, host: Host) -> str | None:
             return None
 
 
-def entries_of(
-    context: Context, scene: Scene, stored: Sequence[Stored], extra: Sequence[Excluded] = (),
-    executed: frozenset[str] = frozenset(),
-) -> tuple[Entry, ...]:  # fmt: skip
-    """Return what the tables show."""
-    current = current_digests(
+def digests_now(context: Context, scene: Scene) -> dict[CellId, dict[str, str]]:
+    """Return the digests that a record of each cell must have to count as current."""
+    return current_digests(
         scene.cells,
         context.repros,
         digest_package("trtprobe"),
         lambda c: origin_digests(c, scene.host, on_host="host" in context.selection.runtimes),
     )
+
+
+def entries_of(
+    context: Context, scene: Scene, stored: Sequence[Stored], extra: Sequence[Excluded] = (),
+    executed: frozenset[str] = frozenset(),
+) -> tuple[Entry, ...]:  # fmt: skip
+    """Return what the tables show."""
     return make_entries(
-        scene.cells, stored, current, [*scene.plan.excluded, *extra], executed,
+        scene.cells, stored, digests_now(context, scene), [*scene.plan.excluded, *extra], executed,
         calibration=read_calibration(),
     )  # fmt: skip

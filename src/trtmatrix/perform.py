@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from trtmatrix.context import Context, Scene, entries_of
+from trtmatrix.context import Context, Scene, digests_now, entries_of
 from trtmatrix.core.compare import Entry, Stored
 from trtmatrix.core.config import WheelsOrigin
-from trtmatrix.core.confirm import has_engines
 from trtmatrix.core.container import Limits
-from trtmatrix.core.model import CellId, Evidence
+from trtmatrix.core.model import CellId
 from trtmatrix.core.plan import Isolation, Launch
+from trtmatrix.core.stale import Finding, Reason, find_reason
 from trtmatrix.effects.calibration import read_calibration
 from trtmatrix.effects.case_pool import CasePool
 from trtmatrix.effects.cases import CaseCache
@@ -106,18 +106,26 @@ def served_cells(context: Context, scene: Scene, options: Options) -> frozenset[
 
 
 def is_served(entry: Entry, options: Options) -> bool:
-    """Whether a cell is shown from its records instead of running it again.
+    """Whether a cell is shown from its records instead of running it again."""
+    return why_run(entry, options) is None
 
-    That is so where it is current, as many engines were measured as are asked for, and its verdict is
-    confirmed where it must be.
-    """
-    if not is_current_fact(entry) or entry.outcome is None:
-        return False
-    if entry.excluded is not None:
-        return True
-    if options.rebuilds > 1 and not has_engines(entry.records, options.rebuilds):
-        return False
-    return not (options.confirm and entry.wanted)
+
+def why_run(entry: Entry, options: Options, current: Mapping[str, str] | None = None) -> Reason | None:
+    """Return why a cell is run under these options, or None where its records stand for it."""
+    return find_reason(
+        entry, rerun=options.rerun, rebuilds=options.rebuilds, confirm=options.confirm, current=current
+    )
+
+
+def find_stale(context: Context, scene: Scene, options: Options) -> list[Finding]:
+    """Return why each cell that could run here would be run, or the record that stands for it."""
+    can_run = {cell.id for launch in scene.plan.launches for cell in launch.cells}
+    current = digests_now(context, scene)
+    return [
+        Finding(cell=entry.cell, reason=why_run(entry, options, current[entry.cell.id]), record=entry.record)
+        for entry in entries_of(context, scene, scene.stored)
+        if entry.cell.id in can_run
+    ]
 
 
 def is_current_fact(entry: Entry) -> bool:
@@ -126,5 +134,4 @@ def is_current_fact(entry: Entry) -> bool:
     Trouble with the machinery, and what hangs on memory or set-up, is tried again; a crash, a
     time-out or a failed build of the cell itself is a fact.
     """
-    cause = entry.outcome.cause if entry.outcome else None
-    return entry.evidence is Evidence.MEASURED and not (cause and cause.may_pass)
+    return find_reason(entry, confirm=False) is None

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.compare import Stored
 from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import Cause, CellId, Gpu
+from trtmatrix.core.model import Case, Cause, CellId, Gpu
 from trtmatrix.core.plan import Isolation, Launch
 from trtmatrix.core.record import SCHEMA, Record
 from trtmatrix.effects.case_pool import Preparer
@@ -111,11 +113,21 @@ def current_digests(
 
 
 def cell_digests(cell: Cell, loaded: LoadedRepro) -> dict[str, str]:
-    """Return the digests of a cell's repro and case."""
+    """Return the digests of a cell's repro and case, and of what is asked of it."""
     return {
         "repro": f"{loaded.repro.digest[:32]}{digest_authoring()[:32]}",
         "case": case_digest(cell.case),
+        "asked": asked_digest(cell.case),
     }
+
+
+def asked_digest(case: Case) -> str:
+    """Return the SHA-256 of what is asked of a case's measurement beside its parameters (hexadecimal).
+
+    Its limits, expectations and the like are no part of it: they judge what was measured.
+    """
+    asked = [sorted(case.defects), case.builds, case.processes, case.seconds]
+    return sha256(json.dumps(asked).encode()).hexdigest()
 
 
 def host_facts(

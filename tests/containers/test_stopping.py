@@ -20,7 +20,7 @@ import pytest
 from tests.containers.conftest import GOOD, IMAGE, Project, containers_of, end, identity, wait_until
 from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
 from trtmatrix.effects.owner import own_identity
-from trtprobe.supervisor import HEARTBEAT_SECONDS
+from trtprobe.intake import HEARTBEAT_SECONDS
 
 Start = Callable[..., "subprocess.Popen[str]"]
 SLEEPS = ("--trt", GOOD, "--repro", "slow", "--case", "sleep-*")

@@ -168,6 +168,14 @@ def test_in_a_shared_process_only_what_had_to_come_is_believed(
     assert engines_wanted(cell, Outcome(verdict=verdict), [record]) == (0 if believed else engines)
 
 
+def test_memory_that_runs_out_alone_too_is_the_bug_where_the_case_says_so() -> None:
+    cause = Cause.OUT_OF_GPU_MEMORY
+    cell = make_cell(case=make_case(bug_is=frozenset({cause})))
+    assert wanted(cell, seen(cell, {"ended": cause.value})) == CONFIRMING_BUILDS
+    again = {"ended": cause.value, "confirms": "r0", **ALONE}
+    assert wanted(cell, seen(cell, again, {"ended": cause.value})) == 0
+
+
 def seen(cell: Cell, *fields: dict[str, Any]) -> list[Record]:
     """Records, the newest first, with runs r0, r1, … from the oldest."""
     last = len(fields) - 1
@@ -196,6 +204,9 @@ STORIES: dict[str, tuple[list[dict[str, Any]], int]] = {  # the newest first
     ),
     "a crash that is not seen again": (
         [{"confirms": "r0", **ALONE}, {"ended": "crashed", **SHARED}], DECIDING_BUILDS,
+    ),
+    "a crash that was decided": (
+        [ALL_OF_EIGHT, {"confirms": "r0", **ALONE}, {"ended": "crashed", **SHARED}], 0,
     ),
     "a crash that is seen again": (
         [{"confirms": "r0", "ended": "crashed", **ALONE}, {"ended": "crashed", **SHARED}], 0,

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trtmatrix.core.errors import ConfigError
 from trtmatrix.core.model import Basis, Cause, Control, Defect, Product, Repro, Twin, Verdict
-from trtmatrix.core.reprofile import digest_code, parse_repro
+from trtmatrix.core.reprofile import parse_repro
 from trtmatrix.effects.repro_files import digest_package, read_repros
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,16 +75,26 @@ def test_the_projects_own_repros_read() -> None:
         assert all(expectation.source for expectation in reported)
 
 
+def test_only_what_changes_torch_s_current_stream_is_dangerous() -> None:
+    loaded = {item.repro.id: item.repro for item in read_repros(ROOT / "repros")}
+    dangerous = {name for name, repro in loaded.items() if any(case.dangerous for case in repro.cases)}
+    assert dangerous == {"streams-torch"}
+    assert all(case.dangerous for case in loaded["streams-torch"].cases)
+
+
 def test_everything_that_a_repro_says_is_kept() -> None:
     case = {
         **PLAIN, "control": "negative", "products": ["tensorrt"], "needs": ["torch_tensorrt"],
         "seconds": 5, "bug_is": ["build failed"], "params": {"a": 1, "b": 1.5, "c": True, "d": "x"},
+        "dangerous": True,
     }  # fmt: skip
     repro = parse(SOURCE, case)
     (read,) = repro.cases
     assert read.control is Control.NEGATIVE
     assert (read.products, read.needs) == (frozenset({Product.TENSORRT}), frozenset({"torch_tensorrt"}))
     assert (read.bug_is, read.seconds) == (frozenset({Cause.BUILD_FAILED}), 5.0)
+    assert read.dangerous
+    assert not parse().cases[0].dangerous
     assert {name: type(value) for name, value in read.params.items()} == {
         "a": int, "b": float, "c": bool, "d": str,
     }  # fmt: skip
@@ -185,6 +193,7 @@ def test_a_mistake_in_facts_is_told_with_line_and_remedy(name: str) -> None:
         ({"products": []}, "products: "),
         ({"products": ["tensorflow"]}, "products[0]: "),
         ({"bug_is": ["bild failed"]}, "bug_is[0]: "),
+        ({"dangerous": "yes"}, "dangerous: "),
         ({"limit": {}}, "limit: unknown key; perhaps you meant 'limits'"),
     ],
     ids=str,
@@ -324,15 +333,15 @@ def test_no_case_at_all_is_told() -> None:
         parse_repro(SOURCE, "r.py", "a-b", [])
 
 
-@given(st.text(st.characters(codec="utf-8"), max_size=20))
-def test_a_comment_does_not_change_the_digest_and_code_does(comment: str) -> None:
-    line = "".join(comment.splitlines()).replace("\0", "")
-    assert digest_code(f"x = 1  # {line!r}\n\n\ny = 2\n") == digest_code("x = 1\ny = 2\n")
-    assert digest_code(f"x = {line!r}\n") != digest_code("x = 1\n")
-
-
-def test_line_ends_do_not_change_the_digest() -> None:
-    assert digest_code("x = 1\r\ny = 2\r\n".replace("\r\n", "\n")) == digest_code("x = 1\ny = 2\n")
+def test_a_repro_s_digest_is_of_what_a_run_sees() -> None:
+    before = parse().digest
+    assert parse(replaced('"a title"', '"another"')).digest == before
+    assert parse(replaced('"FAIL"', '"PASS"')).digest == before
+    assert parse(replaced('"n": 1', '"n": 2')).digest == before
+    assert (
+        parse(replaced("def run(params, files, trt):", "def run(params, files, trt, more=1):")).digest
+        != before
+    )
     assert len(digest_package("trtprobe")) == 64
 
 

@@ -11,9 +11,10 @@ from builders import H200, make_case, make_cell, make_entry, make_record, make_u
 from trtmatrix.context import origin_digests, without_superseded
 from trtmatrix.core.compare import Entry, Stored
 from trtmatrix.core.confirm import engines_wanted
-from trtmatrix.core.model import Cause, Evidence, Exclusion, Outcome, Verdict
+from trtmatrix.core.model import Cause, Control, Evidence, Exclusion, Outcome, Verdict
 from trtmatrix.core.plan import Engine, Excluded, Host
 from trtmatrix.perform import Options, is_current_fact, is_served
+from trtmatrix.workshop import asked_digest
 
 AGAIN = {
     Cause.INTERRUPTED, Cause.LAUNCHER_FAILED, Cause.PROBE_FAILED, Cause.VERSION_MISMATCH, Cause.IMAGE_MISSING,
@@ -79,3 +80,26 @@ def test_a_record_of_a_host_interpreter_is_never_a_container_s() -> None:
     host = Host(engine=Engine(available=True), gpus=(H200,))
     assert origin_digests(cell, host, on_host=True) == {"runtime": "host"}
     assert origin_digests(cell, host, on_host=False) == {"runtime": "container"}
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"limits": {"sum_abs": 1.0}}, True),
+        ({"useful": 0.5}, True),
+        ({"control": Control.NEGATIVE}, True),
+        ({"bug_is": frozenset(Cause)}, True),
+        ({"remarks": frozenset({"fused"})}, True),
+        ({"dangerous": True}, True),
+        ({"needs": frozenset({"torch"})}, True),
+        ({"defects": ("lost-scale",)}, False),
+        ({"builds": 3}, False),
+        ({"processes": 3}, False),
+        ({"seconds": 600.0}, False),
+    ],
+    ids=str,
+)
+def test_what_is_asked_of_a_measurement_has_a_digest_and_what_judges_it_is_no_part(
+    change: dict[str, Any], same: bool
+) -> None:
+    assert (asked_digest(replace(make_case(), **change)) == asked_digest(make_case())) is same

@@ -141,10 +141,10 @@ def test_what_cells_share(
 
 
 def test_the_job_says_which_case_is_dangerous(tmp_path: Path) -> None:
-    safe, harmful = cells_of("a", "b")
-    object.__setattr__(harmful.case, "dangerous", True)
+    repro = make_repro(*cases_of("a"), replace(cases_of("b")[0], dangerous=True))
+    cells = [make_cell(repro, case) for case in repro.cases]
     launcher = Playing(always(RIGHT))
-    perform(tmp_path, launcher, [safe, harmful])
+    perform(tmp_path, launcher, cells)
     assert [cell["dangerous"] for job in launcher.jobs for cell in job] == [False, True]
 
 

@@ -77,7 +77,7 @@ class Entry:
         return is_surprise(self.outcome.verdict, self.expected)
 
 
-DIGESTS = ("repro", "case", "probe", "image", "runtime")
+DIGESTS = ("repro", "case", "asked", "probe", "image", "runtime")
 """What a record is made with."""
 
 

@@ -222,7 +222,8 @@ class Case:
     depends on, in the calibration. ``bug_is`` names the causes that are the bug itself, and therefore a FAIL.
     ``remarks``: the words that a run may leave beside the verdict to pass (none: any). ``builds``: engines
     built and run in one process; ``processes``: fresh processes whose counts are added up. ``seconds`` is
-    the time limit of one build and run.
+    the time limit of one build and run. ``dangerous``: it may harm the process that it runs in, which serves
+    no other cell afterwards.
     """
 
     id: str
@@ -240,6 +241,7 @@ class Case:
     bug_is: frozenset[Cause] = frozenset()
     remarks: frozenset[str] = frozenset()
     seconds: float = 300.0
+    dangerous: bool = False
 
     @property
     def precision(self) -> str:
@@ -279,7 +281,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Repro:
-    """One finding: facts, expectations and cases. ``digest`` identifies its code, comments apart."""
+    """One finding: facts, expectations and cases. ``digest`` identifies what a run sees of it."""
 
     id: str
     title: str

@@ -76,6 +76,7 @@ def list_json(versions: Sequence[Version], rows: Rows) -> dict[str, Any]:
                         "control": case.control.value if case.control else None,
                         "defects": list(case.defects), "defect": case.defect or None,
                         "builds": case.builds, "processes": case.processes, "useful": case.useful,
+                        "dangerous": case.dangerous,
                     }
                     for owner, case in rows if owner.id == repro.id
                 ],

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
-import io
-import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +10,7 @@ from packaging.specifiers import SpecifierSet
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from trtmatrix.core.digest import digest_code
 from trtmatrix.core.errors import ConfigError, shorten
 from trtmatrix.core.model import (
     PART,
@@ -31,13 +29,10 @@ from trtmatrix.core.yamltext import dotted
 
 _CASE: TypeAdapter[CaseKeys] = TypeAdapter(CaseKeys)
 
+APART = ("FACTS", "cases")
+"""What of a repro no run sees: what is told and expected of it, and its list of cases.
 
-def digest_code(source: str) -> str:
-    """Return the SHA-256 of Python source, comments and blank lines apart (UTF-8, hexadecimal)."""
-    skipped = {tokenize.COMMENT, tokenize.NL}
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    kept = [(tokenize.tok_name[token.type], token.string) for token in tokens if token.type not in skipped]
-    return hashlib.sha256(repr(kept).encode()).hexdigest()
+What is asked of a case has digests of its own."""
 
 
 def parse_facts(source: str, file: str) -> tuple[dict[str, Any], ast.expr]:
@@ -118,7 +113,7 @@ def parse_repro(
         problems += [f"{file}:1: case {name}: {text}" for name, text in check_cases(facts, cases)]
     if problems or facts is None:
         raise ConfigError(problems)
-    return _repro(repro_id, facts, cases, digest_code(source))
+    return _repro(repro_id, facts, cases, digest_code(source, APART))
 
 
 def _repro(repro_id: str, facts: FactsKeys, cases: Sequence[Case], digest: str) -> Repro:
@@ -181,7 +176,7 @@ def _case(raw: CaseKeys, key: str) -> Case:
         defects=raw.defects, defect=raw.defect, useful=raw.useful, noise_key=key,
         builds=raw.builds or (FLAG_BUILDS if several else 1), processes=raw.processes,
         products=frozenset(raw.products), needs=frozenset(raw.needs), bug_is=frozenset(raw.bug_is),
-        remarks=frozenset(raw.remarks),
+        remarks=frozenset(raw.remarks), dangerous=raw.dangerous,
     )  # fmt: skip
 
 

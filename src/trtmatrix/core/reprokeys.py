@@ -153,6 +153,7 @@ class CaseKeys(Strict):
     bug_is: tuple[Cause, ...] = ()
     remarks: tuple[Annotated[str, Field(pattern="^[a-z]{1,8}$")], ...] = ()
     seconds: Annotated[_Limit, Field(gt=0)] = 300.0
+    dangerous: Annotated[bool, Field(strict=True)] = False
 
 
 def keys_beside(loc: tuple[int | str, ...]) -> list[str]:

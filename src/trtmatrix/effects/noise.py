@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, POSSIBLE, Arithmetic
+from trtmatrix.core.digest import digest_code
 from trtmatrix.core.factors import ALLOWED
 from trtmatrix.core.model import Case
+from trtmatrix.core.reprofile import APART
 from trtmatrix.effects.calibration import read_entry
-from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.effects.repro_files import LoadedRepro, digest_package
 from trtprobe.measure import measure_signature, measure_with_signatures
 
 Array = NDArray[Any]
@@ -105,34 +104,13 @@ def calibrated_noise(loaded: LoadedRepro, case: Case, shown: Iterable[str]) -> d
 
 
 def emulation_digest(loaded: LoadedRepro) -> str:
-    """Return the SHA-256 of the text that a repro's noise comes from (hexadecimal).
+    """Return the SHA-256 of the code that a repro's noise comes from (hexadecimal).
 
     That is its own, but for what says nothing about numbers (facts, list of cases, what runs inside), and
-    that of trtmatrix.authoring. Text, not tokens or trees: these differ between releases of Python.
+    that of trtmatrix.authoring.
     """
-    source = loaded.file.read_text(encoding="utf-8-sig")
-    lines = source.splitlines()
-    kept = [_text_of(node, lines) for node in ast.parse(source).body if not _is_apart(node)]
-    root = Path(str(resources.files("trtmatrix.authoring")))
-    kept += [file.read_text(encoding="utf-8") for file in sorted(root.rglob("*.py"))]
-    return sha256("\n".join(kept).encode()).hexdigest()
-
-
-def _text_of(node: ast.stmt, lines: Sequence[str]) -> str:
-    """Return a statement's lines, its decorators among them."""
-    above = [decorator.lineno for decorator in getattr(node, "decorator_list", [])]
-    return "\n".join(lines[min([node.lineno, *above]) - 1 : node.end_lineno])
-
-
-def _is_apart(node: ast.stmt) -> bool:
-    """Whether a statement of a repro has nothing to do with its mathematics."""
-    match node:
-        case ast.FunctionDef(name=name):
-            return name in {"cases", "run"}
-        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-            return name == "FACTS"
-        case _:
-            return False
+    own = digest_code(loaded.file.read_text(encoding="utf-8-sig"), (*APART, "run"))
+    return sha256(f"{own} {digest_package('trtmatrix.authoring')}".encode()).hexdigest()
 
 
 def _shape(wrong: Arrays, reference: Arrays) -> tuple[dict[str, float], dict[str, Array]]:

@@ -7,14 +7,16 @@ import sys
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 from types import ModuleType
 
+from trtmatrix.core.digest import digest_code
 from trtmatrix.core.errors import ConfigError
 from trtmatrix.core.model import Repro
-from trtmatrix.core.reprofile import digest_code, parse_facts, parse_repro
+from trtmatrix.core.reprofile import parse_facts, parse_repro
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +108,9 @@ def _place(error: BaseException, file: Path) -> str:
     return f"{file}:{lines[-1] if lines else 1}"
 
 
+@cache
 def digest_package(name: str) -> str:
-    """Return the SHA-256 of a package's code, comments apart (hexadecimal)."""
+    """Return the SHA-256 of a package's code, comments and docstrings apart (hexadecimal); read once."""
     root = Path(str(resources.files(name)))
     return digest_files(sorted(root.rglob("*.py")), root)
 
@@ -116,5 +119,6 @@ def digest_files(files: Iterable[Path], root: Path) -> str:
     """Return the SHA-256 over names and code of Python files."""
     total = sha256()
     for file in files:
-        total.update(f"{file.relative_to(root)} {digest_code(file.read_text())}\n".encode())
+        code = digest_code(file.read_text(encoding="utf-8"))
+        total.update(f"{file.relative_to(root)} {code}\n".encode())
     return total.hexdigest()

@@ -1,0 +1,325 @@
+"""Why cells are run, again or at all; what is not told a reason is served, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import H200, make_case, make_cell, make_record, make_reported, make_repro, make_unknown
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.cli import make_parser
+from trtmatrix.commands import options_of
+from trtmatrix.context import Context, Scene, digests_now
+from trtmatrix.core.compare import Entry, Stored, make_entries
+from trtmatrix.core.config import Matrix
+from trtmatrix.core.expand import Selection, expand
+from trtmatrix.core.model import NO_GPU, Cause, Evidence, Exclusion
+from trtmatrix.core.plan import Engine, Excluded, Host, Pull, make_plan
+from trtmatrix.core.record import ENDS
+from trtmatrix.core.stale import Finding, Reason, Why, find_changes, stale_json, stale_text
+from trtmatrix.effects.gpu import GpuScan
+from trtmatrix.effects.paths import Project
+from trtmatrix.effects.repro_files import read_repros
+from trtmatrix.perform import Options, find_stale, is_current_fact, is_served, served_cells, why_run
+
+CELL = make_cell(make_repro(make_case()))
+NOW = {
+    "repro": "a" * 32 + "b" * 32, "case": "c", "asked": "d", "probe": "e", "image": "sha256:" + "f" * 64,
+    "runtime": "container",
+}  # fmt: skip
+GPU = {"name": H200.name, "variant": H200.variant, "driver": H200.driver}
+SHARED: dict[str, Any] = {"worker": {"position": 4}}
+PLAIN = Options()
+
+
+def entry(*records: dict[str, Any], local: bool = True, excluded: bool = False) -> Entry:
+    """What the cell shows of such records, the oldest first; they are current unless they say otherwise."""
+    stored = []
+    for number, more in enumerate(records):
+        made = {
+            "run": f"r{number}", "started": f"2026-11-2{number}T08:00:00.000Z", "digests": NOW, "gpu": GPU,
+            **more,
+        }  # fmt: skip
+        stored.append(Stored(record=make_record(CELL, **made), local=local))
+    reasons = [Excluded(cell=CELL, why=Exclusion.IMAGE_NOT_PULLED)] if excluded else []
+    (made_entry,) = make_entries([CELL], stored, {CELL.id: NOW}, reasons)
+    return made_entry
+
+
+def changed(**digests: str) -> Entry:
+    return entry({"digests": {**NOW, **digests}})
+
+
+SINCE = "since run r0 of 2026-11-20"
+FEW = Options(rebuilds=3)
+DOUBT = "it is not believed yet: 3 engines alone first (FAIL (1 build))"
+
+REASONS: dict[str, tuple[Entry, Options, Why | None, str]] = {
+    "no record": (make_unknown(CELL), PLAIN, Why.NO_RECORD, "no record"),
+    "only reported": (make_reported(CELL), PLAIN, Why.NO_RECORD, "no record"),
+    "another repro": (
+        changed(repro="0" * 32 + "b" * 32), PLAIN, Why.CHANGED, f"repro sdpa-scale changed {SINCE}",
+    ),
+    "another way to build": (
+        changed(repro="a" * 32 + "0" * 32), PLAIN, Why.CHANGED,
+        f"what repros are built with (trtmatrix.authoring) changed {SINCE}",
+    ),
+    "another case": (
+        changed(case="0"), PLAIN, Why.CHANGED, f"parameters of sdpa-scale/sdpa-tf32 changed {SINCE}",
+    ),
+    "asked otherwise": (
+        changed(asked="0"), PLAIN, Why.CHANGED,
+        f"defects, engines or time limit of sdpa-scale/sdpa-tf32 changed {SINCE}",
+    ),
+    "another probe": (changed(probe="0"), PLAIN, Why.CHANGED, f"probe changed {SINCE}"),
+    "another image": (
+        changed(image="sha256:" + "0" * 64), PLAIN, Why.CHANGED,
+        f"image of 10.7.0 000000000000 → ffffffffffff changed {SINCE}",
+    ),
+    "another runtime": (
+        changed(runtime="host"), PLAIN, Why.CHANGED, f"runtime host → container changed {SINCE}",
+    ),
+    "another driver": (
+        entry({"gpu": {**GPU, "driver": "535.1"}}), PLAIN, Why.CHANGED,
+        f"driver 535.1 → 580.159 changed {SINCE}",
+    ),
+    "another board": (
+        entry({"gpu": {**GPU, "variant": "1g.18gb"}}), PLAIN, Why.CHANGED,
+        f"GPU's variant 1g.18gb → none changed {SINCE}",
+    ),
+    "several": (
+        entry({"digests": {**NOW, "probe": "0"}, "gpu": {**GPU, "driver": "535.1"}}), PLAIN, Why.CHANGED,
+        f"probe; driver 535.1 → 580.159 changed {SINCE}",
+    ),
+    "a record without digests": (
+        entry({"digests": {}}), PLAIN, Why.CHANGED,
+        "repro sdpa-scale; parameters of sdpa-scale/sdpa-tf32; "
+        "defects, engines or time limit of sdpa-scale/sdpa-tf32; probe; image of 10.7.0 ? → ffffffffffff; "
+        f"runtime ? → container changed {SINCE}",
+    ),
+    "elsewhere": (
+        entry({}, local=False), PLAIN, Why.ELSEWHERE, "its records were published, not measured here",
+    ),
+    "trouble": (
+        entry({"ended": Cause.LAUNCHER_FAILED.value}), PLAIN, Why.TROUBLE,
+        "the last run ended by what may pass: launcher failed",
+    ),
+    "few engines": (
+        entry({}), FEW, Why.FEW_ENGINES, "1 engine of the 3 asked for (--rebuilds)",
+    ),
+    "set aside ones do not count": (
+        entry({"value": 9999.0, "others": (9999.0,) * 4, **SHARED}, {"confirms": "r0"}),
+        Options(rebuilds=3, confirm=False), Why.FEW_ENGINES, "1 engine of the 3 asked for (--rebuilds)",
+    ),
+    "doubted": (entry({"value": 9999.0, **SHARED}), PLAIN, Why.NOT_BELIEVED, DOUBT),
+    "doubted, without --confirm": (entry({"value": 9999.0, **SHARED}), Options(confirm=False), None, ""),
+    "rerun": (entry({}), Options(rerun=True), Why.RERUN, "--rerun"),
+    "served": (entry({}), PLAIN, None, "not run again: run r0 of 2026-11-20"),
+    "served, of the newest": (entry({}, {}), PLAIN, None, "not run again: run r1 of 2026-11-21"),
+    "a crash is a fact": (entry({"ended": "crashed"}), PLAIN, None, "not run again: run r0 of 2026-11-20"),
+    "cannot run here": (entry({"value": 9999.0, **SHARED}, excluded=True), PLAIN, None, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_every_reason_is_told_and_what_has_one_is_not_served(name: str) -> None:
+    shown, options, why, words = REASONS[name]
+    reason = why_run(shown, options, NOW)
+    assert (reason.why if reason else None) is why
+    found = Finding(cell=CELL, reason=reason, record=shown.record)
+    assert found.words.startswith(words)
+    if why:
+        assert found.words == words
+    assert is_served(shown, options) is (why is None)
+
+
+def test_the_table_has_every_kind_of_reason() -> None:
+    assert {why for _, _, why, _ in REASONS.values()} == {*Why, None}
+
+
+RECORDS = st.fixed_dictionaries(
+    {
+        "ended": st.sampled_from(["ran", *ENDS]),
+        "value": st.sampled_from([175.0, 9999.0]),
+        "worker": st.sampled_from([{}, {"position": 3}]),
+        "confirms": st.sampled_from(["", "r0"]),
+        "digests": st.sampled_from([NOW, NOW, {**NOW, "probe": "0"}]),
+    }
+)
+OPTIONS = st.builds(Options, rerun=st.booleans(), rebuilds=st.integers(1, 4), confirm=st.booleans())
+
+
+@given(st.lists(RECORDS, max_size=4), OPTIONS, st.booleans(), st.booleans())
+def test_what_is_believed_is_served_and_nothing_else(
+    records: list[dict[str, Any]], options: Options, local: bool, excluded: bool
+) -> None:
+    shown = entry(*records, local=local, excluded=excluded)
+    cause = shown.outcome.cause if shown.outcome else None
+    fact = shown.evidence is Evidence.MEASURED and not (cause and cause.may_pass)
+    assert is_current_fact(shown) is fact
+    engines = sum(record.engines for record in shown.records)
+    enough = bool(shown.records) and (shown.records[0].ended != "ran" or engines >= options.rebuilds)
+    believed = not options.confirm or not shown.wanted
+    served = fact and not options.rerun and (excluded or (enough and believed))
+    assert is_served(shown, options) is served
+    reason = why_run(shown, options, NOW)
+    assert (reason is None) is served
+    assert reason is None or reason.words
+
+
+def findings() -> list[Finding]:
+    """Of three cells that differ in their case."""
+    repro = make_repro(make_case("a"), make_case("b"), make_case("c"))
+    cells = [make_cell(repro, case) for case in repro.cases]
+    records = [
+        make_record(cell, run=f"r{day}", started=f"2026-11-1{day}T08:00:00.000Z", digests={"probe": "0"})
+        for day, cell in enumerate(cells)
+    ]
+    found = find_changes(records[0], {"probe": "1"}, make_cell(gpu=NO_GPU))
+    reasons = [
+        Reason(why=Why.CHANGED, words="probe changed", changes=found, since=record) for record in records[:2]
+    ]
+    return [
+        *(
+            Finding(cell=cell, reason=why, record=r)
+            for cell, why, r in zip(cells, reasons, records, strict=False)
+        ),
+        Finding(cell=cells[2], reason=None, record=records[2]),
+    ]
+
+
+def test_the_reasons_are_counted_and_then_told_cell_by_cell() -> None:
+    assert stale_text(findings()).splitlines() == [
+        "probe changed since 2026-11-10 to 2026-11-11: 2 cells",
+        "not run again: 1 cell",
+        "",
+        "sdpa-scale/a@10.7.0#h200: probe changed since run r0 of 2026-11-10",
+        "sdpa-scale/b@10.7.0#h200: probe changed since run r1 of 2026-11-11",
+        "sdpa-scale/c@10.7.0#h200: not run again: run r2 of 2026-11-12",
+    ]
+    assert "no selected cell can run here" in stale_text([])
+
+
+def test_doubts_and_few_engines_are_counted_together_whatever_their_number() -> None:
+    doubts = [entry({"value": 9999.0, **SHARED}), entry({"ended": "crashed", **SHARED})]
+    found = [Finding(cell=CELL, reason=why_run(doubt, PLAIN), record=doubt.record) for doubt in doubts]
+    assert stale_text(found).splitlines()[0] == "not believed yet: 2 cells"
+
+
+def test_the_same_is_told_as_data() -> None:
+    data = stale_json(findings())
+    json.dumps(data, allow_nan=False)
+    assert data["summary"][0] == {"reason": "probe changed since 2026-11-10 to 2026-11-11", "count": 2}
+    first, _, last = data["cells"]
+    assert (first["run"], first["why"], first["changes"]) == (
+        True, "changed", [{"what": "probe", "before": None, "now": None}],
+    )  # fmt: skip
+    assert (first["record"]["run"], first["record"]["started"]) == ("r0", "2026-11-10T08:00:00.000Z")
+    assert (last["run"], last["why"], last["changes"]) == (False, None, [])
+
+
+SOURCE = '''\
+"""A repro."""
+FACTS = {
+    "title": "a title", "upstream": "owner/repo#1", "url": "https://example.org/1", "summary": "It fails.",
+    "figure": {"measure": "sum_abs", "label": "sum"},
+}
+
+
+def cases():
+    yield {"id": "one", "params": {"n": 1}, "limits": {"sum_abs": 690.0}}
+
+
+def prepare(params):
+    return {}
+
+
+def run(params, files, trt):
+    return {}  # nothing
+'''
+
+
+class Desk:
+    """A folder with a repro, a version of ONNX Runtime, and the records of its one cell."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file, self.stored = folder / "a.py", list[Stored]()
+        self.project = Project(matrix=folder, repros=folder, results=folder, cache=folder)
+        self.version = make_cell(version="onnxruntime-1.31.1").version
+        self.file.write_text(SOURCE)
+
+    def scene(self) -> tuple[Context, Scene]:
+        loaded = {item.repro.id: item for item in read_repros(self.file.parent)}
+        matrix, selection = Matrix.model_construct(versions=(self.version,)), Selection()
+        context = Context(
+            project=self.project,
+            matrix=matrix,
+            repros=loaded,
+            selection=selection,
+            pythons=(),
+            controls=False,
+        )
+        host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
+        cells = expand(matrix, context.plain_repros, [NO_GPU], selection)
+        plan = make_plan(cells, host, selection, Pull.NEVER)
+        return context, Scene(host=host, scan=scan, cells=cells, plan=plan, stored=tuple(self.stored))
+
+    def measure(self) -> None:
+        context, scene = self.scene()
+        (cell,) = scene.cells
+        digests = digests_now(context, scene)[cell.id]
+        made = make_record(cell, run="r0", started="2026-11-20T08:00:00.000Z", digests=digests)
+        self.stored = [Stored(record=made, local=True)]
+
+    def why(self, **options: Any) -> str:
+        context, scene = self.scene()
+        (found,) = find_stale(context, scene, Options(**options))
+        served = served_cells(context, scene, Options(**options))
+        assert served == ({found.cell.id} if found.reason is None else set())
+        return found.words
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_cell_is_run_once(desk: Desk) -> None:
+    assert desk.why() == "no record"
+    desk.measure()
+    assert desk.why() == "not run again: run r0 of 2026-11-20"
+    assert desk.why(rerun=True) == "--rerun"
+    assert desk.why(rebuilds=2) == "1 engine of the 2 asked for (--rebuilds)"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("# nothing", "# nothing at all\n", ""),
+        ('"""A repro."""', '"""The repro."""', ""),
+        ('"a title"', '"another"', ""),
+        ("690.0", "300.0", ""),
+        ('"n": 1', '"n": 2', "parameters of a/one changed"),
+        ('"limits"', '"seconds": 9, "limits"', "defects, engines or time limit of a/one changed"),
+        ("return {}  #", "return {1: 2}  #", "repro a changed"),
+    ],
+)
+def test_only_what_a_run_can_see_has_a_cell_run_again(desk: Desk, old: str, new: str, words: str) -> None:
+    desk.measure()
+    assert SOURCE.count(old) == 1
+    desk.file.write_text(SOURCE.replace(old, new))
+    since = " since run r0 of 2026-11-20"
+    assert desk.why() == (words + since if words else f"not run again:{since.removeprefix(' since')}")
+
+
+def test_stale_goes_with_the_options_of_a_run() -> None:
+    args = make_parser().parse_args(
+        ["run", "--stale", "--rerun", "--json", "--repro", "a", "--rebuilds", "4"]
+    )
+    assert (args.stale, args.json, args.repro) == (True, True, ["a"])
+    assert replace(options_of(args), limits=PLAIN.limits) == Options(rerun=True, rebuilds=4)
