@@ -109,7 +109,7 @@ class Batch:
             "params": dict(cell.case.params), "seconds": cell.case.seconds,
             "builds": builds, "processes": processes, "needs": sorted(cell.case.needs),
             "files": self.shop.cases.folder(loaded, cell.case).name, "keep_outputs": True,
-            "alone": task.order.alone, "dangerous": bool(getattr(cell.case, "dangerous", False)),
+            "alone": task.order.alone, "dangerous": cell.case.dangerous,
         }  # fmt: skip
 
     def _collect(self, out: Path) -> None:

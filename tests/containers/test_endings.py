@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.containers.conftest import GOOD, OUTPUT, Done, Project
+from tests.containers.conftest import GOOD, OUTPUT, Done, Project, identity
 
 CRASHED, MEMORY = ("NO VERDICT", "crashed"), ("NO VERDICT", "out of host memory")
 PASS, FAIL = ("PASS", None), ("FAIL", None)
@@ -35,6 +35,12 @@ EXPECTED = {
     "ends-its-supervisor": (("NO VERDICT", "probe failed"), "the probe ended with code 1: .*"),
 }
 
+DOUBTED = {
+    "gives-nan", "faults", "exits", "raises", "raises-odd-text", "hangs", "eats-memory", "fills-its-output",
+    "fills-the-scratch",
+}  # fmt: skip
+"""What may have come of the cells before it in its process, and is no control."""
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
@@ -61,12 +67,20 @@ def test_the_next_cell_finds_nothing_left(done: Done, case: str) -> None:
     assert (cell["verdict"], cell["reason"]) == ("PASS", "")
 
 
-def test_every_cell_has_one_record(done: Done, project: Project) -> None:
+def test_every_cell_has_one_record_and_one_more_where_it_is_tried_again_alone(
+    done: Done, project: Project
+) -> None:
     ids = [cell["id"] for cell in done.data["cells"]]
     assert len(ids) == 2 * len(EXPECTED) - 1
     assert {cell["case"].removeprefix("after-") for cell in done.data["cells"]} == set(EXPECTED)
     assert all(cell["executed"] for cell in done.data["cells"])
-    assert len(project.records()) == len(ids)
+    records = project.records()
+    first = [record for record in records if "confirms" not in record]
+    again = [record for record in records if "confirms" in record]
+    assert sorted(identity(record) for record in first) == sorted(ids)
+    assert {record["cell"]["case"] for record in again} == DOUBTED
+    assert len(again) == len(DOUBTED)
+    assert all(r["worker"]["alone"] and not r["worker"]["position"] for r in again)
 
 
 def test_trouble_with_the_probe_is_the_machinery_s(done: Done) -> None:

@@ -85,10 +85,11 @@ def write_job(project: Project, done: Done) -> Path:
     cell = {
         "cell": project.record(done.cell("passes"))["cell"], "run": "by-hand", "repro_file": "endings.py",
         "params": json.loads((prepared / "case.json").read_text())["params"], "seconds": 60,
-        "files": prepared.name, "keep_outputs": False,
+        "files": prepared.name, "keep_outputs": False, "alone": False,
     }  # fmt: skip
-    (job / "job" / "job.json").write_text(
-        json.dumps({"product": "onnxruntime", "cells": [cell], "output_bytes": 1 << 20})
-    )
+    whole = {"product": "onnxruntime", "output_bytes": 1 << 20, "isolation": "worker"}
+    (job / "job" / "job.json").write_text(json.dumps(whole))
+    (job / "job" / "0.cell.json").write_text(json.dumps(cell))
+    (job / "job" / "end").touch()
     (job / "job" / "heartbeat").touch()
     return job

@@ -23,7 +23,7 @@ LEAVES = {
     "collector": "garbage collection", "trace": "trace or profile function", "numpy": "numpy.maximum",
     "backend": "TensorRtBackend.build", "instance": "the backend's build",
     "measure": "trtprobe.cell.measure_all", "module": "imported foreign_module", "thread": "threads",
-    "child": "child processes", "forked": "child processes", "files closed": "",
+    "child": "child processes", "files closed": "",
     "files": "more than 64 open files", "rounding": "rounding of floats", "memory": "2.5 GiB of memory",
 }  # fmt: skip
 
@@ -135,7 +135,15 @@ def test_a_cell_that_leaves_traces_ends_its_worker(driver: Path, what: str, tmp_
 def test_every_trace_is_tried() -> None:
     from tests.probe.repros.behaviour import LEFT
 
-    assert set(LEFT) == set(LEAVES)
+    assert set(LEFT) == {*LEAVES, "forked"}
+
+
+def test_a_copy_that_a_cell_forked_does_not_answer(driver: Path, tmp_path: Path) -> None:
+    job = run(tmp_path, driver, PASS, Step(does="leave", params={"what": "forked"}), Step(does="see-process"))
+    assert ends(job) == ["ran"] * 3
+    assert workers(job) == [(0, 0), (0, 1), (0, 2)]
+    assert job.record(1)["worker"]["seconds"] > 0.5, "the copy was there first"
+    assert job.record(2)["log"] == "sees None warn 2 siblings 1\n"
 
 
 @pytest.mark.parametrize(
@@ -259,16 +267,23 @@ def test_between_cells_little_time_is_lost(driver: Path, tmp_path: Path) -> None
     assert statistics.median(lost) < 0.01
 
 
-def test_a_worker_that_was_killed_from_outside_costs_no_cell(driver: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_worker_that_died_before_it_took_a_cell_is_not_its_fault(
+    driver: Path, ordered: bool, tmp_path: Path
+) -> None:
     job = Job(tmp_path, [])
     (tmp_path / "job" / "end").unlink()
     process = job.start(MAIN, driver, STANDIN_BUILDERS=str(tmp_path / "builders"))
-    pid = job.wait_for("builders").split()[0]
+    pid = int(job.wait_for("builders").split()[0])
     job.add(0, PASS)
     job.wait_for("out/0.record.json")
-    os.kill(int(pid), signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL if not ordered else signal.SIGSTOP)
     job.add(1, PASS)
     job.end()
+    if ordered:
+        job.wait_for("out/1.started.json")
+        time.sleep(0.3)
+        os.kill(pid, signal.SIGKILL)
     assert process.wait(timeout=20) == 0
     assert job.record(1)["ended"] == "ran"
     assert job.record(1)["worker"]["number"] == 1

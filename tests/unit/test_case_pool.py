@@ -114,7 +114,7 @@ def test_cases_are_prepared_elsewhere_with_one_thread_each(pool: CasePool, loade
 
 
 def test_nothing_is_started_where_nothing_is_wanted(pool: CasePool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(case_pool.subprocess, "Popen", None)
+    monkeypatch.setattr("subprocess.Popen", None)
     assert prepare(pool) == []
     assert not pool.cache.exists()
 
@@ -189,7 +189,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
 def test_processors_and_memory_limit_the_number(
     tasks: int, processors: int, gigabytes: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(case_pool.os, "sched_getaffinity", lambda _: range(processors))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(processors))
     monkeypatch.setattr(case_pool, "free_memory", lambda: gigabytes << 30)
     assert count_processes(tasks) == count
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import queue
-import shutil
 import subprocess
 import sys
 import threading
@@ -19,7 +18,6 @@ from typing import Any, Protocol
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.model import Case
 from trtmatrix.effects.cases import CaseCache
-from trtmatrix.effects.paths import make_job_folder
 from trtmatrix.effects.repro_files import LoadedRepro
 
 MEMORY = 2 << 30
@@ -60,23 +58,23 @@ class CasePool:
         """Yield each case once it is prepared; see :class:`Preparer`."""
         if not groups:
             return
-        partial = make_job_folder(self.cache, f"prepare-{os.getpid()}-{os.urandom(3).hex()}")
+        tag = f"{os.urandom(6).hex()}-"
         tasks = deque(groups)
         workers: list[_Worker] = []
         told: queue.SimpleQueue[Wanted | Exception | None] = queue.SimpleQueue()
         try:
             for _ in range(count_processes(len(groups))):
-                worker = _Worker(lambda group: self._task(group, partial), tasks, told)
+                worker = _Worker(lambda group: self._task(group, tag), tasks, told)
                 workers.append(worker)  # one at a time: those before are ended where the next cannot start
             yield from _prepared(told, sum(map(len, groups)), stop)
         finally:
             for worker in workers:
                 worker.end()
-            shutil.rmtree(partial, ignore_errors=True)
+            CaseCache(self.cache, tag).remove_partial()
 
-    def _task(self, group: Sequence[Wanted], partial: Path) -> dict[str, Any]:
+    def _task(self, group: Sequence[Wanted], tag: str) -> dict[str, Any]:
         cases = [(item.case.id, self.cases.folder(item.loaded, item.case).name) for item in group]
-        where = {"cache": str(self.cache), "partial": str(partial)}
+        where = {"cache": str(self.cache), "tag": tag}
         return {"file": str(group[0].loaded.file), "cases": cases, **where}
 
 

@@ -30,20 +30,28 @@ def main() -> None:
     os.dup2(2, 1)  # what a repro prints is no answer
     tasks: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin, tasks), daemon=True).start()
-    caches: dict[tuple[str, str], CaseCache] = {}
     while True:
         task = json.loads(tasks.get())
-        where = (task["cache"], task["partial"])
-        cases = caches.setdefault(where, CaseCache(*map(Path, where)))
+        cases = _cases(task["cache"], task["tag"])
         for answer in _answers(task, cases):
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
 
 
 def _listen(stream: IO[str], tasks: queue.SimpleQueue[str]) -> None:
+    last = ""
     for line in stream:
+        last = line
         tasks.put(line)
+    if last:
+        task = json.loads(last)
+        CaseCache(Path(task["cache"]), task["tag"]).remove_partial()
     os._exit(0)
+
+
+@cache
+def _cases(folder: str, tag: str) -> CaseCache:
+    return CaseCache(Path(folder), tag)
 
 
 def _answers(task: dict[str, Any], cases: CaseCache) -> Iterator[dict[str, Any]]:

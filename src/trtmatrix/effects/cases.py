@@ -58,14 +58,11 @@ REMEMBERED = 8
 class CaseCache:
     """Folders of prepared cases below ``<cache>/cases``; equal arrays share one file."""
 
-    def __init__(self, cache: Path, partial: Path | None = None) -> None:
-        """Name the folder; it is made on the first write.
-
-        ``partial``: a folder on the same file system for what is not whole yet; somebody else empties it.
-        """
+    def __init__(self, cache: Path, tag: str = "") -> None:
+        """Name the folder; it is made on the first write. ``tag`` marks what is not whole yet."""
         self.root = cache / "cases"
         self.blobs = cache / "blobs"
-        self.partial = partial
+        self.tag = tag
         self._seen: dict[int, tuple[Array, Path]] = {}
         self._noises: dict[tuple[str, ...], tuple[dict[str, Any], Blobs]] = {}
 
@@ -100,6 +97,13 @@ class CaseCache:
         self._write_folder(final, loaded, case, files, noise, shapes)
         return final
 
+    def remove_partial(self) -> None:
+        """Remove what processes that were killed left under this tag."""
+        for folder in self.root.glob(f".partial-{self.tag}*"):
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in self.blobs.glob(f"{self.tag}*.partial"):
+            file.unlink(missing_ok=True)
+
     def _noise(
         self, loaded: LoadedRepro, case: Case, reference: Mapping[str, Array]
     ) -> tuple[dict[str, Any], Blobs]:
@@ -125,7 +129,7 @@ class CaseCache:
         noise: Mapping[str, Any], shapes: Blobs,
     ) -> None:  # fmt: skip
         """Write a case's folder whole or not at all; its large files are links."""
-        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.partial or self.root))
+        partial = Path(tempfile.mkdtemp(prefix=f".partial-{self.tag}", dir=self.root))
         try:
             partial.chmod(0o755)
             for name in FOLDERS:
@@ -179,8 +183,9 @@ class CaseCache:
         content.update(data)
         path = self.blobs / f"{content.hexdigest()}{suffix}"
         if not path.exists():
-            where = self.partial or self.blobs
-            with tempfile.NamedTemporaryFile(dir=where, suffix=".partial", delete=False) as out:
+            with tempfile.NamedTemporaryFile(
+                dir=self.blobs, prefix=self.tag, suffix=".partial", delete=False
+            ) as out:
                 partial = Path(out.name)
                 try:
                     write(out)

@@ -232,8 +232,9 @@ def leave_warnings(trt: Any) -> None:
 
 
 def leave_forked(trt: Any) -> None:
-    if os.fork() == 0:
-        time.sleep(0.1)  # and return as if it were the cell's own process
+    """Return twice: first as a copy of the cell's own process."""
+    if os.fork():
+        time.sleep(0.5)
 
 
 def leave_thread(trt: Any) -> None:

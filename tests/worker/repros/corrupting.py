@@ -49,7 +49,7 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
     x = np.arange(start, start + 8, dtype=np.float32) / 3
     graph = Graph()
     graph.input("x", np.float32, x.shape)
-    graph.node("Add", "x", graph.constant("one", np.float32(2 if params["does"] == "wrong" else 1)), out="y")
+    graph.node("Add", "x", graph.constant(np.full(1, 2 if params["does"] == "wrong" else 1, np.float32)), out="y")
     graph.output("y", np.float32, x.shape)
     return {"model": graph.model(), "inputs": {"x": x}, "reference": {"y": (x + np.float32(1)).astype(float)}}
 
