@@ -60,13 +60,18 @@ def perform(context: Context, scene: Scene, options: Options) -> Result:
 def make_workshop(context: Context, scene: Scene, options: Options, progress: Progress) -> Workshop:
     """Wire the launchers and the folders."""
     from trtmatrix.effects.containers import ContainerLauncher
+    from trtmatrix.effects.images import Images, builder_command
     from trtmatrix.effects.interpreters import InterpreterLauncher
 
     project = context.project
     interpreters = InterpreterLauncher(project.cache, project.repros.resolve(), progress.note)
+    images = Images(
+        pull_note=progress.pull, note=progress.note,
+        builder=builder_command(project.image_builder, project.matrix),
+    )  # fmt: skip
     containers = ContainerLauncher(
         engine=scene.host.engine, cache=project.cache, repros=project.repros,
-        limits=options.limits, pull_note=progress.pull,
+        limits=options.limits, images=images,
     )  # fmt: skip
     return Workshop(
         launchers={"container": containers, "wheels": interpreters, "host": interpreters},

@@ -20,7 +20,7 @@ def print_plan(context: Context, scene: Scene, served: frozenset[CellId], limits
     for launch in scene.plan.launches:
         todo = [cell for cell in launch.cells if cell.id not in served]
         where = launch.python or origin_text(launch.version)
-        action = "pull, then run" if launch.pull else "run"
+        action = "pull, then run" if launch.pull else "build, then run" if launch.build else "run"
         print(f"{launch.version.name} on {launch.gpu.name}: {action} {len(todo)} cells in {where}")
         print(f"  {len(launch.cells) - len(todo)} cells have a current record and are not run again")
         if beside := sum(cell.companion for cell in todo):

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trtmatrix.batch import Batch, Overdue, Stopped
 from trtmatrix.core.compare import newest
@@ -88,7 +88,7 @@ def _run_lane(lane: Sequence[Launch], run: str, shop: Workshop, performed: Perfo
 
 def _without(launch: Launch, skip: frozenset[CellId]) -> Launch:
     cells = tuple(cell for cell in launch.cells if cell.id not in skip)
-    return Launch(version=launch.version, gpu=launch.gpu, cells=cells, pull=launch.pull, python=launch.python)
+    return replace(launch, cells=cells)
 
 
 def _prepare(launches: Sequence[Launch], shop: Workshop) -> None:
