@@ -52,7 +52,7 @@ REMEDIES = {
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",
     Exclusion.DRIVER_TOO_OLD: "install a newer driver, or leave these versions out",
     Exclusion.IMAGE_NOT_PULLED: "name the versions by --trt, or --pull all, or docker pull by hand",
-    Exclusion.IMAGE_NOT_BUILT: "name the version by --trt and a run makes it, or by hand: nox -s image -- VERSION",
+    Exclusion.IMAGE_NOT_BUILT: "name the version by --trt: a run makes it; by hand: nox -s image -- VERSION",
     Exclusion.UNSUPPORTED_GPU: "nothing: these versions do not support this GPU",
     Exclusion.COMPONENT_MISSING: "nothing: the image has no such component",
     Exclusion.NO_INTERPRETER: "name an interpreter that has this TensorRT by --python PATH",

@@ -44,7 +44,7 @@ def scene(*images: str, available: bool = True) -> Scene:
             MADE,
             (),
             "ours/tensorrt:9.2.0: image not built",
-            "name the version by --trt and a run makes it, or by hand: nox -s image -- 9.2.0",
+            "name the version by --trt: a run makes it; by hand: nox -s image -- 9.2.0",
         ),
         (MADE, ("ours/tensorrt:9.2.0",), "ours/tensorrt:9.2.0: sha256:000000000000", ""),
         (PULLED, (), "example.org/tensorrt:9.2.0: image not pulled", "name the versions by --trt"),

@@ -51,8 +51,8 @@ def as_client(engine: StandInEngine) -> docker.DockerClient:
     return cast("docker.DockerClient", engine)
 
 
-def launch(**how: bool) -> Launch:
-    return Launch(version=VERSION, gpu=CPU, cells=(), **how)
+def launch(*, pull: bool = False, build: bool = False) -> Launch:
+    return Launch(version=VERSION, gpu=CPU, cells=(), pull=pull, build=build)
 
 
 def make_images(told: list[str], builder: Path | None = None) -> Images:

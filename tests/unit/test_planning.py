@@ -22,9 +22,13 @@ ASKED, BESIDE, LEFT_OUT = (make_cell(REPRO, case, "onnxruntime-1.31.1") for case
 
 
 def printed(
-    capsys: pytest.CaptureFixture[str], *cells: Cell, excluded: tuple[Excluded, ...] = (), **launched: bool
+    capsys: pytest.CaptureFixture[str],
+    *cells: Cell,
+    excluded: tuple[Excluded, ...] = (),
+    pull: bool = False,
+    build: bool = False,
 ) -> str:
-    launch = Launch(version=ASKED.version, gpu=ASKED.gpu, cells=cells, **launched)
+    launch = Launch(version=ASKED.version, gpu=ASKED.gpu, cells=cells, pull=pull, build=build)
     plan = Plan(launches=(launch,), excluded=excluded)
     host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
     scene = Scene(host=host, scan=scan, cells=cells, plan=plan, stored=())
@@ -56,9 +60,16 @@ def test_controls_that_are_not_run_are_told_apart(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(
     ("launched", "action"),
-    [({}, "run 1 cells"), ({"pull": True}, "pull, then run 1"), ({"build": True}, "build, then run 1")],
+    [
+        ((False, False), "run 1 cells"),
+        ((True, False), "pull, then run 1"),
+        ((False, True), "build, then run 1"),
+    ],
 )
 def test_what_is_done_before_the_cells_run_is_told(
-    launched: dict[str, bool], action: str, capsys: pytest.CaptureFixture[str]
+    launched: tuple[bool, bool], action: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert f"onnxruntime-1.31.1 on CPU: {action}" in printed(capsys, ASKED, **launched).splitlines()[0]
+    assert (
+        f"onnxruntime-1.31.1 on CPU: {action}"
+        in printed(capsys, ASKED, pull=launched[0], build=launched[1]).splitlines()[0]
+    )
