@@ -8,9 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ from bench.speed.machine import ROOT
 from bench.speed.rows import CannotMeasure
 from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
 from trtmatrix.core.model import Product
-from trtmatrix.effects.cases import CaseCache
+from trtmatrix.effects.case_pool import CasePool, Wanted
 from trtmatrix.effects.repro_files import read_repros
 
 TEST_IMAGE = "trtmatrix/test:latest"
@@ -157,16 +158,14 @@ def selecting(cases: Sequence[str]) -> tuple[str, ...]:
 
 def prepare(scratch: Scratch, cases: Sequence[str]) -> float:
     """Prepare cases before anything is timed, on all cores; returns how long that took."""
-    started = time.monotonic()
-    with ProcessPoolExecutor() as pool:
-        list(pool.map(_prepare_one, [scratch.cache] * len(cases), [scratch.repros] * len(cases), cases))
+    started, groups = time.monotonic(), defaultdict(list)
+    for loaded in read_repros(scratch.repros):
+        for case in loaded.repro.cases:
+            if f"{loaded.repro.id}/{case.id}" in cases:
+                key = loaded.repro.id, case.noise_key or case.id
+                groups[key].append(Wanted(loaded=loaded, case=case))
+    list(CasePool(scratch.cache).prepare([*groups.values()], threading.Event()))
     return time.monotonic() - started
-
-
-def _prepare_one(cache: Path, repros: Path, name: str) -> None:
-    repro, _, case = name.partition("/")
-    loaded = next(item for item in read_repros(repros) if item.repro.id == repro)
-    CaseCache(cache).prepare(loaded, next(item for item in loaded.repro.cases if item.id == case))
 
 
 def spread_evenly(items: Sequence[str], count: int) -> list[str]:

@@ -35,7 +35,7 @@ def measure_pull(bench: Bench) -> None:
         with open_registry() as registry:
             for tag in TAGS:
                 registry.push_with_ballast(tag, MEGABYTES << 20)
-            run = _running(bench, "calibrating", {version: TEST_IMAGE for version in VERSIONS})
+            run = _running(bench, "calibrating", dict.fromkeys(VERSIONS, TEST_IMAGE))
             rate = (MEGABYTES << 20) / (PULL_TO_RUN * run)
             with Throttle(registry.port, rate) as line:
                 _Pulls(bench, registry, line, rate).measure()

@@ -1,4 +1,4 @@
-"""One start of the probe: the job that it is given, the records that come out, how it ended."""
+"""One start of the probe: cells are fed to it as files, records are stored as they appear."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.core.compare import expected_verdict, find_expectation
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.judge import judge
-from trtmatrix.core.model import Cause, Product, Verdict
-from trtmatrix.core.noise import fits, read_noise
-from trtmatrix.core.record import Record, RecordError, record_from
-from trtmatrix.effects.cases import read_noise_file
+from trtmatrix.core.model import Cause
+from trtmatrix.core.plan import Isolation
+from trtmatrix.core.record import Record
 from trtmatrix.effects.launcher import Ended, Launcher, Ready
 from trtmatrix.effects.paths import make_job_folder
-from trtmatrix.effects.store import keep_outputs, read_json, write_record
-from trtmatrix.workshop import Order, Workshop, failed_record, host_facts
+from trtmatrix.effects.store import read_json
+from trtmatrix.storing import Kept, Storing
+from trtmatrix.worklist import Task, Worklist
+from trtmatrix.workshop import Workshop
 from trtprobe.files import write_json
 
 
@@ -31,150 +30,138 @@ class Stopped(Exception):
 OVERDUE_SECONDS = 30.0
 """A cell whose record is this much later than its time limit has taken the probe's supervisor down."""
 
+STORES = 2
+"""Records of one launch that are stored side by side: what takes long is compressing outputs."""
+
 
 class Overdue(Exception):
     """The probe neither ended a cell at its time limit nor ended itself."""
 
 
 class Batch:
-    """One start of the probe over some cells, with the records that came out."""
+    """One start of the probe over what a worklist gives, with the records that came out.
 
-    def __init__(self, ready: Ready, cells: Sequence[Cell], order: Order, shop: Workshop) -> None:
+    Nothing that the probe waits for waits for a record to be stored: that is done by threads.
+    """
+
+    def __init__(self, ready: Ready, work: Worklist, storing: Storing, shop: Workshop) -> None:
         """Take what is run; nothing is started yet."""
-        self.ready, self.cells, self.order, self.shop = ready, list(cells), order, shop
+        self.ready, self.work, self.storing, self.shop = ready, work, storing, shop
         self.records: list[Record] = []
         self.give_up = False
-        self._seen: set[int] = set()
-        self._started: set[int] = set()
-        self._due: dict[int, float] = {}
+        self._fed: list[Task] = []  # by index: the probe runs them in this order
+        self._next = 0  # the first index whose record has not been seen
+        self._started = -1  # the last index that is known to have started
+        self._due = math.inf
+        self._stores: deque[tuple[Task, Future[Kept]]] = deque()
+        self._threads = ThreadPoolExecutor(STORES)
+        self._closed = False
         # The engine's flag is for the whole container: it is no news once a record has told of a kill.
         self._told_of_memory = False
-        self._clocks: dict[str, Any] = {}
 
     def run(self, launcher: Launcher) -> Ended:
-        """Write the job, run the probe, collect; the job's folder is removed on every path."""
-        gpu = self.ready.launch.gpu
-        name = f"{self.order.run}-{self.ready.launch.version.name}-{gpu.slug}-{os.urandom(3).hex()}"
+        """Run the probe to its end; what came out is stored and the job's folder removed on every path."""
+        version, gpu = self.ready.launch.version, self.ready.launch.gpu
+        name = f"{self.work.run}-{version.name}-{gpu.slug}-{os.urandom(3).hex()}"
         folder = make_job_folder(self.shop.cache, name)
-        if gpu.present:
-            self._clocks = self.shop.gpu_clocks(gpu)
         try:
-            write_json(folder / "job" / "job.json", self._job())
-            return launcher.run(self.ready, folder, lambda: self._collect(folder / "out"))
+            with self._threads:  # on the way out it waits until what came out is stored
+                write_json(folder / "job" / "job.json", self._job())
+                self._feed(folder / "job")
+                return launcher.run(self.ready, folder, lambda: self._poll(folder))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            self._drain()
 
     def _job(self) -> dict[str, Any]:
-        product = self.ready.launch.version.product
-        cells = []
-        for cell in self.cells:
-            loaded = self.shop.repros[cell.repro.id]
-            builds, processes = count_runs(cell, self.order.rebuilds)
-            cells.append(
-                {
-                    "cell": vars(cell.id), "run": self.order.run, "repro_file": loaded.file.name,
-                    "params": dict(cell.case.params), "seconds": cell.case.seconds,
-                    "builds": builds, "processes": processes, "needs": sorted(cell.case.needs),
-                    "files": self.shop.cases.folder(loaded, cell.case).name, "keep_outputs": True,
-                }
-            )  # fmt: skip
-        return {"product": product.value, "cells": cells, "output_bytes": self.shop.output_bytes}
+        worker = self.shop.isolation is Isolation.WORKER
+        return {
+            "product": self.ready.launch.version.product.value, "output_bytes": self.shop.output_bytes,
+            "isolation": (Isolation.WORKER if worker else Isolation.PROCESS).value,
+        }  # fmt: skip
 
-    def _collect(self, out: Path) -> None:
-        """Store each record that has appeared, with what only the host knows.
-
-        Raises :class:`Stopped` once the run is to end.
-        """
+    def _poll(self, folder: Path) -> None:
+        """Take what has come out, feed what can be run now. Raises :class:`Stopped`, :class:`Overdue`."""
         if self.shop.stop.is_set():
             raise Stopped
-        for index, cell in enumerate(self.cells):
-            if index in self._seen:
-                continue
+        self._collect(folder / "out")
+        self._drain(wait=False)
+        self._feed(folder / "job")
+
+    def _feed(self, job: Path) -> None:
+        """Write each cell that can be run now, and the end once nothing more will come."""
+        if self._closed:
+            return
+        single = self.shop.isolation is Isolation.CONTAINER
+        for task in self.work.take(1 if single else None):
+            index = len(self._fed)
+            self._fed.append(task)
+            write_json(job / f"{index}.cell.json", self._cell(task))
+        if (single and self._fed) or self.work.over:
+            (job / "end").touch()
+            self._closed = True
+
+    def _cell(self, task: Task) -> dict[str, Any]:
+        cell, loaded = task.cell, self.shop.repros[task.cell.repro.id]
+        builds, processes = task.runs
+        return {
+            "cell": vars(cell.id), "run": task.order.run, "repro_file": loaded.file.name,
+            "params": dict(cell.case.params), "seconds": cell.case.seconds,
+            "builds": builds, "processes": processes, "needs": sorted(cell.case.needs),
+            "files": self.shop.cases.folder(loaded, cell.case).name, "keep_outputs": True,
+            "alone": task.order.alone, "dangerous": bool(getattr(cell.case, "dangerous", False)),
+        }  # fmt: skip
+
+    def _collect(self, out: Path) -> None:
+        """Hand over each record that has appeared; they appear in order."""
+        while self._next < len(self._fed):
+            index, task = self._next, self._fed[self._next]
             data = read_json(out / f"{index}.record.json")
             if data is None:
-                self._watch(index, cell, out)
-                if index not in self._started:  # nor any after it: cells run in order
-                    return
-                continue
-            self._started.add(index)
-            self._seen.add(index)
+                self._watch(index, task, out)
+                return
+            self._started, self._next, self._due = index, index + 1, math.inf
             self._told_of_memory |= bool(data.get("oom_kills"))
-            self.records.append(self._store(cell, data, out / str(index)))
-            shutil.rmtree(out / str(index), ignore_errors=True)
+            self._stores.append(
+                (task, self._threads.submit(self.storing.store, task, data, out / str(index)))
+            )
 
-    def _watch(self, index: int, cell: Cell, out: Path) -> None:
+    def _watch(self, index: int, task: Task, out: Path) -> None:
         """Note that a cell has started; :class:`Overdue` where it should have ended long ago."""
-        if index not in self._started and (out / f"{index}.started.json").exists():
-            self._started.add(index)
-            limit = cell.case.seconds * math.prod(count_runs(cell, self.order.rebuilds))
-            self._due[index] = time.monotonic() + limit + OVERDUE_SECONDS
-        if time.monotonic() > self._due.get(index, math.inf):
+        if index > self._started and (out / f"{index}.started.json").exists():
+            self._started = index
+            self._due = time.monotonic() + task.seconds + OVERDUE_SECONDS
+        if time.monotonic() > self._due:
             raise Overdue
 
-    def _store(self, cell: Cell, data: dict[str, Any], folder: Path) -> Record:
-        """Write a cell's record, completed by what the host knows; its outputs are kept or dropped."""
-        shop, loaded = self.shop, self.shop.repros[cell.repro.id]
-        complete = {**data, **host_facts(cell, self.ready.digests, self._clocks, shop)}
-        complete["noise"] = read_noise_file(shop.cases.folder(loaded, cell.case))
-        if self.order.confirms:
-            complete["confirms"] = self.order.confirms
-        kept = complete.pop("kept", {})
-        try:
-            record = record_from(complete)
-        except RecordError as error:
-            return self._failed(
-                cell, Cause.PROBE_FAILED, f"the probe left a record that cannot be used: {error}"
-            )
-        complete["noise"] = with_fits(record)
-        outcome = judge([record], cell.case, cell.version, cell.repro, shop.calibration)
-        expected = expected_verdict(cell, find_expectation(cell))
-        if kept and (cell.case.control or {outcome.verdict, expected} != {Verdict.PASS}):
-            complete["kept"] = keep_outputs(shop.cache, folder, kept)
-        stored = write_record(shop.local, complete)
-        words = outcome.cause.value if outcome.cause else outcome.verdict.value
-        shop.progress.step(f"{cell.id}: {words}")
-        return stored
+    def _drain(self, *, wait: bool = True) -> None:
+        """Take the records that are stored; raises what went wrong with one."""
+        while self._stores and (wait or self._stores[0][1].done()):
+            task, future = self._stores.popleft()
+            self._take(task, future.result())
 
-    def settle(self, ended: Ended) -> list[Cell]:
-        """Record the cell that took the probe down; returns the cells to start again."""
-        left = [i for i in range(len(self.cells)) if i not in self._seen]
-        if not left:
-            return []
-        if self.give_up or not self._started:
-            for index in left:
-                self._fail(index, Cause.LAUNCHER_FAILED, f"the probe did not start: {ended.log[-1500:]}")
-            return []
-        running = [i for i in left if i in self._started]
-        if not running:
-            return [self.cells[i] for i in left]
-        cause = Cause.PROBE_FAILED
-        if ended.out_of_memory and not self._told_of_memory:
-            cause = Cause.OUT_OF_HOST_MEMORY
-        elif ended.code in {137, 143}:
-            cause = Cause.INTERRUPTED
-        self._fail(running[0], cause, f"the probe ended with code {ended.code}: {ended.log[-1500:]}")
-        return [self.cells[i] for i in left if i != running[0]]
+    def _take(self, task: Task, kept: Kept) -> None:
+        self.records.append(kept.record)
+        self.work.ended(task, kept.engines)
 
-    def _fail(self, index: int, cause: Cause, detail: str) -> None:
-        self.records.append(self._failed(self.cells[index], cause, detail))
+    def settle(self, ended: Ended) -> None:
+        """Record the cell that took the probe down; what else is left goes back to the worklist.
 
-    def _failed(self, cell: Cell, cause: Cause, detail: str) -> Record:
-        return failed_record(cell, self.order, cause, detail, self.ready.digests, self.shop)
-
-
-def count_runs(cell: Cell, rebuilds: int) -> tuple[int, int]:
-    """Return how many engines a process builds, and how many processes there are one after another.
-
-    What a case asks for beyond one is for TensorRT, whose builder may choose otherwise each time.
-    """
-    case = cell.case
-    if case.processes > 1:
-        return 1, max(case.processes, rebuilds)
-    asked = case.builds if cell.version.product is Product.TENSORRT else 1
-    return max(asked, rebuilds), 1
-
-
-def with_fits(record: Record) -> Mapping[str, Any]:
-    """Return a record's noise together with which member of the ensemble fits each output best."""
-    noise = read_noise(record.noise)
-    return {**record.noise, "fits": fits(noise, record.outputs)} if noise else {}
+        All that is left fails where the probe cannot be started.
+        """
+        if self.give_up or (self._started < 0 and not self.work.over):
+            for task in self.work.drop():
+                detail = f"the probe did not start: {ended.log[-1500:]}"
+                self.records.append(self.storing.fail(task, Cause.LAUNCHER_FAILED, detail).record)
+            return
+        left = self._fed[self._next :]
+        if left and self._started == self._next:
+            cause = Cause.PROBE_FAILED
+            if ended.out_of_memory and not self._told_of_memory:
+                cause = Cause.OUT_OF_HOST_MEMORY
+            elif ended.code in {137, 143}:
+                cause = Cause.INTERRUPTED
+            detail = f"the probe ended with code {ended.code}: {ended.log[-1500:]}"
+            self._take(left[0], self.storing.fail(left[0], cause, detail))
+            left = left[1:]
+        self.work.give_back(left)

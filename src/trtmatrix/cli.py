@@ -168,6 +168,10 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         help="do not see failures again in a fresh process with three more engines",
     )  # fmt: skip
     group.add_argument(
+        "--isolation", choices=["worker", "process", "container"], default="worker",
+        help="what cells share: a warm process (default), a container with a fresh process for each, nothing",
+    )  # fmt: skip
+    group.add_argument(
         "--pull", choices=["named", "all", "never"], default="named",
         help="which missing images to pull or build: those of versions named by --trt (default), all, none",
     )  # fmt: skip

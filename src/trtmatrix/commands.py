@@ -19,7 +19,7 @@ from trtmatrix.core.container import Limits
 from trtmatrix.core.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.core.expand import Selection, select_cases, select_repros, select_versions
 from trtmatrix.core.model import Evidence
-from trtmatrix.core.plan import Host, Pull
+from trtmatrix.core.plan import Host, Isolation, Pull
 from trtmatrix.effects.cases import CaseCache
 from trtmatrix.effects.store import publish
 from trtmatrix.perform import (
@@ -42,7 +42,7 @@ def run_command(args: argparse.Namespace) -> ExitCode:
     if args.plan:
         from trtmatrix.planning import print_plan
 
-        print_plan(context, scene, served_cells(context, scene, options), options.limits)
+        print_plan(context, scene, served_cells(context, scene, options), options)
         return ExitCode.AS_EXPECTED
     result = perform(context, scene, options)
     show(args, result.entries)
@@ -65,7 +65,7 @@ def options_of(args: argparse.Namespace) -> Options:
     scratch = min(Limits().scratch, args.memory)
     return Options(
         limits=Limits(memory=args.memory, output=args.output_size, scratch=scratch), rerun=args.rerun,
-        rebuilds=args.rebuilds, confirm=not args.no_confirm,
+        rebuilds=args.rebuilds, confirm=not args.no_confirm, isolation=Isolation(args.isolation),
     )  # fmt: skip
 
 

@@ -121,11 +121,7 @@ def look_around(context: Context, pull: Pull) -> Scene:
 
 def without_superseded(stored: Sequence[Stored]) -> list[Stored]:
     """Leave out records whose outputs were measured again: another record stands for the same engines."""
-    again = {
-        (item.record.cell, item.record.data["remeasured_from"])
-        for item in stored
-        if "remeasured_from" in item.record.data
-    }
+    again = {(s.record.cell, s.record.remeasured_from) for s in stored if s.record.remeasured_from}
     return [item for item in stored if (item.record.cell, item.record.run) not in again]
 
 

@@ -127,7 +127,7 @@ def _images(scene: Scene, versions: Sequence[Version]) -> Iterator[Finding]:
 
 def _disk(context: Context, scene: Scene) -> Iterator[Finding]:
     """Look at the disks: an NGC image takes 10 to 34 GB, and more while it is unpacked."""
-    root, pulls = Path(scene.host.engine.root), sum(launch.pull for launch in scene.plan.launches)
+    root, pulls = Path(scene.host.engine.root), sum(launch.lacks_image for launch in scene.plan.launches)
     places = [("cache", context.project.cache, 5), ("results", context.project.results, 5)]
     if scene.host.engine.root and root.exists():
         places.append(("images", root, max(5, 50 * pulls)))

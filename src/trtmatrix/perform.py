@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trtmatrix.context import Context, Scene, entries_of
 from trtmatrix.core.compare import Entry, Stored
-from trtmatrix.core.confirm import has_engines, needs_confirmation
+from trtmatrix.core.config import WheelsOrigin
+from trtmatrix.core.confirm import has_engines
 from trtmatrix.core.container import Limits
 from trtmatrix.core.model import CellId, Evidence
+from trtmatrix.core.plan import Isolation, Launch
 from trtmatrix.effects.calibration import read_calibration
+from trtmatrix.effects.case_pool import CasePool
 from trtmatrix.effects.cases import CaseCache
 from trtmatrix.effects.gpu import clocks
+from trtmatrix.effects.paths import Project
 from trtmatrix.effects.progress import Progress, open_progress
 from trtmatrix.effects.repro_files import digest_package
 from trtmatrix.run import Performed, run_plan
@@ -26,6 +31,7 @@ class Options:
     rerun: bool = False
     rebuilds: int = 1
     confirm: bool = True
+    isolation: Isolation = Isolation.WORKER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +85,21 @@ def make_workshop(context: Context, scene: Scene, options: Options, progress: Pr
         local=project.local, probe_digest=digest_package("trtprobe"), progress=progress,
         gpu_clocks=clocks, output_bytes=options.limits.output, calibration=read_calibration(),
         stored=scene.stored, rebuilds=options.rebuilds, confirm=options.confirm,
+        isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project),
     )  # fmt: skip
+
+
+def here(project: Project) -> Callable[[Launch], bool]:
+    """Return what tells whether a launch can start without a pull, a build or an installation."""
+    from trtmatrix.effects.interpreters import is_installed
+
+    def is_here(launch: Launch) -> bool:
+        origin = launch.version.origin
+        if launch.python is None and isinstance(origin, WheelsOrigin):
+            return is_installed(project.cache, launch.version.name, origin.wheels)
+        return not launch.lacks_image
+
+    return is_here
 
 
 def served_cells(context: Context, scene: Scene, options: Options) -> frozenset[CellId]:
@@ -102,7 +122,7 @@ def is_served(entry: Entry, options: Options) -> bool:
         return True
     if options.rebuilds > 1 and not has_engines(entry.records, options.rebuilds):
         return False
-    return not (options.confirm and needs_confirmation(entry.cell, entry.outcome, entry.records))
+    return not (options.confirm and entry.wanted)
 
 
 def is_current_fact(entry: Entry) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.batch import with_fits
 from trtmatrix.context import Context
 from trtmatrix.core.compare import Entry
 from trtmatrix.core.expand import Cell
@@ -16,6 +15,7 @@ from trtmatrix.core.record import RAN, Record, record_from
 from trtmatrix.effects.cases import CaseCache, case_digest, read_content, read_noise_file
 from trtmatrix.effects.repro_files import digest_package
 from trtmatrix.effects.store import read_output, write_record
+from trtmatrix.storing import with_fits
 from trtmatrix.workshop import cell_digests, new_run_id, utc_now
 from trtprobe.files import CaseFiles, strict
 from trtprobe.measure import measure_with_signatures

@@ -1,25 +1,33 @@
-"""Performs a plan: prepares cases, starts launches, collects records. Everything is handed to it."""
+"""Performs a plan: prepares cases, makes launches ready, runs them, collects records; all side by side.
+
+Everything is handed to it. Cells are fed to a launch as soon as their own case is prepared, and a launch
+runs while the next ones are made ready.
+"""
 
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
 
 from trtmatrix.batch import Batch, Overdue, Stopped
-from trtmatrix.core.compare import newest
-from trtmatrix.core.confirm import CONFIRMING_BUILDS, needs_confirmation
-from trtmatrix.core.entry import are_comparable
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.judge import judge
-from trtmatrix.core.model import CellId, Exclusion, Product
-from trtmatrix.core.plan import Excluded, Launch, Plan
+from trtmatrix.core.model import CellId, Exclusion
+from trtmatrix.core.order import estimate_seconds, group_cases, order_launches
+from trtmatrix.core.plan import Excluded, Isolation, Launch, Plan
 from trtmatrix.core.record import Record
+from trtmatrix.effects.case_pool import Wanted
 from trtmatrix.effects.launcher import Ended, Launcher, Ready
-from trtmatrix.workshop import Order, Workshop, new_run_id
+from trtmatrix.lanes import Lanes
+from trtmatrix.readying import Readying
+from trtmatrix.storing import Storing
+from trtmatrix.worklist import Worklist
+from trtmatrix.workshop import CELLS, Workshop
+
+CASES = "cases prepared"
+PREPARED_SECONDS = 0.02
+"""How often a launch that cannot start without a prepared case looks for one."""
 
 
 @dataclass(kw_only=True)
@@ -32,27 +40,35 @@ class Performed:
 
 def run_plan(plan: Plan, skip: frozenset[CellId], run: str, shop: Workshop) -> Performed:
     """Execute every cell of the plan that is not to be skipped."""
-    todo = [_without(launch, skip) for launch in plan.launches]
-    launches = [launch for launch in todo if launch.cells]
+    todo = [launch.of(cell for cell in launch.cells if cell.id not in skip) for launch in plan.launches]
+    seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], shop.stored)
+    launches = order_launches([launch for launch in todo if launch.cells], seconds, shop.is_here)
     performed = Performed()
-    lanes = _lanes(launches)
-    on_gpu = sum(lane[0].gpu.present for lane in lanes)
-    with ThreadPoolExecutor(CPU_LANES) as cpu, ThreadPoolExecutor(max(1, on_gpu)) as gpus:
+    if not launches:
+        return performed
+    lanes = Lanes(launches, plan.boards, seconds)
+
+    def perform(ready: Ready) -> None:
+        _run_launch(ready, run, shop, performed)
+
+    def tell(launch: Launch, told: Ready | BaseException) -> None:
+        _tell(launch, told, lanes, shop, performed)
+
+    with ThreadPoolExecutor(1 + sum(len(lane.boards) for lane in lanes.lanes)) as threads:
         try:
-            futures = [
-                (gpus if lane[0].gpu.present else cpu).submit(_run_lane, lane, run, shop, performed)
-                for lane in lanes
-            ]
-            _prepare(launches, shop)
+            futures = [threads.submit(_prepare, launches, shop)]
+            for lane in lanes.lanes:
+                futures += [threads.submit(lanes.work, lane, board, perform) for board in lane.boards]
+            Readying(shop.launcher_of, tell, shop.stop).start(launches, shop.is_here)
             for future in as_completed(futures):
                 future.result()
-        except OSError as error:
-            shop.stop.set()
-            raise MachineryError(f"a file could not be written or read: {error}") from error
         except BaseException as error:
-            shop.stop.set()
             if isinstance(error, KeyboardInterrupt):
                 _clean_up_undisturbed(shop)
+            shop.stop.set()
+            lanes.stop()
+            if isinstance(error, OSError):
+                raise MachineryError(f"a file could not be written or read: {error}") from error
             raise
     return performed
 
@@ -64,126 +80,73 @@ def _clean_up_undisturbed(shop: Workshop) -> None:
     shop.progress.note("interrupted: ending what runs")
 
 
-CPU_LANES = 2
-"""Versions that run side by side on the CPU: building is mostly single-threaded."""
-
-
-def _lanes(launches: Sequence[Launch]) -> list[list[Launch]]:
-    """Return what runs one after another: all of a GPU's launches; on the CPU each by itself.
-
-    On the CPU the versions that run their cells come before those that only build: they take longest.
-    """
-    slugs = dict.fromkeys(launch.gpu.slug for launch in launches if launch.gpu.present)
-    lanes = [[launch for launch in launches if launch.gpu.slug == slug] for slug in slugs]
-    on_cpu = [launch for launch in launches if not launch.gpu.present]
-    on_cpu.sort(key=lambda launch: launch.version.product is Product.TENSORRT_RTX)
-    return lanes + [[launch] for launch in on_cpu]
-
-
-def _run_lane(lane: Sequence[Launch], run: str, shop: Workshop, performed: Performed) -> None:
-    for launch in lane:
-        if not shop.stop.is_set():
-            _run_launch(launch, run, shop, performed)
-
-
-def _without(launch: Launch, skip: frozenset[CellId]) -> Launch:
-    cells = tuple(cell for cell in launch.cells if cell.id not in skip)
-    return replace(launch, cells=cells)
-
-
 def _prepare(launches: Sequence[Launch], shop: Workshop) -> None:
-    """Prepare each distinct case once, while images and environments are made ready."""
-    wanted = {(cell.repro.id, cell.case.id): cell for launch in launches for cell in launch.cells}
-    missing = [
-        cell for cell in wanted.values()
-        if not shop.cases.folder(shop.repros[cell.repro.id], cell.case).is_dir()
-    ]  # fmt: skip
-    if missing:
-        shop.progress.begin("cases prepared", len(missing))
-    for cell in missing:
-        shop.cases.prepare(shop.repros[cell.repro.id], cell.case)
-        shop.progress.step(f"{cell.repro.id}/{cell.case.id}")
-    if total := sum(len(launch.cells) for launch in launches):
-        shop.progress.begin("cells", total)
-    shop.prepared.set()
+    """Prepare each distinct case that is not there, and say of each that it is there."""
+    cells = [cell for launch in launches for cell in launch.cells]
+    missing = []
+    for cell in cells:
+        if shop.cases.folder(shop.repros[cell.repro.id], cell.case).is_dir():
+            shop.prepared.add((cell.repro.id, cell.case.id))
+        else:
+            missing.append(cell)
+    groups = [
+        [Wanted(loaded=shop.repros[cell.repro.id], case=cell.case) for cell in group]
+        for group in group_cases(missing)
+    ]
+    if groups:
+        shop.progress.begin(CASES, sum(map(len, groups)))
+    shop.progress.begin(CELLS, len(cells))
+    for wanted in shop.preparer.prepare(groups, shop.stop):
+        shop.prepared.add((wanted.loaded.repro.id, wanted.case.id))
+        shop.progress.step(CASES, f"{wanted.loaded.repro.id}/{wanted.case.id}")
 
 
-def _run_launch(launch: Launch, run: str, shop: Workshop, performed: Performed) -> None:
-    """Run one launch to the end, and again what must be confirmed."""
-    launcher = shop.launchers["host" if launch.python else launch.version.runtime]
-    try:
-        ready = _make_ready(launcher, launch, shop)
-        while not shop.prepared.wait(timeout=0.1):
-            if shop.stop.is_set():
-                return
-        order = Order(run=run, rebuilds=shop.rebuilds)
-        records = _run_cells(launcher, ready, launch.cells, order, shop)
-        performed.records += records
-        doubtful = _doubtful(launch.cells, records, shop) if shop.confirm else []
-        if doubtful:
-            shop.progress.note(f"{launch.version.name}: {len(doubtful)} verdicts are to be confirmed")
-            shop.progress.more(len(doubtful))
-            again = Order(run=new_run_id(shop.clock), rebuilds=CONFIRMING_BUILDS, confirms=run)
-            performed.records += _run_cells(launcher, ready, doubtful, again, shop)
-    except Stopped:
-        return
-    except MachineryError as error:
-        shop.progress.note(f"{launch.version.name}: {error}")
-        reason = str(error).splitlines()[0]
+def _tell(
+    launch: Launch, told: Ready | BaseException, lanes: Lanes, shop: Workshop, performed: Performed
+) -> None:
+    """Take a launch that is ready; what cannot be made ready is told of, and its cells are left out."""
+    if isinstance(told, Ready):
+        lanes.put(launch, told)
+    elif isinstance(told, MachineryError):
+        shop.progress.note(f"{launch.version.name}: {told}")
+        reason = str(told).splitlines()[0]
         performed.not_ready += [
             Excluded(cell=cell, why=Exclusion.NOT_READY, detail=reason) for cell in launch.cells
         ]
+        lanes.put(launch, None)
+    else:
+        lanes.fail(told)
 
 
-def _run_cells(
-    launcher: Launcher, ready: Ready, cells: Sequence[Cell], order: Order, shop: Workshop
-) -> list[Record]:
-    """Run cells to the end; a probe that died is started again for the cells it left."""
-    records: list[Record] = []
-    left = list(cells)
-    while left:
-        batch = Batch(ready, left, order, shop)
-        try:
-            ended = batch.run(launcher)
-        except Overdue:
-            ended = Ended(code=-1, log="it was ended: a cell was long over its time limit")
-        except MachineryError as error:
-            shop.progress.note(f"{ready.launch.version.name}: {error}")
-            ended = Ended(code=-1, log=str(error))
-            batch.give_up = True
-        left = batch.settle(ended)
-        records += batch.records
-    return records
+def _run_launch(ready: Ready, run: str, shop: Workshop, performed: Performed) -> None:
+    """Run one launch to the end; a probe that died is started again for the cells it left."""
+    launcher, storing = shop.launcher_of(ready.launch), Storing(ready, shop)
+    work = Worklist(ready.launch, run, shop)
+    try:
+        while not work.over:
+            if shop.isolation is Isolation.CONTAINER:
+                _wait_for_a_case(work, shop)
+            batch = Batch(ready, work, storing, shop)
+            batch.settle(_run_batch(batch, launcher, shop))
+            performed.records += batch.records
+    except Stopped:
+        return
 
 
-def _doubtful(cells: Sequence[Cell], records: Sequence[Record], shop: Workshop) -> list[Cell]:
-    """Return the cells that were run and whose verdict must be seen again before it is believed."""
-    before, by_id = newest(shop.stored), {cell.id: cell for cell in cells}
-    found = []
-    for record in records:
-        cell = by_id[record.cell]
-        others = [s.record for s in before.get(cell.id, []) if are_comparable(record, s.record)]
-        outcome = judge([record, *others], cell.case, cell.version, cell.repro, shop.calibration)
-        if needs_confirmation(cell, outcome, [record, *others]):
-            found.append(cell)
-    return found
-
-
-def _make_ready(launcher: Launcher, launch: Launch, shop: Workshop) -> Ready:
-    """Make a launch ready in a thread that an interrupted run leaves behind.
-
-    What a pull waits for cannot be called off, and the engine ends it when this process has ended.
-    """
-    done: Future[Ready] = Future()
-
-    def work() -> None:
-        try:
-            done.set_result(launcher.make_ready(launch))
-        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
-            done.set_exception(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    while not wait([done], timeout=0.1).done:
-        if shop.stop.is_set():
+def _wait_for_a_case(work: Worklist, shop: Workshop) -> None:
+    """Wait until a cell can be run; :class:`Stopped` once the run is to end."""
+    while not work.has_some:
+        if shop.stop.wait(PREPARED_SECONDS):
             raise Stopped
-    return done.result()
+
+
+def _run_batch(batch: Batch, launcher: Launcher, shop: Workshop) -> Ended:
+    """Run the probe once; returns how it ended, also where it had to be ended."""
+    try:
+        return batch.run(launcher)
+    except Overdue:
+        return Ended(code=-1, log="it was ended: a cell was long over its time limit")
+    except MachineryError as error:
+        shop.progress.note(f"{batch.ready.launch.version.name}: {error}")
+        batch.give_up = True
+        return Ended(code=-1, log=str(error))

@@ -14,7 +14,9 @@ from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.compare import Stored
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.model import Cause, CellId, Gpu
+from trtmatrix.core.plan import Isolation, Launch
 from trtmatrix.core.record import SCHEMA, Record
+from trtmatrix.effects.case_pool import Preparer
 from trtmatrix.effects.cases import CaseCache, case_digest, digest_authoring, read_content
 from trtmatrix.effects.launcher import Launcher
 from trtmatrix.effects.progress import Progress
@@ -34,17 +36,28 @@ def utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
+CELLS = "cells"
+"""The stretch of work that progress tells of."""
+
+
+def has_image(launch: Launch) -> bool:
+    """Whether nothing must be pulled or built for a launch."""
+    return not launch.lacks_image
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workshop:
     """What a run works with: launchers by runtime, folders, digests, progress, clock.
 
     ``rebuilds``: the least number of engines of each cell. ``confirm``: failures are run again to be
-    believed. ``stored``: the records that were there before.
+    believed. ``stored``: the records that were there before. ``is_here``: whether a launch can start without
+    a pull or an installation. ``prepared``: the cases (repro, case) whose files are there.
     """
 
     launchers: Mapping[str, Launcher]
     repros: Mapping[str, LoadedRepro]
     cases: CaseCache
+    preparer: Preparer
     cache: Path
     local: Path
     probe_digest: str
@@ -55,18 +68,28 @@ class Workshop:
     stored: Sequence[Stored] = ()
     rebuilds: int = 1
     confirm: bool = True
+    isolation: Isolation = Isolation.WORKER
+    is_here: Callable[[Launch], bool] = has_image
     clock: Clock = utc_now
     stop: threading.Event = field(default_factory=threading.Event)
-    prepared: threading.Event = field(default_factory=threading.Event)
+    prepared: set[tuple[str, str]] = field(default_factory=set)
+
+    def launcher_of(self, launch: Launch) -> Launcher:
+        """Return who starts a launch."""
+        return self.launchers["host" if launch.python else launch.version.runtime]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """How cells are run: their run's id, the least number of engines, the run that is confirmed."""
+    """How a cell is run: its run's id, the least number of engines, the run that is confirmed.
+
+    ``alone``: in a fresh process that serves no other cell.
+    """
 
     run: str
     rebuilds: int = 1
     confirms: str = ""
+    alone: bool = False
 
 
 def new_run_id(clock: Clock) -> str:
@@ -106,7 +129,9 @@ def host_facts(
             "name": cell.gpu.name, "compute": cell.gpu.compute, "variant": cell.gpu.variant,
             "driver": cell.gpu.driver, "uuid_sha256": cell.gpu.uuid_hash, "clocks": dict(clocks),
         }  # fmt: skip
-    own = {"probe": shop.probe_digest, "content": read_content(shop.cases.folder(loaded, cell.case))}
+    own = {"probe": shop.probe_digest}
+    if (folder := shop.cases.folder(loaded, cell.case)).is_dir():  # a launch may fail before a case is there
+        own["content"] = read_content(folder)
     return {"digests": {**cell_digests(cell, loaded), **digests, **own}, "gpu": gpu}
 
 
@@ -122,5 +147,5 @@ def failed_record(
         "measurements": {"outputs": {}, "scalars": {}}, "log": "", **host_facts(cell, digests, {}, shop),
         **({"confirms": order.confirms} if order.confirms else {}),
     }  # fmt: skip
-    shop.progress.step(f"{cell.id}: {cause.value}")
+    shop.progress.step(CELLS, f"{cell.id}: {cause.value}")
     return write_record(shop.local, data)

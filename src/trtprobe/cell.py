@@ -8,34 +8,41 @@ import time
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 import numpy as np
 
 from trtprobe import ends, observe
-from trtprobe.backends import Backend, open_backend
+from trtprobe.backends import Backend, Opened
 from trtprobe.files import CaseFiles, write_json
 from trtprobe.measure import measure_with_signatures
+from trtprobe.plans import Plans
 
+RESULT = "result.json"
 SO_FAR = "so-far.json"
 """A result as it is before each build, so that a crash does not lose what was observed and measured."""
 
+TROUBLE = "trouble"
+"""Where a result tells of an error that the GPU's context reports after the cell."""
 
-def run_cell(spec: Dict[str, Any], out: Path) -> Dict[str, Any]:
+
+def run_cell(spec: Dict[str, Any], out: Path, opened: Optional[Opened] = None) -> Dict[str, Any]:
     """Return the result of one cell; every exception becomes a way of ending.
 
     ``spec`` has ``product``, ``repro`` (path of the file), ``params``, ``files`` (the case's folder),
     ``keep_outputs`` and, if there are any, ``needs`` (modules whose absence is no fault of the repro),
-    ``memo`` (:attr:`Backend.memo`) and ``builds``: how often the repro is run, over one backend that keeps
-    its Builder and forgets all else.
+    ``memo`` (:attr:`Backend.memo`), ``plans`` (:attr:`Backend.plans`) and ``builds``: how often the repro is
+    run, over one backend that keeps its Builder and forgets all else. ``opened``: the product as this
+    process keeps it open from cell to cell.
 
     The result's ``measurements`` and ``engine`` are the first build's; where several were asked for,
     ``builds`` holds those of each that ended. ``counts`` tells which of the first's scalars are counts.
     """
     result: Dict[str, Any] = {"observed": observe.observed(), "environment": observe.environment()}
     result.update(ended=ends.PROBE_FAILED, detail="", counts={}, kept={}, **nothing_yet())
+    opened = opened or Opened(spec["product"])
     try:
-        _run_builds(spec, out, result)
+        _run_builds(spec, out, result, opened)
         result["ended"] = ends.RAN
     except ends.CellEnd as end:
         result.update(ended=end.ended, detail=str(end))
@@ -44,8 +51,15 @@ def run_cell(spec: Dict[str, Any], out: Path) -> Dict[str, Any]:
     except BaseException as error:
         result.update(ended=blame(error, spec), detail="raised " + last_line())
         traceback.print_exc()
+    result["observed"].update(observe.loaded())
     if result["ended"] != ends.BUILT:
         result["detail"] = which_build(spec, result) + result["detail"]
+    trouble = opened.trouble()
+    if trouble:
+        result[TROUBLE] = trouble
+        if result["ended"] == ends.RAN:
+            detail = "the GPU's context reports an error after it: " + trouble
+            result.update(ended=ends.CRASHED, detail=detail)
     return result
 
 
@@ -60,29 +74,30 @@ def nothing_yet() -> Dict[str, Any]:
     return {"measurements": {"outputs": {}, "signatures": {}, "scalars": {}, "remark": ""}, "engine": {}}
 
 
-def _run_builds(spec: Dict[str, Any], out: Path, result: Dict[str, Any]) -> None:
+def _run_builds(spec: Dict[str, Any], out: Path, result: Dict[str, Any], opened: Opened) -> None:
     """Run the repro for each build; what each gave goes into the result at once."""
-    backend = open_backend(spec["product"])
-    backend.memo = Path(spec["memo"]) if spec.get("memo") else None
+    backend = opened.backend()
+    backend.begin(
+        Path(spec["memo"]) if spec.get("memo") else None,
+        Plans(Path(spec["plans"])) if spec.get("plans") else None,
+    )
     result["observed"].update(backend.observed())
-    write_json(out / SO_FAR, result)
+    write_json(out / SO_FAR, result, indent=None)
     repro, builds = load_repro(Path(spec["repro"])), spec.get("builds", 1)
     if builds > 1:
         result["builds"] = []
     for number in range(builds):
-        write_json(out / SO_FAR, result)
+        if builds > 1:
+            write_json(out / SO_FAR, result, indent=None)
         backend.reset()
         build = nothing_yet()
         if number == 0:
             result.update(build, counts=backend.counts)
-        try:
-            result["kept"].update(
-                _run_build(repro, spec, backend, build, out, "@%d" % number if number else "")
-            )
-        finally:
-            result["observed"].update(observe.loaded())
+        result["kept"].update(_run_build(repro, spec, backend, build, out, "@%d" % number if number else ""))
         if builds > 1:
             result["builds"].append(build)
+        if number == 0 and builds > 1:  # the last is told after them all
+            result["observed"].update(observe.loaded())
 
 
 def _run_build(
@@ -107,7 +122,7 @@ def blame(error: BaseException, spec: Dict[str, Any]) -> str:
 
 
 def load_repro(path: Path) -> ModuleType:
-    """Import a repro's file by its path."""
+    """Import a repro's file by its path, anew each time."""
     spec = importlib.util.spec_from_file_location("trtmatrix_repro", str(path))
     if spec is None or spec.loader is None:
         raise ends.CellEnd("no Python file at %s" % path)

@@ -11,6 +11,8 @@ TIME_OUT = "time-out"
 CRASHED = "crashed"
 INTERRUPTED = "interrupted"
 PROBE_FAILED = "probe failed"
+ELSEWHERE = "to be run in another process"
+"""No record ends so: the cell is given to a fresh worker."""
 
 
 class CellEnd(Exception):
@@ -53,3 +55,9 @@ class OutOfGpuMemory(CellEnd):
     """The GPU's memory does not hold what the case needs."""
 
     ended = OUT_OF_GPU_MEMORY
+
+
+class Elsewhere(CellEnd):
+    """What an earlier cell left in this process would change what this one does."""
+
+    ended = ELSEWHERE

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Optional
 
 ROOT = Path("/sys/fs/cgroup")
 
 
 def oom_kills() -> int:
     """Return how often the kernel killed in this process's memory group, 0 where it cannot be told."""
-    for path in _counters():
-        try:
-            match = re.search(r"^oom_kill (\d+)$", path.read_text(), re.MULTILINE)
-        except OSError:
-            continue
-        if match:
-            return int(match.group(1))
-    return 0
+    path = _counter()
+    return 0 if path is None else _count(path) or 0
+
+
+@lru_cache(maxsize=None)
+def _counter() -> Optional[Path]:
+    """Return the first place that tells the count."""
+    return next((path for path in _counters() if _count(path) is not None), None)
+
+
+def _count(path: Path) -> Optional[int]:
+    try:
+        match = re.search(r"^oom_kill (\d+)$", path.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(match.group(1)) if match else None
 
 
 def _counters() -> Iterator[Path]:

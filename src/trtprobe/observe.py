@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
@@ -42,6 +43,7 @@ def observed() -> Dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=None)  # a process may serve many cells
 def package_version(name: str) -> Optional[str]:
     """Return an installed distribution's version without importing it, or None."""
     try:
@@ -54,33 +56,40 @@ def package_version(name: str) -> Optional[str]:
 
 def loaded_libraries(pattern: str) -> List[str]:
     """Return the paths of the shared libraries of this process whose file name matches."""
+    return [path for path in _mapped_files() if re.search(pattern, path.rpartition("/")[2])]
+
+
+def _mapped_files() -> List[str]:
+    """Return the paths of what is mapped into this process, sorted."""
     try:
-        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+        text = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
-    paths = {fields[5].strip() for fields in (line.split(None, 5) for line in lines) if len(fields) == 6}
-    return sorted(path for path in paths if re.search(pattern, Path(path).name))
+    return sorted({path.rstrip() for path in re.findall(r" (/.*)", text)})
 
 
 def loaded() -> Dict[str, Any]:
     """Return what the product pulled in: the driver library and cuDNN, as loaded."""
-    cuda = loaded_libraries(r"^libcuda\.so")
-    return {"libcuda": cuda[0] if cuda else None, "cudnn": _cudnn_version()}
+    names = [(path.rpartition("/")[2], path) for path in _mapped_files()]
+    cuda = [path for name, path in names if name.startswith("libcuda.so")]
+    versions = [_cudnn_version(path) for name, path in names if name.startswith("libcudnn.so")]
+    told = [version for version in versions if version is not None]
+    return {"libcuda": cuda[0] if cuda else None, "cudnn": told[0] if told else None}
 
 
-def _cudnn_version() -> Optional[str]:
-    for path in loaded_libraries(r"^libcudnn\.so"):
-        try:
-            get = ctypes.CDLL(path).cudnnGetVersion
-            get.restype = ctypes.c_size_t
-            number = int(get())
-        except (OSError, AttributeError):
-            continue
-        major = 10000 if number >= 90000 else 1000
-        return "%d.%d.%d" % (number // major, number % major // 100, number % 100)
-    return None
+@lru_cache(maxsize=None)
+def _cudnn_version(path: str) -> Optional[str]:
+    try:
+        get = ctypes.CDLL(path).cudnnGetVersion
+        get.restype = ctypes.c_size_t
+        number = int(get())
+    except (OSError, AttributeError):
+        return None
+    major = 10000 if number >= 90000 else 1000
+    return "%d.%d.%d" % (number // major, number % major // 100, number % 100)
 
 
+@lru_cache(maxsize=None)
 def _kernel_driver() -> Optional[str]:
     try:
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Child processes that are really gone afterwards, with the tail of what they printed."""
+"""Child processes that are really gone afterwards, with all that they started."""
 
 from __future__ import annotations
 
@@ -8,40 +8,30 @@ import faulthandler
 import os
 import signal
 import sys
-import threading
 import time
 import traceback
-from collections import deque
 from pathlib import Path
-from typing import Callable, Deque, Dict, List, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-TAIL_BYTES = 64 * 1024
 
 
 class Child:
-    """A forked process in a session of its own; its output is read to the end, its tail kept.
+    """A forked process in a session of its own, which dies with this one.
 
     It starts with what this process has imported, so the imports are paid for once a job; no
-    product that opens a GPU may be among them.
+    product that opens a GPU may be among them. It prints where this process prints.
     """
 
-    def __init__(self, work: Callable[[], int], cwd: Path, unset: Sequence[str]) -> None:
-        """Start ``work`` in ``cwd``, its environment less the variables ``unset``."""
+    def __init__(self, work: Callable[[], int], keep: int, unset: Sequence[str]) -> None:
+        """Start ``work``, its environment less the variables ``unset``, with the open file ``keep`` alone."""
         sys.stdout.flush()
         sys.stderr.flush()
-        reading, writing = os.pipe()
+        self.code: Optional[int] = None
         self.pid = os.fork()
         if self.pid == 0:
-            _be_child(work, cwd, unset, writing)
-        os.close(writing)
-        self.code: Optional[int] = None
+            _be_child(work, keep, unset)
         prefer_for_oom(self.pid)
-        self.total = 0
-        self._pipe = reading
-        self._chunks: Deque[bytes] = deque()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
 
     def poll(self) -> Optional[int]:
         """Return the exit code (negative: the signal) once the child has ended, else None."""
@@ -51,51 +41,30 @@ class Child:
                 self.code = _exit_code(status)
         return self.code
 
-    def _read(self) -> None:
-        """Read everything, so that a chatty child never blocks; keep the last part."""
-        kept = 0
-        while True:
-            chunk = os.read(self._pipe, 1 << 16)
-            if not chunk:
-                os.close(self._pipe)
-                return
-            self.total += len(chunk)
-            kept += len(chunk)
-            self._chunks.append(chunk)
-            while kept - len(self._chunks[0]) >= TAIL_BYTES:
-                kept -= len(self._chunks.popleft())
-
-    def kill(self) -> None:
-        """Kill the whole session's group, then whatever escaped it."""
+    def kill(self, spared: Sequence[int] = ()) -> None:
+        """Kill the whole session's group, then whatever escaped it, but for the processes ``spared``."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         if self.code is None:
+            os.kill(self.pid, signal.SIGKILL)  # it may not have made its session yet
             self.code = _exit_code(os.waitpid(self.pid, 0)[1])
-        kill_descendants()
-
-    def log(self) -> str:
-        """Return the tail of the output (at most 64 KiB), once the child has ended."""
-        self._reader.join(timeout=2)
-        tail = b"".join(self._chunks)[-TAIL_BYTES:]
-        text, dropped = tail.decode("utf-8", "replace"), self.total - len(tail)
-        return "[%d bytes before this are dropped]\n%s" % (dropped, text) if dropped > 0 else text
+        kill_descendants(spared)
 
 
-def _be_child(work: Callable[[], int], cwd: Path, unset: Sequence[str], output: int) -> None:
-    """Turn a fresh fork into the cell's process; never returns."""
+def _be_child(work: Callable[[], int], keep: int, unset: Sequence[str]) -> None:
+    """Turn a fresh fork into the child; never returns."""
     code = 70
     try:
         os.setsid()
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        become_subreaper()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        os.closerange(3, 256)
-        faulthandler.enable()
+        os.closerange(3, keep)
+        os.closerange(keep + 1, 256)
+        faulthandler.enable(file=2)
         for name in unset:
             os.environ.pop(name, None)
-        os.chdir(str(cwd))
         code = work()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
@@ -127,31 +96,40 @@ def prefer_for_oom(pid: int) -> None:
         Path("/proc/%d/oom_score_adj" % pid).write_text("1000")
 
 
-def kill_descendants() -> None:
-    """Kill and reap every process below this one, until none is left (at most two seconds)."""
+def has_children() -> bool:
+    """Whether a process below this one lives; those that have ended are reaped."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def kill_descendants(spared: Sequence[int] = ()) -> None:
+    """Kill and reap every process below this one, until none is left (at most two seconds).
+
+    The processes ``spared``, children of this one, are left alone with all below them.
+    """
     deadline = time.monotonic() + 2
-    while time.monotonic() < deadline:
-        below = _descendants(os.getpid())
+    while (spared or has_children()) and time.monotonic() < deadline:
+        below = _descendants(os.getpid(), spared)
         for pid in below:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        _reap()
         if not below:
             return
+        for pid in below:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
         time.sleep(0.01)
 
 
-def _reap() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def _descendants(root: int) -> List[int]:
+def _descendants(root: int, spared: Sequence[int]) -> List[int]:
     """Return the living processes below ``root``, from /proc."""
     children: Dict[int, List[int]] = {}
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
+        if not entry.name.isdigit() or int(entry.name) in spared:
             continue
         try:
             fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()

@@ -18,8 +18,8 @@ def make_record(
 ) -> Dict[str, Any]:
     """Return the record of a cell; it ended as its last process did.
 
-    Measurements, engine and outputs are the first process's, but for its counts: these are added up over
-    all. ``builds`` and ``processes`` are there where there were several.
+    Measurements, engine, outputs and ``worker`` are the first process's, but for its counts: these are added
+    up over all. ``builds`` and ``processes`` are there where there were several.
     """
     first, last = exits[0].result, exits[-1]
     measurements = dict(first.get("measurements") or nothing_yet()["measurements"])
@@ -31,6 +31,7 @@ def make_record(
         "unset": {name: os.environ[name] for name in UNSET if name in os.environ},
         "engine": first.get("engine", {}), "measurements": measurements,
         "kept": first.get("kept", {}) if last.ended == ends.RAN else {}, "log": _log(exits),
+        "worker": exits[0].worker,
     }  # fmt: skip
     if "builds" in first:
         record["builds"] = first["builds"]

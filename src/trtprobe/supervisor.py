@@ -1,44 +1,31 @@
-"""Runs a job's cells one after another, each in fresh processes, and leaves a record for each.
+"""Runs a job's cells one after another in processes that it keeps warm, and leaves a record for each.
 
-The job's folder holds ``job.json`` and ``heartbeat``, a file that the host touches every second. The
-supervisor ends by itself: each process at its time limit, all of it when the heartbeat stops. Where the
-folder holds ``scratch``, a list of folders that are the job's alone, these are emptied after each cell.
+The job's folder holds ``job.json``, the cells, to which the host adds, and ``heartbeat``, a file that the
+host touches every second. The supervisor ends by itself: each process at its time limit, all of it when
+there are no more cells or the heartbeat stops. Where the folder holds ``scratch``, a list of folders that
+are the job's alone, these are emptied after each process.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
-import json
 import os
 import shutil
 import signal
-import time
 from datetime import datetime, timezone
+from itertools import count
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
-from trtprobe import ends
-from trtprobe.cell import run_cell
-from trtprobe.exits import RESULT, Cut, Exit, judge_exit
+from trtprobe import ends, observe
+from trtprobe.exits import Exit
 from trtprobe.files import write_json
-from trtprobe.memory import oom_kills
-from trtprobe.observe import UNSET
-from trtprobe.processes import Child, become_subreaper, kill_descendants
+from trtprobe.intake import Intake, Stopped, make_home, remove
+from trtprobe.pool import Order, Pool
+from trtprobe.processes import become_subreaper, kill_descendants
 from trtprobe.records import make_record
-
-POLL_SECONDS = 0.02
-BALLAST = 16 << 20
-"""Bytes that are held while a cell runs: one that fills memory by files is killed, and its files stay until
-they are removed; so much is free then, that the supervisor is not killed too."""
-CHECK_SECONDS = 0.25
-HEARTBEAT_SECONDS = 15.0
-"""Without a sign of life from the host for this long, the job ends."""
-
-
-class Stopped(Exception):
-    """The supervisor itself was told to end."""
+from trtprobe.watch import Watch
 
 
 def main(argv: List[str]) -> int:
@@ -47,17 +34,19 @@ def main(argv: List[str]) -> int:
     for name in ("job", "cases", "repros", "out"):
         parser.add_argument("--" + name, type=Path, required=True)
     args = parser.parse_args(argv)
-    job = json.loads((args.job / "job.json").read_text())
+    intake = Intake(args.job)
     signal.signal(signal.SIGTERM, _stop)
     become_subreaper()
-    _make_home()
-    preload(job["product"])
-    heartbeat = args.job / "heartbeat"
+    make_home()
+    preload(intake.job["product"])
+    pool = Pool(intake)
     try:
-        for index, cell in enumerate(job["cells"]):
-            if _stale(heartbeat):
-                return 1
-            supervise(Work(args, job, cell, index), heartbeat)
+        for index in count():
+            cell = intake.cell(index, pool.prepare)
+            if cell is None:
+                break
+            supervise(Work(args, intake, cell, index), pool)
+        pool.close()
     except Stopped:
         kill_descendants()
         return 1
@@ -69,32 +58,11 @@ def preload(product: str) -> None:
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     modules = {"onnxruntime": "onnxruntime", "tensorrt-rtx": "tensorrt_rtx_bindings"}
     try:
-        importlib.import_module("importlib.metadata")
+        observe.observed()
+        importlib.import_module("numpy.random")
         importlib.import_module(modules.get(product, "numpy"))
     except Exception as error:
         print("not preloaded: %s" % error, flush=True)
-
-
-def _make_home() -> None:
-    """Make the home folder in a container's scratch, where it is not there yet."""
-    with contextlib.suppress(OSError):
-        Path(os.environ.get("HOME", "/nowhere")).mkdir(parents=True, exist_ok=True)
-
-
-def _empty_scratch(named: Path) -> None:
-    """Empty the folders that the file names, and make the home folder anew."""
-    for folder in named.read_text().splitlines() if named.is_file() else ():
-        for path in Path(folder).iterdir():
-            _remove(path)
-    _make_home()
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(str(path), ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink()
 
 
 def _stop(number: int, _frame: Any) -> None:
@@ -103,97 +71,56 @@ def _stop(number: int, _frame: Any) -> None:
     raise Stopped("signal %d" % number)
 
 
-def _stale(heartbeat: Path) -> bool:
-    try:
-        return time.time() - heartbeat.stat().st_mtime > HEARTBEAT_SECONDS
-    except OSError:
-        return True
-
-
 class Work:
     """One cell to run: its folders and what it may use."""
 
-    def __init__(
-        self, args: argparse.Namespace, job: Dict[str, Any], cell: Dict[str, Any], index: int
-    ) -> None:
+    def __init__(self, args: argparse.Namespace, intake: Intake, cell: Dict[str, Any], index: int) -> None:
         """Lay out the cell's folder below ``--out``."""
-        self.job, self.cell, self.out = job, cell, args.out
-        self.folder, self.scratch = args.out / str(index), args.job / "scratch"
+        self.intake, self.cell, self.out = intake, cell, args.out
+        self.product, self.folder = intake.job["product"], args.out / str(index)
         self.started, self.record = (
             args.out / ("%d.%s.json" % (index, word)) for word in ("started", "record")
         )
+        self.plans = args.out / ("%d.plans" % index)
         self.processes, builds = int(cell.get("processes", 1)), int(cell.get("builds", 1))
-        self.seconds = float(cell["seconds"]) * builds
+        self.alone, self.seconds = bool(cell.get("alone")), float(cell["seconds"]) * builds
         self.spec = {
-            "product": job["product"],
+            "product": self.product,
             "repro": str(args.repros / cell["repro_file"]),
             "params": cell["params"],
             "files": str(args.cases / cell["files"]),
             "keep_outputs": cell["keep_outputs"],
             "needs": cell.get("needs", []),
             "memo": str(args.out / "memo"),
+            "plans": str(self.plans) if self.processes > 1 else "",
             "builds": builds,
         }
 
+    def order(self, number: int) -> Order:
+        """Return what one of the cell's processes is given; those after the first have a folder below its."""
+        folder = self.folder / ("process-%d" % number) if number else self.folder
+        watch = Watch(self.intake, self.out, folder, self.seconds)
+        return Order(self.spec, folder, self.alone, bool(self.cell.get("dangerous")), watch)
 
-def supervise(work: Work, heartbeat: Path) -> None:
+
+def supervise(work: Work, pool: Pool) -> None:
     """Run a cell's processes until one does not end well, and write the record."""
+    pool.make_ready(work.alone)
     started = now()
     exits: List[Exit] = []
     write_json(work.started, {"started": started})
     while len(exits) < work.processes and all(process.ended == ends.RAN for process in exits):
-        exits.append(_run_process(work, len(exits), heartbeat))
+        order = work.order(len(exits))
+        exits.append(pool.run_beside(order) if exits else pool.run(order))
+        _drop_unkept(order.folder, exits[-1].result.get("kept", {}))
     times = {"started": started, "finished": now()}
-    record = make_record(work.cell, work.job["product"], times, exits)
+    record = make_record(work.cell, work.product, times, exits)
     _drop_unkept(work.folder, record["kept"])
-    write_json(work.record, record)
+    if work.plans.is_dir():
+        shutil.rmtree(str(work.plans), ignore_errors=True)
+    write_json(work.record, record, indent=None)
     if record["ended"] == ends.INTERRUPTED:
         raise Stopped("no sign of life from the host")
-
-
-def _run_process(work: Work, number: int, heartbeat: Path) -> Exit:
-    """Run the cell in a fresh process and an empty folder, below the first one's for those after it."""
-    folder = work.folder / ("process-%d" % number) if number else work.folder
-    shutil.rmtree(str(folder), ignore_errors=True)
-    folder.mkdir(parents=True)
-    before = oom_kills()
-    child = Child(lambda: _perform(work.spec, folder), folder, UNSET)
-    ballast = b"1" * BALLAST
-    try:
-        cut = _wait(child, work, heartbeat)
-    finally:
-        del ballast
-        child.kill()
-    killed = oom_kills() - before
-    _empty_scratch(work.scratch)
-    process = judge_exit(child, work.spec, folder, cut, killed)
-    _drop_unkept(folder, process.result.get("kept", {}))
-    return process
-
-
-def _perform(spec: Dict[str, Any], folder: Path) -> int:
-    """Run the cell, in its own process; leaves its result."""
-    write_json(folder / RESULT, run_cell(spec, folder))
-    return 0
-
-
-def _wait(child: Child, work: Work, heartbeat: Path) -> Optional[Cut]:
-    """Wait for the child; return how it had to be cut off, or None where it ended by itself."""
-    deadline, check, before = time.monotonic() + work.seconds, 0.0, folder_bytes(work.out)
-    while child.poll() is None:
-        moment = time.monotonic()
-        if moment > deadline:
-            return ends.TIME_OUT, "not done after %g s" % work.seconds
-        if moment > check:
-            check = moment + CHECK_SECONDS
-            if _stale(heartbeat):
-                return ends.INTERRUPTED, "the host gave no sign of life"
-            size = folder_bytes(work.out) - before
-            if size > work.job["output_bytes"]:
-                return ends.CRASHED, "wrote %d bytes; the output folder may hold %d" % (
-                    size, work.job["output_bytes"])  # fmt: skip
-        time.sleep(POLL_SECONDS)
-    return None
 
 
 def _drop_unkept(folder: Path, kept: Dict[str, Any]) -> None:
@@ -201,17 +128,7 @@ def _drop_unkept(folder: Path, kept: Dict[str, Any]) -> None:
     wanted = {name + ".npy" for name in kept}
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name not in wanted:
-            _remove(path)
-
-
-def folder_bytes(folder: Path) -> int:
-    """Return the bytes on disk below a folder (symbolic links not followed)."""
-    total = 0
-    for root, _, files in os.walk(str(folder)):
-        for name in files:
-            with contextlib.suppress(OSError):
-                total += Path(root, name).lstat().st_size
-    return total
+            remove(path)
 
 
 def now() -> str:

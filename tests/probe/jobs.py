@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from trtprobe.files import write_json
+
 HERE = Path(__file__).resolve().parent
 PROBE = HERE.parents[1] / "src" / "trtprobe"
 STANDINS, REPROS = HERE / "standins", HERE / "repros"
@@ -49,21 +51,36 @@ class Step:
     defects: Mapping[str, object] = field(default_factory=dict)
     builds: int = 1
     processes: int = 1
+    alone: bool = False
+    dangerous: bool = False
 
 
 class Job:
     """A job's folder, and the supervisor that runs it."""
 
-    def __init__(self, folder: Path, steps: Sequence[Step], output_bytes: int = 1 << 26) -> None:
-        """Write job.json, a heartbeat and the cases."""
+    def __init__(
+        self, folder: Path, steps: Sequence[Step], output_bytes: int = 1 << 26, isolation: str = "worker",
+        **more: Any,
+    ) -> None:  # fmt: skip
+        """Write job.json, a heartbeat, the cases and the cells."""
         self.folder, self.out, self.steps = folder, folder / "out", list(steps)
         self.heartbeat = folder / "job" / "heartbeat"
         for part in ("job", "out", "cases"):
             (folder / part).mkdir()
         self.heartbeat.touch()
-        cells = [self._cell(index, step) for index, step in enumerate(self.steps)]
-        job = {"product": "tensorrt", "cells": cells, "output_bytes": output_bytes}
+        job = {"product": "tensorrt", "output_bytes": output_bytes, "isolation": isolation, **more}
         (folder / "job" / "job.json").write_text(json.dumps(job))
+        for index, step in enumerate(self.steps):
+            self.add(index, step)
+        self.end()
+
+    def add(self, index: int, step: Step) -> None:
+        """Add a cell, as the host may while the supervisor runs."""
+        write_json(self.folder / "job" / f"{index}.cell.json", self._cell(index, step))
+
+    def end(self) -> None:
+        """Say that no more cells will come."""
+        (self.folder / "job" / "end").touch()
 
     def _cell(self, index: int, step: Step) -> dict[str, Any]:
         params = {"does": step.does, "marks": str(self.folder), **step.params}
@@ -73,6 +90,7 @@ class Job:
             "cell": cell, "run": "20250101t000000-00000000", "repro_file": "behaviour.py",
             "params": params, "seconds": step.seconds, "files": str(index), "keep_outputs": step.keep,
             "needs": list(step.needs), "builds": step.builds, "processes": step.processes,
+            "alone": step.alone, "dangerous": step.dangerous,
         }  # fmt: skip
 
     def start(self, python: Path, driver: Path, **environment: str) -> subprocess.Popen[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -39,6 +40,11 @@ from trtmatrix.core.model import NO_GPU, Basis, Cause, Evidence, Exclusion, Figu
 from trtmatrix.core.noise import Noise
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import Record
+from trtmatrix.core.remarks import find_overruled
+from trtmatrix.core.render_data import render_json
+from trtmatrix.core.render_html import render_html
+from trtmatrix.core.render_markdown import render_markdown
+from trtmatrix.core.render_text import render_text
 
 GPU_FACTS = {"name": H200.name, "variant": H200.variant, "driver": H200.driver}
 CELL = make_cell()
@@ -264,6 +270,46 @@ def test_a_published_copy_of_a_run_counts_once() -> None:
     (entry,) = make_entries([CELL], copies, {}, [])
     assert entry.outcome is not None
     assert entry.outcome.builds == 2
+
+
+SHARED: dict[str, Any] = {"worker": {"position": 1}}
+ALONE: dict[str, Any] = {"worker": {"position": 0, "alone": True}}
+
+
+def test_what_a_shared_process_said_is_set_aside_and_told() -> None:
+    doubted, again = at(1, 1373.0, **SHARED), at(2, others=(175, 176), confirms="r1", **ALONE)
+    (entry,) = make_entries([CELL], [doubted], {}, [])
+    assert (entry.wanted, entry.set_aside, entry.overruled) == (3, (), "")
+    (entry,) = make_entries([CELL], [doubted, again], {}, [])
+    assert entry.outcome is not None
+    assert (entry.outcome.verdict, entry.outcome.builds) == (Verdict.PASS, 3)
+    assert (entry.records, entry.set_aside, entry.wanted) == ((again.record,), (doubted.record,), 8)
+    line = f"{CELL.id}: a run in a shared process said FAIL; 3 engines built alone say PASS"
+    assert find_overruled([entry]) == (line,)
+    for text in (render_text([entry], width=200), render_markdown([entry])):
+        assert "Set aside" in text
+        assert line in text.replace("\\", "")
+    assert "said FAIL; 3 engines built alone say PASS" in render_html([entry], generated="now")
+    (told,) = json.loads(render_json([entry], generated="now"))["cells"]
+    assert told["overruled"] == entry.overruled
+
+
+def test_what_was_set_aside_is_not_shown_though_it_is_the_newest_here() -> None:
+    again = at(1, confirms="r2", local=False, **ALONE)
+    doubted = at(2, 1373.0, **SHARED)
+    (entry,) = make_entries([CELL], [doubted, again], {}, [])
+    assert entry.record is again.record
+    assert entry.records == (again.record,)
+
+
+def test_a_cell_is_believed_or_not_before_its_controls_are_heard() -> None:
+    """Where only the control is wrong, running the cell again would change nothing."""
+    repro = make_repro(make_case(), make_control())
+    cells = [make_cell(repro, case) for case in repro.cases]
+    stored = [Stored(record=record(cell=cell, **SHARED), local=True) for cell in cells]
+    base, control = make_entries(cells, stored, {}, [])
+    assert [e.outcome.verdict for e in (base, control) if e.outcome] == [Verdict.INVALID, Verdict.PASS]
+    assert (base.wanted, control.wanted) == (0, 3)
 
 
 def test_the_record_that_is_shown_comes_first_though_others_are_newer() -> None:

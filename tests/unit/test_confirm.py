@@ -1,15 +1,29 @@
-"""Which verdicts are seen again before they are believed."""
+"""Which verdicts are seen again, alone, before they are believed; and that this ends."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from builders import make_case, make_cell, make_control, make_expectation, make_record, make_repro
+from hypothesis import given
+from hypothesis import strategies as st
 
-from trtmatrix.core.confirm import count_engines, has_engines, needs_confirmation
+from trtmatrix.core.confirm import (
+    CONFIRMING_BUILDS,
+    DECIDING_BUILDS,
+    count_engines,
+    engines_wanted,
+    has_engines,
+    is_shared,
+    overruled,
+    part_set_aside,
+)
 from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import Control, Outcome, Product, Verdict
+from trtmatrix.core.judge import judge
+from trtmatrix.core.model import Cause, Control, Expectation, Outcome, Product, Verdict
+from trtmatrix.core.record import BUILT, ENDS, RAN, Record
 
 PLAIN = make_cell()
 EXPECTED_TO_FAIL = make_cell(make_repro(expectations=(make_expectation(Verdict.FAIL),)))
@@ -33,7 +47,7 @@ DOUBTFUL = {
 def test_a_failure_and_a_pass_that_was_not_expected_are_seen_again(name: str, verdict: Verdict) -> None:
     cell, doubtful = DOUBTFUL[name]
     records = [make_record(cell)]
-    assert needs_confirmation(cell, Outcome(verdict=verdict), records) is (verdict in doubtful)
+    assert engines_wanted(cell, Outcome(verdict=verdict), records) == (3 if verdict in doubtful else 0)
 
 
 def build(number: int) -> dict[str, Any]:
@@ -62,7 +76,7 @@ ENOUGH: dict[str, tuple[list[dict[str, Any]], bool]] = {
 def test_what_was_seen_often_enough_is_not_seen_again(name: str) -> None:
     fields, enough = ENOUGH[name]
     records = [make_record(PLAIN, run=f"r{number}", **more) for number, more in enumerate(fields)]
-    assert needs_confirmation(PLAIN, FAIL, records) is not enough
+    assert engines_wanted(PLAIN, FAIL, records) == (0 if enough else 3)
 
 
 def test_engines_are_counted_over_records_and_processes() -> None:
@@ -80,7 +94,225 @@ def test_more_engines_are_wanted_only_where_they_would_tell(
     assert has_engines([make_record(PLAIN, **fields)], wanted) is enough
 
 
-def test_every_product_but_tensorrt_is_believed_at_once() -> None:
+def test_every_product_but_tensorrt_is_believed_at_once_where_it_ran_alone() -> None:
     cells: list[Cell] = [make_cell(version=name) for name in ("tensorrt-rtx-1.4", "onnxruntime-1.31.1")]
     assert {cell.version.product for cell in cells} == set(Product) - {Product.TENSORRT}
-    assert not any(needs_confirmation(cell, FAIL, [make_record(cell)]) for cell in cells)
+    assert not any(engines_wanted(cell, FAIL, [make_record(cell)]) for cell in cells)
+
+
+SHARED: dict[str, Any] = {"worker": {"number": 0, "position": 2}}
+FIRST: dict[str, Any] = {"worker": {"number": 1, "position": 0}}
+ALONE: dict[str, Any] = {"worker": {"number": 2, "position": 0, "alone": True}}
+RIGHT, WRONG = 175.0, 9999.0
+
+
+def test_a_record_is_shared_where_other_cells_ran_before_it() -> None:
+    assert is_shared(make_record(PLAIN, **SHARED))
+    assert not any(is_shared(make_record(PLAIN, **fields)) for fields in (FIRST, ALONE, {}))
+
+
+DOUBTED_CAUSES = {
+    Cause.OUT_OF_GPU_MEMORY, Cause.OUT_OF_HOST_MEMORY, Cause.TIME_OUT, Cause.BUILD_FAILED, Cause.CRASHED,
+    Cause.PROBE_FAILED,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["10.7.0", "onnxruntime-1.31.1", "tensorrt-rtx-1.4"])
+@pytest.mark.parametrize("cause", Cause)
+def test_how_a_cell_ended_in_a_shared_process_is_doubted_where_the_process_may_be_why(
+    cause: Cause, version: str
+) -> None:
+    cell = make_cell(version=version)
+    outcome = Outcome(verdict=Verdict.NO_VERDICT, cause=cause)
+    assert engines_wanted(cell, outcome, [make_record(cell, ended=cause.value, **SHARED)]) == (
+        1 if cause in DOUBTED_CAUSES else 0
+    )
+    assert engines_wanted(cell, outcome, [make_record(cell, ended=cause.value, **FIRST)]) == 0
+
+
+def test_a_crash_that_is_the_bug_is_tried_once_alone() -> None:
+    cell = make_cell(case=make_case(bug_is=frozenset({Cause.CRASHED})))
+    assert engines_wanted(cell, FAIL, [make_record(cell, ended="crashed", **SHARED)]) == 1
+
+
+BELIEVED_IN_COMPANY = {  # expectation, control → the verdicts that are believed in a shared process
+    (None, None): {Verdict.PASS},
+    (Verdict.PASS, None): {Verdict.PASS},
+    (Verdict.FAIL, None): set[Verdict](),
+    (Verdict.FLAKY, None): set[Verdict](),
+    (Verdict.INVALID, None): {Verdict.INVALID},
+    (None, Control.POSITIVE): {Verdict.PASS},
+    (None, Control.NEGATIVE): {Verdict.FAIL},
+    (Verdict.PASS, Control.NEGATIVE): {Verdict.PASS},
+    (Verdict.FAIL, Control.NEGATIVE): {Verdict.FAIL},
+}
+
+
+def expectation_of(verdict: Verdict, cell: Cell) -> Expectation:
+    return make_expectation(verdict, "", product=cell.version.product)
+
+
+@pytest.mark.parametrize("version", ["10.7.0", "onnxruntime-1.31.1"])
+@pytest.mark.parametrize("verdict", set(Verdict) - {Verdict.NO_VERDICT})
+@pytest.mark.parametrize("given", BELIEVED_IN_COMPANY)
+def test_in_a_shared_process_only_what_had_to_come_is_believed(
+    given: tuple[Verdict | None, Control | None], verdict: Verdict, version: str
+) -> None:
+    expected, control = given
+    case = make_case(control=control)
+    said = () if expected is None else (expectation_of(expected, make_cell(version=version)),)
+    cell = make_cell(make_repro(case, expectations=said), version=version)
+    believed = verdict in BELIEVED_IN_COMPANY[given] | {Verdict.BUILT}
+    engines = CONFIRMING_BUILDS if version == "10.7.0" else 1
+    record = make_record(cell, **SHARED)
+    assert engines_wanted(cell, Outcome(verdict=verdict), [record]) == (0 if believed else engines)
+
+
+def seen(cell: Cell, *fields: dict[str, Any]) -> list[Record]:
+    """Records, the newest first, with runs r0, r1, … from the oldest."""
+    last = len(fields) - 1
+    return [make_record(cell, **{"run": f"r{last - i}", **more}) for i, more in enumerate(fields)]
+
+
+def wanted(cell: Cell, records: Sequence[Record]) -> int:
+    outcome = judge(records, cell.case, cell.version, cell.repro)
+    return engines_wanted(cell, outcome, records)
+
+
+WRONG_IN_COMPANY: dict[str, Any] = {"value": WRONG, **SHARED}
+NONE_OF_THREE: dict[str, Any] = {"value": RIGHT, "others": (RIGHT,) * 2, "confirms": "r0", **ALONE}
+ONE_OF_THREE: dict[str, Any] = {**NONE_OF_THREE, "others": (RIGHT, WRONG)}
+ALL_OF_THREE: dict[str, Any] = {"value": WRONG, "others": (WRONG,) * 2, "confirms": "r0", **ALONE}
+ALL_OF_EIGHT: dict[str, Any] = {"value": RIGHT, "others": (RIGHT,) * 7, "confirms": "r0", **ALONE}
+
+STORIES: dict[str, tuple[list[dict[str, Any]], int]] = {  # the newest first
+    "doubted": ([WRONG_IN_COMPANY], CONFIRMING_BUILDS),
+    "seen again": ([ALL_OF_THREE, WRONG_IN_COMPANY], 0),
+    "seen again by one": ([ONE_OF_THREE, WRONG_IN_COMPANY], 0),
+    "contradicted": ([NONE_OF_THREE, WRONG_IN_COMPANY], DECIDING_BUILDS),
+    "decided": ([ALL_OF_EIGHT, NONE_OF_THREE, WRONG_IN_COMPANY], 0),
+    "decided, which names the run before": (
+        [{**ALL_OF_EIGHT, "confirms": "r1"}, NONE_OF_THREE, WRONG_IN_COMPANY], 0,
+    ),
+    "a crash that is not seen again": (
+        [{"confirms": "r0", **ALONE}, {"ended": "crashed", **SHARED}], DECIDING_BUILDS,
+    ),
+    "a crash that is seen again": (
+        [{"confirms": "r0", "ended": "crashed", **ALONE}, {"ended": "crashed", **SHARED}], 0,
+    ),
+    "a failure that is a crash alone": (
+        [{"confirms": "r0", "ended": "crashed", **ALONE}, WRONG_IN_COMPANY], 0,
+    ),
+    "after many alone, three will do": (
+        [{**NONE_OF_THREE, "confirms": "r3"}, WRONG_IN_COMPANY, ALL_OF_EIGHT, NONE_OF_THREE,
+         WRONG_IN_COMPANY], 0,
+    ),
+    "an older doubt that was interrupted": (
+        [{**NONE_OF_THREE, "confirms": "r1"}, SHARED, WRONG_IN_COMPANY], DECIDING_BUILDS,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_what_is_not_seen_again_alone_is_decided_by_eight_more_once(name: str) -> None:
+    fields, engines = STORIES[name]
+    assert wanted(PLAIN, seen(PLAIN, *fields)) == engines
+
+
+def test_another_product_is_tried_once_and_never_decided() -> None:
+    assert wanted(ON_CPU, seen(ON_CPU, WRONG_IN_COMPANY)) == 1
+    assert wanted(ON_CPU, seen(ON_CPU, {"confirms": "r0", **ALONE}, WRONG_IN_COMPANY)) == 0
+
+
+ASIDE: dict[str, tuple[list[dict[str, Any]], set[str]]] = {  # the newest first; the runs set aside
+    "nothing was tried again": ([SHARED, WRONG_IN_COMPANY], set()),
+    "the run that was tried again": ([NONE_OF_THREE, WRONG_IN_COMPANY], {"r0"}),
+    "also where it was seen again": ([ALL_OF_THREE, WRONG_IN_COMPANY], {"r0"}),
+    "not what passed in company": (
+        [{**ALL_OF_THREE, "confirms": "r1"}, WRONG_IN_COMPANY, SHARED], {"r1"},
+    ),
+    "an older doubt that was never tried": (
+        [{**NONE_OF_THREE, "confirms": "r1"}, SHARED, WRONG_IN_COMPANY], {"r0", "r1"},
+    ),
+    "no newer doubt": ([WRONG_IN_COMPANY, NONE_OF_THREE, WRONG_IN_COMPANY], {"r0"}),
+    "not what was made alone": ([NONE_OF_THREE, {"value": WRONG, **FIRST}], set()),
+    "not for a record that was not made alone": (
+        [{**NONE_OF_THREE, **SHARED}, WRONG_IN_COMPANY], set(),
+    ),
+    "not where the machinery failed": (
+        [{"confirms": "r0", "ended": "launcher failed", **ALONE}, WRONG_IN_COMPANY], set(),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASIDE)
+def test_what_a_shared_process_said_is_set_aside_once_it_was_tried_again_alone(name: str) -> None:
+    fields, runs = ASIDE[name]
+    records = seen(PLAIN, *fields)
+    counted, aside = part_set_aside(PLAIN, records)
+    assert {record.run for record in aside} == runs
+    assert list(counted) == [record for record in records if record.run not in runs]
+
+
+def sentence(cell: Cell, *fields: dict[str, Any]) -> str:
+    counted, aside = part_set_aside(cell, seen(cell, *fields))
+    return overruled(cell, judge(counted, cell.case, cell.version, cell.repro), counted, aside)
+
+
+def test_what_was_set_aside_is_told_where_something_else_is_believed() -> None:
+    before = "a run in a shared process said"
+    assert sentence(PLAIN, ALL_OF_EIGHT, NONE_OF_THREE, WRONG_IN_COMPANY) == (
+        f"{before} FAIL; 11 engines built alone say PASS"
+    )
+    one = {"confirms": "r0", **ALONE}
+    assert sentence(PLAIN, one, {"ended": "crashed", **SHARED}) == (
+        f"{before} NO VERDICT (crashed); 1 engine built alone says PASS"
+    )
+    assert sentence(ON_CPU, one, WRONG_IN_COMPANY) == f"{before} FAIL; alone it says PASS"
+    assert sentence(PLAIN, ALL_OF_THREE, WRONG_IN_COMPANY) == ""
+    assert sentence(PLAIN, WRONG_IN_COMPANY) == ""
+
+
+CELLS = [PLAIN, EXPECTED_TO_FAIL, EXPECTED_TO_SAY_NOTHING, NEGATIVE, POSITIVE, ON_CPU,
+         make_cell(version="tensorrt-rtx-1.4"),
+         make_cell(case=make_case(bug_is=frozenset(Cause))),
+         make_cell(case=make_case(limits={}))]  # fmt: skip
+
+RESULTS = st.fixed_dictionaries(
+    {
+        "ended": st.one_of(st.just(RAN), st.just(BUILT), st.sampled_from(ENDS)),
+        "values": st.lists(st.sampled_from([RIGHT, WRONG, float("nan")]), min_size=1, max_size=4),
+        "position": st.sampled_from([0, 0, 3]),
+        "confirms": st.sampled_from(["", "", "r0", "r1"]),  # of those before alone
+    }
+)
+
+
+def made(cell: Cell, number: int, result: dict[str, Any], **more: Any) -> Record:
+    value, *others = result["values"]
+    where = {"worker": {"position": 0 if "confirms" in more else result["position"]}}
+    fields = {"ended": result["ended"], "others": others, "run": f"r{number}", **where, **more}
+    return make_record(cell, value, started=f"2025-01-01T00:00:{number:02}.000Z", **fields)
+
+
+@given(
+    st.sampled_from(CELLS), st.lists(RESULTS, max_size=4), st.lists(RESULTS, min_size=4, max_size=4),
+    st.booleans(),
+)  # fmt: skip
+def test_it_ends_within_three_orders(
+    cell: Cell, before: list[dict[str, Any]], to_come: list[dict[str, Any]], names_the_last: bool
+) -> None:
+    """Whatever came before and comes of the orders; an order names the newest run, or the first doubted."""
+    records = [
+        made(cell, number, result, **({"confirms": result["confirms"]} if result["confirms"] else {}))
+        for number, result in enumerate(before)
+    ]
+    records = [made(cell, len(before), to_come[0]), *records[::-1]]
+    doubted, orders = records[0].run, 0
+    while wanted(cell, records):
+        orders += 1
+        assert orders <= 2, [(r.run, r.ended, r.confirms) for r in records]
+        confirms = records[0].run if names_the_last else doubted
+        records.insert(0, made(cell, len(records), to_come[orders], confirms=confirms))
+    counted, _ = part_set_aside(cell, records)
+    assert counted

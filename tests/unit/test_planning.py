@@ -9,12 +9,12 @@ from builders import make_case, make_cell, make_repro
 
 from trtmatrix.context import Context, Scene
 from trtmatrix.core.config import Matrix
-from trtmatrix.core.container import Limits
 from trtmatrix.core.expand import Cell, Selection
 from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Engine, Excluded, Host, Launch, Plan
 from trtmatrix.effects.gpu import GpuScan
 from trtmatrix.effects.paths import Project, default_cache
+from trtmatrix.perform import Options
 from trtmatrix.planning import print_plan
 
 REPRO = make_repro(make_case("a"), make_case("b"), make_case("c"))
@@ -36,7 +36,7 @@ def printed(
     project = Project(matrix=cache, repros=cache, results=cache, cache=cache)
     matrix = Matrix.model_construct()
     context = Context(project=project, matrix=matrix, repros={}, selection=Selection(), pythons=())
-    print_plan(context, scene, frozenset(), Limits())
+    print_plan(context, scene, frozenset(), Options())
     return capsys.readouterr().out
 
 

@@ -150,6 +150,9 @@ WRONG: dict[str, tuple[str, Any]] = {
     "number": ("measurements", {"outputs": {"y": {"sum_abs": "small"}}, "scalars": {}}),
     "no number": ("measurements", {"outputs": {"y": {"sum_abs": None}}, "scalars": {}}),
     "scalars": ("measurements", {"outputs": {}, "scalars": {"x": [1]}}),
+    "worker": ("worker", "first"),
+    "confirms": ("confirms", 7),
+    "remeasured from": ("remeasured_from", None),
 }
 
 
@@ -158,3 +161,23 @@ def test_a_part_that_is_wrong_is_refused(what: str) -> None:
     name, value = WRONG[what]
     with pytest.raises(RecordError, match=r"^f:1: "):
         record_from({**make_record(make_cell()).data, name: value}, "f")
+
+
+def test_an_older_record_has_no_worker_and_confirms_nothing() -> None:
+    record = make_record(make_cell())
+    assert (record.worker, record.confirms, record.processes, record.remeasured_from) == ({}, "", 1, "")
+
+
+def test_what_was_run_around_a_record_is_read() -> None:
+    worker = {
+        "number": 1,
+        "position": 4,
+        "alone": False,
+        "seconds": 0.5,
+        "builder_seconds": None,
+        "ended": "",
+    }
+    data = {**make_record(make_cell()).data, "worker": worker, "confirms": "r1", "processes": 3}
+    record = record_from({**data, "remeasured_from": "r0"}, "f")
+    assert (record.worker, record.confirms, record.processes) == (worker, "r1", 3)
+    assert (record.remeasured_from, record.engines) == ("r0", 3)

@@ -5,78 +5,25 @@ The launcher is a stand-in: it plays a probe whose engines come out as a test sa
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import H200, make_case, make_cell, make_control, make_expectation, make_record, make_repro
+from builders import make_case, make_cell, make_control, make_expectation, make_record, make_repro
+from playing import LIMIT, RIGHT, WRONG, Play, Playing, always, make_a_plan, make_shop
 from test_cases import loaded
 from test_emulation import Emulating
 
-from trtmatrix.batch import Batch, Overdue, count_runs
-from trtmatrix.core.calibration import Calibration
+from trtmatrix.batch import Batch, Overdue
 from trtmatrix.core.compare import Stored
-from trtmatrix.core.expand import Cell, Selection
 from trtmatrix.core.model import Case, Control, Verdict
-from trtmatrix.core.plan import Engine, GpuAccess, Host, Launch, Pull, make_plan
-from trtmatrix.core.record import RAN, Record, record_from
-from trtmatrix.effects.cases import CaseCache
-from trtmatrix.effects.launcher import Ended, Poll, Ready
-from trtmatrix.effects.progress import PlainProgress
+from trtmatrix.core.record import Record, record_from
 from trtmatrix.effects.repro_files import LoadedRepro
 from trtmatrix.run import run_plan
-from trtmatrix.workshop import Order, Workshop
+from trtmatrix.storing import Storing
+from trtmatrix.worklist import Worklist, count_runs
 from trtprobe.files import write_json
-
-RIGHT, WRONG = 1.0, 1e6
-LIMIT: dict[str, Any] = {"limits": {"worst": 10.0}, "params": {"n": 1}}
-Play = Callable[[str], float]
-"""A case's id → what the case measures of each engine."""
-
-
-class Playing:
-    """A launcher whose probe measures what it is told, and that keeps the jobs that it was given."""
-
-    def __init__(self, play: Play) -> None:
-        self.play, self.jobs = play, list[list[dict[str, Any]]]()
-
-    def make_ready(self, launch: Launch) -> Ready:
-        return Ready(launch=launch, digests={"image": "i", "runtime": "container"}, handle=None)
-
-    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
-        del ready
-        cells = json.loads((folder / "job" / "job.json").read_text())["cells"]
-        self.jobs.append(cells)
-        for index, cell in enumerate(cells):
-            record = self.record(cell, self.play(cell["cell"]["case"]), folder / "out" / str(index))
-            write_json(folder / "out" / f"{index}.record.json", record)
-        poll()
-        return Ended(code=0)
-
-    def record(self, cell: dict[str, Any], value: float, out: Path) -> dict[str, Any]:
-        del out
-        measured = {"outputs": {}, "scalars": {"worst": value}, "remark": "", "signatures": {}}
-        builds = [{"measurements": measured, "engine": {}}] * cell["builds"]
-        more = {"builds": builds} if len(builds) > 1 else {}
-        data = {"schema": 1, "cell": cell["cell"], "run": cell["run"], "product": "tensorrt", "ended": RAN}
-        started = f"2025-01-02T03:04:0{len(self.jobs)}.000Z"
-        return {
-            **data, "detail": "", "started": started, "observed": {}, "measurements": measured, "kept": {},
-            **more,
-        }  # fmt: skip
-
-
-def make_shop(folder: Path, launcher: Playing, repros: Sequence[LoadedRepro], **more: Any) -> Workshop:
-    return Workshop(
-        launchers={"container": launcher}, repros={item.repro.id: item for item in repros},
-        cases=CaseCache(folder), cache=folder, local=folder / "local", probe_digest="p",
-        progress=PlainProgress(io.StringIO()), gpu_clocks=lambda _: {}, output_bytes=1,
-        calibration=Calibration(), **more,
-    )  # fmt: skip
 
 
 def run(
@@ -92,23 +39,10 @@ def run(
     return run_plan(make_a_plan(cells), frozenset(), "r0", shop).records, launcher
 
 
-def make_a_plan(cells: Sequence[Cell]) -> Any:
-    images = {"example.org/tensorrt:10.7.0": "sha256:0"}
-    engine = Engine(available=True, images=images, gpu_access=GpuAccess.TOOLKIT)
-    return make_plan(cells, Host(engine=engine, gpus=(H200,)), Selection(), Pull.NEVER)
-
-
-def always(value: float) -> Play:
-    def play(case: str) -> float:
-        del case
-        return value
-
-    return play
-
-
-def test_a_failure_is_run_again_in_a_fresh_process_with_three_engines(tmp_path: Path) -> None:
+def test_a_failure_is_run_again_alone_in_a_fresh_process_with_three_engines(tmp_path: Path) -> None:
     records, launcher = run(tmp_path, always(WRONG), make_case("a", **LIMIT), make_case("b", **LIMIT))
-    assert [[cell["builds"] for cell in job] for job in launcher.jobs] == [[1, 1], [3, 3]]
+    assert [[cell["builds"] for cell in job] for job in launcher.jobs] == [[1, 1, 3, 3]]
+    assert [[cell["alone"] for cell in job] for job in launcher.jobs] == [[False, False, True, True]]
     assert [record.data.get("confirms") for record in records] == [None, None, "r0", "r0"]
     first, again = {r.run for r in records[:2]}, {r.run for r in records[2:]}
     assert first == {"r0"}
@@ -118,7 +52,7 @@ def test_a_failure_is_run_again_in_a_fresh_process_with_three_engines(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("case", "value", "jobs"),
+    ("case", "value", "runs"),
     [
         (make_case(**LIMIT), RIGHT, 1),
         (make_case("expected-to-fail", **LIMIT), RIGHT, 2),
@@ -128,8 +62,8 @@ def test_a_failure_is_run_again_in_a_fresh_process_with_three_engines(tmp_path: 
     ],
     ids=["right", "right, but expected to fail", "wrong as expected", "control fails", "control passes"],
 )
-def test_what_is_to_be_believed_is_seen_twice(case: Case, value: float, jobs: int, tmp_path: Path) -> None:
-    assert len(run(tmp_path, always(value), case)[1].jobs) == jobs
+def test_what_is_to_be_believed_is_seen_twice(case: Case, value: float, runs: int, tmp_path: Path) -> None:
+    assert len(run(tmp_path, always(value), case)[0]) == runs
 
 
 def test_only_what_is_doubtful_is_run_again(tmp_path: Path) -> None:
@@ -137,7 +71,7 @@ def test_only_what_is_doubtful_is_run_again(tmp_path: Path) -> None:
         return WRONG if case == "b" else RIGHT
 
     _, launcher = run(tmp_path, play, make_case("a", **LIMIT), make_case("b", **LIMIT))
-    assert [[cell["cell"]["case"] for cell in job] for job in launcher.jobs] == [["a", "b"], ["b"]]
+    assert [[cell["cell"]["case"] for cell in job] for job in launcher.jobs] == [["a", "b", "b"]]
 
 
 def test_nothing_is_confirmed_where_that_is_not_wanted(tmp_path: Path) -> None:
@@ -194,16 +128,21 @@ def test_a_cell_is_overdue_only_after_all_its_builds(tmp_path: Path, monkeypatch
     cell, source = make_cell(case=case), loaded()
     launcher = Playing(always(RIGHT))
     shop = make_shop(tmp_path, launcher, [replace(source, repro=cell.repro)])
-    batch = Batch(launcher.make_ready(make_a_plan([cell]).launches[0]), [cell], Order(run="r"), shop)
+    shop.prepared.add((cell.repro.id, case.id))
+    ready = launcher.make_ready(make_a_plan([cell]).launches[0])
+    batch = Batch(ready, Worklist(ready.launch, "r", shop), Storing(ready, shop), shop)
     moment = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: moment[0])
-    write_json(tmp_path / "0.started.json", {})
-    batch._collect(tmp_path)
+    for part in ("job", "out"):
+        (tmp_path / part).mkdir()
+    batch._poll(tmp_path)
+    write_json(tmp_path / "out" / "0.started.json", {})
+    batch._poll(tmp_path)
     moment[0] = 59.0
-    batch._collect(tmp_path)
+    batch._poll(tmp_path)
     moment[0] = 61.0
     with pytest.raises(Overdue):
-        batch._collect(tmp_path)
+        batch._poll(tmp_path)
 
 
 class Giving(Playing):

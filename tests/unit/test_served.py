@@ -10,6 +10,7 @@ from builders import H200, make_case, make_cell, make_entry, make_record, make_u
 
 from trtmatrix.context import origin_digests, without_superseded
 from trtmatrix.core.compare import Entry, Stored
+from trtmatrix.core.confirm import engines_wanted
 from trtmatrix.core.model import Cause, Evidence, Exclusion, Outcome, Verdict
 from trtmatrix.core.plan import Engine, Excluded, Host
 from trtmatrix.perform import Options, is_current_fact, is_served
@@ -30,9 +31,10 @@ def entry(verdict: Verdict, *records: dict[str, Any], **fields: Any) -> Entry:
     """An entry with a verdict that rests on such records."""
     cell = make_cell(case=make_case())
     made = tuple(make_record(cell, run=f"r{number}", **more) for number, more in enumerate(records))
+    outcome = Outcome(verdict=verdict)
     return Entry(
-        cell=cell, evidence=Evidence.MEASURED, outcome=Outcome(verdict=verdict), record=made[0], records=made,
-        **fields,
+        cell=cell, evidence=Evidence.MEASURED, outcome=outcome, record=made[0], records=made,
+        wanted=engines_wanted(cell, outcome, made), **fields,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from trtmatrix.core.calibration import Calibration
+from trtmatrix.core.confirm import engines_wanted, overruled, part_set_aside
 from trtmatrix.core.controls import apply_controls
 from trtmatrix.core.entry import (
     Entry,
@@ -105,11 +106,14 @@ class _Known:
         return Entry(cell=cell, evidence=Evidence.NONE, expectation=expectation, excluded=excluded)
 
     def _judged(self, cell: Cell, evidence: Evidence, records: Sequence[Record]) -> Entry:
-        """Return the entry of a cell that has records, the first of which is shown."""
-        record, repro, case = records[0], cell.repro, cell.case
+        """Return the entry of a cell that has records; the first of those that count is shown."""
+        counted, aside = part_set_aside(cell, records, self.calibration)
+        record, repro, case = counted[0], cell.repro, cell.case
+        outcome = judge(counted, case, cell.version, repro, self.calibration)
         return Entry(
-            cell=cell, evidence=evidence, record=record, records=tuple(records),
-            outcome=judge(records, case, cell.version, repro, self.calibration),
+            cell=cell, evidence=evidence, record=record, records=counted, set_aside=aside, outcome=outcome,
+            wanted=engines_wanted(cell, outcome, records, self.calibration),
+            overruled=overruled(cell, outcome, counted, aside, self.calibration),
             figure=figure_text(record, case, repro, self.calibration), value=self._value(cell, record),
             expectation=find_expectation(cell), excluded=self.reasons.get(cell.id),
             executed=record.run in self.executed,

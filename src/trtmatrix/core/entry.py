@@ -38,7 +38,10 @@ class Entry:
     """What one cell shows: its outcome and how that is known, what was expected, why it did not run.
 
     ``record`` is the one shown; ``records`` holds it and those that are comparable with it, on all of which
-    the outcome rests. ``figure`` is its figure as shown, ``value`` the same as a number.
+    the outcome rests. ``figure`` is its figure as shown, ``value`` the same as a number. ``wanted``: engines
+    that must be built alone before it is believed (:func:`trtmatrix.core.confirm.engines_wanted`).
+    ``set_aside``: comparable records of shared processes, which count no more; ``overruled`` says in a
+    sentence what they said, where that is not what is believed.
     """
 
     cell: Cell
@@ -48,6 +51,9 @@ class Entry:
     value: float | None = None
     record: Record | None = None
     records: tuple[Record, ...] = ()
+    wanted: int = 0
+    set_aside: tuple[Record, ...] = ()
+    overruled: str = ""
     expectation: Expectation | None = None
     excluded: Excluded | None = None
     executed: bool = False

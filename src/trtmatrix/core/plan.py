@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from packaging.version import Version as Release
@@ -19,6 +19,25 @@ class Pull(str, Enum):
     NAMED = "named"
     ALL = "all"
     NEVER = "never"
+
+
+class Isolation(str, Enum):
+    """What cells of one launch share."""
+
+    WORKER = "worker"
+    PROCESS = "process"
+    CONTAINER = "container"
+
+    @property
+    def words(self) -> str:
+        """What that means, in words."""
+        match self:
+            case Isolation.WORKER:
+                return "one warm process for all cells that leave it well"
+            case Isolation.PROCESS:
+                return "a fresh process for each cell"
+            case Isolation.CONTAINER:
+                return "a fresh start of the probe for each cell"
 
 
 class GpuAccess(str, Enum):
@@ -82,13 +101,28 @@ class Launch:
     build: bool = False
     python: str | None = None
 
+    @property
+    def lacks_image(self) -> bool:
+        """Whether its image is not here."""
+        return self.pull or self.build
+
+    def of(self, cells: Iterable[Cell]) -> Launch:
+        """Return the same launch over these cells."""
+        return replace(self, cells=tuple(cells))
+
+    def on(self, board: Gpu) -> Launch:
+        """Return the same launch on an equal board."""
+        cells = tuple(replace(cell, gpu=board) for cell in self.cells)
+        return replace(self, gpu=board, cells=cells)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What would be started, and what would not."""
+    """What would be started, and what would not. ``boards``: the GPUs of this host, equal ones too."""
 
     launches: tuple[Launch, ...]
     excluded: tuple[Excluded, ...]
+    boards: tuple[Gpu, ...] = ()
 
 
 def make_plan(cells: Sequence[Cell], host: Host, selection: Selection, pull: Pull) -> Plan:
@@ -102,7 +136,7 @@ def make_plan(cells: Sequence[Cell], host: Host, selection: Selection, pull: Pul
         else:
             excluded.append(Excluded(cell=cell, why=reason[0], detail=reason[1]))
     launches = tuple(_launch(group, host, selection) for group in groups.values())
-    return Plan(launches=launches, excluded=tuple(excluded))
+    return Plan(launches=launches, excluded=tuple(excluded), boards=host.gpus)
 
 
 def _launch(group: Sequence[Cell], host: Host, selection: Selection) -> Launch:

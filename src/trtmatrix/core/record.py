@@ -49,6 +49,9 @@ class Record:
     ``builds`` holds what was measured of each engine, at least of one; ``outputs``, ``scalars`` and
     ``remark`` are the first's. ``noise``: the host's emulation of the case (:mod:`trtmatrix.core.noise`;
     empty in older records). Numbers are finite or one of NaN and infinity, which JSON holds as strings.
+    ``worker``: which process of the probe ran it, and what that took (empty in older records).
+    ``confirms``: the run whose verdict was doubted, ``remeasured_from``: the one whose outputs were measured
+    again, each empty where there is none. ``processes``: fresh processes whose counts were added up.
     """
 
     cell: CellId
@@ -62,14 +65,17 @@ class Record:
     gpu: Mapping[str, Any]
     builds: tuple[Measured, ...]
     noise: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    worker: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    confirms: str = ""
+    processes: int = 1
+    remeasured_from: str = ""
     data: Mapping[str, Any] = field(repr=False)
     file: str = ""
 
     @property
     def engines(self) -> int:
         """How many engines were built and run."""
-        processes = self.data.get("processes", 1)
-        return max(len(self.builds), processes if isinstance(processes, int) else 1)
+        return max(len(self.builds), self.processes)
 
     @property
     def first(self) -> Measured:
@@ -119,12 +125,15 @@ def record_from(data: Mapping[str, Any], file: str = "") -> Record:
         builds = tuple(_measured(build["measurements"]) for build in data.get("builds") or [data])
         texts = {name: _text(data[name], name) for name in ("run", "ended", "detail", "started")}
         maps = {name: _mapping(data[name], name) for name in ("digests", "observed", "gpu")}
+        maps |= {name: _mapping(data.get(name, {}), name) for name in ("noise", "worker")}
+        links = {name: _text(data.get(name, ""), name) for name in ("confirms", "remeasured_from")}
         _check_words(texts["ended"], texts["run"])
         return Record(
             cell=CellId.parse(str(CellId(**data["cell"]))), product=Product(data["product"]),
-            data=data, file=file, builds=builds, noise=_mapping(data.get("noise", {}), "noise"),
+            data=data, file=file, builds=builds, processes=_count(data.get("processes", 1)),
             run=texts["run"], ended=texts["ended"], detail=texts["detail"], started=texts["started"],
-            digests=maps["digests"], observed=maps["observed"], gpu=maps["gpu"],
+            digests=maps["digests"], observed=maps["observed"], gpu=maps["gpu"], noise=maps["noise"],
+            worker=maps["worker"], confirms=links["confirms"], remeasured_from=links["remeasured_from"],
         )  # fmt: skip
     except (KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"{file}:1: {type(error).__name__} at {error}: a part is missing") from error
@@ -155,6 +164,11 @@ def _text(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{name} is {value!r}, which is no text")  # noqa: TRY004 - of the record, not of ours
     return value
+
+
+def _count(value: object) -> int:
+    """Return how many there were; what is no number counts as one."""
+    return value if isinstance(value, int) else 1
 
 
 def _mapping(value: Any, name: str) -> Mapping[str, Any]:  # noqa: ANN401

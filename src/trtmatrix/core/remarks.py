@@ -105,6 +105,11 @@ def _group(entries: Iterable[Entry]) -> tuple[Unanswered, ...]:
     return tuple(sorted(found, key=lambda item: -item.count))
 
 
+def find_overruled(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Return a line for each cell of which a shared process said something else than is believed."""
+    return tuple(f"{entry.cell.id}: {entry.overruled}" for entry in entries if entry.overruled)
+
+
 def find_contradicted(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Return a line for each fact of matrix.yaml that a measured record contradicts."""
     lines: dict[str, None] = {}

@@ -75,7 +75,7 @@ def _cell(entry: Entry) -> dict[str, Any]:
         "fit": outcome.fit or None if outcome else None,
         "twins": {twin.measure: _twin(value, said) for twin, value, said in twins_of(entry)},
         "figure": _figure(entry), "expected": _expected(entry), "surprise": entry.surprise,
-        "advice": advise(entry) or None,
+        "advice": advise(entry) or None, "overruled": entry.overruled or None,
         "excluded": {"why": excluded.why.value, "detail": excluded.detail} if excluded else None,
         "record": _record(entry),
     }  # fmt: skip

@@ -9,7 +9,13 @@ from trtmatrix.core.config import Version
 from trtmatrix.core.details import describe
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Cause, Verdict
-from trtmatrix.core.remarks import find_contradicted, find_silent, find_surprises, find_unanswered
+from trtmatrix.core.remarks import (
+    find_contradicted,
+    find_overruled,
+    find_silent,
+    find_surprises,
+    find_unanswered,
+)
 from trtmatrix.core.summary import count_lines, count_products
 from trtmatrix.core.table import Row, Section, Table, make_tables, one_line
 from trtmatrix.core.twins import TwinRow
@@ -111,6 +117,7 @@ def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
         ("Surprises", [str(item) for item in find_surprises(entries)]),
         ("Says nothing", [str(item) for item in find_silent(entries)]),
         ("No verdict", [str(item) for item in find_unanswered(entries)]),
+        ("Set aside", find_overruled(entries)),
         ("Facts of matrix.yaml that images contradict", find_contradicted(entries)),
     )
     for title, items in remarks:

@@ -13,6 +13,7 @@ from trtmatrix.core.remarks import (
     Surprise,
     Unanswered,
     find_contradicted,
+    find_overruled,
     find_silent,
     find_surprises,
     find_unanswered,
@@ -49,6 +50,7 @@ def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
         ("Surprises", [_surprise(item) for item in find_surprises(entries)]),
         ("Says nothing", [_unanswered(item) for item in find_silent(entries)]),
         ("No verdict", [_unanswered(item) for item in find_unanswered(entries)]),
+        ("Set aside", [_plain(line) for line in find_overruled(entries)]),
         (
             "Facts of matrix.yaml that images contradict",
             [_plain(line) for line in find_contradicted(entries)],

@@ -10,7 +10,13 @@ from tabulate import tabulate
 from trtmatrix.core.config import Version
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Verdict
-from trtmatrix.core.remarks import find_contradicted, find_silent, find_surprises, find_unanswered
+from trtmatrix.core.remarks import (
+    find_contradicted,
+    find_overruled,
+    find_silent,
+    find_surprises,
+    find_unanswered,
+)
 from trtmatrix.core.summary import count_lines, count_products
 from trtmatrix.core.table import Row, Section, Table, fold_line, make_tables, one_line
 from trtmatrix.core.twins import TwinRow
@@ -200,6 +206,7 @@ def _remarks(entries: Sequence[Entry], width: int) -> Iterator[list[str]]:
         ("Surprises", [str(item) for item in find_surprises(entries)]),
         ("Says nothing", [str(item) for item in find_silent(entries)]),
         ("No verdict", [str(item) for item in find_unanswered(entries)]),
+        ("Set aside", find_overruled(entries)),
         ("Facts of matrix.yaml that images contradict", find_contradicted(entries)),
     )
     for title, items in remarks:

@@ -71,10 +71,14 @@ REMEMBERED = 8
 class CaseCache:
     """Folders of prepared cases below ``<cache>/cases``; equal arrays share one file."""
 
-    def __init__(self, cache: Path) -> None:
-        """Name the folder; it is made on the first write."""
+    def __init__(self, cache: Path, partial: Path | None = None) -> None:
+        """Name the folder; it is made on the first write.
+
+        ``partial``: a folder on the same file system for what is not whole yet; somebody else empties it.
+        """
         self.root = cache / "cases"
         self.blobs = cache / "blobs"
+        self.partial = partial
         self._seen: dict[int, tuple[Array, Path]] = {}
         self._noises: dict[tuple[str, ...], tuple[dict[str, Any], Blobs]] = {}
 
@@ -131,7 +135,7 @@ class CaseCache:
         noise: Mapping[str, Any], shapes: Blobs,
     ) -> None:  # fmt: skip
         """Write a case's folder whole or not at all; its large files are links."""
-        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.root))
+        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.partial or self.root))
         try:
             partial.chmod(0o755)
             for name in FOLDERS:
@@ -181,10 +185,17 @@ class CaseCache:
         content.update(data)
         path = self.blobs / f"{content.hexdigest()}{suffix}"
         if not path.exists():
-            with tempfile.NamedTemporaryFile(dir=self.blobs, suffix=".partial", delete=False) as out:
-                write(out)
-            Path(out.name).chmod(0o644)
-            Path(out.name).replace(path)
+            where = self.partial or self.blobs
+            with tempfile.NamedTemporaryFile(dir=where, suffix=".partial", delete=False) as out:
+                partial = Path(out.name)
+                try:
+                    write(out)
+                    out.flush()
+                    partial.chmod(0o644)
+                    partial.replace(path)
+                except BaseException:
+                    partial.unlink()
+                    raise
         return path
 
 

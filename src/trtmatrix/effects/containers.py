@@ -32,11 +32,12 @@ from trtmatrix.core.container import (
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Engine, GpuAccess, Launch
 from trtmatrix.effects.images import Images
-from trtmatrix.effects.launcher import Ended, Heartbeat, Poll, Ready
+from trtmatrix.effects.launcher import POLL_SECONDS, Ended, Heartbeat, Poll, Ready
 from trtmatrix.effects.owner import is_dead, own_identity
 from trtmatrix.effects.paths import probe_folder
 
-POLL_SECONDS = 0.1
+ENGINE_SECONDS = 0.1
+"""How often the engine is asked whether a container still runs: that costs it milliseconds."""
 DRIVER_FOLDER = "/usr/local/nvidia"
 CDI_KIND = "nvidia.com/gpu"
 EMPTIED = (SCRATCH, "/dev/shm")  # noqa: S108 - inside the container, file systems of its own
@@ -176,8 +177,10 @@ class ContainerLauncher:
                 container = self._create(spec)
                 container.start()
                 while not self._has_ended(container):
-                    poll()
-                    time.sleep(POLL_SECONDS)
+                    asked = time.monotonic()
+                    while time.monotonic() < asked + ENGINE_SECONDS:
+                        poll()
+                        time.sleep(POLL_SECONDS)
             poll()
             state = container.attrs["State"]
             log = container.logs(tail=100).decode("utf-8", "replace")

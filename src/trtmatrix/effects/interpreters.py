@@ -20,11 +20,9 @@ from trtmatrix.core.config import WheelsOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.model import Gpu
 from trtmatrix.core.plan import Launch
-from trtmatrix.effects.launcher import Ended, Heartbeat, Poll, Ready
+from trtmatrix.effects.launcher import POLL_SECONDS, Ended, Heartbeat, Poll, Ready
 from trtmatrix.effects.paths import probe_folder
 from trtmatrix.effects.wheels import install_wheels
-
-POLL_SECONDS = 0.05
 
 
 class InterpreterLauncher:

@@ -11,9 +11,11 @@ from typing import Any, Protocol
 from trtmatrix.core.plan import Launch
 
 HEARTBEAT_SECONDS = 1.0
+POLL_SECONDS = 0.02
+"""How often is looked for new records, and new cells are handed in. A look costs two system calls."""
 
 Poll = Callable[[], None]
-"""Called a few times a second while the probe runs: it collects the records that have appeared."""
+"""Called every :data:`POLL_SECONDS` while the probe runs: it collects records and hands in cells."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 PLAIN_PULL_SECONDS = 10.0
 
@@ -17,13 +20,13 @@ class Progress(Protocol):
         """Say a line that stays."""
 
     def begin(self, label: str, total: int) -> None:
-        """Begin a stretch of ``total`` steps."""
+        """Begin a stretch of ``total`` steps; several may run side by side."""
 
-    def more(self, count: int) -> None:
-        """Add steps to the stretch."""
+    def more(self, label: str, count: int) -> None:
+        """Add steps to a stretch."""
 
-    def step(self, text: str) -> None:
-        """Finish one step."""
+    def step(self, label: str, text: str) -> None:
+        """Finish one step of a stretch."""
 
     def pull(self, image: str, layer: str, current: int, total: int) -> None:
         """Report bytes of one layer of an image."""
@@ -38,7 +41,8 @@ class PlainProgress:
     def __init__(self, stream: TextIO) -> None:
         """Keep the stream."""
         self.stream = stream
-        self.label, self.total, self.done = "", 0, 0
+        self._totals: dict[str, int] = {}
+        self._done: dict[str, int] = {}
         self._next_pull = 0.0
         self._pulls: set[str] = set()
         self._lock = threading.Lock()
@@ -52,17 +56,20 @@ class PlainProgress:
 
     def begin(self, label: str, total: int) -> None:
         """Print the label with its number of steps."""
-        self.label, self.total, self.done = label, total, 0
+        self._totals[label], self._done[label] = total, 0
         self.note(f"{label}: {total}")
 
-    def more(self, count: int) -> None:
+    def more(self, label: str, count: int) -> None:
         """Count further."""
-        self.total += count
+        with self._lock:
+            self._totals[label] = self._totals.get(label, 0) + count
 
-    def step(self, text: str) -> None:
+    def step(self, label: str, text: str) -> None:
         """Print the step with its count."""
-        self.done += 1
-        self.note(f"  [{self.done}/{self.total}] {text}")
+        with self._lock:
+            done = self._done[label] = self._done.get(label, 0) + 1
+            total = self._totals.get(label, done)
+        self.note(f"  [{done}/{total}] {text}")
 
     def pull(self, image: str, layer: str, current: int, total: int) -> None:
         """Print the sum over layers, now and then."""
@@ -84,7 +91,7 @@ class PlainProgress:
 
 
 class LiveProgress:
-    """Bars in a terminal: one for the stretch, one for each layer being pulled."""
+    """Bars in a terminal: one for each stretch, one for each layer being pulled."""
 
     def __init__(self, stream: TextIO) -> None:
         """Start the display."""
@@ -98,7 +105,7 @@ class LiveProgress:
             console=Console(file=stream), transient=True,
         )  # fmt: skip
         self.bars.start()
-        self._stretch = self.bars.add_task("", total=None, visible=False, last="")
+        self._stretches: dict[str, TaskID] = {}
         self._layers: dict[str, object] = {}
 
     def note(self, text: str) -> None:
@@ -106,17 +113,17 @@ class LiveProgress:
         self.bars.console.print(text, highlight=False, markup=False)
 
     def begin(self, label: str, total: int) -> None:
-        """Reset the bar."""
-        self.bars.reset(self._stretch, description=label, total=total, visible=True, last="")
+        """Show the stretch's bar."""
+        self._stretches[label] = self.bars.add_task(label, total=total, last="")
 
-    def more(self, count: int) -> None:
+    def more(self, label: str, count: int) -> None:
         """Lengthen the bar."""
-        (task,) = (task for task in self.bars.tasks if task.id == self._stretch)
-        self.bars.update(self._stretch, total=(task.total or 0) + count)
+        (task,) = (task for task in self.bars.tasks if task.id == self._stretches[label])
+        self.bars.update(task.id, total=(task.total or 0) + count)
 
-    def step(self, text: str) -> None:
+    def step(self, label: str, text: str) -> None:
         """Advance the bar and show the step beside it."""
-        self.bars.update(self._stretch, advance=1, last=text)
+        self.bars.update(self._stretches[label], advance=1, last=text)
 
     def pull(self, image: str, layer: str, current: int, total: int) -> None:
         """Show each layer in megabytes; a finished one goes."""

@@ -44,6 +44,11 @@ def read_repros(folder: Path) -> list[LoadedRepro]:
     return loaded
 
 
+def read_repro(file: Path) -> LoadedRepro:
+    """Load one repro; :class:`ConfigError` where it has mistakes."""
+    return _load(file)
+
+
 def _doubles(loaded: Iterable[LoadedRepro]) -> list[str]:
     """Return the files whose names make the same repro: ``a_b.py`` and ``a-b.py``."""
     first: dict[str, Path] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 from trtprobe.backends.base import Backend, Engine
 
 
@@ -20,4 +22,28 @@ def open_backend(product: str) -> Backend:
     return TensorRtBackend()
 
 
-__all__ = ["Backend", "Engine", "open_backend"]
+class Opened:
+    """A product that is opened on first use and stays open in this process."""
+
+    def __init__(self, product: str) -> None:
+        """Name the product."""
+        self.product = product
+        self._backend: Optional[Backend] = None
+
+    def backend(self) -> Backend:
+        """Return the one backend; ``ComponentMissing`` where the product is not there."""
+        if self._backend is None:
+            self._backend = open_backend(self.product)
+        return self._backend
+
+    @property
+    def builder_seconds(self) -> Optional[float]:
+        """The cost of this process's first Builder, None where it has made none."""
+        return None if self._backend is None else self._backend.builder_seconds
+
+    def trouble(self) -> str:
+        """Return the error that the GPU's context reports from now on; nothing where it reports none."""
+        return "" if self._backend is None else self._backend.trouble()
+
+
+__all__ = ["Backend", "Engine", "Opened", "open_backend"]

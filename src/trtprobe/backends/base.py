@@ -9,6 +9,8 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from trtprobe.plans import Plans
+
 PRECISIONS = ("tf32", "fp32", "fp16", "fp16-flag")
 """``tf32``: float32 graph, TF32 allowed. ``fp32``: TF32 forbidden. ``fp16``: a graph typed in
 float16. ``fp16-flag``: float32 graph, TF32 and FP16 allowed (TensorRT below 11 only)."""
@@ -54,7 +56,23 @@ class Backend:
         """Start with nothing measured."""
         self.memo: Optional[Path] = None
         """Where ONNX Runtime keeps outputs for cells of the same job with the same bytes."""
+        self.plans: Optional[Plans] = None
+        """Where TensorRT keeps engine plans for the other processes of the same cell."""
+        self.builder_seconds: Optional[float] = None
+        """What the process's first Builder cost."""
         self.reset()
+
+    def warm_up(self) -> None:
+        """Do what the first build would do once a process."""
+
+    def begin(self, memo: Optional[Path], plans: Optional[Plans]) -> None:
+        """Start a cell: forget the one before; see :attr:`memo` and :attr:`plans`."""
+        self.memo, self.plans = memo, plans
+        self.reset()
+
+    def trouble(self) -> str:
+        """Return the error that the GPU's context reports from now on; nothing where it reports none."""
+        return ""
 
     def reset(self) -> None:
         """Forget what was measured; what the product itself keeps stays."""

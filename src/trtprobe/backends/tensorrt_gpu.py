@@ -18,6 +18,7 @@ from trtprobe.backends.base import Backend, BuildOptions, Engine
 from trtprobe.backends.gpu_engine import GpuEngine
 from trtprobe.cuda import Cuda
 from trtprobe.observe import loaded_libraries
+from trtprobe.plans import Plans, write_plan
 
 WORKSPACE = 4 << 30
 """Bytes of scratch memory that a builder may use."""
@@ -53,39 +54,70 @@ class TensorRtBackend(Backend):
         self._cuda: Optional[Cuda] = None
         self._builder: Any = None
         self._runtime: Any = None
+        self._version: Optional[str] = None
+        self._plugins = self._plugins_before = False
+
+    def warm_up(self) -> None:
+        """Make the Builder."""
+        self.builder  # noqa: B018 - it is made on first use
+
+    def begin(self, memo: Optional[Path], plans: Optional[Plans]) -> None:
+        """Start a cell; plugins that an earlier one has registered stay registered, and are remembered."""
+        super().begin(memo, plans)
+        self.messages.clear()
+        self._plugins_before = self._plugins
+
+    def trouble(self) -> str:
+        """Return what the context says when it is asked to finish its work: its errors stay with it."""
+        try:
+            if self._cuda is not None:
+                self._cuda.synchronize()
+        except (ends.CellEnd, RuntimeError) as error:
+            return str(error)
+        return ""
 
     @property
     def cuda(self) -> Cuda:
         """The CUDA driver, opened on first use."""
         if self._cuda is None:
             self._cuda = Cuda()
+        if "gpu" not in self.facts:
             self.facts.update(self._cuda.facts())
         return self._cuda
 
     @property
     def builder(self) -> Any:
         """The process's one Builder."""
+        self._before_builder()
         if self._builder is None:
-            self._before_builder()
             started = time.perf_counter()
             self._builder = self.trt.Builder(self.logger)
-            self.facts["builder_seconds"] = time.perf_counter() - started
+            self.builder_seconds = self.facts["builder_seconds"] = time.perf_counter() - started
         return self._builder
 
     def _before_builder(self) -> None:
         """Open the driver first, so that a missing one is told from a failing Builder."""
-        self.cuda.synchronize()
+        cuda = self.cuda
+        if self._builder is None:
+            cuda.synchronize()
 
     def observed(self) -> Dict[str, Any]:
         """Return the library's version (from the library itself) and the bindings'."""
         version = self.trt.__version__
-        return {"library": _library_version(LIBRARY) or version, "bindings": version}
+        if self._version is None:
+            self._version = _library_version(LIBRARY) or version
+        return {"library": self._version, "bindings": version}
 
     def _build(self, model: Path, options: BuildOptions) -> Engine:
         """Parse and build; see :meth:`Backend.build`."""
         self.messages.clear()
         if options.plugins:
             self._register_plugins()
+        elif self._plugins_before:
+            raise ends.Elsewhere("an earlier cell has registered plugins, and this one asks for none")
+        place = self.plans and self.plans.place(model.read_bytes(), options)
+        if place is not None and place.is_file():
+            return self._engine(place.read_bytes())
         network = self._parse(model, self._network_flags(options.precision))
         config = self.builder.create_builder_config()
         self._configure(config, options.precision, options.level)
@@ -100,6 +132,8 @@ class TensorRtBackend(Backend):
         if plan is None:
             raise self.failure("the builder returned no engine")
         self.facts["engine_bytes"] = int(plan.nbytes)
+        if place is not None:
+            write_plan(place, plan)
         return self._engine(plan)
 
     def _engine(self, plan: Any) -> Engine:
@@ -152,6 +186,7 @@ class TensorRtBackend(Backend):
 
     def _register_plugins(self) -> None:
         """Make NVIDIA's plugins known to the parser; a second time does nothing."""
+        self._plugins, self._plugins_before = True, False
         if not self.trt.init_libnvinfer_plugins(self.logger, ""):
             raise ends.ComponentMissing("the plugin library cannot be initialised")
 

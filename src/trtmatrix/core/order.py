@@ -1,0 +1,114 @@
+"""In which order a run does its work, and what of it goes together. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from trtmatrix.core.entry import Stored
+from trtmatrix.core.expand import Cell
+from trtmatrix.core.model import CellId, Gpu
+from trtmatrix.core.plan import Launch
+from trtmatrix.core.record import Record
+
+Seconds = Mapping[CellId, float]
+"""How long each cell is thought to take."""
+
+PRECISION = re.compile(r" ?\bprecision=\S+")
+
+
+def estimate_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[CellId, float]:
+    """Return how long each cell took when it was last run, on whatever GPU.
+
+    Where that is not known: as long as those of which it is, on the average; 1 s where nothing is known.
+    """
+    wanted = {_row(cell.id) for cell in cells}
+    newest: dict[tuple[str, str, str], Record] = {}
+    for item in stored:
+        row, record = _row(item.record.cell), item.record
+        if row in wanted and (row not in newest or _age(record) > _age(newest[row])):
+            newest[row] = record
+    known = {row: seconds for row, record in newest.items() if (seconds := _took(record)) is not None}
+    usual = sum(known.values()) / len(known) if known else 1.0
+    return {cell.id: known.get(_row(cell.id), usual) for cell in cells}
+
+
+def _row(cell: CellId) -> tuple[str, str, str]:
+    return cell.repro, cell.case, cell.version
+
+
+def _age(record: Record) -> tuple[str, str]:
+    return record.started, record.run
+
+
+def _took(record: Record) -> float | None:
+    """Return the seconds from a record's start to its end, or None where they cannot be read."""
+    try:
+        started, finished = (
+            datetime.fromisoformat(str(record.data[name]).replace("Z", "+00:00"))
+            for name in ("started", "finished")
+        )
+        return max(0.0, (finished - started).total_seconds())
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def order_launches(
+    launches: Iterable[Launch], seconds: Seconds, is_here: Callable[[Launch], bool]
+) -> list[Launch]:
+    """Return launches in the order in which they start: what is here already, then the longest first."""
+    return sorted(launches, key=lambda launch: (not is_here(launch), -_total(launch.cells, seconds)))
+
+
+def _total(cells: Iterable[Cell], seconds: Seconds) -> float:
+    return sum(seconds.get(cell.id, 1.0) for cell in cells)
+
+
+def equal_boards(gpu: Gpu, boards: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """Return the boards that can stand for a GPU: of its model, variant and driver; at least itself."""
+    facts = (gpu.slug, gpu.variant, gpu.driver)
+    return tuple(b for b in boards if (b.slug, b.variant, b.driver) == facts) or (gpu,)
+
+
+def split_launch(launch: Launch, parts: int, seconds: Seconds) -> list[Launch]:
+    """Return a launch as at most so many, each about equally long and with whole repros where that goes.
+
+    Cells of one repro stay together as far as no part becomes much longer than the others by it.
+    """
+    parts = min(parts, len(launch.cells))
+    if parts <= 1:
+        return [launch]
+    longest = _total(launch.cells, seconds) / parts
+    chunks = sorted(_chunks(launch.cells, longest / 2, seconds), key=lambda chunk: -_total(chunk, seconds))
+    shares: list[list[Cell]] = [[] for _ in range(parts)]
+    for chunk in chunks:  # the longest that is left goes to who has least
+        min(shares, key=lambda share: (_total(share, seconds), len(share))).extend(chunk)
+    place = {cell.id: number for number, cell in enumerate(launch.cells)}
+    return [launch.of(sorted(share, key=lambda cell: place[cell.id])) for share in shares if share]
+
+
+def _chunks(cells: Sequence[Cell], longest: float, seconds: Seconds) -> list[list[Cell]]:
+    """Cut cells into stretches of one repro, of one cell or not longer than this."""
+    chunks: list[list[Cell]] = []
+    for cell in cells:
+        last = chunks[-1] if chunks else []
+        fits = last and last[0].repro.id == cell.repro.id
+        if fits and _total([*last, cell], seconds) <= longest:
+            last.append(cell)
+        else:
+            chunks.append([cell])
+    return chunks
+
+
+def group_cases(cells: Iterable[Cell]) -> list[list[Cell]]:
+    """Return one cell of each case, those together that share work on the host, the largest group first.
+
+    Cases that draw the same numbers share their reference, whatever the precision; those of a repro that
+    emulates nothing may share all.
+    """
+    groups: dict[tuple[str, str], dict[str, Cell]] = {}
+    for cell in cells:
+        drawn = PRECISION.sub("", cell.case.noise_key)
+        groups.setdefault((cell.repro.id, drawn), {}).setdefault(cell.case.id, cell)
+    return sorted((list(group.values()) for group in groups.values()), key=len, reverse=True)

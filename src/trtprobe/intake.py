@@ -1,0 +1,102 @@
+"""The job's folder: cells that the host adds one by one, its sign of life, and folders to be emptied."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+POLL_SECONDS = 0.005
+HEARTBEAT_SECONDS = 15.0
+"""Without a sign of life from the host for this long, the job ends."""
+
+
+class Stopped(Exception):
+    """The supervisor is to end: it was told to, or the host is gone."""
+
+
+class Intake:
+    """``job.json``, then ``0.cell.json``, ``1.cell.json`` … in order, then ``end``; ``heartbeat`` all along."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read ``job.json``."""
+        self.folder = folder
+        self.job: Dict[str, Any] = json.loads((folder / "job.json").read_text())
+
+    def cell(self, index: int, idle: Callable[[], None]) -> Optional[Dict[str, Any]]:
+        """Wait for a cell and return it, or None where there are no more; ``idle`` is called while none is there.
+
+        Raises :class:`Stopped` where the host is gone.
+        """
+        path = self.folder / ("%d.cell.json" % index)
+        while True:
+            if not self.alive():
+                raise Stopped("no sign of life from the host")
+            ended = (self.folder / "end").exists()  # looked for first: no cell comes after it
+            if path.is_file():
+                cell: Dict[str, Any] = json.loads(path.read_text())
+                return cell
+            if ended:
+                return None
+            idle()
+            time.sleep(POLL_SECONDS)
+
+    def alive(self) -> bool:
+        """Whether the host has lately given a sign of life."""
+        try:
+            return time.time() - (self.folder / "heartbeat").stat().st_mtime < HEARTBEAT_SECONDS
+        except OSError:
+            return False
+
+    def empty_scratch(self) -> None:
+        """Empty the folders that ``scratch`` names, the job's alone, and make the home folder anew."""
+        for folder in self._scratch():
+            for path in folder.iterdir():
+                remove(path)
+        make_home()
+
+    def scratch_bytes(self) -> int:
+        """Return the bytes in the folders that ``scratch`` names."""
+        return sum(folder_bytes(folder) for folder in self._scratch())
+
+    def _scratch(self) -> List[Path]:
+        named = self.folder / "scratch"
+        return [Path(line) for line in named.read_text().splitlines()] if named.is_file() else []
+
+
+def make_home() -> None:
+    """Make the home folder in a container's scratch, where it is not there yet."""
+    with contextlib.suppress(OSError):
+        Path(os.environ.get("HOME", "/nowhere")).mkdir(parents=True, exist_ok=True)
+
+
+def make_empty(folder: Path) -> None:
+    """Make a folder, or empty it where it is there."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        for path in folder.iterdir():
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all in it, as far as that can be done."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(str(path), ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the bytes on disk below a folder (symbolic links not followed)."""
+    total = 0
+    for root, _, files in os.walk(str(folder)):
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(root, name)).st_size  # noqa: PTH118 - a Path a file takes longer
+    return total

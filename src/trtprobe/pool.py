@@ -1,0 +1,228 @@
+"""The supervisor's side of workers: which process runs a cell, and what becomes of it after."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+
+from trtprobe import ends
+from trtprobe.channel import Channel
+from trtprobe.exits import Cut, Exit, Seen, exit_words, judge_exit
+from trtprobe.intake import Intake, Stopped, make_empty
+from trtprobe.memory import oom_kills
+from trtprobe.observe import UNSET
+from trtprobe.processes import Child, kill_descendants
+from trtprobe.tail import Tail
+from trtprobe.watch import Watch
+from trtprobe.worker import serve
+
+CHECK_SECONDS = 0.25
+POLL_SECONDS = 0.005
+"""How often a process that hung up is looked at, until it has ended."""
+WARM_SECONDS = 120.0
+"""What a worker may take before its first cell."""
+SCRATCH_BYTES = 64 << 20
+"""More than this in the scratch folders after a cell ends its worker."""
+BALLAST = 16 << 20
+"""Bytes that are held while a process lives: a cell that fills memory by files is killed, and its files stay
+until they are removed; so much is free then, that the supervisor is not killed too."""
+
+class Order(NamedTuple):
+    """A cell for one process: what to run, in which folder, whether it needs that process for itself."""
+
+    spec: Dict[str, Any]
+    folder: Path
+    alone: bool
+    dangerous: bool
+    watch: Watch
+
+
+class Worker:
+    """A process that serves cells, as the supervisor sees it."""
+
+    def __init__(self, number: int, product: str, warm: bool, alone: bool) -> None:
+        """Start it."""
+        self.number, self.position, self.alone, self.warm = number, 0, alone, warm
+        self.ready = self.taken = False
+        self.done: Optional[Dict[str, Any]] = None
+        self.started = time.monotonic()
+        ours, theirs = socket.socketpair()
+        self.channel = Channel(ours)
+        self.process = Child(lambda: serve(Channel(theirs), product, warm, alone), theirs.fileno(), UNSET)
+        theirs.close()
+
+    def hear(self) -> None:
+        """Take in what the process has said."""
+        for message in self.channel.take():
+            self.ready |= "ready" in message
+            self.taken |= "taken" in message
+            self.done = message.get("done", self.done)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the process has ended; it has been heard out then."""
+        if self.process.poll() is None:
+            return False
+        self.hear()
+        return True
+
+    def perform(self, order: Order, tail: Tail) -> Tuple[Optional[Cut], float]:
+        """Give the process a cell and wait; returns how it is to be cut off, if it is, and the seconds it took.
+
+        A process that says that it ends has ended when this returns, or is to be cut off.
+        """
+        started = time.monotonic()
+        self.taken, self.done = False, None
+        message = {"spec": order.spec, "folder": str(order.folder), "dangerous": order.dangerous}
+        self.channel.send(message, tail.writing)
+        tail.hand_over()
+        cut = self.follow(
+            tail, lambda: self.done is not None and not self.done["ended"], order.watch.check
+        )  # fmt: skip
+        return cut, time.monotonic() - started
+
+    def follow(self, tail: Optional[Tail], until: Callable[[], bool], check: Callable[[], Optional[Cut]]) -> Optional[Cut]:
+        """Listen until something holds or the process has ended; returns how it is to be cut off, if it is."""
+        checked = time.monotonic()
+        while not until() and not self.is_over:
+            streams = [stream for stream in (self.channel, tail) if stream is not None and stream.open]
+            ending = not self.channel.open or self.done is not None
+            wait = POLL_SECONDS if ending else CHECK_SECONDS
+            for stream in select.select(streams, [], [], wait)[0]:
+                self.hear() if stream is self.channel else stream.take()
+            if time.monotonic() - checked > CHECK_SECONDS:
+                checked, cut = time.monotonic(), check()
+                if cut is not None:
+                    return cut
+        return None
+
+
+class Pool:
+    """The processes of a job: at most one warm worker, and one beside it while a cell has several."""
+
+    def __init__(self, intake: Intake) -> None:
+        """Start nothing yet."""
+        self.intake, self.product = intake, intake.job["product"]
+        self.warm = intake.job.get("isolation", "worker") == "worker"
+        self.limit = float(intake.job.get("warm_seconds", WARM_SECONDS))
+        self.started = 0
+        self._warms = True
+        self._worker: Optional[Worker] = None
+        self._ballast = b""
+
+    def prepare(self) -> None:
+        """See to it that there is a warm worker, where the job has them: it warms up meanwhile."""
+        if self.warm and self._worker is None:
+            self._worker = self._start(alone=False)
+
+    def make_ready(self, alone: bool) -> None:
+        """Wait until a process for the next cell is ready; what that takes is not held against the cell.
+
+        ``alone``: it is a fresh one, and no other lives beside it. A worker that crashes or hangs before it
+        is ready is ended, and none is warmed up any more: the cell takes the blame. Raises :class:`Stopped`
+        where the host is gone.
+        """
+        alone = alone or not self.warm
+        if self._worker is not None and (alone or self._worker.is_over):
+            self._end(self._worker)
+        for _ in range(2):
+            self._worker = self._worker or self._start(alone)
+            if self._is_ready(self._worker):
+                return
+            if self._worker.warm:
+                print("a worker did not become ready: no other is warmed up", flush=True)
+            self._end(self._worker)
+            self._warms = False
+        self._worker = self._start(alone)
+
+    def run(self, order: Order) -> Exit:
+        """Run a cell in the process that was made ready; once more where it could not take it."""
+        worker, found = self._run(order)
+        for _ in range(2):
+            if worker.taken and found.ended != ends.ELSEWHERE:
+                break
+            self.make_ready(order.alone)
+            worker, found = self._run(order)
+        return found
+
+    def run_beside(self, order: Order) -> Exit:
+        """Run a further process of a cell, a fresh one; the worker is left as it is."""
+        first, self._worker = self._worker, self._start(alone=True)
+        try:
+            self._is_ready(self._worker)
+            return self._run(order, first)[1]
+        finally:
+            self._end(self._worker, first)
+            self._worker = first
+
+    def close(self) -> None:
+        """End all that runs."""
+        if self._worker is not None:
+            self._end(self._worker)
+        kill_descendants()
+
+    def _start(self, alone: bool) -> Worker:
+        warm = self._warms and not alone
+        self._worker = Worker(self.started, self.product, warm, alone)
+        self.started += 1
+        self._ballast = self._ballast or b"1" * BALLAST
+        return self._worker
+
+    def _is_ready(self, worker: Worker) -> bool:
+        """Wait for a process to be ready; whether it is."""
+
+        def check() -> Optional[Cut]:
+            if not self.intake.alive():
+                raise Stopped("no sign of life from the host")
+            late = time.monotonic() - worker.started > self.limit
+            return (ends.TIME_OUT, "not ready") if late else None
+
+        return worker.follow(None, lambda: worker.ready, check) is None and worker.ready
+
+    def _run(self, order: Order, beside: Optional[Worker] = None) -> Tuple[Worker, Exit]:
+        """Run a cell; its process is ended where it can serve no other."""
+        worker = self._worker or self._start(order.alone)
+        make_empty(order.folder)
+        before, tail = oom_kills(), Tail()
+        order.watch.begin()
+        cut, seconds = worker.perform(order, tail)
+        done, words = worker.done or {}, {"number": worker.number, "position": worker.position}
+        worker.position += 1
+        ended = str(done.get("ended", "")) or self._why_end(worker, cut, before)
+        if ended:
+            self._end(worker, beside)
+        killed = oom_kills() - before
+        code = worker.process.code if ended else 0
+        if code and cut is None:
+            ended = exit_words(code, bool(done))
+        worker_words = {
+            **words, "alone": worker.alone, "seconds": done.get("seconds", seconds),
+            "builder_seconds": done.get("builder_seconds"), "ended": ended,
+        }  # fmt: skip
+        return worker, judge_exit(order.spec, order.folder, Seen(cut, code, killed, tail.close(), worker_words))
+
+    def _why_end(self, worker: Worker, cut: Optional[Cut], oom_before: int) -> str:
+        """Say why a process has to be ended that said nothing of it; nothing where it may go on."""
+        if cut is not None:
+            return cut[1]
+        if worker.done is None:
+            return "it hung up" if worker.process.code == 0 else "it died"
+        if oom_kills() > oom_before:
+            return "a process was killed for memory"
+        scratch = self.intake.scratch_bytes()
+        return "%d bytes of scratch" % scratch if scratch > SCRATCH_BYTES else ""
+
+    def _end(self, worker: Worker, beside: Optional[Worker] = None) -> None:
+        """End a process with all below it, and empty the scratch folders where none is left."""
+        worker.channel.close()
+        if worker is self._worker:
+            self._worker = None
+        if beside is not None:
+            worker.process.kill([beside.process.pid])
+            return
+        self._ballast = b""
+        worker.process.kill()
+        self.intake.empty_scratch()

@@ -1,0 +1,214 @@
+"""What a cell left changed in its process: seen by comparing, put back where that is safe.
+
+Only what is cheap to see is looked at. What libraries do by themselves on first use (files, threads and
+memory of a driver) is not held against a cell.
+"""
+
+from __future__ import annotations
+
+import gc
+import locale
+import os
+import random
+import resource
+import signal
+import sys
+import sysconfig
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+
+import numpy as np
+
+from trtprobe.processes import has_children
+
+WATCHED = (
+    "builtins", "ctypes", "gc", "io", "json", "math", "os", "posix", "random", "shutil", "signal", "socket",
+    "struct", "subprocess", "tempfile", "threading", "time", "numpy", "numpy.linalg", "numpy.random",
+    "numpy.lib", "numpy.fft", "tensorrt", "tensorrt_rtx_bindings", "onnxruntime",
+)  # fmt: skip
+"""Modules whose names must stay bound to what they were, with all of this package."""
+
+REBOUND = {"tempfile": ("_name_sequence", "tempdir")}
+"""Names that a module binds anew by itself."""
+
+STREAMS = ("stdin", "stdout", "stderr", "excepthook", "displayhook")
+TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+LEAK_BYTES = 2 << 30
+FILES = 64
+"""So many more open files than at the start are a leak."""
+
+
+class Kept(NamedTuple):
+    """A piece of the process's state: how it is read, and how it is put back."""
+
+    name: str
+    read: Callable[[], Any]
+    restore: Callable[[Any], object]
+
+
+def _restore_environment(was: Dict[str, str]) -> None:
+    for name in set(os.environ) - set(was):
+        del os.environ[name]
+    os.environ.update(was)
+
+
+def _handlers() -> Dict[int, Any]:
+    return {int(number): signal.getsignal(number) for number in signal.valid_signals()}
+
+
+def _restore_handlers(was: Dict[int, Any]) -> None:
+    for number, handler in was.items():
+        if handler is not None and signal.getsignal(number) != handler:
+            signal.signal(number, handler)
+
+
+def _limits() -> Dict[str, Tuple[int, int]]:
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return {name: resource.getrlimit(getattr(resource, name)) for name in names}
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _timers() -> List[float]:
+    return [signal.getitimer(timer)[0] for timer in TIMERS]
+
+
+def _stop_timers(_was: Any) -> None:
+    for timer in TIMERS:
+        signal.setitimer(timer, 0)
+
+
+def _arithmetic() -> Tuple[float, ...]:
+    """Return sums that tell the rounding mode, and a quotient that is zero where denormals are flushed."""
+    one, little, tiny = _NUMBERS
+    return one + little, one - little, -one - little, tiny / 2
+
+
+_NUMBERS = (1.0, 2.0**-54 * 1.5, sys.float_info.min)
+
+
+def _leave(_was: Any) -> None:
+    """Put nothing back."""
+
+
+KEPT = (
+    Kept("environment variables", lambda: dict(os.environ), _restore_environment),
+    Kept("signal handlers", _handlers, _restore_handlers),
+    Kept("blocked signals", lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+         lambda was: signal.pthread_sigmask(signal.SIG_SETMASK, was)),
+    Kept("timers", _timers, _stop_timers),
+    Kept("NumPy's error state", np.geterr, lambda was: np.seterr(**was)),
+    Kept("filters of warnings", lambda: (list(warnings.filters), warnings.showwarning), _leave),
+    Kept("sys.path", lambda: list(sys.path), lambda was: sys.path.__setitem__(slice(None), was)),
+    Kept("import hooks", lambda: (list(sys.meta_path), list(sys.path_hooks)), _leave),
+    Kept("sys." + ", sys.".join(STREAMS), lambda: [getattr(sys, name) for name in STREAMS],
+         lambda was: vars(sys).update(zip(STREAMS, was))),
+    Kept("trace or profile function", lambda: (sys.gettrace(), sys.getprofile()), _leave),
+    Kept("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
+    Kept("garbage collection", lambda: (gc.isenabled(), gc.get_threshold()), _leave),
+    Kept("locale", lambda: locale.setlocale(locale.LC_ALL), _leave),
+    Kept("umask", _umask, os.umask),
+    Kept("limits", _limits, _leave),
+    Kept("processors it may use", lambda: os.sched_getaffinity(0), _leave),
+    Kept("priority", lambda: os.getpriority(os.PRIO_PROCESS, 0), _leave),
+    Kept("rounding of floats", _arithmetic, _leave),
+    Kept("threads", lambda: sorted(sys._current_frames()), _leave),  # noqa: SLF001 - documented
+)  # fmt: skip
+
+
+class Traces:
+    """A process as it was before its first cell."""
+
+    def __init__(self) -> None:
+        """Look."""
+        self._state = [(kept, kept.read()) for kept in KEPT]
+        self._names = list(_namespaces())
+        self._modules, self._tops = set(sys.modules), {name.split(".")[0] for name in sys.modules}
+        self._randoms = random.getstate(), np.random.get_state()
+        self._memory, self._files = anonymous_memory(), _open_files()
+
+    def find(self) -> List[str]:
+        """Say what is not as it was, and put back what can be put back.
+
+        The generators of random numbers are put back silently: a cell may use them.
+        """
+        found = [kept.name for kept, was in self._state if self._differs(kept, was)]
+        found += ["%s.%s" % found for found in self._rebound()]
+        found += ["imported " + name for name in self._foreign()]
+        if has_children():
+            found.append("child processes")
+        grown = anonymous_memory() - self._memory
+        if grown > LEAK_BYTES:
+            found.append("%.1f GiB of memory" % (grown / (1 << 30)))
+        if _open_files() - self._files > FILES:
+            found.append("more than %d open files" % FILES)
+        random.setstate(self._randoms[0])
+        np.random.set_state(self._randoms[1])  # noqa: NPY002 - the global generator is what is kept
+        return found
+
+    @staticmethod
+    def _differs(kept: Kept, was: Any) -> bool:
+        if kept.read() == was:
+            return False
+        kept.restore(was)
+        return True
+
+    def _rebound(self) -> Iterator[Tuple[str, str]]:
+        """Yield the watched names that are bound to something else, or not at all."""
+        missing = object()
+        for owner, space, was in self._names:
+            now = space.get
+            for name, value in was.items():
+                if now(name, missing) is not value:
+                    yield owner, name
+
+    def _foreign(self) -> List[str]:
+        """Return the packages that were imported since, but for Python's own and parts of known ones."""
+        fresh = set(sys.modules) - self._modules
+        self._modules |= fresh
+        names = sorted({name.split(".")[0] for name in fresh} - self._tops)
+        return [name for name in names if not _is_pythons_own(sys.modules.get(name))]
+
+
+def _namespaces() -> Iterator[Tuple[str, Any, Dict[str, Any]]]:
+    """Yield the watched namespaces, of modules and of this package's classes, each with what it holds now."""
+    ours = [name for name in sys.modules if name.split(".")[0] == "trtprobe"]
+    for name in [*WATCHED, *ours]:
+        space = vars(sys.modules[name]) if name in sys.modules else {}
+        steady = {word: thing for word, thing in space.items() if word not in REBOUND.get(name, ())}
+        yield name, space, steady
+        for word, thing in steady.items() if name in ours else ():
+            if isinstance(thing, type) and thing.__module__ == name:
+                yield "%s.%s" % (name, word), vars(thing), dict(vars(thing))
+
+
+def _is_pythons_own(module: Any) -> bool:
+    file = getattr(module, "__file__", None)
+    if not isinstance(module, ModuleType) or file is None:
+        return isinstance(module, ModuleType) and not hasattr(module, "__path__")
+    paths = sysconfig.get_paths()
+    return file.startswith((paths["stdlib"], paths["platstdlib"])) and not any(
+        part in {"site-packages", "dist-packages"} for part in Path(file).parts
+    )
+
+
+def anonymous_memory() -> int:
+    """Return the bytes of memory that are this process's own, 0 where it cannot be told."""
+    try:
+        fields = Path("/proc/self/statm").read_text().split()
+    except OSError:
+        return 0
+    return (int(fields[1]) - int(fields[2])) * resource.getpagesize()
+
+
+def _open_files() -> int:
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return 0

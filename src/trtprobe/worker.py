@@ -1,0 +1,123 @@
+"""The inside of a worker: one process that keeps the product open and runs the cells it is given."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Dict
+
+from trtprobe import ends
+from trtprobe.backends import Opened
+from trtprobe.cell import RESULT, TROUBLE, run_cell
+from trtprobe.channel import Channel, identity
+from trtprobe.files import write_json
+from trtprobe.traces import Traces
+
+ALONE = "it was for this cell alone"
+GOES_ON = {ends.RAN, ends.BUILT, ends.UNSUPPORTED, ends.COMPONENT_MISSING, ends.BUILD_FAILED}
+"""After a cell that ended so, its process may serve another."""
+
+
+def serve(channel: Channel, product: str, warm: bool, alone: bool) -> int:
+    """Warm up, then run each cell that is ordered; returns after the last one, or when nobody asks any more.
+
+    ``alone``: there will be one cell, and the process is not looked at after it.
+    """
+    opened = Opened(product)
+    if warm:
+        _warm_up(opened)
+    server = Server(channel, opened, alone)
+    if not alone:
+        gc.collect()
+        gc.freeze()
+    channel.send({"ready": True})
+    while True:
+        received = channel.receive()
+        if received is None or received[1] is None:
+            return 0
+        if not server.serve_one(received[0], received[1]):
+            return 0
+
+
+def _warm_up(opened: Opened) -> None:
+    """Do what the first cell would wait for; a cell tells what fails."""
+    try:
+        opened.backend().warm_up()
+    except Exception:
+        traceback.print_exc()
+
+
+class Server:
+    """Runs cells, and judges after each whether the process may serve another."""
+
+    def __init__(self, channel: Channel, opened: Opened, alone: bool) -> None:
+        """Look at the process as it is before its first cell."""
+        self.channel, self.opened, self.pid, self.home = channel, opened, os.getpid(), os.getcwd()
+        self.traces = None if alone else Traces()
+
+    def serve_one(self, order: Dict[str, Any], output: int) -> bool:
+        """Run a cell that prints to ``output``; whether the process may serve another."""
+        self.channel.send({"taken": True})
+        outside = os.dup(1), os.dup(2)
+        _print_to(output, output)
+        os.close(output)
+        done = self._run(order)
+        if done["ended"]:  # what the process prints while it ends is still the cell's
+            self.channel.send({"done": done})
+            return False
+        _print_to(*outside)
+        for file in outside:
+            os.close(file)
+        os.chdir(self.home)
+        return self.channel.send({"done": done})
+
+    def _run(self, order: Dict[str, Any]) -> Dict[str, Any]:
+        """Run a cell in its folder and leave its result there; returns what is told of this process."""
+        folder, started = Path(order["folder"]), time.perf_counter()
+        os.chdir(str(folder))
+        printed = identity(1)
+        result = run_cell(order["spec"], folder, self.opened)
+        if os.getpid() != self.pid:
+            os._exit(0)  # the cell forked itself, and its copy must not answer too
+        write_json(folder / RESULT, result, indent=None)
+        done = {"seconds": time.perf_counter() - started, "builder_seconds": self.opened.builder_seconds}
+        done["ended"] = self._why_end(order, result, printed)
+        return done
+
+    def _why_end(self, order: Dict[str, Any], result: Dict[str, Any], printed: Any) -> str:
+        """Say why this process can serve no other cell; nothing where it can."""
+        if self.traces is None:
+            return ALONE
+        if result["ended"] not in GOES_ON:
+            return "the cell ended: " + result["ended"]
+        if result.get(TROUBLE):
+            return "the GPU's context reports an error"
+        moved = os.getcwd() != order["folder"]
+        gc.collect()
+        changed = self.traces.find()
+        changed += ["the working folder"] if moved else []
+        changed += ["where it prints"] if (identity(1), identity(2)) != (printed, printed) else []
+        changed += ["its connection"] if not self.channel.is_there() else []
+        if changed:
+            return "the cell changed or left: " + ", ".join(changed)
+        return "the case is marked as dangerous" if order["dangerous"] else ""
+
+
+def _print_to(out: int, err: int) -> None:
+    """Let everything that this process prints from now on go to these files."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    _libc_flush()
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    faulthandler.enable(file=2)
+
+
+def _libc_flush() -> None:
+    ctypes.CDLL(None).fflush(None)

@@ -1,0 +1,131 @@
+"""A launcher whose probe is played: it speaks the job's protocol, and its engines come out as a test says."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from builders import H200
+
+from trtmatrix.core.calibration import Calibration
+from trtmatrix.core.config import ImageOrigin
+from trtmatrix.core.expand import Cell, Selection
+from trtmatrix.core.model import Gpu
+from trtmatrix.core.plan import Engine, GpuAccess, Host, Launch, Plan, Pull, make_plan
+from trtmatrix.core.record import RAN
+from trtmatrix.effects.case_pool import Wanted
+from trtmatrix.effects.cases import CaseCache
+from trtmatrix.effects.launcher import Ended, Poll, Ready
+from trtmatrix.effects.progress import PlainProgress
+from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.workshop import Workshop
+from trtprobe.files import write_json
+
+RIGHT, WRONG = 1.0, 1e6
+LIMIT: dict[str, Any] = {"limits": {"worst": 10.0}, "params": {"n": 1}}
+Play = Callable[[str], float]
+"""A case's id → what the case measures of each engine."""
+
+
+class Playing:
+    """A launcher whose probe measures what it is told, and that keeps the jobs that it was given."""
+
+    def __init__(self, play: Play) -> None:
+        self.play, self.jobs, self.starts = play, list[list[dict[str, Any]]](), list[dict[str, Any]]()
+        self.launches = list[Launch]()
+        self._lock = threading.Lock()
+
+    def make_ready(self, launch: Launch) -> Ready:
+        return Ready(launch=launch, digests={"image": "i", "runtime": "container"}, handle=None)
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        cells: list[dict[str, Any]] = []
+        with self._lock:
+            self.jobs.append(cells)
+            self.launches.append(ready.launch)
+            self.starts.append(json.loads((folder / "job" / "job.json").read_text()))
+        while True:
+            over = (folder / "job" / "end").exists()  # looked for first, so that no cell is lost
+            file = folder / "job" / f"{len(cells)}.cell.json"
+            if file.exists():
+                cells.append(json.loads(file.read_text()))
+                self.cell(len(cells) - 1, cells[-1], folder / "out")
+            elif over:
+                break
+            poll()
+            time.sleep(0.001)
+        poll()
+        return Ended(code=0)
+
+    def cell(self, index: int, cell: dict[str, Any], out: Path) -> None:
+        """Leave what a cell leaves; a test may end the probe here."""
+        write_json(out / f"{index}.started.json", {})
+        record = self.record(cell, self.play(cell["cell"]["case"]), out / str(index))
+        write_json(out / f"{index}.record.json", record)
+
+    def record(self, cell: dict[str, Any], value: float, out: Path) -> dict[str, Any]:
+        del out
+        measured = {"outputs": {}, "scalars": {"worst": value}, "remark": "", "signatures": {}}
+        builds = [{"measurements": measured, "engine": {}}] * cell["builds"]
+        more = {"builds": builds} if len(builds) > 1 else {}
+        data = {"schema": 1, "cell": cell["cell"], "run": cell["run"], "product": "tensorrt", "ended": RAN}
+        started = f"2025-01-02T03:04:0{len(self.jobs)}.{len(self.jobs[-1]):03d}Z"
+        return {
+            **data, "detail": "", "started": started, "observed": {}, "measurements": measured, "kept": {},
+            **more,
+        }  # fmt: skip
+
+
+class PreparingHere:
+    """Prepares cases in this process, in the order asked for: for repros that are in no file."""
+
+    def __init__(self, cases: CaseCache) -> None:
+        self.cases, self.done = cases, list[str]()
+
+    def prepare(self, groups: Sequence[Sequence[Wanted]], stop: threading.Event) -> Iterator[Wanted]:
+        for wanted in (wanted for group in groups for wanted in group):
+            if stop.is_set():
+                return
+            self.cases.prepare(wanted.loaded, wanted.case)
+            self.done.append(wanted.case.id)
+            yield wanted
+
+
+def make_shop(folder: Path, launcher: Any, repros: Sequence[LoadedRepro], **more: Any) -> Workshop:
+    cases = CaseCache(folder)
+    given: dict[str, Any] = {
+        "launchers": {"container": launcher, "wheels": launcher}, "cases": cases, "cache": folder,
+        "repros": {item.repro.id: item for item in repros}, "local": folder / "local", "probe_digest": "p",
+        "progress": PlainProgress(io.StringIO()), "gpu_clocks": lambda _: {}, "output_bytes": 1,
+        "calibration": Calibration(), "preparer": PreparingHere(cases), **more,
+    }  # fmt: skip
+    return Workshop(**given)
+
+
+def make_a_plan(cells: Sequence[Cell], *boards: Gpu, pull: bool = False) -> Plan:
+    """A plan for these cells on a host with one H200, or with these boards; ``pull``: no image is here."""
+    origins = [cell.version.origin for cell in cells]
+    images = {origin.image: "sha256:0" for origin in origins if isinstance(origin, ImageOrigin) and not pull}
+    engine = Engine(available=True, images=images, gpu_access=GpuAccess.TOOLKIT)
+    return make_plan(cells, Host(engine=engine, gpus=boards or (H200,)), Selection(), Pull.ALL)
+
+
+def always(value: float) -> Play:
+    def play(case: str) -> float:
+        del case
+        return value
+
+    return play
+
+
+def boards_of(count: int) -> tuple[Gpu, ...]:
+    """Equal boards of one host."""
+    return tuple(
+        replace(H200, index=n, minor=n, uuid=f"GPU-{n}", uuid_hash=f"hash-{n}") for n in range(count)
+    )
