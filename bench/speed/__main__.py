@@ -38,7 +38,7 @@ PAGE = ROOT / "docs" / "speed.md"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure; 1 where a goal was missed, where a row failed, or where one that was named cannot be measured."""
+    """Measure; 1 where a goal was missed, a row failed, or one that was named cannot be measured."""
     args = _arguments(argv)
     rows = [row for file in args.merge for row in parse_rows(file.read_text(encoding="utf-8"))]
     troubles: list[str] = []

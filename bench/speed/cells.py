@@ -1,4 +1,4 @@
-"""The rows of ONNX Runtime in the test image: the warm worker, a second run, what the harness adds to a cell."""
+"""The rows of ONNX Runtime in the test image: the warm worker, a second run, what the harness adds."""
 
 from __future__ import annotations
 
@@ -111,21 +111,26 @@ def measure_harness(bench: Bench) -> None:
 
 
 def _harness_row(runs: dict[int, list[Timed]]) -> Row:
-    own = [1e3 * record["worker"]["seconds"] for timed in runs[MANY] for record in timed.records]
-    gaps = [
-        1e3 * (moment(later["started"]) - moment(earlier["finished"]))
-        for timed in runs[MANY] for earlier, later in pairwise(timed.records)
-    ]  # fmt: skip
+    own = [1e3 * median(record["worker"]["seconds"] for record in timed.records) for timed in runs[MANY]]
+    gaps = [1e3 * median(_gaps(timed)) for timed in runs[MANY]]
     few, many = ([timed.seconds for timed in timed_runs] for timed_runs in runs.values())
     slope = 1e3 * (median(many) - median(few)) / (MANY - FEW)
     return Row(
         name="harness", what="what the harness adds to a cell", against="the probe's own time for it",
         goals=(Goal(what="added", value=slope - median(own), limit=10.0, unit="ms"),),
         figures={
-            f"{FEW} cells": few, f"{MANY} cells": many, "slope, ms a cell": [slope],
-            "the probe's own time, ms a cell": own, "from one record's end to the next one's start, ms": gaps,
+            f"{FEW} cells": few, f"{MANY} cells": many, "slope of the medians, ms a cell": [slope],
+            "the probe's own time, ms a cell, median of a run": own,
+            "from one record's end to the next one's start, ms, median of a run": gaps,
         },
         note=f"Cells that give back their input ({Product.ONNXRUNTIME.value}, a warm worker). The slope is "
         f"that of the whole run's wall time between {FEW} and {MANY} cells: writing orders, moving records, "
         "judging and storing them, and rendering the table are in it.",
     )  # fmt: skip
+
+
+def _gaps(timed: Timed) -> list[float]:
+    """Return the seconds between the end of each record and the start of the next."""
+    return [
+        moment(later["started"]) - moment(earlier["finished"]) for earlier, later in pairwise(timed.records)
+    ]

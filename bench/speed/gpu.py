@@ -128,7 +128,8 @@ class _Version:
         cut = f" It was cut after {len(cells)} of {count} cells." if warm.cut else ""
         confirmed = len(warm.records) - len(cells)
         return Row(
-            name=f"gpu:{self.version}", what=f"{len(cells)} graph cases, TensorRT {self.version}: a warm worker",
+            name=f"gpu:{self.version}",
+            what=f"{len(cells)} graph cases, TensorRT {self.version}: a warm worker",
             against="the least: one Builder start and the builds and runs; a fresh container a cell",
             goals=(Goal(what="of the least", value=seconds / least, limit=1.2),),
             figures={
@@ -137,8 +138,8 @@ class _Version:
                 "the same, building and running alone": [bound.builder + bound.strict],
                 "times that": [seconds / (bound.builder + bound.strict)],
             },
-            note=f"{bound.builds} engines; {confirmed} cells were seen again alone in a fresh process, with a "
-            f"Builder of its own that is not in the least. Cases prepared before.{cut}",
+            note=f"{bound.builds} engines; {confirmed} cells were seen again alone in a fresh process, whose "
+            f"Builder is not in the least. Cases prepared before.{cut}",
         )  # fmt: skip
 
     def _sample(self, warm: Timed) -> list[str]:

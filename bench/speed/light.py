@@ -34,7 +34,10 @@ def measure_start(bench: Bench) -> None:
         Row(
             name="start", what="`--help`, `list`", against="python -c pass", figures=seconds,
             goals=tuple(
-                Goal(what=f"{name} above it", value=1e3 * (median(seconds[name]) - plain), limit=limit, unit="ms")
+                Goal(
+                    what=f"{name} above it", value=1e3 * (median(seconds[name]) - plain),
+                    limit=limit, unit="ms",
+                )
                 for name, limit in LIMITS.items()
             ),
             note="In turn, over the project's own matrix.yaml and repros; output to nowhere.",

@@ -11,9 +11,9 @@ from bench.speed.rows import Row, spread
 INTRODUCTION = """\
 # How fast it is
 
-Each figure is measured against its plain alternative in one run, alternately; ratios are of medians. `python -m
-bench.speed --write` measures here all that this host allows and makes this page from `bench/speed.json`; `nox -s
-bench -- speed --only NAME` measures one row. All repetitions are in the JSON.
+Each figure is measured against its plain alternative in one run, alternately; ratios are of medians. `nox -s
+bench -- speed --write` measures all that a host allows and makes this page from `bench/speed.json`, which has
+every repetition; rows that the host does not allow stay as they are there. `--only NAME` measures one row.
 """
 
 

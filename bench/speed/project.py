@@ -1,4 +1,4 @@
-"""A scratch project of its own results and cache, and ``python -m trtmatrix run`` over it, timed from outside."""
+"""A scratch project of its own results and cache; ``python -m trtmatrix run`` over it, timed from outside."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def containers_started(timed: Timed) -> list[str]:
     import docker
 
     events = docker.from_env(timeout=20).events(
-        since=f"{timed.began:.6f}", until=f"{timed.began + timed.seconds + 1:.6f}", decode=True,
+        since=int(timed.began), until=int(timed.began + timed.seconds) + 2, decode=True,
         filters={"type": "container", "event": "start", "label": PROJECT_LABEL},
     )  # fmt: skip
     owned = [event["Actor"]["Attributes"] for event in events]

@@ -107,11 +107,12 @@ class _Pulls:
         pulling, running, both, apart = (median(values) for values in self.figures.values())
         longer = max(pulling, running)
         return Row(
-            name="pull", what="two versions whose images must be pulled (registry on loopback, throttled) and run",
+            name="pull",
+            what="two versions whose images must be pulled (registry on loopback, throttled) and run",
             against="one after the other", figures=self.figures,
             goals=(Goal(what="of the longer of pulling and running", value=both / longer, limit=1.15),),
-            note=f"{MEGABYTES} MB of its own for each image over a line of {self.rate / 1e6:.2f} MB/s that all "
-            f"downloads share; {CELLS} small cells of each version, ONNX Runtime, CPU. At best pulling both and "
-            f"running one: {(pulling + running / 2) / longer:.3f} of the longer. One after the other: "
-            f"{apart / longer:.2f} of it.",
+            note=f"{MEGABYTES} MiB of its own for each image over a line of {self.rate / 1e6:.2f} MB/s that "
+            f"all downloads share; {CELLS} small cells of each version, ONNX Runtime, CPU. At best it is "
+            f"pulling both and running one: {(pulling + running / 2) / longer:.3f} of the longer. One after "
+            f"the other: {apart / longer:.2f} of it.",
         )  # fmt: skip
