@@ -54,7 +54,7 @@ class Channel:
         return messages
 
     def receive(self) -> Optional[Tuple[Dict[str, Any], Optional[int]]]:
-        """Wait for a message; returns it with the file that came with it, None where the other end is gone."""
+        """Wait for a message; returns it with the file beside it, None where the other end is gone."""
         while True:
             message = self._message()
             if message is not None:

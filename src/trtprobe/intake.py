@@ -20,7 +20,7 @@ class Stopped(Exception):
 
 
 class Intake:
-    """``job.json``, then ``0.cell.json``, ``1.cell.json`` … in order, then ``end``; ``heartbeat`` all along."""
+    """``job.json``, then ``0.cell.json``, ``1.cell.json`` …, then ``end``; ``heartbeat`` all along."""
 
     def __init__(self, folder: Path) -> None:
         """Read ``job.json``."""
@@ -28,9 +28,10 @@ class Intake:
         self.job: Dict[str, Any] = json.loads((folder / "job.json").read_text())
 
     def cell(self, index: int, idle: Callable[[], None]) -> Optional[Dict[str, Any]]:
-        """Wait for a cell and return it, or None where there are no more; ``idle`` is called while none is there.
+        """Wait for a cell and return it, or None where there are no more.
 
-        Raises :class:`Stopped` where the host is gone.
+        ``idle`` is called again and again while none is there. Raises :class:`Stopped` where the host is
+        gone.
         """
         path = self.folder / ("%d.cell.json" % index)
         while True:

@@ -16,7 +16,7 @@ def oom_kills() -> int:
     return 0 if path is None else _count(path) or 0
 
 
-@lru_cache(maxsize=None)
+@lru_cache(maxsize=64)
 def _counter() -> Optional[Path]:
     """Return the first place that tells the count."""
     return next((path for path in _counters() if _count(path) is not None), None)

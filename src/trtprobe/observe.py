@@ -43,7 +43,7 @@ def observed() -> Dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=None)  # a process may serve many cells
+@lru_cache(maxsize=64)  # a process may serve many cells
 def package_version(name: str) -> Optional[str]:
     """Return an installed distribution's version without importing it, or None."""
     try:
@@ -77,7 +77,7 @@ def loaded() -> Dict[str, Any]:
     return {"libcuda": cuda[0] if cuda else None, "cudnn": told[0] if told else None}
 
 
-@lru_cache(maxsize=None)
+@lru_cache(maxsize=64)
 def _cudnn_version(path: str) -> Optional[str]:
     try:
         get = ctypes.CDLL(path).cudnnGetVersion
@@ -89,7 +89,7 @@ def _cudnn_version(path: str) -> Optional[str]:
     return "%d.%d.%d" % (number // major, number % major // 100, number % 100)
 
 
-@lru_cache(maxsize=None)
+@lru_cache(maxsize=64)
 def _kernel_driver() -> Optional[str]:
     try:
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")

@@ -30,6 +30,7 @@ BALLAST = 16 << 20
 """Bytes that are held while a process lives: a cell that fills memory by files is killed, and its files stay
 until they are removed; so much is free then, that the supervisor is not killed too."""
 
+
 class Order(NamedTuple):
     """A cell for one process: what to run, in which folder, whether it needs that process for itself."""
 
@@ -70,7 +71,7 @@ class Worker:
         return True
 
     def perform(self, order: Order, tail: Tail) -> Tuple[Optional[Cut], float]:
-        """Give the process a cell and wait; returns how it is to be cut off, if it is, and the seconds it took.
+        """Give the process a cell and wait; returns how it is to be cut off, if it is, and the seconds.
 
         A process that says that it ends has ended when this returns, or is to be cut off.
         """
@@ -84,8 +85,10 @@ class Worker:
         )  # fmt: skip
         return cut, time.monotonic() - started
 
-    def follow(self, tail: Optional[Tail], until: Callable[[], bool], check: Callable[[], Optional[Cut]]) -> Optional[Cut]:
-        """Listen until something holds or the process has ended; returns how it is to be cut off, if it is."""
+    def follow(
+        self, tail: Optional[Tail], until: Callable[[], bool], check: Callable[[], Optional[Cut]]
+    ) -> Optional[Cut]:
+        """Listen until something holds or the process has ended; returns how to cut it off, if so."""
         checked = time.monotonic()
         while not until() and not self.is_over:
             streams = [stream for stream in (self.channel, tail) if stream is not None and stream.open]
@@ -150,12 +153,13 @@ class Pool:
 
     def run_beside(self, order: Order) -> Exit:
         """Run a further process of a cell, a fresh one; the worker is left as it is."""
-        first, self._worker = self._worker, self._start(alone=True)
+        first, further = self._worker, self._start(alone=True)
         try:
-            self._is_ready(self._worker)
+            self._is_ready(further)
             return self._run(order, first)[1]
         finally:
-            self._end(self._worker, first)
+            if self._worker is further:
+                self._end(further, first)
             self._worker = first
 
     def close(self) -> None:
@@ -191,18 +195,20 @@ class Pool:
         cut, seconds = worker.perform(order, tail)
         done, words = worker.done or {}, {"number": worker.number, "position": worker.position}
         worker.position += 1
+        goes_on = cut is None and bool(done) and not done["ended"]
         ended = str(done.get("ended", "")) or self._why_end(worker, cut, before)
         if ended:
             self._end(worker, beside)
-        killed = oom_kills() - before
-        code = worker.process.code if ended else 0
+        killed, code = oom_kills() - before, 0 if goes_on else worker.process.code
         if code and cut is None:
             ended = exit_words(code, bool(done))
         worker_words = {
             **words, "alone": worker.alone, "seconds": done.get("seconds", seconds),
             "builder_seconds": done.get("builder_seconds"), "ended": ended,
         }  # fmt: skip
-        return worker, judge_exit(order.spec, order.folder, Seen(cut, code, killed, tail.close(), worker_words))
+        return worker, judge_exit(
+            order.spec, order.folder, Seen(cut, code, killed, tail.close(), worker_words)
+        )
 
     def _why_end(self, worker: Worker, cut: Optional[Cut], oom_before: int) -> str:
         """Say why a process has to be ended that said nothing of it; nothing where it may go on."""

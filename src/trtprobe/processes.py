@@ -13,6 +13,7 @@ import traceback
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Sequence
 
+_LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -25,8 +26,7 @@ class Child:
 
     def __init__(self, work: Callable[[], int], keep: int, unset: Sequence[str]) -> None:
         """Start ``work``, its environment less the variables ``unset``, with the open file ``keep`` alone."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()
         self.code: Optional[int] = None
         self.pid = os.fork()
         if self.pid == 0:
@@ -71,9 +71,16 @@ def _be_child(work: Callable[[], int], keep: int, unset: Sequence[str]) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()
         os._exit(code)
+
+
+def flush() -> None:
+    """Write out what Python and the C library hold back; a cell may have closed either."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    _LIBC.fflush(None)
 
 
 def _exit_code(status: int) -> int:
@@ -87,7 +94,7 @@ def become_subreaper() -> None:
 
 def _prctl(option: int, value: int) -> None:
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+        _LIBC.prctl(option, value, 0, 0, 0)
 
 
 def prefer_for_oom(pid: int) -> None:
@@ -117,12 +124,12 @@ def kill_descendants(spared: Sequence[int] = ()) -> None:
         for pid in below:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if not below:
+        if spared and not below:
             return
         for pid in below:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.01)
+        time.sleep(0.005)  # what has just been killed is reaped in the next round
 
 
 def _descendants(root: int, spared: Sequence[int]) -> List[int]:

@@ -9,6 +9,7 @@ are the job's alone, these are emptied after each process.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import shutil
@@ -39,6 +40,8 @@ def main(argv: List[str]) -> int:
     become_subreaper()
     make_home()
     preload(intake.job["product"])
+    gc.collect()
+    gc.freeze()
     pool = Pool(intake)
     try:
         for index in count():

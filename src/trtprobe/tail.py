@@ -20,7 +20,8 @@ class Tail:
         self._reading, self.writing = os.pipe()
         os.set_blocking(self._reading, False)
         self.open, self.total = True, 0
-        self._kept, self._chunks = 0, deque()  # type: int, Deque[bytes]
+        self._kept = 0
+        self._chunks: Deque[bytes] = deque()
 
     def fileno(self) -> int:
         """Return the number of the end that is read, for select."""

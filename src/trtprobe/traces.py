@@ -16,7 +16,7 @@ import sys
 import sysconfig
 import warnings
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
@@ -149,7 +149,7 @@ class Traces:
         if _open_files() - self._files > FILES:
             found.append("more than %d open files" % FILES)
         random.setstate(self._randoms[0])
-        np.random.set_state(self._randoms[1])  # noqa: NPY002 - the global generator is what is kept
+        np.random.set_state(self._randoms[1])
         return found
 
     @staticmethod
@@ -167,6 +167,8 @@ class Traces:
             for name, value in was.items():
                 if now(name, missing) is not value:
                     yield owner, name
+            if isinstance(space, MappingProxyType) and len(space) != len(was):
+                yield owner, ", ".join(sorted(set(space) - set(was)))
 
     def _foreign(self) -> List[str]:
         """Return the packages that were imported since, but for Python's own and parts of known ones."""
@@ -209,6 +211,6 @@ def anonymous_memory() -> int:
 
 def _open_files() -> int:
     try:
-        return len(os.listdir("/proc/self/fd"))
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counted only
     except OSError:
         return 0

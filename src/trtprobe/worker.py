@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import gc
 import os
-import sys
 import time
-import traceback
 from pathlib import Path
 from typing import Any, Dict
 
@@ -17,6 +14,7 @@ from trtprobe.backends import Opened
 from trtprobe.cell import RESULT, TROUBLE, run_cell
 from trtprobe.channel import Channel, identity
 from trtprobe.files import write_json
+from trtprobe.processes import flush
 from trtprobe.traces import Traces
 
 ALONE = "it was for this cell alone"
@@ -35,7 +33,7 @@ def serve(channel: Channel, product: str, warm: bool, alone: bool) -> int:
     server = Server(channel, opened, alone)
     if not alone:
         gc.collect()
-        gc.freeze()
+        gc.freeze()  # what is there now stays, and need not be looked through after each cell
     channel.send({"ready": True})
     while True:
         received = channel.receive()
@@ -49,8 +47,8 @@ def _warm_up(opened: Opened) -> None:
     """Do what the first cell would wait for; a cell tells what fails."""
     try:
         opened.backend().warm_up()
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        print("not warmed up: %s" % error, flush=True)
 
 
 class Server:
@@ -58,8 +56,14 @@ class Server:
 
     def __init__(self, channel: Channel, opened: Opened, alone: bool) -> None:
         """Look at the process as it is before its first cell."""
-        self.channel, self.opened, self.pid, self.home = channel, opened, os.getpid(), os.getcwd()
+        self.channel, self.opened, self.pid, self.home = channel, opened, os.getpid(), Path.cwd()
         self.traces = None if alone else Traces()
+        opened.on_open = self._look_again
+
+    def _look_again(self) -> None:
+        """Take the process as it is: opening the product changed it, not a cell."""
+        if self.traces is not None:
+            self.traces = Traces()
 
     def serve_one(self, order: Dict[str, Any], output: int) -> bool:
         """Run a cell that prints to ``output``; whether the process may serve another."""
@@ -81,28 +85,29 @@ class Server:
         """Run a cell in its folder and leave its result there; returns what is told of this process."""
         folder, started = Path(order["folder"]), time.perf_counter()
         os.chdir(str(folder))
-        printed = identity(1)
+        before = Path.cwd(), identity(1), identity(2)
         result = run_cell(order["spec"], folder, self.opened)
         if os.getpid() != self.pid:
             os._exit(0)  # the cell forked itself, and its copy must not answer too
         write_json(folder / RESULT, result, indent=None)
-        done = {"seconds": time.perf_counter() - started, "builder_seconds": self.opened.builder_seconds}
-        done["ended"] = self._why_end(order, result, printed)
-        return done
+        seconds = time.perf_counter() - started
+        ended = self._why_end(order, result, before)
+        return {"seconds": seconds, "builder_seconds": self.opened.builder_seconds, "ended": ended}
 
-    def _why_end(self, order: Dict[str, Any], result: Dict[str, Any], printed: Any) -> str:
+    def _why_end(self, order: Dict[str, Any], result: Dict[str, Any], before: Any) -> str:
         """Say why this process can serve no other cell; nothing where it can."""
         if self.traces is None:
             return ALONE
         if result["ended"] not in GOES_ON:
-            return "the cell ended: " + result["ended"]
+            return "the cell ended: %s" % result["ended"]
         if result.get(TROUBLE):
             return "the GPU's context reports an error"
-        moved = os.getcwd() != order["folder"]
+        after = Path.cwd(), identity(1), identity(2)
         gc.collect()
         changed = self.traces.find()
-        changed += ["the working folder"] if moved else []
-        changed += ["where it prints"] if (identity(1), identity(2)) != (printed, printed) else []
+        changed += ["the backend's " + name for name in self.opened.rebound()]
+        changed += ["the working folder"] if after[0] != before[0] else []
+        changed += ["where it prints"] if after[1:] != before[1:] else []
         changed += ["its connection"] if not self.channel.is_there() else []
         if changed:
             return "the cell changed or left: " + ", ".join(changed)
@@ -111,13 +116,7 @@ class Server:
 
 def _print_to(out: int, err: int) -> None:
     """Let everything that this process prints from now on go to these files."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    _libc_flush()
+    flush()
     os.dup2(out, 1)
     os.dup2(err, 2)
     faulthandler.enable(file=2)
-
-
-def _libc_flush() -> None:
-    ctypes.CDLL(None).fflush(None)

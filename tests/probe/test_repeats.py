@@ -47,9 +47,14 @@ ENDS = {
 }
 
 
+@pytest.fixture(scope="module", params=["worker", "process"])
+def isolation(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def job(python: Path, driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    job = Job(tmp_path_factory.mktemp("job"), list(STEPS.values()))
+def job(python: Path, driver: Path, isolation: str, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    job = Job(tmp_path_factory.mktemp("job"), list(STEPS.values()), isolation=isolation)
     assert job.run(python, driver) == 0, job.log()
     return job
 
@@ -84,13 +89,14 @@ def test_each_build_is_measured(job: Job) -> None:
     assert (record["measurements"], record["engine"]) == (measured[0], record["builds"][0]["engine"])
 
 
-def test_builds_share_a_builder_and_nothing_that_was_measured(job: Job) -> None:
+def test_builds_share_a_builder_and_nothing_that_was_measured(job: Job, isolation: str) -> None:
     builds = record_of(job, "builds")["builds"]
     measured = [build["measurements"] for build in builds]
     alike = {"same_backend": 1, "trials": 30}
     assert [one["scalars"] for one in measured] == [{**alike, "first": 1}, alike, alike]
     assert [one["remark"] for one in measured] == ["first", "", ""]
-    assert ["builder_seconds" in build["engine"] for build in builds] == [True, False, False]
+    made = ["builder_seconds" in build["engine"] for build in builds]
+    assert made == [isolation == "process", False, False]
     assert all({"build_seconds", "layers", "run_ms", "run_seconds"} <= set(b["engine"]) for b in builds)
 
 

@@ -115,7 +115,7 @@ class TensorRtBackend(Backend):
             self._register_plugins()
         elif self._plugins_before:
             raise ends.Elsewhere("an earlier cell has registered plugins, and this one asks for none")
-        place = self.plans and self.plans.place(model.read_bytes(), options)
+        place = None if self.plans is None else self.plans.place(model.read_bytes(), options)
         if place is not None and place.is_file():
             return self._engine(place.read_bytes())
         network = self._parse(model, self._network_flags(options.precision))

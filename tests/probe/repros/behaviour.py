@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -198,3 +203,115 @@ def fail(params: Dict[str, Any], number: int) -> None:
     if params.get("fails_in") == number:
         do = {"segv": do_segv, "hang": lambda *_: time.sleep(600), "raise": do_raise}
         do[params["how"]](params, None, None)
+
+
+def do_see_process(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    """Tell what a cell before may have left, and who else works for the supervisor."""
+    before = os.environ.get("LEFT"), np.geterr()["divide"], Path.cwd().name
+    siblings = Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split()
+    print("sees", *before, "siblings", len(siblings))
+    return do_pass(params, files, trt)
+
+
+def do_leave(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    """Leave the process otherwise than it was, in one way, after a run that is right."""
+    outputs = do_pass(params, files, trt)
+    LEFT[params["what"]](trt)
+    return outputs
+
+
+def leave_module(trt: Any) -> None:
+    Path("foreign_module.py").touch()
+    sys.path.insert(0, str(Path.cwd()))
+    __import__("foreign_module")
+    sys.path.pop(0)
+
+
+def leave_warnings(trt: Any) -> None:
+    warnings.simplefilter("ignore")
+
+
+def leave_forked(trt: Any) -> None:
+    if os.fork() == 0:
+        time.sleep(0.1)  # and return as if it were the cell's own process
+
+
+def leave_thread(trt: Any) -> None:
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+
+
+def leave_rounding(trt: Any) -> None:
+    ctypes.CDLL("libm.so.6").fesetround(0x800)
+
+
+def leave_memory(trt: Any) -> None:
+    KEPT.append(np.ones(5 << 26))
+
+
+def leave_files(trt: Any) -> None:
+    KEPT.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(100))
+
+
+KEPT: List[Any] = sys.__dict__.setdefault("kept_by_a_cell", [])
+LEFT = {
+    "variable": lambda _: os.environ.update(LEFT="1"),
+    "handler": lambda _: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
+    "mask": lambda _: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1}),
+    "alarm": lambda _: signal.setitimer(signal.ITIMER_REAL, 0.2),
+    "error state": lambda _: np.seterr(divide="raise"),
+    "warnings": leave_warnings,
+    "path": lambda _: sys.path.append("/nowhere"),
+    "output": lambda _: os.dup2(os.open(os.devnull, os.O_WRONLY), 1),
+    "stdout": lambda _: setattr(sys, "stdout", sys.__stderr__),
+    "folder": lambda _: os.chdir("/"),
+    "umask": lambda _: os.umask(0o777),
+    "limit": lambda _: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+    "recursion": lambda _: sys.setrecursionlimit(500),
+    "collector": lambda _: gc.disable(),
+    "trace": lambda _: sys.setprofile(lambda *_: None),
+    "numpy": lambda _: setattr(np, "maximum", np.minimum),
+    "backend": lambda trt: setattr(type(trt), "build", None),
+    "instance": lambda trt: setattr(trt, "build", None),
+    "measure": lambda _: setattr(sys.modules["trtprobe.cell"], "measure_all", lambda *_: {}),
+    "module": leave_module,
+    "thread": leave_thread,
+    "child": lambda _: subprocess.Popen(["/bin/sleep", "600"], start_new_session=True),
+    "forked": leave_forked,
+    "files closed": lambda _: os.closerange(3, 256),
+    "files": leave_files,
+    "rounding": leave_rounding,
+    "memory": leave_memory,
+}
+
+
+def do_sticky(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    """Run well and break the GPU's context, as a kernel that is still running may."""
+    outputs = do_pass(params, files, trt)
+    trt.cuda.lib.standinBreak(700)
+    if params.get("fails"):
+        trt.build(files.others["refused"])
+    return outputs
+
+
+def do_kill_group(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    code = "import os, signal; os.killpg(os.getpgid(os.getppid()), signal.SIGKILL)"
+    subprocess.run([sys.executable, "-c", code], check=False, start_new_session=True)
+    time.sleep(60)
+
+
+def do_plugins(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    return trt.build(files.model, plugins=True).run(files.inputs)
+
+
+def do_speak(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    """Print through all that holds back, and end with it unflushed."""
+    libc = ctypes.CDLL(None)
+    libc.printf(b"from C %s\n", params["word"].encode())
+    sys.stdout.write(f"from Python {params['word']}\n")
+    os.write(1, b"raw %s\n" % params["word"].encode())
+    return {}
+
+
+def do_scratch(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    Path(params["folder"], "big").write_bytes(b"x" * params["bytes"])
+    return {}

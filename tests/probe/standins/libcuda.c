@@ -18,9 +18,12 @@ CUresult cuDevicePrimaryCtxRetain(void **context, int device) {
   return 0;
 }
 CUresult cuCtxSetCurrent(void *context) { return context ? 0 : INVALID_HANDLE; }
-CUresult cuCtxSynchronize(void) { return 0; }
+static CUresult sticky;
+void standinBreak(CUresult code) { sticky = code; } /* as a kernel does that faults: all fails from now on */
+CUresult cuCtxSynchronize(void) { return sticky; }
 CUresult cuGetErrorString(CUresult code, const char **text) {
   *text = code == OUT_OF_MEMORY ? "out of memory" : code == NO_DEVICE ? "no device" : "unknown";
+  if (code == 700) *text = "illegal address";
   return 0;
 }
 CUresult cuDeviceGetName(char *name, int length, int device) {

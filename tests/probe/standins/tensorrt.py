@@ -12,6 +12,7 @@ import ctypes
 import enum
 import json
 import os
+import time
 from typing import Any
 
 import numpy as np
@@ -180,8 +181,11 @@ class IHostMemory(bytes):
 
 
 class Builder:
+    """STANDIN_BUILDERS: a file that gets a line for each; STANDIN_BUILDER: how the first goes wrong."""
+
     def __init__(self, logger: ILogger) -> None:
         self.logger = logger
+        _note_builder()
         self.used = []  # type: list[IBuilderConfig]
 
     def create_network(self, flags: int) -> INetworkDefinition:
@@ -212,6 +216,22 @@ class Builder:
         detailed = config.profiling_verbosity is ProfilingVerbosity.DETAILED
         name = " ".join(words) if detailed else "hidden"
         return IHostMemory(json.dumps({**network.graph, "layer": name}).encode())
+
+
+def _note_builder() -> None:
+    path = os.environ.get("STANDIN_BUILDERS")
+    if path is None:
+        return
+    with open(path, "a+") as stream:  # noqa: PTH123 - as an image's own code may
+        stream.write(f"{os.getpid()}\n")
+        stream.seek(0)
+        first = len(stream.readlines()) == 1
+    if first and os.environ.get("STANDIN_BUILDER") == "crashes":
+        os.abort()
+    if first and os.environ.get("STANDIN_BUILDER") == "hangs":
+        time.sleep(600)
+    if os.environ.get("STANDIN_BUILDER") == "raises":
+        raise RuntimeError("no Builder")
 
 
 class Runtime:

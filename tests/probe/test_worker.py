@@ -1,0 +1,274 @@
+"""One warm process for many cells: what it shares, what ends it, and who is blamed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.probe.jobs import GRAPH, MAIN, Job, Step, gone
+
+LEAVES = {
+    "variable": "environment variables", "handler": "signal handlers", "mask": "blocked signals",
+    "alarm": "timers", "error state": "NumPy's error state", "warnings": "filters of warnings",
+    "path": "sys.path", "output": "where it prints",
+    "stdout": "sys.stdin, sys.stdout, sys.stderr, sys.excepthook, sys.displayhook",
+    "folder": "the working folder", "umask": "umask", "limit": "limits", "recursion": "recursion limit",
+    "collector": "garbage collection", "trace": "trace or profile function", "numpy": "numpy.maximum",
+    "backend": "TensorRtBackend.build", "instance": "the backend's build",
+    "measure": "trtprobe.cell.measure_all", "module": "imported foreign_module", "thread": "threads",
+    "child": "child processes", "forked": "child processes", "files closed": "",
+    "files": "more than 64 open files", "rounding": "rounding of floats", "memory": "2.5 GiB of memory",
+}  # fmt: skip
+
+
+def run(
+    folder: Path, driver: Path, *steps: Step, job: dict[str, Any] | None = None, **environment: str
+) -> Job:
+    """Run a job of some steps; its Builders are counted."""
+    made = Job(folder, steps, **(job or {}))
+    assert made.run(MAIN, driver, STANDIN_BUILDERS=str(folder / "builders"), **environment) == 0, made.log()
+    return made
+
+
+def workers(job: Job) -> list[tuple[int, int]]:
+    """Return each cell's process and how many it had served before."""
+    words = [job.record(index)["worker"] for index in range(len(job.steps))]
+    return [(word["number"], word["position"]) for word in words]
+
+
+def ends(job: Job) -> list[str]:
+    return [job.record(index)["ended"] for index in range(len(job.steps))]
+
+
+def builders(job: Job) -> int:
+    return len((job.folder / "builders").read_text().split())
+
+
+PASS = Step(does="pass")
+
+
+def test_one_builder_serves_many_cells(python: Path, driver: Path, tmp_path: Path) -> None:
+    refused = Step(does="pass", graph={**GRAPH, "says": "refused"})
+    unsupported = Step(does="pass", graph={**GRAPH, "plugins": ["P"]})
+    job = Job(tmp_path, [PASS, refused, PASS, unsupported, PASS])
+    assert job.run(python, driver, STANDIN_BUILDERS=str(tmp_path / "builders")) == 0, job.log()
+    assert ends(job) == ["ran", "build failed", "ran", "unsupported by this version", "ran"]
+    assert builders(job) == 1
+    assert workers(job) == [(0, position) for position in range(5)]
+    for index in (0, 4):
+        record = job.record(index)
+        assert {"gpu", "compute", "driver_cuda"} <= set(record["engine"])
+        assert not record["worker"]["ended"]
+        assert record["worker"]["builder_seconds"] > 0
+
+
+def test_cells_come_while_others_run(driver: Path, tmp_path: Path) -> None:
+    job = Job(tmp_path, [])
+    (tmp_path / "job" / "end").unlink()
+    process = job.start(MAIN, driver, STANDIN_BUILDERS=str(tmp_path / "builders"))
+    job.wait_for("builders")
+    assert not list(job.out.iterdir()), "the worker warms up before there is a cell"
+    for index in range(3):
+        job.add(index, PASS)
+        job.wait_for(f"out/{index}.record.json")
+        time.sleep(0.1)
+        assert process.poll() is None
+    job.end()
+    assert process.wait(timeout=10) == 0
+    assert builders(job) == 1
+
+
+def test_waiting_costs_little_and_ends_with_the_heartbeat(driver: Path, tmp_path: Path) -> None:
+    job = Job(tmp_path, [])
+    (tmp_path / "job" / "end").unlink()
+    process = job.start(MAIN, driver, STANDIN_BUILDERS=str(tmp_path / "builders"))
+    (worker,) = (int(word) for word in job.wait_for("builders").split())
+    used = [_processor_seconds(process.pid)]
+    time.sleep(1)
+    used.append(_processor_seconds(process.pid))
+    assert used[1] - used[0] < 0.2
+    os.utime(job.heartbeat, (0, 0))
+    assert process.wait(timeout=10) == 1
+    assert gone([worker], seconds=0.5)
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_cell_alone_has_a_fresh_process_and_no_other_beside_it(driver: Path, tmp_path: Path) -> None:
+    see = Step(does="see-process")
+    steps = [see, Step(does="see-process", alone=True), Step(does="see-process", alone=True), see, see]
+    job = run(tmp_path, driver, *steps)
+    assert [job.record(index)["log"] for index in range(5)] == [
+        f"sees None warn {index} siblings 1\n" for index in range(5)
+    ]
+    assert workers(job) == [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1)]
+    alone = [job.record(index)["worker"]["alone"] for index in range(5)]
+    assert alone == [False, True, True, False, False]
+    assert job.record(1)["worker"]["ended"] == "it was for this cell alone"
+    assert "builder_seconds" in job.record(1)["engine"]
+
+
+@pytest.mark.parametrize("what", LEAVES)
+def test_a_cell_that_leaves_traces_ends_its_worker(driver: Path, what: str, tmp_path: Path) -> None:
+    job = run(tmp_path, driver, PASS, Step(does="leave", params={"what": what}), Step(does="see-process"))
+    assert ends(job) == ["ran"] * 3, [job.record(index)["detail"] for index in range(3)]
+    assert workers(job) == [(0, 0), (0, 1), (1, 0)]
+    words = job.record(1)["worker"]["ended"]
+    assert LEAVES[what] in words
+    assert words == "it hung up" if what == "files closed" else words.startswith("the cell changed or left: ")
+    assert "," not in words.replace(LEAVES[what], ""), "nothing else was changed"
+    assert job.record(2)["log"] == "sees None warn 2 siblings 1\n"
+    measured = [job.record(index)["measurements"]["outputs"]["y"] for index in (0, 2)]
+    assert [one["max_abs"] for one in measured] == [0, 0]
+
+
+def test_every_trace_is_tried() -> None:
+    from tests.probe.repros.behaviour import LEFT
+
+    assert set(LEFT) == set(LEAVES)
+
+
+@pytest.mark.parametrize(
+    ("does", "ended", "detail"),
+    [("segv", "crashed", "killed by SIGSEGV"), ("os-exit-zero", "crashed", "exited with code 0"),
+     ("kill-group", "crashed", "killed by SIGKILL"), ("hang", "time-out", "not done after 1 s"),
+     ("sys-exit", "crashed", "raised SystemExit: 3")],
+)  # fmt: skip
+def test_what_kills_a_worker_is_one_cell_s_fault(
+    driver: Path, does: str, ended: str, detail: str, tmp_path: Path
+) -> None:
+    job = run(tmp_path, driver, PASS, Step(does=does, seconds=1), PASS, PASS)
+    assert ends(job) == ["ran", ended, "ran", "ran"]
+    assert job.record(1)["detail"] == detail
+    assert workers(job) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert builders(job) == 2
+    assert job.record(1)["worker"]["ended"]
+
+
+@pytest.mark.parametrize("isolation", ["worker", "process"])
+def test_an_error_that_stays_in_the_context_is_the_cell_s(
+    driver: Path, isolation: str, tmp_path: Path
+) -> None:
+    job = run(tmp_path, driver, Step(does="sticky"), PASS, job={"isolation": isolation})
+    assert ends(job) == ["crashed", "ran"]
+    text = "the GPU's context reports an error after it: cuCtxSynchronize: CUDA error 700 (illegal address)"
+    assert job.record(0)["detail"] == text
+    assert job.record(0)["kept"] == {}
+    assert workers(job) == [(0, 0), (1, 0)]
+
+
+def test_a_broken_context_serves_no_other_cell_however_its_own_ended(driver: Path, tmp_path: Path) -> None:
+    steps = [Step(does="sticky", params={"fails": True}), PASS]
+    job = Job(tmp_path, steps)
+    others = tmp_path / "cases" / "0" / "others"
+    others.mkdir()
+    (others / "refused.onnx").write_text('{"inputs": {}, "outputs": {}, "says": "refused"}')
+    assert job.run(MAIN, driver) == 0
+    assert ends(job) == ["build failed", "ran"]
+    assert job.record(0)["worker"]["ended"] == "the GPU's context reports an error"
+    assert workers(job) == [(0, 0), (1, 0)]
+
+
+def test_a_dangerous_cell_is_its_worker_s_last(driver: Path, tmp_path: Path) -> None:
+    job = run(tmp_path, driver, PASS, Step(does="pass", dangerous=True), PASS)
+    assert workers(job) == [(0, 0), (0, 1), (1, 0)]
+    assert job.record(1)["worker"]["ended"] == "the case is marked as dangerous"
+
+
+def test_a_warm_up_that_raises_is_told_by_the_cell(driver: Path, tmp_path: Path) -> None:
+    job = run(tmp_path, driver, Step(does="scalars"), PASS, STANDIN_BUILDER="raises")
+    assert ends(job) == ["ran", "crashed"]
+    assert job.record(1)["detail"] == "raised RuntimeError: no Builder"
+    assert workers(job) == [(0, 0), (0, 1)]
+    assert "not warmed up: no Builder" in job.log()
+
+
+@pytest.mark.parametrize("how", ["crashes", "hangs"])
+def test_a_warm_up_that_does_not_end_costs_no_cell(driver: Path, how: str, tmp_path: Path) -> None:
+    job = run(tmp_path, driver, PASS, PASS, job={"warm_seconds": 1}, STANDIN_BUILDER=how)
+    assert ends(job) == ["ran", "ran"]
+    assert workers(job) == [(1, 0), (1, 1)]
+    assert "builder_seconds" in job.record(0)["engine"], "the next is not warmed up: its cell takes the blame"
+    assert builders(job) == 2
+
+
+def test_processes_of_one_cell_share_its_plans(driver: Path, tmp_path: Path) -> None:
+    trials = Step(does="trials", processes=3, params={"pids": "a"})
+    both = Step(does="pass", processes=3)
+    job = run(tmp_path, driver, both, trials, both, Step(does="pass", processes=2, alone=True))
+    assert ends(job) == ["ran"] * 4
+    assert workers(job) == [(0, 0), (0, 1), (0, 2), (7, 0)]
+    assert builders(job) == 2, "one of the worker, one of the cell alone; who loads a plan needs none"
+    assert {"build_seconds", "layers", "engine_bytes"} <= set(job.record(0)["engine"])
+    assert not list(job.out.glob("*plans*"))
+    assert len(set((tmp_path / "a").read_text().split())) == 3
+
+
+def test_plugins_of_one_cell_are_not_there_for_another(driver: Path, tmp_path: Path) -> None:
+    graph = {**GRAPH, "plugins": ["P"]}
+    with_plugins, without = Step(does="plugins", graph=graph), Step(does="pass", graph=graph)
+    job = run(tmp_path, driver, with_plugins, with_plugins, without, PASS)
+    assert ends(job) == ["ran", "ran", "unsupported by this version", "ran"]
+    assert workers(job) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_each_cell_s_log_is_its_own(driver: Path, tmp_path: Path) -> None:
+    speak = [Step(does="speak", params={"word": word}) for word in ("one", "two")]
+    job = run(tmp_path, driver, speak[0], Step(does="chatty"), speak[1])
+    for index, word in ((0, "one"), (2, "two")):
+        lines = job.record(index)["log"].splitlines()
+        assert sorted(lines) == [f"from C {word}", f"from Python {word}", f"raw {word}"]
+    assert job.record(1)["log"].endswith("\nthe end\n")
+    assert workers(job) == [(0, 0), (0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize(("size", "ends_it"), [(1 << 20, False), (65 << 20, True)])
+def test_much_scratch_ends_a_worker(driver: Path, size: int, ends_it: bool, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    fill = Step(does="scratch", params={"folder": str(scratch), "bytes": size})
+    job = Job(tmp_path, [fill, PASS])
+    (tmp_path / "job" / "scratch").write_text(f"{scratch}\n")
+    assert job.run(MAIN, driver) == 0
+    assert workers(job) == [(0, 0), (1, 0) if ends_it else (0, 1)]
+    assert (job.record(0)["worker"]["ended"] == f"{size} bytes of scratch") is ends_it
+    assert ends(job) == ["ran", "ran"]
+    assert not list(scratch.iterdir())
+
+
+def test_between_cells_little_time_is_lost(driver: Path, tmp_path: Path) -> None:
+    """The harness's part of a cell: from one start to the next, less the first cell's own time."""
+    job = run(tmp_path, driver, *[Step(does="scalars")] * 100)
+    records = [job.record(index) for index in range(100)]
+    starts = [datetime.fromisoformat(record["started"].replace("Z", "+00:00")) for record in records]
+    lost = [
+        (after - before).total_seconds() - record["worker"]["seconds"]
+        for before, after, record in zip(starts, starts[1:], records, strict=False)
+    ]
+    print(f"median {statistics.median(lost) * 1e3:.1f} ms, worst {max(lost) * 1e3:.1f} ms")
+    assert statistics.median(lost) < 0.01
+
+
+def test_a_worker_that_was_killed_from_outside_costs_no_cell(driver: Path, tmp_path: Path) -> None:
+    job = Job(tmp_path, [])
+    (tmp_path / "job" / "end").unlink()
+    process = job.start(MAIN, driver, STANDIN_BUILDERS=str(tmp_path / "builders"))
+    pid = job.wait_for("builders").split()[0]
+    job.add(0, PASS)
+    job.wait_for("out/0.record.json")
+    os.kill(int(pid), signal.SIGKILL)
+    job.add(1, PASS)
+    job.end()
+    assert process.wait(timeout=20) == 0
+    assert job.record(1)["ended"] == "ran"
+    assert job.record(1)["worker"]["number"] == 1

@@ -1,0 +1,143 @@
+"""In which order launches start, how one is split over boards, which cases are prepared together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from builders import H200, make_case, make_cell, make_record, make_repro, make_version
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.core.compare import Stored
+from trtmatrix.core.expand import Cell
+from trtmatrix.core.model import CPU, Gpu
+from trtmatrix.core.order import (
+    equal_boards,
+    estimate_seconds,
+    group_cases,
+    order_launches,
+    split_launch,
+)
+from trtmatrix.core.plan import Launch
+
+A, B, C = (make_case(name) for name in "abc")
+REPRO = make_repro(A, B, C)
+CELLS = [make_cell(REPRO, case) for case in REPRO.cases]
+
+
+def took(cell: Cell, seconds: int, day: int = 1, **fields: object) -> Stored:
+    """A stored record of a cell that took so long."""
+    times = {
+        "started": f"2025-01-{day:02}T00:00:00.000Z",
+        "finished": f"2025-01-{day:02}T00:00:{seconds:02}.000Z",
+    }
+    record = make_record(cell, **times, **fields)  # type: ignore[arg-type] # fields of the record's JSON
+    return Stored(record=record, local=True)
+
+
+def test_a_cell_takes_as_long_as_last_time_on_any_gpu() -> None:
+    elsewhere = make_cell(REPRO, A, gpu=Gpu(slug="l4", name="L4"))
+    seconds = estimate_seconds(CELLS, [took(CELLS[0], 40), took(elsewhere, 10, day=2), took(CELLS[1], 30)])
+    assert [seconds[cell.id] for cell in CELLS] == [10, 30, 20], "of what is not known: the average"
+
+
+def test_another_version_says_nothing() -> None:
+    other = make_cell(REPRO, A, "10.8.0")
+    assert estimate_seconds(CELLS[:1], [took(other, 40)]) == {CELLS[0].id: 1.0}
+
+
+@pytest.mark.parametrize("times", [{"finished": "soon"}, {"finished": 3}, {"started": "2025"}])
+def test_times_that_cannot_be_read_are_not_known(times: dict[str, object]) -> None:
+    record = make_record(CELLS[0], finished="2025-01-02T03:04:09.000Z").data
+    item = took(CELLS[0], 5)
+    damaged = replace(item.record, data={**record, **times})
+    assert estimate_seconds(CELLS[:1], [replace(item, record=damaged)])[CELLS[0].id] in {1.0, 4.0}
+    without = {name: value for name, value in record.items() if name != "finished"}
+    assert estimate_seconds(CELLS[:1], [replace(item, record=replace(damaged, data=without))]) == {
+        CELLS[0].id: 1.0
+    }
+
+
+def launch(name: str, *cells: Cell, pull: bool = False) -> Launch:
+    version = make_version(name)
+    return Launch(
+        version=version, gpu=H200, cells=tuple(replace(cell, version=version) for cell in cells), pull=pull
+    )
+
+
+def is_here(launch: Launch) -> bool:
+    return not launch.pull
+
+
+def test_what_is_here_starts_first_and_then_the_longest() -> None:
+    small, large = launch("10.7.0", CELLS[0]), launch("10.8.0", *CELLS)
+    far, farther = launch("10.9.0", *CELLS, pull=True), launch("10.6.0", CELLS[0], pull=True)
+    ordered = order_launches([farther, small, far, large], {}, is_here)
+    assert ordered == [large, small, far, farther]
+    slow = {cell.id: 100.0 for cell in small.cells}
+    assert order_launches([large, small], slow, is_here) == [small, large]
+
+
+def test_equal_boards_share_model_variant_and_driver() -> None:
+    same, mig, old = (replace(H200, index=1), replace(H200, variant="MIG on"), replace(H200, driver="1"))
+    other = Gpu(slug="l4", name="L4", index=4)
+    assert equal_boards(H200, (H200, same, mig, old, other)) == (H200, same)
+    assert equal_boards(CPU, (H200,)) == (CPU,)
+
+
+def test_a_launch_is_on_the_board_that_it_got() -> None:
+    board = replace(H200, index=3, uuid_hash="h")
+    on_it = launch("10.7.0", *CELLS).on(board)
+    assert on_it.gpu == board
+    assert {cell.gpu for cell in on_it.cells} == {board}
+
+
+def test_repros_stay_together_where_that_makes_no_part_longer() -> None:
+    repros = [make_repro(*(make_case(f"c{n}") for n in range(4)), id=name) for name in ("one", "two")]
+    cells = [
+        make_cell(repro, case) for case_ in range(4) for repro in repros for case in [repro.cases[case_]]
+    ]
+    cells.sort(key=lambda cell: cell.repro.id)
+    parts = split_launch(launch("10.7.0", *cells), 2, {})
+    assert [len(part.cells) for part in parts] == [4, 4]
+
+
+@given(st.lists(st.floats(0.1, 50), min_size=1, max_size=40), st.integers(1, 9), st.integers(1, 4))
+def test_a_split_loses_nothing_and_is_balanced(times: list[float], parts: int, repros: int) -> None:
+    owners = [make_repro(make_case("x"), id=f"repro{n}") for n in range(repros)]
+    cells = [make_cell(owners[n * repros // len(times)], make_case(f"c{n}")) for n in range(len(times))]
+    whole = launch("10.7.0", *cells)
+    seconds = {cell.id: time for cell, time in zip(whole.cells, times, strict=True)}
+    split = split_launch(whole, parts, seconds)
+    assert len(split) == min(parts, len(times))
+    assert sorted(cell.id for part in split for cell in part.cells) == sorted(cell.id for cell in whole.cells)
+    place = {cell.id: n for n, cell in enumerate(whole.cells)}
+    assert all([place[c.id] for c in part.cells] == sorted(place[c.id] for c in part.cells) for part in split)
+    totals = [sum(seconds[cell.id] for cell in part.cells) for part in split]
+    ideal = sum(times) / len(split)
+    assert max(totals) <= ideal + max(*times, ideal / 2, 0)
+
+
+KEYS: list[tuple[str, Callable[[str], str]]] = [
+    ("precision apart", lambda name: f"r:n=1 precision={name}"),
+    ("precision in the middle", lambda name: f"r:a=1 precision={name} queries=3"),
+]
+
+
+@pytest.mark.parametrize("key", [key for _, key in KEYS], ids=[name for name, _ in KEYS])
+def test_cases_that_draw_the_same_numbers_go_together(key: Callable[[str], str]) -> None:
+    cases = [make_case(name, noise_key=key(name)) for name in ("tf32", "fp16")]
+    alone = make_case("alone", noise_key="r:n=2 precision=fp16")
+    repro = make_repro(alone, *cases)
+    groups = group_cases(
+        [make_cell(repro, case, version) for version in ("10.7.0", "10.8.0") for case in repro.cases]
+    )
+    assert [[cell.case.id for cell in group] for group in groups] == [["tf32", "fp16"], ["alone"]]
+
+
+def test_a_repro_without_noise_goes_together_and_repros_apart() -> None:
+    repros = [make_repro(make_case("a"), make_case("b"), id=name) for name in ("one", "two")]
+    groups = group_cases([make_cell(repro, case) for repro in repros for case in repro.cases])
+    assert [len(group) for group in groups] == [2, 2]
