@@ -18,9 +18,14 @@ from bench.speed.project import (
     open_scratch,
     prepare,
     selecting,
+    spread_evenly,
 )
 from bench.speed.rows import Row
 from trtmatrix.core.model import Product
+
+
+QUICK_CELLS = 30
+"""Graph cases of a quick benchmark."""
 
 
 @dataclass(kw_only=True)
@@ -60,7 +65,8 @@ class Bench:
         need_test_image()
         scratch = open_scratch(self.folder / "cpu", {TEST_VERSION: TEST_IMAGE})
         if not self._cases:
-            self._cases = graph_cases(scratch.repros, Product.ONNXRUNTIME)
+            cases = graph_cases(scratch.repros, Product.ONNXRUNTIME)
+            self._cases = spread_evenly(cases, QUICK_CELLS) if self.quick else cases
             self.say(f"preparing {len(self._cases)} cases")
             prepare(scratch, self._cases)
         return scratch, self._cases
