@@ -186,7 +186,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--pull", choices=["named", "all", "never"], default="named",
-        help="which missing images to pull: those of versions named by --trt (default), all, none",
+        help="which missing images to pull or build: those of versions named by --trt (default), all, none",
     )  # fmt: skip
     group.add_argument(
         "--memory", type=_size, default=32 << 30, metavar="SIZE", help="memory of a container (32g)"

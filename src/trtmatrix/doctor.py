@@ -53,7 +53,7 @@ REMEDIES = {
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",
     Exclusion.DRIVER_TOO_OLD: "install a newer driver, or leave these versions out",
     Exclusion.IMAGE_NOT_PULLED: "name the versions by --trt, or --pull all, or docker pull by hand",
-    Exclusion.IMAGE_NOT_BUILT: "make it: nox -s image -- VERSION",
+    Exclusion.IMAGE_NOT_BUILT: "name the version by --trt: a run makes it; by hand: nox -s image -- VERSION",
     Exclusion.UNSUPPORTED_GPU: "nothing: these versions do not support this GPU",
     Exclusion.COMPONENT_MISSING: "nothing: the image has no such component",
     Exclusion.NO_INTERPRETER: "name an interpreter that has this TensorRT by --python PATH",
@@ -73,6 +73,7 @@ def examine(context: Context, scene: Scene) -> Findings:
     can_run = [
         f"{launch.version.name} on {launch.gpu.name}: {len(launch.cells)} cells"
         + (" (its image is pulled first)" if launch.pull else "")
+        + (" (its image is built first)" if launch.build else "")
         for launch in scene.plan.launches
     ]
     cannot = [
@@ -127,7 +128,7 @@ def _images(scene: Scene, versions: Sequence[Version]) -> Iterator[Finding]:
 
 def _disk(context: Context, scene: Scene) -> Iterator[Finding]:
     """Look at the disks: an NGC image takes 10 to 34 GB, and more while it is unpacked."""
-    root, pulls = Path(scene.host.engine.root), sum(launch.pull for launch in scene.plan.launches)
+    root, pulls = Path(scene.host.engine.root), sum(launch.lacks_image for launch in scene.plan.launches)
     places = [("cache", context.project.cache, 5), ("results", context.project.results, 5)]
     if scene.host.engine.root and root.exists():
         places.append(("images", root, max(5, 50 * pulls)))

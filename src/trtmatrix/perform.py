@@ -80,14 +80,19 @@ def make_workshop(context: Context, scene: Scene, options: Options, progress: Pr
     from trtmatrix.effects.cases import CaseCache
     from trtmatrix.effects.containers import ContainerLauncher
     from trtmatrix.effects.gpu import clocks
+    from trtmatrix.effects.images import Images, builder_command
     from trtmatrix.effects.interpreters import InterpreterLauncher
     from trtmatrix.workshop import Workshop
 
     project = context.project
     interpreters = InterpreterLauncher(project.cache, project.repros.resolve(), progress.note)
+    images = Images(
+        pull_note=progress.pull, note=progress.note,
+        builder=builder_command(project.image_builder, project.matrix),
+    )  # fmt: skip
     containers = ContainerLauncher(
         engine=scene.host.engine, cache=project.cache, repros=project.repros,
-        limits=options.limits, pull_note=progress.pull,
+        limits=options.limits, images=images,
     )  # fmt: skip
     return Workshop(
         launchers={"container": containers, "wheels": interpreters, "host": interpreters},
@@ -100,14 +105,14 @@ def make_workshop(context: Context, scene: Scene, options: Options, progress: Pr
 
 
 def here(project: Project) -> Callable[[Launch], bool]:
-    """Return what tells whether a launch can start without a pull or an installation."""
+    """Return what tells whether a launch can start without a pull, a build or an installation."""
     from trtmatrix.effects.interpreters import is_installed
 
     def is_here(launch: Launch) -> bool:
         origin = launch.version.origin
         if launch.python is None and isinstance(origin, WheelsOrigin):
             return is_installed(project.cache, launch.version.name, origin.wheels)
-        return not launch.pull
+        return not launch.lacks_image
 
     return is_here
 

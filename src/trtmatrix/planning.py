@@ -30,7 +30,7 @@ def print_plan(context: Context, scene: Scene, served: frozenset[CellId], option
     for launch in order_launches(launches, seconds, here(context.project)):
         todo = launch.cells
         where = launch.python or origin_text(launch.version)
-        action = "pull, then run" if launch.pull else "run"
+        action = "pull, then run" if launch.pull else "build, then run" if launch.build else "run"
         print(f"{launch.version.name} on {launch.gpu.name}: {action} {len(todo)} cells in {where}")
         print(f"  {planned[id(launch)] - len(todo)} cells have a current record and are not run again")
         if beside := sum(cell.companion for cell in todo):

@@ -28,14 +28,15 @@ class Readying:
         """Keep who makes ready, and who is told."""
         self._launcher_of, self._tell, self._stop = launcher_of, tell, stop
         self._lock = threading.Lock()
-        self._pulled: dict[str, MachineryError | None] = {}
+        self._had: dict[str, MachineryError | None] = {}
 
     def start(self, launches: Sequence[Launch], is_here: Callable[[Launch], bool]) -> None:
-        """Begin: what is here at once, pulls one after another, installations a few at a time."""
+        """Begin: what is here at once, pulls and builds one after another, installations a few at a time."""
         here = [launch for launch in launches if is_here(launch)]
         pulls = [launch for launch in launches if launch.pull and launch not in here]
-        others = [launch for launch in launches if launch not in here and launch not in pulls]
-        for queue, threads in ((here, 1), (pulls, 1), (others, INSTALLATIONS)):
+        builds = [launch for launch in launches if launch.build and launch not in here]
+        others = [launch for launch in launches if launch not in [*here, *pulls, *builds]]
+        for queue, threads in ((here, 1), (pulls, 1), (builds, 1), (others, INSTALLATIONS)):
             for _ in range(min(threads, len(queue))):
                 threading.Thread(target=self._work, args=(queue,), daemon=True).start()
 
@@ -53,18 +54,18 @@ class Readying:
                 self._tell(launch, ready)
 
     def _make(self, launch: Launch) -> Ready:
-        """Make a launch ready; an image that several launches want is pulled once, and fails once."""
+        """Make a launch ready; an image that several launches want is had once, and fails once."""
         origin, launcher = launch.version.origin, self._launcher_of(launch)
-        if not launch.pull or not isinstance(origin, ImageOrigin):
+        if not launch.lacks_image or not isinstance(origin, ImageOrigin):
             return launcher.make_ready(launch)
-        if origin.image not in self._pulled:
+        if origin.image not in self._had:
             try:
                 ready = launcher.make_ready(launch)
             except MachineryError as error:
-                self._pulled[origin.image] = error
+                self._had[origin.image] = error
                 raise
-            self._pulled[origin.image] = None
+            self._had[origin.image] = None
             return ready
-        if (failed := self._pulled[origin.image]) is not None:
+        if (failed := self._had[origin.image]) is not None:
             raise failed
-        return replace(launcher.make_ready(replace(launch, pull=False)), launch=launch)
+        return replace(launcher.make_ready(replace(launch, pull=False, build=False)), launch=launch)

@@ -54,6 +54,7 @@ def find_host(context: Context, scan: GpuScan) -> Host:
     return Host(
         engine=find_engine(gpu_here=bool(scan.gpus)), gpus=scan.gpus,
         interpreters=find_tensorrt(list(context.pythons)) if asked else {},
+        builds_images=context.project.image_builder is not None,
     )  # fmt: skip
 
 

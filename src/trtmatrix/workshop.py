@@ -42,8 +42,8 @@ CELLS = "cells"
 
 
 def has_image(launch: Launch) -> bool:
-    """Whether nothing must be pulled for a launch."""
-    return not launch.pull
+    """Whether nothing must be pulled or built for a launch."""
+    return not launch.lacks_image
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from trtmatrix.core.model import Gpu, Known
 from trtmatrix.core.plan import Engine, GpuAccess
 from trtmatrix.effects.containers import ContainerLauncher
 from trtmatrix.effects.engine import find_engine
+from trtmatrix.effects.images import Images
 
 IMAGE = "trtmatrix/test:latest"
 GPU = Gpu(slug="stand-in", name="Stand-in GPU", index=0)
@@ -69,8 +70,9 @@ def test_a_container_gets_the_device_that_its_cell_names(engine: Engine, tmp_pat
     assert engine.gpu_access is GpuAccess.CDI
     spec = described(engine, tmp_path)
     assert spec.cdi_devices == ("nvidia.com/gpu=0",)
+    images = Images(pull_note=lambda *_: None, note=print)
     launcher = ContainerLauncher(
-        engine=engine, cache=tmp_path, repros=tmp_path, limits=spec.limits, pull_note=lambda *_: None
+        engine=engine, cache=tmp_path, repros=tmp_path, limits=spec.limits, images=images
     )
     container = launcher._create(spec)
     try:
@@ -83,8 +85,9 @@ def test_a_container_gets_the_device_that_its_cell_names(engine: Engine, tmp_pat
 
 def test_a_device_that_is_not_there_is_refused(engine: Engine, tmp_path: Path) -> None:
     spec = dataclasses.replace(described(engine, tmp_path), cdi_devices=("nvidia.com/gpu=7",))
+    images = Images(pull_note=lambda *_: None, note=print)
     launcher = ContainerLauncher(
-        engine=engine, cache=tmp_path, repros=tmp_path, limits=spec.limits, pull_note=lambda *_: None
+        engine=engine, cache=tmp_path, repros=tmp_path, limits=spec.limits, images=images
     )
     container = launcher._create(spec)
     try:

@@ -124,7 +124,43 @@ def test_a_benchmark_that_is_not_there_is_told_with_those_that_are() -> None:
     )
     assert done.returncode == 1
     assert "no benchmark nothing: known are" in done.stderr
-    assert "verdicts" in done.stderr
+    known = done.stderr.split("known are ")[1].splitlines()[0].rstrip(".").split(", ")
+    assert {"calibrate", "speed", "verdicts"} <= set(known)
+    assert not {"groups", "registry", "throttle"} & set(known)
+
+
+STAND_IN = """\
+import sys
+from pathlib import Path
+with Path("ran").open("a") as ran:
+    ran.write(f"{{__spec__.name}} {{sys.argv[1:]}}\\n")
+sys.exit({code})  # __main__
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "ran"),
+    [
+        ((), 1, "bench.speed.__main__ []\nbench.verdicts []\n"),
+        (("verdicts", "--seeds", "2"), 0, "bench.verdicts ['--seeds', '2']\n"),
+        (("speed", "--only", "start"), 1, "bench.speed.__main__ ['--only', 'start']\n"),
+    ],
+)
+def test_benchmarks_are_run_all_or_by_name(
+    words: tuple[str, ...], code: int, ran: str, tmp_path: Path
+) -> None:
+    """The project is a stand-in: what is under test is the door."""
+    (tmp_path / "noxfile.py").write_text((ROOT / "noxfile.py").read_text())
+    for name, ended in (("speed/__main__", 1), ("verdicts", 0)):
+        file = tmp_path / "bench" / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(STAND_IN.format(code=ended))
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / ".nox/bench"], check=True)
+    command = [sys.executable, "-m", "nox", "-R", "-s", "bench", "--force-venv-backend=venv", "--", *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert (tmp_path / "ran").read_text() == ran
+    assert ("it could not be measured: speed" in done.stderr) is bool(code)
 
 
 def test_a_broken_matrix_does_not_break_the_door(tmp_path: Path) -> None:

@@ -39,7 +39,12 @@ def scene(*images: str, available: bool = True) -> Scene:
 @pytest.mark.parametrize(
     ("origin", "here", "found", "remedy"),
     [
-        (MADE, (), "ours/tensorrt:9.2.0: image not built", "make it: nox -s image -- 9.2.0"),
+        (
+            MADE,
+            (),
+            "ours/tensorrt:9.2.0: image not built",
+            "name the version by --trt: a run makes it; by hand: nox -s image -- 9.2.0",
+        ),
         (MADE, ("ours/tensorrt:9.2.0",), "ours/tensorrt:9.2.0: sha256:000000000000", ""),
         (PULLED, (), "example.org/tensorrt:9.2.0: image not pulled", "name the versions by --trt"),
     ],

@@ -34,6 +34,7 @@ HERE_ENGINE = Engine(available=True, images={IMAGE: "sha256:0"}, gpu_access=GpuA
 NO_ENGINE = Engine(available=False, reason="no Docker socket")
 L4 = Gpu(slug="nvidia-l4", name="NVIDIA L4", compute="8.9", datacenter=True)
 HOST = Host(engine=HERE_ENGINE, gpus=(H200,))
+BUILDS = replace(HOST, builds_images=True)
 BARE = Host(engine=NO_ENGINE)
 WITH_PYTHON = Host(engine=NO_ENGINE, gpus=(H200,), interpreters={"10.7.0": "/usr/bin/python3"})
 NAMED = Selection(versions=("10.7.0",))
@@ -76,7 +77,11 @@ ROWS: dict[str, Row] = {
     "not pulled, all": (PULLED, H200, EMPTY, Selection(), Pull.ALL, None),
     "not pulled, never": (PULLED, H200, EMPTY, NAMED, Pull.NEVER, Exclusion.IMAGE_NOT_PULLED),
     "here, never": (PULLED, H200, HOST, NAMED, Pull.NEVER, None),
-    "not built": (BUILT, H200, HOST, NAMED, Pull.ALL, Exclusion.IMAGE_NOT_BUILT),
+    "not built, no script": (BUILT, H200, HOST, NAMED, Pull.ALL, Exclusion.IMAGE_NOT_BUILT),
+    "not built": (BUILT, H200, BUILDS, Selection(), Pull.NAMED, Exclusion.IMAGE_NOT_BUILT),
+    "not built, named": (BUILT, H200, BUILDS, NAMED, Pull.NAMED, None),
+    "not built, all": (BUILT, H200, BUILDS, Selection(), Pull.ALL, None),
+    "not built, never": (BUILT, H200, BUILDS, NAMED, Pull.NEVER, Exclusion.IMAGE_NOT_BUILT),
     "built": (BUILT, H200, MADE, NAMED, Pull.NEVER, None),
     "host, found": (PULLED, H200, WITH_PYTHON, ON_HOST, Pull.NAMED, None),
     "host, not found": (PULLED, H200, HOST, ON_HOST, Pull.NAMED, Exclusion.NO_INTERPRETER),
@@ -177,9 +182,24 @@ def test_there_is_one_launch_a_version_and_gpu_and_no_cell_is_lost() -> None:
     assert all(launch.python is None for launch in plan.launches)
 
 
+@pytest.mark.parametrize(
+    ("version", "host", "pull", "build"),
+    [
+        (PULLED, HOST, False, False), (PULLED, EMPTY, True, False),
+        (BUILT, BUILDS, False, True), (BUILT, MADE, False, False),
+    ],
+)  # fmt: skip
+def test_an_image_that_is_not_here_is_pulled_or_built(
+    version: Version, host: Host, pull: bool, build: bool
+) -> None:
+    (launch,) = make_plan([make_cell(version=version)], host, NAMED, Pull.NAMED).launches
+    assert (launch.pull, launch.build) == (pull, build)
+
+
 def test_the_host_runtime_pulls_nothing() -> None:
-    (launch,) = make_plan([make_cell(version=PULLED)], WITH_PYTHON, ON_HOST, Pull.ALL).launches
-    assert (launch.python, launch.pull) == ("/usr/bin/python3", False)
+    for version in (PULLED, BUILT):
+        (launch,) = make_plan([make_cell(version=version)], WITH_PYTHON, ON_HOST, Pull.ALL).launches
+        assert (launch.python, launch.pull, launch.build) == ("/usr/bin/python3", False, False)
 
 
 def test_exclusions_are_counted_the_commonest_first() -> None:

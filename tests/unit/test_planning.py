@@ -21,8 +21,14 @@ REPRO = make_repro(make_case("a"), make_case("b"), make_case("c"))
 ASKED, BESIDE, LEFT_OUT = (make_cell(REPRO, case, "onnxruntime-1.31.1") for case in REPRO.cases)
 
 
-def printed(capsys: pytest.CaptureFixture[str], *cells: Cell, excluded: tuple[Excluded, ...] = ()) -> str:
-    launch = Launch(version=ASKED.version, gpu=ASKED.gpu, cells=cells)
+def printed(
+    capsys: pytest.CaptureFixture[str],
+    *cells: Cell,
+    excluded: tuple[Excluded, ...] = (),
+    pull: bool = False,
+    build: bool = False,
+) -> str:
+    launch = Launch(version=ASKED.version, gpu=ASKED.gpu, cells=cells, pull=pull, build=build)
     plan = Plan(launches=(launch,), excluded=excluded)
     host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
     scene = Scene(host=host, scan=scan, cells=cells, plan=plan, stored=())
@@ -50,3 +56,20 @@ def test_controls_that_are_not_run_are_told_apart(capsys: pytest.CaptureFixture[
         "not run: 2 cells: no NVIDIA GPU here",
         "controls not run: 1 cells: no NVIDIA GPU here",
     ]
+
+
+@pytest.mark.parametrize(
+    ("launched", "action"),
+    [
+        ((False, False), "run 1 cells"),
+        ((True, False), "pull, then run 1"),
+        ((False, True), "build, then run 1"),
+    ],
+)
+def test_what_is_done_before_the_cells_run_is_told(
+    launched: tuple[bool, bool], action: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        f"onnxruntime-1.31.1 on CPU: {action}"
+        in printed(capsys, ASKED, pull=launched[0], build=launched[1]).splitlines()[0]
+    )

@@ -30,9 +30,8 @@ def test_verdicts_are_those_of_cells_that_had_a_process_to_themselves(shared: Ta
 
 def test_what_follows_a_harm_is_judged_by_what_it_is(shared: Table) -> None:
     verdicts = {cell["case"]: cell["verdict"] for cell in shared.cells.values()}
-    after = {name: verdict for name, verdict in verdicts.items() if "after" in name}
-    assert {name for name, verdict in after.items() if name.startswith("right") and verdict != "PASS"} == set()
-    assert {name for name, verdict in after.items() if name.startswith("wrong") and verdict != "FAIL"} == set()
+    for start, right in (("right-after", "PASS"), ("wrong-after", "FAIL")):
+        assert {verdict for name, verdict in verdicts.items() if name.startswith(start)} == {right}
 
 
 def test_what_kills_a_process_is_the_cell_s_own_that_did_it(shared: Table) -> None:

@@ -14,7 +14,7 @@ from trtmatrix.core.model import Exclusion, Gpu, Product
 
 
 class Pull(str, Enum):
-    """Which missing images are pulled."""
+    """Which missing images are pulled, or built where they are made by us."""
 
     NAMED = "named"
     ALL = "all"
@@ -67,11 +67,15 @@ class Engine:
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What was found on this host. ``interpreters`` maps a library's version to a Python."""
+    """What was found on this host. ``interpreters`` maps a library's version to a Python.
+
+    ``builds_images``: the project has the script that makes images from wheels.
+    """
 
     engine: Engine
     gpus: tuple[Gpu, ...] = ()
     interpreters: Mapping[str, str] = field(default_factory=dict)
+    builds_images: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +89,22 @@ class Excluded:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """The cells of one version on one GPU; ``python`` is set where a host interpreter runs them."""
+    """The cells of one version on one GPU; ``python`` is set where a host interpreter runs them.
+
+    ``pull``, ``build``: how its image, which is not here, is had first.
+    """
 
     version: Version
     gpu: Gpu
     cells: tuple[Cell, ...]
     pull: bool = False
+    build: bool = False
     python: str | None = None
+
+    @property
+    def lacks_image(self) -> bool:
+        """Whether its image is not here."""
+        return self.pull or self.build
 
     def of(self, cells: Iterable[Cell]) -> Launch:
         """Return the same launch over these cells."""
@@ -128,12 +141,14 @@ def make_plan(cells: Sequence[Cell], host: Host, selection: Selection, pull: Pul
 
 def _launch(group: Sequence[Cell], host: Host, selection: Selection) -> Launch:
     version = group[0].version
-    image = version.origin.image if isinstance(version.origin, ImageOrigin) else None
     on_host = "host" in selection.runtimes and version.product is Product.TENSORRT
     python = host_python(version, host) if on_host or isinstance(version.origin, InterpreterOrigin) else None
+    origin = version.origin if python is None and isinstance(version.origin, ImageOrigin) else None
+    missing = origin is not None and origin.image not in host.engine.images
+    made = origin is not None and origin.build is not None
     return Launch(
         version=version, gpu=group[0].gpu, cells=tuple(group), python=python,
-        pull=python is None and image is not None and image not in host.engine.images,
+        pull=missing and not made, build=missing and made,
     )  # fmt: skip
 
 
@@ -224,10 +239,10 @@ def _without_image(cell: Cell, host: Host, selection: Selection, pull: Pull) -> 
     image = version.origin.image
     if image in engine.images:
         return None
-    if version.origin.build is not None:
-        return Exclusion.IMAGE_NOT_BUILT, image
     named = bool(selection.versions)
     wanted = pull is Pull.ALL or (pull is Pull.NAMED and named)
+    if version.origin.build is not None:
+        return None if wanted and host.builds_images else (Exclusion.IMAGE_NOT_BUILT, image)
     return None if wanted else (Exclusion.IMAGE_NOT_PULLED, image)
 
 

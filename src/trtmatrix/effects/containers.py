@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import docker
@@ -28,6 +27,7 @@ from trtmatrix.core.container import (
 )
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Engine, Launch
+from trtmatrix.effects.images import Images
 from trtmatrix.effects.launcher import POLL_SECONDS, Ended, Heartbeat, Poll, Ready
 from trtmatrix.effects.owner import is_dead, own_identity
 from trtmatrix.effects.paths import probe_folder
@@ -37,9 +37,6 @@ ENGINE_SECONDS = 0.1
 EMPTIED = (SCRATCH, "/dev/shm")  # noqa: S108 - inside the container, file systems of its own
 """What the probe empties after each cell: it lies in memory, and the next cell would pay for it."""
 ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException)
-
-PullNote = Callable[[str, str, int, int], None]
-"""Told of each layer: image, layer, bytes so far, bytes in all (0 where not known)."""
 
 
 def remove_leftovers() -> list[str]:
@@ -57,12 +54,10 @@ def remove_leftovers() -> list[str]:
 class ContainerLauncher:
     """One container for the cells of one version on one GPU."""
 
-    def __init__(
-        self, *, engine: Engine, cache: Path, repros: Path, limits: Limits, pull_note: PullNote
-    ) -> None:
+    def __init__(self, *, engine: Engine, cache: Path, repros: Path, limits: Limits, images: Images) -> None:
         """Keep what every container needs; the engine is asked on first use."""
         self.engine, self.cache, self.repros = engine, cache, repros
-        self.limits, self.pull_note = limits, pull_note
+        self.limits, self.images = limits, images
         self._client: docker.DockerClient | None = None
 
     @property
@@ -73,30 +68,17 @@ class ContainerLauncher:
         return self._client
 
     def make_ready(self, launch: Launch) -> Ready:
-        """Find the image, pulled now where the plan says so."""
-        origin = launch.version.origin
-        if not isinstance(origin, ImageOrigin):
-            raise MachineryError(f"{launch.version.name} is no container's version")
+        """Find the image, pulled or built now where the plan says so."""
         try:
-            if launch.pull:
-                self._pull(origin.image)
-            image_id = str(self.client.images.get(origin.image).id)
+            image_id = self.images.make_ready(launch, self.client)
         except ENGINE_ERRORS as error:
+            image = launch.version.origin.image if isinstance(launch.version.origin, ImageOrigin) else ""
             raise MachineryError(
-                f"{origin.image} cannot be had: {str(error)[:300]}\n"
-                f"  try it by hand: docker pull {origin.image} (NGC: docker login nvcr.io, "
+                f"{image} cannot be had: {str(error)[:300]}\n"
+                f"  try it by hand: docker pull {image} (NGC: docker login nvcr.io, "
                 "user $oauthtoken)"
             ) from error
         return Ready(launch=launch, digests={"image": image_id, "runtime": "container"}, handle=image_id)
-
-    def _pull(self, image: str) -> None:
-        """Pull an image, telling of each layer."""
-        for event in self.client.api.pull(image, stream=True, decode=True):
-            if "error" in event:
-                raise docker.errors.APIError(str(event["error"]))
-            progress = event.get("progressDetail") or {}
-            layer = f"{event.get('id', '')} {event.get('status', '')}".strip()
-            self.pull_note(image, layer, int(progress.get("current", 0)), int(progress.get("total", 0)))
 
     def spec(self, ready: Ready, folder: Path) -> ContainerSpec:
         """Describe the container for a launch."""

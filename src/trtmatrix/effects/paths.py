@@ -25,6 +25,12 @@ class Project:
         """Records that were measured on this host; ignored by git."""
         return self.results / "local"
 
+    @property
+    def image_builder(self) -> Path | None:
+        """The script that makes images from wheels, where the project has it beside matrix.yaml."""
+        script = self.matrix.resolve().parent / "docker" / "wheels" / "build"
+        return script if script.is_file() else None
+
 
 def default_cache() -> Path:
     """Return TRTMATRIX_CACHE, or ``trtmatrix`` in the user's cache folder."""

@@ -1,0 +1,181 @@
+"""Images that a run gets first: pulled from a real registry behind a slow line, or built by a script."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+from bench.registry import TEST_IMAGE, Registry, forget, open_registry
+from bench.throttle import Throttle
+
+from tests.containers.conftest import Done, Project
+
+PASSES = ("--repro", "endings", "--case", "passes")
+FIRST, SECOND = "onnxruntime-1.31.1", "onnxruntime-1.31.1.1"
+BALLAST, RATE = 6 << 20, 3 << 20
+BUILDER = Path(__file__).resolve().parents[2] / "docker" / "wheels" / "build"
+MADE = "trtmatrix/test-made:1"
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    """Serve two images of different content; fails where there is no docker-registry."""
+    with open_registry() as opened:
+        for tag in ("one", "two"):
+            opened.push_with_ballast(tag, BALLAST)
+        yield opened
+
+
+@pytest.fixture
+def line(registry: Registry) -> Iterator[Throttle]:
+    """Open a slow line to the registry; images that came over it go again."""
+    with Throttle(registry.port, RATE) as throttle:
+        yield throttle
+        forget(registry.client, *(registry.name(tag, throttle.port) for tag in ("one", "two")))
+
+
+def write_matrix(project: Project, images: dict[str, str], *, build: bool = False) -> None:
+    """Write a matrix.yaml of versions whose image ships ONNX Runtime 1.31.1."""
+    lines = ["schema: 1", 'sources: {here: {title: "This test"}}', "versions:"]
+    for version, image in images.items():
+        made = f', build: {{base: "{TEST_IMAGE}", wheels: ["onnxruntime==1.31.1"]}}' if build else ""
+        lines += [f'  - version: "{version}"', "    product: onnxruntime"]
+        lines += [f'    origin: {{image: "{image}"{made}}}']
+        lines += ['    library: {value: "1.31.1", known: measured, source: here}']
+    (project.folder / "matrix.yaml").write_text("\n".join(lines) + "\n")
+
+
+def events(client: docker.DockerClient, since: float) -> list[dict[str, Any]]:
+    """Return what the engine did since then, oldest first."""
+    return list(client.events(since=int(since), until=int(time.time()) + 1, decode=True))
+
+
+def moment(happened: Sequence[dict[str, Any]], action: str, name: str) -> float:
+    """Return when something was done to an image, or to a container whose name has a word, in seconds."""
+    found = [
+        event["timeNano"] / 1e9
+        for event in happened
+        if event["Action"] == action and (event["id"] == name or name in str(event["Actor"]["Attributes"]))
+    ]
+    assert len(found) == 1, (action, name, happened)
+    return float(found[0])
+
+
+def test_two_versions_are_pulled_and_run_and_the_second_is_pulled_meanwhile(
+    registry: Registry, line: Throttle, project: Project
+) -> None:
+    one, two = (registry.name(tag, line.port) for tag in ("one", "two"))
+    write_matrix(project, {FIRST: one, SECOND: two})
+    started = time.time()
+    done = project.run("--trt", f"{FIRST},{SECOND}", *PASSES)
+    assert [done.cell("passes", version)["verdict"] for version in (FIRST, SECOND)] == ["PASS"] * 2
+    assert f"pulling {one}" in done.told
+    assert f"pulling {two}" in done.told
+    assert 2 * BALLAST < line.passed < 2.1 * BALLAST
+    happened = events(registry.client, started)
+    ends = sorted(
+        (moment(happened, "pull", image), moment(happened, "die", f"-{version}-cpu-"))
+        for image, version in ((one, FIRST), (two, SECOND))
+    )
+    if ends[1][0] - ends[0][0] > 1:  # else both shared the line, and both were pulled before either ran
+        assert ends[1][0] - ends[0][1] < BALLAST / RATE, (
+            "the second's pull had begun before the first had run"
+        )
+
+
+def test_an_image_that_two_versions_want_is_pulled_once(
+    registry: Registry, line: Throttle, project: Project
+) -> None:
+    image = registry.name("one", line.port)
+    write_matrix(project, {FIRST: image, SECOND: image})
+    done = project.run("--trt", f"{FIRST},{SECOND}", *PASSES)
+    assert [done.cell("passes", version)["verdict"] for version in (FIRST, SECOND)] == ["PASS"] * 2
+    assert BALLAST < line.passed < 1.1 * BALLAST
+    assert done.told.count(f"pulling {image}\n") == 1
+
+
+def test_an_image_that_the_registry_does_not_have_is_trouble(
+    registry: Registry, line: Throttle, project: Project
+) -> None:
+    image = registry.name("nothing", line.port)
+    write_matrix(project, {FIRST: image, SECOND: TEST_IMAGE})
+    done = project.run("--trt", f"{FIRST},{SECOND}", *PASSES)
+    assert done.code == 3
+    assert f"{image} cannot be had" in done.told
+    assert "manifest unknown" in done.told
+    assert done.cell("passes", FIRST)["excluded"]["why"] == "could not be made ready"
+    assert done.cell("passes", SECOND)["verdict"] == "PASS"
+
+
+@pytest.fixture
+def made() -> Iterator[str]:
+    """Name an image that is not there, and remove it afterwards."""
+    client = docker.from_env()
+    forget(client, MADE)
+    yield MADE
+    forget(client, MADE)
+
+
+def write_builder(project: Project, code: str) -> None:
+    """Put a stand-in for docker/wheels/build beside matrix.yaml."""
+    script = project.folder / "docker" / "wheels" / "build"
+    script.parent.mkdir(parents=True)
+    script.write_text(f"import subprocess, sys\nprint(sys.argv[1:])\n{code}\n")
+
+
+def run_built(project: Project) -> Done:
+    write_matrix(project, {FIRST: MADE}, build=True)
+    return project.run("--trt", FIRST, *PASSES)
+
+
+def test_an_image_of_ours_that_is_named_is_built_and_run(made: str, project: Project) -> None:
+    write_builder(project, f"subprocess.run(['docker', 'tag', {TEST_IMAGE!r}, {made!r}], check=True)")
+    write_matrix(project, {FIRST: made}, build=True)
+    words = project.command("--trt", FIRST, *PASSES, "--plan")
+    planned = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert planned.startswith(f"{FIRST} on CPU: build, then run 1 cells in ")
+    done = run_built(project)
+    assert done.cell("passes")["verdict"] == "PASS"
+    assert f"building {made}" in done.told
+    again = project.run("--trt", FIRST, *PASSES)
+    assert not again.cell("passes")["executed"]
+    assert "building" not in again.told
+
+
+@pytest.mark.usefixtures("made")
+def test_a_build_that_fails_is_trouble_with_its_own_words(project: Project) -> None:
+    write_builder(project, "sys.exit('docker/wheels/build: the base cannot be had')")
+    done = run_built(project)
+    assert done.code == 3
+    assert f"{MADE} cannot be built: the base cannot be had" in done.told
+    assert f"  ['--matrix={project.folder}/matrix.yaml', '{FIRST}']" in done.told
+    assert f"nox -s image -- {FIRST}" in done.told
+    cell = done.cell("passes")
+    assert cell["excluded"]["why"] == "could not be made ready"
+    assert "the base cannot be had" in cell["excluded"]["detail"]
+
+
+@pytest.mark.usefixtures("made")
+def test_the_projects_own_script_is_called_as_it_wants(project: Project) -> None:
+    (project.folder / "docker" / "wheels").mkdir(parents=True)
+    (project.folder / "docker" / "wheels" / "build").symlink_to(BUILDER)
+    done = run_built(project)
+    assert done.code == 3
+    assert f"{MADE} cannot be built: no SHA-256 in " in done.told
+    assert "takes them as they come, this once" in done.told
+
+
+def test_a_host_without_the_registry_is_told_what_to_install() -> None:
+    code = "from bench.registry import open_registry\nwith open_registry(): pass"
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(
+        words, env={**os.environ, "PATH": "/nowhere"}, capture_output=True, text=True, check=False
+    )
+    assert "apt-get install docker-registry" in done.stderr

@@ -1,0 +1,169 @@
+"""Images that are not here: had once, by a pull or a build; what a build says is told where it fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import docker
+import docker.errors
+import pytest
+from builders import make_version
+
+from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.model import CPU
+from trtmatrix.core.plan import Launch
+from trtmatrix.effects.images import Images, builder_command, run_builder
+from trtmatrix.effects.paths import Project
+
+VERSION = make_version("10.7.0")
+IMAGE = "example.org/tensorrt:10.7.0"
+
+
+class StandInEngine:
+    """An engine with images in memory; a pull takes a moment."""
+
+    def __init__(self, *images: str) -> None:
+        self.here, self.pulls = set(images), 0
+        self.images, self.api = self, self
+
+    def get(self, image: str) -> Any:
+        if image not in self.here:
+            raise docker.errors.ImageNotFound(image)
+        return type("Image", (), {"id": f"sha256:{image}"})()
+
+    def pull(self, image: str, *, stream: bool, decode: bool) -> Iterator[dict[str, Any]]:
+        assert stream
+        assert decode
+        self.pulls += 1
+        yield {"id": "a1", "status": "Downloading", "progressDetail": {"current": 1, "total": 2}}
+        time.sleep(0.1)
+        self.here.add(image)
+
+
+def as_client(engine: StandInEngine) -> docker.DockerClient:
+    return cast("docker.DockerClient", engine)
+
+
+def launch(*, pull: bool = False, build: bool = False) -> Launch:
+    return Launch(version=VERSION, gpu=CPU, cells=(), pull=pull, build=build)
+
+
+def make_images(told: list[str], builder: Path | None = None) -> Images:
+    return Images(
+        pull_note=lambda *what: told.append(str(what)), note=told.append,
+        builder=builder_command(builder, Path("m.yaml")),
+    )  # fmt: skip
+
+
+def test_launches_that_want_one_image_share_one_pull() -> None:
+    engine, told = StandInEngine(), list[str]()
+    images, ids = make_images(told), list[str]()
+    threads = [
+        threading.Thread(target=lambda: ids.append(images.make_ready(launch(pull=True), as_client(engine))))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ids == [f"sha256:{IMAGE}"] * 3
+    assert engine.pulls == 1
+    assert told == [str((IMAGE, "a1 Downloading", 1, 2))]
+
+
+def test_what_is_not_to_be_pulled_is_not() -> None:
+    engine = StandInEngine()
+    with pytest.raises(docker.errors.ImageNotFound):
+        make_images([]).make_ready(launch(), as_client(engine))
+    assert engine.pulls == 0
+
+
+def write_script(folder: Path, code: str) -> Path:
+    script = folder / "build"
+    script.write_text(f"import os, sys, time\nfrom pathlib import Path\n{code}\n")
+    return script
+
+
+def test_a_build_is_given_its_version_and_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTMATRIX_EXIT_CODE_FILE", str(tmp_path / "ours"))
+    code = "print(sys.argv[1:], os.environ.get('TRTMATRIX_EXIT_CODE_FILE'))\nprint('said', file=sys.stderr)"
+    script = write_script(tmp_path, code)
+    said = run_builder([*builder_command(script, Path("m.yaml")), "10.7.0"])
+    assert said == (0, "['--matrix=m.yaml', '10.7.0'] None\nsaid\n")
+    engine, told = StandInEngine(), list[str]()
+    with pytest.raises(docker.errors.ImageNotFound):  # the stand-in engine did not see the build
+        make_images(told, script).make_ready(launch(build=True), as_client(engine))
+    assert told == [f"building {IMAGE} (some minutes)", f"{IMAGE} is built"]
+    assert engine.pulls == 0
+
+
+def test_an_image_that_came_meanwhile_is_not_built_again(tmp_path: Path) -> None:
+    script, told = write_script(tmp_path, "sys.exit(3)"), list[str]()
+    engine = StandInEngine(IMAGE)
+    assert make_images(told, script).make_ready(launch(build=True), as_client(engine)) == f"sha256:{IMAGE}"
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("print('docker/wheels/build: no hash\\n  nox says more', flush=True); sys.exit(2)", "no hash"),
+        ("print('fetching'); sys.exit('lost')", "lost"),
+        ("os.kill(os.getpid(), 9)", "it said nothing"),
+    ],
+)
+def test_a_build_that_fails_is_told_with_what_it_said(code: str, reason: str, tmp_path: Path) -> None:
+    images = make_images([], write_script(tmp_path, code))
+    with pytest.raises(MachineryError) as caught:
+        images.make_ready(launch(build=True), as_client(StandInEngine()))
+    lines = str(caught.value).splitlines()
+    assert lines[0] == f"{IMAGE} cannot be built: {reason}"
+    assert lines[-1] == "  try it by hand: nox -s image -- 10.7.0"
+    assert ("    nox says more" in lines) is ("nox says more" in code)
+
+
+INTERRUPTED = """\
+import sys, threading
+from trtmatrix.effects.images import run_builder
+threading.Thread(target=run_builder, args=([sys.argv[1]],), daemon=True).start()
+input()
+"""
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_build_ends_with_the_run(deaf: bool, tmp_path: Path) -> None:
+    ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" if deaf else ""
+    script = write_script(tmp_path, f"{ignore}\nPath('pid').write_text(str(os.getpid()))\ntime.sleep(60)")
+    run = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(script)], cwd=tmp_path, stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    wait_until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
+    run.communicate(b"\n", timeout=30)
+    assert run.returncode == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_the_script_is_the_one_beside_the_matrix(tmp_path: Path) -> None:
+    project = Project(matrix=tmp_path / "m.yaml", repros=tmp_path, results=tmp_path, cache=tmp_path)
+    assert project.image_builder is None
+    script = tmp_path / "docker" / "wheels" / "build"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    assert project.image_builder == script
+    assert builder_command(None, project.matrix) == ()
