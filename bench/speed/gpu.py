@@ -45,8 +45,8 @@ def _versions_here() -> tuple[str, ...]:
     import argparse
 
     from trtmatrix.context import open_context
-from trtmatrix.scene import look_around
     from trtmatrix.core.plan import Pull
+    from trtmatrix.scene import look_around
 
     files = {"matrix": ROOT / "matrix.yaml", "repros": ROOT / "repros", "results": ROOT / "results"}
     context = open_context(argparse.Namespace(**files, cache=None))

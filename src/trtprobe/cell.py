@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import time
 import traceback
@@ -79,7 +80,9 @@ def _run_builds(spec: Dict[str, Any], out: Path, result: Dict[str, Any], opened:
     """Run the repro for each build; what each gave goes into the result at once."""
     backend = opened.backend()
     backend.begin(
-        Path(spec["memo"]) if spec.get("memo") else None,
+        Path(spec["memo"], str(os.getpid()))
+        if spec.get("memo")
+        else None,  # what another left is not believed
         Plans(Path(spec["plans"])) if spec.get("plans") else None,
     )
     result["observed"].update(backend.observed())

@@ -26,6 +26,7 @@ class Intake:
         """Read ``job.json``."""
         self.folder = folder
         self.job: Dict[str, Any] = json.loads((folder / "job.json").read_text())
+        self.is_warm = self.job.get("isolation", "worker") == "worker"
 
     def cell(self, index: int, idle: Callable[[], None]) -> Optional[Dict[str, Any]]:
         """Wait for a cell and return it, or None where there are no more.

@@ -109,7 +109,7 @@ class Pool:
     def __init__(self, intake: Intake) -> None:
         """Start nothing yet."""
         self.intake, self.product = intake, intake.job["product"]
-        self.warm = intake.job.get("isolation", "worker") == "worker"
+        self.warm = intake.is_warm
         self.limit = float(intake.job.get("warm_seconds", WARM_SECONDS))
         self.started = 0
         self._warms = True

@@ -86,7 +86,8 @@ class Work:
         )
         self.plans = args.out / ("%d.plans" % index)
         self.processes, builds = int(cell.get("processes", 1)), int(cell.get("builds", 1))
-        self.alone, self.seconds = bool(cell.get("alone")), float(cell["seconds"]) * builds
+        self.alone = bool(cell.get("alone")) or not intake.is_warm
+        self.seconds = float(cell["seconds"]) * builds
         self.spec = {
             "product": self.product,
             "repro": str(args.repros / cell["repro_file"]),
@@ -94,7 +95,7 @@ class Work:
             "files": str(args.cases / cell["files"]),
             "keep_outputs": cell["keep_outputs"],
             "needs": cell.get("needs", []),
-            "memo": str(args.out / "memo"),
+            "memo": "" if self.alone else str(args.out / "memo"),
             "plans": str(self.plans) if self.processes > 1 else "",
             "builds": builds,
         }

@@ -30,6 +30,9 @@ WATCHED = (
 )  # fmt: skip
 """Modules whose names must stay bound to what they were, with all of this package."""
 
+PRODUCTS = ("tensorrt", "tensorrt_rtx_bindings", "onnxruntime")
+"""Packages whose classes are watched too."""
+
 REBOUND = {"tempfile": ("_name_sequence", "tempdir")}
 """Names that a module binds anew by itself."""
 
@@ -179,15 +182,26 @@ class Traces:
 
 
 def _namespaces() -> Iterator[Tuple[str, Any, Dict[str, Any]]]:
-    """Yield the watched namespaces, of modules and of this package's classes, each with what it holds now."""
+    """Yield the watched namespaces, of modules and of their own classes, each with what it holds now.
+
+    Classes are watched of this package and of the product: what they do is what is measured.
+    """
     ours = [name for name in sys.modules if name.split(".")[0] == "trtprobe"]
+    classes: Dict[type, None] = {}
     for name in [*WATCHED, *ours]:
         space = vars(sys.modules[name]) if name in sys.modules else {}
         steady = {word: thing for word, thing in space.items() if word not in REBOUND.get(name, ())}
         yield name, space, steady
-        for word, thing in steady.items() if name in ours else ():
-            if isinstance(thing, type) and thing.__module__ == name:
-                yield "%s.%s" % (name, word), vars(thing), dict(vars(thing))
+        if name in ours or name in PRODUCTS:
+            own = [thing for thing in steady.values() if isinstance(thing, type)]
+            classes.update((base, None) for thing in own for base in thing.__mro__ if _is_of(name, base))
+    for kind in classes:
+        yield "%s.%s" % (kind.__module__, kind.__qualname__), vars(kind), dict(vars(kind))
+
+
+def _is_of(name: str, kind: type) -> bool:
+    """Whether a class is of the same package as a module."""
+    return str(kind.__module__).split(".")[0] == name.split(".", maxsplit=1)[0]
 
 
 def _is_pythons_own(module: Any) -> bool:
