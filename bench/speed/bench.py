@@ -23,7 +23,6 @@ from bench.speed.project import (
 from bench.speed.rows import Row
 from trtmatrix.core.model import Product
 
-
 QUICK_CELLS = 30
 """Graph cases of a quick benchmark."""
 
