@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 from bench.speed.bench import Bench
 from bench.speed.cells import measure_again, measure_harness, measure_worker
@@ -40,6 +42,7 @@ PAGE = ROOT / "docs" / "speed.md"
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure; 1 where a goal was missed, a row failed, or one that was named cannot be measured."""
     args = _arguments(argv)
+    signal.signal(signal.SIGTERM, _interrupt)
     rows = [row for file in args.merge for row in parse_rows(file.read_text(encoding="utf-8"))]
     troubles: list[str] = []
 
@@ -66,6 +69,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     missed = [f"{r.name}: {goal.text}, was {goal.measured}" for r in rows for goal in r.goals if not goal.met]
     print("\n".join([*missed, *troubles]) or "all goals were met", file=sys.stderr)
     return 1 if missed or troubles else 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Clean up as at Ctrl-C."""
+    del number, frame
+    raise KeyboardInterrupt
 
 
 def measure(bench: Bench, only: Sequence[str]) -> list[str]:

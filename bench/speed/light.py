@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from statistics import median
 
 from bench.speed.bench import Bench
@@ -19,6 +21,14 @@ STARTS = {
 }  # fmt: skip
 LIMITS = {"--help": 120.0, "list": 250.0}
 """Milliseconds above a Python that does nothing."""
+
+
+READ = """\
+import json, sys
+from pathlib import Path
+for file in Path(sys.argv[1]).rglob("*.json"):
+    json.loads(file.read_bytes())
+"""
 
 
 def measure_start(bench: Bench) -> None:
@@ -52,15 +62,47 @@ def _time(words: Sequence[str]) -> float:
 
 
 def measure_records(bench: Bench) -> None:
-    """Make records and let them be read, judged and rendered."""
+    """Make records, and let them be read, judged and rendered; and read the same files with json alone."""
     try:
         from bench.records import make_records
-        from bench.scale import measure
     except ModuleNotFoundError as error:
         raise CannotMeasure(f"there is no {error.name}") from error
-    folder = bench.folder / "records"
-    count = RECORDS // 10 if bench.quick else RECORDS
+    folder, count = bench.folder / "records", RECORDS // 10 if bench.quick else RECORDS
     bench.say(f"making {count} records")
-    make_records(folder, count)
-    found = measure(folder, bench.times(3))
-    raise NotImplementedError(found)
+    with ProcessPoolExecutor(1) as other:  # not here: a child's peak is at least what its parent has
+        other.submit(make_records, folder, count).result()
+    table = ["-m", "trtmatrix", "table", f"--results={folder}", f"--cache={bench.folder / 'cache'}"]
+    table += [f"--output={bench.folder / name}" for name in ("all.md", "all.json")]
+    seconds: dict[str, list[float]] = {"json alone": [], "table, Markdown and JSON": []}
+    peaks: list[float] = []
+    for number in range(bench.times(3) + 1):
+        bench.say(f"reading them, {number} of {bench.times(3)}")
+        plain, (took, peak) = _measure("-c", READ, str(folder))[0], _measure(*table)
+        if number:  # the first reads the files into memory
+            peaks.append(peak)
+            seconds["json alone"].append(plain)
+            seconds["table, Markdown and JSON"].append(took)
+    times = median(seconds["table, Markdown and JSON"]) / median(seconds["json alone"])
+    bench.row(
+        Row(
+            name="records", what=f"{count} records to all tables, Markdown and JSON",
+            against="reading the same files with json alone",
+            figures={**seconds, "peak memory, MB": peaks},
+            goals=(
+                Goal(what="of reading them", value=times, limit=3.0),
+                Goal(what="memory", value=max(peaks), limit=500.0, unit="MB"),
+            ),
+            note="Whole processes in turn, the files in the page cache. Memory: the largest process's.",
+        )
+    )  # fmt: skip
+
+
+def _measure(*words: str) -> tuple[float, float]:
+    """Return the seconds and the peak memory (MB) of a Python; a table with surprises ends with 1."""
+    started = time.perf_counter()
+    process = subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in {0, 1}:
+        raise RuntimeError(f"{' '.join(words)[:200]} ended with {process.returncode}")
+    return time.perf_counter() - started, usage.ru_maxrss * 1024 / 1e6

@@ -79,7 +79,11 @@ class Scratch:
                 self.command("run", *words, results=results), cwd=ROOT, stdout=subprocess.DEVNULL,
                 stderr=told, start_new_session=True,
             )  # fmt: skip
-            code, cut = _wait(process, limit)
+            try:
+                code, cut = _wait(process, limit)
+            except BaseException:  # the benchmark itself is ended, and what it started with it
+                _interrupt(process)
+                raise
             seconds = time.monotonic() - started
             told.seek(0)
             said = told.read()
@@ -108,12 +112,17 @@ def _wait(process: subprocess.Popen[bytes], limit: float) -> tuple[int, bool]:
     try:
         return process.wait(timeout=None if math.isinf(limit) else limit), False
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
+        return _interrupt(process), True
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> int:
+    """Let a run end itself, or end it."""
+    process.send_signal(signal.SIGINT)
     try:
-        return process.wait(timeout=60), True
+        return process.wait(timeout=60)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        return process.wait(), True
+        return process.wait()
 
 
 def open_scratch(folder: Path, images: Mapping[str, str], repros: Path = ROOT / "repros") -> Scratch:

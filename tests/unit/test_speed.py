@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 from bench.speed import __main__ as speed
 from bench.speed import bench as handed
-from bench.speed import project
+from bench.speed import light, project
 from bench.speed.bench import Bench
 from bench.speed.gpu import read_bound
 from bench.speed.machine import ROOT
@@ -240,3 +242,27 @@ def test_rows_are_kept_beside_those_of_other_machines(
     assert rows[0].command == "nox -s bench -- speed --only gpu --trt 8.6.0"
     assert rows[0].machine["cores"]
     assert page.read_text() == render_page(rows, speed.NEEDS)
+
+
+def test_a_benchmark_that_is_ended_ends_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(process: subprocess.Popen[bytes], limit: float) -> tuple[int, bool]:
+        assert limit
+        started.append(process)
+        while not (tmp_path / "ready").exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    started: list[subprocess.Popen[bytes]] = []
+    monkeypatch.setattr(project, "_wait", ended)
+    with pytest.raises(KeyboardInterrupt):
+        run_shell(tmp_path, f"trap 'exit 130' INT; touch {tmp_path}/ready; sleep 30 & wait")
+    assert started[0].returncode == 130
+
+
+def test_the_peak_of_a_process_is_its_own() -> None:
+    seconds, peak = light._measure("-c", "import time; x = bytes(10**8) + b'1'; time.sleep(0.2)")
+    assert seconds > 0.2
+    assert 100 < peak < 400
+    assert light._measure("-c", "raise SystemExit(1)")[1] < 100
+    with pytest.raises(RuntimeError, match="ended with 2"):
+        light._measure("-c", "raise SystemExit(2)")

@@ -98,6 +98,7 @@ class ContainerLauncher:
         """Create, start, wait, read how it ended, remove: on every path."""
         spec = self.spec(ready, folder)
         (folder / "job" / "scratch").write_text("\n".join(EMPTIED))
+        (self.cache / "cases").mkdir(exist_ok=True)  # the engine would make it, as root
         container: Container | None = None
         try:
             with Heartbeat(folder / "job" / "heartbeat"):
