@@ -25,7 +25,7 @@ from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import Record
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Stored:
     """A record with where it lies: measured on this host, or published."""
 
