@@ -21,6 +21,7 @@ RAN = "ran"
 BUILT = "built"
 ENDS = (RAN, BUILT, *(cause.value for cause in Cause))
 """How a cell can end."""
+_ENDS = frozenset(ENDS)
 
 
 class RecordError(ValueError):
@@ -159,7 +160,8 @@ class Pool:
     def __init__(self, reread: Callable[[str], Mapping[str, Any]]) -> None:
         """Take what reads the object of a record's file."""
         self.reread = reread
-        self._parts: dict[bytes, Any] = {}
+        self._parts: dict[bytes, Mapping[str, Any]] = {}
+        self._noises: dict[bytes, bytes] = {}
         self._cells: dict[tuple[object, ...], CellId] = {}
 
     def cell(self, data: Mapping[str, Any]) -> CellId:
@@ -171,18 +173,20 @@ class Pool:
 
     def share(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the first of equal parts; equal texts in different parts are one too."""
-        key = _to_bytes(part)
+        key = _to_json(part)
         shared: Mapping[str, Any] | None = self._parts.get(key)
         if shared is None:
             shared = {name: intern(v) if type(v) is str else v for name, v in part.items()}
-            self._parts[key] = shared
+            self._parts[_fit(key)] = shared
         return shared
 
     def pack(self, data: Mapping[str, Any], builds: Sequence[Mapping[str, Any]]) -> Packed:
         """Return the rest of a record as JSON."""
-        noise = _to_bytes(data.get("noise", {}))
-        measured = _to_bytes([data.get("worker", {}), *(build["measurements"] for build in builds)])
-        return measured, self._parts.setdefault(noise, noise)
+        noise = _to_json(data.get("noise", {}))
+        if noise not in self._noises:
+            self._noises[_fit(noise)] = _fit(noise)
+        measured = _to_json([data.get("worker", {}), *(build["measurements"] for build in builds)])
+        return _fit(measured), self._noises[noise]
 
 
 def parse_record(text: str | bytes | memoryview, file: str = "", pool: Pool | None = None) -> Record:
@@ -262,25 +266,29 @@ def _rest(data: Mapping[str, Any], builds: Iterable[Mapping[str, Any]]) -> Rest:
 @lru_cache(maxsize=1024)
 def _unpack(measured: bytes, noise: bytes) -> Rest:
     """Return what was packed; the same again where it is asked for soon."""
-    worker, *builds = _from_bytes(measured)
+    worker, *builds = _from_json(measured)
     return Rest(builds=tuple(map(_measured, builds)), noise=_unpack_noise(noise), worker=worker)
 
 
 @lru_cache(maxsize=1024)
 def _unpack_noise(noise: bytes) -> Mapping[str, Any]:
-    unpacked: Mapping[str, Any] = _from_bytes(noise)
+    unpacked: Mapping[str, Any] = _from_json(noise)
     return unpacked
 
 
-def _to_bytes(part: Any) -> bytes:  # noqa: ANN401 - JSON
-    """Return JSON as bytes that are no larger than they look: orjson's have room to spare behind them."""
+def _to_json(part: Any) -> bytes:  # noqa: ANN401 - JSON
     try:
-        return bytes(memoryview(orjson.dumps(part)))
+        return orjson.dumps(part)
     except TypeError:  # half a character, or a number beyond 64 bits
         return json.dumps(part).encode()
 
 
-def _from_bytes(packed: bytes) -> Any:  # noqa: ANN401 - JSON
+def _fit(content: bytes) -> bytes:
+    """Return bytes that are no larger than they look: orjson's have room to spare behind them."""
+    return bytes(memoryview(content))
+
+
+def _from_json(packed: bytes) -> Any:  # noqa: ANN401 - JSON
     try:
         return orjson.loads(packed)
     except orjson.JSONDecodeError:
@@ -314,7 +322,7 @@ def _measured(measurements: Mapping[str, Any]) -> Measured:
 
 
 def _check_words(ended: str, run: str) -> None:
-    if ended not in ENDS:
+    if ended not in _ENDS:
         raise ValueError(f"ended is {ended!r}, which is none of {', '.join(ENDS)}")
     if not PART.fullmatch(run):
         raise ValueError(f"run is {run!r}, which is no run's id")
@@ -332,7 +340,7 @@ def _count(value: object) -> int:
 
 
 def _mapping(value: Any, name: str) -> Mapping[str, Any]:  # noqa: ANN401
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise ValueError(f"{name} is {value!r}, which is no object")  # noqa: TRY004
     return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import tempfile
@@ -66,6 +67,17 @@ def read_records(results: Path) -> list[Stored]:
     where it is; all are looked at, and then a :class:`ConfigError` names each with line and remedy.
     Of two copies of one run the local is kept.
     """
+    collects = gc.isenabled()
+    gc.disable()  # records hold no cycles, and to look for some among 100,000 takes long
+    try:
+        return _read_all(results)
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
+
+
+def _read_all(results: Path) -> list[Stored]:
     found: dict[tuple[CellId, str], Stored] = {}
     problems: list[str] = []
     pool, reader = Pool(_reread), _Reader()
