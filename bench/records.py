@@ -148,7 +148,8 @@ class Maker:
             "uuid_sha256": hash_of(cell.gpu.slug),
         }  # fmt: skip
         return {
-            "cell": vars(cell.id), "digests": {**digests, **old}, "driver": driver, "gpu": gpu if on_trt else {},
+            "cell": vars(cell.id), "digests": {**digests, **old},
+            "driver": driver, "gpu": gpu if on_trt else {},
             "library": cell.version.library.value, "product": cell.version.product.value, "ended": RAN,
             "run": f"{started:%Y%m%dt%H%M%S}-{self.random.getrandbits(32):08x}",
             "started": f"{started:%Y-%m-%dT%H:%M:%S}.{self.random.randrange(1000):03}Z",
@@ -172,7 +173,7 @@ def _changed(data: Mapping[str, Any], kind: str, draw: random.Random) -> dict[st
     """Return a record's data with somewhat other numbers, or as one that came out otherwise."""
     if kind == "failed" or data["ended"] != RAN:
         cause = draw.choice(FAILURES)
-        nothing = {"measurements": {"outputs": {}, "scalars": {}}, "ended": cause.value}
+        nothing: dict[str, Any] = {"measurements": {"outputs": {}, "scalars": {}}, "ended": cause.value}
         kept = {name: value for name, value in data.items() if name not in {"builds", "kept", "processes"}}
         return {**kept, **nothing, "detail": data["detail"] or f"{cause.value}: {data['log'][-300:]}"}
     factor = 100.0 if kind == "wrong" else 1.0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.controls import apply_controls
 from trtmatrix.core.entry import (
     Entry,
+    Expectations,
     Stored,
     are_comparable,
     expected_verdict,
@@ -86,6 +87,7 @@ class _Known:
     reasons: Mapping[CellId, Excluded]
     executed: frozenset[str]
     calibration: Calibration
+    expectations: Expectations = field(default_factory=Expectations)
 
     def entry(self, cell: Cell, stored: Sequence[Stored]) -> Entry:
         """Return what a cell shows, of its records, the newest first."""
@@ -95,7 +97,7 @@ class _Known:
         if chosen is not None:
             evidence = Evidence.MEASURED if best else Evidence.RECORDED
             return self._judged(cell, evidence, _pool(chosen.record, stored))
-        expectation, excluded = find_expectation(cell), self.reasons.get(cell.id)
+        expectation, excluded = self.expectations.of(cell), self.reasons.get(cell.id)
         if expectation is not None and _is_report(expectation):
             outcome = Outcome(verdict=expectation.verdict, reason=expectation.note)
             return Entry(
@@ -111,7 +113,7 @@ class _Known:
             cell=cell, evidence=evidence, record=record, records=tuple(records),
             outcome=judge(records, case, cell.version, repro, self.calibration),
             figure=figure_text(record, case, repro, self.calibration), value=self._value(cell, record),
-            expectation=find_expectation(cell), excluded=self.reasons.get(cell.id),
+            expectation=self.expectations.of(cell), excluded=self.reasons.get(cell.id),
             executed=record.run in self.executed,
         )  # fmt: skip
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version as Release
@@ -320,6 +321,7 @@ class CellId:
         return cls(repro=repro, case=case, version=version, gpu=gpu)
 
 
+@lru_cache(maxsize=1024)
 def release_of(name: str) -> Release:
     """Return what orders versions of one product: the release inside a column's name.
 

@@ -12,10 +12,16 @@ from typing import Any
 
 import orjson
 
+from trtmatrix.core.jsontext import to_json
 from trtmatrix.core.model import PART, Cause, CellId, Product
 
 SCHEMA = 1
 """The number of the records' shape; a reader refuses what is newer."""
+
+__all__ = [
+    "BUILT", "ENDS", "RAN", "SCHEMA", "Measured", "NewerRecordError", "Pool", "Record", "RecordError", "Rest",
+    "parse_record", "record_from", "to_json", "write_number",
+]  # fmt: skip
 
 RAN = "ran"
 BUILT = "built"
@@ -341,7 +347,7 @@ def _count(value: object) -> int:
 
 def _mapping(value: Any, name: str) -> Mapping[str, Any]:  # noqa: ANN401
     if type(value) is not dict and not isinstance(value, Mapping):
-        raise ValueError(f"{name} is {value!r}, which is no object")  # noqa: TRY004
+        raise ValueError(f"{name} is {value!r}, which is no object")
     return value
 
 
@@ -350,11 +356,6 @@ def write_number(value: float) -> float | str:
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def to_json(data: Mapping[str, Any]) -> str:
-    """Return strict JSON with sorted keys and a newline; ``ValueError`` on a bare NaN."""
-    return json.dumps(data, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def _refuse(token: str) -> float:

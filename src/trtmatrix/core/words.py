@@ -123,7 +123,7 @@ def cell_text(entry: Entry | None) -> str:
 
 def has_evidence(entry: Entry | None) -> bool:
     """Whether a cell shows a verdict or a cause."""
-    return cell_text(entry) not in {"", NO_EVIDENCE, NOT_SUPPORTED}
+    return entry is not None and entry.outcome is not None and not _is(entry, Exclusion.UNSUPPORTED_GPU)
 
 
 def _is(entry: Entry, why: Exclusion) -> bool:
