@@ -19,7 +19,7 @@ from trtmatrix.core.entry import (
 )
 from trtmatrix.core.errors import ExitCode
 from trtmatrix.core.expand import Cell
-from trtmatrix.core.judge import NOT_CALIBRATED, figure_text, judge, measured_in
+from trtmatrix.core.judge import NOT_CALIBRATED, judge, measured_in, write_figure
 from trtmatrix.core.model import Basis, CellId, Evidence, Exclusion, Expectation, Outcome, Product, Verdict
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import RAN, Record
@@ -108,11 +108,11 @@ class _Known:
 
     def _judged(self, cell: Cell, evidence: Evidence, records: Sequence[Record]) -> Entry:
         """Return the entry of a cell that has records, the first of which is shown."""
-        record, repro, case = records[0], cell.repro, cell.case
+        record, value = records[0], self._value(cell, records[0])
         return Entry(
             cell=cell, evidence=evidence, record=record, records=tuple(records),
-            outcome=judge(records, case, cell.version, repro, self.calibration),
-            figure=figure_text(record, case, repro, self.calibration), value=self._value(cell, record),
+            outcome=judge(records, cell.case, cell.version, cell.repro, self.calibration),
+            figure=write_figure(record, value) if record.ended == RAN else "", value=value,
             expectation=self.expectations.of(cell), excluded=self.reasons.get(cell.id),
             executed=record.run in self.executed,
         )  # fmt: skip

@@ -14,14 +14,15 @@ import orjson
 
 from trtmatrix.core.jsontext import to_json
 from trtmatrix.core.model import PART, Cause, CellId, Product
-
-SCHEMA = 1
-"""The number of the records' shape; a reader refuses what is newer."""
+from trtmatrix.core.noise import Noise, read_noise
 
 __all__ = [
     "BUILT", "ENDS", "RAN", "SCHEMA", "Measured", "NewerRecordError", "Pool", "Record", "RecordError", "Rest",
     "parse_record", "record_from", "to_json", "write_number",
 ]  # fmt: skip
+
+SCHEMA = 1
+"""The number of the records' shape; a reader refuses what is newer."""
 
 RAN = "ran"
 BUILT = "built"
@@ -125,6 +126,11 @@ class Record:
     def noise(self) -> Mapping[str, Any]:
         """The host's emulation of the case."""
         return self._views.noise
+
+    @property
+    def emulation(self) -> Noise | None:
+        """The noise as the judge reads it; None where the record has none."""
+        return read_noise(self.noise) if isinstance(self.rest, Rest) else _read_noise(self.rest[1])
 
     @property
     def worker(self) -> Mapping[str, Any]:
@@ -280,6 +286,11 @@ def _unpack(measured: bytes, noise: bytes) -> Rest:
 def _unpack_noise(noise: bytes) -> Mapping[str, Any]:
     unpacked: Mapping[str, Any] = _from_json(noise)
     return unpacked
+
+
+@lru_cache(maxsize=1024)
+def _read_noise(noise: bytes) -> Noise | None:
+    return read_noise(_unpack_noise(noise))
 
 
 def _to_json(part: Any) -> bytes:  # noqa: ANN401 - JSON
