@@ -21,11 +21,21 @@ def current_digests(
     probe: str,
     origin: Callable[[Cell], Mapping[str, str]],
 ) -> dict[CellId, dict[str, str]]:
-    """Return the digests that a record of each cell must have to count as current."""
-    return {
-        cell.id: {**cell_digests(cell, repros[cell.repro.id]), "probe": probe, **origin(cell)}
-        for cell in cells
-    }
+    """Return the digests that a record of each cell must have to count as current.
+
+    ``origin`` gives those that its version and GPU have at any case.
+    """
+    cases: dict[tuple[str, str], dict[str, str]] = {}
+    columns: dict[tuple[str, str], Mapping[str, str]] = {}
+    found = {}
+    for cell in cells:
+        row, column = (cell.repro.id, cell.case.id), (cell.version.name, cell.gpu.slug)
+        if row not in cases:
+            cases[row] = {**cell_digests(cell, repros[cell.repro.id]), "probe": probe}
+        if column not in columns:
+            columns[column] = origin(cell)
+        found[cell.id] = {**cases[row], **columns[column]}
+    return found
 
 
 def cell_digests(cell: Cell, loaded: LoadedRepro) -> dict[str, str]:

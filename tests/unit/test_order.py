@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from builders import H200, make_case, make_cell, make_record, make_repro, make_version
@@ -48,16 +49,11 @@ def test_another_version_says_nothing() -> None:
     assert estimate_seconds(CELLS[:1], [took(other, 40)]) == {CELLS[0].id: 1.0}
 
 
-@pytest.mark.parametrize("times", [{"finished": "soon"}, {"finished": 3}, {"started": "2025"}])
-def test_times_that_cannot_be_read_are_not_known(times: dict[str, object]) -> None:
-    record = make_record(CELLS[0], finished="2025-01-02T03:04:09.000Z").data
+@pytest.mark.parametrize("times", [{"finished": "soon"}, {"finished": ""}, {"started": "2025"}])
+def test_times_that_cannot_be_read_are_not_known(times: dict[str, Any]) -> None:
     item = took(CELLS[0], 5)
-    damaged = replace(item.record, data={**record, **times})
-    assert estimate_seconds(CELLS[:1], [replace(item, record=damaged)])[CELLS[0].id] in {1.0, 4.0}
-    without = {name: value for name, value in record.items() if name != "finished"}
-    assert estimate_seconds(CELLS[:1], [replace(item, record=replace(damaged, data=without))]) == {
-        CELLS[0].id: 1.0
-    }
+    damaged = replace(item.record, **times)
+    assert estimate_seconds(CELLS[:1], [replace(item, record=damaged)]) == {CELLS[0].id: 1.0}
 
 
 def launch(name: str, *cells: Cell, pull: bool = False) -> Launch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from trtmatrix.core.factors import LEAST_BOUND, MARGIN, UNCALIBRATED_MARGIN
@@ -30,7 +31,19 @@ class Calibration:
         A case that was not calibrated has its own ensemble with one seed, and a larger margin; infinite where
         nothing was emulated.
         """
-        asked = precision or noise.precision
+        key = (noise.key, defect, precision or noise.precision)
+        if noise.key not in self.envelopes:
+            return self._bound(noise, defect, key[2])
+        if key not in self._bounds:
+            self._bounds[key] = self._bound(noise, defect, key[2])
+        return self._bounds[key]
+
+    @cached_property
+    def _bounds(self) -> dict[tuple[str, str, str], float]:
+        """Bounds that were asked for, by noise key, defect and precision."""
+        return {}
+
+    def _bound(self, noise: Noise, defect: str, asked: str) -> float:
         known = self.envelopes.get(noise.key, {}).get(defect)
         members, margin = (known, MARGIN) if known else (noise.c.get(defect, {}), UNCALIBRATED_MARGIN)
         sizes = [abs(c) for name, c in members.items() if is_allowed(name, asked)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.confirm import engines_wanted, overruled, part_set_aside
 from trtmatrix.core.controls import apply_controls
 from trtmatrix.core.entry import (
     Entry,
+    Expectations,
     Stored,
     are_comparable,
     expected_verdict,
@@ -19,7 +20,7 @@ from trtmatrix.core.entry import (
 )
 from trtmatrix.core.errors import ExitCode
 from trtmatrix.core.expand import Cell
-from trtmatrix.core.judge import NOT_CALIBRATED, figure_text, judge, measured_in
+from trtmatrix.core.judge import NOT_CALIBRATED, judge, measured_in, write_figure
 from trtmatrix.core.model import Basis, CellId, Evidence, Exclusion, Expectation, Outcome, Product, Verdict
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import RAN, Record
@@ -87,6 +88,7 @@ class _Known:
     reasons: Mapping[CellId, Excluded]
     executed: frozenset[str]
     calibration: Calibration
+    expectations: Expectations = field(default_factory=Expectations)
 
     def entry(self, cell: Cell, stored: Sequence[Stored]) -> Entry:
         """Return what a cell shows, of its records, the newest first."""
@@ -96,7 +98,7 @@ class _Known:
         if chosen is not None:
             evidence = Evidence.MEASURED if best else Evidence.RECORDED
             return self._judged(cell, evidence, _pool(chosen.record, stored))
-        expectation, excluded = find_expectation(cell), self.reasons.get(cell.id)
+        expectation, excluded = self.expectations.of(cell), self.reasons.get(cell.id)
         if expectation is not None and _is_report(expectation):
             outcome = Outcome(verdict=expectation.verdict, reason=expectation.note)
             return Entry(
@@ -108,14 +110,14 @@ class _Known:
     def _judged(self, cell: Cell, evidence: Evidence, records: Sequence[Record]) -> Entry:
         """Return the entry of a cell that has records; the first of those that count is shown."""
         counted, aside = part_set_aside(cell, records, self.calibration)
-        record, repro, case = counted[0], cell.repro, cell.case
-        outcome = judge(counted, case, cell.version, repro, self.calibration)
+        record, value = counted[0], self._value(cell, counted[0])
+        outcome = judge(counted, cell.case, cell.version, cell.repro, self.calibration)
         return Entry(
             cell=cell, evidence=evidence, record=record, records=counted, set_aside=aside, outcome=outcome,
             wanted=engines_wanted(cell, outcome, records, self.calibration),
             overruled=overruled(cell, outcome, counted, aside, self.calibration),
-            figure=figure_text(record, case, repro, self.calibration), value=self._value(cell, record),
-            expectation=find_expectation(cell), excluded=self.reasons.get(cell.id),
+            figure=write_figure(record, value) if record.ended == RAN else "", value=value,
+            expectation=self.expectations.of(cell), excluded=self.reasons.get(cell.id),
             executed=record.run in self.executed,
         )  # fmt: skip
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trtmatrix.core.entry import Entry, are_comparable
-from trtmatrix.core.expand import controls_of
-from trtmatrix.core.model import Control, Evidence, Product, Verdict
+from trtmatrix.core.expand import ControlMap
+from trtmatrix.core.model import CellId, Control, Evidence, Product, Verdict
 
 _ANSWERS = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY})
 _JUDGED = _ANSWERS | {Verdict.INVALID}
@@ -43,21 +43,21 @@ class Controls:
     def __init__(self, entries: Sequence[Entry]) -> None:
         """Note which cells, repros and versions there are."""
         self._by_id = {entry.cell.id: entry for entry in entries}
-        self._repros = list({entry.cell.repro.id: entry.cell.repro for entry in entries}.values())
-        self._versions = list({entry.cell.version.name: entry.cell.version for entry in entries}.values())
+        repros = {entry.cell.repro.id: entry.cell.repro for entry in entries}
+        versions = {entry.cell.version.name: entry.cell.version for entry in entries}
+        self._map = ControlMap(repros.values(), versions.values())
 
-    def _of(self, entry: Entry, product: Product) -> Iterator[Entry]:
-        """Yield the controls of one product that ran and count for an entry."""
-        for cell_id in sorted(controls_of(entry.cell, self._repros, self._versions)):
+    def _ran(self, ids: Iterable[CellId]) -> Iterator[Entry]:
+        """Yield those of some controls that ran."""
+        for cell_id in ids:
             control = self._by_id.get(cell_id)
-            if control is None or control.cell.version.product is not product:
-                continue
-            if control.outcome and control.outcome.verdict in _JUDGED:
+            if control and control.outcome and control.outcome.verdict in _JUDGED:
                 yield control
 
     def of(self, entry: Entry) -> list[Entry]:
         """Return the controls that ran at an entry's version and GPU, under the same conditions."""
-        return [control for control in self._of(entry, Product.TENSORRT) if _same_conditions(control, entry)]
+        ran = self._ran(self._map.beside(entry.cell))
+        return [control for control in ran if _same_conditions(control, entry)]
 
     def control_problem(self, entry: Entry) -> str:
         """Return which control of an entry came out wrong, or nothing; controls have none."""
@@ -76,7 +76,7 @@ class Controls:
         """Return how the graph of an entry disagrees with its reference in ONNX Runtime, or nothing."""
         if not _can_change(entry):
             return ""
-        checks = [check for check in self._of(entry, Product.ONNXRUNTIME) if _same_graph(check, entry)]
+        checks = [check for check in self._ran(self._map.checks(entry.cell)) if _same_graph(check, entry)]
         newest = max(checks, key=_age, default=None)
         if newest is None or newest.outcome is None or newest.outcome.verdict is not Verdict.FAIL:
             return ""
@@ -139,11 +139,11 @@ class ControlCounts:
 
 def count_controls(entries: Sequence[Entry], product: Product) -> ControlCounts:
     """Count the controls of one product; only cells of TensorRT need controls of their own."""
-    found = Controls(entries)
     mine = [
         entry for entry in entries
-        if entry.cell.version.product is product and entry.evidence is Evidence.MEASURED
+        if entry.evidence is Evidence.MEASURED and entry.cell.version.product is product
     ]  # fmt: skip
+    found = Controls(entries if mine and product is Product.TENSORRT else ())
     ran = [e for e in mine if e.cell.case.control and e.outcome and e.outcome.verdict in _JUDGED]
     wrong = [e for e in ran if e.outcome and e.outcome.verdict is not e.expected]
     alone = [e for e in mine if _can_change(e) and not e.cell.case.control and not found.of(e)]

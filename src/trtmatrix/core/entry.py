@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from packaging.version import InvalidVersion
@@ -25,7 +26,7 @@ from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import Record
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Stored:
     """A record with where it lies: measured on this host, or published."""
 
@@ -58,12 +59,12 @@ class Entry:
     excluded: Excluded | None = None
     executed: bool = False
 
-    @property
+    @cached_property
     def expected(self) -> Verdict:
         """The verdict that was expected."""
         return expected_verdict(self.cell, self.expectation)
 
-    @property
+    @cached_property
     def surprise(self) -> bool:
         """Whether a measured or recorded verdict differs from the expectation, either way.
 
@@ -86,30 +87,54 @@ def are_comparable(record: Record, other: Record, digests: Sequence[str] = DIGES
 
     What only one of them knows is not compared.
     """
-    pairs: list[tuple[Mapping[str, Any], Mapping[str, Any], str]] = [
-        *((record.digests, other.digests, name) for name in digests),
-        *((record.gpu, other.gpu, name) for name in ("name", "variant", "driver")),
-        (record.observed, other.observed, "library"),
-    ]
-    return all(ours[name] == theirs[name] for ours, theirs, name in pairs if name in ours and name in theirs)
+    return (
+        _agree(record.gpu, other.gpu, _BOARD)
+        and _agree(record.digests, other.digests, digests)
+        and _agree(record.observed, other.observed, ("library",))
+    )
+
+
+_BOARD = ("name", "variant", "driver")
+
+
+def _agree(ours: Mapping[str, Any], theirs: Mapping[str, Any], names: Sequence[str]) -> bool:
+    return ours is theirs or all(
+        ours[name] == theirs[name] for name in names if name in ours and name in theirs
+    )
 
 
 def find_expectation(cell: Cell) -> Expectation | None:
     """Return the first expectation of the repro that fits the case, the version and the GPU."""
-    for expectation in cell.repro.expectations:
-        if (
-            expectation.product is cell.version.product
-            and expectation.versions.contains(cell.version.release)
-            and any(fnmatch.fnmatchcase(cell.case.id, pattern) for pattern in expectation.cases)
-            and _fits_gpu(expectation, cell.gpu)
-        ):
-            return expectation
-    return None
+    return Expectations().of(cell)
+
+
+class Expectations:
+    """Finds what is expected of many cells; what fits a case at a version is looked for once."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._found: dict[tuple[str, str, str], list[Expectation]] = {}
+
+    def of(self, cell: Cell) -> Expectation | None:
+        """Return the first expectation that fits a cell."""
+        key = (cell.repro.id, cell.case.id, cell.version.name)
+        if key not in self._found:
+            self._found[key] = [e for e in cell.repro.expectations if _fits_column(e, cell)]
+        return next((found for found in self._found[key] if _fits_gpu(found, cell.gpu)), None)
+
+
+def _fits_column(expectation: Expectation, cell: Cell) -> bool:
+    """Whether an expectation is about a case at a version."""
+    return (
+        expectation.product is cell.version.product
+        and any(fnmatch.fnmatchcase(cell.case.id, pattern) for pattern in expectation.cases)
+        and expectation.versions.contains(cell.version.release)
+    )
 
 
 def _fits_gpu(expectation: Expectation, gpu: Gpu) -> bool:
     """Whether an expectation is about a GPU; what is not known of a GPU fits."""
-    if gpu == NO_GPU:
+    if gpu == NO_GPU or not (expectation.gpus or expectation.compute):
         return True
     names = (gpu.name.lower(), gpu.slug.lower())
     patterns = [pattern.lower() for pattern in expectation.gpus]

@@ -112,10 +112,11 @@ def expand(
     if not companions:
         return selected
     every = tuple(_cells([(repro, case) for repro in repros for case in repro.cases], matrix.versions, gpus))
-    if len(every) == len(selected):
+    if len(selected) == len(every):
         return selected
+    controls = ControlMap(repros, matrix.versions)
     chosen = {cell.id for cell in selected}
-    wanted = {other for cell in selected for other in controls_of(cell, repros, matrix.versions)} - chosen
+    wanted = {other for cell in selected for other in controls.of(cell)} - chosen
     return tuple(
         cell if cell.id in chosen else replace(cell, companion=True)
         for cell in every
@@ -149,19 +150,46 @@ def controls_of(cell: Cell, repros: Iterable[Repro], versions: Iterable[Version]
     At the same version and GPU: the common controls of its precision, and of its own repro the negative
     control that is most like it. And the same case in ONNX Runtime, but for a graph that is wrong on purpose.
     """
-    if cell.version.product is not Product.TENSORRT:
-        return frozenset()
-    here = [(repro.id, case.id) for repro in repros if repro.id == CONTROLS for case in _common(repro, cell)]
-    nearest = _nearest_negative(cell)
-    here += [(cell.repro.id, nearest.id)] if nearest else []
-    found = {CellId(repro=r, case=c, version=cell.version.name, gpu=cell.gpu.slug) for r, c in here}
-    if Product.ONNXRUNTIME in cell.case.products and cell.case.control is not Control.NEGATIVE:
-        found |= {
-            CellId(repro=cell.repro.id, case=cell.case.id, version=version.name, gpu=CPU.slug)
-            for version in versions
-            if version.product is Product.ONNXRUNTIME
-        }
-    return frozenset(found - {cell.id})
+    return ControlMap(repros, versions).of(cell)
+
+
+class ControlMap:
+    """Finds the controls of many cells (:func:`controls_of`): each case's are looked for once."""
+
+    def __init__(self, repros: Iterable[Repro], versions: Iterable[Version]) -> None:
+        """Take the repros and versions that there are."""
+        self._common = [repro for repro in repros if repro.id == CONTROLS]
+        self._onnx = sorted(v.name for v in versions if v.product is Product.ONNXRUNTIME)
+        self._cases: dict[tuple[str, str], list[tuple[str, str]]] = {}
+
+    def of(self, cell: Cell) -> frozenset[CellId]:
+        """Return the controls of a cell."""
+        return frozenset((*self.beside(cell), *self.checks(cell)))
+
+    def beside(self, cell: Cell) -> list[CellId]:
+        """Return those at the cell's own version and GPU, sorted."""
+        if cell.version.product is not Product.TENSORRT:
+            return []
+        key = (cell.repro.id, cell.case.id)
+        if key not in self._cases:
+            found = {(repro.id, case.id) for repro in self._common for case in _common(repro, cell)}
+            nearest = _nearest_negative(cell)
+            found |= {(cell.repro.id, nearest.id)} if nearest else set()
+            self._cases[key] = sorted(found - {key})
+        return [
+            CellId(repro=repro, case=case, version=cell.version.name, gpu=cell.gpu.slug)
+            for repro, case in self._cases[key]
+        ]
+
+    def checks(self, cell: Cell) -> list[CellId]:
+        """Return those of the cell's graph in ONNX Runtime, sorted."""
+        on_trt = cell.version.product is Product.TENSORRT
+        checked = on_trt and Product.ONNXRUNTIME in cell.case.products
+        if not checked or cell.case.control is Control.NEGATIVE:
+            return []
+        return [
+            CellId(repro=cell.repro.id, case=cell.case.id, version=name, gpu=CPU.slug) for name in self._onnx
+        ]
 
 
 def _common(controls: Repro, cell: Cell) -> list[Case]:

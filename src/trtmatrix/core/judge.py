@@ -10,7 +10,6 @@ from dataclasses import replace
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.config import Version
 from trtmatrix.core.model import Case, Cause, Known, Outcome, Product, Repro, Verdict
-from trtmatrix.core.noise import read_noise
 from trtmatrix.core.numbers import Subject, judge_build, measured, read_floors
 from trtmatrix.core.record import BUILT, RAN, Measured, Record
 from trtmatrix.core.short import short
@@ -51,7 +50,7 @@ def judge(
 
 def subject_of(record: Record, case: Case, repro: Repro, calibration: Calibration) -> Subject:
     """Return what a record's numbers are judged by; an older record's noise is the calibration's."""
-    noise = read_noise(record.noise) or calibration.noises.get(case.noise_key)
+    noise = record.emulation or calibration.noises.get(case.noise_key)
     return Subject(
         case=case, noise=noise, calibration=calibration, known=repro.defects, product=record.product
     )
@@ -140,7 +139,11 @@ def figure_text(record: Record, case: Case, repro: Repro, calibration: Calibrati
     """Return what stands behind a verdict: the remark, the figure in at most six characters."""
     if record.ended != RAN:
         return ""
-    value = measured_in(record, repro.figure.measure, case, repro, calibration)
+    return write_figure(record, measured_in(record, repro.figure.measure, case, repro, calibration))
+
+
+def write_figure(record: Record, value: float | None) -> str:
+    """Return a record's remark with its figure's value, where it has one."""
     return f"{record.remark} {'' if value is None else short(value)}".strip()
 
 

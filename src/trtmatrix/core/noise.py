@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 from trtmatrix.core.factors import ALLOWED, FIT, POSSIBLE
@@ -36,10 +37,17 @@ class Noise:
 
         ``precision``: that of the graph as the product computes it, if it is not the one asked for.
         """
-        members = self.outputs.get(output, {})
-        asked = precision or self.precision
-        allowed = [float(error) for name, error in members.items() if is_allowed(name, asked)]
-        return max(allowed, default=None)
+        key = (output, precision or self.precision)
+        if key not in self._floors:
+            members = self.outputs.get(output, {})
+            allowed = [float(error) for name, error in members.items() if is_allowed(name, key[1])]
+            self._floors[key] = max(allowed, default=None)
+        return self._floors[key]
+
+    @cached_property
+    def _floors(self) -> dict[tuple[str, str], float | None]:
+        """Floors that were asked for: a case's records have the same noise, and ask for the same."""
+        return {}
 
     def size(self, defect: str, precision: str = "") -> tuple[str, float]:
         """Return the output that a defect changes most, and the defect's size there in noise floors."""
@@ -61,6 +69,7 @@ class Noise:
         return None
 
 
+@lru_cache(maxsize=1024)
 def is_allowed(member: str, precision: str) -> bool:
     """Whether a member of the ensemble is how a build of this precision may compute."""
     return member not in POSSIBLE and precision_of(member) in ALLOWED.get(precision, ())

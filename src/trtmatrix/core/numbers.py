@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.factors import (
@@ -40,7 +41,7 @@ class Subject:
     known: Mapping[str, Defect]
     product: Product
 
-    @property
+    @cached_property
     def precision(self) -> str:
         """The precision in which the graph may be computed: ONNX Runtime has no TF32 and no flags."""
         asked = self.noise.precision if self.noise else self.case.precision
@@ -257,7 +258,7 @@ def _by_norm(build: Measured, subject: Subject, noise: Noise, name: str, floors:
 
 def _forbidden_fit(build: Measured, subject: Subject, noise: Noise, name: str) -> str:
     """Say which member an error fits that was not allowed, or nothing."""
-    member = fits(noise, build.outputs)[name]
+    member = fits(noise, {name: build.outputs[name]})[name]
     near = is_near(float(build.outputs[name]["rel_l2"]), noise.outputs[name][member])
     forbidden = near and member not in POSSIBLE and not is_allowed(member, subject.precision)
     return f"as {member} computes, which was not allowed" if forbidden else ""
@@ -326,7 +327,7 @@ def _shown_fit(build: Measured, subject: Subject, noise: Noise, name: str, outco
     """Return the precision that a right engine shows, where it is not simply the one asked for."""
     if subject.product is not Product.TENSORRT or outcome.verdict is not Verdict.PASS:
         return ""
-    member = fits(noise, build.outputs)[name]
+    member = fits(noise, {name: build.outputs[name]})[name]
     error = float(build.outputs[name]["rel_l2"])
     seen = is_allowed(member, subject.precision) and is_near(error, noise.outputs[name][member], SHOWN_FIT)
     precision = precision_of(member)

@@ -46,7 +46,7 @@ def _took(record: Record) -> float | None:
     """Return the seconds from a record's start to its end, or None where they cannot be read."""
     try:
         started, finished = (
-            datetime.fromisoformat(str(record.data[name]).replace("Z", "+00:00"))
+            datetime.fromisoformat(getattr(record, name).replace("Z", "+00:00"))
             for name in ("started", "finished")
         )
         return max(0.0, (finished - started).total_seconds())

@@ -181,9 +181,12 @@ def _twin(twin: TwinRow) -> str:
 def _cell(entry: Entry | None) -> str:
     if entry is None:
         return "<td></td>"
-    facts = describe(entry)
-    title = "&#10;".join(f"{name}: {_text(value)}" for name, value in facts)
-    terms = "".join(f"<dt>{name}</dt><dd>{_link(value, value)}</dd>" for name, value in facts)
+    facts = [(name, _text(value), _safe(value)) for name, value in describe(entry)]
+    title = "&#10;".join(f"{name}: {text}" for name, text, _ in facts)
+    terms = "".join(
+        f'<dt>{name}</dt><dd><a href="{text}">{text}</a></dd>' if safe else f"<dt>{name}</dt><dd>{text}</dd>"
+        for name, text, safe in facts
+    )
     return (
         f'<td class="{_classes(entry)}" title="{title}"><details>'
         f"<summary>{_text(cell_text(entry))}</summary><dl>{terms}</dl></details></td>"

@@ -98,8 +98,10 @@ def make_tables(entries: Sequence[Entry], *, all_rows: bool = False) -> tuple[Ta
 def _table(entries: Sequence[Entry], all_rows: bool) -> Table:
     named = {entry.cell.version.name: entry.cell.version for entry in entries}
     columns = tuple(sorted(named.values(), key=lambda v: (_ORDER.index(v.product), v.release)))
-    repros = {entry.cell.repro.id: entry.cell.repro for entry in entries}
-    sections = (_section(repro, columns, entries, all_rows) for repro in repros.values())
+    repros: dict[str, list[Entry]] = {}
+    for entry in entries:
+        repros.setdefault(entry.cell.repro.id, []).append(entry)
+    sections = (_section(mine[-1].cell.repro, columns, mine, all_rows) for mine in repros.values())
     return Table(title=_title(entries, columns), columns=columns, sections=tuple(sections))
 
 
@@ -118,8 +120,8 @@ def describe_gpu(gpu: Gpu) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _section(repro: Repro, columns: Sequence[Version], entries: Sequence[Entry], all_rows: bool) -> Section:
-    mine = [entry for entry in entries if entry.cell.repro.id == repro.id]
+def _section(repro: Repro, columns: Sequence[Version], mine: Sequence[Entry], all_rows: bool) -> Section:
+    """Return a repro's section of its own entries."""
     cases = {entry.cell.case.id: entry.cell.case for entry in mine}
     at = {(entry.cell.case.id, entry.cell.version.name): entry for entry in mine}
     rows = [
@@ -136,6 +138,6 @@ def _section(repro: Repro, columns: Sequence[Version], entries: Sequence[Entry],
 
 def one_line(text: str, limit: int = 300) -> str:
     """Return a text as one printable line: no control characters, white space run together."""
-    printable = "".join(c if c.isprintable() else " " for c in text)
+    printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
     line = " ".join(printable.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"

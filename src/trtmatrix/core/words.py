@@ -123,7 +123,7 @@ def cell_text(entry: Entry | None) -> str:
 
 def has_evidence(entry: Entry | None) -> bool:
     """Whether a cell shows a verdict or a cause."""
-    return cell_text(entry) not in {"", NO_EVIDENCE, NOT_SUPPORTED}
+    return entry is not None and entry.outcome is not None and not _is(entry, Exclusion.UNSUPPORTED_GPU)
 
 
 def _is(entry: Entry, why: Exclusion) -> bool:
@@ -135,7 +135,8 @@ def legend(entries: Iterable[Entry | None]) -> list[tuple[str, str]]:
     """Return the marks, then the words, that occur in some cells, each with its meaning."""
     shown = list(entries)
     known = [entry for entry in shown if entry is not None and has_evidence(entry)]
-    texts = {cell_text(entry) for entry in shown}
+    silent = [entry for entry in shown if entry is not None and not has_evidence(entry)]
+    unsupported = [entry for entry in silent if _is(entry, Exclusion.UNSUPPORTED_GPU)]
     marks = [
         (marked_name(evidence), EVIDENCE_MEANINGS[evidence])
         for evidence in Evidence
@@ -147,9 +148,9 @@ def legend(entries: Iterable[Entry | None]) -> list[tuple[str, str]]:
         (SURPRISE, "not as expected", any(entry.surprise for entry in known)),
         (ONE_BUILD, "1 build", any(rests_on_one(outcome) for outcome in outcomes)),
         (", ".join(fits), "the precision that the outputs show", bool(fits)),
-        (NO_EVIDENCE, EVIDENCE_MEANINGS[Evidence.NONE], NO_EVIDENCE in texts),
-        (NOT_SUPPORTED, "the version does not support this GPU", NOT_SUPPORTED in texts),
-        ("blank", "the case is not for this product or version", "" in texts),
+        (NO_EVIDENCE, EVIDENCE_MEANINGS[Evidence.NONE], len(silent) > len(unsupported)),
+        (NOT_SUPPORTED, "the version does not support this GPU", bool(unsupported)),
+        ("blank", "the case is not for this product or version", any(entry is None for entry in shown)),
         (MUST_FAIL, "a known defect put in: must FAIL", _any_negative(shown)),
     ]
     return marks + [(mark, text) for mark, text, occurs in others if occurs] + _words(known)
