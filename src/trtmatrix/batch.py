@@ -59,6 +59,11 @@ class Batch:
         # The engine's flag is for the whole container: it is no news once a record has told of a kill.
         self._told_of_memory = False
 
+    @property
+    def had_cells(self) -> bool:
+        """Whether it was given anything to do."""
+        return bool(self._fed)
+
     def run(self, launcher: Launcher) -> Ended:
         """Run the probe to its end; what came out is stored and the job's folder removed on every path."""
         version, gpu = self.ready.launch.version, self.ready.launch.gpu
@@ -147,9 +152,10 @@ class Batch:
     def settle(self, ended: Ended) -> None:
         """Record the cell that took the probe down; what else is left goes back to the worklist.
 
-        All that is left fails where the probe cannot be started.
+        All that is left fails where the probe cannot be started. One that ended before there was anything
+        to do is no trouble yet.
         """
-        if self.give_up or (self._started < 0 and not self.work.over):
+        if self.give_up or (self._fed and self._started < 0 and not self.work.over):
             for task in self.work.drop():
                 detail = f"the probe did not start: {ended.log[-1500:]}"
                 self.records.append(self.storing.fail(task, Cause.LAUNCHER_FAILED, detail).record)

@@ -45,6 +45,7 @@ def run_plan(plan: Plan, skip: frozenset[CellId], run: str, shop: Workshop) -> P
     def tell(launch: Launch, told: Ready | BaseException) -> None:
         _tell(launch, told, lanes, shop, performed)
 
+    shop.progress.begin(CELLS, sum(len(launch.cells) for launch in launches))
     with ThreadPoolExecutor(1 + sum(len(lane.boards) for lane in lanes.lanes)) as threads:
         try:
             futures = [threads.submit(_prepare, launches, shop)]
@@ -86,7 +87,6 @@ def _prepare(launches: Sequence[Launch], shop: Workshop) -> None:
     ]
     if groups:
         shop.progress.begin(CASES, sum(map(len, groups)))
-    shop.progress.begin(CELLS, len(cells))
     for wanted in shop.preparer.prepare(groups, shop.stop):
         shop.prepared.add((wanted.loaded.repro.id, wanted.case.id))
         shop.progress.step(CASES, f"{wanted.loaded.repro.id}/{wanted.case.id}")
@@ -99,12 +99,14 @@ def _tell(
     if isinstance(told, Ready):
         lanes.put(launch, told)
     elif isinstance(told, MachineryError):
-        shop.progress.note(f"{launch.version.name}: {told}")
         reason = str(told).splitlines()[0]
         performed.not_ready += [
             Excluded(cell=cell, why=Exclusion.NOT_READY, detail=reason) for cell in launch.cells
         ]
-        lanes.put(launch, None)
+        try:
+            shop.progress.note(f"{launch.version.name}: {told}")
+        finally:
+            lanes.put(launch, None)
     else:
         lanes.fail(told)
 
@@ -113,13 +115,15 @@ def _run_launch(ready: Ready, run: str, shop: Workshop, performed: Performed) ->
     """Run one launch to the end; a probe that died is started again for the cells it left."""
     launcher, storing = shop.launcher_of(ready.launch), Storing(ready, shop)
     work = Worklist(ready.launch, run, shop)
+    early = shop.isolation is not Isolation.CONTAINER  # it is warm by the time that the first case is there
     try:
         while not work.over:
-            if shop.isolation is Isolation.CONTAINER:
+            if not early:
                 _wait_for_a_case(work, shop)
             batch = Batch(ready, work, storing, shop)
             batch.settle(_run_batch(batch, launcher, shop))
             performed.records += batch.records
+            early &= batch.had_cells
     except Stopped:
         return
 

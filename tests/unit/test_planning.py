@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import make_case, make_cell, make_matrix, make_repro
+from builders import H200, make_case, make_cell, make_matrix, make_repro
 
 from trtmatrix.context import Context
 from trtmatrix.core.expand import Cell, Selection
@@ -29,7 +29,11 @@ def printed(
     build: bool = False,
 ) -> str:
     launch = Launch(version=ASKED.version, gpu=ASKED.gpu, cells=cells, pull=pull, build=build)
-    plan = Plan(launches=(launch,), excluded=excluded)
+    return of_plan(capsys, Plan(launches=(launch,), excluded=excluded))
+
+
+def of_plan(capsys: pytest.CaptureFixture[str], plan: Plan) -> str:
+    cells = tuple(cell for launch in plan.launches for cell in launch.cells)
     host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
     scene = Scene(host=host, scan=scan, cells=cells, plan=plan, stored=())
     cache = default_cache()
@@ -38,6 +42,28 @@ def printed(
     context = Context(project=project, matrix=matrix, repros={}, selection=Selection(), pythons=())
     print_plan(context, scene, frozenset(), Options())
     return capsys.readouterr().out
+
+
+def test_the_plan_says_what_cells_share(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "  isolation worker: one warm process for all cells that leave it well\n" in printed(capsys, ASKED)
+
+
+def test_the_plan_is_in_the_order_of_the_run_and_counts_equal_boards(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cells = [make_cell(REPRO, case, version) for version in ("10.7.0", "10.8.0") for case in REPRO.cases]
+    short, far, long = (
+        Launch(version=cells[n].version, gpu=H200, cells=tuple(cells[n:m]), pull=pull, python="python3")
+        for n, m, pull in ((0, 1, False), (0, 3, True), (3, 6, False))
+    )
+    boards = (H200, replace(H200, index=1))
+    text = of_plan(capsys, Plan(launches=(far, short, long), excluded=(), boards=boards))
+    assert [line for line in text.splitlines() if " on NVIDIA H200: " in line] == [
+        "10.8.0 on NVIDIA H200: run 3 cells in python3",
+        "10.7.0 on NVIDIA H200: run 1 cells in python3",
+        "10.7.0 on NVIDIA H200: pull, then run 3 cells in python3",
+    ]
+    assert text.count("on any of 2 equal boards; the command names the first") == 3
 
 
 def test_controls_that_go_along_are_counted(capsys: pytest.CaptureFixture[str]) -> None:

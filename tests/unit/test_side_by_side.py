@@ -193,6 +193,29 @@ def test_a_probe_that_cannot_be_started_fails_every_cell_and_is_not_tried_again(
     assert {record.detail for record in performed.records} == {"the probe did not start: no such file"}
 
 
+def test_a_probe_that_ends_before_it_was_given_anything_is_started_again(
+    tmp_path: Path,
+) -> None:
+    ended = threading.Event()
+
+    class Early(Playing):
+        def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+            if not ended.is_set():
+                ended.set()
+                return Ended(code=1)
+            return super().run(ready, folder, poll)
+
+    class Late(PreparingHere):
+        def prepare(self, groups: Sequence[Sequence[Wanted]], stop: threading.Event) -> Iterator[Wanted]:
+            wait(ended)
+            yield from super().prepare(groups, stop)
+
+    performed = perform(
+        tmp_path, Early(always(RIGHT)), cells_of("a"), preparer=Late(CaseCache(tmp_path)), confirm=False
+    )
+    assert [record.ended for record in performed.records] == ["ran"]
+
+
 class Meeting(Playing):
     """Launches that must be under way at the same time."""
 
@@ -347,6 +370,19 @@ def test_an_image_that_cannot_be_pulled_leaves_its_cells_out_and_no_others(tmp_p
     assert [(item.why, item.detail) for item in performed.not_ready] == [
         (Exclusion.NOT_READY, "nobody answers")
     ]
+
+
+def test_an_image_that_two_launches_want_fails_once_for_both(tmp_path: Path) -> None:
+    def before(what: str, name: str) -> None:
+        raise MachineryError(f"no {what} of {name}")
+
+    cells = cells_of("a")
+    l4 = replace(H200, slug="l4", name="NVIDIA L4", index=1)
+    launcher = Pulling(before)
+    cells = [*cells, *(replace(cell, gpu=l4) for cell in cells)]
+    performed = perform(tmp_path, launcher, cells, H200, l4, pull=True)
+    assert launcher.told == ["pull 10.7.0"]
+    assert [item.detail for item in performed.not_ready] == ["no pull of 10.7.0"] * 2
 
 
 def test_a_mistake_in_making_ready_is_not_swallowed(tmp_path: Path) -> None:

@@ -76,7 +76,8 @@ class Record:
     empty in older records). Numbers are finite or one of NaN and infinity, which JSON holds as strings.
     ``worker``: which process of the probe ran it, and what that took (empty in older records).
     ``confirms``: the run whose verdict was doubted, ``remeasured_from``: the one whose outputs were measured
-    again, each empty where there is none. ``started`` and ``finished``: UTC. ``processes``: fresh processes whose counts were added up.
+    again, each empty where there is none. ``processes``: fresh processes whose counts were added up.
+    ``started`` and ``finished``: in UTC.
 
     There may be 100,000 of them: ``rest`` may be packed until it is asked for, and ``whole`` may be what
     reads the JSON object again.

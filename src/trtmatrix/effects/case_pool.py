@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +27,8 @@ ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "
 """Processes side by side with threads of their own wait for each other for most of their time."""
 
 POLL_SECONDS = 0.1
+CODE = "import sys; sys.path[:] = sys.argv[1:]; from trtmatrix.effects.case_worker import main; main()"
+"""What a process runs: it finds modules where this one does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,10 @@ class Wanted:
 
     loaded: LoadedRepro
     case: Case
+
+
+Told = queue.SimpleQueue[Wanted | Exception]
+TaskOf = Callable[[Sequence[Wanted]], dict[str, Any]]
 
 
 class Preparer(Protocol):
@@ -61,7 +67,7 @@ class CasePool:
         tag = f"{os.urandom(6).hex()}-"
         tasks = deque(groups)
         workers: list[_Worker] = []
-        told: queue.SimpleQueue[Wanted | Exception | None] = queue.SimpleQueue()
+        told: Told = queue.SimpleQueue()
         try:
             for _ in range(count_processes(len(groups))):
                 worker = _Worker(lambda group: self._task(group, tag), tasks, told)
@@ -78,9 +84,7 @@ class CasePool:
         return {"file": str(group[0].loaded.file), "cases": cases, **where}
 
 
-def _prepared(
-    told: queue.SimpleQueue[Wanted | Exception | None], count: int, stop: threading.Event
-) -> Iterator[Wanted]:
+def _prepared(told: Told, count: int, stop: threading.Event) -> Iterator[Wanted]:
     """Yield what the processes tell; raises what went wrong in one."""
     while count and not stop.is_set():
         try:
@@ -89,22 +93,18 @@ def _prepared(
             continue
         if isinstance(item, Exception):
             raise item
-        if item is not None:
-            count -= 1
-            yield item
+        count -= 1
+        yield item
 
 
 class _Worker:
     """A process that takes one group after another, and the thread that listens to it."""
 
-    def __init__(self, task_of: Any, tasks: deque[Sequence[Wanted]], told: Any) -> None:  # noqa: ANN401
+    def __init__(self, task_of: TaskOf, tasks: deque[Sequence[Wanted]], told: Told) -> None:
         self._task_of, self._tasks, self._told, self._ended = task_of, tasks, told, False
-        package = str(Path(__file__).resolve().parents[2])
-        path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "trtmatrix.effects.case_worker"], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True, start_new_session=True,
-            env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
+            [sys.executable, "-c", CODE, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            start_new_session=True, env={**os.environ, **ONE_THREAD},
         )  # fmt: skip
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()

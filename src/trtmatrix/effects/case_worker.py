@@ -79,7 +79,3 @@ def _prepare(loaded: LoadedRepro, case_id: str, folder: str, cases: CaseCache) -
     if case is None or cases.folder(loaded, case).name != folder:
         raise UsageError(f"{loaded.file} was changed since this run began: type the command again")
     cases.prepare(loaded, case)
-
-
-if __name__ == "__main__":
-    main()
