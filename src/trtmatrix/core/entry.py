@@ -109,27 +109,39 @@ def find_expectation(cell: Cell) -> Expectation | None:
 
 
 class Expectations:
-    """Finds what is expected of many cells; what fits a case at a version is looked for once."""
+    """Finds what is expected of many cells: what fits a row or a column is looked for once."""
 
     def __init__(self) -> None:
         """Know nothing yet."""
-        self._found: dict[tuple[str, str, str], list[Expectation]] = {}
+        self._rows: dict[tuple[str, str], list[tuple[int, Expectation]]] = {}
+        self._columns: dict[tuple[str, int, str], bool] = {}
 
     def of(self, cell: Cell) -> Expectation | None:
         """Return the first expectation that fits a cell."""
-        key = (cell.repro.id, cell.case.id, cell.version.name)
-        if key not in self._found:
-            self._found[key] = [e for e in cell.repro.expectations if _fits_column(e, cell)]
-        return next((found for found in self._found[key] if _fits_gpu(found, cell.gpu)), None)
+        for number, expectation in self._of_row(cell):
+            if self._fits_column(number, expectation, cell) and _fits_gpu(expectation, cell.gpu):
+                return expectation
+        return None
 
+    def _of_row(self, cell: Cell) -> list[tuple[int, Expectation]]:
+        """Return the repro's expectations of a case, each with its number."""
+        key = (cell.repro.id, cell.case.id)
+        if key not in self._rows:
+            self._rows[key] = [
+                (number, expectation) for number, expectation in enumerate(cell.repro.expectations)
+                if any(fnmatch.fnmatchcase(cell.case.id, pattern) for pattern in expectation.cases)
+            ]  # fmt: skip
+        return self._rows[key]
 
-def _fits_column(expectation: Expectation, cell: Cell) -> bool:
-    """Whether an expectation is about a case at a version."""
-    return (
-        expectation.product is cell.version.product
-        and any(fnmatch.fnmatchcase(cell.case.id, pattern) for pattern in expectation.cases)
-        and expectation.versions.contains(cell.version.release)
-    )
+    def _fits_column(self, number: int, expectation: Expectation, cell: Cell) -> bool:
+        """Whether a repro's expectation is about a version."""
+        if expectation.product is not cell.version.product:
+            return False
+        key = (cell.repro.id, number, cell.version.name)
+        if key not in self._columns:
+            fits = expectation.versions.contains(cell.version.release)
+            self._columns[key] = fits
+        return self._columns[key]
 
 
 def _fits_gpu(expectation: Expectation, gpu: Gpu) -> bool:

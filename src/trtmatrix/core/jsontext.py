@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from json.encoder import encode_basestring
+from operator import itemgetter
 from typing import Any
 
 
@@ -40,7 +41,11 @@ def _write_object(data: Mapping[Any, Any], margin: str) -> str:
     if not data:
         return "{}"
     inner = margin + " "
-    items = [f"{encode_basestring(name)}: {_write(data[name], inner)}" for name in sorted(data)]
+    items = [
+        encode_basestring(name) + ": "
+        + (encode_basestring(value) if type(value) is str else _write(value, inner))
+        for name, value in sorted(data.items(), key=_NAME)
+    ]  # fmt: skip
     return f"{{{inner}{(',' + inner).join(items)}{margin}}}"
 
 
@@ -50,4 +55,5 @@ def _number(value: float) -> str:
     return float.__repr__(value)
 
 
+_NAME = itemgetter(0)
 _WORDS = {None: "null", True: "true", False: "false"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
 
 from packaging.version import Version as Release
 
@@ -187,7 +188,8 @@ def _lacking(cell: Cell) -> str:
 def _supports(version: Version, gpu: Gpu) -> bool:
     if version.compute is None or gpu.compute is None:
         return True
-    return Release(version.compute.min) <= Release(gpu.compute) <= Release(version.compute.max)
+    low, high = _release(version.compute.min), _release(version.compute.max)
+    return low <= _release(gpu.compute) <= high
 
 
 def _without_gpu(cell: Cell, host: Host) -> tuple[Exclusion, str] | None:
@@ -254,14 +256,20 @@ def driver_suffices(rule: Driver, gpu: Gpu) -> bool:
     """
     if gpu.driver is None or is_driver_enough(rule, gpu):
         return True
-    driver = Release(gpu.driver)
-    branches = [Release(branch) for branch in rule.datacenter]
+    driver = _release(gpu.driver)
+    branches = [_release(branch) for branch in rule.datacenter]
     return gpu.datacenter and any(driver.major == b.major and driver >= b for b in branches)
 
 
 def is_driver_enough(rule: Driver, gpu: Gpu) -> bool:
     """Whether the GPU's driver runs an image without that image's own driver library, or is unknown."""
-    return gpu.driver is None or Release(gpu.driver) >= Release(rule.least)
+    return gpu.driver is None or _release(gpu.driver) >= _release(rule.least)
+
+
+@lru_cache(maxsize=1024)
+def _release(text: str) -> Release:
+    """Return a version number to compare by; all cells of a column ask for the same few."""
+    return Release(text)
 
 
 def count_excluded(excluded: Iterable[Excluded]) -> list[tuple[Exclusion, int, str]]:
