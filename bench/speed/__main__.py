@@ -58,11 +58,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
         try:
             bench = Bench(
-                folder=folder, tell=tell, quick=args.quick, seconds=args.seconds, versions=tuple(args.trt)
-            )
+                folder=folder, tell=tell, quick=args.quick, seconds=args.seconds, versions=tuple(args.trt),
+                cache=args.cache and args.cache.resolve(),
+            )  # fmt: skip
             troubles = measure(bench, args.only)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            if not args.keep:
+                shutil.rmtree(folder, ignore_errors=True)
     elif args.write:
         write(rows)
     print(render_rows(rows))
@@ -112,6 +114,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--write", action="store_true", help="keep bench/speed.json and docs/speed.md")
     add("--trt", action="append", default=[], metavar="VERSION", help="the version of the row gpu")
     add("--seconds", type=float, default=540.0, help="wall time of the row gpu for each version (540)")
+    add("--cache", type=Path, metavar="DIR", help="the row gpu's prepared cases, kept for the next time")
+    add("--keep", action="store_true", help="leave the scratch projects, with the records of their runs")
     add("--folder", type=Path, metavar="DIR", help="where scratch projects lie while they are measured")
     add("--to", type=Path, metavar="FILE", help="write the rows measured now there too, as they come")
     add("--merge", type=Path, action="append", default=[], metavar="FILE",

@@ -31,7 +31,8 @@ QUICK_CELLS = 30
 class Bench:
     """One call of the benchmark. ``tell`` takes a row as soon as it has figures, and again as it grows.
 
-    ``quick``: fewer cells and repetitions. ``seconds``: wall time for a GPU's row. ``versions``: on the GPU.
+    ``quick``: fewer cells and repetitions. ``seconds``: wall time for a GPU's row. ``versions`` and ``cache`` (of
+    prepared cases): on the GPU.
     """
 
     folder: Path
@@ -39,6 +40,7 @@ class Bench:
     quick: bool = False
     seconds: float = 540.0
     versions: tuple[str, ...] = ()
+    cache: Path | None = None
     _machine: dict[str, str] = field(default_factory=dict)
     _cases: list[str] = field(default_factory=list)
     _first: Timed | None = None

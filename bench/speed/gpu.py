@@ -92,7 +92,7 @@ class _Version:
         self.deadline = time.monotonic() + bench.seconds
         self.scratch = Scratch(
             folder=bench.folder / f"gpu-{version}", matrix=ROOT / "matrix.yaml", repros=ROOT / "repros",
-            words=("--trt", version),
+            words=("--trt", version), own_cache=bench.cache,
         )  # fmt: skip
         self.scratch.folder.mkdir(parents=True)
 

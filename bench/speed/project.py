@@ -50,17 +50,21 @@ class Timed:
 
 @dataclass(frozen=True, kw_only=True)
 class Scratch:
-    """A project: the file of its versions, its repros; results and cache lie in ``folder``."""
+    """A project: the file of its versions, its repros; results lie in ``folder``.
+
+    ``own_cache``: where prepared cases lie already; else they lie in ``folder`` too.
+    """
 
     folder: Path
     matrix: Path
     repros: Path
     words: tuple[str, ...] = ()
+    own_cache: Path | None = None
 
     @property
     def cache(self) -> Path:
         """Prepared cases lie here."""
-        return self.folder / "cache"
+        return self.own_cache or self.folder / "cache"
 
     def command(self, name: str, *words: str, results: str) -> list[str]:
         """Return the words of a command over the project's files."""
