@@ -31,8 +31,8 @@ QUICK_CELLS = 30
 class Bench:
     """One call of the benchmark. ``tell`` takes a row as soon as it has figures, and again as it grows.
 
-    ``quick``: fewer cells and repetitions. ``seconds``: wall time for a GPU's row. ``versions`` and ``cache`` (of
-    prepared cases): on the GPU.
+    ``quick``: fewer cells and repetitions. On a GPU: ``seconds``, its row's wall time; ``versions``;
+    ``cache``, where cases lie prepared.
     """
 
     folder: Path
