@@ -100,7 +100,7 @@ class Job:
         with (self.folder / "log").open("wb") as log:
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder,
-                env={**os.environ, **stand_in(driver), "PYTHONUNBUFFERED": "", "HOME": str(self.folder / "home"), **environment},
+                env={**os.environ, **stand_in(driver), "HOME": str(self.folder / "home"), **environment},
             )  # fmt: skip
 
     def run(self, python: Path, driver: Path, **environment: str) -> int:
@@ -138,6 +138,7 @@ def stand_in(driver: Path) -> dict[str, str]:
     """Return the environment in which TensorRT and the CUDA driver are stand-ins."""
     return {
         "PYTHONPATH": str(STANDINS), "LD_LIBRARY_PATH": str(driver), "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "",
     }  # fmt: skip
 
 

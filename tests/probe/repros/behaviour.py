@@ -233,8 +233,10 @@ def leave_warnings(trt: Any) -> None:
 
 def leave_forked(trt: Any) -> None:
     """Return twice: first as a copy of the cell's own process."""
-    if os.fork():
-        time.sleep(0.5)
+    copy = os.fork()
+    if copy:
+        os.waitpid(copy, 0)
+        Path("../waited").touch()
 
 
 def leave_thread(trt: Any) -> None:
