@@ -18,6 +18,7 @@ import pytest
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.effects import case_pool
 from trtmatrix.effects.case_pool import CasePool, Wanted, count_processes
+from trtmatrix.effects.cases import CaseCache
 from trtmatrix.effects.repro_files import LoadedRepro, read_repro
 from trtprobe.files import CaseFiles
 
@@ -134,6 +135,27 @@ def test_a_process_that_is_killed_is_the_machinery_s_trouble(pool: CasePool, loa
     assert leftovers(pool) == []
 
 
+def test_what_a_killed_process_left_is_removed_and_no_other_s(
+    pool: CasePool, loaded: LoadedRepro, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags: list[str] = []
+
+    class Leaving(CaseCache):
+        """Leaves, as a process that is killed does, what is not whole yet; and what another run writes."""
+
+        def remove_partial(self) -> None:
+            tags.append(self.tag)
+            for tag in (self.tag, "other-"):
+                (self.root / f".partial-{tag}x").mkdir(parents=True)
+                (self.blobs / f"{tag}x.npy.partial").touch()
+            super().remove_partial()
+
+    monkeypatch.setattr(case_pool, "CaseCache", Leaving)
+    prepare(pool, wanted(loaded, "a"))
+    assert len(tags) == 1
+    assert {path.name for path in leftovers(pool)} == {".partial-other-x", "other-x.npy.partial"}
+
+
 def test_a_repro_that_was_changed_meanwhile_is_told(pool: CasePool, loaded: LoadedRepro) -> None:
     loaded.file.write_text(REPRO.replace("np.arange(8", "np.arange(9"))
     with pytest.raises(UsageError, match=r"small\.py was changed since this run began"):
@@ -161,6 +183,7 @@ def test_a_process_ends_with_the_one_that_started_it(pool: CasePool, loaded: Loa
 import os, threading
 from pathlib import Path
 from trtmatrix.effects.case_pool import CasePool, Wanted
+from trtmatrix.effects.cases import CaseCache
 from trtmatrix.effects.repro_files import read_repro
 loaded = read_repro(Path({str(loaded.file)!r}))
 case = next(case for case in loaded.repro.cases if case.id == "waits")
