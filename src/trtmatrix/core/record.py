@@ -204,7 +204,8 @@ class Pool:
 def parse_record(text: str | bytes | memoryview, file: str = "", pool: Pool | None = None) -> Record:
     """Read one record; :class:`RecordError` with line and column where it is damaged or newer.
 
-    With a ``pool`` it is small, and its data is read again from the file when it is asked for.
+    With a ``pool`` it is small, and its data is read again from the file when it is asked for. An integer
+    beyond 64 bits is read as a float.
     """
     try:
         data = orjson.loads(text)
