@@ -64,7 +64,7 @@ def measure(folder: Path, repeats: int = REPEATS) -> dict[str, Any]:
 
 def _figures(runs: dict[str, list[Timed]]) -> dict[str, Any]:
     pairs = zip(runs["plain"], runs["tables"], strict=True)
-    ways = {
+    ways: dict[str, dict[str, Any]] = {
         way: {
             "seconds": [run.seconds for run in mine], "processor": [run.processor for run in mine],
             "least": min(run.seconds for run in mine), "median": statistics.median(r.seconds for r in mine),

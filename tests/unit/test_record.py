@@ -16,6 +16,7 @@ from trtmatrix.core.record import (
     ENDS,
     SCHEMA,
     NewerRecordError,
+    Pool,
     RecordError,
     parse_record,
     record_from,
@@ -156,11 +157,12 @@ WRONG: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("pool", [None, Pool(lambda file: {"file": file})], ids=["whole", "packed"])
 @pytest.mark.parametrize("what", WRONG)
-def test_a_part_that_is_wrong_is_refused(what: str) -> None:
+def test_a_part_that_is_wrong_is_refused(what: str, pool: Pool | None) -> None:
     name, value = WRONG[what]
     with pytest.raises(RecordError, match=r"^f:1: "):
-        record_from({**make_record(make_cell()).data, name: value}, "f")
+        record_from({**make_record(make_cell()).data, name: value}, "f", pool)
 
 
 def test_an_older_record_has_no_worker_and_confirms_nothing() -> None:
