@@ -12,19 +12,23 @@ from trtmatrix.core.plan import Launch
 from trtmatrix.effects.launcher import Ready
 
 CPU_LANES = 2
-"""Versions that run side by side on the CPU: building is mostly single-threaded."""
+"""Launches that run side by side on the CPU: building and measuring are mostly single-threaded."""
+
+CPU_CELLS = 20
+"""As many cells of one launch at least are worth a process of their own beside another."""
 
 
 @dataclass(kw_only=True)
 class Lane:
     """The launches of one model of GPU, or of the CPU, in order; one worker for each of ``boards``.
 
-    ``expected``: launches that are not ready yet; ``split``: one may be run on several boards.
+    ``expected``: launches that are not ready yet; ``split``: one of so many cells for each board may be run
+    on several, none where it is 0.
     """
 
     boards: tuple[Gpu, ...]
     expected: list[Launch]
-    split: bool
+    split: int
     ready: list[Ready] = field(default_factory=list)
     busy: int = 0
 
@@ -32,8 +36,10 @@ class Lane:
 class Lanes:
     """Gives each worker what it runs next. For many threads."""
 
-    def __init__(self, launches: Sequence[Launch], boards: Iterable[Gpu], seconds: Seconds) -> None:
-        """Sort the launches into lanes; their order stays."""
+    def __init__(
+        self, launches: Sequence[Launch], boards: Iterable[Gpu], seconds: Seconds, *, split_cpu: bool = False
+    ) -> None:
+        """Sort the launches into lanes; their order stays. ``split_cpu``: one may be run in parts there."""
         self.seconds = seconds
         self._changed = threading.Condition()
         self._stopped = False
@@ -41,8 +47,9 @@ class Lanes:
         on_cpu = [launch for launch in launches if not launch.gpu.present]
         self.lanes = _gpu_lanes([launch for launch in launches if launch.gpu.present], tuple(boards))
         if on_cpu:
-            lanes = min(CPU_LANES, len(on_cpu))
-            self.lanes.append(Lane(boards=(on_cpu[0].gpu,) * lanes, expected=on_cpu, split=False))
+            lanes = CPU_LANES if split_cpu else min(CPU_LANES, len(on_cpu))
+            split = CPU_CELLS if split_cpu else 0
+            self.lanes.append(Lane(boards=(on_cpu[0].gpu,) * lanes, expected=on_cpu, split=split))
         self._place = {id(launch): number for number, launch in enumerate(launches)}
         self._lane = {id(launch): lane for lane in self.lanes for launch in lane.expected}
 
@@ -87,8 +94,9 @@ class Lanes:
                 return None
             ready = lane.ready.pop(0)
             free = len(lane.boards) - lane.busy
-            if lane.split and len(lane.ready) + 1 < free:
-                ready = self._split(lane, ready, free - len(lane.ready))
+            parts = min(free - len(lane.ready), len(ready.launch.cells) // lane.split) if lane.split else 1
+            if parts > 1 and not (lane.expected and not ready.launch.gpu.present):
+                ready = self._split(lane, ready, parts)
             lane.busy += 1
             return ready
 
@@ -109,4 +117,4 @@ class Lanes:
 def _gpu_lanes(launches: Sequence[Launch], boards: tuple[Gpu, ...]) -> list[Lane]:
     slugs = dict.fromkeys(launch.gpu.slug for launch in launches)
     groups = [[launch for launch in launches if launch.gpu.slug == slug] for slug in slugs]
-    return [Lane(boards=equal_boards(group[0].gpu, boards), expected=group, split=True) for group in groups]
+    return [Lane(boards=equal_boards(group[0].gpu, boards), expected=group, split=1) for group in groups]

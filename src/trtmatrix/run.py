@@ -37,7 +37,8 @@ def run_plan(plan: Plan, skip: frozenset[CellId], run: str, shop: Workshop) -> P
     performed = Performed()
     if not launches:
         return performed
-    lanes = Lanes(launches, plan.boards, seconds)
+    plain = shop.isolation is Isolation.CONTAINER  # those are one after another
+    lanes = Lanes(launches, plan.boards, seconds, split_cpu=not plain)
 
     def perform(ready: Ready) -> None:
         _run_launch(ready, run, shop, performed)

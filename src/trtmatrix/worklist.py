@@ -105,7 +105,8 @@ def count_runs(cell: Cell, rebuilds: int) -> tuple[int, int]:
     What a case asks for beyond one is for TensorRT, whose builder may choose otherwise each time.
     """
     case = cell.case
+    if cell.version.product is not Product.TENSORRT:
+        return rebuilds, 1
     if case.processes > 1:
         return 1, max(case.processes, rebuilds)
-    asked = case.builds if cell.version.product is Product.TENSORRT else 1
-    return max(asked, rebuilds), 1
+    return max(case.builds, rebuilds), 1
