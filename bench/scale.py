@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +26,16 @@ for pattern in ("local/*/*/*/*/*.json", "[!l]*/*/*/*/*.json"):
             json.loads(file.read())
 """
 """The plain way to read the same files; nothing is kept."""
+
+WAITER = """
+import json, os, subprocess, sys, time
+start = time.perf_counter()
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, usage = os.wait4(process.pid, 0)
+seconds, code = time.perf_counter() - start, os.waitstatus_to_exitcode(status)
+print(json.dumps([seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, code]))
+"""
+"""Starts a process from a small one: to the kernel, what a process was forked from counts as its own peak."""
 
 FORMATS = ("md", "json", "html", "txt")
 
@@ -82,18 +90,13 @@ def _figures(runs: dict[str, list[Timed]]) -> dict[str, Any]:
 
 def run_timed(command: Sequence[str]) -> Timed:
     """Run a command to its end in the project's folder; ``RuntimeError`` where it fails."""
-    start = time.perf_counter()
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=errors)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - start
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode not in {0, 1}:  # 1: a table with surprises
-            errors.seek(0)
-            raise RuntimeError(f"{command[1:4]} ended with {process.returncode}: {errors.read()[-2000:]!r}")
-    return Timed(
-        seconds=seconds, processor=usage.ru_utime + usage.ru_stime, peak=usage.ru_maxrss * 1024
-    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", WAITER, *command], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    seconds, processor, peak, code = json.loads(done.stdout)
+    if code not in {0, 1}:  # 1: a table with surprises
+        raise RuntimeError(f"{command[1:4]} ended with {code}: {done.stderr[-2000:]}")
+    return Timed(seconds=seconds, processor=processor, peak=peak)
 
 
 @contextmanager
