@@ -107,13 +107,13 @@ def test_a_split_loses_nothing_and_is_balanced(times: list[float], parts: int, r
     whole = launch("10.7.0", *cells)
     seconds = {cell.id: time for cell, time in zip(whole.cells, times, strict=True)}
     split = split_launch(whole, parts, seconds)
-    assert len(split) == min(parts, len(times))
+    assert 1 <= len(split) <= min(parts, len(times)), "cells that are over at once may stay together"
     assert sorted(cell.id for part in split for cell in part.cells) == sorted(cell.id for cell in whole.cells)
     place = {cell.id: n for n, cell in enumerate(whole.cells)}
     assert all([place[c.id] for c in part.cells] == sorted(place[c.id] for c in part.cells) for part in split)
     totals = [sum(seconds[cell.id] for cell in part.cells) for part in split]
-    ideal = sum(times) / len(split)
-    assert max(totals) <= ideal + max(*times, ideal / 2, 0)
+    ideal = sum(times) / min(parts, len(times))
+    assert max(totals) <= (ideal + max(*times, ideal / 2)) * 1.000001
 
 
 KEYS: list[tuple[str, Callable[[str], str]]] = [
