@@ -59,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             bench = Bench(
                 folder=folder, tell=tell, quick=args.quick, seconds=args.seconds, versions=tuple(args.trt),
+                repros=tuple(args.repro),
                 cache=args.cache and args.cache.resolve(),
             )  # fmt: skip
             troubles = measure(bench, args.only)
@@ -113,6 +114,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--quick", action="store_true", help="fewer cells and repetitions")
     add("--write", action="store_true", help="keep bench/speed.json and docs/speed.md")
     add("--trt", action="append", default=[], metavar="VERSION", help="the version of the row gpu")
+    add(
+        "--repro",
+        action="append",
+        default=[],
+        metavar="REPRO",
+        help="only these repros' cases in the row gpu",
+    )
     add("--seconds", type=float, default=540.0, help="wall time of the row gpu for each version (540)")
     add("--cache", type=Path, metavar="DIR", help="the row gpu's prepared cases, kept for the next time")
     add("--keep", action="store_true", help="leave the scratch projects, with the records of their runs")

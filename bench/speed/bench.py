@@ -31,8 +31,8 @@ QUICK_CELLS = 30
 class Bench:
     """One call of the benchmark. ``tell`` takes a row as soon as it has figures, and again as it grows.
 
-    ``quick``: fewer cells and repetitions. On a GPU: ``seconds``, its row's wall time; ``versions``;
-    ``cache``, where cases lie prepared.
+    ``quick``: fewer cells and repetitions. On a GPU: ``seconds``, its row's wall time; ``versions``,
+    ``repros`` where not all; ``cache``, where cases lie prepared.
     """
 
     folder: Path
@@ -40,6 +40,7 @@ class Bench:
     quick: bool = False
     seconds: float = 540.0
     versions: tuple[str, ...] = ()
+    repros: tuple[str, ...] = ()
     cache: Path | None = None
     _machine: dict[str, str] = field(default_factory=dict)
     _cases: list[str] = field(default_factory=list)
@@ -48,8 +49,10 @@ class Bench:
     def row(self, row: Row) -> None:
         """Tell of a row, with where it was measured and how it is measured again."""
         self._machine = self._machine or read_machine()
-        kind, _, version = row.name.partition(":")
-        words = f" --trt {version}" if version else ""
+        kind, *about = row.name.split(":")
+        words = "".join(
+            f" {option} {word}" for option, word in zip(("--trt", "--repro"), about, strict=False)
+        )
         command = row.command or f"nox -s bench -- speed --only {kind}{words}{' --quick' * self.quick}"
         self.tell(replace(row, machine=self._machine, command=command))
 

@@ -88,16 +88,18 @@ class _Version:
     """The measurement of one version."""
 
     def __init__(self, bench: Bench, version: str) -> None:
-        self.bench, self.version = bench, version
+        self.bench, self.version, self.only = bench, version, bench.repros
         self.deadline = time.monotonic() + bench.seconds
         self.scratch = Scratch(
-            folder=bench.folder / f"gpu-{version}", matrix=ROOT / "matrix.yaml", repros=ROOT / "repros",
+            folder=bench.folder / "-".join(["gpu", version, *bench.repros]),
+            matrix=ROOT / "matrix.yaml", repros=ROOT / "repros",
             words=("--trt", version), own_cache=bench.cache,
         )  # fmt: skip
         self.scratch.folder.mkdir(parents=True)
 
     def measure(self) -> None:
         cases = graph_cases(self.scratch.repros, Product.TENSORRT)
+        cases = [name for name in cases if not self.only or name.partition("/")[0] in self.only]
         self.bench.say(f"preparing {len(cases)} cases")
         prepare(self.scratch, cases)
         self.bench.say(f"running {len(cases)} cells of {self.version} by the warm worker")
@@ -129,8 +131,9 @@ class _Version:
         cut = f" It was cut after {len(cells)} of {count} cells." if warm.cut else ""
         confirmed = len(warm.records) - len(cells)
         return Row(
-            name=f"gpu:{self.version}",
-            what=f"{len(cells)} graph cases, TensorRT {self.version}: a warm worker",
+            name=":".join(["gpu", self.version, *([",".join(self.only)] if self.only else [])]),
+            what=f"{len(cells)} graph cases{' of ' * bool(self.only)}{', '.join(self.only)}, "
+            f"TensorRT {self.version}: a warm worker",
             against="the least: one Builder start and the builds and runs; a fresh container a cell",
             goals=(Goal(what="of the least", value=seconds / least, limit=1.2),),
             figures={

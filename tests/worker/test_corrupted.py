@@ -44,16 +44,17 @@ def test_what_kills_a_process_is_the_cell_s_own_that_did_it(shared: Table) -> No
 
 
 def test_a_harmed_process_serves_no_other_cell(shared: Table) -> None:
-    seen = {case: first(shared, case)["worker"] for case in ("environment", "a-thread", "numpy-is-rebound")}
-    assert all(worker["ended"] for worker in seen.values()), seen
-    assert first(shared, "right-after-a-thread")["worker"]["position"] == 0
+    harms = (
+        "results-become-zeros", "a-session-remembers", "the-probe-measures-nothing", "numpy-is-rebound",
+        "numpy-raises", "rounding", "environment", "folder", "a-thread", "a-child", "an-alarm", "no-output",
+    )  # fmt: skip
+    seen = {case: first(shared, case)["worker"]["ended"] for case in harms}
+    assert all("changed or left" in ended for ended in seen.values()), seen
 
 
-def test_a_dangerous_cell_costs_its_process_and_no_more(shared: Table) -> None:
-    dangerous, after = first(shared, "dangerous"), first(shared, "right-after-dangerous")
-    assert "dangerous" in dangerous["worker"]["ended"]
-    assert after["worker"]["number"] > dangerous["worker"]["number"]
-    assert after["worker"]["position"] == 0
+def test_a_dangerous_cell_costs_its_process(shared: Table) -> None:
+    assert "dangerous" in first(shared, "dangerous")["worker"]["ended"]
+    assert first(shared, "right-after-dangerous")["worker"]["position"] == 0
 
 
 def first(table: Table, case: str) -> dict[str, Any]:
