@@ -112,7 +112,7 @@ class Scratch:
 
 
 def _wait(process: subprocess.Popen[bytes], limit: float) -> tuple[int, bool]:
-    """Wait for a run; past the limit it is interrupted, as by Ctrl-C, and what had ended is kept."""
+    """Wait for a run; past the limit it is told to end, and what had ended is kept."""
     try:
         return process.wait(timeout=None if math.isinf(limit) else limit), False
     except subprocess.TimeoutExpired:
@@ -121,7 +121,7 @@ def _wait(process: subprocess.Popen[bytes], limit: float) -> tuple[int, bool]:
 
 def _interrupt(process: subprocess.Popen[bytes]) -> int:
     """Let a run end itself, or end it."""
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)  # a background shell's children may be deaf to SIGINT
     try:
         return process.wait(timeout=60)
     except subprocess.TimeoutExpired:
