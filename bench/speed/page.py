@@ -14,6 +14,9 @@ INTRODUCTION = """\
 Each figure is measured against its plain alternative in one run, alternately; ratios are of medians. `nox -s
 bench -- speed --write` measures all that a host allows and makes this page from `bench/speed.json`, which has
 every repetition; rows that the host does not allow stay as they are there. `--only NAME` measures one row.
+
+Where a cell itself takes long, what a warm worker saves weighs less: on a GPU builds, on a CPU the inference. On a
+GPU the least counts only the first of a cell's processes, where it has several (`streams`).
 """
 
 
