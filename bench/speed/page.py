@@ -16,7 +16,8 @@ bench -- speed --write` measures all that a host allows and makes this page from
 every repetition; rows that the host does not allow stay as they are there. `--only NAME` measures one row.
 
 Where a cell itself takes long, what a warm worker saves weighs less: on a GPU builds, on a CPU the inference. On a
-GPU the least counts only the first of a cell's processes, where it has several (`streams`).
+GPU the least counts only the first of a cell's processes, where it has several (`streams`). On the CPU the warm way
+has two processes side by side; fresh containers come one after another, as in a loop by hand.
 """
 
 

@@ -182,7 +182,7 @@ def test_a_run_is_timed_and_its_new_records_read(tmp_path: Path) -> None:
 def test_a_run_past_its_limit_is_interrupted_and_what_it_left_is_read(tmp_path: Path) -> None:
     place = tmp_path / "r" / "local"
     line = f'mkdir -p {place}; echo \'{{"started": "a"}}\' > {place}/a.json; '
-    line += "trap 'exit 130' INT; sleep 30 & wait"
+    line += "trap 'exit 130' TERM; sleep 30 & wait"
     timed = run_shell(tmp_path, line, limit=1.0)
     assert (timed.cut, timed.code, len(timed.records)) == (True, 130, 1)
     assert timed.seconds < 20
@@ -255,7 +255,7 @@ def test_a_benchmark_that_is_ended_ends_its_run(tmp_path: Path, monkeypatch: pyt
     started: list[subprocess.Popen[bytes]] = []
     monkeypatch.setattr(project, "_wait", ended)
     with pytest.raises(KeyboardInterrupt):
-        run_shell(tmp_path, f"trap 'exit 130' INT; touch {tmp_path}/ready; sleep 30 & wait")
+        run_shell(tmp_path, f"trap 'exit 130' TERM; touch {tmp_path}/ready; sleep 30 & wait")
     assert started[0].returncode == 130
 
 
