@@ -15,9 +15,9 @@ Each figure is measured against its plain alternative in one run, alternately; r
 bench -- speed --write` measures all that a host allows and makes this page from `bench/speed.json`, which has
 every repetition; rows that the host does not allow stay as they are there. `--only NAME` measures one row.
 
-Where a cell itself takes long, what a warm worker saves weighs less: on a GPU builds, on a CPU the inference. On a
-GPU the least counts only the first of a cell's processes, where it has several (`streams`). On the CPU the warm way
-has two processes side by side; fresh containers come one after another, as in a loop by hand.
+Where a cell itself takes long, what a warm worker saves weighs less: on a GPU builds, on a CPU the inference.
+On a GPU the least counts only the first of a cell's processes, where it has several (`streams`). On the CPU
+the warm way has two processes side by side; fresh containers come one after another, as in a loop by hand.
 """
 
 
