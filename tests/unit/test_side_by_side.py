@@ -30,6 +30,7 @@ from trtmatrix.effects.launcher import Ended, Launcher, Poll, Ready
 from trtmatrix.effects.repro_files import LoadedRepro
 from trtmatrix.performed import Performed
 from trtmatrix.run import run_plan
+from trtmatrix.worklist import count_runs
 
 SECONDS = 20.0
 """Longest wait for what must happen."""
@@ -285,6 +286,38 @@ def test_two_versions_run_side_by_side_on_the_cpu(tmp_path: Path) -> None:
     versions = ("onnxruntime-1.30.0", "onnxruntime-1.31.1")
     cells = [make_cell(repro, version=version, gpu=CPU) for version in versions]
     assert len(perform(tmp_path, Meeting(2), cells).records) == 2
+
+
+MANY = [f"c{number:02d}" for number in range(40)]
+ORT = ("onnxruntime-1.31.1",)
+
+
+def test_many_cells_of_one_version_run_in_two_processes_on_the_cpu(tmp_path: Path) -> None:
+    cells = [replace(cell, gpu=CPU) for cell in cells_of(*MANY, versions=ORT)]
+    launcher = Meeting(2)
+    performed = perform(tmp_path, launcher, cells)
+    assert len(performed.records) == 40
+    assert sorted(len(job) for job in launcher.jobs) == [20, 20]
+
+
+@pytest.mark.parametrize(("names", "isolation"), [(MANY[:39], "process"), (MANY[:2], "container")])
+def test_few_cells_and_fresh_containers_come_one_after_another_on_the_cpu(
+    tmp_path: Path, names: list[str], isolation: str
+) -> None:
+    cells = [replace(cell, gpu=CPU) for cell in cells_of(*names, versions=ORT)]
+    launcher = Playing(always(RIGHT))
+    perform(tmp_path, launcher, cells, isolation=Isolation(isolation))
+    assert len(launcher.jobs) == (1 if isolation == "process" else 2)
+    assert [job[0]["cell"]["case"] for job in launcher.jobs] == names[: len(launcher.jobs)]
+
+
+@pytest.mark.parametrize(("version", "runs"), [("10.7.0", (1, 3)), (ORT[0], (1, 1))])
+def test_several_processes_and_engines_are_for_tensorrt(version: str, runs: tuple[int, int]) -> None:
+    repro = make_repro(make_case("race", processes=3), make_case("luck", builds=3))
+    race, luck = (make_cell(repro, case, version) for case in repro.cases)
+    assert count_runs(race, 1) == runs
+    assert count_runs(luck, 1) == runs[::-1]
+    assert count_runs(luck, 5) == (5, 1)
 
 
 class Pulling(Playing):
