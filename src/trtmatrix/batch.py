@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.model import Cause
 from trtmatrix.core.plan import Isolation
 from trtmatrix.core.record import Record
@@ -73,7 +74,11 @@ class Batch:
             with self._threads:  # on the way out it waits until what came out is stored
                 write_json(folder / "job" / "job.json", self._job())
                 self._feed(folder / "job")
-                return launcher.run(self.ready, folder, lambda: self._poll(folder))
+                try:
+                    return launcher.run(self.ready, folder, lambda: self._poll(folder))
+                except MachineryError:  # what had come out is no less true
+                    self._collect(folder / "out")
+                    raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             self._drain()
@@ -157,7 +162,8 @@ class Batch:
         """
         if self.give_up or (self._fed and self._started < 0 and not self.work.over):
             for task in self.work.drop():
-                detail = f"the probe did not start: {ended.log[-1500:]}"
+                what = "the probe did not start" if self._started < 0 else "the launcher failed"
+                detail = f"{what}: {ended.log[-1500:]}"
                 self.records.append(self.storing.fail(task, Cause.LAUNCHER_FAILED, detail).record)
             return
         left = self._fed[self._next :]

@@ -174,11 +174,12 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--rerun", action="store_true", help="run cells that have a current record too")
     group.add_argument(
         "--rebuilds", type=_rebuilds, default=1, metavar="K",
-        help="build and run at least K engines of each cell, to see how much luck is in it (1 to 100)",
+        help="build and run at least K engines of each cell, to see how much luck is in it (1 to 100); of a "
+        "case of several processes so many processes, which share an engine",
     )  # fmt: skip
     group.add_argument(
         "--no-confirm", action="store_true",
-        help="believe at once; without it what does not pass is run again alone, in a fresh process",
+        help="believe at once; without it what does not come out as it must beside others is run again alone",
     )  # fmt: skip
     group.add_argument(
         "--isolation", choices=["worker", "process", "container"], default="worker",

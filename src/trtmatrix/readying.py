@@ -47,11 +47,17 @@ class Readying:
                     return
                 launch = queue.pop(0)
             try:
-                ready = self._make(launch)
+                self._tell_of(launch)
             except BaseException as error:  # noqa: BLE001 - handed to the threads that wait
-                self._tell(launch, error)
-            else:
-                self._tell(launch, ready)
+                self._tell(launch, RuntimeError(f"{launch.version.name}: {error!r}"))
+
+    def _tell_of(self, launch: Launch) -> None:
+        try:
+            ready = self._make(launch)
+        except BaseException as error:  # noqa: BLE001 - handed to the threads that wait
+            self._tell(launch, error)
+        else:
+            self._tell(launch, ready)
 
     def _make(self, launch: Launch) -> Ready:
         """Make a launch ready; an image that several launches want is had once, and fails once."""

@@ -22,6 +22,9 @@ from trtmatrix.effects.store import keep_outputs, write_record
 from trtmatrix.worklist import Task
 from trtmatrix.workshop import CELLS, Workshop, failed_record, host_facts
 
+FROM_THE_PROCESS = {Cause.PROBE_FAILED, Cause.OUT_OF_HOST_MEMORY}
+"""What a cell may have met because of those before it, where the probe left no record of it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
@@ -76,7 +79,8 @@ class Storing:
     def fail(self, task: Task, cause: Cause, detail: str) -> Kept:
         """Store the record of a task for which the probe left none that can be used."""
         record = failed_record(task.cell, task.order, cause, detail, self.ready.digests, self.shop)
-        return Kept(record=record, engines=self._engines(task.cell, record))
+        doubted = self.shop.confirm and not task.order.alone and cause in FROM_THE_PROCESS
+        return Kept(record=record, engines=1 if doubted else self._engines(task.cell, record))
 
     def _engines(self, cell: Cell, record: Record) -> int:
         """Return how many engines must be built before what a record says is believed."""

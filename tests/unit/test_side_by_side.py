@@ -6,6 +6,7 @@ cannot be arranged with real ones. What must happen together waits for each othe
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -186,6 +187,30 @@ def test_a_probe_that_dies_is_started_again_for_what_is_left(
     ]  # fmt: skip
     ends = {record.cell.case: record.ended for record in performed.records}
     assert ends == {"a": "ran", "dies": cause, "b": "ran", "dies-too": cause, "c": "ran"}
+
+
+def test_a_cell_in_which_the_probe_died_beside_others_is_tried_again_alone(tmp_path: Path) -> None:
+    launcher = Dying()
+    perform(tmp_path, launcher, cells_of("a", "dies", "b"))
+    given = [(cell["cell"]["case"], cell["alone"]) for job in launcher.jobs for cell in job]
+    assert given == [("a", False), ("dies", False), ("b", False), ("dies", True)]
+
+
+def test_what_came_out_before_the_launcher_failed_is_kept(tmp_path: Path) -> None:
+    class Failing(Playing):
+        def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+            del ready
+            self.jobs.append([])
+            files = [folder / "job" / f"{index}.cell.json" for index in range(2)]
+            while not all(file.exists() for file in files):
+                poll()
+            for index, file in enumerate(files):
+                self.jobs[-1].append(json.loads(file.read_text()))
+                self.cell(index, self.jobs[-1][-1], folder / "out")
+            raise MachineryError("the engine is gone")
+
+    performed = perform(tmp_path, Failing(always(RIGHT)), cells_of("a", "b"))
+    assert [record.ended for record in performed.records] == ["ran", "ran"]
 
 
 def test_a_probe_that_cannot_be_started_fails_every_cell_and_is_not_tried_again(tmp_path: Path) -> None:
@@ -416,6 +441,19 @@ def test_an_image_that_two_launches_want_fails_once_for_both(tmp_path: Path) -> 
     performed = perform(tmp_path, launcher, cells, H200, l4, pull=True)
     assert launcher.told == ["pull 10.7.0"]
     assert [item.detail for item in performed.not_ready] == ["no pull of 10.7.0"] * 2
+
+
+def test_trouble_in_telling_of_trouble_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Absent(Playing):
+        def make_ready(self, launch: Launch) -> Ready:
+            raise MachineryError("no image")
+
+    def broken(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("trtmatrix.effects.progress.PlainProgress.note", broken)
+    with pytest.raises((RuntimeError, BrokenPipeError, MachineryError)):
+        perform(tmp_path, Absent(always(RIGHT)), cells_of("a"))
 
 
 def test_a_mistake_in_making_ready_is_not_swallowed(tmp_path: Path) -> None:
