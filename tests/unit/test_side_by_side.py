@@ -446,7 +446,7 @@ def test_an_image_that_two_launches_want_fails_once_for_both(tmp_path: Path) -> 
 def test_trouble_in_telling_of_trouble_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Absent(Playing):
         def make_ready(self, launch: Launch) -> Ready:
-            raise MachineryError("no image")
+            raise MachineryError(f"no image of {launch.version.name}")
 
     def broken(*_: object) -> None:
         raise BrokenPipeError
