@@ -44,7 +44,7 @@ def measure_worker(bench: Bench) -> None:
     sample = spread_evenly(cases, int((PLAIN_SECONDS / 6 if bench.quick else PLAIN_SECONDS) / plain_cell))
     words = selecting(sample)
     sides: dict[str, list[Timed]] = {"worker": [], "container": []}
-    for number in range(bench.times(1)):
+    for number in range(bench.times(2)):
         for side, runs in sides.items():
             bench.say(f"running {len(sample)} cells, isolation {side}")
             runs.append(scratch.run(f"--isolation={side}", *words, results=f"{side}-{number}"))

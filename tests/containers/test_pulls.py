@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import docker
 import pytest
@@ -50,22 +48,6 @@ def write_matrix(project: Project, images: dict[str, str], *, build: bool = Fals
         lines += [f'    origin: {{image: "{image}"{made}}}']
         lines += ['    library: {value: "1.31.1", known: measured, source: here}']
     (project.folder / "matrix.yaml").write_text("\n".join(lines) + "\n")
-
-
-def events(client: docker.DockerClient, since: float) -> list[dict[str, Any]]:
-    """Return what the engine did since then, oldest first."""
-    return list(client.events(since=int(since), until=int(time.time()) + 1, decode=True))
-
-
-def moment(happened: Sequence[dict[str, Any]], action: str, name: str) -> float:
-    """Return when something was done to an image, or to the container of one, in seconds."""
-    found = [
-        event["timeNano"] / 1e9
-        for event in happened
-        if event["Action"] == action and name in (event["id"], event["Actor"]["Attributes"].get("image"))
-    ]
-    assert len(found) == 1, (action, name, happened)
-    return float(found[0])
 
 
 def test_two_versions_are_pulled_and_run_and_the_second_is_pulled_meanwhile(
