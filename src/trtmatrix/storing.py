@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.core.compare import expected_verdict, find_expectation, newest
-from trtmatrix.core.confirm import engines_wanted
+from trtmatrix.core.confirm import FROM_THE_PROCESS, engines_wanted
 from trtmatrix.core.entry import are_comparable
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import judge
@@ -21,9 +21,6 @@ from trtmatrix.effects.launcher import Ready
 from trtmatrix.effects.store import keep_outputs, write_record
 from trtmatrix.worklist import Task
 from trtmatrix.workshop import CELLS, Workshop, failed_record, host_facts
-
-FROM_THE_PROCESS = {Cause.PROBE_FAILED, Cause.OUT_OF_HOST_MEMORY}
-"""What a cell may have met because of those before it, where the probe left no record of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ DECIDING_BUILDS = 8
 With three alone, a fault of one build in four would be missed in 42% of cases (0.75³), with eleven in 4%.
 """
 
-_FROM_THE_PROCESS = frozenset(
+FROM_THE_PROCESS = frozenset(
     {
         Cause.OUT_OF_GPU_MEMORY,
         Cause.OUT_OF_HOST_MEMORY,
@@ -135,7 +135,7 @@ def _is_doubtful(cell: Cell, outcome: Outcome) -> bool:
         case Verdict.BUILT:
             return False
         case Verdict.NO_VERDICT:
-            return outcome.cause in _FROM_THE_PROCESS
+            return outcome.cause in FROM_THE_PROCESS
 
 
 def _must_be_seen_again(cell: Cell, outcome: Outcome, records: Sequence[Record]) -> bool:
