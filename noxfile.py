@@ -110,6 +110,24 @@ def doctor(session: nox.Session) -> None:
 
 
 @nox.session
+def upgrade(session: nox.Session) -> None:
+    """Say whether to upgrade, with evidence: nox -s upgrade -- --from 8.6.1 --to 10.8.0 --gpu L4."""
+    _call(session, "upgrade", *session.posargs)
+
+
+@nox.session
+def report(session: nox.Session) -> None:
+    """Write the whole matrix as one page with filters."""
+    _call(session, "report", *session.posargs)
+
+
+@nox.session
+def surfaces(session: nox.Session) -> None:
+    """Read the API surfaces of NVIDIA's own bindings again, from PyPI's wheels."""
+    _call(session, "surfaces", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Run the benchmarks of speed and of verdicts, or one of the folder bench: nox -s bench -- NAME."""
     name, *words = session.posargs or [""]

@@ -21,7 +21,8 @@ What each TensorRT release does to a model on a given GPU. Repros run over pinne
 judged against a float64 reference.
 
 exit codes: 0 all as expected, 1 a surprise, 2 usage or configuration, 3 the machinery failed,
-4 nothing was executed and nothing served from the store, 130 interrupted
+4 nothing was executed and nothing served from the store, 130 interrupted; of upgrade: 0 go, 10 go with
+work-arounds, 11 don't, 12 not enough evidence
 """
 
 
@@ -75,7 +76,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-MODULES = {"list": "listing", "schema": "listing"}
+MODULES = {
+    "list": "listing", "schema": "listing", "upgrade": "upgrading", "report": "reporting",
+    "surfaces": "surfacing",
+}  # fmt: skip
 """Where a command lies that needs little of the program; the others are in ``commands``."""
 
 
@@ -96,8 +100,11 @@ def make_parser() -> argparse.ArgumentParser:
     common = _common()
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, text, parents in (
-        ("run", "run what can be run here and print the tables", [common, _select(), _show()]),
-        ("table", "print the tables from stored records", [common, _select(), _show()]),
+        ("run", "run what can be run here and print the tables", [common, _select(), _show(), _model()]),
+        ("table", "print the tables from stored records", [common, _select(), _show(), _model()]),
+        ("upgrade", "say whether to move from one version to another", [common, _select(), _model()]),
+        ("report", "write the whole matrix as one page with filters", [common, _select()]),
+        ("surfaces", "read the API surfaces of NVIDIA's own bindings again", [common]),
         ("list", "list versions, repros and cases", [common, _select()]),
         ("doctor", "say what was found here and what that lets run", [common, _select()]),
         ("prepare", "write a case's files, to run it by hand", [common]),
@@ -109,10 +116,15 @@ def make_parser() -> argparse.ArgumentParser:
         command.set_defaults(traceback=False)
         command.add_argument("--traceback", action="store_true", help="show where an error came from")
     _add_run_options(commands.choices["run"])
+    _add_upgrade_options(commands.choices["upgrade"])
+    _add_report_options(commands.choices["report"])
+    commands.choices["surfaces"].add_argument(
+        "--to", type=Path, metavar="DIR", help="where to write (default: into the package)"
+    )
     prepare = commands.choices["prepare"]
     prepare.add_argument("which", metavar="REPRO/CASE")
     prepare.add_argument("--to", type=Path, metavar="DIR", help="where to write (default: ./CASE)")
-    for name in ("run", "table", "list", "doctor"):
+    for name in ("run", "table", "list", "doctor", "upgrade"):
         commands.choices[name].add_argument("--json", action="store_true", help="print JSON")
     for name, text in (
         ("run", "run and show no controls but those selected"),
@@ -163,6 +175,66 @@ def _show() -> argparse.ArgumentParser:
     )  # fmt: skip
     group.add_argument("--all-rows", action="store_true", help="show rows without evidence too")
     return parser
+
+
+def _model() -> argparse.ArgumentParser:
+    """Return the options about the user's own model."""
+    parser = argparse.ArgumentParser(add_help=False)
+    group = parser.add_argument_group("your own model (instead of the repros; upgrade: beside them)")
+    group.add_argument("--model", type=Path, metavar="FILE.onnx")
+    group.add_argument(
+        "--inputs", type=Path, metavar="NPZ|DIR",
+        help="its inputs: one .npz with an array an input, or a folder of such files, a sample each "
+        "(default: drawn from the graph's shapes)",
+    )  # fmt: skip
+    group.add_argument("--precision", choices=["tf32", "fp32", "fp16"], default="tf32")
+    group.add_argument(
+        "--atol", type=float, metavar="A", help="accept |a - b| <= A + R |b|, element by element"
+    )
+    group.add_argument("--rtol", type=float, metavar="R")
+    group.add_argument(
+        "--profile", action="append", default=[], metavar="INPUT=MIN:OPT:MAX",
+        help="shapes of a dynamic input, such as ids=1x16:4x128:8x512 (default: taken from the inputs)",
+    )  # fmt: skip
+    group.add_argument(
+        "--check",
+        type=Path,
+        metavar="FILE.py",
+        help="your own acceptance of the outputs: see docs/upgrade.md",
+    )
+    group.add_argument(
+        "--explain", action="store_true", help="look for the first layer that goes wrong, where one does"
+    )
+    return parser
+
+
+def _add_upgrade_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the move")
+    group.add_argument("--from", dest="before", required=True, metavar="VERSION", help="what you run now")
+    group.add_argument(
+        "--to", dest="after", required=True, metavar="VERSION",
+        help="what you think of running, or 'any': the newest version with nothing against it, and the "
+        "nearest one that fixes what --repro names",
+    )  # fmt: skip
+    group.add_argument(
+        "--code", action="append", type=Path, default=[], metavar="DIR|FILE",
+        help="look for uses of what changes: Python, notebooks, shell, Dockerfiles; may be repeated",
+    )  # fmt: skip
+    group.add_argument(
+        "--api", action="store_true", help="print the difference of the two APIs and nothing else"
+    )
+    group.add_argument("--no-run", action="store_true", help="decide from stored records, run nothing")
+    group.add_argument(
+        "--output", "-o", action="append", type=Path, default=[], metavar="FILE",
+        help="also write the report as .html, .md or .json; may be repeated",
+    )  # fmt: skip
+
+
+def _add_report_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--output", "-o", action="append", type=Path, default=[], metavar="FILE",
+        help=".html, .md or .json; may be repeated (default: report.html)",
+    )  # fmt: skip
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:

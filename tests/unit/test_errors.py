@@ -22,8 +22,10 @@ def test_the_order_names_every_exit_code_once() -> None:
     assert sorted(PRECEDENCE) == sorted(ExitCode)
 
 
-def test_the_order_is_2_3_1_4_0() -> None:
-    assert [int(code) for code in PRECEDENCE if code is not ExitCode.INTERRUPTED] == [2, 3, 1, 4, 0]
+def test_the_order_is_2_3_1_4_0_and_upgrades_codes_before_surprises() -> None:
+    assert [int(code) for code in PRECEDENCE if code is not ExitCode.INTERRUPTED] == [
+        2, 3, 11, 12, 10, 1, 4, 0,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("codes", SUBSETS, ids=str)

@@ -13,6 +13,9 @@ class ExitCode(IntEnum):
     USAGE = 2
     MACHINERY = 3
     NOTHING = 4
+    WORKAROUNDS = 10
+    DONT = 11
+    NOT_ENOUGH = 12
     INTERRUPTED = 130
 
 
@@ -21,6 +24,9 @@ PRECEDENCE = (
     ExitCode.INTERRUPTED,
     ExitCode.USAGE,
     ExitCode.MACHINERY,
+    ExitCode.DONT,
+    ExitCode.NOT_ENOUGH,
+    ExitCode.WORKAROUNDS,
     ExitCode.SURPRISE,
     ExitCode.NOTHING,
     ExitCode.AS_EXPECTED,
