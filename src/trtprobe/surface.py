@@ -121,9 +121,20 @@ class _Reader:
     def _clean(self, signature: str) -> str:
         """Write a signature without its first ``self``, the module's name and addresses."""
         text = self._prefix.sub("", signature)
-        text = re.sub(r"^\((?:self|arg0): [\w.]+(?:, |(?=\)))", "(", text)
-        text = re.sub(r"^\((?:self|this)(?:, |(?=\)))", "(", text)
+        text = _without_self(text)
         return re.sub(r"<[^<>]* at 0x[0-9a-fA-F]+>", "...", text)
+
+
+def _without_self(text: str) -> str:
+    """Leave out the object itself, however its type is written: ``self: List[Tuple[int, bool]]`` too."""
+    start = re.match(r"\((?:self|this|arg0: [A-Z]\w*(?=[,)]))", text)
+    if start is None:
+        return text
+    depth, place = 0, start.end()
+    while depth or text[place] not in ",)":
+        depth += (text[place] == "[") - (text[place] == "]")
+        place += 1
+    return "(" + text[place:].lstrip(", ")
 
 
 def _is_second_name(name: str, value: Any) -> bool:
