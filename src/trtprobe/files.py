@@ -17,8 +17,8 @@ class CaseFiles:
     ``extra/*.npy``, what the case needs and the graph does not take, ``others/*.onnx``, graphs to
     compare with, and ``defects/<defect>/*.npy``, what a known defect adds to outputs.
 
-    Arrays are memory-mapped and read-only, and opened one by one. References are stored in the smallest dtype that holds
-    every float64 value exactly; ``reference`` gives them as stored.
+    Arrays are memory-mapped and read-only, and opened one by one. References are stored in the smallest
+    dtype that holds every float64 value exactly; ``reference`` gives them as stored.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -59,7 +59,7 @@ class CaseFiles:
 
 
 class Arrays(Mapping[str, np.ndarray]):
-    """The arrays of a folder by name; each is opened when it is asked for, and closed with the last use of it.
+    """The arrays of a folder by name; each is opened when it is asked for, closed with its last use.
 
     So a case may have hundreds of samples: no more files are open than arrays are held.
     """

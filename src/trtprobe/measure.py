@@ -42,7 +42,7 @@ def measure_output(output: np.ndarray, reference: np.ndarray) -> Dict[str, Numbe
 
 
 def measure_alone(output: np.ndarray) -> Dict[str, Number]:
-    """Return ``count``, ``nan``, ``inf``, ``zeros`` and ``share_zeros`` of an output that has no reference."""
+    """Return ``count``, ``nan``, ``inf``, ``zeros``, ``share_zeros`` of an output without a reference."""
     y = output.reshape(-1)
     counts = dict.fromkeys(("nan", "inf", "zeros"), 0)
     for start in range(0, y.size, BLOCK):

@@ -31,8 +31,9 @@ class Node(NamedTuple):
 
 
 class OnnxFile(NamedTuple):
-    """``opsets`` by domain, the file format's ``ir`` version, the main graph's ``nodes`` in order, and
-    ``external``: the files beside it, by relative path, that hold weights. All empty where it is no ONNX.
+    """``opsets`` by domain, the file format's ``ir`` version, the main graph's ``nodes`` in order.
+
+    ``external``: the files beside it, by relative path, that hold weights. All is empty where it is no ONNX.
     """
 
     opsets: Dict[str, int]
@@ -72,7 +73,7 @@ def _read_model(model: memoryview) -> OnnxFile:
             ir = value
         elif number == OPSET_IMPORT:
             pair = dict(_fields(_message(value)))
-            opsets[_text(pair.get(1))] = int(pair.get(2, 0))  # type: ignore[call-overload]  # an int, or no ONNX
+            opsets[_text(pair.get(1))] = _number(pair.get(2, 0))
         elif number == GRAPH:
             nodes += [_node(_message(node)) for field, node in _fields(_message(value)) if field == NODE]
             external.update(dict.fromkeys(_graph_files(_message(value))))
@@ -156,6 +157,10 @@ def _message(value: Value) -> memoryview:
     if isinstance(value, int):
         raise ValueError("no message")  # noqa: TRY004 - as all that is no ONNX
     return value
+
+
+def _number(value: Value) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _text(value: Union[Value, None]) -> str:

@@ -185,7 +185,9 @@ def _ranges(profile: Mapping[str, Sequence[Sequence[int]]]) -> Tuple[Tuple[str, 
 
 def _three(name: str, shapes: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
     if len(shapes) != 3:
-        raise ValueError("profile of %s: %d shapes, not the least, the best and the largest" % (name, len(shapes)))
+        raise ValueError(
+            "profile of %s: %d shapes, not the least, the best and the largest" % (name, len(shapes))
+        )
     return shapes
 
 

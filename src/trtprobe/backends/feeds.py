@@ -28,8 +28,8 @@ def fit_feed(name: str, array: np.ndarray, wanted: np.dtype) -> np.ndarray:
         return np.ascontiguousarray(array)
     if array.dtype == np.float64 and wanted.kind == "f":
         raise ends.Unsupported(
-            "input %s is float64 and the engine takes %s: TensorRT has no float64; export the model in float32 "
-            "and give its inputs so" % (name, wanted)
+            "input %s is float64 and the engine takes %s: TensorRT has no float64; export the model in "
+            "float32 and give its inputs so" % (name, wanted)
         )
     if wanted.kind in "iu" and array.dtype.kind in "iub":
         return _fit_integers(name, array, wanted)

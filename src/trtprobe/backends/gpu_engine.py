@@ -81,7 +81,8 @@ class GpuEngine(Engine):
             return
         ranges = "; ".join(str([int(n) for n in one]) for one in self._ranges(name))
         raise ends.RunFailed(
-            "input %s: the engine does not take the shape %s; it was built for %s" % (name, list(shape), ranges)
+            "input %s: the engine does not take the shape %s; it was built for %s"
+            % (name, list(shape), ranges)
         )
 
     def _ranges(self, name: str) -> Sequence[Any]:
@@ -104,7 +105,9 @@ class GpuEngine(Engine):
         try:
             lacking = self.context.infer_shapes()
         except RuntimeError as error:
-            raise ends.RunFailed("the inputs' shapes do not fit each other: %s: %s" % (given, error)) from error
+            raise ends.RunFailed(
+                "the inputs' shapes do not fit each other: %s: %s" % (given, error)
+            ) from error
         if lacking:
             raise ends.RunFailed("shapes of %s are not known, with %s" % (", ".join(lacking), given))
 
@@ -141,12 +144,14 @@ class GpuEngine(Engine):
     def _output(self, name: str, memory: Mapping[str, Memory]) -> np.ndarray:
         """Return an output after a run, wherever it lies."""
         if name in self._on_host:
-            return self._on_host[name].copy()
+            return np.array(self._on_host[name])
         if name in memory:
             return self.read(name, memory[name])
         growing = self._growing[name]
-        empty = np.empty(growing.shape, self.dtype(name))
-        return growing.memory.get(empty) if growing.memory is not None and empty.size else empty
+        y: np.ndarray = np.empty(growing.shape, self.dtype(name))
+        if growing.memory is not None and y.size:
+            growing.memory.get(y)
+        return y
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         """Run twice on one stream and keep the second: the first also loads the kernels.

@@ -41,7 +41,7 @@ def _add(builder: Any, config: Any, inputs: Mapping[str, Any], asked: Mapping[st
             if tensor.is_shape_tensor:
                 profile.set_shape_input(name, list(least), list(best), list(most))
             else:
-                _check(name, [int(size) for size in tensor.shape], (least, best, most))
+                _check([int(size) for size in tensor.shape], (least, best, most))
                 profile.set_shape(name, least, best, most)
         except (ValueError, RuntimeError, TypeError) as error:
             raise ends.BuildFailed("the profile of %s is refused: %s" % (name, error)) from error
@@ -50,7 +50,7 @@ def _add(builder: Any, config: Any, inputs: Mapping[str, Any], asked: Mapping[st
         raise ends.BuildFailed("the optimization profile is refused: %s" % ", ".join(words))
 
 
-def _check(name: str, shape: List[int], asked: Range) -> None:
+def _check(shape: List[int], asked: Range) -> None:
     """Raise where a shape is not one of the input's."""
     for wanted in asked:
         if len(wanted) != len(shape) or any(own >= 0 and own != n for own, n in zip(shape, wanted)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, List, NamedTuple, Sequence, Type
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Type
 
 from trtprobe import ends
 from trtprobe.onnxfile import ONNX, Node, OnnxFile
@@ -90,7 +90,7 @@ def _opset(onnx: OnnxFile) -> str:
 
 def _list(nodes: Sequence[Node], most: int = 4) -> str:
     """Return ``LayerNormalization (node /ln/LayerNormalization)`` for each of the first operators."""
-    by_operator = {}  # the first node of each
+    by_operator: Dict[Tuple[str, str], Node] = {}  # the first node of each
     for node in nodes:
         by_operator.setdefault((node.domain, node.operator), node)
     words = [_word(node) for node in by_operator.values()]

@@ -203,7 +203,9 @@ class TensorRtBackend(Backend):
         flag = getattr(self.trt.BuilderFlag, word.upper(), None)
         if flag is None:
             version, name = self.observed()["library"], word.upper()
-            raise ends.Unsupported("%s cannot run a graph quantized to %s: it has no such flag" % (version, name))
+            raise ends.Unsupported(
+                "%s cannot run a graph quantized to %s: it has no such flag" % (version, name)
+            )
         config.set_flag(flag)
 
     def _register_plugins(self) -> None:
