@@ -79,7 +79,7 @@ def test_a_static_graph_ignores_its_profile_and_names_a_wrong_shape(driver: Path
 
 
 def test_shapes_that_do_not_fit_each_other_are_told_with_their_inputs(driver: Path, tmp_path: Path) -> None:
-    profile = {name: PROFILE["x"] for name in "xz"}
+    profile = dict.fromkeys("xz", PROFILE["x"])
     how, detail = ended(tmp_path, driver, own(TWO, {"x": X, "z": X[:1]}, profile=profile))
     assert how == "crashed"
     assert detail == (
@@ -88,7 +88,7 @@ def test_shapes_that_do_not_fit_each_other_are_told_with_their_inputs(driver: Pa
 
 
 def test_an_input_that_is_not_given_is_named(driver: Path, tmp_path: Path) -> None:
-    profile = {name: PROFILE["x"] for name in "xz"}
+    profile = dict.fromkeys("xz", PROFILE["x"])
     how, detail = ended(tmp_path, driver, own(TWO, {"x": X}, profile=profile))
     assert (how, detail) == ("crashed", "the engine has an input z, which is not given; given are: x")
 
@@ -148,7 +148,7 @@ def test_an_output_may_be_as_long_as_the_data_say(
 
 def test_no_memory_for_such_an_output_is_told_as_that(driver: Path, tmp_path: Path) -> None:
     graph = {"inputs": {"x": ["float32", [64, 64]]}, "outputs": {"found": ["float32", [-1]]}}
-    job = Job(tmp_path, [own(graph, {"x": np.tile(np.float32([1, 1]), (64, 32))})])
+    job = Job(tmp_path, [own(graph, {"x": np.ones((64, 64), np.float32)})])
     assert job.run(MAIN, driver, STANDIN_DEVICE_BYTES="16383") == 0
     assert job.record()["ended"] == "out of GPU memory"
 
