@@ -30,9 +30,9 @@ def do_pass(params: Dict[str, Any], files: Any, trt: Any) -> Any:
 def do_own_model(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     """Build once for a user's own model and run each sample: x, or x.s0, x.s1 … with their own shapes."""
     engine = trt.build(files.model, profile=params.get("profile"), quantized=params.get("quantized", ()))
-    outputs = {}
+    outputs, inputs = {}, files.inputs
     for sample in params.get("samples", [""]):
-        feeds = {n[: len(n) - len(sample)]: a for n, a in files.inputs.items() if n.endswith(sample)}
+        feeds = {n[: len(n) - len(sample)]: inputs[n] for n in inputs if n.endswith(sample)}
         outputs.update({name + sample: y for name, y in engine.run(feeds).items()})
     return outputs
 
