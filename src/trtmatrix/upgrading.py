@@ -95,7 +95,9 @@ def find_move(matrix: Matrix, before: str, after: str) -> tuple[Version, tuple[V
     if after == ANY:
         newer = sorted((v for v in same if v.release > old.release), key=lambda v: v.release)
         if not newer:
-            raise UsageError(f"--to any: matrix.yaml has no version newer than {old.name}: {', '.join(names)}")
+            raise UsageError(
+                f"--to any: matrix.yaml has no version newer than {old.name}: {', '.join(names)}"
+            )
         return old, tuple(newer)
     new = _find(matrix, "--to", after)
     others = ", ".join(version.name for version in same if version is not old) or "no other"
@@ -103,8 +105,8 @@ def find_move(matrix: Matrix, before: str, after: str) -> tuple[Version, tuple[V
         raise UsageError(f"--from and --to are both {old.name}: move to {others}, or ask --to any")
     if new.product is not old.product:
         raise UsageError(
-            f"{old.name} is {old.product.value} and {new.name} is {new.product.value}: an upgrade stays inside "
-            f"one product; from {old.name} to {others}"
+            f"{old.name} is {old.product.value} and {new.name} is {new.product.value}: an upgrade stays "
+            f"inside one product; from {old.name} to {others}"
         )
     return old, (new,)
 
@@ -117,7 +119,9 @@ def _find(matrix: Matrix, option: str, name: str) -> Version:
     near = [known for known in names if known.startswith(f"{name}.") or name.startswith(f"{known}.")]
     near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     hint = f"perhaps you meant {', '.join(near)}" if near else f"known are {', '.join(names)}"
-    raise UsageError(f"{option} {name}: not in matrix.yaml; {hint}. To add a version, see the top of that file")
+    raise UsageError(
+        f"{option} {name}: not in matrix.yaml; {hint}. To add a version, see the top of that file"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +162,11 @@ def choose_gpu(named: Sequence[str], here: Sequence[Gpu], stored: Sequence[Store
     if len(kinds) == 1:
         return next(iter(kinds.values()))
     known = ", ".join(gpu.name for gpu in recorded.values())
-    what = f"this host has {', '.join(gpu.name for gpu in kinds.values())}" if kinds else "no GPU is in this host"
+    what = (
+        f"this host has {', '.join(gpu.name for gpu in kinds.values())}"
+        if kinds
+        else "no GPU is in this host"
+    )
     records = f" (there are records of {known})" if known else ""
     raise UsageError(f"{what}: name the GPU that you deploy on, such as --gpu L4{records}")
 
@@ -215,7 +223,12 @@ def make_question(
 
 def _files(args: argparse.Namespace) -> list[str]:
     """Return the options that name other files than the usual."""
-    usual = {"matrix": Path("matrix.yaml"), "repros": Path("repros"), "results": Path("results"), "cache": None}
+    usual = {
+        "matrix": Path("matrix.yaml"),
+        "repros": Path("repros"),
+        "results": Path("results"),
+        "cache": None,
+    }
     given = {name: getattr(args, name) for name in usual}
     return [
         word for name, value in given.items() if value != usual[name] for word in (f"--{name}", str(value))
@@ -242,7 +255,10 @@ def _api_section(args: argparse.Namespace, context: Context, before: Version, af
     """Return what changes for code; only TensorRT's own bindings are known."""
     if before.product is not Product.TENSORRT:
         return ApiSection(lacking="surfaces are kept of TensorRT's bindings alone")
-    from trtmatrix.api_section import make_api_section
+    try:
+        from trtmatrix.api_section import make_api_section
+    except ModuleNotFoundError:
+        return ApiSection(lacking="the part that compares APIs is not here")
 
     return make_api_section(context.project.results, before.name, after.name, args.code)
 

@@ -1,4 +1,4 @@
-"""The API part of an upgrade report in a few lines: counts, the uses in the user's code, where the rest is."""
+"""The API part of an upgrade report in a few lines: counts, the uses in the user's code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from trtmatrix.core.api import ApiUse, Certainty, ChangeKind
 from trtmatrix.core.upgrade.report import ApiSection
 
 MOST_USES = 20
-_ORDER = (ChangeKind.REMOVED, ChangeKind.CHANGED, ChangeKind.BEHAVIOUR, ChangeKind.DEPRECATED, ChangeKind.ADDED)
+_ORDER = (
+    ChangeKind.REMOVED,
+    ChangeKind.CHANGED,
+    ChangeKind.BEHAVIOUR,
+    ChangeKind.DEPRECATED,
+    ChangeKind.ADDED,
+)
 
 
 def render_api_lines(api: ApiSection, before: str, after: str) -> Iterator[str]:

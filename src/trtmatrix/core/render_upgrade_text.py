@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from trtmatrix.core.short import short
@@ -28,7 +30,7 @@ from trtmatrix.core.words import PRODUCT_NAMES
 
 WIDTH = 100
 MOST_CASES = 5
-MOST_COMMANDS = 4
+MOST_OTHERS = 2
 MOST_SLOWER = 5
 _MARGIN = 12
 _BOLD, _RED, _GREEN, _YELLOW, _RESET = "1", "31", "32", "33", "\x1b[0m"
@@ -49,7 +51,7 @@ _MARKS = "PASS: measured here   [PASS]: recorded elsewhere or before a change   
 
 
 def render_upgrade_text(upgrade: Upgrade, *, colour: bool = False) -> str:
-    """Return the report; no line but a command is wider than 100 columns.
+    """Return the report; no line but an address is wider than 100 columns.
 
     ``colour`` adds ANSI colours, which never say more than the words do.
     """
@@ -57,7 +59,7 @@ def render_upgrade_text(upgrade: Upgrade, *, colour: bool = False) -> str:
         _answer(upgrade, colour=colour), _reasons(upgrade.reasons), _lacking(upgrade.lacking),
         _model(upgrade.model), _findings(upgrade.findings), _facts("GPU and driver", upgrade.gpu_and_driver),
         _performance(upgrade.performance), _api(upgrade), _facts("Engines to rebuild", upgrade.engines),
-        _plain("Not looked at", upgrade.not_looked_at),
+        _plain("Not looked at", upgrade.not_looked_at), _sources(upgrade),
     )  # fmt: skip
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
 
@@ -82,28 +84,34 @@ def _reasons(reasons: Sequence[FactLine]) -> Iterator[str]:
 
 
 def _evidence(known: str, sources: Sequence[Source]) -> str:
-    """Return how a line is known and where that can be read, the first source alone."""
-    more = f" +{len(sources) - 1}" if len(sources) > 1 else ""
-    titles = f": {_name(sources[0])}{more}" if sources else ""
-    return "" if known == "none" and not sources else f" [{known}{titles}]"
+    """Return how a line is known and where that can be read; the last section has the addresses."""
+    pages = (source for source in sources if not _is_record(source) and (source.url or known != "recalled"))
+    titles = list(dict.fromkeys(_short(source) for source in pages))[:2]
+    where = f": {'; '.join(titles)}" if titles else ""
+    return "" if known == "none" and not sources else f" [{known}{where}]"
 
 
-def _name(source: Source) -> str:
-    """Return a source's name; of a record the run alone, for its cell stands beside it."""
-    if source.title.endswith(".json"):
-        return "record " + source.title.rsplit("/", 1)[-1].removesuffix(".json")
-    return source.title
+def _is_record(source: Source) -> bool:
+    return source.title.endswith(".json")
+
+
+def _short(source: Source) -> str:
+    """Return a source's name without what was read there."""
+    return re.split(r": |; |, named ", source.title)[0]
 
 
 def _lacking(lacking: Sequence[Lacking]) -> Iterator[str]:
+    """Yield the commands; those of one finding each are left out where one command does them all."""
     if lacking:
         yield "What would tell more"
-    for item in lacking[:MOST_COMMANDS]:
+    whole = next((index for index, item in enumerate(lacking) if item.whole), len(lacking) - 1)
+    for item in lacking[: whole + 1]:
         yield from _wrap(item.what, "  ", "    ")
         if item.command:
             yield from _command(item.command)
-    if len(lacking) > MOST_COMMANDS:
-        yield f"  … {len(lacking) - MOST_COMMANDS} more commands: --json, or -o report.html"
+    left = len(lacking) - whole - 1
+    if left > 0:
+        yield f"  One finding alone: --repro NAME in its place ({left} such commands: --json, -o report.html)"
 
 
 def _command(command: str) -> Iterator[str]:
@@ -123,33 +131,35 @@ def _model(model: ModelSection | None) -> Iterator[str]:
     if model is None:
         return
     yield f"Your model: {model.name}"
-    for name, value in model.facts:
+    for name, value in (*model.facts, ("reference", model.reference), ("noise floor", model.floor)):
         yield from _hanging(name, value)
-    yield from _hanging("reference", model.reference)
-    yield from _hanging("noise floor", model.floor)
     for line in model.cases:
         yield from _case(line)
-    for figure in model.samples:
-        worst = f"worst {short(figure.worst)} (sample {figure.worst_sample} of {figure.samples})"
-        text = f"{figure.output}: median {short(figure.median)}, 90% {short(figure.p90)}, {worst} {figure.unit}"
-        yield from _hanging(figure.version, text)
+    for word, text in _model_lines(model):
+        yield from _hanging(word, text)
+
+
+def _model_lines(model: ModelSection) -> Iterator[tuple[str, str]]:
+    """Yield what was measured of a model beside its cases: samples, differences, acceptance, layers, trouble."""
+    for sample in model.samples:
+        worst = f"worst {short(sample.worst)} (sample {sample.worst_sample} of {sample.samples})"
+        middle = f"median {short(sample.median)}, 90% {short(sample.p90)}"
+        yield sample.version, f"{sample.output}: {middle}, {worst}, {sample.unit}"
     for difference in model.differences:
-        text = (
-            f"{difference.output}: the two versions differ by at most {short(difference.max_abs)}, on average "
-            f"{short(difference.mean_abs)}, relative {short(difference.rel_l2)}"
-        )
-        yield from _hanging("difference", text)
+        most, mean = short(difference.max_abs), short(difference.mean_abs)
+        text = f"the two versions differ by at most {most}, on average {mean}, relative"
+        yield "difference", f"{difference.output}: {text} {short(difference.rel_l2)}"
     if check := model.check:
         word = {True: "accepts", False: "refuses", None: "did not answer"}[check.passed]
         figure = f", {check.label or 'figure'} {short(check.figure)}" if check.figure is not None else ""
-        error = f": {check.error}" if check.error else ""
-        yield from _hanging("acceptance", f"{check.script} {word}{figure}{error}")
+        yield "acceptance", f"{check.script} {word}{figure}{f': {check.error}' if check.error else ''}"
     for layer in model.wrong_layers:
-        where = f"{layer.node or '?'} ({layer.operator or '?'}) → {layer.tensor}" if layer.tensor else "not found"
+        where = f"{layer.node or '?'} ({layer.operator or '?'}) → {layer.tensor}"
         why = layer.error or layer.why_not
-        yield from _hanging("first wrong", f"{layer.version}: {where}{f': {why}' if why else ''}")
+        found = where if layer.tensor else "not found"
+        yield "first wrong", f"{layer.version}: {found}{f': {why}' if why else ''}"
     for trouble in model.troubles:
-        yield from _hanging("trouble", trouble)
+        yield "trouble", trouble
 
 
 def _findings(findings: Sequence[FindingLine]) -> Iterator[str]:
@@ -157,42 +167,53 @@ def _findings(findings: Sequence[FindingLine]) -> Iterator[str]:
         yield "Findings"
         yield f"  {_MARKS}"
     for change in WORST:
-        mine = [finding for finding in findings if finding.change is change]
-        if mine:
-            yield f"  {_HEADINGS[change]}"
-        for finding in mine:
-            yield from _finding(finding)
+        for confirmed in (True, False):
+            mine = [
+                f for f in findings if f.change is change and (f.weight is not Weight.LACKING) is confirmed
+            ]
+            doubt = "" if confirmed or change not in _IMPROVED else ", not confirmed"
+            if mine:
+                yield f"  {_HEADINGS[change]}{doubt}"
+            for finding in mine:
+                yield from _finding(finding)
+
+
+_IMPROVED = frozenset({Change.FIXED, Change.UNCHANGED_GOOD})
 
 
 def _finding(finding: FindingLine) -> Iterator[str]:
-    title = f"{finding.repro} — {finding.title} · {finding.upstream}: {finding.why}"
-    yield from _wrap(title, "    ", "      ")
-    shown = [line for line in finding.cases if _is_told(line)]
-    for line in shown[:MOST_CASES]:
-        yield from _case(line)
-    if len(shown) > MOST_CASES:
-        yield f"      … {len(shown) - MOST_CASES} more such cases"
+    yield from _wrap(f"{finding.repro} — {finding.title} · {finding.upstream}", "    ", "      ")
+    yield from _wrap(finding.why, "      ", "        ")
+    for change in WORST:
+        told = [line for line in finding.cases if line.change is change and _is_told(line)]
+        most = MOST_CASES if change is Change.REGRESSED else MOST_OTHERS
+        for line in told[:most]:
+            yield from _case(line)
+        if len(told) > most:
+            yield f"      … {len(told) - most} more like these"
     if any(line.weight in {Weight.AGAINST, Weight.WORKAROUND} for line in finding.cases):
         for item in finding.workarounds:
             yield from _workaround(item)
 
 
 def _is_told(line: CaseLine) -> bool:
-    """Whether a case has a line of its own: worse, bad, or known and not well enough."""
-    if line.change in {Change.REGRESSED, Change.UNCHANGED_BAD}:
+    """Whether a case has a line of its own: worse, bad, fixed, reported, or expected to fail."""
+    if line.change in {Change.REGRESSED, Change.UNCHANGED_BAD, Change.FIXED}:
         return True
     after = standing_of(line.after)
     silent = after in {Standing.UNKNOWN, Standing.ABSENT, Standing.VOID, Standing.FEW}
-    return line.weight is Weight.LACKING and not (silent and not line.after.reason)
+    return line.weight is Weight.LACKING and not (
+        silent and not (line.after.reason and after is Standing.UNKNOWN)
+    )
 
 
 def _case(line: CaseLine) -> Iterator[str]:
     words = f"{line.before.word or '·'} → {line.after.word or '·'}"
-    yield from _wrap(f"{line.case}  {words}  {line.why}", "      ", "        ")
+    yield from _wrap(f"{line.case}: {words}, {line.why}", "      ", "        ")
 
 
 def _workaround(item: WorkaroundLine) -> Iterator[str]:
-    word = item.after.word if item.after else ""
+    word = item.after.word if item.after and item.after.verdict else "not tried there"
     tried = f"{item.case} {word}" if item.case else "no case tries it"
     counts = "counts" if item.counts else "does not count"
     yield from _wrap(f"work-around: {item.what} — {tried}: {counts}", "      ", "        ")
@@ -219,9 +240,10 @@ def _performance(lines: Sequence[PerformanceLine]) -> Iterator[str]:
         return
     for summary in summaries:
         yield from _summary(summary)
-    clocks = sorted({line.clocks for line in lines if line.clocks})
-    if clocks:
-        yield from _wrap(f"clocks: {'; '.join(clocks[:3])}", "  ", "    ")
+    clocks = Counter(line.clocks for line in lines if line.clocks and line.measure == "latency")
+    words = [f"{text} ({count} cases)" for text, count in clocks.most_common(3)]
+    if words:
+        yield from _wrap(f"clocks: {'; '.join(words)}", "  ", "    ")
     yield from _wrap(
         f"Told apart: both sides have {LEAST_VALUES} values or more, and their spreads do not overlap. All "
         f"{len(lines)} figures: -o report.html",
@@ -244,16 +266,25 @@ def _summary(summary: PerformanceSummary) -> Iterator[str]:
 
 
 def _figure(line: PerformanceLine) -> str:
-    values = f"{_spread(line.before)} → {_spread(line.after)} {line.unit}"
+    scale, unit = _scale(line)
+    values = f"{_spread(line.before, scale)} → {_spread(line.after, scale)} {unit}"
     return f"{line.ratio or 0:.2f}× {line.repro}/{line.case}: {values}"
 
 
-def _spread(spread: Spread | None) -> str:
+def _scale(line: PerformanceLine) -> tuple[float, str]:
+    """Return by what a line's figures are divided, and the unit that they have then."""
+    if line.unit != "bytes" or line.after is None:
+        return 1.0, line.unit
+    return (1e6, "MB") if line.after.median >= 1e6 else (1e3, "kB")
+
+
+def _spread(spread: Spread | None, scale: float) -> str:
     if spread is None:
         return "?"
-    if spread.count == 1 or spread.low == spread.high:
-        return f"{short(spread.median)} (n={spread.count})"
-    return f"{short(spread.median)} ({short(spread.low)} to {short(spread.high)}, n={spread.count})"
+    middle, low, high = (short(value / scale) for value in (spread.median, spread.low, spread.high))
+    if spread.count == 1 or low == high:
+        return f"{middle} (n={spread.count})"
+    return f"{middle} ({low} to {high}, n={spread.count})"
 
 
 def _api(upgrade: Upgrade) -> Iterator[str]:
@@ -271,6 +302,24 @@ def _plain(title: str, texts: Sequence[str]) -> Iterator[str]:
         yield title
     for text in texts:
         yield from _wrap(text, "  ", "    ")
+
+
+def _sources(upgrade: Upgrade) -> Iterator[str]:
+    """Yield where the report's lines can be read: pages by address, records by their folders."""
+    facts = (*upgrade.reasons, *upgrade.gpu_and_driver, *upgrade.engines)
+    sides = [side for f in upgrade.findings for line in f.cases for side in (line.before, line.after)]
+    cited = [*(source for fact in facts for source in fact.sources)]
+    found = dict.fromkeys((*cited, *(source for side in sides for source in side.sources)))
+    pages = dict.fromkeys((_short(source).split(", of ")[0], source.url) for source in found if source.url)
+    folders = dict.fromkeys("/".join(s.title.split("/")[:-3]) for s in found if _is_record(s))
+    if pages or folders:
+        yield "Sources"
+    for folder in sorted(folders):
+        yield f"  records: {folder}/<finding>/<case>/<run>.json"
+    for title, url in pages:
+        yield f"  {title}" if len(title) + len(url) + 4 > WIDTH else f"  {title}: {url}"
+        if len(title) + len(url) + 4 > WIDTH:
+            yield f"    {url}"
 
 
 def _hanging(word: str, text: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Which version to move to: the newest with nothing against it, and the nearest that fixes a finding. Pure."""
+"""Which version to move to: the newest with nothing against it, and the nearest with a fix. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from trtmatrix.core.upgrade.report import Change, Decision, FactLine, FindingLin
 
 _BEST_FIRST = (Decision.GO, Decision.GO_WITH_WORKAROUNDS, Decision.NOT_ENOUGH, Decision.DONT)
 _GOOD = frozenset({Decision.GO, Decision.GO_WITH_WORKAROUNDS})
-TOPIC = "other versions"
 
 
 def choose_version(upgrades: Sequence[Upgrade], named: Sequence[str] = ()) -> Upgrade:
@@ -32,12 +31,12 @@ def choose_version(upgrades: Sequence[Upgrade], named: Sequence[str] = ()) -> Up
 
 
 def _other(upgrade: Upgrade) -> FactLine:
-    """Return what was answered of another version, with the first reason for it."""
-    weight = {Decision.DONT: Weight.AGAINST, Decision.NOT_ENOUGH: Weight.LACKING}.get(upgrade.decision)
-    first = next((reason for reason in upgrade.reasons if reason.weight is weight), None)
+    """Return what was answered of another version, and why it is out where it is."""
+    against = (reason for reason in upgrade.reasons if reason.weight is Weight.AGAINST)
+    first = next(against, None) if upgrade.decision is Decision.DONT else None
     why = f": {first.topic}, {first.text}" if first else ""
     return FactLine(
-        topic=TOPIC, text=f"{upgrade.after}: {upgrade.decision.value}{why}", weight=Weight.NOTE,
+        topic=upgrade.after, text=f"{upgrade.decision.value}{why}", weight=Weight.NOTE,
         known=first.known if first else "none", sources=first.sources if first else (),
     )  # fmt: skip
 
@@ -50,7 +49,7 @@ def _fixes(upgrades: Sequence[Upgrade], named: Sequence[str]) -> Iterator[FactLi
         sure = next(((after, f) for after, f in fixed if f.weight is Weight.FOR), None)
         after, finding = sure or next(iter(fixed), ("", None))
         if finding is None:
-            text = f"no newer version is known to fix {name}"
+            text = f"{name}: no newer version is known to be right where {upgrades[0].before} is wrong"
             yield FactLine(topic="nearest fix", text=text, weight=Weight.NOTE, known="none")
             continue
         line = next(line for line in finding.cases if line.change is Change.FIXED)

@@ -113,7 +113,7 @@ def explain_line(before: Side, after: Side) -> str:
         case Standing.BUILT:
             return "parsed and built, not run: nothing is known of its numbers"
         case Standing.UNKNOWN:
-            return f"no evidence{f': {after.reason}' if after.reason else ''}"
+            return f"no evidence{f'; {after.reason}' if after.reason else ''}"
         case Standing.ABSENT:
             return after.reason or "no such case there"
         case Standing.BROKEN | Standing.UNSUPPORTED:
@@ -131,9 +131,7 @@ def _reports(side: Side) -> str:
     return ", ".join(source.title for source in side.sources) or "by the repro"
 
 
-def _relieve(
-    line: CaseLine, case: Case, workarounds: Sequence[WorkaroundLine], repro: Repro
-) -> CaseLine:
+def _relieve(line: CaseLine, case: Case, workarounds: Sequence[WorkaroundLine], repro: Repro) -> CaseLine:
     """Return a case that is bad now as needing a work-around, where one of the finding's passed there."""
     if line.weight is not Weight.AGAINST or line.case in workaround_cases(repro):
         return line

@@ -67,8 +67,9 @@ class Side:
 
     ``word`` is what a table shows of it (``PASS 1.34``), ``builds`` how many engines it rests on, ``floors``
     the worst error in noise floors, ``reason`` the judge's words, ``driver`` that of the record. ``cause``:
-    why there is no verdict. ``counted``: its product builds engines that differ. ``doubted``: a control beside
-    it came out wrong. ``absent``: it cannot be tried at this version.
+    why there is no verdict. ``counted``: its product builds engines that differ. ``doubted``: a control
+    beside it came out wrong. ``absent``: it cannot be tried at this version. ``feared``: what lets its repro
+    assume that it fails, where there is no evidence.
     """
 
     version: str
@@ -86,13 +87,12 @@ class Side:
     counted: bool = True
     doubted: bool = False
     absent: bool = False
+    feared: Source | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkaroundLine:
-    """A work-around; ``after`` is its own case at the version moved to, ``counts`` whether that passed there
-    on enough engines.
-    """
+    """A work-around; ``after``: its own case at the version moved to; ``counts``: that passed often enough."""
 
     what: str
     case: str
@@ -298,10 +298,14 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Lacking:
-    """Evidence that is not there, why it is needed, and the exact command that would supply it."""
+    """Evidence that is not there, why it is needed, and the exact command that would supply it.
+
+    ``command`` is empty where none of this tool's can. ``whole``: it stands for all that follow.
+    """
 
     what: str
     command: str
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
