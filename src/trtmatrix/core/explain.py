@@ -95,7 +95,7 @@ class Found:
     """What a search says.
 
     LAYER: ``tensor`` is wrong and what it is computed from is right; ``together``: seen so in one engine.
-    FUSION: it lies in ``region``, and marking any of ``cures`` cures it. GONE: it does not fail any more,
+    FUSION: it lies in ``region``, and marking any of ``cures`` there cures it. GONE: it does not fail any more,
     unmarked. TROUBLE: it could not be run. UNFINISHED: it lies in ``region``.
     """
 
@@ -169,13 +169,18 @@ def learn(search: Search, reading: Reading) -> Search:
 
 def conclude(search: Search) -> Found:
     """Return what the readings so far say."""
-    cures = tuple(tuple(sorted(group, key=search.graph.place.__getitem__)) for group in search.blocked)
+    cured = [set(reading.marked) for reading in search.readings if reading.survived is False]
+    cures = tuple(
+        tuple(sorted(group, key=search.graph.place.__getitem__))
+        for group in search.blocked
+        if group in cured and group & set(search.left)
+    )
     found = Found(ending=Ending.UNFINISHED, tensor=search.wrong, region=search.left, cures=cures)
     if _is_hopeless(search):
         ending = Ending.GONE if search.readings[-1].survived is False else Ending.TROUBLE
     elif len(search.left) == 1:
         return replace(found, ending=Ending.LAYER, together=_is_seen_together(search))
-    elif any(set(group) & set(search.left) for group in search.blocked):
+    elif cures:
         ending = Ending.FUSION
     else:
         ending = Ending.UNFINISHED
