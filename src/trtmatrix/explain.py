@@ -8,26 +8,25 @@ is served from there.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import shutil
 import signal
-import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix.core.errors import TrtMatrixError
-from trtmatrix.core.explain import Reading, Search, begin_search, is_wrong, learn, next_group, step_budget
+from trtmatrix.core.explain import Reading, begin_search, learn, next_group, step_budget
 from trtmatrix.core.explain_text import describe, step_text
+from trtmatrix.core.factors import FAIL_FACTOR
 from trtmatrix.core.upgrade.report import WrongLayer
 
 if TYPE_CHECKING:
     from trtmatrix.onnxmodel.marking import Markable
 
 Measure = Callable[[tuple[str, ...]], Reading]
-"""Runs the model with these tensors marked; ``survived`` of its readings is set by the search's own outputs."""
+"""Runs the model with these tensors marked; :class:`MachineryError` never: a reading tells of trouble."""
 
 Tell = Callable[[str], None]
 
@@ -51,8 +50,43 @@ def search_for_layer(
             while (group := next_group(search, budget)) is not None:
                 reading = measure(group)
                 search = learn(search, reading)
-                count = len(search.readings)
-                tell(f"{version}: marking {step_text(count, reading)}")
+                tell(f"{version}: marking {step_text(len(search.readings), reading)}")
         except KeyboardInterrupt:
             cut_short = f"it was interrupted after {len(search.readings)} markings"
     return describe(search, nodes, version, cut_short)
+
+
+_NOT_WRONG = (
+    f"no output is {FAIL_FACTOR:g} noise floors off or more: what fails is a limit of your own, "
+    "which says nothing about inner tensors"
+)
+_NO_FLOORS = "no noise floor is known of its outputs: nothing tells a wrong inner tensor from a rounded one"
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Put back what answers signals: a run that is interrupted ignores all further ones."""
+    main = threading.current_thread() is threading.main_thread()  # no other may set any
+    numbers = (signal.SIGINT, signal.SIGTERM) if main else ()
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def polygraphy_hint(model: Path) -> str:
+    """Return the command by which Polygraphy, where it is here, reduces the model itself; nothing elsewhere.
+
+    Source: https://github.com/NVIDIA/TensorRT/tree/main/tools/Polygraphy/polygraphy/tools/debug.
+    """
+    if shutil.which("polygraphy") is None:
+        return ""
+    lacks = [name for name in ("tensorrt", "onnxruntime") if importlib.util.find_spec(name) is None]
+    needs = f" (it needs {' and '.join(lacks)} in this Python, which are not here)" if lacks else ""
+    return (
+        "Polygraphy is installed here, and may reduce the model to fewer nodes by the TensorRT of this host"
+        f"{needs}: polygraphy debug reduce {model} -o reduced.onnx --mode=bisect "
+        "--check polygraphy run polygraphy_debug.onnx --onnxrt --trt"
+    )

@@ -22,6 +22,11 @@ PLACES = 24
 BALANCED = 2 / 3
 """A cut that leaves at most this share of what is left, whatever is read, is good: then few marks count."""
 
+LEAST_FLOAT32 = 2.0**-22
+LEAST: Mapping[str, float] = {"fp16": 2.0**-11, "fp16-flag": 2.0**-11, "bf16": 2.0**-8}
+"""What an inner tensor may be off at least: a rounding of the precision; four of float32's, whose
+elementary functions are no better on a GPU."""
+
 PATIENCE = 6
 """So many markings in a row that cure the failure or cannot be run, and the fusion around them is named."""
 
@@ -95,8 +100,8 @@ class Found:
     """What a search says.
 
     LAYER: ``tensor`` is wrong and what it is computed from is right; ``together``: seen so in one engine.
-    FUSION: it lies in ``region``, and marking any of ``cures`` there cures it. GONE: it does not fail any more,
-    unmarked. TROUBLE: it could not be run. UNFINISHED: it lies in ``region``.
+    FUSION: it lies in ``region``, and marking any of ``cures`` there cures it. GONE: unmarked, it does not
+    fail any more. TROUBLE: it could not be run. UNFINISHED: it lies in ``region``.
     """
 
     ending: Ending
@@ -109,6 +114,11 @@ class Found:
 def is_wrong(floors: float) -> bool:
     """Whether an error is beyond what rounding does; NaN is."""
     return not floors < FAIL_FACTOR
+
+
+def in_floors(error: float, floor: float, precision: str) -> float:
+    """Return a relative L2 error as a multiple of its noise floor, which is never less than one rounding."""
+    return error / max(floor, LEAST.get(precision, LEAST_FLOAT32))
 
 
 def step_budget(tensors: int) -> int:

@@ -62,7 +62,9 @@ def _layer(found: Found, search: Search) -> str:
     sources = [t for t in search.graph.inputs.get(found.tensor, ()) if t in search.floors]
     shown = ", ".join(f"{t} {_floors(search.floors[t])}" for t in sources[:SHOWN])
     error = f"{_floors(search.floors[found.tensor])} noise floors"
-    error += f"; what it is computed from is right: {shown}" if shown else "; it is computed from inputs alone"
+    error += (
+        f"; what it is computed from is right: {shown}" if shown else "; it is computed from inputs alone"
+    )
     if not found.together:
         error += " (not seen in one engine: marking them together changes what is fused)"
     return error
@@ -82,11 +84,9 @@ def _fusion(found: Found, graph: Graph, nodes: Nodes) -> tuple[str, str]:
 
 
 def _unfinished(found: Found, nodes: Nodes, cut: str) -> str:
-    first, last = found.region[0], found.tensor
-    return (
-        f"{cut}: it lies in the {len(found.region)} nodes from {_node(first, nodes)} to {_node(last, nodes)}, "
-        "whose output is wrong"
-    )
+    first, last = _node(found.region[0], nodes), _node(found.tensor, nodes)
+    count = len(found.region)
+    return f"{cut}: it lies in the {count} nodes from {first} to {last}, whose output is wrong"
 
 
 def _node(tensor: str, nodes: Nodes) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import GraphProto, NodeProto, TensorProto
 
 from trtmatrix.core.explain import Graph
-from trtmatrix.onnxmodel.walk import Known, all_tensors, infer, inner_graphs, known_of
+from trtmatrix.onnxmodel.external import find_external
+from trtmatrix.onnxmodel.walk import Known, infer, inner_graphs, known_of
 
 MEASURED = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16})
 """Types whose errors can be told in every product: NumPy has no bfloat16, TensorRT no float64."""
@@ -51,7 +53,7 @@ def read_markable(file: Path) -> Markable:
     known, graph = known_of(infer(model).graph), model.graph
     outputs = {info.name for info in graph.output}
     moving = {info.name for info in graph.input} - {tensor.name for tensor in graph.initializer}
-    sources: dict[str, tuple[str, ...]] = {name: () for name in moving}  # of those that cannot be marked too
+    sources: dict[str, tuple[str, ...]] = dict.fromkeys(moving, ())  # of those that cannot be marked too
     tensors, inputs, nodes, inner = list[str](), dict[str, tuple[str, ...]](), dict[str, Node](), set[str]()
     for place, node in enumerate(graph.node):
         used = [name for name in _inputs_of(node) if name in sources]
@@ -91,16 +93,16 @@ def _can_be_marked(tensor: str, known: Known) -> bool:
 
 
 def write_marked(markable: Markable, tensors: Iterable[str], folder: Path) -> Path:
-    """Write the model with further outputs to a folder; files of external weights are linked, not copied.
+    """Write the model with further outputs to a folder; its external weights are linked, not copied.
 
-    Returns the model's file, which has the name that it had. ``OSError`` where that cannot be done.
+    Returns the model's file, which has the name that it had. ``OSError`` where it cannot be written.
     """
     model = onnx.load(str(markable.file), load_external_data=False)
     known = {info.name: info for info in infer(model).graph.value_info}
     model.graph.output.extend(known[tensor] for tensor in tensors)
     folder.mkdir(parents=True, exist_ok=True)
-    for location in sorted(external_files(model)):
-        _link(markable.file.parent / location, folder / location)
+    for name, file in find_external(markable.file, model).items():
+        _link(file, folder / name)
     target = folder / markable.file.name
     partial = target.with_suffix(".partial")
     partial.write_bytes(model.SerializeToString())
@@ -108,24 +110,11 @@ def write_marked(markable: Markable, tensors: Iterable[str], folder: Path) -> Pa
     return target
 
 
-def external_files(model: ModelProto) -> set[str]:
-    """Return the files, relative to the model's, that hold external weights."""
-    return {
-        entry.value
-        for tensor in all_tensors(model)
-        if tensor.data_location == TensorProto.EXTERNAL
-        for entry in tensor.external_data
-        if entry.key == "location"
-    }
-
-
 def _link(source: Path, target: Path) -> None:
-    """Make a file known under another name too; a symbolic link where that is another disk's."""
-    if target.exists():
-        return
+    """Give a file another name; a copy where that is on another disk."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:
         os.link(source.resolve(), target)
     except OSError:
-        target.symlink_to(source.resolve())
+        shutil.copyfile(source, target)
