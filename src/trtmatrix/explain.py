@@ -8,16 +8,22 @@ is served from there.
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix.core.explain import Reading, begin_search, learn, next_group, step_budget
+from trtmatrix.context import Context
+from trtmatrix.core.calibration import Calibration
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.explain import Reading, begin_search, is_wrong, learn, next_group, step_budget
 from trtmatrix.core.explain_text import describe, step_text
 from trtmatrix.core.factors import FAIL_FACTOR
 from trtmatrix.core.upgrade.report import WrongLayer
@@ -25,10 +31,32 @@ from trtmatrix.core.upgrade.report import WrongLayer
 if TYPE_CHECKING:
     from trtmatrix.onnxmodel.marking import Markable
 
-Measure = Callable[[tuple[str, ...]], Reading]
-"""Runs the model with these tensors marked; :class:`MachineryError` never: a reading tells of trouble."""
+Measure = Callable[[tuple[str, ...]], Mapping[str, float] | str]
+"""Runs the model with tensors marked: errors of its outputs and of those in noise floors, or the trouble."""
 
 Tell = Callable[[str], None]
+
+
+def explain(
+    context: Context, args: argparse.Namespace, entry: Entry, calibration: Calibration, tell: Tell
+) -> WrongLayer:
+    """Return the first layer of the user's model that goes wrong in an entry that fails.
+
+    ``context``: as :func:`trtmatrix.own_model.open_model` gave it. What cannot be done is said in the answer.
+    """
+    from trtmatrix.explain_steps import Steps, find_worst
+    from trtmatrix.onnxmodel.marking import read_markable
+
+    version = entry.cell.version.name
+    worst = find_worst(entry, context, args, calibration)
+    if isinstance(worst, str):
+        return WrongLayer(version=version, why_not=worst)
+    sample, floors = worst
+    markable = read_markable(context.project.repros.parent / "model" / "model.onnx")
+    steps = Steps(context, args, entry, sample, calibration)
+    found = search_for_layer(markable, floors, version, partial(steps.measure, markable), tell)
+    hint = polygraphy_hint(args.model)
+    return replace(found, steps=(*found.steps, hint)) if hint else found
 
 
 def search_for_layer(
@@ -36,24 +64,33 @@ def search_for_layer(
 ) -> WrongLayer:
     """Return the first layer that goes wrong at a version, or as much as could be found.
 
-    ``floors``: the errors of the model's outputs there, in noise floors. An interrupt ends the search, and
-    what is known so far is returned.
+    ``floors``: the errors of the model's outputs there, in noise floors. The failure is that of the first
+    output that is wrong: it survives a marking where that output is still wrong. An interrupt ends the
+    search, and what is known so far is returned.
     """
     known = {output: value for output, value in floors.items() if output in markable.graph.place}
     search = begin_search(markable.graph, known)
     nodes = {tensor: (node.name, node.operator) for tensor, node in markable.nodes.items()}
     if search is None:
         return WrongLayer(version=version, why_not=_NOT_WRONG if known else _NO_FLOORS)
-    budget, cut_short = step_budget(len(markable.inner)), ""
+    failing, budget, cut_short = search.wrong, step_budget(len(markable.inner)), ""
     with _own_interrupt():
         try:
             while (group := next_group(search, budget)) is not None:
-                reading = measure(group)
+                reading = _read(group, failing, measure(group))
                 search = learn(search, reading)
                 tell(f"{version}: marking {step_text(len(search.readings), reading)}")
         except KeyboardInterrupt:
             cut_short = f"it was interrupted after {len(search.readings)} markings"
     return describe(search, nodes, version, cut_short)
+
+
+def _read(marked: tuple[str, ...], failing: str, measured: Mapping[str, float] | str) -> Reading:
+    if not isinstance(measured, str) and failing not in measured:
+        measured = f"no noise floor is known of {failing}"
+    if isinstance(measured, str):
+        return Reading(marked=marked, survived=None, floors={}, trouble=measured)
+    return Reading(marked=marked, survived=is_wrong(measured[failing]), floors=measured)
 
 
 _NOT_WRONG = (

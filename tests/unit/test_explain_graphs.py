@@ -14,7 +14,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from spoiling import WIDTH, blocks, make, save, spoil
 
-from trtmatrix.core.explain import Reading, in_floors, is_wrong, step_budget
+from trtmatrix.core.explain import in_floors, is_wrong, step_budget
 from trtmatrix.core.factors import FAIL_FACTOR
 from trtmatrix.core.upgrade.report import WrongLayer
 from trtmatrix.explain import search_for_layer
@@ -33,7 +33,7 @@ class Version:
         self.markable, self.folder, self.spoiled, self.runs = markable, folder, spoiled, 0
         self.sample = {"x": np.random.RandomState(1).standard_normal((3, WIDTH)).astype(np.float32)}
 
-    def measure(self, tensors: tuple[str, ...]) -> Reading:
+    def measure(self, tensors: tuple[str, ...]) -> dict[str, float]:
         self.runs += 1
         marked = write_marked(self.markable, tensors, self.folder / str(self.runs))
         computed = compute(marked, [self.sample], "fp32", self.folder)
@@ -46,13 +46,13 @@ class Version:
             error = float(measure_output(array, computed.references[0][name])["rel_l2"])
             members = computed.errors[0][name]
             floors[name] = in_floors(error, max(members[m] for m in members if m.startswith("fp32")), "fp32")
-        return Reading(marked=tensors, survived=is_wrong(floors["y"]), floors=floors)
+        return floors
 
 
 def explain(model: ModelProto, folder: Path, spoiled: Spoil, **saving: Any) -> tuple[WrongLayer, Version]:
     markable = read_markable(save(model, folder, **saving))
     version = Version(markable, folder, spoiled)
-    floors = version.measure(()).floors
+    floors = version.measure(())
     version.runs = 0
     told: list[str] = []
     found = search_for_layer(markable, floors, "1.31.1", version.measure, told.append)
@@ -94,10 +94,7 @@ def test_what_does_not_fail_again_is_told(tmp_path: Path) -> None:
 def test_what_no_run_can_be_had_of_is_told(tmp_path: Path) -> None:
     markable = read_markable(save(blocks(4), tmp_path))
 
-    def measure(tensors: tuple[str, ...]) -> Reading:
-        return Reading(marked=tensors, survived=None, floors={}, trouble="image not pulled")
-
-    found = search_for_layer(markable, {"y": 100.0}, "10.8.0", measure, print)
+    found = search_for_layer(markable, {"y": 100.0}, "10.8.0", lambda _: "image not pulled", print)
     assert found.why_not == "it could not be run again: image not pulled"
 
 
@@ -115,7 +112,7 @@ def test_an_interrupt_keeps_what_is_known(tmp_path: Path) -> None:
     version = Version(markable, tmp_path, lambda m: spoil(m, "/3/act"))
     handler = signal.getsignal(signal.SIGINT)
 
-    def measure(tensors: tuple[str, ...]) -> Reading:
+    def measure(tensors: tuple[str, ...]) -> dict[str, float]:
         if version.runs == 2:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a run does that is interrupted
             raise KeyboardInterrupt
