@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
 from torch.nn import functional as fn
 
+import torch
+from torch import Tensor, nn
 
-class Attention(nn.Module):
+
+class Attention(nn.Module):  # type: ignore[misc]  # there are no types of torch here
     """Self-attention of several heads; ``mask`` is 1 where a token may be looked at."""
 
     def __init__(self, width: int, heads: int, *, keep_scale: bool = True) -> None:
@@ -27,7 +28,7 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).reshape(batch, length, width))
 
 
-class Block(nn.Module):
+class Block(nn.Module):  # type: ignore[misc]  # there are no types of torch here
     """A transformer's block, normalised in front."""
 
     def __init__(self, width: int, heads: int, *, keep_scale: bool = True) -> None:
@@ -41,7 +42,7 @@ class Block(nn.Module):
         return x + self.mlp(self.second(x))
 
 
-class Vit(nn.Module):
+class Vit(nn.Module):  # type: ignore[misc]  # there are no types of torch here
     """A vision transformer of two blocks over 32×32 pixels in patches of 8."""
 
     def __init__(self, width: int = 64, heads: int = 2, *, keep_scale: bool = True) -> None:
@@ -60,7 +61,7 @@ class Vit(nn.Module):
         return self.head(self.norm(x)[:, 0])
 
 
-class Residual(nn.Module):
+class Residual(nn.Module):  # type: ignore[misc]  # there are no types of torch here
     """Two convolutions beside a shortcut; batch normalisation stands in front, so nothing folds it."""
 
     def __init__(self, width: int) -> None:
@@ -78,7 +79,7 @@ class Residual(nn.Module):
         return x + y
 
 
-class Cnn(nn.Module):
+class Cnn(nn.Module):  # type: ignore[misc]  # there are no types of torch here
     """A small residual network with both kinds of pooling and two outputs."""
 
     def __init__(self, width: int = 16) -> None:
@@ -92,7 +93,7 @@ class Cnn(nn.Module):
         return self.head(features.mean(dim=(2, 3))), features
 
 
-class Text(nn.Module):
+class Text(nn.Module):  # type: ignore[misc]  # there are no types of torch here
     """A text classifier: token ids and a mask, batch and length of any size."""
 
     def __init__(self, words: int = 100, width: int = 32) -> None:
@@ -106,7 +107,7 @@ class Text(nn.Module):
         return self.head((x * weights[:, :, None]).sum(dim=1))
 
 
-class Quantized(nn.Module):
+class Quantized(nn.Module):  # type: ignore[misc]  # there are no types of torch here
     """Two convolutions whose weights (by channel) and activations are rounded to INT8 (zero point 0)."""
 
     def __init__(self, widths: tuple[int, int] = (16, 24)) -> None:
