@@ -147,8 +147,8 @@ def test_an_output_may_be_as_long_as_the_data_say(
 
 
 def test_no_memory_for_such_an_output_is_told_as_that(driver: Path, tmp_path: Path) -> None:
-    graph = {"inputs": {"x": ["float32", [64, 64]]}, "outputs": {"found": ["float32", [-1]]}}
-    job = Job(tmp_path, [own(graph, {"x": np.ones((64, 64), np.float32)})])
+    graph = {"inputs": {"x": ["float16", [64, 64]]}, "outputs": {"found": ["float32", [-1]]}}
+    job = Job(tmp_path, [own(graph, {"x": np.ones((64, 64), np.float16)})])
     assert job.run(MAIN, driver, STANDIN_DEVICE_BYTES="16383") == 0
     assert job.record()["ended"] == "out of GPU memory"
 
@@ -209,6 +209,7 @@ def test_hundreds_of_samples_hold_no_files_open(python: Path, driver: Path, tmp_
     assert job.run(python, driver) == 0, job.log()
     assert job.record()["ended"] == "ran", job.record()["detail"]
     assert len(job.record()["kept"]) == 300
+    assert job.record()["measurements"]["scalars"]["open_files"] < 64
     assert job.record(1)["worker"] == {**job.record(1)["worker"], "number": 0, "position": 1}
 
 
