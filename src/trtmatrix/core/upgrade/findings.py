@@ -42,7 +42,8 @@ def _order(line: FindingLine) -> tuple[int, int, str]:
 
 def _finding(mine: Sequence[Entry], entries: Entries, before: str, after: str) -> FindingLine | None:
     repro = mine[0].cell.repro
-    cases = {e.cell.case.id: e.cell.case for e in mine if e.cell.case.control is None}
+    there = {e.cell.case.id for e in mine}
+    cases = {case.id: case for case in repro.cases if case.id in there and case.control is None}
     workarounds = make_workarounds(repro, entries, after)
     tried = workaround_cases(repro)
     found = [make_case_line(repro.id, case, entries, before, after) for case in cases.values()]
