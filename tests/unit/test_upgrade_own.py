@@ -25,7 +25,9 @@ FLOOR = "reduced precision on the CPU"
 NO_FLOOR = "no floor: versions compared with each other only"
 
 
-def own(before: str, after: str, floor: str = FLOOR, check: CheckOutcome | None = None, **fields: bool) -> Own:
+def own(
+    before: str, after: str, floor: str = FLOOR, check: CheckOutcome | None = None, **fields: bool
+) -> Own:
     entries = Entries(entries_for({"sdpa": before}, {"sdpa": after}))
     line = make_case_line(PLAIN.id, PLAIN.cases[0], entries, OLD, NEW, own=True)
     section = ModelSection(
@@ -143,7 +145,9 @@ def test_lines_are_counted_once_and_shown_with_their_replacement() -> None:
     upgrade = decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=section, code=True))
     reason = next(reason for reason in upgrade.reasons if reason.weight is Weight.WORKAROUND)
     assert reason.text.startswith("change 1 line first")
-    assert "run.py:7: ICudaEngine.num_bindings, removed: write num_io_tensors [notes]" in render_upgrade_text(upgrade)
+    assert "run.py:7: ICudaEngine.num_bindings, removed: write num_io_tensors [notes]" in render_upgrade_text(
+        upgrade
+    )
 
 
 def test_without_code_the_changes_are_counted_and_decide_nothing() -> None:

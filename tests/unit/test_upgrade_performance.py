@@ -80,7 +80,9 @@ def test_what_was_measured_under_other_conditions_is_not_compared(change: dict[s
     assert summarise_performance([line]) == ()
 
 
-@pytest.mark.parametrize(("clock", "why"), [(1980, ""), (1900, ""), (1200, "SM clock 1980 MHz against 1200 MHz")])
+@pytest.mark.parametrize(
+    ("clock", "why"), [(1980, ""), (1900, ""), (1200, "SM clock 1980 MHz against 1200 MHz")]
+)
 def test_the_clocks_under_load_are_told_and_compared(clock: int, why: str) -> None:
     old, new = cells()
     before = timed(old, (1.0, 1.0, 1.0), clocks={"sm_mhz": 1980})

@@ -19,7 +19,11 @@ def render_performance_lines(lines: Sequence[PerformanceLine]) -> Iterator[str]:
     summaries = summarise_performance(lines)
     if not summaries:
         why = sorted({line.why_not for line in lines if line.why_not})
-        text = f"not comparable: {'; '.join(why)}" if why else "no case has run at both versions on this GPU"
+        text = (
+            f"not comparable: {'; '.join(why)}"
+            if why
+            else "no case has run at both versions here or in the records of this GPU"
+        )
         yield from wrap(text, "  ", "  ")
         return
     for summary in summaries:

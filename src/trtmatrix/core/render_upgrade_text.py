@@ -60,7 +60,8 @@ def render_upgrade_text(upgrade: Upgrade, *, colour: bool = False) -> str:
 def _answer(upgrade: Upgrade, *, colour: bool) -> Iterator[str]:
     product = PRODUCT_NAMES[upgrade.product]
     on = f" on {upgrade.gpu}" if upgrade.gpu != "CPU" else ""
-    yield from wrap(f"{product} {upgrade.before} → {upgrade.after}{on} · {upgrade.gpu_note}")
+    before, after = (v.removeprefix(f"{upgrade.product.value}-") for v in (upgrade.before, upgrade.after))
+    yield from wrap(f"{product} {before} → {after}{on} · {upgrade.gpu_note}")
     word = upgrade.decision.value.upper()
     line = f"{word}  (exit code {upgrade.decision.exit_code.value})"
     yield ""
@@ -145,8 +146,8 @@ def _finding(finding: FindingLine) -> Iterator[str]:
     for change in WORST:
         told = [line for line in finding.cases if line.change is change and _is_told(line)]
         most = MOST_CASES if change is Change.REGRESSED else MOST_OTHERS
-        for line in told[:most]:
-            yield from case_lines(line)
+        for above, line in zip((None, *told), told[:most], strict=False):
+            yield from case_lines(line, above.why if above else "")
         if len(told) > most:
             yield f"      … {len(told) - most} more like these"
     if any(line.weight in {Weight.AGAINST, Weight.WORKAROUND} for line in finding.cases):

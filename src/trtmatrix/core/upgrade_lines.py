@@ -9,6 +9,8 @@ from trtmatrix.core.table import one_line
 from trtmatrix.core.upgrade.report import CaseLine
 
 WIDTH = 100
+LONGEST = 160
+"""Characters of a reason that are shown; the other formats have all."""
 _MARGIN = 12
 
 
@@ -29,7 +31,8 @@ def wrap(text: str, first: str = "", later: str = "  ", *, raw: bool = False) ->
     )  # fmt: skip
 
 
-def case_lines(line: CaseLine) -> Iterator[str]:
-    """Yield a case at both versions with what that means."""
+def case_lines(line: CaseLine, said: str = "") -> Iterator[str]:
+    """Yield a case at both versions with what that means; ``said``: why of the line above, not said twice."""
+    why = "the same" if said and line.why == said else one_line(line.why, LONGEST)
     words = f"{line.before.word or '·'} → {line.after.word or '·'}"
-    yield from wrap(f"{line.case}: {words}, {line.why}", "      ", "        ")
+    yield from wrap(f"{line.case}: {words}, {why}", "      ", "        ")

@@ -160,3 +160,12 @@ _CHANGE_WORDS = {
     Change.REGRESSED: "worse", Change.UNCHANGED_BAD: "bad at both", Change.FIXED: "fixed",
     Change.UNCHANGED_GOOD: "right", Change.UNKNOWN: "unknown", Change.SAYS_NOTHING: "can say nothing",
 }  # fmt: skip
+
+
+def fixed_word(finding: FindingLine) -> str:
+    """Say how a fixed finding is known, where that is not well enough; nothing of one that is not fixed."""
+    fixed = [line for line in finding.cases if line.change is Change.FIXED]
+    if finding.change is not Change.FIXED or finding.weight is not Weight.LACKING:
+        return ""
+    said = all(line.after.evidence is Evidence.REPORTED for line in fixed)
+    return "reported to be fixed" if said else "fixed, not confirmed"
