@@ -92,7 +92,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkaroundLine:
-    """A work-around; ``after``: its own case at the version moved to; ``counts``: that passed often enough."""
+    """A work-around; ``after``: its own case at the version moved to; ``counts``: that passed enough."""
 
     what: str
     case: str
