@@ -50,6 +50,10 @@ class Session:
             raise NotComputedError(_one_line(error)) from error
         self._inputs = [(item.name, _dtype(item.type)) for item in self._session.get_inputs()]
         self._outputs = [item.name for item in self._session.get_outputs()]
+        self.integers = [
+            item.name for item in self._session.get_outputs() if _dtype(item.type) is None
+        ]
+        """Outputs that hold no real numbers."""
 
     def run(self, feeds: Mapping[str, Array], given: str = "") -> dict[str, Array]:
         """Run once; inputs are converted to the graph's types. ``given``: may stand behind inputs' names."""
