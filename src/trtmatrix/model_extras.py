@@ -208,21 +208,33 @@ class _Extras:
 
     def explain(self, section: ModelSection, entries: Sequence[Entry]) -> ModelSection:
         """Look for the first wrong layer at each of the two versions where the model fails."""
-        from trtmatrix.effects.calibration import read_calibration
-        from trtmatrix.explain import INTERRUPTED, explain
+        both = [e for e in entries if e.cell.version.name in {self.before, self.after}]
+        return replace(section, wrong_layers=explain_failing(self.context, self.args, both))
 
-        found: list[WrongLayer] = []
-        for version in dict.fromkeys((self.before, self.after)):
-            failing = [e for e in entries if e.cell.version.name == version and _fails(e)]
-            if found and found[-1].why_not.startswith(INTERRUPTED):
-                failing = []  # whoever ended the first search wants no other
-            for entry in failing[:1]:
-                try:
-                    found.append(explain(self.context, self.args, entry, read_calibration(), _tell))
-                except Exception as error:  # noqa: BLE001 - the other version is explained all the same
-                    said = " ".join(str(error).split())[:300] or type(error).__name__
-                    found.append(WrongLayer(version=version, why_not=f"it could not be explained: {said}"))
-        return replace(section, wrong_layers=tuple(found))
+
+def explain_failing(
+    context: Context, args: argparse.Namespace, entries: Sequence[Entry]
+) -> tuple[WrongLayer, ...]:
+    """Return the first wrong layer at each version where the user's model fails; nothing is raised.
+
+    ``entries``: of the model's repro. After an interrupt no other version is looked at.
+    """
+    from trtmatrix.effects.calibration import read_calibration
+    from trtmatrix.explain import INTERRUPTED, explain
+
+    found: dict[str, WrongLayer] = {}
+    for entry in entries:
+        version = entry.cell.version.name
+        if version in found or not _fails(entry):
+            continue
+        try:
+            found[version] = explain(context, args, entry, read_calibration(), _tell)
+        except Exception as error:  # noqa: BLE001 - the other versions are explained all the same
+            said = " ".join(str(error).split())[:300] or type(error).__name__
+            found[version] = WrongLayer(version=version, why_not=f"it could not be explained: {said}")
+        if found[version].why_not.startswith(INTERRUPTED):
+            break  # whoever ended this search wants no other
+    return tuple(found.values())
 
 
 def _fails(entry: Entry) -> bool:

@@ -1,4 +1,4 @@
-"""--explain, --check and the versions' differences over real runs: ONNX Runtime, in one of two columns made wrong.
+"""--explain, --check and the differences over real runs of ONNX Runtime, wrong in one of two columns.
 
 The wrong column's interpreter changes each graph before ONNX Runtime loads it, as a wrong fusion would.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +111,6 @@ class Project:
         args = self.args(*more)
         context: Context = open_model(open_context(args), args)
         name = model_repro(context).repro.id
-        from dataclasses import replace
-
         context = replace(context, selection=replace(context.selection, repros=(name,)))
         entries = perform(context, look_around(context, Pull.NEVER), Options(confirm=False)).entries
         bare = ModelSection(name="my.onnx", repro=name, facts=(), reference="", floor="", cases=())
@@ -184,6 +183,7 @@ def test_what_goes_wrong_with_one_part_leaves_the_others(
     project = Project(tmp_path, "/3/act")
 
     def broken(*args: Any) -> None:
+        assert len(args) == 3
         raise RuntimeError("no such luck")
 
     monkeypatch.setattr("trtmatrix.core.differences.compare_outputs", broken)
