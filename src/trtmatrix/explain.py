@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 Measure = Callable[[tuple[str, ...]], Mapping[str, float] | str]
 """Runs the model with tensors marked: errors of its outputs and of those in noise floors, or the trouble."""
 
+INTERRUPTED = "it was interrupted"
+
 Tell = Callable[[str], None]
 
 
@@ -81,7 +83,7 @@ def search_for_layer(
                 search = learn(search, reading)
                 tell(f"{version}: marking {step_text(len(search.readings), reading)}")
         except KeyboardInterrupt:
-            cut_short = f"it was interrupted after {len(search.readings)} markings"
+            cut_short = f"{INTERRUPTED} after {len(search.readings)} markings"
     return describe(search, nodes, version, cut_short)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import time
 from pathlib import Path
@@ -177,3 +178,21 @@ def test_a_script_that_is_not_there(name: str, words: str, tmp_path: Path) -> No
 def test_nonsense_is_shortened() -> None:
     with pytest.raises(Refused, match="…"):
         read_answer("x" * 1000)
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "acceptance.md"
+
+
+def test_the_examples_of_the_documentation_work(tmp_path: Path) -> None:
+    examples = [
+        code for code in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL) if "return" in code
+    ]
+    assert len(examples) == 2
+    random = np.random.RandomState(0)
+    samples = [{name: random.rand(4, 8).astype(np.float32) for name in ("logits", "embedding")} for _ in "ab"]
+    other = [{name: random.rand(4, 8).astype(np.float32) for name in sample} for sample in samples]
+    for code in examples:
+        script = write(tmp_path, code)
+        for reference in (None, samples):
+            assert run_check(script, samples, samples, reference).passed is True
+            assert run_check(script, samples, other, reference).passed is False

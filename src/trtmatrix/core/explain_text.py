@@ -27,6 +27,13 @@ def step_text(number: int, reading: Reading) -> str:
     return f"{number}: {marked}: it still fails" + (f"; {found}" if found else "")
 
 
+def layer_text(layer: WrongLayer) -> str:
+    """Say what was found at a version, for a terminal: the answer, then each step."""
+    answer = layer.why_not or f"{layer.operator} {layer.node}, tensor {layer.tensor}: {layer.error}"
+    lines = [f"first wrong layer at {layer.version}: {answer}", *(f"  {step}" for step in layer.steps)]
+    return "\n".join(lines)
+
+
 def describe(search: Search, nodes: Nodes, version: str, cut_short: str = "") -> WrongLayer:
     """Return what was found at a version; ``cut_short``: why the search ended before its time, or nothing."""
     found = conclude(search)
