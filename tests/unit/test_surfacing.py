@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from trtmatrix import cli
-from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.core.errors import ExitCode, UsageError
 from trtmatrix.core.surfacefile import format_store
-from trtmatrix.effects import bindings, stubs
 from trtmatrix.effects.surfaces import FOLDER, STORE
 from trtmatrix.surfacing import _write, dated, read_known
 
@@ -53,16 +51,3 @@ def test_without_a_compiler_nothing_is_fetched(
     assert cli.run(["surfaces", "--to", str(tmp_path / "to")]) is ExitCode.MACHINERY
     assert "apt-get install gcc" in capsys.readouterr().err
     assert not (tmp_path / "to").exists()
-
-
-def test_without_an_index_it_says_what_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    with pytest.raises(MachineryError, match="pip index versions"):
-        bindings.find_releases()
-
-
-@pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler")
-def test_a_library_that_cannot_be_compiled_is_told_of(tmp_path: Path) -> None:
-    with pytest.raises(MachineryError, match="libnvinfer"):
-        stubs.compile_library(tmp_path / "libnvinfer.so.9", "no C at all")
