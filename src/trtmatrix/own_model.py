@@ -89,7 +89,9 @@ def model_repro(context: Context) -> LoadedRepro:
 
 def read_about(context: Context) -> dict[str, Any]:
     """Return what a report tells of the model: ``facts`` (pairs) and ``troubles``."""
-    about: dict[str, Any] = json.loads((context.project.repros.parent / ABOUT).read_text(encoding="utf-8"))
+    about: dict[str, Any] = json.loads(
+        (context.project.repros.parent / ABOUT).read_text(encoding="utf-8")
+    )
     return about
 
 
@@ -232,7 +234,9 @@ def _tolerance(args: argparse.Namespace) -> dict[str, float]:
     return tolerance
 
 
-def _write(cache: Path, context: Context, model: ModelFile, inputs: Inputs, args: argparse.Namespace) -> str:
+def _write(
+    cache: Path, context: Context, model: ModelFile, inputs: Inputs, args: argparse.Namespace
+) -> str:
     """Write the model's folder if it is not there; returns its name."""
     from trtmatrix.onnxmodel.samples import digest_samples
     from trtmatrix.onnxmodel.writing import Page, write_page
@@ -293,8 +297,7 @@ def _fill(folder: Path, model: ModelFile, inputs: Inputs, names: Mapping[str, st
 def _write_about(path: Path, model: ModelFile, inputs: Inputs, told: Sequence[str], built: str) -> None:
     """Write what a report tells of the model, by content alone: nothing of where it lies."""
     shapes = [
-        f"{name} {' to '.join(dict.fromkeys(map(shape_text, ranges)))}"
-        for name, ranges in inputs.profile.items()
+        f"{name} {' to '.join(dict.fromkeys(map(shape_text, ranges)))}" for name, ranges in inputs.profile.items()
     ]
     facts = [
         ("opset", f"{model.opset} (IR {model.ir})"), ("made by", model.producer or "not said"),

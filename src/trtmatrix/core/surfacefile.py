@@ -52,7 +52,7 @@ def format_surface(surface: Surface) -> dict[str, Any]:
     }
 
 
-def _expect(right: bool, otherwise: str) -> None:
+def _expect(right: bool, otherwise: str) -> None:  # noqa: FBT001 - a condition
     if not right:
         raise ValueError(otherwise)
 
@@ -165,9 +165,7 @@ def parse_store(text: str, file: str) -> Store:
             store.surface(version)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         remedy = "nox -s surfaces writes it anew, or install trtmatrix again"
-        raise ConfigError(
-            [f"{file}:1: the store of surfaces cannot be read: {error!r}\n  {remedy}"]
-        ) from error
+        raise ConfigError([f"{file}:1: the store of surfaces cannot be read: {error!r}\n  {remedy}"]) from error
     return store
 
 
