@@ -11,8 +11,11 @@ if __name__ == "__main__":
     renewed = with_driver_library(os.environ)
     if renewed is not None:
         os.execve(sys.executable, [sys.executable, "-B", *sys.argv], renewed)  # noqa: S606 - this very program
-    from trtprobe.supervisor import main
+    if sys.argv[1:2] == ["surface"]:
+        from trtprobe.surfacing import main
+    else:
+        from trtprobe.supervisor import main
 
-    if sys.argv[1:2] != ["supervise"]:
+    if sys.argv[1:2] not in (["supervise"], ["surface"]):
         sys.exit("usage: python trtprobe supervise --job DIR --cases DIR --repros DIR --out DIR")
     sys.exit(main(sys.argv[2:]))

@@ -26,6 +26,7 @@ from trtprobe.intake import Intake, Stopped, make_home, remove
 from trtprobe.pool import Order, Pool
 from trtprobe.processes import become_subreaper, kill_descendants
 from trtprobe.records import make_record
+from trtprobe.surfacing import leave_surface
 from trtprobe.watch import Watch
 
 
@@ -50,6 +51,7 @@ def main(argv: List[str]) -> int:
                 break
             supervise(Work(args, intake, cell, index), pool)
         pool.close()
+        leave_surface(intake.job, args.out)
     except Stopped:
         kill_descendants()
         return 1

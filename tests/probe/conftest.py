@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.probe.compiled import compiler, make_driver
+from tests.probe.compiled import find_compiler, make_driver
 from tests.probe.pythons import WANTED, environment_of, find_pythons
 
 LEFT_OUT = pytest.StashKey[list[str]]()
@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     missing = [f"Python {version}" for version in WANTED if version not in find_pythons()]
-    if compiler() is None:
+    if find_compiler() is None:
         missing.append("a C compiler: nothing was run over the stand-in driver, no real bindings were read")
     config.stash[LEFT_OUT] = missing
 
@@ -57,7 +57,7 @@ def python(version: str) -> Path:
 @pytest.fixture(scope="session")
 def driver(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the stand-in CUDA driver."""
-    if compiler() is None:
+    if find_compiler() is None:
         if required(pytestconfig):
             pytest.fail("no C compiler was found: install gcc, or set CC")
         pytest.skip("no C compiler")

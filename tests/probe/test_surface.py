@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.probe.compiled import compile_library
 from tests.probe.jobs import PROBE, STANDINS
 from tests.probe.pythons import cache_folder, environment_of, find_pythons
+from trtmatrix.effects.stubs import make_stubs
 
 RELEASES = {  # bindings: (wheel, Python, the libraries' number)
     "8.6.1": ("tensorrt-bindings==8.6.1", "3.10", 8),
@@ -27,15 +27,6 @@ RELEASES = {  # bindings: (wheel, Python, the libraries' number)
     "10.8.0": ("tensorrt-cu12-bindings==10.8.0.43", "3.12", 10),
     "11.4.0": ("tensorrt-cu12-bindings==11.4.0.106", "3.12", 11),
 }
-
-SYMBOLS = (
-    "createInferBuilder_INTERNAL", "createInferRefitter_INTERNAL", "createInferRuntime_INTERNAL",
-    "createNvOnnxParser_INTERNAL", "createNvOnnxParserRefitter_INTERNAL", "getBuilderPluginRegistry",
-    "getPluginRegistry", "initLibNvInferPlugins", "getNvOnnxParserVersion",
-    # 8.6's UFF and Caffe parsers, as C++ names them
-    "_ZN11nvuffparser15createUffParserEv", "_ZN11nvuffparser8FieldMapC1EPKcPKvNS_9FieldTypeEi",
-    "_ZN14nvcaffeparser117createCaffeParserEv", "_ZN14nvcaffeparser123shutdownProtobufLibraryEv",
-)  # fmt: skip
 
 FILES = ("tensorrt_gpu.py", "gpu_engine.py", "profiles.py", "refusals.py", "data_shapes.py")
 CLASSES = {  # how these files call an object: its class
@@ -173,9 +164,7 @@ def test_nvidia_s_bindings_have_what_is_used_and_the_stand_in_has_the_same(
         if version in request.config.getoption("--require-pythons").split(","):
             pytest.fail(f"Python {version} was not found: the bindings of {release} are for it")
         pytest.skip(f"no Python {version}")
-    for name in ("nvinfer", "nvinfer_plugin", "nvonnxparser", "nvparsers"):
-        source = "\n".join(f"void *{symbol}(void) {{ return 0; }}" for symbol in SYMBOLS)
-        compile_library(tmp_path / f"lib{name}.so.{number}", source)
+    make_stubs(tmp_path, number)
     python = environment_of(version)
     real = read_surface(
         python, "tensorrt_bindings", PYTHONPATH=str(wheel_of(release)), LD_LIBRARY_PATH=str(tmp_path)

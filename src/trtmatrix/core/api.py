@@ -67,14 +67,23 @@ class Surface:
     def find(self, dotted: str) -> Member | None:
         """Return what ``"ICudaEngine.num_bindings"`` or ``"volume"`` names, through the bases; else None.
 
-        Of a class alone, a Member of kind CLASS.
+        Of a class alone, a Member of kind CLASS whose ``returns`` is the class's own name. A second name of a
+        class, and one that lies in another (``"Logger.Severity.ERROR"``), are followed.
         """
-        owner, _, name = dotted.partition(".")
-        if not name:
-            own = self.classes.get(owner)
-            if own is not None:
-                return Member(kind=MemberKind.CLASS, deprecated=own.deprecated, returns=owner)
-            return self.names.get(owner)
+        owner, _, rest = dotted.partition(".")
+        found = self._top(owner)
+        while rest and found is not None:
+            name, _, rest = rest.partition(".")
+            found = self._in_class(found.returns, name) if found.kind is MemberKind.CLASS else None
+        return found
+
+    def _top(self, name: str) -> Member | None:
+        own = self.classes.get(name)
+        if own is not None:
+            return Member(kind=MemberKind.CLASS, deprecated=own.deprecated, returns=name)
+        return self.names.get(name)
+
+    def _in_class(self, owner: str, name: str) -> Member | None:
         waiting, seen = [owner], set()
         while waiting:
             current = waiting.pop(0)

@@ -61,16 +61,24 @@ class Controls:
 
     def control_problem(self, entry: Entry) -> str:
         """Return which control of an entry came out wrong, or nothing; controls have none."""
-        if not _can_change(entry) or entry.cell.case.control is not None:
+        control = self.wrong_of(entry) if _can_change(entry) else None
+        if control is None or control.outcome is None or control.cell.case.control is None:
             return ""
+        kind = control.cell.case.control
+        must = Verdict.PASS if kind is Control.POSITIVE else Verdict.FAIL
+        return (
+            f"the {kind.value} control {control.cell.id} is {control.outcome.verdict.value}, not {must.value}"
+        )
+
+    def wrong_of(self, entry: Entry) -> Entry | None:
+        """Return a control of an entry that came out wrong, or None; controls have none."""
+        if entry.cell.case.control is not None:
+            return None
         for control in self.of(entry):
             kind, outcome = control.cell.case.control, control.outcome
             if kind and outcome and outcome.verdict in _WRONG[kind]:
-                must = Verdict.PASS if kind is Control.POSITIVE else Verdict.FAIL
-                return (
-                    f"the {kind.value} control {control.cell.id} is {outcome.verdict.value}, not {must.value}"
-                )
-        return ""
+                return control
+        return None
 
     def graph_problem(self, entry: Entry) -> str:
         """Return how the graph of an entry disagrees with its reference in ONNX Runtime, or nothing."""

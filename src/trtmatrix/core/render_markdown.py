@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
 from trtmatrix.core.entry import Entry
+from trtmatrix.core.markdown import code, plain
 from trtmatrix.core.model import Repro
 from trtmatrix.core.remarks import (
     Surprise,
@@ -42,7 +42,7 @@ def render_markdown(entries: Sequence[Entry], *, all_rows: bool = False) -> str:
 def _counts(entries: Sequence[Entry]) -> Iterator[str]:
     for counts in count_products(entries):
         first, *more = count_lines(counts)
-        yield "<br>".join((f"- **{_plain(first)}**", *map(_plain, more)))
+        yield "<br>".join((f"- **{plain(first)}**", *map(plain, more)))
 
 
 def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
@@ -50,10 +50,10 @@ def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
         ("Surprises", [_surprise(item) for item in find_surprises(entries)]),
         ("Says nothing", [_unanswered(item) for item in find_silent(entries)]),
         ("No verdict", [_unanswered(item) for item in find_unanswered(entries)]),
-        ("Set aside", [_plain(line) for line in find_overruled(entries)]),
+        ("Set aside", [plain(line) for line in find_overruled(entries)]),
         (
             "Facts of matrix.yaml that images contradict",
-            [_plain(line) for line in find_contradicted(entries)],
+            [plain(line) for line in find_contradicted(entries)],
         ),
     )
     for title, items in remarks:
@@ -65,25 +65,23 @@ def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def _surprise(item: Surprise) -> str:
-    expected, seen = _plain(item.expected), _plain(item.seen)
-    return (
-        f"{_code(item.cell)}: expected {expected}, seen **{seen}**: {_code(item.why)} → {_plain(item.advice)}"
-    )
+    expected, seen = plain(item.expected), plain(item.seen)
+    return f"{code(item.cell)}: expected {expected}, seen **{seen}**: {code(item.why)} → {plain(item.advice)}"
 
 
 def _unanswered(item: Unanswered) -> str:
-    why = f": {_code(item.reason)}" if item.reason else ""
+    why = f": {code(item.reason)}" if item.reason else ""
     example = "cell" if item.count == 1 else "for example"
-    return f"{item.count} × **{item.cause}**{why} ({example} {_code(item.example)})"
+    return f"{item.count} × **{item.cause}**{why} ({example} {code(item.example)})"
 
 
 def _table(table: Table) -> Iterator[str]:
-    yield f"### {_plain(table.title)}"
+    yield f"### {plain(table.title)}"
     headers = ["case", *(version.name for version in table.columns)]
     for section in table.sections:
         yield f"#### {_heading(section.repro)}"
         if section.rows:
-            yield f"figure: {_code(section.repro.figure.label)}"
+            yield f"figure: {code(section.repro.figure.label)}"
             yield tabulate(_body(section), headers, tablefmt="github", disable_numparse=True)
         if section.folded:
             yield section.fold_line
@@ -92,7 +90,7 @@ def _table(table: Table) -> Iterator[str]:
 def _body(section: Section) -> list[list[str]]:
     rows = [[row.label, *(_cell(entry) for entry in row.entries)] for row in section.rows]
     # A bar is a cell's end to GitHub, escaped or in a code span.
-    return rows + [[_plain(twin.label).replace("\\|", "&#124;"), *twin.texts] for twin in section.twins]
+    return rows + [[plain(twin.label).replace("\\|", "&#124;"), *twin.texts] for twin in section.twins]
 
 
 def _cell(entry: Entry | None) -> str:
@@ -101,22 +99,11 @@ def _cell(entry: Entry | None) -> str:
 
 
 def _heading(repro: Repro) -> str:
-    upstream = _plain(repro.upstream)
+    upstream = plain(repro.upstream)
     link = f"[{upstream}]({repro.url})" if repro.url.startswith("https://") else upstream
-    return f"{_code(repro.id)} {_plain(repro.title)} · {link}"
+    return f"{code(repro.id)} {plain(repro.title)} · {link}"
 
 
 def _legend(tables: Sequence[Table]) -> str:
     items = legend(entry for table in tables for entry in table.shown())
-    return "; ".join(f"{_code(mark)} {_plain(meaning)}" for mark, meaning in items)
-
-
-def _code(text: str) -> str:
-    """Put a text into a code span, in which Markdown, mentions and references mean nothing."""
-    return f"`{one_line(text).replace('`', chr(39)) or ' '}`"
-
-
-def _plain(text: str) -> str:
-    """Escape what Markdown would read as markup; a ``_`` inside a word or URL is none."""
-    escaped = re.sub(r"([\\`*\[\]<>|~$&])", r"\\\1", one_line(text, 1000))
-    return re.sub(r"(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])", r"\\_", escaped)
+    return "; ".join(f"{code(mark)} {plain(meaning)}" for mark, meaning in items)

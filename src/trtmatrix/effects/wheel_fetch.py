@@ -56,9 +56,7 @@ class Fetch:
 
     def first_use(self, pin: Pin, lock: Path) -> Pin:
         """Fetch a wheel as it comes and write its hash into the lock; returns the pin with it."""
-        before = set(self.folder.glob("*"))
-        self._download(pin.wheel)
-        (file,) = set(self.folder.glob("*")) - before
+        file = self.as_it_comes(pin.wheel)
         day = datetime.now(timezone.utc).date().isoformat()
         digest = sha256(file.read_bytes()).hexdigest()
         found = replace(pin, sha256=digest, source=f"{FIRST_USE}: {file.name} from {self.source}, {day}")
@@ -66,6 +64,13 @@ class Fetch:
         with lock.open("a", encoding="utf-8") as stream:
             stream.write(locked_text(found))
         return found
+
+    def as_it_comes(self, wheel: str) -> Path:
+        """Fetch a wheel whose hash is not known; returns its file."""
+        before = set(self.folder.glob("*"))
+        self._download(wheel)
+        (file,) = set(self.folder.glob("*")) - before
+        return file
 
     def _download(self, *what: str) -> None:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]

@@ -14,10 +14,13 @@ UNKNOWN_OPERATOR = re.compile(r"Plugin not found|No importer registered|not supp
 WHILE_PARSING = re.compile(r'While parsing node number \d+ \[(\S+) -> "')
 """How the parser's log names the operator at which it stops."""
 
-ORT_VERSION = re.compile(
-    r"Unsupported model IR version|is under development|Current official support for domain"
-    r"|[Nn]o opset import|Unrecognized (?:opset|domain)|ONNX Runtime only \*guarantees\* support"
+ORT_VERSION = re.compile(r"Unsupported model IR version|ONNX Runtime only \*guarantees\* support")
+ORT_LIMIT = re.compile(r"support for domain ai\.onnx is till (opset \d+)|max supported (IR version): (\d+)")
+ORT_PLACE = re.compile(
+    r"Load model from \S+ failed: ?|/\S+/onnxruntime/core/\S+:\d+ .*?\)(?: const)? (?=[A-Z])"
 )
+"""What an error tells of the file's place and of the source's, which differ from run to run."""
+
 ORT_OPERATOR = re.compile(
     r"([\w.:-]+?)\(?-?\d*\)? is not a registered function/op|No Op registered for (\S+)"
     r"|Could not find an implementation for (\w+)|Failed to find kernel for (\w+)"
@@ -70,9 +73,12 @@ def parser_end(version: str, onnx: OnnxFile, errors: Sequence[Refused]) -> ends.
 
 def onnxruntime_end(version: str, onnx: OnnxFile, text: str) -> ends.CellEnd:
     """Return how a cell ends whose graph ONNX Runtime refuses with a text."""
+    text = ORT_PLACE.sub("", text)
     if ORT_VERSION.search(text):
         what = _opset(onnx) + (", IR version %d" % onnx.ir if "IR version" in text else "")
-        return ends.Unsupported(("ONNX Runtime %s cannot read %s: %s" % (version, what, text))[:2000])
+        limit = ORT_LIMIT.search(text)
+        most = ", only up to %s" % " ".join(filter(None, limit.groups())) if limit else ""
+        return ends.Unsupported(("ONNX Runtime %s cannot read %s%s; %s" % (version, what, most, text))[:2000])
     found = ORT_OPERATOR.search(text)
     if found is None:
         return ends.BuildFailed(text[:2000])

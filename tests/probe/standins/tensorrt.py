@@ -297,8 +297,9 @@ class Builder:
         if strong and "FP16" in flags:
             self.logger.log(ILogger.ERROR, "!config.getFlag(kFP16) in a strongly typed network")
             return None
-        dynamic = [n for n, (_, shape) in network.graph["inputs"].items() if -1 in shape]
-        if (dynamic or network.graph.get("host")) and not config.profiles:
+        dynamic = {n for n, (_, shape) in network.graph["inputs"].items() if -1 in shape}
+        ranges = config.profiles[0].ranges if config.profiles else {}
+        if not dynamic | set(network.graph.get("host", ())) <= set(ranges):
             self.logger.log(ILogger.ERROR, "no optimization profile has been defined")
             return None
         if not strong and not set(network.graph.get("quantized", ())) <= set(flags):
@@ -313,7 +314,6 @@ class Builder:
         words += [f"{tensor.name}:{tensor.dtype.name}" for tensor in network.marked]
         detailed = config.profiling_verbosity is ProfilingVerbosity.DETAILED
         name = " ".join(words) if detailed else "hidden"
-        ranges = config.profiles[0].ranges if config.profiles else {}
         return IHostMemory(json.dumps({**network.graph, "layer": name, "ranges": ranges}).encode())
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 
 from trtmatrix.core.api import ApiChange, ApiUse, Behaviour
 from trtmatrix.core.errors import ExitCode
-from trtmatrix.core.model import Evidence, Product, Verdict
+from trtmatrix.core.model import Cause, Evidence, Product, Verdict
 
 
 class Decision(str, Enum):
@@ -66,7 +66,10 @@ class Side:
     """A case at one version. ``verdict`` is None where there is no evidence.
 
     ``word`` is what a table shows of it (``PASS 1.34``), ``builds`` how many engines it rests on, ``floors``
-    the worst error in noise floors, ``reason`` the judge's words, ``driver`` that of the record.
+    the worst error in noise floors, ``reason`` the judge's words, ``driver`` that of the record. ``cause``:
+    why there is no verdict. ``counted``: its product builds engines that differ. ``doubted``: a control
+    beside it came out wrong. ``absent``: it cannot be tried at this version. ``feared``: what lets its repro
+    assume that it fails, where there is no evidence.
     """
 
     version: str
@@ -80,11 +83,16 @@ class Side:
     driver: str = ""
     cell: str = ""
     sources: tuple[Source, ...] = ()
+    cause: Cause | None = None
+    counted: bool = True
+    doubted: bool = False
+    absent: bool = False
+    feared: Source | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkaroundLine:
-    """A work-around; ``after`` is its own case at the version moved to, ``counts`` whether that passed."""
+    """A work-around; ``after``: its own case at the version moved to; ``counts``: that passed enough."""
 
     what: str
     case: str
@@ -108,7 +116,10 @@ class CaseLine:
 
 @dataclass(frozen=True, kw_only=True)
 class FindingLine:
-    """One finding: its cases together. ``change`` and ``weight`` are those of the case that weighs most."""
+    """One finding: its cases together.
+
+    ``change`` is the worst that is known of its cases, ``weight`` that of the case that weighs most.
+    """
 
     repro: str
     title: str
@@ -204,13 +215,21 @@ class SampleFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How far the outputs of the two versions are apart, over all samples; |a − b|, and ‖a − b‖/‖a‖."""
+    """How far the outputs of the two versions are apart, over all samples; |a − b|, and ‖a − b‖/‖a‖.
+
+    Figures are infinite where an element is NaN or infinite at one version only (``nan`` counts those), and
+    NaN where nothing can be compared. ``samples``: how many were compared; ``note``: what is to be said of
+    it (``"bitwise equal"``, other shapes or dtypes, an output that is not there), or nothing.
+    """
 
     output: str
     max_abs: float
     mean_abs: float
     rel_l2: float
     worst_sample: int
+    samples: int = 0
+    nan: int = 0
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,10 +306,14 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Lacking:
-    """Evidence that is not there, why it is needed, and the exact command that would supply it."""
+    """Evidence that is not there, why it is needed, and the exact command that would supply it.
+
+    ``command`` is empty where none of this tool's can. ``whole``: it stands for all that follow.
+    """
 
     what: str
     command: str
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

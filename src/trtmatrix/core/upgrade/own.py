@@ -1,0 +1,77 @@
+"""The user's own model in a decision: its cases, its deployer's acceptance, and what no floor means. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trtmatrix.core.confirm import CONFIRMING_BUILDS
+from trtmatrix.core.model import Evidence
+from trtmatrix.core.upgrade.question import Own, Question
+from trtmatrix.core.upgrade.report import CaseLine, Change, CheckOutcome, FactLine, Lacking, Weight
+from trtmatrix.core.upgrade.standing import HEAVIEST, Standing, standing_of, weigh_own
+
+TOPIC = "your model"
+NO_FLOOR = "no floor"
+"""How a section begins to say that a model has no noise floor."""
+
+
+def weigh_case(line: CaseLine) -> tuple[Change, Weight]:
+    """Return what a case of the model does to the decision, of its two sides alone."""
+    return weigh_own(standing_of(line.before), standing_of(line.after))
+
+
+def own_reasons(question: Question) -> Iterator[FactLine]:
+    """Yield what the model's cases, its floor and its deployer's check say."""
+    own = question.own
+    if own is None:
+        return
+    for line in sorted(own.section.cases, key=lambda line: HEAVIEST.index(weigh_case(line)[1])):
+        yield _of_case(line, own)
+    if not own.section.cases:
+        troubles = "; ".join(own.section.troubles) or "it did not run"
+        yield FactLine(topic=TOPIC, text=troubles, weight=Weight.LACKING, known=Evidence.NONE.value)
+    if own.section.check is not None:
+        yield _of_check(own.section.check)
+
+
+def _of_case(line: CaseLine, own: Own) -> FactLine:
+    change, weight = weigh_case(line)
+    text = f"{line.case}: {change.value}, {line.before.word or '·'} → {line.after.word or '·'}"
+    text += f" ({line.why})" if line.why else ""
+    if standing_of(line.after) is Standing.VOID and _is_accepted(own):
+        enough = not line.after.counted or line.after.builds >= CONFIRMING_BUILDS
+        weight = Weight.FOR if enough else Weight.LACKING
+    if weight is Weight.FOR and not _has_limit(own):
+        weight, text = Weight.LACKING, f"{text}; without a noise floor: give --check, --atol or --rtol"
+    return FactLine(
+        topic=TOPIC, text=text, weight=weight, known=line.after.evidence.value, sources=line.after.sources[:1]
+    )
+
+
+def _has_limit(own: Own) -> bool:
+    """Whether a PASS of the model rests on a limit: a noise floor, its user's own, a check that passed."""
+    return _is_accepted(own) or own.tolerance or not own.section.floor.startswith(NO_FLOOR)
+
+
+def _is_accepted(own: Own) -> bool:
+    return own.section.check is not None and own.section.check.passed is True
+
+
+def _of_check(check: CheckOutcome) -> FactLine:
+    figure = f", {check.label or 'figure'} {check.figure:g}" if check.figure is not None else ""
+    if check.passed is None:
+        text, weight = f"{check.script} did not answer: {check.error}", Weight.LACKING
+    elif check.passed:
+        text, weight = f"{check.script} accepts the outputs{figure}", Weight.FOR
+    else:
+        text, weight = f"{check.script} refuses the outputs{figure}", Weight.AGAINST
+    return FactLine(topic="your acceptance", text=text, weight=weight, known=Evidence.MEASURED.value)
+
+
+def own_lacking(question: Question, reasons: Sequence[FactLine]) -> Iterator[Lacking]:
+    """Yield how to run the model where it has not run: the same command where it can."""
+    if question.own is None:
+        return
+    if any(r.topic == TOPIC and r.weight is Weight.LACKING for r in reasons):
+        command = question.command.replace(" --no-run", "")
+        yield Lacking(what="your model, on a host that can run both versions", command=command)

@@ -1,0 +1,151 @@
+"""The command upgrade: gathers what is known of two versions, asks the core, prints and writes the report."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from trtmatrix.context import Context, open_context
+from trtmatrix.core.config import Version
+from trtmatrix.core.errors import ExitCode
+from trtmatrix.core.model import Product
+from trtmatrix.core.plan import Pull
+from trtmatrix.core.upgrade.any_version import choose_version
+from trtmatrix.core.upgrade.decide import decide
+from trtmatrix.core.upgrade.question import Own
+from trtmatrix.core.upgrade.report import ApiSection, Upgrade
+from trtmatrix.core.upgrade.sides import Entries
+from trtmatrix.moving import ANY, Gathered, check_options, find_move, gather, make_question
+from trtmatrix.scene import entries_of, look_around
+
+
+def upgrade_command(args: argparse.Namespace) -> ExitCode:
+    """Say whether to move from one version to another; the exit code is the answer."""
+    check_options(args)
+    context = open_context(args)
+    before, afters = find_move(context.matrix, args.before, args.after)
+    if args.api:
+        return _print_api(args, context, before, afters[0])
+    gathered = gather(context, before)
+    if args.after == ANY:
+        upgrade = _choose(args, context, gathered, before, afters)
+    else:
+        upgrade = _decide(args, context, gathered, before, afters[0])
+    show(args, upgrade)
+    return upgrade.decision.exit_code
+
+
+def _choose(
+    args: argparse.Namespace, context: Context, gathered: Gathered, before: Version, afters: Sequence[Version]
+) -> Upgrade:
+    """Return the report of the version to move to; the API and the model are looked at for that alone."""
+    plain = argparse.Namespace(**{**vars(args), "model": None, "code": []})
+    tried = [_decide(plain, context, gathered, before, after, api=False) for after in afters]
+    chosen = choose_version(tried, args.repro)
+    after = next(version for version in afters if version.name == chosen.after)
+    whole = _decide(args, context, gathered, before, after)
+    others = [u for u in tried if u.after != whole.after]
+    order = {version.name: index for index, version in enumerate(afters)}
+    return choose_version(sorted([whole, *others], key=lambda u: order[u.after]), args.repro)
+
+
+def _decide(
+    args: argparse.Namespace, context: Context, gathered: Gathered, before: Version, after: Version, *,
+    api: bool = True,
+) -> Upgrade:  # fmt: skip
+    section = _api_section(args, context, before, after) if api else ApiSection()
+    question = make_question(args, context, gathered, before, after)
+    return decide(
+        replace(question, api=section, code=bool(args.code), own=_own(args, context, gathered, before, after))
+    )
+
+
+def _api_section(args: argparse.Namespace, context: Context, before: Version, after: Version) -> ApiSection:
+    """Return what changes for code; only TensorRT's own bindings are known."""
+    if before.product is not Product.TENSORRT:
+        return ApiSection(lacking="surfaces are kept of TensorRT's bindings alone")
+    try:
+        from trtmatrix.api_section import make_api_section
+    except ModuleNotFoundError:
+        return ApiSection(lacking="the part that compares APIs is not here")
+
+    return make_api_section(context.project.results, before.name, after.name, args.code)
+
+
+def _own(
+    args: argparse.Namespace, context: Context, gathered: Gathered, before: Version, after: Version
+) -> Own | None:
+    """Run the user's model where it can be run here, unless told not to, and return what is known of it."""
+    if args.model is None:
+        return None
+    from trtmatrix.own_model import make_model_section, open_model
+    from trtmatrix.perform import Options, perform
+
+    selection = replace(
+        context.selection, versions=(before.name, after.name), repros=(), cases=(),
+        gpus=(gathered.gpu_word,) if gathered.gpu_word else (),
+    )  # fmt: skip
+    mine = open_model(replace(context, selection=selection), args)
+    scene = look_around(mine, Pull.NEVER if args.no_run else Pull.NAMED)
+    if args.no_run:
+        entries = entries_of(mine, scene, scene.stored)
+    else:
+        from trtmatrix.core.confirm import CONFIRMING_BUILDS
+
+        entries = perform(mine, scene, Options(rebuilds=CONFIRMING_BUILDS)).entries
+    section = make_model_section(mine, entries, before.name, after.name, args, gathered.calibration)
+    tolerance = args.atol is not None or args.rtol is not None
+    return Own(section=section, entries=Entries(entries, gathered.calibration), tolerance=tolerance)
+
+
+def _print_api(args: argparse.Namespace, context: Context, before: Version, after: Version) -> ExitCode:
+    """Print the difference of the two APIs and nothing else."""
+    section = _api_section(args, context, before, after)
+    if args.json:
+        import json
+        from dataclasses import asdict
+
+        print(json.dumps(asdict(section), indent=1, default=str))
+        return ExitCode.AS_EXPECTED
+    from trtmatrix.core.render_api_text import render_api_text
+
+    print(render_api_text(section), end="")
+    return ExitCode.AS_EXPECTED
+
+
+def show(args: argparse.Namespace, upgrade: Upgrade) -> None:
+    """Print the report, and write it to the files asked for, which say when they were made."""
+    from datetime import datetime, timezone
+
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    upgrade = replace(upgrade, generated=now)
+    for file in args.output:
+        file.write_text(render(file.suffix, upgrade), encoding="utf-8")
+    with contextlib.suppress(BrokenPipeError):  # the answer stays what it is
+        print(render(".json" if args.json else "", upgrade), end="", flush=True)
+
+
+def render(suffix: str, upgrade: Upgrade) -> str:
+    """Return the report in the format of a file's suffix; none means this terminal."""
+    match suffix:
+        case ".md":
+            from trtmatrix.core.render_upgrade_markdown import render_upgrade_markdown
+
+            return render_upgrade_markdown(upgrade)
+        case ".html":
+            from trtmatrix.core.render_upgrade_html import render_upgrade_html
+
+            return render_upgrade_html(upgrade)
+        case ".json":
+            from trtmatrix.core.render_upgrade_data import upgrade_json
+
+            return upgrade_json(upgrade)
+        case _:
+            from trtmatrix.core.render_upgrade_text import render_upgrade_text
+
+            colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+            return render_upgrade_text(upgrade, colour=colour)
