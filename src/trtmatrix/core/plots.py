@@ -16,8 +16,8 @@ from trtmatrix.core.upgrade.report import Point, Series
 FLOORS = "noise floors"
 WIDTH, HEIGHT = 880, 330
 LEFT, RIGHT, TOP = 62, 12, 16
-LEAST = 0.01
-"""Errors below so many noise floors all stand at the foot: how far below is of no matter."""
+LEAST, MOST = 0.01, 1000.0
+"""Errors beyond so many noise floors stand at the foot or at the top: how far beyond is of no matter."""
 _NAMED = 8
 """So many lines are written beside; of more, only those that fail somewhere."""
 _LABELS = 190
@@ -110,7 +110,7 @@ def render_plot(plot: Plot) -> str:
     if not plot.versions:
         return ""
     canvas = _canvas(plot)
-    parts = [*_grid(canvas), *_paths(canvas), *_points(canvas), *_labels(canvas)]
+    parts = [*_grid(canvas), *_paths(canvas), *_labels(canvas), *_points(canvas)]
     ids = f'aria-labelledby="{plot.name}-t" aria-describedby="{plot.name}-d"'
     return "\n".join(
         (
@@ -131,22 +131,21 @@ def _canvas(plot: Plot) -> _Canvas:
     wide = bool(positive) and max(positive) > 20 * min(positive) and min(values) > 0
     scale = make_scale(
         (*values, *ends), logarithmic=errors or wide, around=(1.0, FAIL_FACTOR) if errors else (),
-        least=LEAST if errors else 0.0,
+        ends=(LEAST, MOST) if errors else (0.0, math.inf),
     )  # fmt: skip
     return _Canvas(plot=plot, scale=scale, versions=plot.versions, named=tuple(_named(plot)))
 
 
 def _named(plot: Plot) -> list[Series]:
-    """Return the lines that are written beside: all of a few, else the worst of those that fail."""
+    """Return the lines that are written beside: all of a few; of many those of errors that are too large."""
     if len(plot.series) <= _NAMED:
         return list(plot.series)
-    failing = {
-        line.label: (not math.isfinite(value), value)
-        for line, point, value in plot.values()
-        if mark_of(plot, line, point) == "bad"
-    }
-    worst = sorted(failing, key=lambda label: failing[label], reverse=True)[:_MOST_NAMED]
-    return [line for line in plot.series if line.label in worst]
+    worst: dict[str, float] = {}
+    for line, _, value in plot.values():
+        if plot.unit == FLOORS and not value <= PASS_FACTOR and line.label not in plot.must_fail:
+            worst[line.label] = max(worst.get(line.label, 0.0), value if math.isfinite(value) else math.inf)
+    most = sorted(worst, key=lambda label: worst[label], reverse=True)[:_MOST_NAMED]
+    return [line for line in plot.series if line.label in most]
 
 
 def mark_of(plot: Plot, line: Series, point: Point) -> str:
@@ -159,10 +158,12 @@ def mark_of(plot: Plot, line: Series, point: Point) -> str:
 
 def _grid(canvas: _Canvas) -> Iterator[str]:
     left, right, foot = LEFT, canvas.right, canvas.foot
-    below = canvas.scale.logarithmic and any(v < canvas.scale.low for _, _, v in canvas.plot.values())
-    for tick in canvas.scale.ticks:
+    values, scale = [value for _, _, value in canvas.plot.values()], canvas.scale
+    below, above = any(value < scale.low for value in values), any(value > scale.high for value in values)
+    for tick in scale.ticks:
         y = canvas.y(tick)
-        said = ("≤ " if below and tick == canvas.scale.low else "") + tick_text(tick)
+        said = "≤ " if below and tick == scale.low else "≥ " if above and tick == scale.high else ""
+        said += tick_text(tick)
         yield f'<path class="grid" d="M{left} {y:.1f}H{right:.1f}"/>'
         yield f'<text class="tick" x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{said}</text>'
     yield f'<path class="grid" d="M{left} {TOP}V{foot:.1f}"/>'

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import textwrap
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from trtmatrix.core.short import short
-from trtmatrix.core.table import one_line
-from trtmatrix.core.upgrade.performance import LEAST_VALUES, PerformanceSummary, summarise_performance
+from trtmatrix.core.render_upgrade_figures import render_performance_lines
+from trtmatrix.core.render_upgrade_model import render_model_lines
 from trtmatrix.core.upgrade.report import (
     CaseLine,
     Change,
@@ -17,22 +14,17 @@ from trtmatrix.core.upgrade.report import (
     FactLine,
     FindingLine,
     Lacking,
-    ModelSection,
-    PerformanceLine,
     Source,
-    Spread,
     Upgrade,
     Weight,
     WorkaroundLine,
 )
 from trtmatrix.core.upgrade.standing import WORST, Standing, standing_of
+from trtmatrix.core.upgrade_lines import WIDTH, case_lines, hanging, wrap
 from trtmatrix.core.words import PRODUCT_NAMES
 
-WIDTH = 100
 MOST_CASES = 5
 MOST_OTHERS = 2
-MOST_SLOWER = 5
-_MARGIN = 12
 _BOLD, _RED, _GREEN, _YELLOW, _RESET = "1", "31", "32", "33", "\x1b[0m"
 _COLOURS = {
     Decision.GO: _GREEN, Decision.GO_WITH_WORKAROUNDS: _YELLOW, Decision.NOT_ENOUGH: _YELLOW,
@@ -47,7 +39,7 @@ _HEADINGS = {
     Change.FIXED: "Fixed", Change.UNCHANGED_GOOD: "Right", Change.UNKNOWN: "Unknown",
     Change.SAYS_NOTHING: "Can say nothing here",
 }  # fmt: skip
-_MARKS = "PASS: measured here   [PASS]: recorded elsewhere or before a change   (PASS): reported   ¹: 1 build"
+_MARKS = "PASS: measured here   [PASS]: recorded elsewhere or before   (PASS): reported   ¹: 1 build"
 
 
 def render_upgrade_text(upgrade: Upgrade, *, colour: bool = False) -> str:
@@ -57,8 +49,9 @@ def render_upgrade_text(upgrade: Upgrade, *, colour: bool = False) -> str:
     """
     sections = (
         _answer(upgrade, colour=colour), _reasons(upgrade.reasons), _lacking(upgrade.lacking),
-        _model(upgrade.model), _findings(upgrade.findings), _facts("GPU and driver", upgrade.gpu_and_driver),
-        _performance(upgrade.performance), _api(upgrade), _facts("Engines to rebuild", upgrade.engines),
+        render_model_lines(upgrade.model), _findings(upgrade.findings),
+        _facts("GPU and driver", upgrade.gpu_and_driver), render_performance_lines(upgrade.performance),
+        _api(upgrade), _facts("Engines to rebuild", upgrade.engines),
         _plain("Not looked at", upgrade.not_looked_at), _sources(upgrade),
     )  # fmt: skip
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
@@ -67,12 +60,13 @@ def render_upgrade_text(upgrade: Upgrade, *, colour: bool = False) -> str:
 def _answer(upgrade: Upgrade, *, colour: bool) -> Iterator[str]:
     product = PRODUCT_NAMES[upgrade.product]
     on = f" on {upgrade.gpu}" if upgrade.gpu != "CPU" else ""
-    yield from _wrap(f"{product} {upgrade.before} → {upgrade.after}{on} · {upgrade.gpu_note}")
+    before, after = (v.removeprefix(f"{upgrade.product.value}-") for v in (upgrade.before, upgrade.after))
+    yield from wrap(f"{product} {before} → {after}{on} · {upgrade.gpu_note}")
     word = upgrade.decision.value.upper()
     line = f"{word}  (exit code {upgrade.decision.exit_code.value})"
     yield ""
     yield f"\x1b[{_BOLD};{_COLOURS[upgrade.decision]}m{line}{_RESET}" if colour else line
-    yield from _wrap(upgrade.summary, "  ", "  ")
+    yield from wrap(upgrade.summary, "  ", "  ")
 
 
 def _reasons(reasons: Sequence[FactLine]) -> Iterator[str]:
@@ -80,7 +74,7 @@ def _reasons(reasons: Sequence[FactLine]) -> Iterator[str]:
         yield "Why"
     for reason in reasons:
         text = f"{reason.topic}: {reason.text}{_evidence(reason.known, reason.sources)}"
-        yield from _hanging(_WORDS[reason.weight], text)
+        yield from hanging(_WORDS[reason.weight], text)
 
 
 def _evidence(known: str, sources: Sequence[Source]) -> str:
@@ -106,7 +100,7 @@ def _lacking(lacking: Sequence[Lacking]) -> Iterator[str]:
         yield "What would tell more"
     whole = next((index for index, item in enumerate(lacking) if item.whole), len(lacking) - 1)
     for item in lacking[: whole + 1]:
-        yield from _wrap(item.what, "  ", "    ")
+        yield from wrap(item.what, "  ", "    ")
         if item.command:
             yield from _command(item.command)
     left = len(lacking) - whole - 1
@@ -125,41 +119,6 @@ def _command(command: str) -> Iterator[str]:
         else:
             line = f"{line} {part}".strip()
     yield f"{indent}{line}"
-
-
-def _model(model: ModelSection | None) -> Iterator[str]:
-    if model is None:
-        return
-    yield f"Your model: {model.name}"
-    for name, value in (*model.facts, ("reference", model.reference), ("noise floor", model.floor)):
-        yield from _hanging(name, value)
-    for line in model.cases:
-        yield from _case(line)
-    for word, text in _model_lines(model):
-        yield from _hanging(word, text)
-
-
-def _model_lines(model: ModelSection) -> Iterator[tuple[str, str]]:
-    """Yield what was measured of a model beside its cases: samples, differences, acceptance, layers, trouble."""
-    for sample in model.samples:
-        worst = f"worst {short(sample.worst)} (sample {sample.worst_sample} of {sample.samples})"
-        middle = f"median {short(sample.median)}, 90% {short(sample.p90)}"
-        yield sample.version, f"{sample.output}: {middle}, {worst}, {sample.unit}"
-    for difference in model.differences:
-        most, mean = short(difference.max_abs), short(difference.mean_abs)
-        text = f"the two versions differ by at most {most}, on average {mean}, relative"
-        yield "difference", f"{difference.output}: {text} {short(difference.rel_l2)}"
-    if check := model.check:
-        word = {True: "accepts", False: "refuses", None: "did not answer"}[check.passed]
-        figure = f", {check.label or 'figure'} {short(check.figure)}" if check.figure is not None else ""
-        yield "acceptance", f"{check.script} {word}{figure}{f': {check.error}' if check.error else ''}"
-    for layer in model.wrong_layers:
-        where = f"{layer.node or '?'} ({layer.operator or '?'}) → {layer.tensor}"
-        why = layer.error or layer.why_not
-        found = where if layer.tensor else "not found"
-        yield "first wrong", f"{layer.version}: {found}{f': {why}' if why else ''}"
-    for trouble in model.troubles:
-        yield "trouble", trouble
 
 
 def _findings(findings: Sequence[FindingLine]) -> Iterator[str]:
@@ -182,13 +141,13 @@ _IMPROVED = frozenset({Change.FIXED, Change.UNCHANGED_GOOD})
 
 
 def _finding(finding: FindingLine) -> Iterator[str]:
-    yield from _wrap(f"{finding.repro} — {finding.title} · {finding.upstream}", "    ", "      ")
-    yield from _wrap(finding.why, "      ", "        ")
+    yield from wrap(f"{finding.repro} — {finding.title} · {finding.upstream}", "    ", "      ")
+    yield from wrap(finding.why, "      ", "        ")
     for change in WORST:
         told = [line for line in finding.cases if line.change is change and _is_told(line)]
         most = MOST_CASES if change is Change.REGRESSED else MOST_OTHERS
-        for line in told[:most]:
-            yield from _case(line)
+        for above, line in zip((None, *told), told[:most], strict=False):
+            yield from case_lines(line, above.why if above else "")
         if len(told) > most:
             yield f"      … {len(told) - most} more like these"
     if any(line.weight in {Weight.AGAINST, Weight.WORKAROUND} for line in finding.cases):
@@ -207,16 +166,11 @@ def _is_told(line: CaseLine) -> bool:
     )
 
 
-def _case(line: CaseLine) -> Iterator[str]:
-    words = f"{line.before.word or '·'} → {line.after.word or '·'}"
-    yield from _wrap(f"{line.case}: {words}, {line.why}", "      ", "        ")
-
-
 def _workaround(item: WorkaroundLine) -> Iterator[str]:
     word = item.after.word if item.after and item.after.verdict else "not tried there"
     tried = f"{item.case} {word}" if item.case else "no case tries it"
     counts = "counts" if item.counts else "does not count"
-    yield from _wrap(f"work-around: {item.what} — {tried}: {counts}", "      ", "        ")
+    yield from wrap(f"work-around: {item.what} — {tried}: {counts}", "      ", "        ")
 
 
 def _facts(title: str, facts: Sequence[FactLine]) -> Iterator[str]:
@@ -227,64 +181,7 @@ def _facts(title: str, facts: Sequence[FactLine]) -> Iterator[str]:
         topic = fact.topic if not index or topics[index - 1] != fact.topic else ""
         stop = "AGAINST: " if fact.weight is Weight.AGAINST else ""
         text = f"{stop}{fact.text}{_evidence(fact.known, fact.sources)}"
-        yield from _wrap(f"{topic}: {text}" if topic else text, "  ", "    ")
-
-
-def _performance(lines: Sequence[PerformanceLine]) -> Iterator[str]:
-    yield "Performance: the same case at both versions, after ÷ before (below 1 is better)"
-    summaries = summarise_performance(lines)
-    if not summaries:
-        why = sorted({line.why_not for line in lines if line.why_not})
-        text = f"not comparable: {'; '.join(why)}" if why else "no case has run at both versions on this GPU"
-        yield from _wrap(text, "  ", "  ")
-        return
-    for summary in summaries:
-        yield from _summary(summary)
-    clocks = Counter(line.clocks for line in lines if line.clocks and line.measure == "latency")
-    words = [f"{text} ({count} cases)" for text, count in clocks.most_common(3)]
-    if words:
-        yield from _wrap(f"clocks: {'; '.join(words)}", "  ", "    ")
-    yield from _wrap(
-        f"Told apart: both sides have {LEAST_VALUES} values or more, and their spreads do not overlap. All "
-        f"{len(lines)} figures: -o report.html",
-        "  ",
-        "  ",
-    )
-
-
-def _summary(summary: PerformanceSummary) -> Iterator[str]:
-    words = [f"{summary.ratio:.2f}× over {summary.cases} cases (geometric mean)"]
-    words += [f"told apart: {summary.worse} worse, {summary.better} better"]
-    words += [f"{summary.not_compared} not comparable"] if summary.not_compared else []
-    yield from _wrap(f"{summary.measure}: {'; '.join(words)}", "  ", "    ")
-    for word, line in (("worst", summary.worst), ("best", summary.best)):
-        apart = "" if line.told_apart else ", not told apart"
-        yield from _wrap(f"{word} {_figure(line)}{apart}", "    ", "      ")
-    for line in summary.slower[:MOST_SLOWER]:
-        if line is not summary.worst:
-            yield from _wrap(f"worse beyond the spread: {_figure(line)}", "    ", "      ")
-
-
-def _figure(line: PerformanceLine) -> str:
-    scale, unit = _scale(line)
-    values = f"{_spread(line.before, scale)} → {_spread(line.after, scale)} {unit}"
-    return f"{line.ratio or 0:.2f}× {line.repro}/{line.case}: {values}"
-
-
-def _scale(line: PerformanceLine) -> tuple[float, str]:
-    """Return by what a line's figures are divided, and the unit that they have then."""
-    if line.unit != "bytes" or line.after is None:
-        return 1.0, line.unit
-    return (1e6, "MB") if line.after.median >= 1e6 else (1e3, "kB")
-
-
-def _spread(spread: Spread | None, scale: float) -> str:
-    if spread is None:
-        return "?"
-    middle, low, high = (short(value / scale) for value in (spread.median, spread.low, spread.high))
-    if spread.count == 1 or low == high:
-        return f"{middle} (n={spread.count})"
-    return f"{middle} ({low} to {high}, n={spread.count})"
+        yield from wrap(f"{topic}: {text}" if topic else text, "  ", "    ")
 
 
 def _api(upgrade: Upgrade) -> Iterator[str]:
@@ -294,14 +191,14 @@ def _api(upgrade: Upgrade) -> Iterator[str]:
     if lines:
         yield "API"
     for line in lines:
-        yield from _wrap(line, "  ", "    ")
+        yield from wrap(line, "  ", "    ")
 
 
 def _plain(title: str, texts: Sequence[str]) -> Iterator[str]:
     if texts:
         yield title
     for text in texts:
-        yield from _wrap(text, "  ", "    ")
+        yield from wrap(text, "  ", "    ")
 
 
 def _sources(upgrade: Upgrade) -> Iterator[str]:
@@ -320,20 +217,3 @@ def _sources(upgrade: Upgrade) -> Iterator[str]:
         yield f"  {title}" if len(title) + len(url) + 4 > WIDTH else f"  {title}: {url}"
         if len(title) + len(url) + 4 > WIDTH:
             yield f"    {url}"
-
-
-def _hanging(word: str, text: str) -> Iterator[str]:
-    """Put a word into the margin of a text."""
-    if len(word) > _MARGIN - 1:
-        yield from _wrap(f"{word}: {text}", "  ", "    ")
-        return
-    yield from _wrap(f"{word:<{_MARGIN}}{one_line(text, 2000)}", "  ", " " * (_MARGIN + 2), raw=True)
-
-
-def _wrap(text: str, first: str = "", later: str = "  ", *, raw: bool = False) -> list[str]:
-    """Break a text into lines; ids and addresses stay whole where they fit."""
-    line = text if raw else one_line(text, 2000)
-    return textwrap.wrap(
-        line, WIDTH, initial_indent=first, subsequent_indent=later, break_on_hyphens=False,
-        drop_whitespace=True,
-    )  # fmt: skip

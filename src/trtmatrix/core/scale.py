@@ -31,17 +31,19 @@ class Scale:
 
 
 def make_scale(
-    values: Iterable[float], *, logarithmic: bool, around: tuple[float, ...] = (), least: float = 0.0
-) -> Scale:
-    """Return a scale that shows all finite values, and those of ``around``.
+    values: Iterable[float], *, logarithmic: bool, around: tuple[float, ...] = (),
+    ends: tuple[float, float] = (0.0, math.inf),
+) -> Scale:  # fmt: skip
+    """Return a scale that shows all finite values between ``ends``, and those of ``around``.
 
-    A logarithmic one spans whole decades, at least one, at most 16, none below ``least``. What is less than
-    its foot, such as zero, stands at its foot.
+    A logarithmic one spans whole decades, at least one and at most 16; what lies beyond, such as zero, stands
+    at its foot or at its top.
     """
     known = [value for value in (*values, *around) if math.isfinite(value)]
     if not logarithmic:
         return _linear(max(known, default=1.0))
-    positive = [max(value, least) for value in known if value > 0 or least]
+    least, most = ends
+    positive = [min(max(value, least), most) for value in known if value > 0 or least]
     top = math.ceil(math.log10(max(positive, default=1.0)) - 1e-9)
     foot = max(math.floor(math.log10(min(positive, default=1.0)) + 1e-9), top - 16)
     if foot == top or (not least and min(known, default=1.0) <= 0):

@@ -18,6 +18,9 @@ WEIGHTS = "trtmatrix-weights.bin"
 LEAST_OPSET = 11
 """Below it Equal, Slice and Pad are not what the rewritten graph is made of."""
 
+LARGE_WEIGHTS = 1 << 29
+"""Bytes of weights from which on a model is large: fewer ways of computing it are tried."""
+
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -58,6 +61,11 @@ class Bench:
                 tensor.CopyFrom(bare)
                 at += len(data) + out.write(b"\0" * (-len(data) % 64))
 
+    @property
+    def is_large(self) -> bool:
+        """Whether its weights take so much memory that there should not be much beside them."""
+        return _weight_bytes(self.model) > LARGE_WEIGHTS
+
     def operators(self) -> set[str]:
         """Return the operators of the graph itself."""
         return {node.op_type for node in self.model.graph.node}
@@ -70,7 +78,7 @@ class Bench:
         path = self.folder / f"{name}.onnx"
         path.write_bytes(copy.SerializeToString())
         try:
-            return Session(path, optimised=optimised)
+            return Session(path, optimised=optimised, frugal=self.is_large)
         finally:
             path.unlink()
 
@@ -78,3 +86,11 @@ class Bench:
         """Rewrite a copy so that all its real numbers are float32; returns what was known before."""
         Retyping(model, self.known, TensorProto.FLOAT).rewrite()
         return self.known
+
+
+def _weight_bytes(model: ModelProto) -> int:
+    total = 0
+    for tensor in model.graph.initializer:
+        lengths = [int(entry.value) for entry in tensor.external_data if entry.key == "length"]
+        total += sum(lengths) or len(tensor.raw_data)
+    return total

@@ -34,9 +34,6 @@ Sample = Mapping[str, Array]
 GRIDS = (0.73, 0.83, 0.91)
 """Below 1, so that nothing overflows that would not anyway; no sum of few powers of two."""
 
-LARGE_WEIGHTS = 1 << 29
-"""Bytes of weights from which on fewer members are computed: each takes as long as the model does."""
-
 RECOGNISED = {"fp32": ("fp32", "tf32"), "tf32": ("fp32", "tf32")}
 QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 UNIMPLEMENTED = re.compile(r"implementation for (\w+)\(|operator \((\w+)\)")
@@ -89,8 +86,7 @@ def compute(model: Path, samples: Sequence[Sample], precision: str, scratch: Pat
 
 
 def _compute(bench: Bench, samples: Sequence[Sample], precision: str) -> Computed:
-    single = bench.session("float32", bench.float32)
-    singles = [_float64(single.run(sample)) for sample in samples]
+    singles, integers = _run_float32(bench, samples)
     references, in_float32 = _references(bench, samples)
     if references is None:
         words, references = f"float32: {in_float32}", singles
@@ -98,18 +94,19 @@ def _compute(bench: Bench, samples: Sequence[Sample], precision: str) -> Compute
         words = f"float64 ({in_float32} in float32)" if in_float32 else "float64"
     errors: list[dict[str, dict[str, float]]] = [{name: {} for name in outputs} for outputs in references]
     failed = []
-    for member, session in _sessions(bench, precision, single):
+    for member, rounding, optimised in _members(bench, precision):
         try:
-            if isinstance(session, str):
-                raise NotComputedError(session)
-            found = [session.run(sample, GIVEN) for sample in samples]
+            found = singles
+            if rounding != Rounding(kind="fp32") or optimised:
+                session = _session(bench, rounding, optimised=optimised)
+                found = [session.run(sample, GIVEN) for sample in samples]
         except NotComputedError as error:
             failed.append(f"{member}: {error}")
             continue
         for by_output, outputs, reference in zip(errors, found, references, strict=True):
             _measure(member, outputs, reference, by_output)
     doubled = references is not singles
-    steps = set(single.integers) | (set(references[0]) if bench.operators() & QUANTIZING else set())
+    steps = integers | (set(references[0]) if bench.operators() & QUANTIZING else set())
     return Computed(
         by=runtime_name(), precision=words, references=tuple(references),
         errors=tuple(_without_lucky(by_output, steps) for by_output in errors),
@@ -119,25 +116,25 @@ def _compute(bench: Bench, samples: Sequence[Sample], precision: str) -> Compute
     )  # fmt: skip
 
 
-def _sessions(bench: Bench, precision: str, single: Session) -> Iterator[tuple[str, Session | str]]:
-    """Yield each member with its graph, one at a time: they take memory."""
-    large = _weight_bytes(bench.model) > LARGE_WEIGHTS
-    for member, rounding in ensemble(precision, large=large).items():
+def _run_float32(bench: Bench, samples: Sequence[Sample]) -> tuple[list[dict[str, Array]], set[str]]:
+    """Return what float32 gives, and the outputs that hold no real numbers."""
+    session = bench.session("float32", bench.float32)
+    return [_float64(session.run(sample)) for sample in samples], set(session.integers)
+
+
+def _members(bench: Bench, precision: str) -> Iterator[tuple[str, Rounding, bool]]:
+    """Yield each member, and whether ONNX Runtime may optimise its graph."""
+    for member, rounding in ensemble(precision, large=bench.is_large).items():
+        yield member, rounding, False
         if rounding == Rounding(kind="fp32"):
-            yield member, single
-            yield "fp32-optimised", _session(bench, rounding, optimised=True)
-        else:
-            yield member, _session(bench, rounding)
+            yield f"{member}-optimised", rounding, True
 
 
-def _session(bench: Bench, rounding: Rounding, *, optimised: bool = False) -> Session | str:
+def _session(bench: Bench, rounding: Rounding, *, optimised: bool = False) -> Session:
     def change(model: ModelProto) -> None:
         apply_rounding(model, bench.float32(model), rounding)
 
-    try:
-        return bench.session("member", change, optimised=optimised)
-    except NotComputedError as error:
-        return str(error)
+    return bench.session("member", change, optimised=optimised)
 
 
 def _references(bench: Bench, samples: Sequence[Sample]) -> tuple[list[dict[str, Array]] | None, str]:
@@ -252,10 +249,3 @@ def _as_it_stands(model: Path, samples: Sequence[Sample], why: str) -> Computed:
         own_means="unknown",
     )  # fmt: skip
 
-
-def _weight_bytes(model: ModelProto) -> int:
-    total = 0
-    for tensor in model.graph.initializer:
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        total += int(entries.get("length") or 0) or len(tensor.raw_data)
-    return total

@@ -90,7 +90,7 @@ class Retyping:
 
     def _node(self, node: NodeProto, known: Known) -> Iterator[NodeProto]:
         for inner in inner_graphs(node):
-            self._rewrite_graph(inner, known.within(inner))
+            self._rewrite_graph(inner, known)
         if self.target == TensorProto.DOUBLE:
             if node.op_type not in self.kept and (expanded := expand(node, known, self._opset, self._fresh)):
                 yield from expanded

@@ -71,7 +71,7 @@ class Rewriting:
             nodes += self._inputs(graph, known, exact)
         for node in graph.node:
             for body in inner_graphs(node):
-                self.rewrite(body, known.within(body), inner=True)
+                self.rewrite(body, known, inner=True)
             nodes += self._node(node, known, exact)
         put(graph.node, nodes)
 

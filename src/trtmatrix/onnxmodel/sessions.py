@@ -34,13 +34,17 @@ def _runtime() -> Any:  # noqa: ANN401 - it has no types
 class Session:
     """A graph as loaded."""
 
-    def __init__(self, model: Path, *, optimised: bool = False) -> None:
-        """Load a graph by its path; :class:`NotComputedError` where that fails."""
+    def __init__(self, model: Path, *, optimised: bool = False, frugal: bool = False) -> None:
+        """Load a graph by its path; :class:`NotComputedError` where that fails.
+
+        ``frugal``: memory is given back as soon as it is not needed, which takes longer.
+        """
         runtime = _runtime()
         settings = runtime.SessionOptions()
         level = runtime.GraphOptimizationLevel
         settings.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
         settings.log_severity_level = 4
+        settings.enable_cpu_mem_arena = settings.enable_mem_pattern = not frugal
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others work too
         try:
             self._session = runtime.InferenceSession(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,7 +79,7 @@ def elements(tensor: TensorProto) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known of the tensors of one graph: ONNX's number of their type, their dims (None: not known)."""
+    """What is known of a model's tensors: ONNX's number of their type, their dims (None: not known)."""
 
     types: Mapping[str, int] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
@@ -89,22 +88,29 @@ class Known:
         """Whether a tensor holds real numbers; not where its type is unknown."""
         return self.types.get(name) in FLOATS
 
-    def within(self, graph: GraphProto) -> Known:
-        """Return what is known inside of an inner graph: its own tensors, then those around it."""
-        own = known_of(graph)
-        return Known(types=ChainMap(dict(own.types), dict(self.types)),
-                     shapes=ChainMap(dict(own.shapes), dict(self.shapes)))  # fmt: skip
-
 
 def known_of(graph: GraphProto) -> Known:
-    """Return what a graph says of its own tensors, inner graphs apart."""
+    """Return what a graph and those inside of it say of their tensors.
+
+    Of a name that two of them give to different tensors nothing is known.
+    """
     types: dict[str, int] = {}
     shapes: dict[str, tuple[int | None, ...]] = {}
-    for info in itertools.chain(graph.value_info, graph.input, graph.output):
-        _note(info, types, shapes)
-    for tensor in graph.initializer:
-        types[tensor.name], shapes[tensor.name] = tensor.data_type, tuple(tensor.dims)
-    return Known(types=types, shapes=shapes)
+    unclear: set[str] = set()
+    for each in all_graphs(graph):
+        own: tuple[dict[str, int], dict[str, tuple[int | None, ...]]] = ({}, {})
+        for info in itertools.chain(each.value_info, each.input, each.output):
+            _note(info, *own)
+        for tensor in each.initializer:
+            own[0][tensor.name], own[1][tensor.name] = tensor.data_type, tuple(tensor.dims)
+        unclear |= {name for name, kind in own[0].items() if types.get(name, kind) != kind}
+        unclear |= {name for name, shape in own[1].items() if shapes.get(name, shape) != shape}
+        types.update(own[0])
+        shapes.update(own[1])
+    return Known(
+        types={name: kind for name, kind in types.items() if name not in unclear},
+        shapes={name: shape for name, shape in shapes.items() if name not in unclear},
+    )
 
 
 def _note(

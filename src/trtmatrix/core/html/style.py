@@ -89,7 +89,7 @@ _DECISION = """
 nav ul { display: flex; flex-wrap: wrap; gap: .25rem 1.1rem; list-style: none; padding: 0; }
 figure { margin: .8rem 0 1.2rem; } figcaption { font-weight: 600; margin-bottom: .3rem; }
 @media (max-width: 600px) {
-  main, header, footer { padding: 0 1rem; } .decision { padding: .9rem 1rem; }
+  main, header, footer { padding-left: 1rem; padding-right: 1rem; } .decision { padding: .9rem 1rem; }
   table.stacked, .stacked tbody, .stacked tr, .stacked td, .stacked th { display: block; }
   .stacked thead { position: absolute; clip-path: inset(50%); height: 1px; overflow: hidden; }
   .stacked tbody tr { border-top: 2px solid var(--line); padding: .4rem 0; }

@@ -22,12 +22,10 @@ def choose_version(upgrades: Sequence[Upgrade], named: Sequence[str] = ()) -> Up
     best = min((upgrade.decision for upgrade in upgrades), key=_BEST_FIRST.index)
     chosen = good[-1] if good else [upgrade for upgrade in upgrades if upgrade.decision is best][-1]
     notes = [*_fixes(upgrades, named), *(_other(u) for u in reversed(upgrades) if u is not chosen)]
-    what = "the newest with nothing against it" if good else "the newest of those with the best answer"
+    what = f"{chosen.after} is the newest version with nothing against it."
     if not good:
-        what = f"no newer version has nothing against it; this is {what}"
-    return replace(
-        chosen, reasons=(*chosen.reasons, *notes), summary=f"{chosen.after}: {what}. {chosen.summary}"
-    )
+        what = f"No newer version can be recommended yet; {chosen.after} is the newest of the best answered."
+    return replace(chosen, reasons=(*chosen.reasons, *notes), summary=f"{what} {chosen.summary}")
 
 
 def _other(upgrade: Upgrade) -> FactLine:
@@ -53,7 +51,7 @@ def _fixes(upgrades: Sequence[Upgrade], named: Sequence[str]) -> Iterator[FactLi
             yield FactLine(topic="nearest fix", text=text, weight=Weight.NOTE, known="none")
             continue
         line = next(line for line in finding.cases if line.change is Change.FIXED)
-        how = "" if sure else f"; not confirmed: {line.why}"
+        how = "" if sure else ", not confirmed"
         yield FactLine(
             topic="nearest fix", text=f"{name}: {after} ({line.before.word} → {line.after.word}){how}",
             weight=Weight.NOTE, known=line.after.evidence.value, sources=line.after.sources[:1],

@@ -8,7 +8,7 @@ from dataclasses import replace
 from trtmatrix.core.model import Product
 from trtmatrix.core.upgrade.blind import find_blind_spots
 from trtmatrix.core.upgrade.engines import make_engines
-from trtmatrix.core.upgrade.findings import make_findings
+from trtmatrix.core.upgrade.findings import fixed_word, make_findings
 from trtmatrix.core.upgrade.hardware import make_hardware
 from trtmatrix.core.upgrade.lacking import make_lacking
 from trtmatrix.core.upgrade.own import TOPIC, own_lacking, weigh_case
@@ -153,9 +153,8 @@ def _coverage(findings: Sequence[FindingLine], after: str) -> str:
     count = "the one finding" if len(able) == 1 else f"the {len(able)} findings"
     known = {0: "none is", 1: "1 is"}.get(seen, f"{seen} are")
     text = f"of {count} that can be tried at {after}, {known} known well enough"
-    fixed = [f.repro for f in able if f.change is Change.FIXED and f.weight is Weight.LACKING]
-    return (
-        f"{text}; {', '.join(fixed)} {'is' if len(fixed) == 1 else 'are'} fixed, not confirmed"
-        if fixed
-        else text
-    )
+    for word in ("reported to be fixed", "fixed, not confirmed"):
+        names = [f.repro for f in able if f.weight is Weight.LACKING and fixed_word(f) == word]
+        if names:
+            text += f"; {', '.join(names)} {'is' if len(names) == 1 else 'are'} {word}"
+    return text

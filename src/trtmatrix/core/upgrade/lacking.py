@@ -27,7 +27,7 @@ def make_lacking(question: Question, findings: Sequence[FindingLine]) -> tuple[L
     product = question.after.product
     turning = [item for finding in findings for item in _turning(question, finding)]
     wanted = [finding for finding in findings if any(_is_lacking(line) for line in finding.cases)]
-    if product is Product.TENSORRT_RTX and any(_only_built(finding) for finding in wanted):
+    if product is Product.TENSORRT_RTX and wanted:
         wanted = [finding for finding in wanted if not _only_built(finding)]
         turning.append(Lacking(what=NOT_RUN, command=""))
     each = [_of_finding(question, finding) for finding in wanted]

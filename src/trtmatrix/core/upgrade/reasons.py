@@ -8,6 +8,8 @@ from dataclasses import replace
 from trtmatrix.core.api import Certainty, ChangeKind
 from trtmatrix.core.confirm import CONFIRMING_BUILDS
 from trtmatrix.core.model import Basis, Evidence
+from trtmatrix.core.table import one_line
+from trtmatrix.core.upgrade.findings import fixed_word
 from trtmatrix.core.upgrade.lacking import describe_lack
 from trtmatrix.core.upgrade.own import own_reasons
 from trtmatrix.core.upgrade.performance import SLOWER, PerformanceSummary
@@ -24,6 +26,9 @@ from trtmatrix.core.upgrade.standing import HEAVIEST, Standing, standing_of
 
 CODE = "your code"
 """The topic of what the user's own code must change."""
+
+LONGEST = 120
+"""Characters of a case's own reason; the findings below have all of it."""
 
 SOURCES = 3
 """Sources that a reason names; the findings below have all."""
@@ -58,11 +63,9 @@ def _of_finding(question: Question, finding: FindingLine) -> Iterator[FactLine]:
             helping = next(item for item in finding.workarounds if item.counts)
             text = f"{_worse(lines, after)}. What helps there: {helping.what} ({helping.case} passed)"
         case Weight.LACKING:
-            known = {
-                Change.FIXED: "fixed, not confirmed: ",
-                Change.UNCHANGED_BAD: "bad at both; beside that ",
-            }
-            text = f"{known.get(finding.change, '')}{describe_lack(lines, after)}"
+            known = "bad at both; beside that" if finding.change is Change.UNCHANGED_BAD else ""
+            known = known or (f"{fixed_word(finding)}:" if fixed_word(finding) else "")
+            text = f"{known} {describe_lack(lines, after)}".strip()
         case Weight.FOR:
             builds = f", each on {CONFIRMING_BUILDS} builds or more" if lines[0].after.counted else ""
             text = f"{finding.why}{builds}"
@@ -84,7 +87,7 @@ def _worse(lines: Sequence[CaseLine], after: str) -> str:
     first = lines[0]
     was = first.before.word if first.before.verdict is not None else "unknown"
     more = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
-    why = f" ({first.why})" if first.after.evidence is not Evidence.REPORTED else ""
+    why = f" ({one_line(first.why, LONGEST)})" if first.after.evidence is not Evidence.REPORTED else ""
     return f"worse at {after}: {first.case} {was} → {first.after.word}{why}{more}"
 
 

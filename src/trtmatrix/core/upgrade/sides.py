@@ -54,7 +54,7 @@ def _nothing(version: str) -> Side:
 
 def make_side(entry: Entry, calibration: Calibration = NOT_CALIBRATED, *, doubted: bool = False) -> Side:
     """Return an entry as a side of a comparison. ``doubted``: a control beside it came out wrong."""
-    if _names_no_version(entry):
+    if _names_no_version(entry) or _is_on_unsupported(entry):
         entry = replace(entry, evidence=Evidence.NONE, outcome=None)
     cell, outcome = entry.cell, entry.outcome
     return Side(
@@ -65,6 +65,12 @@ def make_side(entry: Entry, calibration: Calibration = NOT_CALIBRATED, *, doubte
         cause=outcome.cause if outcome else None, counted=cell.version.product is Product.TENSORRT,
         doubted=doubted, absent=outcome is None and _is_absent(entry), feared=_feared(entry),
     )  # fmt: skip
+
+
+def _is_on_unsupported(entry: Entry) -> bool:
+    """Whether what is reported cannot be so here: the version does not support the GPU."""
+    excluded = entry.excluded
+    return entry.record is None and excluded is not None and excluded.why is Exclusion.UNSUPPORTED_GPU
 
 
 def _names_no_version(entry: Entry) -> bool:

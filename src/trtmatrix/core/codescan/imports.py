@@ -1,0 +1,93 @@
+"""Which file or library an import names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator
+from posixpath import dirname, normpath
+
+from trtmatrix.core.codescan.values import NOTHING, Foreign, Module, OwnModule, Value, of
+
+BINDINGS = re.compile(r"tensorrt(_lean|_dispatch)?(_bindings)?$")
+_ABOUT_TENSORRT = re.compile(r"(polygraphy|torch_tensorrt|torch2trt|tensorrt_llm|trtorch|common|common_runtime)$")
+"""Libraries that hand out TensorRT's own objects, and the samples' helper: what they give is not known."""
+
+
+def is_bindings(dotted: str) -> bool:
+    """Say whether a module's name is that of TensorRT's bindings: ``tensorrt``, ``tensorrt_bindings`` …"""
+    return bool(BINDINGS.match(dotted.partition(".")[0]))
+
+
+def names_bindings(requirement: str) -> bool:
+    """Say whether a text given to an importing function names the bindings: ``"tensorrt>=8.5"``."""
+    return bool(re.match(r"tensorrt(_lean|_dispatch)?(_bindings)?(\.tensorrt)?\s*([<>=!~]|$)", requirement))
+
+
+def resolve(dotted: str, level: int, importer: str, files: Collection[str]) -> str | None:
+    """Return the scanned file, or the folder, that an import names; None where it is none of them.
+
+    Relative ones by the folder; absolute ones from the folder above the importer's package, from the
+    importer's own folder where that is no package, and from the folders above, up to the scan's.
+    """
+    tail = dotted.replace(".", "/")
+    if level:
+        base = dirname(importer)
+        for _ in range(level - 1):
+            base = dirname(base)
+        return _at(_joined(base, tail), files)
+    for base in _roots(importer, files):
+        for inner in ("", "src"):
+            found = _at(_joined(_joined(base, inner), tail), files)
+            if found is not None:
+                return found
+    return None
+
+
+def imported(dotted: str, level: int, importer: str, files: Collection[str]) -> Value:
+    """Return what an import's module is: the bindings, a scanned file, another library, or not known."""
+    if not level and is_bindings(dotted):
+        return of(Module())
+    own = resolve(dotted, level, importer, files)
+    if own is not None:
+        return of(OwnModule(own))
+    if level or _ABOUT_TENSORRT.match(dotted.partition(".")[0]):
+        return NOTHING
+    return of(Foreign(dotted))
+
+
+def imports_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Return the modules that a file imports, wherever in it: dotted name and level; a package's parts too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, 0) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            yield module, node.level
+            yield from ((f"{module}.{alias.name}".strip("."), node.level) for alias in node.names)
+        elif isinstance(node, ast.Call):
+            first = node.args[0] if node.args else None
+            if isinstance(first, ast.Constant) and isinstance(first.value, str) and names_bindings(first.value):
+                yield "tensorrt", 0
+
+
+def _roots(importer: str, files: Collection[str]) -> Iterator[str]:
+    base = dirname(importer)
+    while base and f"{base}/__init__.py" in files:
+        base = dirname(base)
+    yield base
+    while base:
+        base = dirname(base)
+        yield base
+
+
+def _at(path: str, files: Collection[str]) -> str | None:
+    for name in (f"{path}.py", f"{path}/__init__.py", f"{path}.ipynb"):
+        if name in files:
+            return name
+    is_folder = path and path != "." and any(file.startswith(f"{path}/") for file in files)
+    return path if is_folder else None
+
+
+def _joined(base: str, tail: str) -> str:
+    return normpath(f"{base}/{tail}") if base and tail else base or tail

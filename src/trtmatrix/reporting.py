@@ -1,0 +1,76 @@
+"""The command ``report``: the whole matrix from stored records, as one page with filters, Markdown or JSON."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtmatrix.core.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from trtmatrix.core.entry import Entry
+
+SUFFIXES = (".html", ".md", ".json")
+DEFAULT = Path("report.html")
+
+
+def report_command(args: argparse.Namespace) -> ExitCode:
+    """Write the report; nothing is run."""
+    from trtmatrix.context import open_context
+    from trtmatrix.core.model import Evidence
+    from trtmatrix.core.plan import Pull
+    from trtmatrix.scene import entries_of, look_around
+
+    files = list(args.output) or [DEFAULT]
+    check_files(files)
+    context = open_context(args)
+    scene = look_around(context, Pull.NEVER)
+    entries = entries_of(context, scene, scene.stored)
+    for file in files:
+        write_file(file, render(file.suffix, entries))
+        print(file)
+    if all(entry.evidence is Evidence.NONE for entry in entries):
+        print("no record and no report of any of these cells: nox -s matrix runs what can be run here")
+        return ExitCode.NOTHING
+    return ExitCode.AS_EXPECTED
+
+
+def check_files(files: Sequence[Path], suffixes: Sequence[str] = SUFFIXES) -> None:
+    """Refuse an output whose format is not known, or whose folder is not there, before anything else."""
+    for file in files:
+        if file.suffix not in suffixes:
+            raise UsageError(f"--output {file}: the suffix must be one of {', '.join(suffixes)}")
+        if not file.parent.is_dir():
+            raise UsageError(f"--output {file}: there is no folder {file.parent}; make it, or name another")
+        if file.is_dir():
+            raise UsageError(f"--output {file} is a folder: name a file in it")
+
+
+def write_file(file: Path, content: str) -> None:
+    """Write a report; ``UsageError`` where the file cannot be written."""
+    try:
+        file.write_text(content, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(f"--output {file}: cannot be written: {error.strerror}; name another file") from error
+
+
+def render(suffix: str, entries: Sequence[Entry]) -> str:
+    """Return the report in the format of a file's suffix."""
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    if suffix == ".md":
+        from trtmatrix.core.render_markdown import render_markdown
+
+        return render_markdown(entries)
+    if suffix == ".json":
+        from trtmatrix.core.render_data import render_json
+
+        return render_json(entries, generated=now)
+    from trtmatrix.core.matrix_plots import make_plots
+    from trtmatrix.core.render_report_html import render_report_html
+    from trtmatrix.effects.calibration import read_calibration
+
+    plots = make_plots(entries, read_calibration())
+    return render_report_html(entries, plots, generated=now, again="nox -s report")
