@@ -1,4 +1,4 @@
-"""The exported models, the images, and the real command line over them; without torch or an engine all fail."""
+"""The exported models, the images, the real command line over them; without torch or an engine all fail."""
 
 from __future__ import annotations
 
