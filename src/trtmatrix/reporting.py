@@ -54,9 +54,7 @@ def write_file(file: Path, content: str) -> None:
     try:
         file.write_text(content, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise UsageError(
-            f"--output {file}: cannot be written: {error.strerror}; name another file"
-        ) from error
+        raise UsageError(f"--output {file}: cannot be written: {error.strerror}; name another file") from error
 
 
 def render(suffix: str, entries: Sequence[Entry]) -> str:

@@ -116,9 +116,7 @@ class _Reader:
 
     def _returned(self, signatures: List[str]) -> str:
         """Return what the first signature returns; nothing where it says nothing."""
-        return (
-            self._clean(signatures[0]).rpartition(" -> ")[2] if signatures and " -> " in signatures[0] else ""
-        )
+        return self._clean(signatures[0]).rpartition(" -> ")[2] if signatures and " -> " in signatures[0] else ""
 
     def _clean(self, signature: str) -> str:
         """Write a signature without its first ``self``, the module's name and addresses."""

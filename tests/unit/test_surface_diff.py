@@ -68,9 +68,7 @@ def test_what_a_class_loses_with_a_base_is_a_removal() -> None:
 
 def test_a_changed_signature_says_which_call_no_longer_works() -> None:
     two = method("(x: ITensor) -> None", "(x: ITensor, t: DataType) -> None")
-    (change,) = compare(
-        {"A": cls({"f": two})}, {"A": cls({"f": method("(x: ITensor, t: DataType) -> None")})}
-    )
+    (change,) = compare({"A": cls({"f": two})}, {"A": cls({"f": method("(x: ITensor, t: DataType) -> None")})})
     assert (change.kind, change.before) == (ChangeKind.CHANGED, "(x: ITensor) -> None")
     assert "one way of calling it is gone" in change.note
     assert not compare({"A": cls({"f": two})}, {"A": cls({"f": two})})

@@ -80,9 +80,7 @@ def parse_change_table(text: str, file: str) -> ChangeTable:
     try:
         read = _File.model_validate(document.value)
     except ValidationError as error:
-        problems += [
-            _line(document, item["loc"], _words(item["msg"], item["input"])) for item in error.errors()
-        ]
+        problems += [_line(document, item["loc"], _words(item["msg"], item["input"])) for item in error.errors()]
         raise ConfigError(_in_order(problems, file)) from error
     problems += [_line(document, path, text) for path, text in _check(read)]
     if problems:
@@ -99,9 +97,7 @@ def _words(message: str, found: object) -> str:
 
 
 def _in_order(problems: list[str], file: str) -> list[str]:
-    return sorted(
-        set(problems), key=lambda line: (int(line.removeprefix(f"{file}:").partition(":")[0]), line)
-    )
+    return sorted(set(problems), key=lambda line: (int(line.removeprefix(f"{file}:").partition(":")[0]), line))
 
 
 def _check(read: _File) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -116,10 +112,7 @@ def _check(read: _File) -> Iterator[tuple[tuple[str | int, ...], str]]:
     for i, entry in enumerate(read.replacements):
         for name in entry.names:
             if name in seen:
-                yield (
-                    ("replacements", i, "names"),
-                    f"{name} has an entry already (replacements[{seen[name]}])",
-                )
+                yield ("replacements", i, "names"), f"{name} has an entry already (replacements[{seen[name]}])"
             seen.setdefault(name, i)
     met: dict[tuple[str, str], int] = {}
     for i, flags in enumerate(read.flags):

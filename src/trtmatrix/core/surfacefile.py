@@ -165,9 +165,7 @@ def parse_store(text: str, file: str) -> Store:
             store.surface(version)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         remedy = "nox -s surfaces writes it anew, or install trtmatrix again"
-        raise ConfigError(
-            [f"{file}:1: the store of surfaces cannot be read: {error!r}\n  {remedy}"]
-        ) from error
+        raise ConfigError([f"{file}:1: the store of surfaces cannot be read: {error!r}\n  {remedy}"]) from error
     return store
 
 

@@ -153,22 +153,13 @@ class AttributeReader(Reader):
         line = program.line_of(thing.key)
         if isinstance(thing, Super):
             line = line[1:]
-        found = [
-            program.classes[key].attributes[name] for key in line if name in program.classes[key].attributes
-        ]
+        found = [program.classes[key].attributes[name] for key in line if name in program.classes[key].attributes]
         if not found or store:
             for base in program.trt_bases(thing.key):
                 uses.add(self.names.changes(f"{base}.{name}"))
                 found.append(self.names.value_of(base, name, of_class=isinstance(thing, OwnClass)))
         if not isinstance(thing, Super):
-            found.append(
-                join(
-                    *(
-                        program.classes[key].attributes.get(name, NOTHING)
-                        for key in program.derived(thing.key)
-                    )
-                )
-            )
+            found.append(join(*(program.classes[key].attributes.get(name, NOTHING) for key in program.derived(thing.key))))
         if not any(found) and not uses.changes:
             uses.others.add(program.classes[thing.key].name)
         own = join(*(found[:1] if isinstance(thing, Super) else [*found[:1], *found[-1:]]))
@@ -183,10 +174,7 @@ class AttributeReader(Reader):
             return of(value)
         if info.is_property and not isinstance(thing, OwnClass):
             info.calls.add(self.guards[-1] if self.guards else "")
-            return join(
-                info.gives,
-                self.annotated(info.node.returns) if isinstance(info.node, ast.FunctionDef) else NOTHING,
-            )
+            return join(info.gives, self.annotated(info.node.returns) if isinstance(info.node, ast.FunctionDef) else NOTHING)
         return of(OwnFunction(value.key, bound=info.of_class or not isinstance(thing, OwnClass)))
 
     def annotated(self, node: ast.expr | None) -> Value:

@@ -94,9 +94,7 @@ class CallReader(CommandReader, AttributeReader):
         if hangs_on_version(base) and any(isinstance(thing, Const) for thing in base):
             return fold_method(base, name, args)
         if name in ("submit", "apply_async", "run_in_executor", "map") and args and not _is_own(base):
-            callables = [
-                arg for arg in args if any(isinstance(thing, OwnFunction | Partial) for thing in arg)
-            ]
+            callables = [arg for arg in args if any(isinstance(thing, OwnFunction | Partial) for thing in arg)]
             if callables:
                 rest = args[args.index(callables[0]) + 1 :]
                 rest = [items_of(arg) for arg in rest] if name in ("map", "apply_async") else rest
@@ -122,9 +120,7 @@ class CallReader(CommandReader, AttributeReader):
             self.widen(func.value, base, args[_ADDING[name]])
             return NOTHING
         if name in ("extend", "update") and args:
-            self.widen(
-                func.value, base, self.iterate(args[0], None) if name == "extend" else items_of(args[0])
-            )
+            self.widen(func.value, base, self.iterate(args[0], None) if name == "extend" else items_of(args[0]))
             return NOTHING
         if name == "update":
             for key, value in keywords.items():
@@ -181,9 +177,7 @@ class CallReader(CommandReader, AttributeReader):
                 bound = of(OwnFunction(method.key, bound=True)) if method else NOTHING
                 return self.apply(bound, args, keywords, node) if method else NOTHING
             case Partial():
-                return self.apply(
-                    thing.function, [*thing.args, *args], {**dict(thing.keywords), **keywords}, node
-                )
+                return self.apply(thing.function, [*thing.args, *args], {**dict(thing.keywords), **keywords}, node)
             case Foreign():
                 return self._foreign(thing, args, keywords, node)
             case Module() | Super() | TrtObject() | Many() | Row() | Const():

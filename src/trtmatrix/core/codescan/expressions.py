@@ -33,17 +33,7 @@ _WRAPPERS = {
     "FrozenSet", "frozenset", "Collection", "MutableSequence", "AsyncIterator",
 }  # fmt: skip
 _MAPPINGS = {"Dict", "dict", "Mapping", "MutableMapping", "DefaultDict", "defaultdict", "OrderedDict"}
-_SAME = {
-    "Optional",
-    "Union",
-    "Annotated",
-    "ClassVar",
-    "Final",
-    "InitVar",
-    "ContextManager",
-    "Awaitable",
-    "Required",
-}
+_SAME = {"Optional", "Union", "Annotated", "ClassVar", "Final", "InitVar", "ContextManager", "Awaitable", "Required"}
 
 
 class ExpressionReader(CallReader):
@@ -134,9 +124,7 @@ class ExpressionReader(CallReader):
     def _constant(self, node: ast.Constant) -> Value:
         if not isinstance(node.value, str | int | float):
             return NOTHING
-        worth = isinstance(node.value, str) and (
-            node.value.lstrip().startswith("-") or "trtexec" in node.value
-        )
+        worth = isinstance(node.value, str) and (node.value.lstrip().startswith("-") or "trtexec" in node.value)
         return of(Const(node.value, where=(self.file.path, node.lineno) if worth else ("", 0)))
 
     def _joined_text(self, node: ast.JoinedStr) -> Value:
@@ -168,9 +156,7 @@ class ExpressionReader(CallReader):
                 folded = fold_sum(left, right) if isinstance(node.op, ast.Add) else NOTHING
                 if folded:
                     return folded
-                return frozenset(
-                    thing for thing in join(left, right) if isinstance(thing, Many | Row | Const | Foreign)
-                )
+                return frozenset(thing for thing in join(left, right) if isinstance(thing, Many | Row | Const | Foreign))
 
     def _bool(self, node: ast.BoolOp) -> Value:
         """Read ``a and b``: b stands behind a's test, as in ``hasattr(x, "y") and x.y``."""
@@ -196,15 +182,7 @@ class ExpressionReader(CallReader):
         if hangs_on_version(base):
             return fold_item(base, node.slice, index)
         if isinstance(node.slice, ast.Slice):
-            return (
-                frozenset(
-                    many([items]) if isinstance(each, Row) else of(each)
-                    for each in base
-                    for items in [NOTHING]
-                )
-                if False
-                else self._sliced(base)
-            )
+            return frozenset(many([items]) if isinstance(each, Row) else of(each) for each in base for items in [NOTHING]) if False else self._sliced(base)
         return join(*(self._item(thing, node, index) for thing in base))
 
     def _sliced(self, base: Value) -> Value:
@@ -231,11 +209,7 @@ class ExpressionReader(CallReader):
                 return of(thing)
             case OwnObject():
                 method = self.program.method(thing.key, "__getitem__")
-                return (
-                    self.apply(of(OwnFunction(method.key, bound=True)), [index], {}, None)
-                    if method
-                    else NOTHING
-                )
+                return self.apply(of(OwnFunction(method.key, bound=True)), [index], {}, None) if method else NOTHING
             case _:
                 return NOTHING
 
@@ -354,11 +328,7 @@ class ExpressionReader(CallReader):
             return row(values)
         if outer in _WRAPPERS:
             return many(values)
-        return (
-            NOTHING
-            if outer in ("Type", "type", "Callable")
-            else join(*(_instance(t) for t in self.evaluate(node.value)))
-        )
+        return NOTHING if outer in ("Type", "type", "Callable") else join(*(_instance(t) for t in self.evaluate(node.value)))
 
     # Functions as values
 

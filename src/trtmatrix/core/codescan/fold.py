@@ -12,17 +12,7 @@ from trtmatrix.core.codescan.values import NOTHING, Const, Tainted, Value, of
 
 LONGEST = 2000
 """Characters of a text that is put together."""
-_METHODS = (
-    "split",
-    "rsplit",
-    "strip",
-    "lstrip",
-    "rstrip",
-    "replace",
-    "startswith",
-    "partition",
-    "removeprefix",
-)
+_METHODS = ("split", "rsplit", "strip", "lstrip", "rstrip", "replace", "startswith", "partition", "removeprefix")
 _CALLS: dict[str, Callable[..., Any]] = {"int": int, "float": float, "str": str, "len": len, "bool": bool}
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,

@@ -67,9 +67,7 @@ def _judge(reader: _Evaluates, node: ast.expr) -> tuple[bool, bool]:
             if isinstance(node.op, ast.And):
                 return any(bodies), all(elses)
             return all(bodies), any(elses)
-        case ast.Call() if (
-            isinstance(node.func, ast.Name) and node.func.id == "hasattr" and len(node.args) == 2
-        ):
+        case ast.Call() if isinstance(node.func, ast.Name) and node.func.id == "hasattr" and len(node.args) == 2:
             return _judge_hasattr(reader, node.args[0], node.args[1])
         case ast.Compare() if _is_dir(node):
             assert isinstance(node.comparators[0], ast.Call)  # noqa: S101 - for mypy: _is_dir said so
@@ -80,11 +78,7 @@ def _judge(reader: _Evaluates, node: ast.expr) -> tuple[bool, bool]:
 
 
 def _judge_value(value: Value) -> tuple[bool, bool]:
-    marked = [
-        thing
-        for thing in value
-        if isinstance(thing, Tainted) or (isinstance(thing, Const) and thing.versioned)
-    ]
+    marked = [thing for thing in value if isinstance(thing, Tainted) or (isinstance(thing, Const) and thing.versioned)]
     if not marked:
         return False, False
     if len(value) == 1 and isinstance(marked[0], Const):

@@ -10,9 +10,7 @@ from posixpath import dirname, normpath
 from trtmatrix.core.codescan.values import NOTHING, Foreign, Module, OwnModule, Value, of
 
 BINDINGS = re.compile(r"tensorrt(_lean|_dispatch)?(_bindings)?$")
-_ABOUT_TENSORRT = re.compile(
-    r"(polygraphy|torch_tensorrt|torch2trt|tensorrt_llm|trtorch|common|common_runtime)$"
-)
+_ABOUT_TENSORRT = re.compile(r"(polygraphy|torch_tensorrt|torch2trt|tensorrt_llm|trtorch|common|common_runtime)$")
 """Libraries that hand out TensorRT's own objects, and the samples' helper: what they give is not known."""
 
 
@@ -69,11 +67,7 @@ def imports_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield from ((f"{module}.{alias.name}".strip("."), node.level) for alias in node.names)
         elif isinstance(node, ast.Call):
             first = node.args[0] if node.args else None
-            if (
-                isinstance(first, ast.Constant)
-                and isinstance(first.value, str)
-                and names_bindings(first.value)
-            ):
+            if isinstance(first, ast.Constant) and isinstance(first.value, str) and names_bindings(first.value):
                 yield "tensorrt", 0
 
 

@@ -28,19 +28,7 @@ from trtmatrix.core.codescan.values import (
 if TYPE_CHECKING:
     from trtmatrix.core.codescan.calls import CallReader
 
-_LISTS = {
-    "list",
-    "tuple",
-    "set",
-    "frozenset",
-    "sorted",
-    "reversed",
-    "iter",
-    "deque",
-    "cycle",
-    "islice",
-    "tqdm",
-}
+_LISTS = {"list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "deque", "cycle", "islice", "tqdm"}
 _SAME = {"copy", "deepcopy", "closing", "nullcontext", "proxy", "aclosing"}
 _RECORDS = {"SimpleNamespace", "Namespace", "dict", "OrderedDict", "EasyDict", "DotMap"}
 _ROOTS = {
@@ -136,9 +124,7 @@ def _thread(
     """Read ``Thread(target=f, args=(engine,))`` as a call of f."""
     del args, node
     handed = [thing for thing in keywords.get("args", NOTHING)]
-    rows = [
-        list(thing.items) for thing in handed if hasattr(thing, "items") and isinstance(thing.items, tuple)
-    ]
+    rows = [list(thing.items) for thing in handed if hasattr(thing, "items") and isinstance(thing.items, tuple)]
     reader.apply(keywords.get("target", NOTHING), rows[0] if rows else [], {}, None)
     return of(Foreign("threading.Thread()"))
 

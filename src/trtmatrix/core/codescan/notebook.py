@@ -82,9 +82,7 @@ def _take(found: Notebook, number: int, source: str) -> None:
         ast.parse("\n".join(python))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
-        found.unread.append(
-            f"cell {number}{f', line {line}' if line else ''}: {getattr(error, 'msg', error)}"
-        )
+        found.unread.append(f"cell {number}{f', line {line}' if line else ''}: {getattr(error, 'msg', error)}")
         return
     found.python += python
     found.cells += [(number, line) for line in range(1, len(python) + 1)]

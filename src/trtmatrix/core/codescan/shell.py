@@ -76,19 +76,11 @@ def note_commands(
 
 
 def _note_inner(
-    words: Command,
-    head: str,
-    place: Callable[[Word], Place],
-    names: Names,
-    findings: Findings,
-    why: str,
-    depth: int,
+    words: Command, head: str, place: Callable[[Word], Place], names: Names, findings: Findings, why: str, depth: int
 ) -> None:
     """Read the text after ``bash -c`` or ``eval`` as shell; all its words count at the text's place."""
     for number, word in enumerate(words):
-        given = number and (
-            words[number - 1].text in ("-c", "-lc", "-ec", "-xc") or head in ("eval", "ssh", "screen")
-        )
+        given = number and (words[number - 1].text in ("-c", "-lc", "-ec", "-xc") or head in ("eval", "ssh", "screen"))
         if word.quoted and given:
             inner = read_shell(word.text, word.line)
             note_commands(inner, place, names, findings, why, depth=depth + 1)

@@ -44,9 +44,7 @@ class StatementReader(DefinitionReader):
                 self.dead = True
             case ast.Break() | ast.Continue():
                 self.dead = True
-            case (
-                ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Import() | ast.ImportFrom()
-            ):
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Import() | ast.ImportFrom():
                 self.define(node)
             case _:
                 self._compound(node)
@@ -151,9 +149,7 @@ class StatementReader(DefinitionReader):
         self.evaluate(node.subject)
         for case in node.cases:
             self.evaluate(case.guard)
-        ways: list[tuple[str, Sequence[ast.stmt], ast.expr | None]] = [
-            ("", case.body, None) for case in node.cases
-        ]
+        ways: list[tuple[str, Sequence[ast.stmt], ast.expr | None]] = [("", case.body, None) for case in node.cases]
         self._branches([*ways, ("", [], None)])
 
     def _try(self, node: ast.stmt) -> None:
@@ -194,11 +190,7 @@ class StatementReader(DefinitionReader):
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             for each in test.values:
                 self._narrow(each)
-        if (
-            not isinstance(test, ast.Call)
-            or getattr(test.func, "id", "") != "isinstance"
-            or len(test.args) != 2
-        ):
+        if not isinstance(test, ast.Call) or getattr(test.func, "id", "") != "isinstance" or len(test.args) != 2:
             return
         target, wanted = test.args
         names = wanted.elts if isinstance(wanted, ast.Tuple) else [wanted]
