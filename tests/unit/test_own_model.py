@@ -109,7 +109,13 @@ def awkward() -> Any:
 def test_awkward_names_become_files_of_their_own(opened: Opened, tmp_path: Path) -> None:
     context = opened(saved(awkward(), tmp_path / "m.onnx"))
     loaded = model_repro(context)
-    assert loaded.module.INPUTS == {"a_b": "a/b", "a_b-2": "a:b", "a_b-3": "a b", "A_b-4": "A_b", "tensor": "…"}
+    assert loaded.module.INPUTS == {
+        "a_b": "a/b",
+        "a_b-2": "a:b",
+        "a_b-3": "a b",
+        "A_b-4": "A_b",
+        "tensor": "…",
+    }
     assert loaded.module.OUTPUTS == {"out_1": "out/1", "out_1-2": "out 1"}
     folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
     files = CaseFiles(folder)
@@ -245,7 +251,11 @@ def refused(opened: Opened, model: Path | None, *words: str) -> str:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"", "is no ONNX file"), (b"PK\x03\x04 no model", "is no ONNX file"), (b"\x00" * 50, "is no ONNX file")],
+    [
+        (b"", "is no ONNX file"),
+        (b"PK\x03\x04 no model", "is no ONNX file"),
+        (b"\x00" * 50, "is no ONNX file"),
+    ],
 )
 def test_what_is_no_onnx_is_refused(content: bytes, words: str, opened: Opened, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(content)
@@ -268,7 +278,9 @@ def test_weights_that_are_not_there_are_named(opened: Opened, tmp_path: Path) ->
     assert "'weights.bin', which is not there" in message
 
 
-@pytest.mark.parametrize("location", ["/etc/passwd", "../w.bin", "sub/../../w.bin", "inputs/w.bin", "case.json"])
+@pytest.mark.parametrize(
+    "location", ["/etc/passwd", "../w.bin", "sub/../../w.bin", "inputs/w.bin", "case.json"]
+)
 def test_weights_outside_of_the_folder_are_refused(location: str, opened: Opened, tmp_path: Path) -> None:
     path = saved_outside(mlp(), tmp_path / "in" / "m.onnx", "weights.bin")
     content = path.read_bytes().replace(b"weights.bin", location.encode()[:11].ljust(11, b"_"))
@@ -324,9 +336,7 @@ def odd(kind: str) -> Any:
         ("bfloat16", "cast it inside of the graph"), ("size 0", "a dimension of size 0"),
     ],
 )  # fmt: skip
-def test_graphs_that_cannot_be_fed_are_refused(
-    kind: str, words: str, opened: Opened, tmp_path: Path
-) -> None:
+def test_graphs_that_cannot_be_fed_are_refused(kind: str, words: str, opened: Opened, tmp_path: Path) -> None:
     assert words in refused(opened, saved(odd(kind), tmp_path / "m.onnx"))
 
 
