@@ -119,7 +119,7 @@ class Batch:
         builds, processes = task.runs
         return {
             "cell": vars(cell.id), "run": task.order.run, "repro_file": loaded.file.name,
-            "params": dict(cell.case.params), "seconds": cell.case.seconds,
+            "params": {**cell.case.params, **cell.case.tolerance}, "seconds": cell.case.seconds,
             "builds": builds, "processes": processes, "needs": sorted(cell.case.needs),
             "files": self.shop.cases.folder(loaded, cell.case).name, "keep_outputs": True,
             "alone": task.order.alone, "dangerous": cell.case.dangerous,

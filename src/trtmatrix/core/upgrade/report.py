@@ -215,13 +215,21 @@ class SampleFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How far the outputs of the two versions are apart, over all samples; |a − b|, and ‖a − b‖/‖a‖."""
+    """How far the outputs of the two versions are apart, over all samples; |a − b|, and ‖a − b‖/‖a‖.
+
+    Figures are infinite where an element is NaN or infinite at one version only (``nan`` counts those), and
+    NaN where nothing can be compared. ``samples``: how many were compared; ``note``: what is to be said of
+    it (``"bitwise equal"``, other shapes or dtypes, an output that is not there), or nothing.
+    """
 
     output: str
     max_abs: float
     mean_abs: float
     rel_l2: float
     worst_sample: int
+    samples: int = 0
+    nan: int = 0
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
