@@ -48,6 +48,11 @@ def _torch() -> str:
     return "" if shutil.which("nox") or _importable("nox") else "nox is not installed"
 
 
+def _models() -> str:
+    """Return why exported models cannot be run in containers, or nothing."""
+    return _torch() or _docker()
+
+
 def _importable(name: str) -> bool:
     from importlib.util import find_spec
 
@@ -75,6 +80,10 @@ SUITES = (
     Suite(
         name="torch", seconds=330, lacking=_torch,
         command=(sys.executable, "-m", "nox", "-s", "torch_tests"),
+    ),
+    Suite(
+        name="models", seconds=600, lacking=_models,
+        command=(sys.executable, "-m", "nox", "-s", "model_tests"),
     ),
 )  # fmt: skip
 

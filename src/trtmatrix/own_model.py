@@ -36,6 +36,9 @@ from trtmatrix.effects.repro_files import LoadedRepro, read_repros
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from trtmatrix.core.calibration import Calibration
+    from trtmatrix.core.compare import Entry
+    from trtmatrix.core.upgrade.report import ModelSection
     from trtmatrix.onnxmodel.reading import ModelFile
 
     Sample = Mapping[str, NDArray[Any]]
@@ -89,9 +92,7 @@ def model_repro(context: Context) -> LoadedRepro:
 
 def read_about(context: Context) -> dict[str, Any]:
     """Return what a report tells of the model: ``facts`` (pairs) and ``troubles``."""
-    about: dict[str, Any] = json.loads(
-        (context.project.repros.parent / ABOUT).read_text(encoding="utf-8")
-    )
+    about: dict[str, Any] = json.loads((context.project.repros.parent / ABOUT).read_text(encoding="utf-8"))
     return about
 
 
@@ -234,9 +235,7 @@ def _tolerance(args: argparse.Namespace) -> dict[str, float]:
     return tolerance
 
 
-def _write(
-    cache: Path, context: Context, model: ModelFile, inputs: Inputs, args: argparse.Namespace
-) -> str:
+def _write(cache: Path, context: Context, model: ModelFile, inputs: Inputs, args: argparse.Namespace) -> str:
     """Write the model's folder if it is not there; returns its name."""
     from trtmatrix.onnxmodel.samples import digest_samples
     from trtmatrix.onnxmodel.writing import Page, write_page
@@ -297,7 +296,8 @@ def _fill(folder: Path, model: ModelFile, inputs: Inputs, names: Mapping[str, st
 def _write_about(path: Path, model: ModelFile, inputs: Inputs, told: Sequence[str], built: str) -> None:
     """Write what a report tells of the model, by content alone: nothing of where it lies."""
     shapes = [
-        f"{name} {' to '.join(dict.fromkeys(map(shape_text, ranges)))}" for name, ranges in inputs.profile.items()
+        f"{name} {' to '.join(dict.fromkeys(map(shape_text, ranges)))}"
+        for name, ranges in inputs.profile.items()
     ]
     facts = [
         ("opset", f"{model.opset} (IR {model.ir})"), ("made by", model.producer or "not said"),
@@ -311,3 +311,13 @@ def _write_about(path: Path, model: ModelFile, inputs: Inputs, told: Sequence[st
     ]  # fmt: skip
     about = {"facts": facts, "troubles": [*model.troubles, *told], "drawn": inputs.drawn}
     path.write_text(json.dumps(about, indent=1), encoding="utf-8")
+
+
+def make_model_section(
+    context: Context, entries: Sequence[Entry], before: str, after: str, args: argparse.Namespace,
+    calibration: Calibration,
+) -> ModelSection:  # fmt: skip
+    """Return what a report tells of the model; see :func:`trtmatrix.model_section.make_model_section`."""
+    from trtmatrix import model_section
+
+    return model_section.make_model_section(context, entries, before, after, args, calibration)

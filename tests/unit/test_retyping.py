@@ -67,17 +67,15 @@ def test_an_operator_without_a_float64_kernel_stays_in_float32_alone(tmp_path: P
     model = make_model(nodes, {"x": (FLOAT, [8, 64])}, {"y": (FLOAT, [8, 64])}, {"w": w})
     found, precision = reference(model, tmp_path, x=x)
     assert precision == "float64 (Erf in float32)"
-    erf = Session(saved(make_model(nodes[:1], {"x": (FLOAT, [8, 64])}, {"e": (FLOAT, None)}), tmp_path / "e")).run(
-        {"x": x}
-    )["e"]
+    erf = Session(
+        saved(make_model(nodes[:1], {"x": (FLOAT, [8, 64])}, {"e": (FLOAT, None)}), tmp_path / "e")
+    ).run({"x": x})["e"]
     assert np.allclose(found["y"], erf.astype(np.float64) @ w.astype(np.float64), rtol=1e-13)
 
 
 def test_an_operator_made_of_others_stays_in_float32_too(tmp_path: Path) -> None:
     """Gelu has no kernel of its own: ONNX Runtime complains of the Erf inside."""
-    model = make_model(
-        [node("Gelu", "x", "y")], {"x": (FLOAT, [8])}, {"y": (FLOAT, [8])}, opset=20
-    )
+    model = make_model([node("Gelu", "x", "y")], {"x": (FLOAT, [8])}, {"y": (FLOAT, [8])}, opset=20)
     assert reference(model, tmp_path, x=normal(8))[1] == "float64 (Gelu in float32)"
 
 
@@ -100,9 +98,7 @@ def test_types_written_in_nodes_change_along(tmp_path: Path) -> None:
         helper.make_node("ConstantOfShape", ["shape"], ["f"], value=third),
         node("Cast", "k", "i", to=TensorProto.FLOAT), node("Add", "i c", "s"), node("Add", "s f", "y"),
     ]  # fmt: skip
-    model = make_model(
-        nodes, {"k": (INT64, [3])}, {"y": (FLOAT, [3])}, {"shape": np.array([3], np.int64)}
-    )
+    model = make_model(nodes, {"k": (INT64, [3])}, {"y": (FLOAT, [3])}, {"shape": np.array([3], np.int64)})
     found, precision = reference(model, tmp_path, k=np.array([1, 2, 3]))
     expected = np.arange(1, 4) + np.float64(np.float32(0.1)) + np.float64(np.float32(1 / 3))
     assert precision == "float64"

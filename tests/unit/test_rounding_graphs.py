@@ -206,7 +206,9 @@ def test_the_floor_of_a_convolution_is_that_of_the_arithmetic(tmp_path: Path) ->
         return np.asarray(arithmetic.matmul(rows, w[:, :, 0, 0].T))
 
     reference = by_hand(FLOAT64)
-    expected = float(np.linalg.norm(by_hand(ENSEMBLE["tf32"]["tf32"]) - reference) / np.linalg.norm(reference))
+    expected = float(
+        np.linalg.norm(by_hand(ENSEMBLE["tf32"]["tf32"]) - reference) / np.linalg.norm(reference)
+    )
     found = largest(computed.errors[0]["y"], "tf32")
     assert expected / 1.1 < found < expected * 1.1
 

@@ -37,8 +37,8 @@ def own(
     return Own(section=section, entries=entries, **fields)
 
 
-def answer(mine: Own, finding: str = "unknown", **fields: object) -> Upgrade:
-    return decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": finding}), own=mine, **fields))
+def answer(mine: Own, finding: str = "unknown", command: str = "nox") -> Upgrade:
+    return decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": finding}), own=mine, command=command))
 
 
 PASSED = CheckOutcome(script="accept.py", passed=True, figure=0.5, label="IoU")

@@ -70,7 +70,9 @@ class Bench:
         """Return the operators of the graph itself."""
         return {node.op_type for node in self.model.graph.node}
 
-    def session(self, name: str, change: Callable[[ModelProto], object], *, optimised: bool = False) -> Session:
+    def session(
+        self, name: str, change: Callable[[ModelProto], object], *, optimised: bool = False
+    ) -> Session:
         """Load a changed copy of the model; ``name`` is for its file."""
         copy = ModelProto()
         copy.CopyFrom(self.model)

@@ -248,4 +248,3 @@ def _as_it_stands(model: Path, samples: Sequence[Sample], why: str) -> Computed:
         by=runtime_name(), precision="the graph's own", references=references, why_not=f"{why}",
         own_means="unknown",
     )  # fmt: skip
-

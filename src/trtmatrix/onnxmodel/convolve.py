@@ -112,9 +112,7 @@ def _sum_over_places(
         behind = [(k - 1 - i) * d for i, k, d in zip(place, kernel, dilations, strict=True)]
         ends = [-more if more else END for more in behind]
         part = build.add("Slice", [x, build.constant(starts), build.constant(ends), axes, steps])
-        at = build.add(
-            "Slice", [w, build.constant(place), build.constant([i + 1 for i in place]), axes]
-        )
+        at = build.add("Slice", [w, build.constant(place), build.constant([i + 1 for i in place]), axes])
         product = build.add(
             "MatMul", [build.add("Reshape", [at, grouped_w]), build.add("Reshape", [part, grouped_x])]
         )

@@ -14,7 +14,17 @@ from trtmatrix.core.errors import UsageError
 from trtmatrix.onnxmodel.walk import all_tensors
 
 OWN_NAMES = frozenset(
-    {"model.onnx", "check.onnx", "case.json", "noise.json", "inputs", "reference", "extra", "others", "defects"}
+    {
+        "model.onnx",
+        "check.onnx",
+        "case.json",
+        "noise.json",
+        "inputs",
+        "reference",
+        "extra",
+        "others",
+        "defects",
+    }
 )
 """What lies in a case's folder already."""
 

@@ -115,7 +115,9 @@ def _tensor(path: Path, what: str, info: ValueInfoProto) -> Tensor:
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
         said = str(kind or "value of no type").removesuffix("_type").replace("_", " ")
-        raise UsageError(f"--model {path}: {what} {info.name} is a {said}: only tensors can be fed and compared")
+        raise UsageError(
+            f"--model {path}: {what} {info.name} is a {said}: only tensors can be fed and compared"
+        )
     tensor = info.type.tensor_type
     shape: tuple[Dim, ...] | None = None
     if tensor.HasField("shape"):
@@ -189,7 +191,9 @@ def _quantized(model: ModelProto) -> tuple[tuple[str, ...], tuple[str, ...]]:
     types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
     for node in all_nodes(model):
         if node.op_type == "Constant":
-            types.update({node.output[0]: item.t.data_type for item in node.attribute if item.name == "value"})
+            types.update(
+                {node.output[0]: item.t.data_type for item in node.attribute if item.name == "value"}
+            )
     kinds = {_target(node, types) for node in nodes}
     plain = {kind for kind in kinds if kind in {TensorProto.INT8, TensorProto.UINT8}}
     found = (*(("int8",) if plain else ()), *(("fp8",) if kinds & FP8 else ()))
@@ -243,4 +247,3 @@ def find_tables(graph: GraphProto) -> dict[str, int]:
             rows = sizes[node.input[0]][axis]
             found[name] = min(found.get(name, rows), rows)
     return found
-

@@ -33,7 +33,9 @@ def read_samples(path: Path, inputs: Sequence[Tensor]) -> list[dict[str, Array]]
     if path.is_dir():
         files = sorted(path.glob("*.npz"))
         if not files:
-            raise UsageError(f"--inputs {path}: no .npz file is there: np.savez('{path}/0.npz', name=array, …)")
+            raise UsageError(
+                f"--inputs {path}: no .npz file is there: np.savez('{path}/0.npz', name=array, …)"
+            )
     elif not path.exists():
         raise UsageError(f"--inputs {path}: there is no such file or folder")
     samples, problems = [], []
@@ -113,7 +115,11 @@ def draw_sample(
 
 
 def _draw(
-    random: np.random.RandomState, tensor: Tensor, shape: tuple[int, ...], tables: Mapping[str, int], longest: int
+    random: np.random.RandomState,
+    tensor: Tensor,
+    shape: tuple[int, ...],
+    tables: Mapping[str, int],
+    longest: int,
 ) -> Array:
     name, dtype = tensor.name.lower(), np.dtype(tensor.dtype)
     if "mask" in name or dtype.kind == "b":

@@ -54,9 +54,7 @@ class Session:
             raise NotComputedError(_one_line(error)) from error
         self._inputs = [(item.name, _dtype(item.type)) for item in self._session.get_inputs()]
         self._outputs = [item.name for item in self._session.get_outputs()]
-        self.integers = [
-            item.name for item in self._session.get_outputs() if _dtype(item.type) is None
-        ]
+        self.integers = [item.name for item in self._session.get_outputs() if _dtype(item.type) is None]
         """Outputs that hold no real numbers."""
 
     def run(self, feeds: Mapping[str, Array], given: str = "") -> dict[str, Array]:
@@ -75,7 +73,9 @@ class Session:
 
 def _dtype(kind: str) -> type[Any] | None:
     """Return NumPy's dtype where an input holds real numbers, which may be stored in another precision."""
-    return {"tensor(double)": np.float64, "tensor(float)": np.float32, "tensor(float16)": np.float16}.get(kind)
+    return {"tensor(double)": np.float64, "tensor(float)": np.float32, "tensor(float16)": np.float16}.get(
+        kind
+    )
 
 
 def _one_line(error: Exception) -> str:

@@ -113,9 +113,7 @@ def known_of(graph: GraphProto) -> Known:
     )
 
 
-def _note(
-    info: ValueInfoProto, types: dict[str, int], shapes: dict[str, tuple[int | None, ...]]
-) -> None:
+def _note(info: ValueInfoProto, types: dict[str, int], shapes: dict[str, tuple[int | None, ...]]) -> None:
     if not info.type.HasField("tensor_type") or not info.type.tensor_type.elem_type:
         return
     tensor = info.type.tensor_type

@@ -7,9 +7,30 @@ from collections.abc import Sequence
 
 from trtmatrix.core.codescan.reader import Reader
 from trtmatrix.core.codescan.shell import Word, note_commands, note_flags, read_shell
-from trtmatrix.core.codescan.values import Const, Foreign, OwnClass, OwnFunction, TrtCallable, Value, items_of, texts
+from trtmatrix.core.codescan.values import (
+    Const,
+    Foreign,
+    OwnClass,
+    OwnFunction,
+    TrtCallable,
+    Value,
+    items_of,
+    texts,
+)
 
-_RUNNERS = {"subprocess", "os", "asyncio", "pexpect", "shlex", "sh", "plumbum", "invoke", "fabric", "pty", "popen2"}
+_RUNNERS = {
+    "subprocess",
+    "os",
+    "asyncio",
+    "pexpect",
+    "shlex",
+    "sh",
+    "plumbum",
+    "invoke",
+    "fabric",
+    "pty",
+    "popen2",
+}
 _SPEAKERS = {
     "print", "log", "debug", "info", "warning", "warn", "error", "critical", "exception", "echo", "write", "format",
     "help", "add_argument", "secho", "fail", "skip", "join", "exit", "append", "startswith", "endswith", "replace",
@@ -58,7 +79,13 @@ class CommandReader(Reader):
         file = self.program.files.get(path)
         if file is not None:
             place = self.place_of_line(line, file=file)
-            note_flags([Word(str(word.value), line)], lambda _: place, self.names, self.program.findings, self._why_of(why))
+            note_flags(
+                [Word(str(word.value), line)],
+                lambda _: place,
+                self.names,
+                self.program.findings,
+                self._why_of(why),
+            )
 
     def _note_text(self, text: Const, why: str) -> None:
         path, line = text.where

@@ -1,0 +1,411 @@
+"""A user's model becomes a repro: ids by content, profiles, precisions, and clear words where it cannot."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from onnxmodels import FLOAT, HALF, INT64, Array, make_model, mlp, node, normal, saved, saved_outside
+
+from trtmatrix.cli import make_parser
+from trtmatrix.context import Context, open_context
+from trtmatrix.core.errors import UsageError
+from trtmatrix.effects.cases import CaseCache, read_noise_file
+from trtmatrix.own_model import model_repro, notes_of, read_about, with_model
+from trtprobe.files import CaseFiles
+
+ROOT = Path(__file__).parents[2]
+Opened = Callable[..., Context]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Opened:
+    """Open a model in the project, with a cache of the test's own."""
+
+    def open_it(model: Path | None, *words: str) -> Context:
+        more = ["--model", str(model)] if model else []
+        args = arguments(tmp_path / "cache", *more, *words)
+        return with_model(open_context(args), args)
+
+    return open_it
+
+
+def arguments(cache: Path, *words: str) -> argparse.Namespace:
+    places = ["--matrix", ROOT / "matrix.yaml", "--repros", ROOT / "repros", "--cache", cache]
+    return make_parser().parse_args(["run", *map(str, places), *words])
+
+
+def ids(context: Context) -> tuple[str, str]:
+    repro = model_repro(context).repro
+    (case,) = repro.cases
+    return repro.id, case.id
+
+
+def npz(path: Path, **arrays: Array) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, **arrays)
+    return path
+
+
+def test_the_ids_are_of_the_content_not_of_the_path(opened: Opened, tmp_path: Path) -> None:
+    one = opened(saved(mlp(), tmp_path / "a" / "My Net.onnx"))
+    two = opened(saved(mlp(), tmp_path / "b" / "My Net.onnx"))
+    other = opened(saved(mlp(layers=3), tmp_path / "c" / "My Net.onnx"))
+    assert ids(one) == ids(two)
+    assert model_repro(one).repro.digest == model_repro(two).repro.digest
+    assert ids(one)[0].startswith("my-net-")
+    assert ids(other)[0] != ids(one)[0]
+
+
+def test_other_inputs_are_another_case_and_a_tolerance_is_not(opened: Opened, tmp_path: Path) -> None:
+    model = saved(mlp(), tmp_path / "m.onnx")
+    drawn = ids(opened(model))
+    given = ids(opened(model, "--inputs", str(npz(tmp_path / "in.npz", x=normal(3, 64, seed=9)))))
+    judged = opened(model, "--atol", "1e-3")
+    assert drawn[0] == given[0]
+    assert drawn[1] != given[1]
+    assert ids(judged) == drawn
+    assert ids(opened(model, "--precision", "fp16"))[1].startswith("fp16-")
+    (case,) = model_repro(judged).repro.cases
+    assert case.tolerance == {"atol": 1e-3, "rtol": 0.0}
+    assert case.limits == {"beyond": 0.0}
+    assert model_repro(judged).repro.digest == model_repro(opened(model)).repro.digest
+
+
+def test_the_project_is_the_same_but_for_the_repros(opened: Opened, tmp_path: Path) -> None:
+    context = opened(saved(mlp(), tmp_path / "m.onnx"), "--repro", "sdpa-scale", "--trt", "10.7.0")
+    assert set(context.repros) == {ids(context)[0], "controls"}
+    assert context.selection.repros == (ids(context)[0],)
+    assert context.selection.versions == ("10.7.0",)
+    assert context.project.repros != ROOT / "repros"
+
+
+def test_it_is_a_page_that_the_probe_can_run(opened: Opened, tmp_path: Path) -> None:
+    """What run() needs is NumPy and the probe, in words of Python 3.8."""
+    text = model_repro(opened(saved(mlp(), tmp_path / "m.onnx"))).file.read_text()
+    tree = ast.parse(text, feature_version=(3, 8))
+    names = {target.id for n in tree.body if isinstance(n, ast.Assign) for target in n.targets}  # type: ignore[attr-defined]
+    assert {"FACTS", "INPUTS", "OUTPUTS", "QUANTIZED", "SAMPLES"} <= names
+    run = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "run")
+    assert "trtmatrix" not in ast.unparse(run)
+    assert str(tmp_path) not in text
+    assert len(text.splitlines()) < 120
+
+
+def awkward() -> Any:
+    names = ["a/b", "a:b", "a b", "A_b", "…"]
+    total = [node("Sum", "p q", "s")]
+    total = [helper.make_node("Sum", names, ["out/1"]), helper.make_node("Neg", ["out/1"], ["out 1"])]
+    return make_model(total, {n: (FLOAT, [2]) for n in names}, {n: (FLOAT, [2]) for n in ("out/1", "out 1")})
+
+
+def test_awkward_names_become_files_of_their_own(opened: Opened, tmp_path: Path) -> None:
+    context = opened(saved(awkward(), tmp_path / "m.onnx"))
+    loaded = model_repro(context)
+    assert loaded.module.INPUTS == {
+        "a_b": "a/b",
+        "a_b-2": "a:b",
+        "a_b-3": "a b",
+        "A_b-4": "A_b",
+        "tensor": "…",
+    }
+    assert loaded.module.OUTPUTS == {"out_1": "out/1", "out_1-2": "out 1"}
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    files = CaseFiles(folder)
+    assert set(files.inputs) == set(loaded.module.INPUTS)
+    assert np.allclose(files.reference["out_1"], -np.asarray(files.reference["out_1-2"]))
+
+
+def test_a_case_has_inputs_references_and_a_floor_for_each_sample(opened: Opened, tmp_path: Path) -> None:
+    for number, batch in enumerate((2, 5, 2)):
+        npz(tmp_path / "in" / f"{number}.npz", x=normal(batch, 64, seed=number))
+    context = opened(saved(mlp(), tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in"))
+    loaded = model_repro(context)
+    assert loaded.module.PROFILE == {"x": ((2, 64), (2, 64), (5, 64))}
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    files, noise = CaseFiles(folder), read_noise_file(folder)
+    assert set(files.inputs) == {"x.s0", "x.s1", "x.s2"}
+    assert {name: array.shape for name, array in files.reference.items()} == {
+        "y.s0": (2, 64), "y.s1": (5, 64), "y.s2": (2, 64),
+    }  # fmt: skip
+    assert set(noise["outputs"]) == {"y.s0", "y.s1", "y.s2"}
+    assert noise["precision"] == "tf32"
+    assert noise["reference"]["precision"] == "float64"
+    assert 0 < noise["reference"]["own_error"]["y"] < 1e-6
+
+
+def test_weights_beside_a_model_come_along(opened: Opened, tmp_path: Path) -> None:
+    model = saved_outside(mlp(), tmp_path / "m.onnx", "weights.bin")
+    context = opened(model)
+    loaded = model_repro(context)
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    kept = folder / "weights.bin"
+    assert kept.read_bytes() == (tmp_path / "weights.bin").read_bytes()
+    assert (tmp_path / "weights.bin").stat().st_nlink == 1  # the user's file is nobody's link
+    assert kept.stat().st_nlink == 3  # the blob, the model's folder, the case
+    assert list(json.loads((folder / "case.json").read_text())["external"]) == ["weights.bin"]
+    assert (folder / "model.onnx").stat().st_size < 2000
+    assert (folder / "reference" / "y.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "asked", "built"),
+    [
+        (np.float32, "tf32", "tf32"), (np.float32, "fp32", "fp32"), (np.float32, "fp16", "fp16-flag"),
+        (np.float16, "fp16", "fp16"), (np.float16, "tf32", "fp16"),
+    ],
+)  # fmt: skip
+def test_the_precision_is_the_graphs_own(
+    dtype: Any, asked: str, built: str, opened: Opened, tmp_path: Path
+) -> None:
+    context = opened(saved(mlp(dtype=dtype), tmp_path / "m.onnx"), "--precision", asked)
+    (case,) = model_repro(context).repro.cases
+    assert case.precision == built
+    told = any("built as it is" in text for text in read_about(context)["troubles"])
+    assert told == (dtype is np.float16 and asked != "fp16")
+
+
+def quantized(kind: int) -> Any:
+    zero = helper.make_tensor("z", kind, [], [0])
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]
+    model = make_model(nodes, {"x": (FLOAT, [4])}, {"y": (FLOAT, [4])}, {"s": np.float32(0.1)}, opset=19)
+    model.graph.initializer.append(zero)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [(TensorProto.INT8, ("int8",)), (TensorProto.FLOAT8E4M3FN, ("fp8",))]
+)
+def test_what_is_quantized_is_told_to_the_build(
+    kind: int, expected: tuple[str, ...], opened: Opened, tmp_path: Path
+) -> None:
+    assert model_repro(opened(saved(quantized(kind), tmp_path / "m.onnx"))).module.QUANTIZED == expected
+
+
+def two_inputs() -> Any:
+    nodes = [
+        node("Gather", "table ids", "e"), node("Unsqueeze", "mask axes", "u"), node("Cast", "u", "f", to=FLOAT),
+        node("Mul", "e f", "y"),
+    ]  # fmt: skip
+    weights = {"table": normal(10, 8), "axes": np.array([2], np.int64)}
+    inputs = {"ids": (INT64, ["batch", "seq"]), "mask": (INT64, ["batch", "seq"])}
+    return make_model(nodes, inputs, {"y": (FLOAT, ["batch", "seq", 8])}, weights)
+
+
+def test_symbols_that_inputs_share_are_drawn_alike(opened: Opened, tmp_path: Path) -> None:
+    context = opened(saved(two_inputs(), tmp_path / "m.onnx"), "--profile", "ids=1x2:4x6:8x12")
+    loaded = model_repro(context)
+    assert loaded.module.PROFILE["mask"] == ((1, 2), (4, 6), (8, 12))
+    assert loaded.module.SAMPLES == 3
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    inputs = CaseFiles(folder).inputs
+    assert inputs["ids.s0"].shape == inputs["mask.s0"].shape == (4, 6)
+    assert inputs["ids.s2"].shape == (8, 12)
+    assert 4 < inputs["ids.s2"].max() < 10
+    assert np.all(inputs["mask.s2"] == 1)
+    assert any("drawn with seed 0" in note for note in notes_of(context))
+
+
+def test_drawn_inputs_are_the_same_every_time_and_said_to_be_drawn(opened: Opened, tmp_path: Path) -> None:
+    model = saved(mlp(), tmp_path / "m.onnx")
+    assert ids(opened(model)) == ids(opened(model))
+    assert "a batch of 1" in notes_of(opened(model))[0]
+    given = opened(model, "--inputs", str(npz(tmp_path / "in.npz", x=normal(2, 64))))
+    assert notes_of(given) == []
+
+
+def test_a_model_that_the_host_cannot_compute_is_still_run(opened: Opened, tmp_path: Path) -> None:
+    made = helper.make_node("Strange", ["x"], ["y"], domain="my.own")
+    model = make_model([made], {"x": (FLOAT, [4])}, {"y": (FLOAT, [4])}, domains=["my.own"])
+    context = opened(saved(model, tmp_path / "m.onnx"))
+    loaded = model_repro(context)
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    assert not CaseFiles(folder).reference
+    assert "Strange" in read_noise_file(folder)["reference"]["why_not"]
+    assert any("my.own::Strange" in text for text in read_about(context)["troubles"])
+
+
+def test_an_opset_of_tomorrow_is_told_and_still_run(opened: Opened, tmp_path: Path) -> None:
+    model = mlp()
+    model.opset_import[0].version = 99
+    context = opened(saved(model, tmp_path / "m.onnx"))
+    loaded = model_repro(context)
+    assert any("opset 99" in text for text in read_about(context)["troubles"])
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    assert not CaseFiles(folder).reference
+
+
+def refused(opened: Opened, model: Path | None, *words: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        opened(model, *words)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is no ONNX file"),
+        (b"PK\x03\x04 no model", "is no ONNX file"),
+        (b"\x00" * 50, "is no ONNX file"),
+    ],
+)
+def test_what_is_no_onnx_is_refused(content: bytes, words: str, opened: Opened, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(content)
+    assert words in refused(opened, tmp_path / "m.onnx")
+
+
+def test_a_truncated_model_is_refused(opened: Opened, tmp_path: Path) -> None:
+    path = saved(mlp(), tmp_path / "m.onnx")
+    path.write_bytes(path.read_bytes()[:-100])
+    assert "truncated" in refused(opened, path)
+    assert "cannot be read" in refused(opened, tmp_path / "nowhere.onnx")
+
+
+def test_weights_that_are_not_there_are_named(opened: Opened, tmp_path: Path) -> None:
+    path = saved_outside(mlp(), tmp_path / "m.onnx", "weights.bin")
+    (tmp_path / "weights.bin").write_bytes(b"\0" * 100)
+    assert "it is truncated" in refused(opened, path)
+    (tmp_path / "weights.bin").unlink()
+    message = refused(opened, path)
+    assert "'weights.bin', which is not there" in message
+
+
+@pytest.mark.parametrize(
+    "location", ["/etc/passwd", "../w.bin", "sub/../../w.bin", "inputs/w.bin", "case.json"]
+)
+def test_weights_outside_of_the_folder_are_refused(location: str, opened: Opened, tmp_path: Path) -> None:
+    path = saved_outside(mlp(), tmp_path / "in" / "m.onnx", "weights.bin")
+    content = path.read_bytes().replace(b"weights.bin", location.encode()[:11].ljust(11, b"_"))
+    if len(location) == 11:
+        path.write_bytes(content)
+    else:
+        import onnx
+
+        model = onnx.load(path, load_external_data=False)
+        for tensor in model.graph.initializer:
+            tensor.external_data[0].value = location
+        path.write_bytes(model.SerializeToString())
+    assert "save it again" in refused(opened, path)
+
+
+def test_a_link_out_of_the_folder_is_refused(opened: Opened, tmp_path: Path) -> None:
+    path = saved_outside(mlp(), tmp_path / "in" / "m.onnx", "weights.bin")
+    (tmp_path / "in" / "weights.bin").rename(tmp_path / "secret.bin")
+    (tmp_path / "in" / "weights.bin").symlink_to(tmp_path / "secret.bin")
+    assert "a link out of the model's folder" in refused(opened, path)
+
+
+def odd(kind: str) -> Any:
+    model = mlp()
+    match kind:
+        case "no nodes":
+            del model.graph.node[:]
+        case "no outputs":
+            del model.graph.output[:]
+        case "no inputs":
+            del model.graph.input[:]
+        case "sequence":
+            inner = helper.make_tensor_type_proto(FLOAT, None)
+            model.graph.input[0].type.CopyFrom(helper.make_sequence_type_proto(inner))
+        case "optional":
+            inner = helper.make_tensor_type_proto(FLOAT, None)
+            model.graph.input[0].type.CopyFrom(helper.make_optional_type_proto(inner))
+        case "string":
+            model.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
+        case "bfloat16":
+            model.graph.input[0].type.tensor_type.elem_type = TensorProto.BFLOAT16
+        case "size 0":
+            model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 0
+    return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("no nodes", "has no nodes"), ("no outputs", "has no outputs"), ("no inputs", "has no inputs"),
+        ("sequence", "input x is a sequence"), ("optional", "input x is a optional"),
+        ("string", "input x is string, which NumPy does not have"),
+        ("bfloat16", "cast it inside of the graph"), ("size 0", "a dimension of size 0"),
+    ],
+)  # fmt: skip
+def test_graphs_that_cannot_be_fed_are_refused(kind: str, words: str, opened: Opened, tmp_path: Path) -> None:
+    assert words in refused(opened, saved(odd(kind), tmp_path / "m.onnx"))
+
+
+def test_dynamic_shapes_want_inputs_or_a_profile(opened: Opened, tmp_path: Path) -> None:
+    message = refused(opened, saved(two_inputs(), tmp_path / "m.onnx"))
+    assert "input ids is int64 [batch, seq]" in message
+    assert "--profile ids=" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ids", "expected INPUT=MIN:OPT:MAX"), ("ids=2x3:1x3:4x3", "must grow"), ("ids=1:1x2:3", "different ranks"),
+        ("idz=1x2", "its inputs are ids, mask"), ("ids=1x2x3", "ids is int64 [batch, seq]"),
+    ],
+)  # fmt: skip
+def test_profiles_that_do_not_fit_are_refused(text: str, words: str, opened: Opened, tmp_path: Path) -> None:
+    assert words in refused(opened, saved(two_inputs(), tmp_path / "m.onnx"), "--profile", text)
+
+
+def test_a_profile_must_hold_the_samples(opened: Opened, tmp_path: Path) -> None:
+    path = npz(tmp_path / "in.npz", ids=np.zeros((9, 3), np.int64), mask=np.zeros((9, 3), np.int64))
+    model = saved(two_inputs(), tmp_path / "m.onnx")
+    words = refused(opened, model, "--inputs", str(path), "--profile", "ids=1x2:4x6:8x12")
+    assert "sample 0 of --inputs has [9, 3], which is outside" in words
+
+
+def test_every_array_that_does_not_fit_is_told_at_once(opened: Opened, tmp_path: Path) -> None:
+    npz(tmp_path / "in" / "0.npz", ids=np.zeros((1, 64), np.float32), maks=np.zeros((1, 64), np.int64))
+    npz(tmp_path / "in" / "1.npz", ids=np.zeros((2, 3), np.int64), mask=np.zeros((2, 4), np.int64))
+    message = refused(opened, saved(two_inputs(), tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in"))
+    assert "0.npz: input ids: graph wants int64 [batch, seq], the file has float32 [1, 64]" in message
+    assert "input mask is missing: the graph wants int64 [batch, seq]" in message
+    assert "maks is no input of the graph; perhaps you meant mask" in message
+    assert "1.npz: seq is 3 in input ids, and 4 in input mask" in message
+
+
+def test_pickled_arrays_are_refused(opened: Opened, tmp_path: Path) -> None:
+    path = npz(tmp_path / "in.npz", x=np.array([{}, None], dtype=object))
+    message = refused(opened, saved(mlp(), tmp_path / "m.onnx"), "--inputs", str(path))
+    assert "input x: cannot be read: pickled arrays are refused" in message
+
+
+def test_inputs_that_are_not_there_are_told(opened: Opened, tmp_path: Path) -> None:
+    model = saved(mlp(), tmp_path / "m.onnx")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad.npz").write_bytes(b"no zip")
+    assert "no such file" in refused(opened, model, "--inputs", str(tmp_path / "nowhere"))
+    assert "no .npz file is there" in refused(opened, model, "--inputs", str(tmp_path / "empty"))
+    assert "is no .npz file" in refused(opened, model, "--inputs", str(tmp_path / "bad.npz"))
+
+
+def test_options_about_a_model_want_one(opened: Opened) -> None:
+    assert "--atol, --profile: of which model?" in refused(opened, None, "--atol", "1", "--profile", "x=1")
+    assert "finite number" in refused_tolerance()
+
+
+def refused_tolerance() -> str:
+    from trtmatrix.own_model import _tolerance
+
+    with pytest.raises(UsageError) as caught:
+        _tolerance(argparse.Namespace(atol=-1.0, rtol=None))
+    return str(caught.value)
+
+
+def test_half_types_are_named(tmp_path: Path) -> None:
+    from trtmatrix.onnxmodel.reading import read_model
+
+    nodes = [node("Cast", "x", "y", to=HALF)]
+    model = make_model(nodes, {"x": (FLOAT, [2])}, {"y": (HALF, [2])})
+    read = read_model(saved(model, tmp_path / "m.onnx"))
+    assert [tensor.text for tensor in (*read.inputs, *read.outputs)] == ["float32 [2]", "float16 [2]"]
