@@ -37,7 +37,10 @@ from trtmatrix.core.upgrade.report import (
 BEFORE, AFTER = "10.7.0", "10.8.0"
 ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"
 NOTES = "https://docs.nvidia.com/deeplearning/tensorrt/latest/getting-started/release-notes.html"
-ODD = "<script>alert(1)</script> & \"quotes\" 'n' `ticks` | bars | √x ≤ ∞ \x1b[31m\ud800 日本語 \N{ZERO WIDTH SPACE}end"
+ODD = (
+    "<script>alert(1)</script> & \"quotes\" 'n' `ticks` | bars | √x ≤ ∞ \x1b[31m\ud800 日本語 "
+    "\N{ZERO WIDTH SPACE}end"
+)
 LONG = "a-very-long-name-without-any-place-to-break_" * 6
 
 
@@ -447,8 +450,8 @@ def full_upgrade() -> Upgrade:
                 case="fp16-h3",
                 measure="engine size",
                 unit="bytes",
-                before=Spread(median=1329220, low=1329220, high=1329220, count=1),
-                after=Spread(median=2329220, low=2329220, high=2329220, count=1),
+                before=Spread(median=1329220.0, low=1329220.0, high=1329220.0, count=1),
+                after=Spread(median=2329220.0, low=2329220.0, high=2329220.0, count=1),
                 ratio=1.75,
                 told_apart=False,
                 why_not="another driver",
@@ -468,8 +471,8 @@ def full_upgrade() -> Upgrade:
                 case="sdpa-tf32",
                 measure="device memory",
                 unit="bytes",
-                before=Spread(median=3 << 30, low=3 << 30, high=3 << 30, count=3),
-                after=Spread(median=3.01 * 2**30, low=3 << 30, high=3.1 * 2**30, count=3),
+                before=Spread(median=3.0 * 2**30, low=3.0 * 2**30, high=3.0 * 2**30, count=3),
+                after=Spread(median=3.01 * 2**30, low=3.0 * 2**30, high=3.1 * 2**30, count=3),
                 ratio=1.003,
                 told_apart=False,
                 clocks=ODD,
@@ -496,7 +499,7 @@ def full_upgrade() -> Upgrade:
             Lacking(what=ODD, command="first line \\\n  --second '<line>' && echo \"$HOME\""),
         ),
         not_looked_at=("Accuracy of INT8 with your own calibration.", "Multi-GPU.", ODD),
-        command="python -m trtmatrix upgrade --from 10.7.0 --to 10.8.0 --gpu L4 --model detector.onnx --code serve",
+        command="python -m trtmatrix upgrade --from 10.7.0 --to 10.8.0 --gpu L4 --model detector.onnx",
         generated="2026-11-21 20:00 UTC",
     )
 
