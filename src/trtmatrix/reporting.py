@@ -1,4 +1,4 @@
-"""The command ``report``: the whole matrix from stored records, as one page with filters, Markdown or JSON."""
+"""The command ``report``: the whole matrix from stored records, as a page with filters, or as text."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def write_file(file: Path, content: str) -> None:
     try:
         file.write_text(content, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise UsageError(f"--output {file}: cannot be written: {error.strerror}; name another file") from error
+        raise UsageError(
+            f"--output {file}: cannot be written: {error.strerror}; name another file"
+        ) from error
 
 
 def render(suffix: str, entries: Sequence[Entry]) -> str:
