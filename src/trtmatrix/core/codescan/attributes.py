@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import dataclass, field
 
-from trtmatrix.core.api import ApiChange
+from trtmatrix.core.api import ApiChange, ChangeKind
 from trtmatrix.core.codescan.fold import fold_attribute, hangs_on_version
 from trtmatrix.core.codescan.reader import Reader, path_of
 from trtmatrix.core.codescan.values import (
@@ -95,7 +95,7 @@ class AttributeReader(Reader):
             case Module():
                 return self._of_module(name, uses)
             case TrtClass() | TrtObject():
-                return self._of_tensorrt(thing, name, uses)
+                return self._of_tensorrt(thing, name, uses, store)
             case OwnModule():
                 return self.of_own_module(thing.path, name)
             case OwnClass() | OwnObject() | Super():
@@ -120,9 +120,9 @@ class AttributeReader(Reader):
         uses.add(self.names.changes(name))
         return self.names.value_of_name(name)
 
-    def _of_tensorrt(self, thing: TrtClass | TrtObject, name: str, uses: _Uses) -> Value:
+    def _of_tensorrt(self, thing: TrtClass | TrtObject, name: str, uses: _Uses, store: bool) -> Value:
         changes = self.names.changes(f"{thing.name}.{name}")
-        uses.add(changes)
+        uses.add(changes if store else [change for change in changes if not hinders_storing_only(change)])
         given = self.names.value_of(thing.name, name, of_class=isinstance(thing, TrtClass))
         if given or changes or isinstance(thing, TrtClass):
             return given
@@ -144,7 +144,7 @@ class AttributeReader(Reader):
             for inner in (f"{folder}/{name}.py", f"{folder}/{name}/__init__.py"):
                 if inner in self.program.files:
                     return of(OwnModule(inner))
-            if any(other.startswith(f"{folder}/{name}/") for other in self.program.files):
+            if f"{folder}/{name}" in self.program.paths.folders:
                 return of(OwnModule(f"{folder}/{name}"))
         return NOTHING
 
@@ -199,6 +199,11 @@ class AttributeReader(Reader):
             node, self.names.changes(f"{owner}.{name}"),
             why=f"what {what} is cannot be told from the scanned files",
         )  # fmt: skip
+
+
+def hinders_storing_only(change: ApiChange) -> bool:
+    """Say whether a property merely became read-only: reading it goes on."""
+    return change.kind is ChangeKind.CHANGED and change.after == f"{change.before}, read only"
 
 
 def is_telling(name: str) -> bool:

@@ -32,6 +32,7 @@ from trtmatrix.core.codescan.values import (
     join,
     many,
     of,
+    row,
     texts,
 )
 
@@ -129,15 +130,9 @@ class CallReader(CommandReader, AttributeReader):
         if name in _GETTING:
             return self._got(func, base, args)
         if name in ("values", "copy", "items"):
-            pairs = self.pair(of(Foreign("key")), items)
+            pairs = row((of(Foreign("key")), items))
             return base if name == "copy" else many([pairs if name == "items" else items])
         return None
-
-    def pair(self, first: Value, second: Value) -> Value:
-        """Return a tuple of two."""
-        from trtmatrix.core.codescan.values import row
-
-        return row((first, second))
 
     def _got(self, func: ast.Attribute, base: Value, args: list[Value]) -> Value:
         """Return an item by ``get``, ``pop`` or ``setdefault``, with the default that is given."""
