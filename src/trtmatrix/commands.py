@@ -170,8 +170,9 @@ def prepare_command(args: argparse.Namespace) -> ExitCode:
 
 
 def publish_command(args: argparse.Namespace) -> ExitCode:
-    """Publish the records that the current verdict of each selected cell rests on."""
+    """Publish the records that the current verdict of each selected cell rests on, and surfaces read here."""
     from trtmatrix.effects.store import publish
+    from trtmatrix.effects.surfaces import publish_surfaces
 
     context = open_context(args)
     scene = look_around(context, Pull.NEVER)
@@ -180,9 +181,10 @@ def publish_command(args: argparse.Namespace) -> ExitCode:
     records = [
         r for e in facts for r in (*e.records, *e.set_aside) if local in Path(r.file).resolve().parents
     ]
-    new = publish(context.project.results, records)
+    surfaces = publish_surfaces(context.project.results)
+    new = publish(context.project.results, records) + surfaces
     print("\n".join(str(path) for path in new) or "nothing new to publish")
-    return ExitCode.AS_EXPECTED if records else ExitCode.NOTHING
+    return ExitCode.AS_EXPECTED if records or surfaces else ExitCode.NOTHING
 
 
 def remeasure_command(args: argparse.Namespace) -> ExitCode:

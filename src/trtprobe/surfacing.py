@@ -39,5 +39,5 @@ def leave_surface(job: Dict[str, Any], out: Path) -> None:
     command = [sys.executable, "-B", str(Path(__file__).resolve().parent), "surface", module, str(out / FILE)]
     try:
         subprocess.run(command, check=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
-    except Exception as error:
+    except (OSError, subprocess.SubprocessError) as error:
         print("the surface of %s was not read: %s" % (module, error), flush=True)
