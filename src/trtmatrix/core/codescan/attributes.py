@@ -103,10 +103,13 @@ class AttributeReader(Reader):
             case Many():
                 return join(*(value for key, value in thing.fields if key == name))
             case Foreign():
-                uses.others.add(thing.name.split(".")[0])
+                if not thing.name.startswith("builtins."):  # a text or a number has no such attribute
+                    uses.others.add(thing.name.split(".")[0])
                 return of(Foreign(f"{thing.name}.{name}" if thing.name.count(".") < 3 else thing.name))
             case Const() | Tainted():
-                return fold_attribute(of(thing), name) if hangs_on_version(of(thing)) else NOTHING
+                if hangs_on_version(of(thing)):
+                    return fold_attribute(of(thing), name)
+                return of(Foreign("builtins.str()"))
             case Partial():
                 return join(*(value for key, value in thing.keywords if key == name))
             case OwnFunction() | TrtCallable() | Row():
@@ -190,7 +193,7 @@ class AttributeReader(Reader):
             return
         receiver = _words(ast.unparse(node.value)[-60:])
         hinted = [owner for owner in owners if _words_of_class(owner) & receiver]
-        if not hinted and (not is_telling(name) or self.program.anyone_defines(name)):
+        if not hinted and (not is_telling(name) or self.program.defined_near(name, self.file)):
             return
         owner = (hinted or owners)[0]
         what = ast.unparse(node.value)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from trtmatrix.core.codescan.attributes import AttributeReader
 from trtmatrix.core.codescan.commands import CommandReader
-from trtmatrix.core.codescan.fold import fold_call, fold_method, hangs_on_version
+from trtmatrix.core.codescan.fold import fold_call, fold_method, hangs_on_version, reads_versions
 from trtmatrix.core.codescan.imports import names_bindings
 from trtmatrix.core.codescan.library import from_library
 from trtmatrix.core.codescan.program import FunctionInfo
@@ -189,7 +189,7 @@ class CallReader(CommandReader, AttributeReader):
         known = from_library(self, thing.name, args, keywords, node)
         if known is not None:
             return known
-        if hangs_on_version(*args):
+        if hangs_on_version(*args) or (reads_versions(thing.name) and texts(join(*args[:1]))):
             return fold_call(thing.name, args)
         return of(Foreign(f"{thing.name}()" if len(thing.name) < 80 else thing.name))
 

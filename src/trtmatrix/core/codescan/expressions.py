@@ -116,7 +116,7 @@ class ExpressionReader(CallReader):
         value = self.look_up(node.id)
         for thing in value:
             if isinstance(thing, TrtClass | TrtCallable) and "." not in thing.name:
-                others = {other.name for other in value if isinstance(other, Foreign | OwnClass)}
+                others = any(isinstance(other, Foreign | OwnClass) for other in value)
                 why = "it may also be of another library" if others else ""
                 self.note(node, self.names.changes(thing.name), call=call, why=why)
         return value

@@ -54,7 +54,8 @@ class SourceFile:
     """It imports TensorRT, or a scanned file that does, or is imported by one."""
     unbound: bool = False
     """It uses a name ``trt`` that it binds nowhere."""
-    uses_names_of: set[str] = field(default_factory=set)
+    neighbours: set[str] = field(default_factory=set)
+    """The scanned files that it imports, or that import it."""
 
     scope: Scope = field(init=False)
 
@@ -80,7 +81,9 @@ class FunctionInfo:
     yields: Value = NOTHING
     guards: tuple[str, ...] = ()
     calls: set[str] = field(default_factory=set)
-    """The guards of the calls seen; ``""`` for one without."""
+    """The guards of the calls seen in this pass; ``""`` for one without."""
+    known_calls: set[str] = field(default_factory=set)
+    """Those of the pass before, which was whole."""
 
 
 @dataclass(eq=False)
@@ -117,7 +120,11 @@ class Program:
             for base in self.line_of(key)[1:]:
                 self._derived.setdefault(base, []).append(key)
         for info in self.functions.values():
-            info.calls = set()
+            info.known_calls, info.calls = info.calls, set()
+
+    def is_settled(self) -> bool:
+        """Say whether a pass that ended added nothing to what was known."""
+        return not self.grew and all(info.calls == info.known_calls for info in self.functions.values())
 
     def grow(self, table: dict[str, Value], name: str, value: Value) -> None:
         """Add a value to a table; note whether it was news."""
@@ -173,17 +180,18 @@ class Program:
         """Say whether an own class or one of its own bases has an attribute of that name."""
         return any(name in self.classes[each].attributes for each in self.line_of(key))
 
-    def anyone_defines(self, name: str) -> bool:
-        """Say whether any class of the scanned files has a method or attribute of that name."""
-        return any(name in info.attributes for info in self.classes.values())
+    def defined_near(self, name: str, file: SourceFile) -> bool:
+        """Say whether a class of this file, or of one beside it in the imports, has an attribute of that name."""
+        near = {file.path, *file.neighbours}
+        return any(name in info.attributes and key.partition(":")[0] in near for key, info in self.classes.items())
 
     def guards_of(self, key: str) -> tuple[str, ...]:
         """Return what stands guard over a whole function: where it is defined, or all calls that were seen."""
         info = self.functions[key]
         if info.guards:
             return info.guards
-        if info.calls and "" not in info.calls:
-            return (sorted(info.calls)[0],)
+        if info.known_calls and "" not in info.known_calls:
+            return (sorted(info.known_calls)[0],)
         return ()
 
     def method(self, key: str, name: str) -> OwnFunction | None:

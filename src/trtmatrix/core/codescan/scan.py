@@ -153,7 +153,7 @@ def _scan_python(sources: dict[str, SourceFile], names: Names, findings: Finding
                     _read_file(program, file)
                 except (RecursionError, MemoryError) as error:
                     unread[path] = _reason(error)
-        if not program.grew:
+        if program.is_settled():
             break
     return list(unread.items())
 
@@ -189,6 +189,8 @@ def _those_that_matter(sources: dict[str, SourceFile]) -> dict[str, SourceFile]:
             if other in neighbours and other != path:
                 neighbours[path].add(other)
                 neighbours[other].add(path)
+    for path, file in sources.items():
+        file.neighbours = neighbours[path]
     chosen = set(direct)
     for ring in range(RINGS):
         wider = chosen.union(*(neighbours[path] for path in chosen))
