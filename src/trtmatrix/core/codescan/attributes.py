@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import dataclass, field
 
-from trtmatrix.core.api import ApiChange
+from trtmatrix.core.api import ApiChange, ChangeKind
 from trtmatrix.core.codescan.fold import fold_attribute, hangs_on_version
 from trtmatrix.core.codescan.reader import Reader, path_of
 from trtmatrix.core.codescan.values import (
@@ -95,7 +95,7 @@ class AttributeReader(Reader):
             case Module():
                 return self._of_module(name, uses)
             case TrtClass() | TrtObject():
-                return self._of_tensorrt(thing, name, uses)
+                return self._of_tensorrt(thing, name, uses, store)
             case OwnModule():
                 return self.of_own_module(thing.path, name)
             case OwnClass() | OwnObject() | Super():
@@ -103,10 +103,13 @@ class AttributeReader(Reader):
             case Many():
                 return join(*(value for key, value in thing.fields if key == name))
             case Foreign():
-                uses.others.add(thing.name.split(".")[0])
+                if not thing.name.startswith("builtins."):  # a text or a number has no such attribute
+                    uses.others.add(thing.name.split(".")[0])
                 return of(Foreign(f"{thing.name}.{name}" if thing.name.count(".") < 3 else thing.name))
             case Const() | Tainted():
-                return fold_attribute(of(thing), name) if hangs_on_version(of(thing)) else NOTHING
+                if hangs_on_version(of(thing)):
+                    return fold_attribute(of(thing), name)
+                return of(Foreign("builtins.str()"))
             case Partial():
                 return join(*(value for key, value in thing.keywords if key == name))
             case OwnFunction() | TrtCallable() | Row():
@@ -120,9 +123,9 @@ class AttributeReader(Reader):
         uses.add(self.names.changes(name))
         return self.names.value_of_name(name)
 
-    def _of_tensorrt(self, thing: TrtClass | TrtObject, name: str, uses: _Uses) -> Value:
+    def _of_tensorrt(self, thing: TrtClass | TrtObject, name: str, uses: _Uses, store: bool) -> Value:
         changes = self.names.changes(f"{thing.name}.{name}")
-        uses.add(changes)
+        uses.add(changes if store else [change for change in changes if not hinders_storing_only(change)])
         given = self.names.value_of(thing.name, name, of_class=isinstance(thing, TrtClass))
         if given or changes or isinstance(thing, TrtClass):
             return given
@@ -144,7 +147,7 @@ class AttributeReader(Reader):
             for inner in (f"{folder}/{name}.py", f"{folder}/{name}/__init__.py"):
                 if inner in self.program.files:
                     return of(OwnModule(inner))
-            if any(other.startswith(f"{folder}/{name}/") for other in self.program.files):
+            if f"{folder}/{name}" in self.program.paths.folders:
                 return of(OwnModule(f"{folder}/{name}"))
         return NOTHING
 
@@ -190,7 +193,7 @@ class AttributeReader(Reader):
             return
         receiver = _words(ast.unparse(node.value)[-60:])
         hinted = [owner for owner in owners if _words_of_class(owner) & receiver]
-        if not hinted and (not is_telling(name) or self.program.anyone_defines(name)):
+        if not hinted and (not is_telling(name) or self.program.defined_near(name, self.file)):
             return
         owner = (hinted or owners)[0]
         what = ast.unparse(node.value)
@@ -199,6 +202,11 @@ class AttributeReader(Reader):
             node, self.names.changes(f"{owner}.{name}"),
             why=f"what {what} is cannot be told from the scanned files",
         )  # fmt: skip
+
+
+def hinders_storing_only(change: ApiChange) -> bool:
+    """Say whether a property merely became read-only: reading it goes on."""
+    return change.kind is ChangeKind.CHANGED and change.after == f"{change.before}, read only"
 
 
 def is_telling(name: str) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from trtmatrix.core.api import ChangeKind
 from trtmatrix.core.codescan.expressions import ExpressionReader
 from trtmatrix.core.codescan.guards import judge_test
-from trtmatrix.core.codescan.imports import imported, is_bindings, resolve
+from trtmatrix.core.codescan.imports import is_bindings
 from trtmatrix.core.codescan.program import ClassInfo, FunctionInfo, Scope
 from trtmatrix.core.codescan.values import (
     NOTHING,
@@ -61,7 +62,8 @@ class DefinitionReader(ExpressionReader):
         names = {name.rpartition(".")[2] for name, _ in decorators}
         info.static, info.of_class = "staticmethod" in names, "classmethod" in names
         info.is_property, info.is_context = bool(names & _PROPERTIES), bool(names & _CONTEXTS)
-        info.scope.local, info.scope.shared = _local_names(node)
+        if not info.scope.local and not info.scope.shared:
+            info.scope.local, info.scope.shared = _local_names(node)
         for _, decorator in decorators:
             if any(isinstance(thing, OwnFunction) for thing in decorator):
                 self.apply(decorator, [value], {}, None)
@@ -74,6 +76,7 @@ class DefinitionReader(ExpressionReader):
         """Return a decorator's name and value; one that skips by version stands guard over the function."""
         name = ast.unparse(node.func if isinstance(node, ast.Call) else node)
         if isinstance(node, ast.Call) and node.args and name.endswith(("skipif", "skipIf", "skipUnless")):
+            self.evaluate(node.args[0])
             test = judge_test(self, node.args[0])
             guard = test.over_body if name.endswith("skipUnless") else test.over_else
             if guard:
@@ -85,7 +88,9 @@ class DefinitionReader(ExpressionReader):
         if not self.scope.owner or self.scope.function or node.name.startswith("__"):
             return
         for base in self.program.trt_bases(self.scope.owner):
-            self.note(node, self.names.changes(f"{base}.{node.name}"))
+            for change in self.names.changes(f"{base}.{node.name}"):
+                gone = change.kind is ChangeKind.REMOVED
+                self.note(node, [change], why=f"{base} may still call an override" if gone else "")
 
     def run_function(self, key: str) -> None:
         """Read a function's body with what is known of its parameters."""
@@ -155,27 +160,27 @@ class DefinitionReader(ExpressionReader):
     def _import(self, node: ast.Import) -> None:
         for alias in node.names:
             if alias.asname:
-                value = imported(alias.name, 0, self.file.path, self.program.files)
+                value = self.program.paths.imported(alias.name, 0, self.file.path)
                 self.bind(alias.asname, value)
                 continue
             first = alias.name.partition(".")[0]
             if is_bindings(first):
                 self.bind(first, of(Module()))
-            elif (own := resolve(first, 0, self.file.path, self.program.files)) is not None:
+            elif (own := self.program.paths.resolve(first, 0, self.file.path)) is not None:
                 self.bind(first, of(OwnModule(own)))
             else:
-                self.bind(first, imported(first, 0, self.file.path, self.program.files))
+                self.bind(first, self.program.paths.imported(first, 0, self.file.path))
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
-        source = imported(module, node.level, self.file.path, self.program.files)
+        source = self.program.paths.imported(module, node.level, self.file.path)
         for alias in node.names:
             if alias.name == "*":
                 self._import_all(source)
                 continue
             with self.guarded(self.import_guards[-1] if self.import_guards else ""):
                 value = self._imported_name(source, alias)
-            own = resolve(f"{module}.{alias.name}".strip("."), node.level, self.file.path, self.program.files)
+            own = self.program.paths.resolve(f"{module}.{alias.name}".strip("."), node.level, self.file.path)
             if not value and own is not None:
                 value = of(OwnModule(own))
             self.bind(alias.asname or alias.name, value)

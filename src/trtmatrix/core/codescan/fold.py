@@ -31,6 +31,11 @@ def hangs_on_version(*values: Value) -> bool:
     )
 
 
+def reads_versions(name: str) -> bool:
+    """Say whether a function of that dotted name makes a version of a text."""
+    return name.rpartition(".")[2] in _VERSION_READERS and "version" in name.lower()
+
+
 def fold_method(base: Value, name: str, args: Sequence[Value]) -> Value:
     """Return what a text's method gives."""
     return _fold(lambda text, *rest: getattr(text, name)(*rest) if name in _METHODS else _fail(), base, *args)

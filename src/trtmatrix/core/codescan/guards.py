@@ -22,8 +22,9 @@ class _Evaluates(Protocol):
         """Return what an expression can be."""
         ...
 
-    def look_up(self, name: str) -> Value:
-        """Return what a name stands for."""
+    @property
+    def values(self) -> dict[int, Value]:
+        """Return what expressions came out as last, by the node's identity."""
         ...
 
 
@@ -50,7 +51,7 @@ class Judged:
 
 
 def judge_test(reader: _Evaluates, node: ast.expr) -> Judged:
-    """Judge a test; ``and``, ``or`` and ``not`` by their operands."""
+    """Judge a test that was evaluated; ``and``, ``or`` and ``not`` by their operands."""
     body, orelse = _judge(reader, node)
     text = " ".join(ast.unparse(node).split()) if body or orelse else ""
     return Judged(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…", body, orelse)
@@ -74,7 +75,8 @@ def _judge(reader: _Evaluates, node: ast.expr) -> tuple[bool, bool]:
             body, orelse = _judge_hasattr(reader, node.comparators[0].args[0], node.left)
             return (orelse, body) if isinstance(node.ops[0], ast.NotIn) else (body, orelse)
         case _:
-            return _judge_value(reader.evaluate(node))
+            known = reader.values.get(id(node))
+            return _judge_value(reader.evaluate(node) if known is None else known)
 
 
 def _judge_value(value: Value) -> tuple[bool, bool]:
@@ -92,7 +94,7 @@ def _judge_hasattr(reader: _Evaluates, holder: ast.expr, attribute: ast.expr) ->
         return False, False
     name, names = attribute.value, reader.names
     found: set[bool] = set()
-    value = reader.evaluate(holder)
+    value = reader.values.get(id(holder), frozenset())
     for thing in value:
         if isinstance(thing, Module):
             found.add(names.at_target(name))

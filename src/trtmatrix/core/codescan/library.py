@@ -59,8 +59,10 @@ def from_library(
 def _iterated(reader: CallReader, name: str, args: Sequence[Value], node: ast.Call | None) -> Value | None:
     first = args[0] if args else NOTHING
     match name:
+        case "range":
+            return many([of(Foreign("builtins.int()"))])
         case "enumerate":
-            return many([row((NOTHING, reader.iterate(first, _arg(node))))])
+            return many([row((of(Foreign("builtins.int()")), reader.iterate(first, _arg(node))))])
         case "zip" | "product" | "zip_longest":
             places = node.args if node is not None and len(node.args) == len(args) else [None] * len(args)
             return many([row(reader.iterate(arg, place) for arg, place in zip(args, places, strict=True))])

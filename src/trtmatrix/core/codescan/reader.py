@@ -11,7 +11,20 @@ from trtmatrix.core.api import ApiChange, ChangeKind
 from trtmatrix.core.codescan.findings import Place
 from trtmatrix.core.codescan.fits import fits
 from trtmatrix.core.codescan.program import Program, Scope, SourceFile
-from trtmatrix.core.codescan.values import NOTHING, Foreign, Many, Module, OwnObject, Value, join, many, of
+from trtmatrix.core.codescan.values import (
+    NOTHING,
+    Foreign,
+    Many,
+    Module,
+    OwnClass,
+    OwnModule,
+    OwnObject,
+    Row,
+    Value,
+    join,
+    many,
+    of,
+)
 
 _BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "get_ipython", "display"}
 
@@ -27,6 +40,9 @@ class Reader:
         self.import_guards: list[str] = []
         self.dead = False
         """Behind a return, raise, break or continue."""
+        self.loops = 0
+        self.values: dict[int, Value] = {}
+        """What expressions came out as last, by the node's identity."""
         self.waiting: list[str] = []
         """Keys of functions that were defined and are yet to be read."""
 
@@ -95,8 +111,6 @@ class Reader:
                 pass
 
     def _unpack(self, targets: Sequence[ast.expr], value: Value) -> None:
-        from trtmatrix.core.codescan.values import Row
-
         rows = [thing.items for thing in value if isinstance(thing, Row) and len(thing.items) == len(targets)]
         starred = any(isinstance(target, ast.Starred) for target in targets)
         if rows and not starred:
@@ -127,8 +141,6 @@ class Reader:
             self.bind_path(target, value)
 
     def _store_elsewhere(self, thing: object, name: str, value: Value) -> bool:
-        from trtmatrix.core.codescan.values import OwnClass, OwnModule
-
         if isinstance(thing, OwnClass):
             self.program.grow(self.program.classes[thing.key].attributes, name, value)
             return True

@@ -120,18 +120,25 @@ class StatementReader(DefinitionReader):
     def _while(self, node: ast.While) -> None:
         self.evaluate(node.test)
         test = judge_test(self, node.test)
-        for _ in range(2):
-            self._branches([(test.over_body, node.body, None), ("", [], None)])
+        self._loop([(test.over_body, node.body, None), ("", [], None)])
         self.dead = False
         self.read_block(node.orelse)
 
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
         items = self.iterate(self.evaluate(node.iter), node.iter)
-        for _ in range(2):
-            self.assign(node.target, items)
-            self._branches([("", node.body, None), ("", [], None)])
+        self.assign(node.target, items)
+        self._loop([("", node.body, None), ("", [], None)])
         self.dead = False
         self.read_block(node.orelse)
+
+    def _loop(self, ways: Sequence[tuple[str, Sequence[ast.stmt], ast.expr | None]]) -> None:
+        """Read a loop's body, and once more where it changed what it began with; in an outer loop only."""
+        start = dict(self.scope.flow)
+        self.loops += 1
+        self._branches(ways)
+        if self.loops == 1 and any(self.scope.flow.get(name) != value for name, value in start.items()):
+            self._branches(ways)
+        self.loops -= 1
 
     def _with(self, node: ast.With | ast.AsyncWith) -> None:
         guard = ""

@@ -16,8 +16,8 @@ def choose_version(upgrades: Sequence[Upgrade], named: Sequence[str] = ()) -> Up
     """Return the report of the version to move to, with a reason for each other version.
 
     ``upgrades``: those to every newer version, oldest first, at least one. The newest with the answer go or
-    go with work-arounds; else of those with the best answer the one of which most was seen to be right. ``named``: findings that the user
-    asked about; the nearest version that fixes each is told.
+    go with work-arounds; else of those with the best answer the one of which most was seen to be right.
+    ``named``: findings that the user asked about; the nearest version that fixes each is told.
     """
     good = [upgrade for upgrade in upgrades if upgrade.decision in _GOOD]
     best = min((upgrade.decision for upgrade in upgrades), key=_BEST_FIRST.index)
