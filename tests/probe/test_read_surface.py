@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from tests.probe.compiled import compile_library
 from tests.probe.jobs import PROBE, STANDINS, Job, Step
 from tests.probe.pythons import cache_folder, find_pythons
+from trtmatrix.core.errors import MachineryError
 from trtmatrix.effects.bindings import (
     FIXED,
     PYTHON,
@@ -215,3 +217,16 @@ def test_the_releases_are_those_that_pypi_has() -> None:
     assert found[: len(FIXED)] == FIXED
     assert "tensorrt-cu12-bindings==10.7.0" in found  # and not its .post1
     assert len(found) >= 28
+
+
+def test_without_an_index_it_says_what_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    with pytest.raises(MachineryError, match="pip index versions"):
+        find_releases()
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_library_that_cannot_be_compiled_is_told_of(tmp_path: Path) -> None:
+    with pytest.raises(MachineryError, match="libnvinfer"):
+        compile_library(tmp_path / "libnvinfer.so.9", "no C at all")
