@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from dataclasses import dataclass, field
 
 from trtmatrix.core.api import ApiChange, ChangeKind
@@ -103,8 +104,9 @@ class AttributeReader(Reader):
             case Many():
                 return join(*(value for key, value in thing.fields if key == name))
             case Foreign():
-                if not thing.name.startswith("builtins."):  # a text or a number has no such attribute
-                    uses.others.add(thing.name.split(".")[0])
+                root = thing.name.partition(".")[0]
+                if root not in sys.stdlib_module_names and root != "property":  # Python's own have no such attribute
+                    uses.others.add(root)
                 return of(Foreign(f"{thing.name}.{name}" if thing.name.count(".") < 3 else thing.name))
             case Const() | Tainted():
                 if hangs_on_version(of(thing)):
@@ -126,6 +128,8 @@ class AttributeReader(Reader):
     def _of_tensorrt(self, thing: TrtClass | TrtObject, name: str, uses: _Uses, store: bool) -> Value:
         changes = self.names.changes(f"{thing.name}.{name}")
         uses.add(changes if store else [change for change in changes if not hinders_storing_only(change)])
+        if not changes and self.names.at_target(f"{thing.name}.{name}"):
+            uses.others.add(thing.name)
         given = self.names.value_of(thing.name, name, of_class=isinstance(thing, TrtClass))
         if given or changes or isinstance(thing, TrtClass):
             return given
@@ -163,7 +167,7 @@ class AttributeReader(Reader):
                 found.append(self.names.value_of(base, name, of_class=isinstance(thing, OwnClass)))
         if not isinstance(thing, Super):
             found.append(join(*(program.classes[key].attributes.get(name, NOTHING) for key in program.derived(thing.key))))
-        if not any(found) and not uses.changes:
+        if program.defines(thing.key, name) or (not any(found) and not uses.changes):
             uses.others.add(program.classes[thing.key].name)
         own = join(*(found[:1] if isinstance(thing, Super) else [*found[:1], *found[-1:]]))
         return join(*(self._bound(each, thing) for each in own)) if own else NOTHING

@@ -266,8 +266,8 @@ class CallReader(CommandReader, AttributeReader):
                     found.append(self._entered_own(thing))
                 case TrtObject():
                     if node is not None:
-                        self.note(node, self.names.changes(f"{thing.name}.__enter__"))
-                        self.note(node, self.names.changes(f"{thing.name}.__exit__"))
+                        self.note_special(node, "__enter__", value)
+                        self.note_special(node, "__exit__", value)
                     found.append(of(thing))
                 case _:
                     found.append(of(thing))

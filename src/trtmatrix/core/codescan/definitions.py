@@ -12,6 +12,7 @@ from trtmatrix.core.codescan.imports import is_bindings
 from trtmatrix.core.codescan.program import ClassInfo, FunctionInfo, Scope
 from trtmatrix.core.codescan.values import (
     NOTHING,
+    Const,
     Foreign,
     Module,
     OwnClass,
@@ -28,6 +29,9 @@ _PROPERTIES = {"property", "cached_property", "abstractproperty", "functools.cac
 _CONTEXTS = {"contextmanager", "asynccontextmanager"}
 _RECORDS = {"dataclass", "define", "attrs", "attr.s", "frozen", "s"}
 _RECORD_BASES = {"NamedTuple", "BaseModel", "TypedDict", "Struct"}
+
+MOST_HANDED_IN = 5
+"""Kinds of things in one parameter; a function that is given more of them says nothing of any."""
 
 
 class DefinitionReader(ExpressionReader):
@@ -115,7 +119,7 @@ class DefinitionReader(ExpressionReader):
             self.scope = info.around  # annotations are read where the function is defined
             declared = self.annotated(arg.annotation)
             self.scope = info.scope
-            value = declared or info.params.get(arg.arg, NOTHING)
+            value = declared or _telling(info.params.get(arg.arg, NOTHING))
             if place == 0 and info.owner and places and not info.static:
                 value = of(OwnClass(info.owner)) if info.of_class else of(OwnObject(info.owner))
             self.bind(arg.arg, value)
@@ -192,6 +196,7 @@ class DefinitionReader(ExpressionReader):
                 case Module():
                     place = ast.copy_location(ast.Name(alias.name, ast.Load()), alias)
                     found.append(self.attribute_of(of(thing), alias.name, place))
+                    self.file.taken.add(alias.asname or alias.name)
                 case OwnModule():
                     found.append(self.of_own_module(thing.path, alias.name))
                 case Foreign():
@@ -207,10 +212,17 @@ class DefinitionReader(ExpressionReader):
                 for name in [*self.names.surface.classes, *self.names.surface.names]:
                     if not name.startswith("_"):
                         self.bind(name, self.names.value_of_name(name))
+                        self.file.taken.add(name)
             elif isinstance(thing, OwnModule) and thing.path in self.program.files:
                 for name, value in list(self.program.files[thing.path].scope.names.items()):
                     if not name.startswith("_") and "." not in name:
                         self.bind(name, value)
+
+
+def _telling(value: Value) -> Value:
+    """Return what callers hand in, unless it is so many things that the function is a helper for anything."""
+    things = [thing for thing in value if not isinstance(thing, Const | Foreign)]
+    return value if len(things) <= MOST_HANDED_IN else NOTHING
 
 
 def _local_names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[frozenset[str], frozenset[str]]:

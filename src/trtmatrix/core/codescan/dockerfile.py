@@ -94,7 +94,8 @@ def makefile_as_shell(text: str) -> str:
     """Return shell text with the same lines: variables as a shell's, recipes as they are run."""
     given, continued, in_variable = [], False, False
     for line in text.split("\n"):
-        row = re.sub(r"\$\((\w+)\)", r"${\1}", line).replace("$$", "$")
+        row = re.sub(r"(?<!\$)\$(?:[<@^?*+|%]|\([<@^?*+|%][DF]\))", "_", line)  # a rule's own target and sources
+        row = re.sub(r"\$\((\w+)\)", r"${\1}", row).replace("$$", "$")
         assignment = _MAKE_ASSIGNMENT.match(row)
         if continued:
             given.append(row)

@@ -10,6 +10,7 @@ from trtmatrix.core.codescan.calls import CallReader
 from trtmatrix.core.codescan.fold import fold_compare, fold_item, fold_sum, hangs_on_version
 from trtmatrix.core.codescan.program import FunctionInfo, Scope
 from trtmatrix.core.codescan.guards import judge_test
+from trtmatrix.core.codescan.reader import MOST_KINDS
 from trtmatrix.core.codescan.values import (
     NOTHING,
     Const,
@@ -114,10 +115,9 @@ class ExpressionReader(CallReader):
 
     def _name(self, node: ast.Name, call: ast.Call | None = None) -> Value:
         value = self.look_up(node.id)
-        for thing in value:
+        for thing in value if node.id in self.file.taken else ():
             if isinstance(thing, TrtClass | TrtCallable) and "." not in thing.name:
-                others = any(isinstance(other, Foreign | OwnClass) for other in value)
-                why = "it may also be of another library" if others else ""
+                why = "it may also be of another library" if len(value) > 1 else ""
                 self.note(node, self.names.changes(thing.name), call=call, why=why)
         return value
 
@@ -190,28 +190,29 @@ class ExpressionReader(CallReader):
             return fold_item(base, node.slice, index)
         if isinstance(node.slice, ast.Slice):
             return self._sliced(base)
-        return join(*(self._item(thing, node, index) for thing in base))
+        return join(*(self._item(thing, node, index, len(base)) for thing in base))
 
-    def _note_index(self, thing: TrtObject, node: ast.Subscript, index: Value) -> None:
+    def _note_index(self, thing: TrtObject, node: ast.Subscript, index: Value, why: str) -> None:
         """Note an index whose type no overload takes any more; of an unknown type, as possible."""
         types = {_plain_type(each) for each in index} - {""}
         for change in self.names.changes(f"{thing.name}.__getitem__"):
             if change.kind is not ChangeKind.CHANGED or not change.after:
-                self.note(node, [change])
+                self.note(node, [change], why=why)
             elif not types:
                 self.note(node, [change], why="what the index is cannot be told")
             elif not any(kind in line.partition("->")[0] for kind in types for line in change.after.splitlines()):
-                self.note(node, [change])
+                self.note(node, [change], why=why)
 
     def _sliced(self, base: Value) -> Value:
         rows = [many(thing.items) for thing in base if isinstance(thing, Row)]
         return join(frozenset(thing for thing in base if not isinstance(thing, Row)), *rows)
 
-    def _item(self, thing: object, node: ast.Subscript, index: Value) -> Value:
+    def _item(self, thing: object, node: ast.Subscript, index: Value, kinds: int) -> Value:
         keys = [each.value for each in index if isinstance(each, Const)]
         match thing:
             case TrtObject():
-                self._note_index(thing, node, index)
+                if kinds <= MOST_KINDS:
+                    self._note_index(thing, node, index, "it may also be of something else" if kinds > 1 else "")
                 return self.names.item_of(thing.name)
             case TrtClass() if len(keys) == 1 and isinstance(keys[0], str):
                 return self.attribute_of(of(thing), keys[0], node)
@@ -292,7 +293,7 @@ class ExpressionReader(CallReader):
                     found += thing.items
                 case TrtObject():
                     if node is not None:
-                        self.note(node, self.names.changes(f"{thing.name}.__iter__"))
+                        self.note_special(node, "__iter__", value)
                     found.append(self.names.item_of(thing.name))
                 case TrtClass():
                     found.append(of(TrtObject(thing.name)))

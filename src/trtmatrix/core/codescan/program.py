@@ -54,6 +54,8 @@ class SourceFile:
     """It imports TensorRT, or a scanned file that does, or is imported by one."""
     unbound: bool = False
     """It uses a name ``trt`` that it binds nowhere."""
+    taken: set[str] = field(default_factory=set)
+    """Names that an import takes out of the bindings: each mention of them is a use."""
     neighbours: set[str] = field(default_factory=set)
     """The scanned files that it imports, or that import it."""
 

@@ -13,6 +13,7 @@ from trtmatrix.core.codescan.fits import fits
 from trtmatrix.core.codescan.program import Program, Scope, SourceFile
 from trtmatrix.core.codescan.values import (
     NOTHING,
+    Const,
     Foreign,
     Many,
     Module,
@@ -20,6 +21,7 @@ from trtmatrix.core.codescan.values import (
     OwnModule,
     OwnObject,
     Row,
+    TrtObject,
     Value,
     join,
     many,
@@ -27,6 +29,9 @@ from trtmatrix.core.codescan.values import (
 )
 
 _BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "get_ipython", "display"}
+
+MOST_KINDS = 3
+"""Things that a value can be, for its mere length or item to be worth telling."""
 
 
 class Reader:
@@ -210,6 +215,14 @@ class Reader:
         place = self.place(node)
         for change in changes:
             self.program.findings.add(place, [change], self._why(change, call, why, bound))
+
+    def note_special(self, node: ast.expr, name: str, value: Value) -> None:
+        """Note ``len(x)``, ``with x`` and the like, unless x can be too many things for that to say much."""
+        things = [thing for thing in value if not isinstance(thing, Const)]
+        for thing in things if len(things) <= MOST_KINDS else ():
+            if isinstance(thing, TrtObject):
+                why = "it may also be of something else" if len(things) > 1 else ""
+                self.note(node, self.names.changes(f"{thing.name}.{name}"), why=why)
 
     def place(self, node: ast.AST) -> Place:
         """Return where a node stands: the line of an attribute's own name."""
