@@ -82,10 +82,10 @@ def _pair(entries: Sequence[Entry], before: str, after: str) -> Pair:
 
 
 def _kept(entry: Entry) -> Mapping[str, Mapping[str, str]]:
-    """Return the outputs that were kept of the newest record that has any; those of its first engine."""
+    """Return the outputs that were kept of the newest record that has any."""
     for record in (entry.record, *entry.records):
         if record is not None and record.ended == RAN and (kept := record.data.get("kept")):
-            return {name: facts for name, facts in kept.items() if "@" not in name}
+            return dict(kept)
     return {}
 
 
