@@ -209,6 +209,9 @@ class _Extras:
     def explain(self, section: ModelSection, entries: Sequence[Entry]) -> ModelSection:
         """Look for the first wrong layer at each of the two versions where the model fails."""
         both = [e for e in entries if e.cell.version.name in {self.before, self.after}]
+        if getattr(self.args, "no_run", False):
+            self.troubles.append("--explain was not done: it runs the model, which --no-run forbids")
+            return section
         return replace(section, wrong_layers=explain_failing(self.context, self.args, both))
 
 

@@ -140,6 +140,14 @@ def test_what_cannot_be_explained_at_one_version_is_told_and_the_other_is_explai
     )
 
 
+def test_nothing_is_explained_where_nothing_may_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trtmatrix.explain.explain", lambda *_: pytest.fail("it ran"))
+    entries = [entry(tmp_path, version, value=1e9) for version in (BEFORE, AFTER)]
+    section = extras(tmp_path, entries, explain=True, no_run=True)
+    assert section.wrong_layers == ()
+    assert "--explain was not done: it runs the model, which --no-run forbids" in section.troubles
+
+
 def test_after_an_interrupt_no_other_version_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
