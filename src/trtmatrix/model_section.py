@@ -38,8 +38,11 @@ def make_model_section(
         name=Path(args.model).name, repro=repro.id,
         facts=(("file", str(args.model)), *((str(name), str(text)) for name, text in about["facts"])),
         reference=reference_words(noise), floor=floor_words(noise, outputs),
-        cases=tuple(make_case_line(repro.id, case, sides, before, after, own=True) for case in repro.cases),
-        samples=make_samples(both, outputs, calibration), troubles=(*about["troubles"], *noise_troubles(noise)),
+        cases=tuple(
+            make_case_line(repro.id, case, sides, before, after, own=True) for case in repro.cases
+        ),
+        samples=make_samples(both, outputs, calibration),
+        troubles=(*about["troubles"], *noise_troubles(noise)),
     )  # fmt: skip
     return add_extras(section, context, entries, before, after, args)
 

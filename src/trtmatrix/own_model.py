@@ -208,7 +208,7 @@ BUILT_AS: Mapping[str, Mapping[str, str]] = {
     "float16": {"tf32": "fp16", "fp32": "fp16", "fp16": "fp16"},
     "bfloat16": {"tf32": "fp16", "fp32": "fp16", "fp16": "fp16"},
 }
-"""The graph's type → the precision asked for → the probe's. ``fp16`` is strongly typed where there is that."""
+"""The graph's type → the precision asked for → the probe's. ``fp16``: strongly typed where there is that."""
 
 
 def _asked(model: ModelFile, precision: str) -> tuple[str, str, list[str]]:

@@ -50,7 +50,7 @@ def ids(context: Context) -> tuple[str, str]:
 
 def npz(path: Path, **arrays: Array) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(path, **arrays)
+    np.savez(path, allow_pickle=True, **arrays)
     return path
 
 
@@ -186,13 +186,15 @@ def quantized(kind: int) -> Any:
 def test_what_is_quantized_is_told_to_the_build(
     kind: int, expected: tuple[str, ...], opened: Opened, tmp_path: Path
 ) -> None:
-    assert model_repro(opened(saved(quantized(kind), tmp_path / "m.onnx"))).module.QUANTIZED == expected
+    context = opened(saved(quantized(kind), tmp_path / "m.onnx"))
+    found = model_repro(context).module.QUANTIZED
+    assert found == expected
 
 
 def two_inputs() -> Any:
     nodes = [
-        node("Gather", "table ids", "e"), node("Unsqueeze", "mask axes", "u"), node("Cast", "u", "f", to=FLOAT),
-        node("Mul", "e f", "y"),
+        node("Gather", "table ids", "e"), node("Unsqueeze", "mask axes", "u"),
+        node("Cast", "u", "f", to=FLOAT), node("Mul", "e f", "y"),
     ]  # fmt: skip
     weights = {"table": normal(10, 8), "axes": np.array([2], np.int64)}
     inputs = {"ids": (INT64, ["batch", "seq"]), "mask": (INT64, ["batch", "seq"])}
@@ -349,7 +351,8 @@ def test_dynamic_shapes_want_inputs_or_a_profile(opened: Opened, tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("ids", "expected INPUT=MIN:OPT:MAX"), ("ids=2x3:1x3:4x3", "must grow"), ("ids=1:1x2:3", "different ranks"),
+        ("ids", "expected INPUT=MIN:OPT:MAX"), ("ids=2x3:1x3:4x3", "must grow"),
+        ("ids=1:1x2:3", "different ranks"),
         ("idz=1x2", "its inputs are ids, mask"), ("ids=1x2x3", "ids is int64 [batch, seq]"),
     ],
 )  # fmt: skip

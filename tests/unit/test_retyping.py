@@ -67,9 +67,8 @@ def test_an_operator_without_a_float64_kernel_stays_in_float32_alone(tmp_path: P
     model = make_model(nodes, {"x": (FLOAT, [8, 64])}, {"y": (FLOAT, [8, 64])}, {"w": w})
     found, precision = reference(model, tmp_path, x=x)
     assert precision == "float64 (Erf in float32)"
-    erf = Session(
-        saved(make_model(nodes[:1], {"x": (FLOAT, [8, 64])}, {"e": (FLOAT, None)}), tmp_path / "e")
-    ).run({"x": x})["e"]
+    alone = make_model(nodes[:1], {"x": (FLOAT, [8, 64])}, {"e": (FLOAT, None)})
+    erf = Session(saved(alone, tmp_path / "e")).run({"x": x})["e"]
     assert np.allclose(found["y"], erf.astype(np.float64) @ w.astype(np.float64), rtol=1e-13)
 
 
@@ -82,7 +81,8 @@ def test_an_operator_made_of_others_stays_in_float32_too(tmp_path: Path) -> None
 def test_quantizing_stays_in_float32_and_rounds(tmp_path: Path) -> None:
     weights = {"s": np.float32(0.1), "z": np.int8(0)}
     nodes = [
-        node("MatMul", "x w", "m"), node("QuantizeLinear", "m s z", "q"), node("DequantizeLinear", "q s z", "y"),
+        node("MatMul", "x w", "m"), node("QuantizeLinear", "m s z", "q"),
+        node("DequantizeLinear", "q s z", "y"),
     ]  # fmt: skip
     weights["w"] = normal(16, 16, seed=1)
     model = make_model(nodes, {"x": (FLOAT, [4, 16])}, {"y": (FLOAT, [4, 16])}, weights)
@@ -154,9 +154,7 @@ def test_weights_in_a_file_give_the_same_as_weights_inside(tmp_path: Path) -> No
     assert outside.precision == "float64"
     assert np.array_equal(inside.references[0]["y"], outside.references[0]["y"])
     assert inside.errors == outside.errors
-    assert [path.name for path in tmp_path.iterdir()] == ["a", "b"] or {
-        path.name for path in tmp_path.iterdir()
-    } == {"a", "b"}
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
 
 
 def test_steps_that_no_member_left_have_no_floor(tmp_path: Path) -> None:
@@ -186,7 +184,7 @@ def test_an_old_opset_has_a_reference_of_its_own_and_no_floor(tmp_path: Path) ->
     assert "opset is 9" in computed.why_not
 
 
-def test_every_float_of_a_mixed_graph_becomes_one_type(tmp_path: Path) -> None:
+def test_every_float_of_a_mixed_graph_becomes_one_type() -> None:
     nodes = [node("Cast", "x", "h", to=HALF), node("MatMul", "h w", "m"), node("Cast", "m", "y", to=FLOAT)]
     weights = {"w": normal(64, 64).astype(np.float16)}
     model = make_model(nodes, {"x": (FLOAT, [2, 64])}, {"y": (FLOAT, [2, 64])}, weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,7 @@ def test_products_in_blocks_are_the_same_but_for_rounding(op: str, tmp_path: Pat
     assert 1e-4 < error < 5e-3
 
 
-def largest(errors: Any, kind: str) -> float:
+def largest(errors: Mapping[str, float], kind: str) -> float:
     return max(error for member, error in errors.items() if member.partition("-")[0] == kind)
 
 

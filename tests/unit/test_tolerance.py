@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -99,7 +98,9 @@ def test_what_is_asked_of_other_cases_is_what_it_was() -> None:
     assert asked_digest(plain) != asked_digest(replace(plain, tolerance={"atol": 1.0, "rtol": 0.0}))
 
 
-SOURCE = 'FACTS = {"title": "t", "upstream": "u", "url": "", "summary": "s", "figure": {"measure": "m", "label": "l"}}'
+SOURCE = """FACTS = {
+    "title": "t", "upstream": "u", "url": "", "summary": "s", "figure": {"measure": "m", "label": "l"}
+}"""
 
 
 def parsed(**case: Any) -> Case:
@@ -117,7 +118,11 @@ def test_a_case_may_keep_its_outputs_and_have_a_tolerance() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"atol": -1.0, "rtol": 0.0}, {"atol": math.nan, "rtol": 0.0}, {"atol": 1.0}, {"atol": 1.0, "rtol": 0.0, "x": 1.0}]
+    "bad",
+    [
+        {"atol": -1.0, "rtol": 0.0}, {"atol": math.nan, "rtol": 0.0}, {"atol": 1.0},
+        {"atol": 1.0, "rtol": 0.0, "x": 1.0},
+    ],
 )  # fmt: skip
 def test_a_tolerance_that_is_none_is_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="tolerance"):
@@ -152,7 +157,7 @@ def test_a_repros_noise_comes_from_one_function(tmp_path: Path) -> None:
         read_repro(file)
 
 
-def ran(context: Any, tmp_path: Path, change: Callable[[Path], None] | None = None) -> tuple[Any, Any]:
+def ran(context: Any, tmp_path: Path) -> tuple[Any, Any]:
     """Run a model's case in this process by ONNX Runtime; returns its result and its outcome."""
     loaded = model_repro(context)
     (case,) = loaded.repro.cases

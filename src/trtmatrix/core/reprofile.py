@@ -171,7 +171,8 @@ def _case(raw: CaseKeys, key: str) -> Case:
     several = raw.params.get("precision") == "fp16-flag" and raw.processes == 1
     tolerance = raw.tolerance.model_dump() if raw.tolerance else {}
     return Case(
-        id=raw.id, params=raw.params, limits={**raw.limits, **({BEYOND: 0.0} if tolerance else {})}, control=raw.control, seconds=raw.seconds,
+        id=raw.id, params=raw.params, limits={**raw.limits, **({BEYOND: 0.0} if tolerance else {})},
+        control=raw.control, seconds=raw.seconds,
         defects=raw.defects, defect=raw.defect, useful=raw.useful, noise_key=key,
         builds=raw.builds or (FLAG_BUILDS if several else 1), processes=raw.processes,
         products=frozenset(raw.products), needs=frozenset(raw.needs), bug_is=frozenset(raw.bug_is),

@@ -22,9 +22,10 @@ LONGEST_STEM = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Tensor:
-    """An input or output of a graph. ``dtype`` is NumPy's name (``"float32"``), or ONNX's where NumPy has none.
+    """An input or output of a graph.
 
-    ``shape`` is None where not even the rank is known.
+    ``dtype`` is NumPy's name (``"float32"``), or ONNX's where NumPy has none. ``shape`` is None where not
+    even the rank is known.
     """
 
     name: str
@@ -100,7 +101,8 @@ def fits_shape(shape: Shape, tensor: Tensor) -> bool:
     if tensor.shape is None:
         return True
     same = len(shape) == len(tensor.shape)
-    return same and all(not isinstance(dim, int) or dim == size for size, dim in zip(shape, tensor.shape))  # noqa: B905
+    pairs = zip(shape, tensor.shape, strict=False)
+    return same and all(not isinstance(dim, int) or dim == size for size, dim in pairs)
 
 
 def bind_symbols(tensors: Iterable[Tensor], shapes: Shapes) -> tuple[dict[str, int], list[str]]:

@@ -1,4 +1,4 @@
-"""A folder in which one model is rewritten again and again; its large weights stay where they are, in files."""
+"""A folder in which one model is rewritten again and again; its large weights stay as they are, in files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx
 from onnx import ModelProto, TensorProto, numpy_helper
+from onnx.inliner import inline_local_functions
 
 from trtmatrix.onnxmodel.external import find_external
 from trtmatrix.onnxmodel.retype import CannotRewriteError, Retyping
@@ -25,7 +26,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 class Bench:
-    """One model, ready to be rewritten. ``known``: its tensors' types, and their shapes for the first sample."""
+    """One model, ready to be rewritten. ``known``: its tensors' types, and the first sample's shapes."""
 
     def __init__(self, model: Path, folder: Path, shapes: Shapes) -> None:
         """Read a model; ``folder`` is for what is written, on the same disk. It is emptied by nobody.
@@ -37,7 +38,7 @@ class Bench:
         if opset_of(self.model) < LEAST_OPSET:
             raise CannotRewriteError(f"its opset is {opset_of(self.model)}, below {LEAST_OPSET}")
         if self.model.functions:
-            self.model = onnx.inliner.inline_local_functions(self.model)
+            self.model = inline_local_functions(self.model)
         for name, file in find_external(model).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.link(file, folder / name)

@@ -139,16 +139,10 @@ def _session(bench: Bench, rounding: Rounding, *, optimised: bool = False) -> Se
 
 def _references(bench: Bench, samples: Sequence[Sample]) -> tuple[list[dict[str, Array]] | None, str]:
     """Return references in float64 with the operators that are not, or None and why."""
-    kept: set[str] = set()
+    kept: frozenset[str] = frozenset()
     for _ in range(MOST_TRIES):
-        made: list[Retyping] = []
-
-        def change(model: ModelProto, made: list[Retyping] = made) -> None:
-            made.append(Retyping(model, bench.known, TensorProto.DOUBLE, frozenset(kept)))
-            made[0].rewrite()
-
         try:
-            session = bench.session("float64", change)
+            session, in_float32 = _float64_session(bench, kept)
             found = [_float64(session.run(sample)) for sample in samples]
         except CannotRewriteError as error:
             return None, str(error)
@@ -158,8 +152,20 @@ def _references(bench: Bench, samples: Sequence[Sample]) -> tuple[list[dict[str,
                 return None, str(error)
             kept |= more
             continue
-        return found, ", ".join(sorted(made[0].in_float32))
+        return found, ", ".join(sorted(in_float32))
     return None, "too many of its operators have no float64 kernel"
+
+
+def _float64_session(bench: Bench, kept: frozenset[str]) -> tuple[Session, set[str]]:
+    """Load the graph in float64; returns it with the operators that stay in float32."""
+    in_float32: set[str] = set()
+
+    def change(model: ModelProto) -> None:
+        retyping = Retyping(model, bench.known, TensorProto.DOUBLE, kept)
+        retyping.rewrite()
+        in_float32.update(retyping.in_float32)
+
+    return bench.session("float64", change), in_float32
 
 
 def _without_kernel(message: str, bench: Bench) -> set[str]:
@@ -182,7 +188,8 @@ def _has_definition(op: str, opset: int) -> bool:
         schema = onnx.defs.get_schema(op, opset, "")
     except onnx.defs.SchemaError:
         return False
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    names = ("has_function", "has_context_dependent_function")  # onnx's own types lack them
+    return any(getattr(schema, name, False) for name in names)
 
 
 def _measure(

@@ -10,6 +10,7 @@ import itertools
 import sys
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 from onnx import NodeProto, helper, numpy_helper
@@ -47,7 +48,7 @@ class Builder:
         tensor = numpy_helper.from_array(np.asarray(values, dtype=np.int64))
         return self.add("Constant", [], value=tensor)
 
-    def add(self, op: str, inputs: list[str], out: str = "", **attributes: object) -> str:
+    def add(self, op: str, inputs: list[str], out: str = "", **attributes: Any) -> str:  # noqa: ANN401
         """Add a node; returns the name of its output."""
         name = out or self._fresh(op)
         self.nodes.append(helper.make_node(op, inputs, [name], **attributes))

@@ -62,7 +62,7 @@ def _number(text: str | None) -> int:
 def _refused(model: Path, name: str, size: int) -> str:
     """Return why a file cannot be taken, or nothing."""
     pure = PurePosixPath(name.replace("\\", "/"))
-    if not name or pure.is_absolute() or ".." in pure.parts or ":" in name.split("/")[0]:
+    if not name or pure.is_absolute() or ".." in pure.parts or ":" in name.partition("/")[0]:
         return "which is not inside of the model's folder: save it again with all data in one file beside it"
     if pure.parts[0] in OWN_NAMES:
         return "a name that a case's folder has for its own: save it again under another name"

@@ -9,7 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from trtmatrix.core.errors import UsageError
@@ -32,9 +31,9 @@ EXPORT = 'export it again, for example with torch.onnx.export(module, args, "my.
 class ModelFile:
     """A model as its file says it is. ``files``: its external data, by relative name.
 
-    ``digest``: SHA-256 of all its bytes (hexadecimal). ``typed``: what its real numbers are: float32, float16,
-    bfloat16 or float64. ``quantized``: what its Q/DQ nodes quantize to. ``tables``: for inputs that index a
-    table, how many rows the smallest has. ``troubles``: what is unusual, in sentences.
+    ``digest``: SHA-256 of all its bytes (hexadecimal). ``typed``: what its real numbers are: float32,
+    float16, bfloat16 or float64. ``quantized``: what its Q/DQ nodes quantize to. ``tables``: for inputs that
+    index a table, how many rows the smallest has. ``troubles``: what is unusual, in sentences.
     """
 
     path: Path
@@ -99,10 +98,10 @@ def _load(path: Path) -> ModelProto:
     model = ModelProto()
     try:
         model.ParseFromString(content)
-    except (DecodeError, ValueError) as error:
+    except Exception as error:  # protobuf's own, which has no types
         raise UsageError(
-            f"--model {path}: is no ONNX file, or a truncated one ({len(content)} bytes): compare its size with "
-            f"where it comes from, or {EXPORT}"
+            f"--model {path}: is no ONNX file, or a truncated one ({len(content)} bytes): compare its size "
+            f"with where it comes from, or {EXPORT}"
         ) from error
     if not model.graph.node or not model.graph.output:
         what = "has no nodes" if model.ir_version else "is no ONNX file"
@@ -129,7 +128,7 @@ def _tensor(path: Path, what: str, info: ValueInfoProto) -> Tensor:
 
 def _dtype(kind: int) -> str:
     """Return NumPy's name of a type, ONNX's where NumPy has none."""
-    name = TensorProto.DataType.Name(kind).lower()
+    name = str(TensorProto.DataType.Name(kind)).lower()
     known = {"float": "float32", "double": "float64"}.get(name, name)
     numpy = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
     return known if known in numpy | {"float16", "float32", "float64", "bool"} else name
@@ -144,8 +143,8 @@ FEEDABLE = frozenset(
 def _check_tensors(path: Path, inputs: list[Tensor], outputs: list[Tensor]) -> None:
     """Refuse what cannot be fed or read with NumPy's arrays; all of it is told."""
     problems = [
-        f"{what} {tensor.name} is {tensor.dtype}, which NumPy does not have: cast it inside of the graph, with "
-        "float32 or float16 outside"
+        f"{what} {tensor.name} is {tensor.dtype}, which NumPy does not have: cast it inside of the graph, "
+        "with float32 or float16 outside"
         for what, tensors in (("input", inputs), ("output", outputs))
         for tensor in tensors if tensor.dtype not in FEEDABLE
     ]  # fmt: skip
@@ -191,9 +190,9 @@ def _quantized(model: ModelProto) -> tuple[tuple[str, ...], tuple[str, ...]]:
     types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
     for node in all_nodes(model):
         if node.op_type == "Constant":
-            types.update(
-                {node.output[0]: item.t.data_type for item in node.attribute if item.name == "value"}
-            )
+            for item in node.attribute:
+                if item.name == "value":
+                    types[node.output[0]] = item.t.data_type
     kinds = {_target(node, types) for node in nodes}
     plain = {kind for kind in kinds if kind in {TensorProto.INT8, TensorProto.UINT8}}
     found = (*(("int8",) if plain else ()), *(("fp8",) if kinds & FP8 else ()))

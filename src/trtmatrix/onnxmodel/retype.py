@@ -1,4 +1,4 @@
-"""Rewrites a graph so that its real numbers are all of one type: float64 for references, float32 for floors."""
+"""Rewrites a graph so that its real numbers are of one type: float64 for references, float32 for floors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Retyping:
         put(graph.node, [*casts, *nodes])
 
     def _initializer(self, tensor: TensorProto) -> Iterator[NodeProto]:
-        """Convert a small tensor where it stands; a large one by a Cast, so that its data stays in its file."""
+        """Convert a small tensor where it stands; a large one by a Cast, so that its file stays as it is."""
         if tensor.data_type not in FLOATS or tensor.data_type == self.target:
             return
         if elements(tensor) <= LARGE and tensor.data_location != TensorProto.EXTERNAL:

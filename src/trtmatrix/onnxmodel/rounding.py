@@ -1,4 +1,4 @@
-"""Rewrites a float32 graph so that it computes as a GPU may in less precision: rounded by ONNX's own operators.
+"""Rewrites a float32 graph to compute as a GPU may in less precision: rounded by ONNX's own operators.
 
 Rounding to TF32's 10 mantissa bits is Veltkamp's splitting: with c = RN((2^13 + 1)·x), RN(c - RN(c - x)) is x
 rounded to nearest (T. J. Dekker, Numer. Math. 18, 224-242, 1971).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
@@ -17,7 +18,8 @@ from trtmatrix.onnxmodel.walk import Known, fresh_names, inner_graphs, put
 
 PRODUCTS: Mapping[str, tuple[int, ...]] = {
     "MatMul": (0, 1), "Gemm": (0, 1), "Conv": (0, 1), "ConvTranspose": (0, 1), "DeformConv": (0, 1),
-    "Einsum": (0, 1, 2, 3), "LSTM": (0, 1, 2), "GRU": (0, 1, 2), "RNN": (0, 1, 2), "Attention": (0, 1, 2),
+    "Einsum": (0, 1, 2, 3), "LSTM": (0, 1, 2), "GRU": (0, 1, 2), "RNN": (0, 1, 2),
+    "Attention": (0, 1, 2),
 }  # fmt: skip
 """Operators that multiply matrices → the inputs that are operands."""
 
@@ -26,7 +28,7 @@ AS_GIVEN: Mapping[str, tuple[int, ...]] = {
 }  # fmt: skip
 """Inputs that stay as they are: scales of quantizing, sizes."""
 
-HALF = {TensorProto.FLOAT16: "fp16", TensorProto.BFLOAT16: "bf16"}
+HALF: Mapping[int, str] = {TensorProto.FLOAT16: "fp16", TensorProto.BFLOAT16: "bf16"}
 LOWEST_NORMAL, MAGIC = 2.0**-126, 1.5 * 2.0**-113
 HUGE, SHRINK = 2.0**100, 2.0**-60
 
@@ -36,9 +38,9 @@ class Rounding:
     """How a member of the ensemble computes.
 
     ``kind``: ``"fp32"`` rounds nothing, ``"tf32"`` the operands of products, ``"fp16"`` and ``"bf16"`` every
-    tensor. ``grid``: what is rounded is multiplied by it first and divided by it after, so that the errors are
-    others but of the same size; what is exact without it stays exact. ``terms``: so many products are summed
-    up at once, then the sum is rounded (0: all of them).
+    tensor. ``grid``: what is rounded is multiplied by it first and divided by it after, so that the errors
+    are others but of the same size; what is exact without it stays exact. ``terms``: so many products are
+    summed up at once, then the sum is rounded (0: all of them).
     """
 
     kind: str
@@ -66,7 +68,7 @@ class Rewriting:
         """Rewrite a graph and those inside of it."""
         del graph.value_info[:]
         exact: dict[str, str] = {}
-        nodes = [new for new in self._initializers(graph, known, exact)]
+        nodes = list(self._initializers(graph, known, exact))
         if not inner:
             nodes += self._inputs(graph, known, exact)
         for node in graph.node:
@@ -157,7 +159,7 @@ class Steps:
         self.nodes: list[NodeProto] = []
         self._fresh = fresh
 
-    def add(self, op: str, *inputs: str, out: str = "", **attributes: object) -> str:
+    def add(self, op: str, *inputs: str, out: str = "", **attributes: Any) -> str:  # noqa: ANN401
         """Add a node; returns the name of its output."""
         name = out or self._fresh(op)
         self.nodes.append(helper.make_node(op, inputs, [name], **attributes))

@@ -1,4 +1,4 @@
-"""The user's own model in a report: its reference and floor in words, its outputs' errors over samples. Pure."""
+"""The user's own model in a report: reference and floor in words, the outputs' errors over samples. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ SHOWN = frozenset({Evidence.MEASURED, Evidence.RECORDED})
 _MARK = re.compile(r"\.s(\d+)$")
 
 PRECISIONS: Mapping[str, str] = {
-    "fp32": "float32", "tf32": "TF32", "fp16": "float16", "fp16-flag": "float32, TF32 or float16", "bf16": "bfloat16",
+    "fp32": "float32", "tf32": "TF32", "fp16": "float16", "bf16": "bfloat16",
+    "fp16-flag": "float32, TF32 or float16",
 }  # fmt: skip
 """How a floor's precision is called."""
 
