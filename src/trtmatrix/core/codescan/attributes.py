@@ -70,8 +70,8 @@ class AttributeReader(Reader):
             elif uses.derived and not why:
                 why = f"it is an {uses.derived} only where the layer is of that class"
             self.note(node, uses.changes, call=call, why=why)
-        if not base:
-            self._note_unknown(name, node)
+        if not any(self._may_have(thing, name) for thing in base):
+            self._note_unknown(name, node, mistaken=bool(base))
         known = self._by_path(node, name, base)
         return known if known is not None else join(*found)
 
@@ -190,22 +190,48 @@ class AttributeReader(Reader):
 
     # What cannot be decided
 
-    def _note_unknown(self, name: str, node: ast.expr) -> None:
-        """Note a use on something unknown, where the name speaks for TensorRT and the file is about it."""
+    def _is_removed(self, dotted: str) -> bool:
+        return any(change.kind is ChangeKind.REMOVED for change in self.names.changes(dotted))
+
+    def _may_have(self, thing: Thing, name: str) -> bool:
+        """Say whether a thing may have an attribute; an own class that knows nothing of it has not.
+
+        Then the value was mistaken for another on the way, through a helper for anything.
+        """
+        if isinstance(thing, OwnObject):
+            return self.program.defines(thing.key, name) or bool(self.program.trt_bases(thing.key))
+        return not isinstance(thing, OwnFunction | Row)
+
+    def _note_unknown(self, name: str, node: ast.expr, *, mistaken: bool = False) -> None:
+        """Note a use on something unknown, where the name speaks for TensorRT and the file is about it.
+
+        ``mistaken``: something is known of it that cannot be so; then the receiver's name must speak too.
+        """
         owners = self.names.owners.get(name, [])
         if not owners or not self.file.about_tensorrt or not isinstance(node, ast.Attribute):
             return
         receiver = _words(ast.unparse(node.value)[-60:])
+        removed = [owner for owner in owners if self._is_removed(f"{owner}.{name}")]
         hinted = [owner for owner in owners if _words_of_class(owner) & receiver]
-        if not hinted and (not is_telling(name) or self.program.defined_near(name, self.file)):
+        if not removed:  # what is merely to go soon must look like it twice
+            owners, hinted = hinted, hinted if is_telling(name) else []
+        else:
+            owners = removed
+        spoken = is_telling(name) and not self.program.defined_near(name, self.file)
+        if not hinted and (mistaken or not removed or not spoken):
             return
-        owner = (hinted or owners)[0]
+        owner = ([each for each in hinted if each in owners] or hinted or owners)[0]
         what = ast.unparse(node.value)
         what = what if len(what) <= 40 else f"…{what[-37:]}"
         self.note(
-            node, self.names.changes(f"{owner}.{name}"),
+            node, [change for change in self.names.changes(f"{owner}.{name}") if not _is_slight(change)],
             why=f"what {what} is cannot be told from the scanned files",
         )  # fmt: skip
+
+
+def _is_slight(change: ApiChange) -> bool:
+    """Say whether a change is too slight to be told of something that is perhaps not TensorRT's."""
+    return change.kind is ChangeKind.BEHAVIOUR or hinders_storing_only(change)
 
 
 def hinders_storing_only(change: ApiChange) -> bool:

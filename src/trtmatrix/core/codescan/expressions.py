@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from trtmatrix.core.api import ChangeKind
 from trtmatrix.core.codescan.calls import CallReader
-from trtmatrix.core.codescan.fold import fold_compare, fold_item, fold_sum, hangs_on_version
+from trtmatrix.core.codescan.fold import fold_compare, fold_item, fold_not, fold_sum, hangs_on_version
 from trtmatrix.core.codescan.program import FunctionInfo, Scope
 from trtmatrix.core.codescan.guards import judge_test
 from trtmatrix.core.codescan.reader import MOST_KINDS
@@ -24,6 +24,7 @@ from trtmatrix.core.codescan.values import (
     TrtClass,
     TrtObject,
     Value,
+    items_of,
     join,
     many,
     of,
@@ -157,13 +158,13 @@ class ExpressionReader(CallReader):
                 return self._compare(node)
             case ast.UnaryOp():
                 value = self.evaluate(node.operand)
-                return value if hangs_on_version(value) else NOTHING
+                return fold_not(value) if isinstance(node.op, ast.Not) else NOTHING
             case ast.BinOp():
                 left, right = self.evaluate(node.left), self.evaluate(node.right)
                 folded = fold_sum(left, right) if isinstance(node.op, ast.Add) else NOTHING
                 if folded:
                     return folded
-                return frozenset(thing for thing in join(left, right) if isinstance(thing, Many | Row | Const | Foreign))
+                return _sum(left, right)
 
     def _bool(self, node: ast.BoolOp) -> Value:
         """Read ``a and b``: b stands behind a's test, as in ``hasattr(x, "y") and x.y``."""
@@ -376,6 +377,14 @@ class ExpressionReader(CallReader):
         for name, default in pairs:
             value = self.evaluate(default)
             self.program.grow(info.params, name, frozenset(t for t in value if not isinstance(t, Const)))
+
+
+def _sum(left: Value, right: Value) -> Value:
+    """Return what an operator makes of two values: containers stay containers, other libraries' things theirs."""
+    both = join(left, right)
+    if any(isinstance(thing, Many | Row) for thing in both):
+        return many([items_of(frozenset(thing for thing in both if isinstance(thing, Many | Row)))])
+    return frozenset(thing for thing in both if isinstance(thing, Const | Foreign))
 
 
 def _plain_type(thing: object) -> str:

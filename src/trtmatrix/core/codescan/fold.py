@@ -76,10 +76,17 @@ def fold_attribute(base: Value, name: str) -> Value:
     return base if name in ("release", "version", "base_version") else of(Tainted())
 
 
+def fold_not(value: Value) -> Value:
+    """Return ``not`` of what hangs on the version; nothing of all else."""
+    marked = [thing for thing in value if hangs_on_version(of(thing))]
+    return frozenset(
+        Const(not thing.value, versioned=True) if isinstance(thing, Const) else thing for thing in marked
+    )
+
+
 def fold_sum(left: Value, right: Value) -> Value:
     """Return the sum of two texts, or nothing; what hangs on the version stays marked."""
-    given = _fold(_add, left, right)
-    return given
+    return _fold(_add, left, right)
 
 
 def _add(left: object, right: object) -> str | int:

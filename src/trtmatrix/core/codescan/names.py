@@ -50,11 +50,11 @@ class Names:
 
     @cached_property
     def owners(self) -> dict[str, list[str]]:
-        """Attribute → the classes whose attribute of that name is removed, the first in the surface first."""
+        """Attribute → the classes whose attribute of that name is removed, changed or deprecated."""
         found: dict[str, list[str]] = {}
         for name, listed in self._changes.items():
             owner, _, attribute = name.rpartition(".")
-            if owner and " " not in name and listed[0].kind is ChangeKind.REMOVED:
+            if owner and " " not in name and listed[0].kind is not ChangeKind.BEHAVIOUR:
                 found.setdefault(attribute, []).append(owner)
         return found
 
