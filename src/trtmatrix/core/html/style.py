@@ -132,7 +132,7 @@ _PRINT = """
   thead th { position: static !important; } tbody th { position: static !important; }
   td.words, td.long { min-width: 0; } svg.chart { min-width: 0; }
   tr, figure, .lines > li, .decision { break-inside: avoid; } h2, h3, caption { break-after: avoid; }
-  nav, .skip, .copy, form.filter { display: none; }
+  nav, .skip, .copy, form.filter > div { display: none; } form.filter { border: 0; padding: 0; }
   details.print::details-content { content-visibility: visible; display: block; height: auto; }
   .report .sources a::after { content: " <" attr(href) ">"; color: var(--soft); }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
