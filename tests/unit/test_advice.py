@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from builders import make_case, make_cell, make_entry, make_expectation, make_repro
 
-from trtmatrix.core.advice import advise, file_of
+from trtmatrix.core.advice import OWN_MODEL, advise, file_of
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Basis, Control, Evidence, Outcome, Product, Verdict, Workaround
 
@@ -150,3 +150,11 @@ def test_the_advice_fits_the_surprise(name: str) -> None:
 
 def test_the_file_of_a_repro_is_named_as_it_is_on_disk() -> None:
     assert file_of(make_repro(id="gemm-mha-v2")) == "repros/gemm_mha_v2.py"
+
+
+@pytest.mark.parametrize("product", Product)
+def test_a_users_own_model_is_not_sent_to_mend_a_repro(product: Product) -> None:
+    entry = entry_of(Verdict.FAIL, product=product)
+    own = replace(entry, cell=replace(entry.cell, repro=replace(entry.cell.repro, upstream=OWN_MODEL)))
+    assert "upgrade --model" in advise(own)
+    assert "repros/" not in advise(own)

@@ -9,6 +9,9 @@ from trtmatrix.core.model import Basis, Control, Evidence, Outcome, Product, Rep
 CONFIRMED = CONFIRMING_BUILDS + 1
 """Engines after which a verdict is no luck: the first, and those of a fresh process."""
 
+OWN_MODEL = "your model"
+"""What the user's own model has for an issue upstream."""
+
 
 def advise(entry: Entry) -> str:
     """Return what to do about an entry's surprise; nothing where it is none."""
@@ -17,6 +20,8 @@ def advise(entry: Entry) -> str:
         return ""
     if entry.evidence is Evidence.RECORDED:
         return "run it here, with the present repro and driver, before you believe it"
+    if entry.cell.repro.upstream == OWN_MODEL:
+        return "look at the reason; upgrade --model compares this version with another, --explain names the layer"
     if entry.cell.version.product is not Product.TENSORRT:
         return _about_graph(entry.cell.repro, outcome)
     if entry.cell.case.control is not None and (words := _about_control(entry, outcome)):

@@ -29,7 +29,7 @@ def render_performance_lines(lines: Sequence[PerformanceLine]) -> Iterator[str]:
     for summary in summaries:
         yield from _summary(summary)
     clocks = Counter(line.clocks for line in lines if line.clocks and line.measure == "latency")
-    words = [f"{text} ({count} cases)" for text, count in clocks.most_common(3)]
+    words = [f"{text} ({_cases(count)})" for text, count in clocks.most_common(3)]
     if words:
         yield from wrap(f"clocks: {'; '.join(words)}", "  ", "    ")
     yield from wrap(
@@ -40,8 +40,12 @@ def render_performance_lines(lines: Sequence[PerformanceLine]) -> Iterator[str]:
     )
 
 
+def _cases(count: int) -> str:
+    return "1 case" if count == 1 else f"{count} cases"
+
+
 def _summary(summary: PerformanceSummary) -> Iterator[str]:
-    words = [f"{summary.ratio:.2f}× over {summary.cases} cases (geometric mean)"]
+    words = [f"{summary.ratio:.2f}× over {_cases(summary.cases)} (geometric mean)"]
     words += [f"told apart: {summary.worse} worse, {summary.better} better"]
     words += [f"{summary.not_compared} not comparable"] if summary.not_compared else []
     yield from wrap(f"{summary.measure}: {'; '.join(words)}", "  ", "    ")

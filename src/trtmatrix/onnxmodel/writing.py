@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from trtmatrix.core.advice import OWN_MODEL
 from trtmatrix.core.tensors import Range
 
 TEMPLATE = '''\
@@ -114,7 +115,7 @@ BUILDS = 3
 def write_page(page: Page) -> str:
     """Return the repro's text."""
     facts = {
-        "title": page.title, "upstream": "your model", "url": "docs/upgrade.md", "summary": page.summary,
+        "title": page.title, "upstream": OWN_MODEL, "url": "docs/upgrade.md", "summary": page.summary,
         "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
         "expectations": [], "workarounds": [],
     }  # fmt: skip
