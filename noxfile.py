@@ -166,6 +166,13 @@ def torch_tests(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "-q", "tests/torch", *session.posargs)
 
 
+@nox.session(venv_backend="virtualenv")
+def model_tests(session: nox.Session) -> None:
+    """Run models that torch exports through the whole path, in real containers (CPU torch)."""
+    session.install("-e", ".", *_group("test"), *_group("torch"))
+    session.run("python", "-m", "pytest", "-q", "tests/models", *session.posargs)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, types and layers, Dockerfiles and shell scripts."""

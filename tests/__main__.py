@@ -43,9 +43,27 @@ def _cdi() -> str:
     return "" if named else 'no engine with CDI was started: eval "$(tests/cdi/engine FOLDER)" starts one'
 
 
+def _browser() -> str:
+    """Return why the pages cannot be opened in a browser, or nothing."""
+    if not _importable("playwright"):
+        return "playwright is not installed: pip install --group test"
+    from tests.browser.chromium import find_chromium
+
+    return (
+        ""
+        if find_chromium()
+        else "no chromium: apt-get install chromium, or name one by TRTMATRIX_TEST_CHROMIUM"
+    )
+
+
 def _torch() -> str:
     """Return why the comparison with torch's own export cannot run, or nothing."""
     return "" if shutil.which("nox") or _importable("nox") else "nox is not installed"
+
+
+def _models() -> str:
+    """Return why exported models cannot be run in containers, or nothing."""
+    return _torch() or _docker()
 
 
 def _importable(name: str) -> bool:
@@ -67,14 +85,19 @@ class Suite:
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 SUITES = (
     Suite(name="unit", seconds=600, command=(*PYTEST, "tests/unit")),
-    Suite(name="probe", seconds=420, command=(*PYTEST, "tests/probe")),
+    Suite(name="probe", seconds=540, command=(*PYTEST, "tests/probe")),
     Suite(name="containers", seconds=480, command=(*PYTEST, "tests/containers"), lacking=_docker),
     Suite(name="worker", seconds=420, command=(*PYTEST, "tests/worker"), lacking=_docker),
     Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi),
+    Suite(name="browser", seconds=300, command=(*PYTEST, "tests/browser"), lacking=_browser),
     Suite(name="nox", seconds=240, command=(*PYTEST, "tests/nox")),
     Suite(
         name="torch", seconds=330, lacking=_torch,
         command=(sys.executable, "-m", "nox", "-s", "torch_tests"),
+    ),
+    Suite(
+        name="models", seconds=600, lacking=_models,
+        command=(sys.executable, "-m", "nox", "-s", "model_tests"),
     ),
 )  # fmt: skip
 

@@ -196,15 +196,6 @@ def _model() -> argparse.ArgumentParser:
         "--profile", action="append", default=[], metavar="INPUT=MIN:OPT:MAX",
         help="shapes of a dynamic input, such as ids=1x16:4x128:8x512 (default: taken from the inputs)",
     )  # fmt: skip
-    group.add_argument(
-        "--check",
-        type=Path,
-        metavar="FILE.py",
-        help="your own acceptance of the outputs: see docs/upgrade.md",
-    )
-    group.add_argument(
-        "--explain", action="store_true", help="look for the first layer that goes wrong, where one does"
-    )
     return parser
 
 
@@ -222,6 +213,15 @@ def _add_upgrade_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--api", action="store_true", help="print the difference of the two APIs and nothing else"
+    )
+    group.add_argument(
+        "--check", type=Path, metavar="FILE.py",
+        help="your own acceptance of the model's outputs: see docs/acceptance.md",
+    )  # fmt: skip
+    group.add_argument(
+        "--explain",
+        action="store_true",
+        help="look for the model's first layer that goes wrong, where one does",
     )
     group.add_argument("--no-run", action="store_true", help="decide from stored records, run nothing")
     group.add_argument(

@@ -46,15 +46,17 @@ def explain(
 
     ``context``: as :func:`trtmatrix.own_model.open_model` gave it. What cannot be done is said in the answer.
     """
-    from trtmatrix.explain_steps import Steps, find_worst
-    from trtmatrix.onnxmodel.marking import read_markable
+    from trtmatrix.explain_steps import FOLDER, Steps, find_worst
+    from trtmatrix.onnxmodel.marking import lean_copy, read_markable
 
     version = entry.cell.version.name
     worst = find_worst(entry, context, args, calibration)
     if isinstance(worst, str):
         return WrongLayer(version=version, why_not=worst)
     sample, floors = worst
-    markable = read_markable(context.project.repros.parent / "model" / "model.onnx")
+    made = context.project.repros.parent
+    lean = lean_copy(made / "model" / "model.onnx", context.project.cache / FOLDER / "lean" / made.name)
+    markable = read_markable(lean)
     steps = Steps(context, args, entry, sample, calibration)
     found = search_for_layer(markable, floors, version, partial(steps.measure, markable), tell)
     hint = polygraphy_hint(args.model)

@@ -82,10 +82,10 @@ def _pair(entries: Sequence[Entry], before: str, after: str) -> Pair:
 
 
 def _kept(entry: Entry) -> Mapping[str, Mapping[str, str]]:
-    """Return the outputs that were kept of the newest record that has any; those of its first engine."""
+    """Return the outputs that were kept of the newest record that has any."""
     for record in (entry.record, *entry.records):
         if record is not None and record.ended == RAN and (kept := record.data.get("kept")):
-            return {name: facts for name, facts in kept.items() if "@" not in name}
+            return dict(kept)
     return {}
 
 
@@ -209,6 +209,9 @@ class _Extras:
     def explain(self, section: ModelSection, entries: Sequence[Entry]) -> ModelSection:
         """Look for the first wrong layer at each of the two versions where the model fails."""
         both = [e for e in entries if e.cell.version.name in {self.before, self.after}]
+        if getattr(self.args, "no_run", False):
+            self.troubles.append("--explain was not done: it runs the model, which --no-run forbids")
+            return section
         return replace(section, wrong_layers=explain_failing(self.context, self.args, both))
 
 

@@ -1,4 +1,4 @@
-"""The command ``report``: the whole matrix from stored records, as one page with filters, Markdown or JSON."""
+"""The command ``report``: the whole matrix from stored records, as a page with filters, or as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT = Path("report.html")
 
 
 def report_command(args: argparse.Namespace) -> ExitCode:
-    """Write the report; nothing is run."""
+    """Write the report; nothing is run. The exit code is that of ``table``."""
     from trtmatrix.context import open_context
     from trtmatrix.core.model import Evidence
     from trtmatrix.core.plan import Pull
@@ -32,10 +32,14 @@ def report_command(args: argparse.Namespace) -> ExitCode:
     for file in files:
         write_file(file, render(file.suffix, entries))
         print(file)
-    if all(entry.evidence is Evidence.NONE for entry in entries):
-        print("no record and no report of any of these cells: nox -s matrix runs what can be run here")
+    shown = [entry for entry in entries if entry.evidence in {Evidence.MEASURED, Evidence.RECORDED}]
+    if not shown:
+        print("there is no record of any of these cells: nox -s matrix runs what can be run here")
         return ExitCode.NOTHING
-    return ExitCode.AS_EXPECTED
+    surprises = sum(entry.surprise for entry in shown)
+    if surprises:
+        print(f"{surprises} of {len(shown)} cells are not as expected: see what needs attention")
+    return ExitCode.SURPRISE if surprises else ExitCode.AS_EXPECTED
 
 
 def check_files(files: Sequence[Path], suffixes: Sequence[str] = SUFFIXES) -> None:
@@ -54,7 +58,9 @@ def write_file(file: Path, content: str) -> None:
     try:
         file.write_text(content, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise UsageError(f"--output {file}: cannot be written: {error.strerror}; name another file") from error
+        raise UsageError(
+            f"--output {file}: cannot be written: {error.strerror}; name another file"
+        ) from error
 
 
 def render(suffix: str, entries: Sequence[Entry]) -> str:

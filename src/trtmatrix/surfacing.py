@@ -1,4 +1,4 @@
-"""``surfaces``: reads the API surfaces of NVIDIA's own bindings again and writes them as the package's data."""
+"""``surfaces``: reads the API surfaces of NVIDIA's own bindings again, the package's data."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from trtmatrix.core.api import Surface
-from trtmatrix.core.errors import ExitCode, TrtMatrixError
+from trtmatrix.core.errors import ConfigError, ExitCode, TrtMatrixError, UsageError
 from trtmatrix.core.surfacefile import format_store, parse_store
 from trtmatrix.effects.bindings import fetch_bindings, find_python, find_releases, read_bindings
 from trtmatrix.effects.paths import default_cache
+from trtmatrix.effects.stubs import need_compiler
 from trtmatrix.effects.surfaces import FOLDER, STORE
 
 
 def surfaces_command(args: argparse.Namespace) -> ExitCode:
     """Fetch every release's bindings, read each, write the store; what cannot be read keeps its old entry."""
     folder: Path = args.to or FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
     file = folder / STORE
     known = read_known(file)
+    need_compiler()
     surfaces, troubles = dict(known), []
     today = datetime.now(timezone.utc).date().isoformat()
     python = find_python(_note)
@@ -34,31 +35,44 @@ def surfaces_command(args: argparse.Namespace) -> ExitCode:
             continue
         surfaces[surface.version] = dated(surface, known.get(surface.version), today)
         _note(f"{surface.version}: {len(surface.classes)} classes, from {surface.origin.wheel}")
-    text = format_store(surfaces.values())
-    old = file.read_text(encoding="utf-8") if file.is_file() else ""
-    file.write_text(text, encoding="utf-8")
-    change = "as it was" if text == old else "changed" if old else "new"
-    print(f"{file}: {len(surfaces)} surfaces, {len(text.encode()):,} bytes, {change}")
     for trouble in troubles:
         print(f"trtmatrix: {trouble}", file=sys.stderr)
+    if surfaces:
+        print(_write(file, format_store(surfaces.values()), len(surfaces)))
     return ExitCode.MACHINERY if troubles else ExitCode.AS_EXPECTED
 
 
+def _write(file: Path, text: str, count: int) -> str:
+    """Write the store whole or not at all; returns what happened, in words."""
+    partial = file.with_suffix(".partial")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        old = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(file)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written ({error}): name a folder that can by --to") from error
+    change = "as it was" if text == old else "changed" if old else "new"
+    return f"{file}: {count} surfaces, {len(text.encode()):,} bytes, {change}"
+
+
 def read_known(file: Path) -> dict[str, Surface]:
-    """Return the surfaces that a store holds, by version; none where there is no such file yet."""
+    """Return the surfaces that a store holds, by version; none where there is no whole one yet."""
     if not file.is_file():
         return {}
-    store = parse_store(file.read_text(encoding="utf-8"), str(file))
-    return {version: store.surface(version) for version in store.origins}
+    try:
+        store = parse_store(file.read_text(encoding="utf-8"), str(file))
+        return {version: store.surface(version) for version in store.origins}
+    except (ConfigError, KeyError, ValueError, OSError):
+        _note(f"{file}: this is no store of surfaces, and is written anew")
+        return {}
 
 
 def dated(surface: Surface, before: Surface | None, today: str) -> Surface:
-    """Return a surface with the day on which it was first read as it is: nothing changes where nothing did."""
-    day = today
-    if before is not None and replace(before, origin=surface.origin) == surface:
-        if replace(before.origin, extracted="") == surface.origin:
-            day = before.origin.extracted
-    return replace(surface, origin=replace(surface.origin, extracted=day))
+    """Return a surface with the day on which it was first read: nothing changes where nothing did."""
+    if before is not None and replace(before, origin=replace(before.origin, extracted="")) == surface:
+        return before
+    return replace(surface, origin=replace(surface.origin, extracted=today))
 
 
 def _read(requirement: str, cache: Path, python: Path) -> Surface:

@@ -68,10 +68,7 @@ def _api_section(args: argparse.Namespace, context: Context, before: Version, af
     """Return what changes for code; only TensorRT's own bindings are known."""
     if before.product is not Product.TENSORRT:
         return ApiSection(lacking="surfaces are kept of TensorRT's bindings alone")
-    try:
-        from trtmatrix.api_section import make_api_section
-    except ModuleNotFoundError:
-        return ApiSection(lacking="the part that compares APIs is not here")
+    from trtmatrix.api_section import make_api_section
 
     return make_api_section(context.project.results, before.name, after.name, args.code)
 

@@ -53,7 +53,8 @@ class Workshop:
 
     ``rebuilds``: the least number of engines of each cell. ``confirm``: failures are run again to be
     believed. ``stored``: the records that were there before. ``is_here``: whether a launch can start without
-    a pull or an installation. ``surfaces`` asks for API surfaces that nobody has. ``prepared``: the cases (repro, case) whose files are there.
+    a pull or an installation. ``surfaces`` asks for API surfaces that nobody has. ``prepared``: the cases
+    (repro, case) whose files are there.
     """
 
     launchers: Mapping[str, Launcher]

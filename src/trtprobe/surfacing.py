@@ -32,7 +32,7 @@ def main(argv: List[str]) -> int:
 
 
 def leave_surface(job: Dict[str, Any], out: Path) -> None:
-    """Leave ``surface.json`` in a folder where the job asks for a module's; failing is told and no trouble."""
+    """Leave ``surface.json`` in a folder where the job asks for one; failing is told and no trouble."""
     module = job.get("surface")
     if not module:
         return

@@ -152,7 +152,10 @@ def test_everything_about_a_model_that_is_wrong_at_one_version(
     assert (tmp_path / "user" / "my.bin").stat().st_nlink == 1, "the user's own file gets no other name"
 
 
-def test_a_search_is_served_from_its_records_the_next_time(tmp_path: Path) -> None:
+def test_a_search_is_served_from_its_records_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trtmatrix.onnxmodel.marking.LARGE_FILE", 100)  # its weights are moved out
     project = Project(tmp_path, "/4/down")
 
     def layer() -> WrongLayer:
@@ -163,6 +166,7 @@ def test_a_search_is_served_from_its_records_the_next_time(tmp_path: Path) -> No
         return set((tmp_path / "cache" / "explain" / "results").rglob("*.json"))
 
     first = layer()
+    assert list((tmp_path / "cache" / "explain" / "lean").glob("*/model.onnx"))
     kept = records()
     assert first.tensor == "/4/down"
     assert len(kept) == len(first.steps)

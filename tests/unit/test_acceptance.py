@@ -184,9 +184,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "acceptance.md"
 
 
 def test_the_examples_of_the_documentation_work(tmp_path: Path) -> None:
-    examples = [
-        code for code in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL) if "return" in code
-    ]
+    found = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    examples = [code for code in found if "return" in code]
     assert len(examples) == 2
     random = np.random.RandomState(0)
     samples = [{name: random.rand(4, 8).astype(np.float32) for name in ("logits", "embedding")} for _ in "ab"]

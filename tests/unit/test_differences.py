@@ -112,6 +112,17 @@ def test_samples_that_can_be_compared_are_though_others_cannot() -> None:
     assert found.note == "not kept or not given at 8.6.1 (1 of 2 samples)"
 
 
+def test_a_sample_that_breaks_off_leaves_no_trace_in_the_figures() -> None:
+    def blocks() -> Iterator[Any]:
+        yield np.array([9.0, 9.0])
+        raise ValueError("it ends too early")
+
+    torn = Tensor(dtype="float64", shape=(4,), blocks=blocks)
+    found = compare([*samples([1.0] * 4), torn], samples([1.5] * 4, [0.0] * 4))
+    assert (found.max_abs, found.mean_abs, found.samples) == (0.5, 0.5, 1)
+    assert found.note == "sample 1 cannot be compared: it ends too early (1 of 2 samples)"
+
+
 def test_an_output_of_one_version_only_has_its_line() -> None:
     found = compare_outputs({"b": samples([1.0]), "a": samples([1.0])}, {"a": samples([1.0])}, NAMES)
     assert [(item.output, item.note) for item in found] == [

@@ -19,7 +19,7 @@ from trtmatrix.core.factors import FAIL_FACTOR
 from trtmatrix.core.upgrade.report import WrongLayer
 from trtmatrix.explain import search_for_layer
 from trtmatrix.onnxmodel.computing import compute
-from trtmatrix.onnxmodel.marking import Markable, read_markable, write_marked
+from trtmatrix.onnxmodel.marking import Markable, lean_copy, read_markable, write_marked
 from trtmatrix.onnxmodel.sessions import Session
 from trtprobe.measure import measure_output
 
@@ -173,6 +173,29 @@ def test_a_branch_is_computed_from_what_it_takes_from_around_it() -> None:
 def markable_of(model: ModelProto) -> Markable:
     with tempfile.TemporaryDirectory() as folder:
         return read_markable(save(model, Path(folder)))
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_weights_inside_of_a_large_model_are_moved_out_once(
+    external: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = blocks(2)
+    if not external:  # those of the blocks are too small to be moved
+        array = np.random.RandomState(0).standard_normal((WIDTH, 900)).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(array, "big"))
+        model.graph.node.insert(0, helper.make_node("MatMul", ["x", "big"], ["wide"]))
+    file = save(model, tmp_path, external=external)
+    assert lean_copy(file, tmp_path / "lean") == file
+    monkeypatch.setattr("trtmatrix.onnxmodel.marking.LARGE_FILE", 100)
+    lean = lean_copy(file, tmp_path / "lean")
+    made = lean.stat().st_mtime_ns
+    assert lean_copy(file, tmp_path / "lean") == lean
+    assert lean.stat().st_mtime_ns == made
+    marked = write_marked(read_markable(lean), ["/1/act"], tmp_path / "marked")
+    assert marked.stat().st_size < 4000
+    feeds = {"x": np.ones((3, WIDTH), np.float32)}
+    assert np.array_equal(Session(marked).run(feeds)["y"], Session(file).run(feeds)["y"])
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 def test_external_weights_are_linked(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def store_all(project: Path) -> int:
+def store_all(project: Path, value: float = 0.5) -> int:
     """Store a current record of every cell that can be run here; returns how many."""
     context = open_context(cli.make_parser().parse_args(["run"]))
     scene = look_around(context, Pull.NEVER)
@@ -133,7 +133,7 @@ def store_all(project: Path) -> int:
         lambda cell: origin_digests(cell, scene.host, on_host=False),
     )
     for cell in cells:
-        record = make_record(cell, 0.5, digests=current[cell.id])
+        record = make_record(cell, value, digests=current[cell.id])
         write_record(project / "results" / "local", record.data)
     return len(cells)
 

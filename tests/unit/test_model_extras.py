@@ -38,8 +38,7 @@ def entry(folder: Path, version: str, *arrays: Any, **fields: Any) -> Entry:
         folder.mkdir(exist_ok=True)
         np.save(folder / f"{name}.npy", array)
         kept |= keep_outputs(folder, folder, {name: {}})
-        kept[f"{name}@1"] = {"sha256": "of the second build"}
-    more = {"kept": kept} if kept else {}
+    more: dict[str, Any] = {"kept": kept} if kept else {}
     return make_entry(make_cell(REPRO, REPRO.cases[0], version), **more, **fields)
 
 
@@ -139,6 +138,14 @@ def test_what_cannot_be_explained_at_one_version_is_told_and_the_other_is_explai
     assert layer_text(section.wrong_layers[1]) == (
         "first wrong layer at 10.8.0: Tanh n, tensor t: 9 noise floors"
     )
+
+
+def test_nothing_is_explained_where_nothing_may_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trtmatrix.explain.explain", lambda *_: pytest.fail("it ran"))
+    entries = [entry(tmp_path, version, value=1e9) for version in (BEFORE, AFTER)]
+    section = extras(tmp_path, entries, explain=True, no_run=True)
+    assert section.wrong_layers == ()
+    assert "--explain was not done: it runs the model, which --no-run forbids" in section.troubles
 
 
 def test_after_an_interrupt_no_other_version_is_looked_at(

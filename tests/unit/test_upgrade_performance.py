@@ -93,7 +93,7 @@ def test_the_clocks_under_load_are_told_and_compared(clock: int, why: str) -> No
 
 def test_every_measure_and_the_better_clock_of_latency() -> None:
     old, new = cells()
-    facts = {"build_seconds": 3.0, "engine_bytes": 10, "device_memory_bytes": 20}
+    facts: dict[str, Any] = {"build_seconds": 3.0, "engine_bytes": 10, "device_memory_bytes": 20}
     lines = compare(timed(old, (1.0,), **facts), timed(new, (2.0,), latency={"median_ms": 5.0}, **facts))
     assert [line.measure for line in lines] == ["latency", "build time", "engine size", "device memory"]
     assert lines[0].ratio == 5.0

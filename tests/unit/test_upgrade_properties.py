@@ -29,7 +29,7 @@ STATES = st.sampled_from(
         "build failed", "unsupported by this version", "time-out", "interrupted", "crashed", "built",
     )
 )  # fmt: skip
-KNOWLEDGE = st.fixed_dictionaries({case: STATES for case in CASES})
+KNOWLEDGE = st.fixed_dictionaries(dict.fromkeys(CASES, STATES))
 BOTH = st.lists(KNOWLEDGE, min_size=len(REPROS), max_size=len(REPROS))
 BAD = st.sampled_from(("bad3", "bad1", "flaky", "said bad"))
 CAN_BE_WRONG = {"good3", "good1", "said good", "unknown", "interrupted", "built"}

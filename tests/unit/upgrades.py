@@ -36,7 +36,7 @@ PLAIN = make_repro(
 
 
 def entry(repro: Repro, case: str, version: str, what: str, gpu: Gpu = H200) -> Entry:
-    """An entry: ``good3``, ``bad1``, ``flaky``, ``said good``, ``said bad``, ``missing``, ``void``, a cause."""
+    """An entry: ``good3``, ``bad1``, ``flaky``, ``said good``, ``missing``, ``void``, or a cause."""
     found = next(c for c in repro.cases if c.id == case)
     cell = make_cell(repro, found, version, gpu)
     match what.split():

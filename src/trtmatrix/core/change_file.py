@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -36,33 +36,32 @@ class _Source(_Keys):
     url: Annotated[str, Field(pattern="^(https://.+)?$")]
 
 
-class _Replacement(_Keys):
+class _Sourced(_Keys):
+    source: str
+    known: _Known = Known.READ
+
+
+class _Replacement(_Sourced):
     names: Annotated[list[Annotated[str, Field(pattern=NAME)]], Field(min_length=1)]
     write: _Text
     note: str = ""
     deprecated: _Release | Literal[""] = ""
     removed: _Release | Literal[""] = ""
-    source: str
-    known: _Known = Known.READ
 
 
-class _Behaviour(_Keys):
+class _Behaviour(_Sourced):
     topic: _Text
     text: _Text
     since: _Release | Literal["any"]
     names: list[Annotated[str, Field(pattern=NAME)]] = []
-    source: str
-    known: _Known = Known.READ
 
 
-class _Flags(_Keys):
+class _Flags(_Sourced):
     flags: Annotated[list[Annotated[str, Field(pattern=FLAG)]], Field(min_length=1)]
     kind: Literal["removed", "changed", "deprecated"]
     since: _Release
     write: str = ""
     note: str = ""
-    source: str
-    known: _Known = Known.READ
 
 
 class _File(_Keys):
@@ -80,7 +79,9 @@ def parse_change_table(text: str, file: str) -> ChangeTable:
     try:
         read = _File.model_validate(document.value)
     except ValidationError as error:
-        problems += [_line(document, item["loc"], _words(item["msg"], item["input"])) for item in error.errors()]
+        problems += [
+            _line(document, item["loc"], _words(item["msg"], item["input"])) for item in error.errors()
+        ]
         raise ConfigError(_in_order(problems, file)) from error
     problems += [_line(document, path, text) for path, text in _check(read)]
     if problems:
@@ -97,14 +98,19 @@ def _words(message: str, found: object) -> str:
 
 
 def _in_order(problems: list[str], file: str) -> list[str]:
-    return sorted(set(problems), key=lambda line: (int(line.removeprefix(f"{file}:").partition(":")[0]), line))
+    return sorted(
+        set(problems), key=lambda line: (int(line.removeprefix(f"{file}:").partition(":")[0]), line)
+    )
 
 
 def _check(read: _File) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield what the entries say wrong of each other."""
     seen: dict[str, int] = {}
-    for part in ("replacements", "behaviours", "flags"):
-        for i, entry in enumerate(getattr(read, part)):
+    parts: tuple[tuple[str, Sequence[_Sourced]], ...] = (
+        ("replacements", read.replacements), ("behaviours", read.behaviours), ("flags", read.flags),
+    )  # fmt: skip
+    for part, entries in parts:
+        for i, entry in enumerate(entries):
             if entry.source not in read.sources:
                 yield (part, i, "source"), f"{entry.source!r} is not among the sources"
             elif entry.source == "recalled" and entry.known is Known.READ:
@@ -112,7 +118,10 @@ def _check(read: _File) -> Iterator[tuple[tuple[str | int, ...], str]]:
     for i, entry in enumerate(read.replacements):
         for name in entry.names:
             if name in seen:
-                yield ("replacements", i, "names"), f"{name} has an entry already (replacements[{seen[name]}])"
+                yield (
+                    ("replacements", i, "names"),
+                    f"{name} has an entry already (replacements[{seen[name]}])",
+                )
             seen.setdefault(name, i)
     met: dict[tuple[str, str], int] = {}
     for i, flags in enumerate(read.flags):
@@ -120,7 +129,7 @@ def _check(read: _File) -> Iterator[tuple[tuple[str | int, ...], str]]:
             if (flag, flags.since) in met:
                 yield ("flags", i, "flags"), f"{flag} has an entry for {flags.since} already"
             met[flag, flags.since] = i
-    used = {entry.source for entry in (*read.replacements, *read.behaviours, *read.flags)}
+    used = {entry.source for _, entries in parts for entry in entries}
     for key in read.sources:
         if key not in used:
             yield ("sources", key), "is used by no entry: remove it"

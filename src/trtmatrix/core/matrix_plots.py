@@ -32,7 +32,7 @@ class MatrixPlot:
 
 
 def make_plots(entries: Sequence[Entry], calibration: Calibration) -> tuple[MatrixPlot, ...]:
-    """Return what there are values for: errors against the noise floor, then latencies, finding by finding."""
+    """Return what there are values for, finding by finding: errors against the noise floor, latencies."""
     return tuple(
         MatrixPlot(table=number, finding=section.repro.id, plot=plot)
         for number, table in enumerate(make_tables(entries))

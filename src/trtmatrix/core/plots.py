@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trtmatrix.core.factors import FAIL_FACTOR, PASS_FACTOR
-from trtmatrix.core.html.pieces import count, fold, table, text
+from trtmatrix.core.html.pieces import count, fold, region, table, text
 from trtmatrix.core.scale import Scale, make_scale, tick_text
 from trtmatrix.core.short import short
 from trtmatrix.core.upgrade.report import Point, Series
@@ -20,7 +20,7 @@ LEAST, MOST = 0.01, 1000.0
 """Errors beyond so many noise floors stand at the foot or at the top: how far beyond is of no matter."""
 _NAMED = 8
 """So many lines are written beside; of more, only those that fail somewhere."""
-_LABELS = 190
+_LABELS = 222
 _SPACE = 13.0
 _MOST_NAMED = 14
 
@@ -169,9 +169,8 @@ def _grid(canvas: _Canvas) -> Iterator[str]:
     yield f'<path class="grid" d="M{left} {TOP}V{foot:.1f}"/>'
     axis = canvas.plot.unit + (", logarithmic" if canvas.scale.logarithmic else "")
     middle = (TOP + foot) / 2
-    yield (
-        f'<text class="tick" transform="translate(13 {middle:.0f}) rotate(-90)" text-anchor="middle">{text(axis)}</text>'
-    )
+    turned = f'transform="translate(13 {middle:.0f}) rotate(-90)" text-anchor="middle"'
+    yield f'<text class="tick" {turned}>{text(axis)}</text>'
     for number, version in enumerate(canvas.versions):
         x = left + canvas.step * (number + 0.5)
         place = f"translate({x:.1f} {foot + 18:.1f})" + (" rotate(-38)" if canvas.turned else "")
@@ -271,7 +270,8 @@ def describe_plot(plot: Plot) -> str:
     worst = max(found, key=lambda item: (not math.isfinite(item[2]), item[2] if item[2] == item[2] else 0.0))
     least = min(found, key=lambda item: item[2] if math.isfinite(item[2]) else math.inf)
     parts = [
-        f"{count(len(plot.series), 'line')} over {count(len(plot.versions), 'version')}: {', '.join(plot.versions)}.",
+        f"{count(len(plot.series), 'line')} over {count(len(plot.versions), 'version')}: "
+        f"{', '.join(plot.versions)}.",
         f"The largest value is {_said(worst, plot.unit)}, the smallest {_said(least, plot.unit)}.",
     ]
     if plot.unit == FLOORS:
@@ -293,8 +293,8 @@ def render_key(plot: Plot) -> str:
     }  # fmt: skip
     kinds = {mark_of(plot, line, point) for line, point, _ in plot.values()}
     signs = [
-        f'<span class="nowrap"><svg class="plot key" viewBox="0 0 12 12" aria-hidden="true">{mark(kind, 6, 6)}</svg> '
-        f"{meaning}</span>"
+        f'<span class="nowrap"><svg class="plot key" viewBox="0 0 12 12" aria-hidden="true">'
+        f"{mark(kind, 6, 6)}</svg> {meaning}</span>"
         for kind, meaning in meanings.items()
         if kind in kinds
     ]
@@ -341,7 +341,7 @@ def render_figure(plot: Plot) -> str:
     drawn = render_plot(plot)
     if not drawn:
         return ""
-    frame = f'<div class="wide" role="region" tabindex="0" aria-label="{text(plot.title)}: plot">\n{drawn}\n</div>'
+    frame = region(f"{plot.title}: plot", drawn)
     return (
         f"<figure>\n<figcaption>{text(plot.title)}</figcaption>\n{frame}\n{render_key(plot)}"
         f"{render_plot_table(plot)}\n</figure>"

@@ -28,7 +28,8 @@ def render_html(entries: Sequence[Entry], *, generated: str, all_rows: bool = Fa
     """
     tables = make_tables(entries, all_rows=all_rows)
     body = [
-        f'<header class="full">\n<h1>{TITLE}</h1>\n<p class="soft">Generated {text(generated)}</p>\n</header>',
+        f'<header class="full">\n<h1>{TITLE}</h1>',
+        f'<p class="soft">Generated {text(generated)}</p>\n</header>',
         '<main class="full">',
         render_counts(entries),
         *(f"<h2>{title}</h2>\n{found}" for title, found in render_remarks(entries)),

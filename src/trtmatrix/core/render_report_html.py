@@ -73,6 +73,5 @@ def _remark(title: str, found: str) -> str:
 
 
 def _figure(found: MatrixPlot) -> str:
-    return f'<div data-plot="{found.table}" data-finding="{text(found.finding)}">{render_figure(found.plot)}</div>'
-
-
+    where = f'data-plot="{found.table}" data-finding="{text(found.finding)}"'
+    return f"<div {where}>{render_figure(found.plot)}</div>"

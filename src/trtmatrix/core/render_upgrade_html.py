@@ -15,12 +15,27 @@ from trtmatrix.core.html.api_part import render_api
 from trtmatrix.core.html.findings import render_findings
 from trtmatrix.core.html.model_part import render_model
 from trtmatrix.core.html.page import render_page
-from trtmatrix.core.html.pieces import GLYPHS, Row, Words, code, command, items, section, table, text
+from trtmatrix.core.html.pieces import (
+    GLYPHS,
+    Row,
+    Words,
+    code,
+    command,
+    count,
+    fold,
+    items,
+    section,
+    table,
+    text,
+)
 from trtmatrix.core.html.scripts import COPY
 from trtmatrix.core.html.style import make_style
 from trtmatrix.core.plots import Plot, render_figure
 from trtmatrix.core.upgrade.report import PerformanceLine, Series, Upgrade
 from trtmatrix.core.words import PRODUCT_NAMES
+
+_FEW = 12
+"""So many rows are shown unfolded."""
 
 _STYLE = """
 .name { min-width: 15rem; }
@@ -58,8 +73,8 @@ def _decision(upgrade: Upgrade) -> str:
     reasons = items(fact_items(upgrade.reasons), "lines")
     told = f"<h3>Why</h3>\n{reasons}" if reasons else ""
     return (
-        f'<section id="decision" aria-labelledby="decision-h">\n<div class="decision {kind}">\n{answer}\n{summary}\n</div>\n'
-        f"{told}\n</section>"
+        f'<section id="decision" aria-labelledby="decision-h">\n<div class="decision {kind}">\n'
+        f"{answer}\n{summary}\n</div>\n{told}\n</section>"
     )
 
 
@@ -71,7 +86,8 @@ def _sections(upgrade: Upgrade) -> Iterator[tuple[str, str, str]]:
         ("findings", "Findings", [render_findings(upgrade.findings, before, after)]),
         ("gpu", "GPU and driver", [items(fact_items(upgrade.gpu_and_driver), "lines")]),
         ("performance", "Performance", [_performance(upgrade)]),
-        ("api", "Your code and the API" if upgrade.api.code else "The API", list(render_api(upgrade.api, before, after))),
+        ("api", "Your code and the API" if upgrade.api.code else "The API",
+         list(render_api(upgrade.api, before, after))),
         ("engines", "Engines to rebuild", [items(fact_items(upgrade.engines), "lines")]),
         ("model", "Your model", list(render_model(upgrade.model, before, after)) if upgrade.model else []),
         ("plots", "Over the versions", list(_plots(upgrade))),
@@ -93,10 +109,19 @@ def _lacking(upgrade: Upgrade) -> str:
 
 
 def _performance(upgrade: Upgrade) -> str:
-    if not upgrade.performance:
-        return ""
+    """Return the figures that changed beyond their spread, and the others folded: there may be hundreds."""
     heads = ["case", "measure", upgrade.before, upgrade.after, "change", "clocks"]
-    return table("Performance", heads, map(_figures, upgrade.performance))
+    told = [line for line in upgrade.performance if line.told_apart and not line.why_not]
+    others = [line for line in upgrade.performance if not line.told_apart or line.why_not]
+    parts = []
+    if told:
+        parts.append(f"<p>{count(len(told), 'figure')} changed by more than the spread.</p>")
+        parts.append(table("Figures that changed", heads, map(_figures, told)))
+    if others:
+        title = f"{count(len(others), 'figure')} within the spread, not comparable, or of one version only"
+        listed = table("Other figures", heads, map(_figures, others))
+        parts.append(fold(title, listed, opened=len(others) <= _FEW))
+    return "\n".join(parts)
 
 
 def _figures(line: PerformanceLine) -> Row:

@@ -108,7 +108,7 @@ def _side(side: Side) -> str:
 
 def _workarounds(finding: FindingLine) -> Iterator[str]:
     for line in finding.workarounds:
-        counts = "counts" if line.counts else "does not count: its own case did not pass"
+        counts = "counts" if line.counts else "does not count"
         after = f": {_side(line.after)}" if line.after is not None else ""
         source = f" · {_sources([line.source])}" if line.source else ""
         yield f"work-around: {plain(line.what)} {code(line.case)} ({counts}{after}){source}"
@@ -138,9 +138,14 @@ def _engines(upgrade: Upgrade) -> Iterator[str]:
 
 
 def _performance(upgrade: Upgrade) -> Iterator[str]:
-    if upgrade.performance:
-        heads = ["case", "measure", upgrade.before, upgrade.after, "change", "clocks"]
-        yield table(heads, map(_figures, upgrade.performance[:_MOST])) + _more(len(upgrade.performance))
+    heads = ["case", "measure", upgrade.before, upgrade.after, "change", "clocks"]
+    told = [line for line in upgrade.performance if line.told_apart and not line.why_not]
+    others = [line for line in upgrade.performance if not line.told_apart or line.why_not]
+    if told:
+        yield table(heads, map(_figures, told[:_MOST])) + _more(len(told))
+    if others:
+        title = f"{count(len(others), 'figure')} within the spread, not comparable, or of one version only"
+        yield fold(title, table(heads, map(_figures, others[:_MOST])) + _more(len(others)))
 
 
 def _figures(line: PerformanceLine) -> list[str]:
@@ -155,7 +160,8 @@ def _api(upgrade: Upgrade) -> Iterator[str]:
     api = upgrade.api
     yield plain(api.lacking)
     if api.code:
-        yield f"{count(api.files, 'file')} read in {', '.join(map(code, api.code))}, {count(len(api.uses), 'use')} of what changes."
+        folders = ", ".join(map(code, api.code))
+        yield f"{count(api.files, 'file')} read in {folders}, {count(len(api.uses), 'use')} of what changes."
     if api.uses:
         yield table(
             ["where", "use", "what happens", "instead", "source"], map(_use, api.uses[:_MOST])

@@ -6,6 +6,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_POWER = 300
+_MOST = 10.0**_POWER
+"""Beyond it a number's neighbours in a scale have no room in a float."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
@@ -42,10 +46,10 @@ def make_scale(
     known = [value for value in (*values, *around) if math.isfinite(value)]
     if not logarithmic:
         return _linear(max(known, default=1.0))
-    least, most = ends
+    least, most = max(ends[0], 0.0), min(ends[1], _MOST)
     positive = [min(max(value, least), most) for value in known if value > 0 or least]
     top = math.ceil(math.log10(max(positive, default=1.0)) - 1e-9)
-    foot = max(math.floor(math.log10(min(positive, default=1.0)) + 1e-9), top - 16)
+    foot = max(math.floor(math.log10(min(positive, default=1.0)) + 1e-9), top - 16, -_POWER)
     if foot == top or (not least and min(known, default=1.0) <= 0):
         foot -= 1
     step = max(1, math.ceil((top - foot) / 9))
@@ -54,7 +58,7 @@ def make_scale(
 
 
 def _linear(highest: float) -> Scale:
-    highest = highest if highest > 0 else 1.0
+    highest = min(highest, _MOST) if highest > 1 / _MOST else 1.0
     size = 10.0 ** math.floor(math.log10(highest))
     step = next(size * part for part in (0.2, 0.5, 1.0, 2.0) if highest / (size * part) <= 6)
     count = math.ceil(highest / step - 1e-9)

@@ -9,8 +9,8 @@ from functools import lru_cache
 
 SAME = {
     "SupportsInt": "int", "SupportsIndex": "int", "SupportsFloat": "float", "CapsuleType": "capsule",
-    "Buffer": "buffer", "List": "list", "Sequence": "list", "Iterable": "list", "Tuple": "tuple", "Dict": "dict",
-    "FallbackString": "str", "Any": "object", "handle": "object",
+    "Buffer": "buffer", "List": "list", "Sequence": "list", "Iterable": "list", "Tuple": "tuple",
+    "Dict": "dict", "FallbackString": "str", "Any": "object", "handle": "object",
     "function": "Callable", "NodeIndices": "list[int]", "SubGraphCollection": "list[tuple[list[int],bool]]",
 }  # fmt: skip
 """How releases of pybind11 write one and the same type; a list is taken wherever a sequence is."""

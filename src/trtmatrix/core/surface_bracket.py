@@ -86,7 +86,9 @@ def _label(bracket: Bracket) -> str:
     if not bracket.exact_after and bracket.exact_before:
         return f"by {bracket.after.version}; {bracket.moved_to} itself was not read"
     if not bracket.exact_before and bracket.exact_after:
-        return f"after {bracket.before.version}, by {bracket.after.version}; {bracket.moved_from} was not read"
+        return (
+            f"after {bracket.before.version}, by {bracket.after.version}; {bracket.moved_from} was not read"
+        )
     return f"after {bracket.before.version}, by {bracket.after.version}; neither version was read"
 
 

@@ -1,4 +1,4 @@
-"""NVIDIA's bindings from PyPI: which releases there are, fetched once, their surface read by their own Python."""
+"""NVIDIA's bindings from PyPI: which releases there are, fetched once, read by their own Python."""
 
 from __future__ import annotations
 
@@ -51,14 +51,19 @@ def find_releases() -> tuple[str, ...]:
     line = re.search(r"^Available versions: (.+)$", done.stdout, re.MULTILINE)
     if done.returncode or line is None:
         raise MachineryError(
-            f"pip could not say which releases of {PACKAGE} there are: {done.stderr.strip()[-500:]}\n"
-            f"  try it by hand: {' '.join(command)}"
+            f"pip could not say which releases of {PACKAGE} there are: {_errors(done.stderr)}\n"
+            f"  is PyPI reached from here? Try: {sys.executable} -m pip index versions {PACKAGE}"
         )
     found: dict[tuple[int, ...], str] = {}
     for version in line[1].split(", "):  # newest first
         if numbers_of(version) >= FIRST:
             found[numbers_of(version)] = version
     return FIXED + tuple(f"{PACKAGE}=={found[numbers]}" for numbers in sorted(found))
+
+
+def _errors(said: str) -> str:
+    """Return the lines in which pip tells of errors, else the end of what it said."""
+    return " ".join(line for line in said.splitlines() if line.startswith("ERROR")) or said.strip()[-300:]
 
 
 def fetch_bindings(requirement: str, cache: Path) -> Bindings:
@@ -128,7 +133,7 @@ def _is_right(python: str) -> bool:
 
 
 def read_bindings(bindings: Bindings, python: Path, scratch: Path) -> Surface:
-    """Import bindings with stand-ins for NVIDIA's libraries, in a process of their own; return their surface."""
+    """Import bindings over stand-ins for NVIDIA's libraries, in their own process; return their surface."""
     version = re.search(r"-(\d+)\.", bindings.wheel)
     number = int(version[1]) if version else 0
     stubs = scratch / f"libraries-{number}"

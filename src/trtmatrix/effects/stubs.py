@@ -30,14 +30,20 @@ def find_compiler() -> str | None:
     return shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
 
 
-def compile_library(path: Path, source: str) -> Path:
-    """Compile a shared library whose soname is its file's name; returns its folder."""
+def need_compiler() -> str:
+    """Return the C compiler; :class:`MachineryError` says what to do where there is none."""
     found = find_compiler()
     if found is None:
         raise MachineryError(
             "there is no C compiler, which the stand-ins for NVIDIA's libraries need\n"
             "  install one (Debian: apt-get install gcc), or name one in CC"
         )
+    return found
+
+
+def compile_library(path: Path, source: str) -> Path:
+    """Compile a shared library whose soname is its file's name; returns its folder."""
+    found = need_compiler()
     command = [found, "-shared", "-fPIC", "-x", "c", "-", f"-Wl,-soname,{path.name}", "-o", str(path)]
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -55,7 +55,7 @@ class Surfaces:
         return (self._get(below[-1]) if below else None), (self._get(above[0]) if above else None)
 
     def between(self, before: str, after: str) -> Bracket | None:
-        """Return the surfaces for a move, the nearest outside of it where one has none; None where none is."""
+        """Return the surfaces for a move, or the nearest outside of it; None where there are none."""
         upwards = numbers_of(before) <= numbers_of(after)
         first, last = self.around(before)[not upwards], self.around(after)[upwards]
         if first is None or last is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,9 @@ from trtmatrix.onnxmodel.walk import Known, infer, inner_graphs, known_of
 
 MEASURED = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16})
 """Types whose errors can be told in every product: NumPy has no bfloat16, TensorRT no float64."""
+
+LARGE_FILE = 1 << 24
+"""Bytes of a model's own file from which on its weights are moved out of it."""
 
 SHAPES = frozenset({"Shape", "Size"})
 """Operators that look at no value of their input: a wrong one changes nothing behind them."""
@@ -90,6 +95,30 @@ def _taken(graph: GraphProto) -> Iterator[str]:
 
 def _can_be_marked(tensor: str, known: Known) -> bool:
     return known.types.get(tensor) in MEASURED and tensor in known.shapes
+
+
+def lean_copy(file: Path, folder: Path) -> Path:
+    """Return the model with its large weights in files beside it, so that no marking copies them.
+
+    It is written to ``folder`` once; a small model, or one whose weights are outside already, is returned
+    as it is. ``OSError`` where it cannot be written.
+    """
+    if file.stat().st_size < LARGE_FILE:
+        return file
+    if not folder.is_dir():
+        model = onnx.load(str(file), load_external_data=False)
+        outside = find_external(file, model)
+        name = next(n for n in map("weights{}.bin".format, itertools.count()) if n not in outside)
+        onnx.external_data_helper.convert_model_to_external_data(model, location=name)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".lean-") as made:
+            partial = Path(made) / "lean"
+            partial.mkdir()
+            for location, weights in outside.items():
+                _link(weights, partial / location)
+            onnx.save(model, str(partial / file.name))
+            partial.rename(folder)
+    return folder / file.name
 
 
 def write_marked(markable: Markable, tensors: Iterable[str], folder: Path) -> Path:

@@ -76,9 +76,9 @@ def onnxruntime_end(version: str, onnx: OnnxFile, text: str) -> ends.CellEnd:
     text = ORT_PLACE.sub("", text)
     if ORT_VERSION.search(text):
         what = _opset(onnx) + (", IR version %d" % onnx.ir if "IR version" in text else "")
-        limit = ORT_LIMIT.search(text)
-        most = ", only up to %s" % " ".join(filter(None, limit.groups())) if limit else ""
-        return ends.Unsupported(("ONNX Runtime %s cannot read %s%s; %s" % (version, what, most, text))[:2000])
+        limit = ORT_LIMIT.search(text)  # where it tells, the rest of its words says no more
+        most = ", only up to %s" % " ".join(filter(None, limit.groups())) if limit else "; " + text
+        return ends.Unsupported(("ONNX Runtime %s cannot read %s%s" % (version, what, most))[:2000])
     found = ORT_OPERATOR.search(text)
     if found is None:
         return ends.BuildFailed(text[:2000])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from dataclasses import dataclass, field
 
-from trtmatrix.core.api import ApiChange
+from trtmatrix.core.api import ApiChange, ChangeKind
 from trtmatrix.core.codescan.fold import fold_attribute, hangs_on_version
 from trtmatrix.core.codescan.reader import Reader, path_of
 from trtmatrix.core.codescan.values import (
@@ -69,8 +70,8 @@ class AttributeReader(Reader):
             elif uses.derived and not why:
                 why = f"it is an {uses.derived} only where the layer is of that class"
             self.note(node, uses.changes, call=call, why=why)
-        if not base:
-            self._note_unknown(name, node)
+        if not any(self._may_have(thing, name) for thing in base):
+            self._note_unknown(name, node, mistaken=bool(base))
         known = self._by_path(node, name, base)
         return known if known is not None else join(*found)
 
@@ -95,7 +96,7 @@ class AttributeReader(Reader):
             case Module():
                 return self._of_module(name, uses)
             case TrtClass() | TrtObject():
-                return self._of_tensorrt(thing, name, uses)
+                return self._of_tensorrt(thing, name, uses, store)
             case OwnModule():
                 return self.of_own_module(thing.path, name)
             case OwnClass() | OwnObject() | Super():
@@ -103,10 +104,14 @@ class AttributeReader(Reader):
             case Many():
                 return join(*(value for key, value in thing.fields if key == name))
             case Foreign():
-                uses.others.add(thing.name.split(".")[0])
+                root = thing.name.partition(".")[0]
+                if root not in sys.stdlib_module_names and root != "property":  # Python's own have no such attribute
+                    uses.others.add(root)
                 return of(Foreign(f"{thing.name}.{name}" if thing.name.count(".") < 3 else thing.name))
             case Const() | Tainted():
-                return fold_attribute(of(thing), name) if hangs_on_version(of(thing)) else NOTHING
+                if hangs_on_version(of(thing)):
+                    return fold_attribute(of(thing), name)
+                return of(Foreign("builtins.str()"))
             case Partial():
                 return join(*(value for key, value in thing.keywords if key == name))
             case OwnFunction() | TrtCallable() | Row():
@@ -120,9 +125,11 @@ class AttributeReader(Reader):
         uses.add(self.names.changes(name))
         return self.names.value_of_name(name)
 
-    def _of_tensorrt(self, thing: TrtClass | TrtObject, name: str, uses: _Uses) -> Value:
+    def _of_tensorrt(self, thing: TrtClass | TrtObject, name: str, uses: _Uses, store: bool) -> Value:
         changes = self.names.changes(f"{thing.name}.{name}")
-        uses.add(changes)
+        uses.add(changes if store else [change for change in changes if not hinders_storing_only(change)])
+        if not changes and self.names.at_target(f"{thing.name}.{name}"):
+            uses.others.add(thing.name)
         given = self.names.value_of(thing.name, name, of_class=isinstance(thing, TrtClass))
         if given or changes or isinstance(thing, TrtClass):
             return given
@@ -144,7 +151,7 @@ class AttributeReader(Reader):
             for inner in (f"{folder}/{name}.py", f"{folder}/{name}/__init__.py"):
                 if inner in self.program.files:
                     return of(OwnModule(inner))
-            if any(other.startswith(f"{folder}/{name}/") for other in self.program.files):
+            if f"{folder}/{name}" in self.program.paths.folders:
                 return of(OwnModule(f"{folder}/{name}"))
         return NOTHING
 
@@ -160,7 +167,7 @@ class AttributeReader(Reader):
                 found.append(self.names.value_of(base, name, of_class=isinstance(thing, OwnClass)))
         if not isinstance(thing, Super):
             found.append(join(*(program.classes[key].attributes.get(name, NOTHING) for key in program.derived(thing.key))))
-        if not any(found) and not uses.changes:
+        if program.defines(thing.key, name) or (not any(found) and not uses.changes):
             uses.others.add(program.classes[thing.key].name)
         own = join(*(found[:1] if isinstance(thing, Super) else [*found[:1], *found[-1:]]))
         return join(*(self._bound(each, thing) for each in own)) if own else NOTHING
@@ -183,22 +190,53 @@ class AttributeReader(Reader):
 
     # What cannot be decided
 
-    def _note_unknown(self, name: str, node: ast.expr) -> None:
-        """Note a use on something unknown, where the name speaks for TensorRT and the file is about it."""
+    def _is_removed(self, dotted: str) -> bool:
+        return any(change.kind is ChangeKind.REMOVED for change in self.names.changes(dotted))
+
+    def _may_have(self, thing: Thing, name: str) -> bool:
+        """Say whether a thing may have an attribute; an own class that knows nothing of it has not.
+
+        Then the value was mistaken for another on the way, through a helper for anything.
+        """
+        if isinstance(thing, OwnObject):
+            return self.program.defines(thing.key, name) or bool(self.program.trt_bases(thing.key))
+        return not isinstance(thing, OwnFunction | Row)
+
+    def _note_unknown(self, name: str, node: ast.expr, *, mistaken: bool = False) -> None:
+        """Note a use on something unknown, where the name speaks for TensorRT and the file is about it.
+
+        ``mistaken``: something is known of it that cannot be so; then the receiver's name must speak too.
+        """
         owners = self.names.owners.get(name, [])
         if not owners or not self.file.about_tensorrt or not isinstance(node, ast.Attribute):
             return
         receiver = _words(ast.unparse(node.value)[-60:])
+        removed = [owner for owner in owners if self._is_removed(f"{owner}.{name}")]
         hinted = [owner for owner in owners if _words_of_class(owner) & receiver]
-        if not hinted and (not is_telling(name) or self.program.anyone_defines(name)):
+        if not removed:  # what is merely to go soon must look like it twice
+            owners, hinted = hinted, hinted if is_telling(name) else []
+        else:
+            owners = removed
+        spoken = is_telling(name) and not self.program.defined_near(name, self.file)
+        if not hinted and (mistaken or not removed or not spoken):
             return
-        owner = (hinted or owners)[0]
+        owner = ([each for each in hinted if each in owners] or hinted or owners)[0]
         what = ast.unparse(node.value)
         what = what if len(what) <= 40 else f"…{what[-37:]}"
         self.note(
-            node, self.names.changes(f"{owner}.{name}"),
+            node, [change for change in self.names.changes(f"{owner}.{name}") if not _is_slight(change)],
             why=f"what {what} is cannot be told from the scanned files",
         )  # fmt: skip
+
+
+def _is_slight(change: ApiChange) -> bool:
+    """Say whether a change is too slight to be told of something that is perhaps not TensorRT's."""
+    return change.kind is ChangeKind.BEHAVIOUR or hinders_storing_only(change)
+
+
+def hinders_storing_only(change: ApiChange) -> bool:
+    """Say whether a property merely became read-only: reading it goes on."""
+    return change.kind is ChangeKind.CHANGED and change.after == f"{change.before}, read only"
 
 
 def is_telling(name: str) -> bool:

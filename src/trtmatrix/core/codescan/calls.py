@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from trtmatrix.core.codescan.attributes import AttributeReader
 from trtmatrix.core.codescan.commands import CommandReader
-from trtmatrix.core.codescan.fold import fold_call, fold_method, hangs_on_version
+from trtmatrix.core.codescan.fold import fold_call, fold_method, hangs_on_version, reads_versions
 from trtmatrix.core.codescan.imports import names_bindings
 from trtmatrix.core.codescan.library import from_library
 from trtmatrix.core.codescan.program import FunctionInfo
@@ -32,6 +32,7 @@ from trtmatrix.core.codescan.values import (
     join,
     many,
     of,
+    row,
     texts,
 )
 
@@ -129,15 +130,9 @@ class CallReader(CommandReader, AttributeReader):
         if name in _GETTING:
             return self._got(func, base, args)
         if name in ("values", "copy", "items"):
-            pairs = self.pair(of(Foreign("key")), items)
+            pairs = row((of(Foreign("key")), items))
             return base if name == "copy" else many([pairs if name == "items" else items])
         return None
-
-    def pair(self, first: Value, second: Value) -> Value:
-        """Return a tuple of two."""
-        from trtmatrix.core.codescan.values import row
-
-        return row((first, second))
 
     def _got(self, func: ast.Attribute, base: Value, args: list[Value]) -> Value:
         """Return an item by ``get``, ``pop`` or ``setdefault``, with the default that is given."""
@@ -194,7 +189,7 @@ class CallReader(CommandReader, AttributeReader):
         known = from_library(self, thing.name, args, keywords, node)
         if known is not None:
             return known
-        if hangs_on_version(*args):
+        if hangs_on_version(*args) or (reads_versions(thing.name) and texts(join(*args[:1]))):
             return fold_call(thing.name, args)
         return of(Foreign(f"{thing.name}()" if len(thing.name) < 80 else thing.name))
 
@@ -271,8 +266,8 @@ class CallReader(CommandReader, AttributeReader):
                     found.append(self._entered_own(thing))
                 case TrtObject():
                     if node is not None:
-                        self.note(node, self.names.changes(f"{thing.name}.__enter__"))
-                        self.note(node, self.names.changes(f"{thing.name}.__exit__"))
+                        self.note_special(node, "__enter__", value)
+                        self.note_special(node, "__exit__", value)
                     found.append(of(thing))
                 case _:
                     found.append(of(thing))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from trtmatrix.core.api import ChangeKind
 from trtmatrix.core.codescan.expressions import ExpressionReader
 from trtmatrix.core.codescan.guards import judge_test
-from trtmatrix.core.codescan.imports import imported, is_bindings, resolve
+from trtmatrix.core.codescan.imports import is_bindings
 from trtmatrix.core.codescan.program import ClassInfo, FunctionInfo, Scope
 from trtmatrix.core.codescan.values import (
     NOTHING,
+    Const,
     Foreign,
     Module,
     OwnClass,
@@ -27,6 +29,9 @@ _PROPERTIES = {"property", "cached_property", "abstractproperty", "functools.cac
 _CONTEXTS = {"contextmanager", "asynccontextmanager"}
 _RECORDS = {"dataclass", "define", "attrs", "attr.s", "frozen", "s"}
 _RECORD_BASES = {"NamedTuple", "BaseModel", "TypedDict", "Struct"}
+
+MOST_HANDED_IN = 5
+"""Kinds of things in one parameter; a function that is given more of them says nothing of any."""
 
 
 class DefinitionReader(ExpressionReader):
@@ -61,7 +66,8 @@ class DefinitionReader(ExpressionReader):
         names = {name.rpartition(".")[2] for name, _ in decorators}
         info.static, info.of_class = "staticmethod" in names, "classmethod" in names
         info.is_property, info.is_context = bool(names & _PROPERTIES), bool(names & _CONTEXTS)
-        info.scope.local, info.scope.shared = _local_names(node)
+        if not info.scope.local and not info.scope.shared:
+            info.scope.local, info.scope.shared = _local_names(node)
         for _, decorator in decorators:
             if any(isinstance(thing, OwnFunction) for thing in decorator):
                 self.apply(decorator, [value], {}, None)
@@ -74,6 +80,7 @@ class DefinitionReader(ExpressionReader):
         """Return a decorator's name and value; one that skips by version stands guard over the function."""
         name = ast.unparse(node.func if isinstance(node, ast.Call) else node)
         if isinstance(node, ast.Call) and node.args and name.endswith(("skipif", "skipIf", "skipUnless")):
+            self.evaluate(node.args[0])
             test = judge_test(self, node.args[0])
             guard = test.over_body if name.endswith("skipUnless") else test.over_else
             if guard:
@@ -85,7 +92,9 @@ class DefinitionReader(ExpressionReader):
         if not self.scope.owner or self.scope.function or node.name.startswith("__"):
             return
         for base in self.program.trt_bases(self.scope.owner):
-            self.note(node, self.names.changes(f"{base}.{node.name}"))
+            for change in self.names.changes(f"{base}.{node.name}"):
+                gone = change.kind is ChangeKind.REMOVED
+                self.note(node, [change], why=f"{base} may still call an override" if gone else "")
 
     def run_function(self, key: str) -> None:
         """Read a function's body with what is known of its parameters."""
@@ -110,7 +119,7 @@ class DefinitionReader(ExpressionReader):
             self.scope = info.around  # annotations are read where the function is defined
             declared = self.annotated(arg.annotation)
             self.scope = info.scope
-            value = declared or info.params.get(arg.arg, NOTHING)
+            value = declared or _telling(info.params.get(arg.arg, NOTHING))
             if place == 0 and info.owner and places and not info.static:
                 value = of(OwnClass(info.owner)) if info.of_class else of(OwnObject(info.owner))
             self.bind(arg.arg, value)
@@ -155,27 +164,27 @@ class DefinitionReader(ExpressionReader):
     def _import(self, node: ast.Import) -> None:
         for alias in node.names:
             if alias.asname:
-                value = imported(alias.name, 0, self.file.path, self.program.files)
+                value = self.program.paths.imported(alias.name, 0, self.file.path)
                 self.bind(alias.asname, value)
                 continue
             first = alias.name.partition(".")[0]
             if is_bindings(first):
                 self.bind(first, of(Module()))
-            elif (own := resolve(first, 0, self.file.path, self.program.files)) is not None:
+            elif (own := self.program.paths.resolve(first, 0, self.file.path)) is not None:
                 self.bind(first, of(OwnModule(own)))
             else:
-                self.bind(first, imported(first, 0, self.file.path, self.program.files))
+                self.bind(first, self.program.paths.imported(first, 0, self.file.path))
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
-        source = imported(module, node.level, self.file.path, self.program.files)
+        source = self.program.paths.imported(module, node.level, self.file.path)
         for alias in node.names:
             if alias.name == "*":
                 self._import_all(source)
                 continue
             with self.guarded(self.import_guards[-1] if self.import_guards else ""):
                 value = self._imported_name(source, alias)
-            own = resolve(f"{module}.{alias.name}".strip("."), node.level, self.file.path, self.program.files)
+            own = self.program.paths.resolve(f"{module}.{alias.name}".strip("."), node.level, self.file.path)
             if not value and own is not None:
                 value = of(OwnModule(own))
             self.bind(alias.asname or alias.name, value)
@@ -187,6 +196,7 @@ class DefinitionReader(ExpressionReader):
                 case Module():
                     place = ast.copy_location(ast.Name(alias.name, ast.Load()), alias)
                     found.append(self.attribute_of(of(thing), alias.name, place))
+                    self.file.taken.add(alias.asname or alias.name)
                 case OwnModule():
                     found.append(self.of_own_module(thing.path, alias.name))
                 case Foreign():
@@ -202,10 +212,17 @@ class DefinitionReader(ExpressionReader):
                 for name in [*self.names.surface.classes, *self.names.surface.names]:
                     if not name.startswith("_"):
                         self.bind(name, self.names.value_of_name(name))
+                        self.file.taken.add(name)
             elif isinstance(thing, OwnModule) and thing.path in self.program.files:
                 for name, value in list(self.program.files[thing.path].scope.names.items()):
                     if not name.startswith("_") and "." not in name:
                         self.bind(name, value)
+
+
+def _telling(value: Value) -> Value:
+    """Return what callers hand in, unless it is so many things that the function is a helper for anything."""
+    things = [thing for thing in value if not isinstance(thing, Const | Foreign)]
+    return value if len(things) <= MOST_HANDED_IN else NOTHING
 
 
 def _local_names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[frozenset[str], frozenset[str]]:

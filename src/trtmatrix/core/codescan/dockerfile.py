@@ -92,9 +92,10 @@ def _loaded(text: str) -> str:
 
 def makefile_as_shell(text: str) -> str:
     """Return shell text with the same lines: variables as a shell's, recipes as they are run."""
-    given, continued = [], False
+    given, continued, in_variable = [], False, False
     for line in text.split("\n"):
-        row = re.sub(r"\$\((\w+)\)", r"${\1}", line).replace("$$", "$")
+        row = re.sub(r"(?<!\$)\$(?:[<@^?*+|%]|\([<@^?*+|%][DF]\))", "_", line)  # a rule's own target and sources
+        row = re.sub(r"\$\((\w+)\)", r"${\1}", row).replace("$$", "$")
         assignment = _MAKE_ASSIGNMENT.match(row)
         if continued:
             given.append(row)
@@ -102,11 +103,13 @@ def makefile_as_shell(text: str) -> str:
             given.append(re.sub(r"^\s*[@+-]*", "", row))
         elif assignment and not line.startswith("#"):
             given.append(_make_variable(assignment))
+            in_variable = True
         else:
             given.append("")
         continued = row.rstrip().endswith("\\") and (continued or bool(given[-1]))
-        if not continued and given[-1].count('"') % 2 and given[-1] and not line.startswith("\t"):
+        if in_variable and not continued:
             given[-1] += '"'
+            in_variable = False
     return "\n".join(given)
 
 
@@ -114,5 +117,4 @@ def _make_variable(found: re.Match[str]) -> str:
     """Write a variable of make as one of a shell; its text goes on over continued lines."""
     value = found[3].replace('"', '\\"')
     name = re.sub(r"\W", "_", found[1])
-    close = "" if value.rstrip().endswith("\\") else '"'
-    return f'{name}{"+" if found[2] == "+" else ""}="{value}{close}'
+    return f'{name}{"+" if found[2] == "+" else ""}="{value}'

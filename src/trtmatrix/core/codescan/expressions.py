@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from trtmatrix.core.api import ChangeKind
 from trtmatrix.core.codescan.calls import CallReader
-from trtmatrix.core.codescan.fold import fold_compare, fold_item, fold_sum, hangs_on_version
+from trtmatrix.core.codescan.fold import fold_compare, fold_item, fold_not, fold_sum, hangs_on_version
 from trtmatrix.core.codescan.program import FunctionInfo, Scope
 from trtmatrix.core.codescan.guards import judge_test
+from trtmatrix.core.codescan.reader import MOST_KINDS
 from trtmatrix.core.codescan.values import (
     NOTHING,
     Const,
@@ -22,6 +24,7 @@ from trtmatrix.core.codescan.values import (
     TrtClass,
     TrtObject,
     Value,
+    items_of,
     join,
     many,
     of,
@@ -41,6 +44,11 @@ class ExpressionReader(CallReader):
 
     def evaluate(self, node: ast.expr | None) -> Value:
         """Return what an expression can be, noting the uses in it."""
+        value = self._evaluate(node)
+        self.values[id(node)] = value
+        return value
+
+    def _evaluate(self, node: ast.expr | None) -> Value:
         match node:
             case None:
                 return NOTHING
@@ -108,10 +116,9 @@ class ExpressionReader(CallReader):
 
     def _name(self, node: ast.Name, call: ast.Call | None = None) -> Value:
         value = self.look_up(node.id)
-        for thing in value:
+        for thing in value if node.id in self.file.taken else ():
             if isinstance(thing, TrtClass | TrtCallable) and "." not in thing.name:
-                others = {other.name for other in value if isinstance(other, Foreign | OwnClass)}
-                why = "it may also be of another library" if others else ""
+                why = "it may also be of another library" if len(value) > 1 else ""
                 self.note(node, self.names.changes(thing.name), call=call, why=why)
         return value
 
@@ -139,6 +146,7 @@ class ExpressionReader(CallReader):
     def _operator(self, node: ast.IfExp | ast.BoolOp | ast.Compare | ast.UnaryOp | ast.BinOp) -> Value:
         match node:
             case ast.IfExp():
+                self.evaluate(node.test)
                 test = judge_test(self, node.test)
                 with self.guarded(test.over_body):
                     body = self.evaluate(node.body)
@@ -150,13 +158,13 @@ class ExpressionReader(CallReader):
                 return self._compare(node)
             case ast.UnaryOp():
                 value = self.evaluate(node.operand)
-                return value if hangs_on_version(value) else NOTHING
+                return fold_not(value) if isinstance(node.op, ast.Not) else NOTHING
             case ast.BinOp():
                 left, right = self.evaluate(node.left), self.evaluate(node.right)
                 folded = fold_sum(left, right) if isinstance(node.op, ast.Add) else NOTHING
                 if folded:
                     return folded
-                return frozenset(thing for thing in join(left, right) if isinstance(thing, Many | Row | Const | Foreign))
+                return _sum(left, right)
 
     def _bool(self, node: ast.BoolOp) -> Value:
         """Read ``a and b``: b stands behind a's test, as in ``hasattr(x, "y") and x.y``."""
@@ -182,18 +190,30 @@ class ExpressionReader(CallReader):
         if hangs_on_version(base):
             return fold_item(base, node.slice, index)
         if isinstance(node.slice, ast.Slice):
-            return frozenset(many([items]) if isinstance(each, Row) else of(each) for each in base for items in [NOTHING]) if False else self._sliced(base)
-        return join(*(self._item(thing, node, index) for thing in base))
+            return self._sliced(base)
+        return join(*(self._item(thing, node, index, len(base)) for thing in base))
+
+    def _note_index(self, thing: TrtObject, node: ast.Subscript, index: Value, why: str) -> None:
+        """Note an index whose type no overload takes any more; of an unknown type, as possible."""
+        types = {_plain_type(each) for each in index} - {""}
+        for change in self.names.changes(f"{thing.name}.__getitem__"):
+            if change.kind is not ChangeKind.CHANGED or not change.after:
+                self.note(node, [change], why=why)
+            elif not types:
+                self.note(node, [change], why="what the index is cannot be told")
+            elif not any(kind in line.partition("->")[0] for kind in types for line in change.after.splitlines()):
+                self.note(node, [change], why=why)
 
     def _sliced(self, base: Value) -> Value:
         rows = [many(thing.items) for thing in base if isinstance(thing, Row)]
         return join(frozenset(thing for thing in base if not isinstance(thing, Row)), *rows)
 
-    def _item(self, thing: object, node: ast.Subscript, index: Value) -> Value:
+    def _item(self, thing: object, node: ast.Subscript, index: Value, kinds: int) -> Value:
         keys = [each.value for each in index if isinstance(each, Const)]
         match thing:
             case TrtObject():
-                self.note(node, self.names.changes(f"{thing.name}.__getitem__"))
+                if kinds <= MOST_KINDS:
+                    self._note_index(thing, node, index, "it may also be of something else" if kinds > 1 else "")
                 return self.names.item_of(thing.name)
             case TrtClass() if len(keys) == 1 and isinstance(keys[0], str):
                 return self.attribute_of(of(thing), keys[0], node)
@@ -229,9 +249,11 @@ class ExpressionReader(CallReader):
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
         before, guards = dict(self.scope.flow), len(self.guards)
-        folded = self._folded(node)
+        folded = NOTHING
         for each in node.generators:
-            items = self.iterate(self.evaluate(each.iter), each.iter)
+            value = self.evaluate(each.iter)
+            folded = folded or self._folded(node, value)
+            items = self.iterate(value, each.iter)
             self.assign(each.target, items)
             for test in each.ifs:
                 self.evaluate(test)
@@ -247,11 +269,10 @@ class ExpressionReader(CallReader):
         self.scope.flow = before
         return folded or given
 
-    def _folded(self, node: ast.expr) -> Value:
+    def _folded(self, node: ast.expr, value: Value) -> Value:
         """Return ``[int(part) for part in version.split(".")]`` item by item."""
         if not isinstance(node, ast.ListComp | ast.GeneratorExp) or len(node.generators) != 1:
             return NOTHING
-        value = self.evaluate(node.generators[0].iter)
         if not hangs_on_version(value):
             return NOTHING
         found: list[int | str] = []
@@ -273,8 +294,7 @@ class ExpressionReader(CallReader):
                     found += thing.items
                 case TrtObject():
                     if node is not None:
-                        self.note(node, self.names.changes(f"{thing.name}.__iter__"))
-                        self.note(node, self.names.changes(f"{thing.name}.__getitem__"))
+                        self.note_special(node, "__iter__", value)
                     found.append(self.names.item_of(thing.name))
                 case TrtClass():
                     found.append(of(TrtObject(thing.name)))
@@ -357,6 +377,22 @@ class ExpressionReader(CallReader):
         for name, default in pairs:
             value = self.evaluate(default)
             self.program.grow(info.params, name, frozenset(t for t in value if not isinstance(t, Const)))
+
+
+def _sum(left: Value, right: Value) -> Value:
+    """Return what an operator makes of two values: containers stay containers, other libraries' things theirs."""
+    both = join(left, right)
+    if any(isinstance(thing, Many | Row) for thing in both):
+        return many([items_of(frozenset(thing for thing in both if isinstance(thing, Many | Row)))])
+    return frozenset(thing for thing in both if isinstance(thing, Const | Foreign))
+
+
+def _plain_type(thing: object) -> str:
+    """Return ``"int"`` or ``"str"`` where a thing is surely that."""
+    if isinstance(thing, Const) and isinstance(thing.value, int | str):
+        return type(thing.value).__name__
+    found = thing.name.removeprefix("builtins.").removesuffix("()") if isinstance(thing, Foreign) else ""
+    return found if found in ("int", "str") else ""
 
 
 def _moved(node: ast.expr, place: ast.expr) -> ast.expr:

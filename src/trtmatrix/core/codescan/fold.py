@@ -31,6 +31,11 @@ def hangs_on_version(*values: Value) -> bool:
     )
 
 
+def reads_versions(name: str) -> bool:
+    """Say whether a function of that dotted name makes a version of a text."""
+    return name.rpartition(".")[2] in _VERSION_READERS and "version" in name.lower()
+
+
 def fold_method(base: Value, name: str, args: Sequence[Value]) -> Value:
     """Return what a text's method gives."""
     return _fold(lambda text, *rest: getattr(text, name)(*rest) if name in _METHODS else _fail(), base, *args)
@@ -71,10 +76,17 @@ def fold_attribute(base: Value, name: str) -> Value:
     return base if name in ("release", "version", "base_version") else of(Tainted())
 
 
+def fold_not(value: Value) -> Value:
+    """Return ``not`` of what hangs on the version; nothing of all else."""
+    marked = [thing for thing in value if hangs_on_version(of(thing))]
+    return frozenset(
+        Const(not thing.value, versioned=True) if isinstance(thing, Const) else thing for thing in marked
+    )
+
+
 def fold_sum(left: Value, right: Value) -> Value:
     """Return the sum of two texts, or nothing; what hangs on the version stays marked."""
-    given = _fold(_add, left, right)
-    return given
+    return _fold(_add, left, right)
 
 
 def _add(left: object, right: object) -> str | int:

@@ -22,8 +22,9 @@ class _Evaluates(Protocol):
         """Return what an expression can be."""
         ...
 
-    def look_up(self, name: str) -> Value:
-        """Return what a name stands for."""
+    @property
+    def values(self) -> dict[int, Value]:
+        """Return what expressions came out as last, by the node's identity."""
         ...
 
 
@@ -50,7 +51,7 @@ class Judged:
 
 
 def judge_test(reader: _Evaluates, node: ast.expr) -> Judged:
-    """Judge a test; ``and``, ``or`` and ``not`` by their operands."""
+    """Judge a test that was evaluated; ``and``, ``or`` and ``not`` by their operands."""
     body, orelse = _judge(reader, node)
     text = " ".join(ast.unparse(node).split()) if body or orelse else ""
     return Judged(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…", body, orelse)
@@ -68,31 +69,32 @@ def _judge(reader: _Evaluates, node: ast.expr) -> tuple[bool, bool]:
                 return any(bodies), all(elses)
             return all(bodies), any(elses)
         case ast.Call() if isinstance(node.func, ast.Name) and node.func.id == "hasattr" and len(node.args) == 2:
-            return _judge_hasattr(reader, node.args[0], node.args[1])
+            return judge_hasattr(reader, node.args[0], node.args[1])
         case ast.Compare() if _is_dir(node):
             assert isinstance(node.comparators[0], ast.Call)  # noqa: S101 - for mypy: _is_dir said so
-            body, orelse = _judge_hasattr(reader, node.comparators[0].args[0], node.left)
+            body, orelse = judge_hasattr(reader, node.comparators[0].args[0], node.left)
             return (orelse, body) if isinstance(node.ops[0], ast.NotIn) else (body, orelse)
         case _:
-            return _judge_value(reader.evaluate(node))
+            known = reader.values.get(id(node))
+            return _judge_value(reader.evaluate(node) if known is None else known)
 
 
 def _judge_value(value: Value) -> tuple[bool, bool]:
     marked = [thing for thing in value if isinstance(thing, Tainted) or (isinstance(thing, Const) and thing.versioned)]
     if not marked:
         return False, False
-    if len(value) == 1 and isinstance(marked[0], Const):
-        return not marked[0].value, bool(marked[0].value)
-    return True, True
+    truths = {bool(thing.value) if isinstance(thing, Const) else None for thing in marked}
+    truth = truths.pop() if len(truths) == 1 else None  # a default beside it was overwritten
+    return (True, True) if truth is None else (not truth, truth)
 
 
-def _judge_hasattr(reader: _Evaluates, holder: ast.expr, attribute: ast.expr) -> tuple[bool, bool]:
+def judge_hasattr(reader: _Evaluates, holder: ast.expr, attribute: ast.expr) -> tuple[bool, bool]:
     """Judge by what the version moved to has, where the object is one of TensorRT's."""
     if not isinstance(attribute, ast.Constant) or not isinstance(attribute.value, str):
         return False, False
     name, names = attribute.value, reader.names
     found: set[bool] = set()
-    value = reader.evaluate(holder)
+    value = reader.values.get(id(holder), frozenset())
     for thing in value:
         if isinstance(thing, Module):
             found.add(names.at_target(name))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from trtmatrix.core.codescan.fold import hangs_on_version
+from trtmatrix.core.codescan.guards import judge_hasattr
 from trtmatrix.core.codescan.values import (
     NOTHING,
     Const,
@@ -15,6 +16,7 @@ from trtmatrix.core.codescan.values import (
     OwnObject,
     Partial,
     Super,
+    Tainted,
     TrtClass,
     TrtObject,
     Value,
@@ -59,8 +61,10 @@ def from_library(
 def _iterated(reader: CallReader, name: str, args: Sequence[Value], node: ast.Call | None) -> Value | None:
     first = args[0] if args else NOTHING
     match name:
+        case "range":
+            return many([of(Foreign("builtins.int()"))])
         case "enumerate":
-            return many([row((NOTHING, reader.iterate(first, _arg(node))))])
+            return many([row((of(Foreign("builtins.int()")), reader.iterate(first, _arg(node))))])
         case "zip" | "product" | "zip_longest":
             places = node.args if node is not None and len(node.args) == len(args) else [None] * len(args)
             return many([row(reader.iterate(arg, place) for arg, place in zip(args, places, strict=True))])
@@ -74,9 +78,8 @@ def _iterated(reader: CallReader, name: str, args: Sequence[Value], node: ast.Ca
             reader.apply(first, [reader.iterate(args[1], None)], {}, None)
             return many([reader.iterate(args[1], None)])
         case "len":
-            for thing in first:
-                if isinstance(thing, TrtObject) and node is not None:
-                    reader.note(node, reader.names.changes(f"{thing.name}.__len__"))
+            if node is not None:
+                reader.note_special(node, "__len__", first)
             return None
         case _:
             return None
@@ -95,6 +98,22 @@ def _getattr(
         why = "guarded by getattr's default" if len(args) > 2 else ""
         found.append(reader.attribute_of(args[0], str(name), node, why=why))
     return join(*found, *args[2:])
+
+
+def _hasattr(
+    reader: CallReader, args: Sequence[Value], keywords: dict[str, Value], node: ast.Call | None
+) -> Value | None:
+    """Return what ``hasattr`` of something of TensorRT's says at the version moved to."""
+    del args, keywords
+    if node is None or len(node.args) != 2:
+        return None
+    match judge_hasattr(reader, node.args[0], node.args[1]):
+        case (True, True):
+            return of(Tainted())
+        case (False, False):
+            return None
+        case (_, there):
+            return of(Const(there, versioned=True))
 
 
 def _setattr(
@@ -158,7 +177,7 @@ def _type(
 _TELLING: dict[
     str, Callable[[CallReader, Sequence[Value], dict[str, Value], ast.Call | None], Value | None]
 ] = {
-    "getattr": _getattr, "setattr": _setattr, "partial": _partial, "partialmethod": _partial, "Thread": _thread,
+    "getattr": _getattr, "hasattr": _hasattr, "setattr": _setattr, "partial": _partial, "partialmethod": _partial, "Thread": _thread,
     "Process": _thread, "cast": _cast, "super": _super, "type": _type,
 }  # fmt: skip
 

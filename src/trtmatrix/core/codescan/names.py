@@ -39,6 +39,8 @@ class Names:
                 self._changes.setdefault(change.name, []).append(change)
         for listed in self._changes.values():
             listed.sort(key=lambda change: _WORTH.index(change.kind))
+            if listed[0].kind is ChangeKind.REMOVED:
+                del listed[1:]  # what else it did is of no use any more
 
     @cached_property
     def flags(self) -> dict[str, list[ApiChange]]:
@@ -48,18 +50,18 @@ class Names:
 
     @cached_property
     def owners(self) -> dict[str, list[str]]:
-        """Attribute → the classes whose attribute of that name is removed, the first in the surface first."""
+        """Attribute → the classes whose attribute of that name is removed, changed or deprecated."""
         found: dict[str, list[str]] = {}
         for name, listed in self._changes.items():
-            owner, _, attribute = name.partition(".")
-            if attribute and " " not in name and listed[0].kind is ChangeKind.REMOVED:
+            owner, _, attribute = name.rpartition(".")
+            if owner and " " not in name and listed[0].kind is not ChangeKind.BEHAVIOUR:
                 found.setdefault(attribute, []).append(owner)
         return found
 
     def changes(self, dotted: str) -> list[ApiChange]:
         """Return what happens to ``"Builder"``, ``"volume"`` or, through the bases, ``"Builder.build_engine"``."""
-        owner, _, attribute = dotted.partition(".")
-        if not attribute:
+        owner, _, attribute = dotted.rpartition(".")
+        if not owner:
             return self._changes.get(dotted, [])
         for base in self.line_of(owner):
             listed = self._changes.get(f"{base}.{attribute}")
@@ -96,11 +98,14 @@ class Names:
         return self.knows(dotted) and not gone
 
     def _added_to_base(self, dotted: str) -> bool:
-        owner, _, attribute = dotted.partition(".")
+        owner, _, attribute = dotted.rpartition(".")
         return any(f"{base}.{attribute}" in self.added for base in self.line_of(owner))
 
     def value_of(self, owner: str, attribute: str, *, of_class: bool = False) -> Value:
         """Return what ``owner.attribute`` gives; nothing where the surface has no such member."""
+        for base in self.line_of(owner):
+            if f"{base}.{attribute}" in self.surface.classes:
+                return of(TrtClass(f"{base}.{attribute}"))
         member = self.surface.find(f"{owner}.{attribute}")
         if member is None:
             return NOTHING
@@ -121,9 +126,9 @@ class Names:
         member = self.surface.names.get(name)
         if member is None:
             return NOTHING
-        if member.kind is MemberKind.VALUE:
-            return self._given(member, name)
-        return of(TrtCallable(name))
+        if member.kind is MemberKind.CLASS:
+            return of(TrtClass(member.returns))
+        return self._given(member, name) if member.kind is MemberKind.VALUE else of(TrtCallable(name))
 
     def result_of(self, dotted: str) -> Value:
         """Return what calling a function or method gives."""
@@ -131,7 +136,11 @@ class Names:
         return self._given(member, dotted) if member else NOTHING
 
     def item_of(self, owner: str) -> Value:
-        """Return what indexing or iterating an object gives."""
+        """Return what indexing or iterating an object by numbers gives."""
+        member = self.surface.find(f"{owner}.__getitem__")
+        if member is not None and any("int)" in text for text in member.signatures):
+            by_number = next(text for text in member.signatures if "int)" in text)
+            return self._typed(by_number.rpartition("->")[2].strip(), f"{owner}.__getitem__")
         given = self.result_of(f"{owner}.__getitem__")
         if not given or all(isinstance(thing, Foreign) for thing in given):
             for base in self.line_of(owner):
@@ -141,7 +150,12 @@ class Names:
 
     def _given(self, member: Member, dotted: str) -> Value:
         """Read the type that a docstring tells: a class of the bindings, a list of them, or another's."""
-        text = member.returns or _after_arrows(member.signatures)
+        return self._typed(member.returns or _after_arrows(member.signatures), dotted)
+
+    def _typed(self, text: str, dotted: str) -> Value:
+        """Return a value of a type's text; plain types of Python by their names."""
+        if text in ("int", "str", "bool", "float"):
+            return of(Foreign(f"builtins.{text}()"))
         words = re.findall(r"\w+", text)
         found = [of(TrtObject(word)) for word in words if word in self.surface.classes]
         if not found:

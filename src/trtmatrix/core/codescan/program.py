@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trtmatrix.core.codescan.findings import Findings
+from trtmatrix.core.codescan.imports import Paths
 from trtmatrix.core.codescan.names import Names
 from trtmatrix.core.codescan.values import (
     NOTHING,
@@ -16,7 +17,6 @@ from trtmatrix.core.codescan.values import (
     TrtClass,
     Value,
     join,
-    of,
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -54,7 +54,10 @@ class SourceFile:
     """It imports TensorRT, or a scanned file that does, or is imported by one."""
     unbound: bool = False
     """It uses a name ``trt`` that it binds nowhere."""
-    uses_names_of: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
+    """Names that an import takes out of the bindings: each mention of them is a use."""
+    neighbours: set[str] = field(default_factory=set)
+    """The scanned files that it imports, or that import it."""
 
     scope: Scope = field(init=False)
 
@@ -80,7 +83,9 @@ class FunctionInfo:
     yields: Value = NOTHING
     guards: tuple[str, ...] = ()
     calls: set[str] = field(default_factory=set)
-    """The guards of the calls seen; ``""`` for one without."""
+    """The guards of the calls seen in this pass; ``""`` for one without."""
+    known_calls: set[str] = field(default_factory=set)
+    """Those of the pass before, which was whole."""
 
 
 @dataclass(eq=False)
@@ -101,9 +106,27 @@ class Program:
     def __init__(self, files: dict[str, SourceFile], names: Names, findings: Findings) -> None:
         """Start knowing nothing."""
         self.files, self.names, self.findings = files, names, findings
+        self.paths = Paths(files)
         self.functions: dict[str, FunctionInfo] = {}
         self.classes: dict[str, ClassInfo] = {}
         self.grew = False
+        self._lines: dict[str, list[str]] = {}
+        self._derived: dict[str, list[str]] = {}
+
+    def start_pass(self) -> None:
+        """Begin to read all files once more."""
+        self.grew = False
+        self.findings.clear()
+        self._lines, self._derived = {}, {}
+        for key in self.classes:
+            for base in self.line_of(key)[1:]:
+                self._derived.setdefault(base, []).append(key)
+        for info in self.functions.values():
+            info.known_calls, info.calls = info.calls, set()
+
+    def is_settled(self) -> bool:
+        """Say whether a pass that ended added nothing to what was known."""
+        return not self.grew and all(info.calls == info.known_calls for info in self.functions.values())
 
     def grow(self, table: dict[str, Value], name: str, value: Value) -> None:
         """Add a value to a table; note whether it was news."""
@@ -115,6 +138,9 @@ class Program:
 
     def line_of(self, key: str) -> list[str]:
         """Return the keys of an own class and of its own bases, the nearest first."""
+        known = self._lines.get(key)
+        if known is not None:
+            return known
         line, waiting = [], [key]
         while waiting:
             current = waiting.pop(0)
@@ -123,6 +149,8 @@ class Program:
             line.append(current)
             for base in self.classes[current].bases:
                 waiting += sorted(thing.key for thing in base if isinstance(thing, OwnClass))
+        if line:
+            self._lines[key] = line
         return line
 
     def trt_bases(self, key: str) -> list[str]:
@@ -135,9 +163,9 @@ class Program:
         bases = [base for each in self.line_of(key) for base in self.classes[each].bases]
         return any(not base or any(isinstance(thing, Foreign) for thing in base) for base in bases)
 
-    def derived(self, key: str) -> Iterator[str]:
-        """Return the own classes that derive from an own class."""
-        return (other for other in self.classes if other != key and key in self.line_of(other))
+    def derived(self, key: str) -> Sequence[str]:
+        """Return the own classes that derive from an own class, as known when this pass began."""
+        return self._derived.get(key, ())
 
     def attribute(self, key: str, name: str) -> Value:
         """Return an attribute of an own class or its objects: its own, else what a derived class stores."""
@@ -154,17 +182,18 @@ class Program:
         """Say whether an own class or one of its own bases has an attribute of that name."""
         return any(name in self.classes[each].attributes for each in self.line_of(key))
 
-    def anyone_defines(self, name: str) -> bool:
-        """Say whether any class of the scanned files has a method or attribute of that name."""
-        return any(name in info.attributes for info in self.classes.values())
+    def defined_near(self, name: str, file: SourceFile) -> bool:
+        """Say whether a class of this file, or of one beside it in the imports, has an attribute of that name."""
+        near = {file.path, *file.neighbours}
+        return any(name in info.attributes and key.partition(":")[0] in near for key, info in self.classes.items())
 
     def guards_of(self, key: str) -> tuple[str, ...]:
         """Return what stands guard over a whole function: where it is defined, or all calls that were seen."""
         info = self.functions[key]
         if info.guards:
             return info.guards
-        if info.calls and "" not in info.calls:
-            return (sorted(info.calls)[0],)
+        if info.known_calls and "" not in info.known_calls:
+            return (sorted(info.known_calls)[0],)
         return ()
 
     def method(self, key: str, name: str) -> OwnFunction | None:
@@ -172,7 +201,3 @@ class Program:
         found = [thing for thing in self.attribute(key, name) if isinstance(thing, OwnFunction)]
         return min(found, key=lambda thing: thing.key, default=None)
 
-
-def as_class(thing: OwnClass | TrtClass) -> Value:
-    """Return a class as a value."""
-    return of(thing)

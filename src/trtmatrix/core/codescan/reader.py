@@ -11,9 +11,27 @@ from trtmatrix.core.api import ApiChange, ChangeKind
 from trtmatrix.core.codescan.findings import Place
 from trtmatrix.core.codescan.fits import fits
 from trtmatrix.core.codescan.program import Program, Scope, SourceFile
-from trtmatrix.core.codescan.values import NOTHING, Foreign, Many, Module, OwnObject, Value, join, many, of
+from trtmatrix.core.codescan.values import (
+    NOTHING,
+    Const,
+    Foreign,
+    Many,
+    Module,
+    OwnClass,
+    OwnModule,
+    OwnObject,
+    Row,
+    TrtObject,
+    Value,
+    join,
+    many,
+    of,
+)
 
 _BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "get_ipython", "display"}
+
+MOST_KINDS = 3
+"""Things that a value can be, for its mere length or item to be worth telling."""
 
 
 class Reader:
@@ -27,6 +45,9 @@ class Reader:
         self.import_guards: list[str] = []
         self.dead = False
         """Behind a return, raise, break or continue."""
+        self.loops = 0
+        self.values: dict[int, Value] = {}
+        """What expressions came out as last, by the node's identity."""
         self.waiting: list[str] = []
         """Keys of functions that were defined and are yet to be read."""
 
@@ -95,8 +116,6 @@ class Reader:
                 pass
 
     def _unpack(self, targets: Sequence[ast.expr], value: Value) -> None:
-        from trtmatrix.core.codescan.values import Row
-
         rows = [thing.items for thing in value if isinstance(thing, Row) and len(thing.items) == len(targets)]
         starred = any(isinstance(target, ast.Starred) for target in targets)
         if rows and not starred:
@@ -127,8 +146,6 @@ class Reader:
             self.bind_path(target, value)
 
     def _store_elsewhere(self, thing: object, name: str, value: Value) -> bool:
-        from trtmatrix.core.codescan.values import OwnClass, OwnModule
-
         if isinstance(thing, OwnClass):
             self.program.grow(self.program.classes[thing.key].attributes, name, value)
             return True
@@ -198,6 +215,14 @@ class Reader:
         place = self.place(node)
         for change in changes:
             self.program.findings.add(place, [change], self._why(change, call, why, bound))
+
+    def note_special(self, node: ast.expr, name: str, value: Value) -> None:
+        """Note ``len(x)``, ``with x`` and the like, unless x can be too many things for that to say much."""
+        things = [thing for thing in value if not isinstance(thing, Const)]
+        for thing in things if len(things) <= MOST_KINDS else ():
+            if isinstance(thing, TrtObject):
+                why = "it may also be of something else" if len(things) > 1 else ""
+                self.note(node, self.names.changes(f"{thing.name}.{name}"), why=why)
 
     def place(self, node: ast.AST) -> Place:
         """Return where a node stands: the line of an attribute's own name."""

@@ -13,7 +13,7 @@ from posixpath import basename
 from trtmatrix.core.api import ApiChange, ApiUse, Behaviour, Surface
 from trtmatrix.core.codescan.dockerfile import dockerfile_as_shell, makefile_as_shell
 from trtmatrix.core.codescan.findings import Findings, Place
-from trtmatrix.core.codescan.imports import imports_of, is_bindings, resolve
+from trtmatrix.core.codescan.imports import Paths, imports_of, is_bindings
 from trtmatrix.core.codescan.names import Names
 from trtmatrix.core.codescan.notebook import read_notebook
 from trtmatrix.core.codescan.program import Program, SourceFile
@@ -22,6 +22,9 @@ from trtmatrix.core.codescan.statements import StatementReader
 
 PASSES = 10
 """Times the program is read at most; what flows through more functions than that is not followed."""
+
+RINGS, MOST_FILES = 3, 150
+"""So far around the files that import TensorRT others are read, while they are no more than that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,21 +142,18 @@ def _parse(text: str) -> ast.Module:
 
 def _scan_python(sources: dict[str, SourceFile], names: Names, findings: Findings) -> list[tuple[str, str]]:
     """Read all Python files over and over, until nothing new flows between them."""
-    _mark_those_about_tensorrt(sources)
+    sources = _those_that_matter(sources)
     program = Program(sources, names, findings)
     unread: dict[str, str] = {}
     for _ in range(PASSES):
-        program.grew = False
-        findings.clear()
-        for info in program.functions.values():
-            info.calls = set() if info.calls else info.calls
+        program.start_pass()
         for path, file in sources.items():
             if path not in unread:
                 try:
                     _read_file(program, file)
                 except (RecursionError, MemoryError) as error:
                     unread[path] = _reason(error)
-        if not program.grew:
+        if program.is_settled():
             break
     return list(unread.items())
 
@@ -172,19 +172,36 @@ def _read_file(program: Program, file: SourceFile) -> None:
             reader.run_function(key)
 
 
-def _mark_those_about_tensorrt(sources: dict[str, SourceFile]) -> None:
-    """Mark files that import TensorRT, that import such a file, or that one imports."""
-    imported: dict[str, set[str]] = {}
+def _those_that_matter(sources: dict[str, SourceFile]) -> dict[str, SourceFile]:
+    """Return the files near one that imports TensorRT, and those that name trtexec.
+
+    Near is what imports it, what it imports, and once more so while that is not too much: objects of
+    TensorRT's reach no other files. The nearest are marked as being about TensorRT.
+    """
+    paths, neighbours = Paths(sources), {path: set[str]() for path in sources}
     direct = set()
     for path, file in sources.items():
         modules = list(imports_of(file.tree))
         if any(is_bindings(name) and not level for name, level in modules):
             direct.add(path)
-        found = {resolve(name, level, path, sources) for name, level in modules}
-        imported[path] = {each for each in found if each is not None}
+        for name, level in modules:
+            other = paths.resolve(name, level, path)
+            if other in neighbours and other != path:
+                neighbours[path].add(other)
+                neighbours[other].add(path)
     for path, file in sources.items():
-        near = imported[path] & direct or any(path in imported[other] for other in direct)
-        file.about_tensorrt = path in direct or bool(near)
+        file.neighbours = neighbours[path]
+    chosen = set(direct)
+    for ring in range(RINGS):
+        wider = chosen.union(*(neighbours[path] for path in chosen))
+        if len(wider) > MOST_FILES and ring:
+            break
+        chosen = wider
+        if not ring:
+            for path in chosen:
+                sources[path].about_tensorrt = True
+    named = {path for path, file in sources.items() if any("trtexec" in line for line in file.lines)}
+    return {path: file for path, file in sources.items() if path in chosen | named}
 
 
 def _reason(error: BaseException) -> str:

@@ -128,7 +128,8 @@ class ShellReader:
         if found and not quoted and _may_assign(command):
             self._assign(found[1], bool(found[2]), _split(pieces, len(found[0])))
             return []
-        if quoted and any(char.isspace() for char in text):
+        whole = self.text[begin : self.place]
+        if quoted and any(char.isspace() for char in text) and "[@]" not in whole:
             return [Word(text, start, quoted=True)]
         return _split(pieces, 0) or ([Word("", start)] if quoted else [])
 

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 
 from trtmatrix.core.codescan.definitions import DefinitionReader
 from trtmatrix.core.codescan.guards import judge_test
-from trtmatrix.core.codescan.values import NOTHING, OwnClass, OwnObject, TrtClass, TrtObject, Value, join, of
+from trtmatrix.core.codescan.values import (
+    NOTHING,
+    Const,
+    Foreign,
+    OwnClass,
+    OwnObject,
+    Thing,
+    TrtClass,
+    TrtObject,
+    Value,
+    join,
+    of,
+)
 
 _MISSING = {"AttributeError", "NotImplementedError"}
 _NOT_THERE = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
@@ -111,7 +123,8 @@ class StatementReader(DefinitionReader):
     def _if(self, node: ast.If) -> None:
         self.evaluate(node.test)
         test = judge_test(self, node.test)
-        ways = [(test.over_body, node.body, node.test), (test.over_else, node.orelse, None)]
+        otherwise = ast.copy_location(ast.UnaryOp(ast.Not(), node.test), node.test)
+        ways = [(test.over_body, node.body, node.test), (test.over_else, node.orelse, otherwise)]
         body_ends, else_ends = self._branches(ways)
         rest = test.over_else if body_ends else test.over_body if else_ends else ""
         if rest and not (body_ends and else_ends):
@@ -120,18 +133,25 @@ class StatementReader(DefinitionReader):
     def _while(self, node: ast.While) -> None:
         self.evaluate(node.test)
         test = judge_test(self, node.test)
-        for _ in range(2):
-            self._branches([(test.over_body, node.body, None), ("", [], None)])
+        self._loop([(test.over_body, node.body, None), ("", [], None)])
         self.dead = False
         self.read_block(node.orelse)
 
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
         items = self.iterate(self.evaluate(node.iter), node.iter)
-        for _ in range(2):
-            self.assign(node.target, items)
-            self._branches([("", node.body, None), ("", [], None)])
+        self.assign(node.target, items)
+        self._loop([("", node.body, None), ("", [], None)])
         self.dead = False
         self.read_block(node.orelse)
+
+    def _loop(self, ways: Sequence[tuple[str, Sequence[ast.stmt], ast.expr | None]]) -> None:
+        """Read a loop's body, and once more where it changed what it began with; in an outer loop only."""
+        start = dict(self.scope.flow)
+        self.loops += 1
+        self._branches(ways)
+        if self.loops == 1 and any(self.scope.flow.get(name) != value for name, value in start.items()):
+            self._branches(ways)
+        self.loops -= 1
 
     def _with(self, node: ast.With | ast.AsyncWith) -> None:
         guard = ""
@@ -190,11 +210,12 @@ class StatementReader(DefinitionReader):
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             for each in test.values:
                 self._narrow(each)
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            self._rule_out(test.operand)
         if not isinstance(test, ast.Call) or getattr(test.func, "id", "") != "isinstance" or len(test.args) != 2:
             return
         target, wanted = test.args
-        names = wanted.elts if isinstance(wanted, ast.Tuple) else [wanted]
-        classes = join(*(self.evaluate(name) for name in names))
+        classes = self._classes(wanted)
         found: list[Value] = [of(TrtObject(thing.name)) for thing in classes if isinstance(thing, TrtClass)]
         found += [of(OwnObject(thing.key)) for thing in classes if isinstance(thing, OwnClass)]
         narrowed = join(*found)
@@ -202,6 +223,35 @@ class StatementReader(DefinitionReader):
             self.scope.flow[target.id] = narrowed
         elif isinstance(target, ast.Attribute) and narrowed and not self.evaluate(target):
             self.bind_path(target, narrowed)
+
+    def _rule_out(self, test: ast.expr) -> None:
+        """Take out of a name's value what ``not isinstance(x, C)`` rules out."""
+        if not isinstance(test, ast.Call) or getattr(test.func, "id", "") != "isinstance" or len(test.args) != 2:
+            return
+        target, classes = test.args[0], self._classes(test.args[1])
+        if isinstance(target, ast.Name) and target.id in self.scope.flow:
+            value = self.scope.flow[target.id]
+            left = frozenset(thing for thing in value if not _is_instance(thing, classes))
+            self.scope.flow[target.id] = left or value
+
+    def _classes(self, node: ast.expr) -> Value:
+        names = node.elts if isinstance(node, ast.Tuple) else [node]
+        return join(*(self.evaluate(name) for name in names))
+
+
+def _is_instance(thing: Thing, classes: Value) -> bool:
+    """Say whether a thing is surely of one of these classes."""
+    match thing:
+        case TrtObject():
+            return TrtClass(thing.name) in classes
+        case OwnObject():
+            return OwnClass(thing.key) in classes
+        case Foreign():
+            return Foreign(thing.name.removesuffix("()")) in classes
+        case Const():
+            return Foreign(f"builtins.{type(thing.value).__name__}") in classes
+        case _:
+            return False
 
 
 def _joined(ways: Sequence[dict[str, Value]]) -> dict[str, Value]:

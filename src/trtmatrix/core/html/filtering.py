@@ -9,8 +9,8 @@ from trtmatrix.core.model import Verdict
 from trtmatrix.core.table import Table
 
 FILTER_STYLE = """
-form.filter { border: 1px solid var(--line); border-radius: 8px; background: var(--card); padding: .8rem 1rem;
-  margin: .6rem 0 1rem; } form.filter .picks { display: grid; gap: .4rem 1.5rem;
+form.filter { border: 1px solid var(--line); border-radius: 8px; background: var(--card);
+  padding: .8rem 1rem; margin: .6rem 0 1rem; } form.filter .picks { display: grid; gap: .4rem 1.5rem;
   grid-template-columns: repeat(auto-fit, minmax(15rem, 1fr)); align-items: start; }
 form.filter fieldset { border: 0; margin: 0; padding: .2rem 0 .4rem .3rem; }
 form.filter label.pick { display: flex; gap: .45rem; align-items: baseline; padding: .1rem 0; }
@@ -69,7 +69,8 @@ def _group(name: str, title: str, options: Sequence[tuple[str, str]]) -> str:
     )
     return (
         f'<details id="pick-{name}"><summary>{title}: <span class="chosen">all</span></summary>\n'
-        f'<fieldset><legend class="hear">{title}: none ticked means all</legend>\n{picks}\n</fieldset></details>'
+        f'<fieldset><legend class="hear">{title}: none ticked means all</legend>\n{picks}\n'
+        "</fieldset></details>"
     )
 
 

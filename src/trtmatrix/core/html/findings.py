@@ -15,6 +15,7 @@ from trtmatrix.core.html.answers import (
 from trtmatrix.core.html.pieces import (
     Row,
     Words,
+    chip,
     code,
     count,
     fold,
@@ -26,7 +27,7 @@ from trtmatrix.core.html.pieces import (
     text,
     whole_table,
 )
-from trtmatrix.core.upgrade.report import CaseLine, Change, FindingLine, WorkaroundLine
+from trtmatrix.core.upgrade.report import CaseLine, Change, FindingLine, Weight, WorkaroundLine
 
 
 def render_findings(findings: Sequence[FindingLine], before: str, after: str) -> str:
@@ -63,9 +64,11 @@ def _finding(finding: FindingLine, heads: tuple[str, str, str, str, str]) -> str
 
 def _folded(finding: FindingLine, before: str, after: str) -> Iterator[str]:
     if finding.workarounds:
-        yield (
-            f'<p class="small"><strong>Work-arounds</strong></p>{items(workaround(w) for w in finding.workarounds)}'
-        )
+        told = count(len(finding.workarounds), "work-around")
+        counting = sum(line.counts for line in finding.workarounds)
+        listed = items(workaround(line) for line in finding.workarounds)
+        needed = finding.weight is Weight.WORKAROUND
+        yield fold(f"{told}, {counting} that {'counts' if counting == 1 else 'count'}", listed, opened=needed)
     if finding.cases:
         label = f"{count(len(finding.cases), 'case')} of {finding.repro}"
         yield fold(text(label), render_cases(finding.cases, before, after, label))
@@ -73,11 +76,11 @@ def _folded(finding: FindingLine, before: str, after: str) -> Iterator[str]:
 
 def workaround(line: WorkaroundLine) -> str:
     """Return a work-around, whether it counts, and its own case at the later version."""
-    counts = "counts: its own case passed" if line.counts else "does not count: its own case did not pass"
-    shown = f"<br>{side(line.after)}" if line.after is not None else ""
+    counts = chip("good", "counts") if line.counts else chip("", "does not count")
     source = f" · {sources([line.source])}" if line.source else ""
-    own = f" {code(line.case)}" if line.case else ""
-    return f'{text(line.what)}{own} <span class="soft small">{counts}{source}</span>{shown}'
+    own = f" · its own case {code(line.case)}" if line.case else " · it has no case of its own"
+    shown = f"<br>{side(line.after)}" if line.after is not None else ""
+    return f'{counts} {text(line.what)} <span class="soft small">{own}{source}</span>{shown}'
 
 
 def render_cases(cases: Sequence[CaseLine], before: str, after: str, label: str) -> str:

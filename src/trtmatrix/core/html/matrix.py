@@ -106,7 +106,7 @@ _TALLIED = (Verdict.FAIL, Verdict.FLAKY, Verdict.PASS, Verdict.INVALID, Verdict.
 _KINDS = {Verdict.FAIL: "bad", Verdict.FLAKY: "bad", Verdict.PASS: "good", Verdict.INVALID: "unsure"}
 
 
-def _tally(section: Section, number: int, version: str, linked: bool) -> str:  # noqa: FBT001
+def _tally(section: Section, number: int, version: str, linked: bool) -> str:
     cells = [row.entries[number] for row in section.rows if row.case.control is None]
     known = [entry for entry in cells if entry is not None and has_evidence(entry)]
     counts = Counter(entry.outcome.verdict for entry in known if entry.outcome is not None)
@@ -123,7 +123,7 @@ def _tally(section: Section, number: int, version: str, linked: bool) -> str:  #
     return " ".join(shown) + (f'<br><span class="soft small">{", ".join(soft)}</span>' if soft else "")
 
 
-def _linked(markup: str, fragment: str, linked: bool) -> str:  # noqa: FBT001
+def _linked(markup: str, fragment: str, linked: bool) -> str:
     return f'<a class="tally" href="#{text(fragment)}">{markup}</a>' if linked else markup
 
 

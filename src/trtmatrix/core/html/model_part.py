@@ -1,4 +1,4 @@
-"""The user's own model in an upgrade report: facts, reference, floor, cases, samples, acceptance, wrong layer."""
+"""The user's own model in an upgrade report: facts, cases, samples, acceptance, the wrong layer."""
 
 from __future__ import annotations
 

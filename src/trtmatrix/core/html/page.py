@@ -1,4 +1,4 @@
-"""The shell of a page that needs nothing else: no network, one style and at most one script, by their hashes."""
+"""The shell of a page that needs nothing else: one style and at most one script, by their hashes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def render_page(title: str, body: Iterable[str], *, style: str, script: str = ""
     named by its SHA-256. Source: https://www.w3.org/TR/CSP3/#external-hash.
     """
     policy = [
-        "default-src 'none'", f"style-src {_hash(style)}", *([f"script-src {_hash(script)}"] if script else []),
+        "default-src 'none'", f"style-src {_hash(style)}",
+        *([f"script-src {_hash(script)}"] if script else []),
         "base-uri 'none'", "form-action 'none'",
     ]  # fmt: skip
     lines = (

@@ -138,7 +138,8 @@ def section(name: str, title: str, *parts: str) -> str:
     if not shown:
         return ""
     joined = "\n".join(shown)
-    return f'<section id="{name}" aria-labelledby="{name}-h">\n<h2 id="{name}-h">{text(title)}</h2>\n{joined}\n</section>'
+    heading = f'<h2 id="{name}-h">{text(title)}</h2>'
+    return f'<section id="{name}" aria-labelledby="{name}-h">\n{heading}\n{joined}\n</section>'
 
 
 def command(value: str) -> str:

@@ -11,7 +11,10 @@ COPY = """
     button.setAttribute("aria-label", "Copy the command");
     button.addEventListener("click", function () {
       var words = block.querySelector("code").textContent;
-      function done(said) { button.textContent = said; setTimeout(function () { button.textContent = "Copy"; }, 2000); }
+      function done(said) {
+        button.textContent = said;
+        setTimeout(function () { button.textContent = "Copy"; }, 2000);
+      }
       function mark() {
         var range = document.createRange();
         range.selectNodeContents(block.querySelector("code"));

@@ -48,7 +48,8 @@ th, td { text-align: left; vertical-align: top; padding: .4rem .75rem;
   border-top: 1px solid var(--line); }
 thead th { background: var(--head); border-top: 0; font-weight: 600; white-space: nowrap; }
 caption + thead th { border-top: 1px solid var(--line); }
-tbody th { font-weight: normal; } tbody th:has(> code) { min-width: 10rem; } thead th.num { text-align: right; } .num { text-align: right; white-space: nowrap; }
+tbody th { font-weight: normal; } tbody th:has(> code) { min-width: 10rem; }
+thead th.num { text-align: right; } .num { text-align: right; white-space: nowrap; }
 td.words { min-width: 14rem; } td.long { min-width: 20rem; }
 td code.line { display: block; white-space: pre-wrap; }
 tr.inner > td { padding: 0 .75rem .5rem; border-top: 0; }
@@ -72,8 +73,8 @@ pre.command { position: relative; margin: .3rem 0 .8rem; padding: .6rem .8rem; b
 _DECISION = """
 .decision { border: 1px solid var(--line); border-left: .6rem solid var(--soft); border-radius: 8px;
   padding: 1.1rem 1.4rem; margin: 1rem 0; background: var(--card); }
-.decision .answer { font-size: clamp(1.9rem, 6vw, 3rem); line-height: 1.1; font-weight: 750; margin: 0 0 .4rem;
-  letter-spacing: -.01em; border: 0; padding: 0; }
+.decision .answer { font-size: clamp(1.9rem, 6vw, 3rem); line-height: 1.1; font-weight: 750;
+  margin: 0 0 .4rem; letter-spacing: -.01em; border: 0; padding: 0; }
 .decision .summary { font-size: 1.1rem; max-width: 60rem; }
 .decision.good { background: var(--good-back); border-left-color: var(--good); }
 .decision.good .answer { color: var(--good); }
@@ -93,7 +94,8 @@ figure { margin: .8rem 0 1.2rem; } figcaption { font-weight: 600; margin-bottom:
   table.stacked, .stacked tbody, .stacked tr, .stacked td, .stacked th { display: block; }
   .stacked thead { position: absolute; clip-path: inset(50%); height: 1px; overflow: hidden; }
   .stacked tbody tr { border-top: 2px solid var(--line); padding: .4rem 0; }
-  .stacked tbody tr.inner { border-top: 0; padding-top: 0; } .stacked tbody tr.inner > td { padding: 0 .75rem; }
+  .stacked tbody tr.inner { border-top: 0; padding-top: 0; }
+  .stacked tbody tr.inner > td { padding: 0 .75rem; }
   .stacked td, .stacked tbody th { border: 0; padding: .15rem .75rem; text-align: left; white-space: normal; }
   .stacked td[data-label] { display: grid; grid-template-columns: 6.5rem minmax(0, 1fr); gap: .5rem; }
   .stacked td[data-label]::before { content: attr(data-label); color: var(--soft); font-size: .85rem; }
@@ -130,7 +132,7 @@ _PRINT = """
   thead th { position: static !important; } tbody th { position: static !important; }
   td.words, td.long { min-width: 0; } svg.chart { min-width: 0; }
   tr, figure, .lines > li, .decision { break-inside: avoid; } h2, h3, caption { break-after: avoid; }
-  nav, .skip, .copy, form.filter { display: none; }
+  nav, .skip, .copy, form.filter > div { display: none; } form.filter { border: 0; padding: 0; }
   details.print::details-content { content-visibility: visible; display: block; height: auto; }
   .report .sources a::after { content: " <" attr(href) ">"; color: var(--soft); }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }

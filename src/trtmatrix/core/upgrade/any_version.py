@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from trtmatrix.core.upgrade.report import Change, Decision, FactLine, FindingLine, Upgrade, Weight
+from trtmatrix.core.upgrade.standing import Standing, standing_of
 
 _BEST_FIRST = (Decision.GO, Decision.GO_WITH_WORKAROUNDS, Decision.NOT_ENOUGH, Decision.DONT)
 _GOOD = frozenset({Decision.GO, Decision.GO_WITH_WORKAROUNDS})
@@ -15,17 +16,25 @@ def choose_version(upgrades: Sequence[Upgrade], named: Sequence[str] = ()) -> Up
     """Return the report of the version to move to, with a reason for each other version.
 
     ``upgrades``: those to every newer version, oldest first, at least one. The newest with the answer go or
-    go with work-arounds; else the newest of those with the best answer. ``named``: findings that the user
-    asked about; the nearest version that fixes each is told.
+    go with work-arounds; else of those with the best answer the one of which most was seen to be right.
+    ``named``: findings that the user asked about; the nearest version that fixes each is told.
     """
     good = [upgrade for upgrade in upgrades if upgrade.decision in _GOOD]
     best = min((upgrade.decision for upgrade in upgrades), key=_BEST_FIRST.index)
-    chosen = good[-1] if good else [upgrade for upgrade in upgrades if upgrade.decision is best][-1]
+    rest = [upgrade for upgrade in upgrades if upgrade.decision is best]
+    chosen = good[-1] if good else max(reversed(rest), key=_count_right)
     notes = [*_fixes(upgrades, named), *(_other(u) for u in reversed(upgrades) if u is not chosen)]
     what = f"{chosen.after} is the newest version with nothing against it."
     if not good:
-        what = f"No newer version can be recommended yet; {chosen.after} is the newest of the best answered."
+        seen = "the one with most seen to be right" if _count_right(chosen) else "the newest"
+        what = f"No newer version can be recommended yet; {chosen.after} is {seen} of the best answered."
     return replace(chosen, reasons=(*chosen.reasons, *notes), summary=f"{what} {chosen.summary}")
+
+
+def _count_right(upgrade: Upgrade) -> int:
+    """Return how many cases were seen to be right at a version, on however few builds."""
+    lines = (line for finding in upgrade.findings for line in finding.cases)
+    return sum(standing_of(line.after) in {Standing.GOOD, Standing.FEW} for line in lines)
 
 
 def _other(upgrade: Upgrade) -> FactLine:

@@ -1,0 +1,100 @@
+"""Pages on disk, opened in Chromium; what they log or ask for is kept, and must be nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "unit"))
+
+from shown import sample_entries  # noqa: E402
+from upgrades import bare_upgrade, full_upgrade  # noqa: E402
+
+from trtmatrix.core.judge import NOT_CALIBRATED  # noqa: E402
+from trtmatrix.core.matrix_plots import make_plots  # noqa: E402
+from trtmatrix.core.render_html import render_html  # noqa: E402
+from trtmatrix.core.render_report_html import render_report_html  # noqa: E402
+from trtmatrix.core.render_upgrade_html import render_upgrade_html  # noqa: E402
+
+from tests.browser.chromium import chromium  # noqa: E402
+
+NOW = "2025-01-02 03:04 UTC"
+
+
+@dataclass
+class Opened:
+    """A page in the browser, and what it logged and asked for."""
+
+    page: Page
+    url: str
+    logged: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+
+Open = Callable[..., AbstractContextManager[Opened]]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Every kind of page: of made-up reports and cells, and of all records that are shipped."""
+    folder = tmp_path_factory.mktemp("pages")
+    entries = sample_entries()
+    made = {
+        "upgrade": render_upgrade_html(full_upgrade()),
+        "upgrade-bare": render_upgrade_html(bare_upgrade()),
+        "sample": render_report_html(entries, make_plots(entries, NOT_CALIBRATED), generated=NOW, again="x"),
+        "table": render_html(entries, generated=NOW),
+    }
+    for name, text in made.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    shipped = folder / "shipped.html"
+    command = [sys.executable, "-m", "trtmatrix", "report", "--gpu", "H200", "-o", str(shipped)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return {file.stem: file for file in folder.iterdir()}
+
+
+@pytest.fixture(scope="session")
+def opened(browser: Browser, pages: dict[str, Path]) -> Open:
+    """Return what opens a page by its name; afterwards it must have logged nothing and asked for nothing."""
+
+    @contextmanager
+    def open_page(
+        name: str, fragment: str = "", *, width: int = 1280, scheme: str = "light", **options: Any
+    ) -> Iterator[Opened]:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True, **options
+        )
+        url = pages[name].as_uri()
+        found = Opened(page=context.new_page(), url=url)
+        found.page.on("console", lambda message: found.logged.append(f"{message.type}: {message.text}"))
+        found.page.on("pageerror", lambda error: found.logged.append(str(error)))
+        found.page.on("request", lambda request: found.asked.append(request.url))
+        found.page.goto(url + fragment)
+        try:
+            yield found
+        finally:
+            context.close()
+        assert found.logged == []
+        assert found.asked == [url]
+
+    return open_page
+
+
+def open_all(page: Page) -> None:
+    """Fold everything open."""
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")

@@ -1,0 +1,72 @@
+"""``python -m tests.browser.screenshots``: makes the screenshots in docs again, of real records."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+from playwright.sync_api import Browser
+
+from tests.browser.chromium import chromium
+
+ROOT = Path(__file__).resolve().parents[2]
+HEIGHTS = {1280: 1500, 390: 1800}
+"""Width → height of a screenshot, in pixels."""
+COMMANDS = {
+    "report": ("upgrade", "--from", "8.5.3.1", "--to", "8.6.0", "--gpu", "H200", "--no-run"),
+    "matrix": ("report", "--gpu", "H200"),
+}
+"""Picture → the command whose page it shows."""
+
+
+def main() -> None:
+    """Write docs/<picture>-<width>.png, or into the folder named."""
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs"
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        for name, command in COMMANDS.items():
+            page = Path(folder) / f"{name}.html"
+            done = subprocess.run([sys.executable, "-m", "trtmatrix", *command, "-o", str(page)], cwd=ROOT,
+                                  check=False, stdout=subprocess.DEVNULL)  # fmt: skip
+            if not page.exists():
+                sys.exit(f"python -m trtmatrix {' '.join(command)} ended with {done.returncode} and no page")
+            for width, height in HEIGHTS.items():
+                file = target / f"{name}-{width}.png"
+                file.write_bytes(pack(shoot(browser, page, width, height)))
+                print(f"{file}: {file.stat().st_size // 1000} kB")
+
+
+def shoot(browser: Browser, page: Path, width: int, height: int) -> bytes:
+    """Return the top of a page as PNG."""
+    context = browser.new_context(viewport={"width": width, "height": height}, offline=True)
+    opened = context.new_page()
+    opened.goto(page.as_uri())
+    content = opened.screenshot()
+    context.close()
+    return content
+
+
+def pack(content: bytes) -> bytes:
+    """Return a PNG whose pixels are packed as well as zlib can; nothing of the picture changes.
+
+    Source of the layout: https://www.w3.org/TR/png-3/#5DataRep.
+    """
+    chunks, at = [], 8
+    while at < len(content):
+        size, kind = struct.unpack(">I4s", content[at : at + 8])
+        chunks.append((kind, content[at + 8 : at + 8 + size]))
+        at += size + 12
+    pixels = zlib.compress(zlib.decompress(b"".join(data for kind, data in chunks if kind == b"IDAT")), 9)
+    kept = [(kind, data) for kind, data in chunks if kind == b"IHDR"]
+    kept += [(b"IDAT", pixels), (b"IEND", b"")]
+    return content[:8] + b"".join(
+        struct.pack(">I4s", len(data), kind) + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in kept
+    )
+
+
+if __name__ == "__main__":
+    main()

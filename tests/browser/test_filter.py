@@ -1,0 +1,223 @@
+"""The filter of the matrix: by mouse, by keyboard, from the address; what it shows, counts and says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.browser.conftest import Open
+from playwright.sync_api import Page
+from shown import sample_entries
+
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.model import Verdict
+from trtmatrix.core.table import make_tables
+from trtmatrix.core.words import has_evidence
+
+TABLES = make_tables(sample_entries())
+GPU, CPU = (table.title for table in TABLES)
+
+
+def expected(fits: Callable[[Entry], bool], *, version: str = "") -> set[tuple[str, str]]:
+    """Return the rows of which some cell fits, by table and case, as the entries say."""
+    return {
+        (table.title, row.label)
+        for table in TABLES
+        for section in table.sections
+        for row in section.rows
+        if any(e is not None and version in {"", e.cell.version.name} and fits(e) for e in row.entries)
+    }
+
+
+def shown(page: Page) -> set[tuple[str, str]]:
+    """Return the rows that are shown, by table and case."""
+    return {
+        (str(gpu), str(case))
+        for gpu, case in page.evaluate("""() => [...document.querySelectorAll("tr.case")]
+            .filter(row => row.checkVisibility())
+            .map(row => [row.closest("table").dataset.gpu, row.cells[0].textContent])""")
+    }
+
+
+def heads(page: Page) -> list[str]:
+    return page.locator(".matrix thead th:visible").all_text_contents()
+
+
+def pick(page: Page, group: str, *labels: str) -> None:
+    page.locator(f"#pick-{group} summary").click()
+    for label in labels:
+        page.locator(f"#pick-{group}").get_by_label(label, exact=True).check()
+
+
+def address(page: Page) -> str:
+    return str(page.evaluate("location.href"))
+
+
+def said(page: Page) -> str:
+    return " ".join(page.get_by_role("status").inner_text().split())
+
+
+def everything() -> set[tuple[str, str]]:
+    return expected(lambda entry: True)
+
+
+def test_at_first_everything_is_shown(opened: Open) -> None:
+    with opened("sample") as found:
+        assert shown(found.page) == everything()
+        folded = sum(len(section.folded) for table in TABLES for section in table.sections)
+        assert said(found.page) == f"Everything is shown: {len(everything()) + folded} cases."
+
+
+@pytest.mark.parametrize(
+    "verdict", [Verdict.PASS, Verdict.FAIL, Verdict.INVALID, Verdict.BUILT, Verdict.NO_VERDICT]
+)
+def test_by_verdict(verdict: Verdict, opened: Open) -> None:
+    with opened("sample") as found:
+        pick(found.page, "verdict", verdict.value)
+        wanted = expected(
+            lambda e: has_evidence(e) and e.outcome is not None and e.outcome.verdict is verdict
+        )
+        assert shown(found.page) == wanted
+        assert 0 < len(wanted) < len(everything())
+        assert address(found.page).endswith(f"#verdict={verdict.value.replace(' ', '%20')}")
+
+
+def test_by_surprise_and_by_no_evidence(opened: Open) -> None:
+    with opened("sample") as found:
+        pick(found.page, "verdict", "not as expected (!)")
+        assert shown(found.page) == expected(lambda e: e.surprise)
+        found.page.get_by_role("button", name="Show everything").click()
+        assert shown(found.page) == everything()
+        found.page.locator("#pick-verdict").get_by_label("no evidence").check()
+        assert shown(found.page) == expected(lambda e: not has_evidence(e))
+        assert found.page.locator("tr.folded:visible").count() > 0
+
+
+def test_by_gpu_hides_the_other_tables_and_says_so(opened: Open) -> None:
+    with opened("sample") as found:
+        pick(found.page, "gpu", GPU)
+        assert shown(found.page) == {row for row in everything() if row[0] == GPU}
+        assert found.page.locator(".matrix:visible").count() == 1
+        assert "the table of CPU: graphs checked" in said(found.page)
+        assert found.page.locator("[data-plot='1']:visible").count() == 0
+
+
+def test_by_version_hides_the_other_columns_and_says_so(opened: Open) -> None:
+    with opened("sample") as found:
+        pick(found.page, "version", "8.6.0", "10.8.0")
+        assert heads(found.page) == ["case", "8.6.0", "10.8.0"]
+        versions = sum(len(table.columns) for table in TABLES)
+        assert f"{versions - 2} versions" in said(found.page)
+        pick(found.page, "verdict", "FAIL")
+        fails = expected(
+            lambda e: e.outcome is not None and e.outcome.verdict is Verdict.FAIL, version="8.6.0"
+        )
+        fails |= expected(
+            lambda e: e.outcome is not None and e.outcome.verdict is Verdict.FAIL, version="10.8.0"
+        )
+        assert shown(found.page) == fails
+        found.page.get_by_role("button", name="Show everything").click()
+        assert len(heads(found.page)) == versions + len(TABLES)
+
+
+def test_by_finding(opened: Open) -> None:
+    with opened("sample") as found:
+        pick(found.page, "finding", "streams")
+        assert {case for _, case in shown(found.page)} <= {"two-streams"}
+        assert found.page.locator("tbody[data-finding='sdpa-scale']:visible").count() == 0
+        assert "all of sdpa-scale" in said(found.page)
+
+
+def test_by_text(opened: Open) -> None:
+    with opened("sample") as found:
+        found.page.get_by_role("searchbox").fill("DOCKER: denied")
+        assert {case for _, case in shown(found.page)} == {"control-lost-scale-tf32 †"}
+        found.page.get_by_role("searchbox").fill("not done after 300 s")
+        assert {case for _, case in shown(found.page)} == {"explicit-tf32"}
+        found.page.get_by_role("searchbox").fill("nothing has this text")
+        assert shown(found.page) == set()
+        assert said(found.page).startswith("0 cases of ")
+        assert "Nothing fits." in said(found.page)
+
+
+def test_all_of_it_by_keyboard_alone(opened: Open) -> None:
+    with opened("sample") as found:
+        page = found.page
+        page.get_by_role("searchbox").focus()
+        page.keyboard.type("tf32")
+        page.keyboard.press("Tab")
+        for group in ("gpu", "version", "finding", "verdict"):
+            page.keyboard.press("Tab")
+            assert page.evaluate("document.activeElement.parentNode.id") == f"pick-{group}"
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.value") == "FAIL"
+        page.keyboard.press("Space")
+        wanted = expected(lambda e: e.outcome is not None and e.outcome.verdict is Verdict.FAIL)
+        assert shown(page) == {row for row in wanted if "tf32" in row[1]}
+        assert address(page).endswith("#verdict=FAIL&text=tf32")
+        for _ in range(6):
+            page.keyboard.press("Shift+Tab")
+        assert page.evaluate("document.activeElement.id") == "all"
+        page.keyboard.press("Enter")
+        assert shown(page) == everything()
+        assert "#" not in address(page)
+
+
+def test_the_address_brings_the_filter_back(opened: Open) -> None:
+    with opened("sample") as found:
+        pick(found.page, "version", "8.6.0", "10.8.0")
+        pick(found.page, "verdict", "FAIL", "NO VERDICT")
+        found.page.get_by_role("searchbox").fill("a&b=c #d")
+        found.page.get_by_role("searchbox").fill("tf32")
+        rows, columns, url = shown(found.page), heads(found.page), address(found.page)
+    with opened("sample", url[url.index("#") :]) as found:
+        assert (shown(found.page), heads(found.page), address(found.page)) == (rows, columns, url)
+        assert found.page.locator("#pick-version .chosen").inner_text() == "8.6.0, 10.8.0"
+        found.page.get_by_role("searchbox").fill("a&b=c #d")
+        assert address(found.page).endswith("&text=a%26b%3Dc%20%23d")
+        found.page.evaluate("location.hash = '#verdict=BUILT'")
+        found.page.wait_for_function("() => document.getElementById('text').value === ''")
+        assert shown(found.page) == expected(
+            lambda e: e.outcome is not None and e.outcome.verdict is Verdict.BUILT
+        )
+
+
+def test_an_address_that_asks_for_what_is_not_there_is_told_of(opened: Open) -> None:
+    with opened("sample", "#version=99.9&verdict=FAIL&other=x&gpu=%E0%A4%A") as found:
+        assert "asks for what is not here: gpu %E0%A4%A, version 99.9." in said(found.page)
+        assert shown(found.page)
+
+
+def test_links_within_the_page_leave_the_filter_alone(opened: Open) -> None:
+    with opened("sample") as found:
+        pick(found.page, "verdict", "BUILT")
+        rows = shown(found.page)
+        found.page.get_by_role("link", name="Versions", exact=True).click()
+        assert shown(found.page) == rows
+
+
+def test_a_count_of_the_overview_leads_to_its_cases(opened: Open) -> None:
+    with opened("sample") as found:
+        page = found.page
+        page.locator("#overview a.tally").filter(has_text="FAIL").first.click()
+        page.wait_for_function("() => document.querySelector('#pick-verdict .chosen').textContent === 'FAIL'")
+        assert shown(page)
+        assert len(heads(page)) == 2
+        assert page.evaluate("document.activeElement.id") == "text"
+
+
+def test_without_a_script_everything_is_shown_and_there_is_no_form(opened: Open) -> None:
+    with opened("sample", java_script_enabled=False) as found:
+        assert found.page.locator("tr.case:visible").count() == len(everything())
+        assert found.page.locator("form:visible").count() == 0
+
+
+def test_a_filter_holds_on_paper_and_is_told_there(opened: Open) -> None:
+    with opened("sample", "#verdict=BUILT") as found:
+        found.page.emulate_media(media="print")
+        assert shown(found.page) == expected(
+            lambda e: e.outcome is not None and e.outcome.verdict is Verdict.BUILT
+        )
+        assert found.page.get_by_role("status").is_visible()

@@ -1,0 +1,102 @@
+"""The exported models, the images, the real command line over them; without torch or an engine all fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.models import images
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+OLDER, CURRENT = f"onnxruntime-{images.OLDER_VERSION}", f"onnxruntime-{images.CURRENT_VERSION}"
+RTX = "tensorrt-rtx-1.7"
+
+COLUMN = """\
+  - version: "{version}"
+    product: {product}
+    origin: {{image: "{image}"}}
+    library: {{value: "{library}", known: measured, source: here}}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """How a command ended: its code, what it printed, and what it told beside that."""
+
+    code: int
+    printed: str
+    told: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What was printed, as JSON."""
+        data: dict[str, Any] = json.loads(self.printed)
+        return data
+
+    def verdicts(self) -> dict[str, str]:
+        """Return each version's verdict of the one case."""
+        return {cell["version"]: cell["verdict"] for cell in self.data["cells"]}
+
+
+class Project:
+    """matrix.yaml, results and cache in a folder; ``current``: the image of the newer ONNX Runtime."""
+
+    def __init__(self, folder: Path, current: str = images.CURRENT) -> None:
+        self.folder, self.results = folder, folder / "results"
+        columns = [
+            (RTX, "tensorrt-rtx", images.CURRENT, "1.7.1.116"),
+            (OLDER, "onnxruntime", images.OLDER, images.OLDER_VERSION),
+            (CURRENT, "onnxruntime", current, images.CURRENT_VERSION),
+        ]
+        text = 'schema: 1\nsources:\n  here: {title: "This test"}\nversions:\n'
+        for version, product, image, library in columns:
+            text += COLUMN.format(version=version, product=product, image=image, library=library)
+        (folder / "matrix.yaml").write_text(text)
+
+    def call(self, command: str, *words: str) -> Done:
+        """Call ``trtmatrix`` as a user does."""
+        files = [f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={REPOSITORY / 'repros'}"]
+        files += [f"--results={self.results}", f"--cache={self.folder / 'cache'}"]
+        done = subprocess.run(
+            [sys.executable, "-m", "trtmatrix", command, *files, *words],
+            capture_output=True, text=True, check=False, timeout=240, cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        return Done(code=done.returncode, printed=done.stdout, told=done.stderr)
+
+    def run(self, model: Path, *words: str) -> Done:
+        """Run a model with the samples beside it, and print JSON."""
+        inputs = model.parent / "inputs"
+        given = [f"--inputs={inputs}"] if inputs.is_dir() else []
+        return self.call("run", f"--model={model}", *given, "--json", *words)
+
+    def record(self, version: str) -> dict[str, Any]:
+        """Return the one record of a version."""
+        (file,) = self.results.rglob(f"{version}/*/*/*.json")
+        record: dict[str, Any] = json.loads(file.read_text())
+        return record
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _images() -> None:
+    """Make the two images beside the test image's."""
+    images.make_older()
+    images.make_defective()
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function that exports a model, once, and returns its file."""
+    from tests.models.export import write
+
+    folder = tmp_path_factory.mktemp("exported")
+    return lru_cache(maxsize=None)(lambda name: write(name, folder / name))

@@ -1,0 +1,91 @@
+"""What the exporting script and the example for users write."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import torch
+from tests.models.conftest import REPOSITORY
+from tests.models.export import EXPORTS, FOUR
+
+EXAMPLE = REPOSITORY / "docs" / "examples" / "export_torch_module.py"
+
+
+def compare(model: Path, module: torch.nn.Module, samples: list[Path]) -> None:
+    """Run samples by ONNX Runtime and by torch."""
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    for sample in samples:
+        feeds = dict(np.load(sample))
+        with torch.no_grad():
+            right = module(**{name: torch.from_numpy(array) for name, array in feeds.items()})
+        rights = right if isinstance(right, tuple) else (right,)
+        for y, r in zip(session.run(None, feeds), rights, strict=True):
+            np.testing.assert_allclose(y, r.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", FOUR)
+def test_an_export_computes_what_torch_does(exported: Callable[[str], Path], name: str) -> None:
+    path = exported(name)
+    torch.manual_seed(0)
+    compare(path, EXPORTS[name].make().eval(), sorted((path.parent / "inputs").glob("*.npz")))
+
+
+@pytest.mark.parametrize("name", FOUR)
+def test_an_export_is_the_same_each_time(exported: Callable[[str], Path], name: str, tmp_path: Path) -> None:
+    from tests.models.export import write
+
+    first = exported(name)
+    assert write(name, tmp_path).read_bytes() == first.read_bytes()
+    for sample in (tmp_path / "inputs").glob("*.npz"):
+        one, other = np.load(sample), np.load(first.parent / "inputs" / sample.name)
+        assert all(np.array_equal(one[key], other[key]) for key in one.files)
+
+
+def test_the_four_are_what_they_are_meant_to_be(exported: Callable[[str], Path]) -> None:
+    def operators(name: str) -> set[str]:
+        model = onnx.load(exported(name))
+        assert model.opset_import[0].version <= 17
+        return {node.op_type for node in model.graph.node}
+
+    assert {"Conv", "MatMul", "Softmax", "Erf"} <= operators("vit")
+    assert {"Conv", "BatchNormalization", "MaxPool", "AveragePool", "Add"} <= operators("cnn")
+    assert {"Gather", "MatMul", "Softmax"} <= operators("text")
+    assert {"QuantizeLinear", "DequantizeLinear", "Conv"} <= operators("quantized")
+    assert "LayerNormalization" in operators("vit-opset-17")
+    inputs = onnx.load(exported("text")).graph.input
+    assert [v.name for v in inputs] == ["ids", "mask"]
+    assert all(dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim)
+
+
+def load(file: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("export_torch_module", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_example_for_users_runs_as_it_stands(tmp_path: Path) -> None:
+    folder = tmp_path / "exported"
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE), str(folder)], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert f"--model {folder / 'model.onnx'} --inputs {folder / 'inputs'}" in last
+    samples = sorted((folder / "inputs").glob("*.npz"))
+    assert len({np.load(sample)["ids"].shape for sample in samples}) > 3, "sizes differ from call to call"
+    example = load(EXAMPLE)
+    torch.manual_seed(0)
+    compare(folder / "model.onnx", example.Classifier().eval(), samples)

@@ -1,0 +1,58 @@
+"""The pages' colours: readable in light and dark, and none that was not looked at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pytest
+
+from trtmatrix.core.html.answers import CHANGES, DECISIONS, VERDICTS, WEIGHTS
+from trtmatrix.core.html.colours import DARK, LIGHT, PAIRS, contrast
+from trtmatrix.core.html.filtering import FILTER_STYLE
+from trtmatrix.core.html.matrix import MATRIX_STYLE
+from trtmatrix.core.html.pieces import GLYPHS
+from trtmatrix.core.html.style import make_style
+from trtmatrix.core.model import Verdict
+from trtmatrix.core.upgrade.report import Change, Decision, Weight
+
+STYLE = make_style(MATRIX_STYLE, FILTER_STYLE)
+DECORATION = {"line"}
+"""Rules between rows and the like, which tell nothing."""
+
+
+def test_contrast_is_that_of_the_standard() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.478, abs=1e-3)
+    assert contrast("#ffffff", "#ffffff") == 1
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_each_pair_has_the_contrast_that_it_needs(colours: Mapping[str, str]) -> None:
+    poor = [(f, g, contrast(colours[f], colours[g])) for f, g, least in PAIRS
+            if contrast(colours[f], colours[g]) < least]  # fmt: skip
+    assert poor == []
+
+
+def test_both_themes_have_all_colours_and_the_style_no_others() -> None:
+    assert LIGHT.keys() == DARK.keys()
+    assert set(re.findall(r"var\(--([a-z-]+)\)", STYLE)) == set(LIGHT)
+    assert set(re.findall(r"#[0-9a-f]{3,8}\b", STYLE)) == {*LIGHT.values(), *DARK.values()}
+
+
+def test_each_colour_of_text_or_mark_was_looked_at() -> None:
+    used = set(re.findall(r"(?<![-\w])(?:color|fill|stroke|border-left-color): var\(--([a-z-]+)\)", STYLE))
+    assert used - DECORATION - {"page"} <= {front for front, _, _ in PAIRS}
+    grounds = set(re.findall(r"background: var\(--([a-z-]+)\)", STYLE))
+    assert grounds - DECORATION <= {ground for _, ground, _ in PAIRS}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [(DECISIONS, Decision), (CHANGES, Change), (WEIGHTS, Weight), (VERDICTS, Verdict)],
+    ids=["decisions", "changes", "weights", "verdicts"],
+)
+def test_each_word_has_a_kind_and_each_kind_a_sign(kinds: Mapping[object, str], words: type) -> None:
+    assert set(kinds) == set(words)  # type: ignore[call-overload]
+    assert set(kinds.values()) <= set(GLYPHS)
+    assert len(set(GLYPHS.values())) == len(GLYPHS)

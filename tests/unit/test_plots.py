@@ -1,0 +1,197 @@
+"""Plots: where points stand, which shape they have, what is said instead of them, and their data."""
+
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pagereading import Page, check_ids
+from shown import PATIENT
+from full_upgrades import ERRORS, LATENCIES, ODD, line
+
+from trtmatrix.core.plots import (
+    FLOORS,
+    Plot,
+    describe_plot,
+    mark,
+    render_figure,
+    render_plot,
+    render_plot_table,
+    spread_apart,
+)
+from trtmatrix.core.scale import make_scale, tick_text
+from trtmatrix.core.upgrade.report import Point, Series
+
+SVG = "{http://www.w3.org/2000/svg}"
+PLOT = Plot(name="p", title="Error <over> versions", unit=FLOORS, series=ERRORS, marked=frozenset({"10.8.0"}))
+
+
+def parse(plot: Plot) -> ET.Element:
+    """Read the plot as XML, which is stricter than HTML."""
+    return ET.fromstring(render_plot(plot))  # noqa: S314 - our own text
+
+
+def heights(plot: Plot) -> dict[str, float]:
+    """Return how far down each good point stands, by what is said of it."""
+    found = {}
+    for group in parse(plot).iter("g"):
+        title, shape = list(group)[:2]
+        assert title.tag == "title"
+        if shape.tag == "circle":
+            found[str(title.text)] = float(shape.attrib["cy"])
+    return found
+
+
+def test_a_plot_is_an_image_with_a_title_and_a_description() -> None:
+    root = parse(PLOT)
+    assert root.attrib["role"] == "img"
+    assert (root.attrib["aria-labelledby"], root.attrib["aria-describedby"]) == ("p-t", "p-d")
+    title, desc = root[0], root[1]
+    assert (title.attrib["id"], title.text) == ("p-t", "Error <over> versions")
+    assert desc.attrib["id"] == "p-d"
+    assert "5 lines over 6 versions: 8.6.0, 9.3.0" in str(desc.text)
+    assert "largest value is inf noise floors (own-detector/" in str(desc.text) or "NaN" in str(desc.text)
+
+
+def test_larger_errors_stand_higher_and_decades_are_evenly_apart() -> None:
+    series = (line("x", 0.1, 1.0, 7.0, 7.9),)
+    at = heights(replace(PLOT, series=series))
+    tenth, one, seven, eight = at.values()
+    assert tenth > one > seven > eight
+    ratio = (one - seven) / (tenth - one)
+    assert ratio == pytest.approx(math.log10(7), abs=0.01)
+
+
+def test_shapes_tell_verdicts_apart() -> None:
+    points = tuple(
+        Point(version=str(number), value=1.0, word=word)
+        for number, word in enumerate(("PASS 1", "[PASS¹ 1]", "(FAIL)", "FLAKY 1/4", ""))
+    )
+    root = parse(replace(PLOT, series=(Series(label="x", unit=FLOORS, points=points),)))
+    shapes = [list(group)[1] for group in root.iter("g")]
+    assert [shape.attrib["class"] for shape in shapes] == ["good", "good", "bad", "other", "other"]
+    root = parse(replace(PLOT, must_fail=frozenset(line.label for line in ERRORS)))
+    assert {list(group)[1].attrib["class"] for group in root.iter("g")} == {"must"}
+    assert len({mark(kind, 0, 0).partition("d=")[2] for kind in ("bad", "must")}) == 2
+
+
+def test_nan_and_infinity_stand_at_the_top_and_are_written() -> None:
+    root = parse(PLOT)
+    tops = [g for g in root.iter("g") if str(g[0].text).partition(": ")[2][:8] in {"FAIL nan", "FAIL inf"}]
+    assert len(tops) == 2
+    assert {g[2].text for g in tops} == {"NaN", "inf"}
+    assert {g[1].attrib["d"].split()[1].partition("l")[0] for g in tops} == {"12.0"}
+
+
+def test_what_lies_beyond_the_scale_stands_at_its_end_and_the_scale_says_so() -> None:
+    texts = [t.text for t in parse(replace(PLOT, series=(line("x", 0.0, 1e-9, 1.0, 1e6),))).iter("text")]
+    assert "≤ 0.01" in texts
+    assert "≥ 1000" in texts
+    assert "≤ 0.01" not in [t.text for t in parse(replace(PLOT, series=(line("x", 0.5, 1.0),))).iter("text")]
+
+
+def test_a_version_without_a_value_is_a_gap() -> None:
+    gap, whole = line("x", 1.0, 1.0, None, 1.0, 1.0), line("y", 1.0, 1.0, 1.0, 1.0, 1.0)
+    paths = [
+        p.attrib["d"]
+        for p in parse(replace(PLOT, series=(gap, whole))).iter("path")
+        if "told" in p.attrib["class"]
+    ]
+    assert [path.count("M") for path in paths] == [2, 1]
+
+
+def test_a_version_of_which_nothing_is_known_has_no_column() -> None:
+    root = parse(replace(PLOT, series=(line("x", 1.0, 1.0, None, 1.0, 1.0),)))
+    assert {"8.6.0", "9.3.0", "10.4.0", "10.7.0"} <= {t.text for t in root.iter("text")}
+    assert {"10.0.1.6", "10.8.0"}.isdisjoint(t.text for t in root.iter("text"))
+
+
+def test_few_lines_are_named_and_of_many_those_that_are_too_large() -> None:
+    many = [line(f"case-{n}", 1.0, 1.0) for n in range(20)] + [line("bad", 1.0, 9.0), line("worst", math.nan)]
+    texts = {t.text for t in parse(replace(PLOT, series=tuple(many))).iter("text")}
+    assert {"bad", "worst"} <= texts
+    assert "case-3" not in texts
+    assert {"case-3"} <= {t.text for t in parse(replace(PLOT, series=tuple(many[:8]))).iter("text")}
+
+
+def test_figures_other_than_errors_start_at_zero_unless_they_span_decades() -> None:
+    texts = {t.text for t in parse(Plot(name="l", title="t", unit="ms", series=LATENCIES)).iter("text")}
+    assert "ms, logarithmic" in texts
+    texts = {t.text for t in parse(Plot(name="l", title="t", unit="ms", series=LATENCIES[:1])).iter("text")}
+    assert {"ms", "0"} <= texts
+
+
+def test_the_data_are_a_table_with_every_value() -> None:
+    page = Page(render_plot_table(PLOT))
+    assert len(page.all("tr")) == 1 + len(ERRORS)
+    for found in ("PASS 1.34", "FAIL nan", "FAIL inf", "image not pulled", "controls/exact"):
+        assert found in page.text
+    assert "median" not in Page(render_figure(PLOT)).text
+    latencies = Page(render_figure(Plot(name="l", title="t", unit="ms", series=LATENCIES))).text
+    assert "0.31 (0.294 to 0.372)" in latencies
+
+
+def test_nothing_is_drawn_of_nothing() -> None:
+    empty = replace(PLOT, series=(line("x", None, None),))
+    assert render_plot(empty) == render_figure(empty) == render_plot_table(empty) == ""
+    assert describe_plot(empty) == "No values."
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.001, "0.001"), (0.1, "0.1"), (1.0, "1"), (1000.0, "1000"), (1e4, "10⁴"), (1e-5, "10⁻⁵"), (0.0, "0"), (2.5, "2.5")],
+)  # fmt: skip
+def test_ticks(value: float, text: str) -> None:
+    assert tick_text(value) == text
+
+
+def test_a_linear_scale_has_round_steps() -> None:
+    assert make_scale([0.31, 0.12], logarithmic=False).ticks == pytest.approx((0, 0.1, 0.2, 0.3, 0.4))
+    assert make_scale([], logarithmic=False).ticks[-1] == 1.0
+
+
+FLOATS = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@PATIENT
+@given(st.lists(FLOATS, max_size=20), st.booleans(), FLOATS)
+def test_every_value_stands_on_the_scale(values: list[float], logarithmic: bool, other: float) -> None:
+    scale = make_scale([abs(value) for value in values], logarithmic=logarithmic)
+    assert scale.low < scale.high
+    for value in (*values, other):
+        assert 0 <= scale.share(value) <= 1
+    assert all(0 <= scale.share(tick) <= 1 for tick in scale.ticks)
+    assert len(scale.ticks) <= 13
+
+
+@given(st.lists(st.floats(0, 100), max_size=8))
+def test_labels_are_spread_apart_in_their_order(places: list[float]) -> None:
+    found = spread_apart(sorted(places), 13.0, 0.0, 120.0)
+    assert all(b - a >= 13 - 1e-9 for a, b in zip(found, found[1:], strict=False))
+    assert all(place <= 120 for place in found)
+
+
+POINTS = st.builds(
+    Point, version=st.sampled_from(("8.6.0", "9.2.0", "10.0.1.6")), value=st.none() | FLOATS, low=st.none() | FLOATS,
+    high=st.none() | FLOATS, word=st.sampled_from(("PASS 1", "(FAIL)", ODD)), note=st.just(ODD),
+)  # fmt: skip
+LINES = st.builds(
+    Series, label=st.sampled_from(("a", ODD)), unit=st.just(FLOORS), points=st.lists(POINTS, max_size=4).map(tuple)
+)  # fmt: skip
+
+
+@PATIENT
+@given(st.lists(LINES, max_size=12), st.sampled_from((FLOORS, "ms")))
+def test_any_plot_is_well_formed(lines: list[Series], unit: str) -> None:
+    plot = Plot(name="p", title=ODD, unit=unit, series=tuple(lines))
+    drawn = render_plot(plot)
+    if drawn:
+        ET.fromstring(drawn)  # noqa: S314 - our own text
+        places = re.findall(r' (?:d|cx|cy|x|y|transform)="([^"]*)"', drawn)
+        assert not any("nan" in place or "inf" in place for place in places)
+    check_ids(Page(render_figure(plot)))

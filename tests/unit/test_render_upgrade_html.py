@@ -1,0 +1,137 @@
+"""The page of an upgrade report: whole, safe, without what there is not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+
+import pytest
+from goldenfile import check_golden
+from hypothesis import given
+from pagereading import Page, check_ids, check_safe
+from shown import PATIENT
+from full_upgrades import ERRORS, FIXED, LONG, ODD, any_upgrade, bare_upgrade, full_upgrade
+
+from trtmatrix.core.render_upgrade_html import render_upgrade_html
+from trtmatrix.core.upgrade.report import ApiSection, Decision, Upgrade
+
+SECTIONS = {
+    "findings": ("findings",), "gpu_and_driver": ("gpu",), "performance": ("performance",), "api": ("api",),
+    "engines": ("engines",), "model": ("model",), "errors": ("plots",), "latencies": ("plots",),
+    "lacking": ("lacking",), "not_looked_at": ("not-looked-at",),
+}  # fmt: skip
+"""A report's field → the section of the page that shows it."""
+HEAD = {
+    "product", "before", "after", "gpu", "gpu_note", "decision", "summary", "reasons", "command", "generated",
+}  # fmt: skip
+
+
+def page_of(upgrade: Upgrade) -> Page:
+    return Page(render_upgrade_html(upgrade))
+
+
+def sections(page: Page) -> list[str]:
+    return [attrs["id"] or "" for attrs in page.all("section")]
+
+
+def test_sample() -> None:
+    check_golden("upgrade.html", render_upgrade_html(full_upgrade()))
+
+
+def test_the_page_loads_nothing_and_its_texts_are_no_markup() -> None:
+    page = page_of(full_upgrade())
+    check_safe(page, scripts=1)
+    check_ids(page)
+    assert "<script>alert(1)</script> & \"quotes\" 'n' `ticks` | bars | √x ≤ ∞ [31m 日本語 end" in page.text
+    links = {attrs["href"] for attrs in page.all("a")}
+    assert "https://github.com/NVIDIA/TensorRT/issues/4333" in links
+    assert not any("javascript" in str(link) or "example" in str(link) for link in links)
+
+
+@pytest.mark.parametrize("decision", Decision)
+def test_the_decision_comes_first_in_words_and_with_a_sign(decision: Decision) -> None:
+    text = page_of(replace(full_upgrade(), decision=decision)).text
+    said = decision.value[0].upper() + decision.value[1:]
+    place = text.index(said.replace("'", "'"))
+    assert text[place - 2] in "✓!✕?"
+    assert place < text.index("Why") < text.index("What is lacking")
+    assert f"Exit code {int(decision.exit_code)}." in text
+
+
+def test_every_field_has_its_section() -> None:
+    assert {field.name for field in fields(Upgrade)} == set(SECTIONS) | HEAD
+    shown = sections(page_of(full_upgrade()))
+    assert shown == ["decision", "lacking", "findings", "gpu", "performance", "api", "engines", "model", "plots", "not-looked-at"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_what_a_report_has_not_is_not_shown(name: str) -> None:
+    empty = {"api": ApiSection(), "model": None}.get(name, ())
+    shown = sections(page_of(replace(full_upgrade(), **{name: empty})))
+    if name in {"errors", "latencies"}:
+        assert "plots" in shown
+    else:
+        assert not set(SECTIONS[name]) & set(shown)
+
+
+def test_a_report_of_nothing_is_a_page_too() -> None:
+    page = page_of(bare_upgrade())
+    assert sections(page) == ["decision"]
+    assert page.all("nav") == page.all("table") == page.all("svg") == []
+    assert "Not enough evidence" in page.text
+    check_ids(page)
+
+
+def test_commands_stand_as_they_are_to_be_typed() -> None:
+    text = render_upgrade_html(full_upgrade())
+    assert (
+        "first line \\\n  --second &#x27;&lt;line&gt;&#x27; &amp;&amp; echo &quot;$HOME&quot;</code>" in text
+    )
+
+
+def test_headers_and_regions_are_named() -> None:
+    page = page_of(full_upgrade())
+    assert all(attrs.get("scope") in {"col", "row"} for attrs in page.all("th"))
+    assert len(page.all("caption")) == len(page.all("table"))
+    regions = [attrs for _, attrs in page.tags if attrs.get("role") == "region"]
+    assert all(attrs["tabindex"] == "0" and attrs["aria-label"] for attrs in regions)
+    images = [attrs for attrs in page.all("svg") if attrs.get("aria-hidden") != "true"]
+    assert len(images) == 2
+    assert all(attrs["role"] == "img" for attrs in images)
+
+
+def test_long_texts_and_figures_are_all_there() -> None:
+    text = page_of(full_upgrade()).text
+    for part in (
+        LONG, "−57%", "not comparable: another driver", "+0.3%, within the spread", "1.27 MiB", "NaN s",
+        "2 removed, 1 deprecated", "1 possible use", "cell 12, 3", "engine.num_io_tensors", "since 10.0",
+        "mAP = 0.871", "not accepted", "17 of 64", "/blocks.3/attn/MatMul", "marking any output cured",
+        "1 of 4 builds fail", "recorded elsewhere", "consistent with NVIDIA/TensorRT#4333", "12.5 noise floors",
+    ):  # fmt: skip
+        assert part in text, part
+
+
+def test_a_findings_cases_fold_under_it() -> None:
+    page = page_of(replace(bare_upgrade(), findings=(FIXED,)))
+    assert "3 cases of sdpa-scale" in page.text
+    assert len(page.all("table")) == 2
+    assert "fixed 1 finding, 2 cases" in page.text
+
+
+def test_plots_mark_the_two_versions() -> None:
+    text = render_upgrade_html(replace(bare_upgrade(), before="10.7.0", after="10.8.0", errors=ERRORS))
+    assert re.findall(r'<text class="marked"[^>]*>([^<]+)<', text) == ["10.7.0", "10.8.0"]
+
+
+@PATIENT
+@given(any_upgrade())
+def test_any_report_is_well_formed_and_can_be_written(upgrade: Upgrade) -> None:
+    text = render_upgrade_html(upgrade)
+    text.encode("utf-8")
+    page = Page(text)
+    check_ids(page)
+    check_safe(page, scripts=1)
+
+
+def test_odd_characters_of_the_fixture_are_odd() -> None:
+    assert not ODD.isprintable()

@@ -1,0 +1,80 @@
+"""An upgrade report as Markdown: the decision first, no markup out of texts, never longer than GitHub takes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from goldenfile import check_golden
+from hypothesis import given
+from shown import PATIENT
+from full_upgrades import FIXED, ODD, any_upgrade, bare_upgrade, full_upgrade
+
+from trtmatrix.core.markdown import MOST_CHARACTERS, code, fence, fold, link, table
+from trtmatrix.core.render_upgrade_markdown import render_upgrade_markdown
+from trtmatrix.core.upgrade.report import Decision, Upgrade
+
+
+def test_sample() -> None:
+    check_golden("upgrade.md", render_upgrade_markdown(full_upgrade()))
+
+
+@pytest.mark.parametrize("decision", Decision)
+def test_the_decision_is_the_title(decision: Decision) -> None:
+    first = render_upgrade_markdown(replace(full_upgrade(), decision=decision)).splitlines()[0]
+    assert first.lower() == f"## tensorrt 10.7.0 → 10.8.0: {decision.value}"
+
+
+def test_nothing_is_shown_of_nothing() -> None:
+    assert render_upgrade_markdown(bare_upgrade()) == "## TensorRT 8.6.1 → 10.8.0: Not enough evidence\n"
+
+
+def test_a_long_report_is_cut_and_says_so() -> None:
+    many = tuple(replace(FIXED, repro=f"finding-{n}") for n in range(300))
+    text = render_upgrade_markdown(replace(full_upgrade(), findings=many))
+    assert len(text) <= MOST_CHARACTERS
+    assert text.endswith("the HTML page and the JSON have the rest.\n")
+    assert "Don't move to 10.8.0" in text
+    assert "cut here" not in render_upgrade_markdown(full_upgrade())
+
+
+def test_texts_are_no_markup() -> None:
+    text = re.sub(r"```.*?```", "", render_upgrade_markdown(full_upgrade()), flags=re.DOTALL)
+    text = re.sub(r"`[^`\n]*`", "", text.replace("\\`", ""))
+    assert "<script" not in text.replace("\\<", "")
+    assert set(re.findall(r"(?<!\\)</?([a-z]+)", text)) == {"details", "summary"}
+    assert "](javascript" not in text
+    assert "](http:" not in text
+
+
+def test_tables_keep_their_columns() -> None:
+    for block in re.findall(r"(?:^\|.*\n)+", render_upgrade_markdown(full_upgrade()), flags=re.MULTILINE):
+        bars = {len(re.findall(r"(?<!\\)\|", row)) for row in block.splitlines()}
+        assert len(bars) == 1
+
+
+def test_pieces() -> None:
+    assert table(["a|b"], [[code("c | d")], ["e \\| f"]]).splitlines()[2:] == [
+        "| `c \\| d`   |",
+        "| e &#124; f |",
+    ]
+    assert fence("a ``` b\n\x1bc") == "````sh\na ``` b\n c\n````"
+    assert link("https://a.b/c", "d [e]") == "[d \\[e\\]](https://a.b/c)"
+    assert link("https://a.b/c)d", "e") == link("http://a.b", "e") == "e"
+    assert "<b>" not in fold("<b>x</b> & y", "z")
+
+
+@PATIENT
+@given(any_upgrade())
+def test_any_report_can_be_written(upgrade: Upgrade) -> None:
+    text = render_upgrade_markdown(upgrade)
+    text.encode("utf-8")
+    assert text.startswith("## ")
+    assert len(text) <= MOST_CHARACTERS
+
+
+def test_odd_titles_stay_in_their_fold() -> None:
+    text = render_upgrade_markdown(full_upgrade())
+    assert text.count("<details>") == text.count("</details>") == text.count("<summary>")
+    assert ODD not in text
