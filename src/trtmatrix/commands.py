@@ -30,7 +30,7 @@ from trtmatrix.perform import (
 from trtmatrix.scene import entries_of, look_around
 
 SUFFIXES = (".md", ".html", ".json", ".xml", ".txt")
-MODEL_OPTIONS = ("model", "inputs", "atol", "rtol", "profile", "check", "explain")
+MODEL_OPTIONS = ("model", "inputs", "atol", "rtol", "profile")
 
 
 def run_command(args: argparse.Namespace) -> ExitCode:
@@ -58,7 +58,7 @@ def run_command(args: argparse.Namespace) -> ExitCode:
 def open_model_context(args: argparse.Namespace) -> Context:
     """Read the project; where a model was named, its repro stands in place of the others."""
     context = open_context(args)
-    if not any(getattr(args, name) for name in MODEL_OPTIONS):
+    if not any(getattr(args, name, None) for name in MODEL_OPTIONS):
         return context
     from trtmatrix.own_model import notes_of, with_model
 

@@ -10,6 +10,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnxmodels import FLOAT, HALF, INT64, Array, make_model, mlp, node, normal, saved, saved_outside
 
+from trtmatrix.onnxmodel import bench
 from trtmatrix.onnxmodel.bench import Bench
 from trtmatrix.onnxmodel.computing import compute
 from trtmatrix.onnxmodel.retype import Retyping
@@ -176,12 +177,31 @@ def test_without_a_kernel_at_all_there_is_neither_reference_nor_floor(tmp_path: 
     assert "Strange" in computed.why_not
 
 
-def test_an_old_opset_has_a_reference_of_its_own_and_no_floor(tmp_path: Path) -> None:
-    model = make_model([node("Relu", "x", "y")], {"x": (FLOAT, [4])}, {"y": (FLOAT, [4])}, opset=9)
-    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": normal(4)}], "tf32", tmp_path)
+def old() -> ModelProto:
+    nodes = [node("MatMul", "x w", "m"), node("ReduceMean", "m", "y", axes=[1])]
+    return make_model(
+        nodes, {"x": (FLOAT, [4, 64])}, {"y": (FLOAT, [4, 1])}, {"w": normal(64, 64, seed=1)}, opset=9
+    )
+
+
+def test_an_old_opset_is_converted(tmp_path: Path) -> None:
+    computed = compute(saved(old(), tmp_path / "m.onnx"), [{"x": normal(4, 64)}], "tf32", tmp_path)
+    assert computed.precision == "float64"
+    assert 1e-5 < computed.errors[0]["y"]["tf32"] < 1e-2
+
+
+def test_an_old_opset_that_cannot_be_has_a_reference_and_no_floor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(model: ModelProto, target: int) -> ModelProto:
+        raise RuntimeError(f"no adapter to {target} for {len(model.graph.node)} nodes")
+
+    monkeypatch.setattr(bench, "convert_version", refuse)
+    computed = compute(saved(old(), tmp_path / "m.onnx"), [{"x": normal(4, 64)}], "tf32", tmp_path)
     assert len(computed.references) == 1
     assert computed.errors == ()
-    assert "opset is 9" in computed.why_not
+    assert computed.own_error["y"] < 1e-5
+    assert computed.why_not == "its opset is 9, which onnx cannot convert: no adapter to 13 for 2 nodes"
 
 
 def test_every_float_of_a_mixed_graph_becomes_one_type() -> None:
@@ -197,6 +217,6 @@ def test_large_weights_go_into_one_file_and_small_ones_stay(tmp_path: Path) -> N
     path = saved(mlp(), tmp_path / "m.onnx")
     folder = tmp_path / "bench"
     folder.mkdir()
-    bench = Bench(path, folder, {"x": (4, 64)})
-    assert len(bench.model.SerializeToString()) < 2000
+    made = Bench(path, folder, {"x": (4, 64)})
+    assert len(made.model.SerializeToString()) < 2000
     assert sum(file.stat().st_size for file in folder.iterdir()) == 2 * 64 * 64 * 4

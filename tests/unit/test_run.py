@@ -167,8 +167,8 @@ class Giving(Playing):
         return {**data, "kept": {"y": {"dtype": "float32", "shape": [3]}}}
 
 
-def emulated(folder: Path, value: float, control: Control | None = None) -> Record:
-    case = make_case(defects=("lost-half",), noise_key="k", limits={}, control=control)
+def emulated(folder: Path, value: float, control: Control | None = None, *, keep: bool = False) -> Record:
+    case = make_case(defects=("lost-half",), noise_key="k", limits={}, control=control, keep=keep)
     repro = make_repro(case)
     source = make_loaded(repro, Emulating())
     launcher = Giving(always(value))
@@ -195,6 +195,10 @@ def test_outputs_of_what_fails_and_of_controls_are_kept(
     record = emulated(tmp_path, value, control)
     assert ("kept" in record.data) is kept
     assert (tmp_path / "outputs").exists() is kept
+
+
+def test_outputs_are_kept_where_the_case_wants_them(tmp_path: Path) -> None:
+    assert "kept" in emulated(tmp_path, 2e-7, keep=True).data
 
 
 def test_a_record_of_a_case_without_emulation_has_no_noise(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 from onnx import ModelProto, TensorProto, numpy_helper
 from onnx.inliner import inline_local_functions
+from onnx.version_converter import convert_version
 
 from trtmatrix.onnxmodel.external import find_external
 from trtmatrix.onnxmodel.retype import CannotRewriteError, Retyping
@@ -22,6 +23,9 @@ LEAST_OPSET = 11
 LARGE_WEIGHTS = 1 << 29
 """Bytes of weights from which on a model is large: fewer ways of computing it are tried."""
 
+NEWER_OPSET = 13
+"""What an older model is converted to."""
+
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -31,12 +35,12 @@ class Bench:
     def __init__(self, model: Path, folder: Path, shapes: Shapes) -> None:
         """Read a model; ``folder`` is for what is written, on the same disk. It is emptied by nobody.
 
-        :class:`CannotRewriteError` where its opset is too old.
+        :class:`CannotRewriteError` where its opset is old and cannot be converted.
         """
         self.folder = folder
         self.model = onnx.load(str(model), load_external_data=False)
         if opset_of(self.model) < LEAST_OPSET:
-            raise CannotRewriteError(f"its opset is {opset_of(self.model)}, below {LEAST_OPSET}")
+            self.model = _converted(self.model)
         if self.model.functions:
             self.model = inline_local_functions(self.model)
         for name, file in find_external(model).items():
@@ -89,6 +93,16 @@ class Bench:
         """Rewrite a copy so that all its real numbers are float32; returns what was known before."""
         Retyping(model, self.known, TensorProto.FLOAT).rewrite()
         return self.known
+
+
+def _converted(model: ModelProto) -> ModelProto:
+    """Return an old model in a newer opset; :class:`CannotRewriteError` where onnx cannot convert it."""
+    was = opset_of(model)
+    try:
+        return convert_version(model, NEWER_OPSET)
+    except Exception as error:  # whatever stops the converter, the model stays as it is
+        said = " ".join(str(error).split())[:200]
+        raise CannotRewriteError(f"its opset is {was}, which onnx cannot convert: {said}") from error
 
 
 def _weight_bytes(model: ModelProto) -> int:

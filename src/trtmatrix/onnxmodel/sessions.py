@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+
+NOISE = re.compile(
+    r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from .*? failed: ?|\S*/onnxruntime_src/\S+ "
+)
+"""What ONNX Runtime says that tells nobody anything: places in its own source and in our cache."""
 
 
 class NotComputedError(Exception):
@@ -79,4 +85,4 @@ def _dtype(kind: str) -> type[Any] | None:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:600]
+    return NOISE.sub("", " ".join(str(error).split()))[:400]

@@ -64,8 +64,8 @@ def floor_words(noise: Mapping[str, Any], outputs: Mapping[str, str]) -> str:
 def noise_troubles(noise: Mapping[str, Any]) -> tuple[str, ...]:
     """Say what of the reference or the floor could not be computed."""
     why = noise.get("reference", {}).get("why_not", "")
-    if not why:
-        return ()
+    if not why or not noise["reference"].get("by"):
+        return ()  # where there is no reference, that line says why
     if not noise.get("outputs"):
         return (f"no noise floor: {why}",)
     return (f"the noise floor is of fewer ways of computing: {why}",)
