@@ -41,6 +41,8 @@ _COMMON = {
     "hidden_size", "max_seq_length", "data_length", "is_network_input", "is_network_output",
 }  # fmt: skip
 """Attributes that other libraries' objects are likely to have too: a receiver's name must speak as well."""
+_OWN_OF_PYTHON = frozenset(sys.stdlib_module_names) | {"property", "key"}
+"""Things of these roots have no attribute of TensorRT's."""
 _WORDS_OF_CLASSES = {"ctx": "context", "cfg": "config", "net": "network"}
 
 
@@ -105,7 +107,7 @@ class AttributeReader(Reader):
                 return join(*(value for key, value in thing.fields if key == name))
             case Foreign():
                 root = thing.name.partition(".")[0]
-                if root not in sys.stdlib_module_names and root != "property":  # Python's own have no such attribute
+                if root not in _OWN_OF_PYTHON:
                     uses.others.add(root)
                 return of(Foreign(f"{thing.name}.{name}" if thing.name.count(".") < 3 else thing.name))
             case Const() | Tainted():
@@ -200,6 +202,8 @@ class AttributeReader(Reader):
         """
         if isinstance(thing, OwnObject):
             return self.program.defines(thing.key, name) or bool(self.program.trt_bases(thing.key))
+        if isinstance(thing, Foreign):
+            return thing.name.partition(".")[0] not in _OWN_OF_PYTHON
         return not isinstance(thing, OwnFunction | Row)
 
     def _note_unknown(self, name: str, node: ast.expr, *, mistaken: bool = False) -> None:

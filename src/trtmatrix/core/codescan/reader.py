@@ -77,6 +77,8 @@ class Reader:
 
     def bind(self, name: str, value: Value) -> None:
         """Give a name a value from here on."""
+        if Module() in value:
+            self.file.about_tensorrt = True
         if name in self.scope.shared:
             self.program.grow(self._home(name).names, name, value)
             return
