@@ -21,7 +21,7 @@ def advise(entry: Entry) -> str:
     if entry.evidence is Evidence.RECORDED:
         return "run it here, with the present repro and driver, before you believe it"
     if entry.cell.repro.upstream == OWN_MODEL:
-        return "look at the reason; upgrade --model compares this version with another, --explain names the layer"
+        return "look at the reason; upgrade --model compares two versions, --explain names the layer"
     if entry.cell.version.product is not Product.TENSORRT:
         return _about_graph(entry.cell.repro, outcome)
     if entry.cell.case.control is not None and (words := _about_control(entry, outcome)):
