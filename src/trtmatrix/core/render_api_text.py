@@ -53,7 +53,9 @@ def _uses(section: ApiSection) -> list[str]:
     if not section.uses:
         lines.append("No use of a name that changes was found.")
     shown: set[str] = set()
-    by_file = sorted(section.uses, key=lambda use: (use.file, _rank(use), use.cell, use.line, use.change.name))
+    by_file = sorted(
+        section.uses, key=lambda use: (use.file, _rank(use), use.cell, use.line, use.change.name)
+    )
     files = [(file, list(uses)) for file, uses in groupby(by_file, key=lambda use: use.file)]
     for file, uses in sorted(files, key=lambda pair: (_rank(pair[1][0]), pair[0])):
         lines += ["", file]
@@ -73,7 +75,11 @@ def _rank(use: ApiUse) -> tuple[int, int]:
 def _use(use: ApiUse, *, explain: bool) -> list[str]:
     """Return a use's lines; replacement and source once a name."""
     where = f"cell {use.cell}, line {use.line}" if use.cell else f"line {use.line}"
-    word = use.change.kind.value.upper() if use.certainty is Certainty.SURE else f"possibly {use.change.kind.value}"
+    word = (
+        use.change.kind.value.upper()
+        if use.certainty is Certainty.SURE
+        else f"possibly {use.change.kind.value}"
+    )
     lines = [_short(f"  {where}: {word} {use.change.name}"), _short(f"      {use.text}")]
     if use.why:
         lines += _wrapped(f"possible: {use.why}", "    ")

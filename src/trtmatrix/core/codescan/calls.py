@@ -56,7 +56,7 @@ class CallReader(CommandReader, AttributeReader):
         self._note_handed_on(args, keywords)
         self.run_command(function, args, keywords, node)
         if isinstance(node.func, ast.Attribute):
-            special = self._method(base, node.func, args, keywords, node)
+            special = self._method(base, node.func, args, keywords)
             if special is not None:
                 return special
         if not function:
@@ -86,7 +86,7 @@ class CallReader(CommandReader, AttributeReader):
     # Methods of containers and texts
 
     def _method(
-        self, base: Value, func: ast.Attribute, args: list[Value], keywords: dict[str, Value], node: ast.Call
+        self, base: Value, func: ast.Attribute, args: list[Value], keywords: dict[str, Value]
     ) -> Value | None:
         """Return what a container's or a text's method gives; None where it is none of these."""
         name = func.attr
@@ -95,7 +95,9 @@ class CallReader(CommandReader, AttributeReader):
         if hangs_on_version(base) and any(isinstance(thing, Const) for thing in base):
             return fold_method(base, name, args)
         if name in ("submit", "apply_async", "run_in_executor", "map") and args and not _is_own(base):
-            callables = [arg for arg in args if any(isinstance(thing, OwnFunction | Partial) for thing in arg)]
+            callables = [
+                arg for arg in args if any(isinstance(thing, OwnFunction | Partial) for thing in arg)
+            ]
             if callables:
                 rest = args[args.index(callables[0]) + 1 :]
                 rest = [items_of(arg) for arg in rest] if name in ("map", "apply_async") else rest
@@ -121,7 +123,9 @@ class CallReader(CommandReader, AttributeReader):
             self.widen(func.value, base, args[_ADDING[name]])
             return NOTHING
         if name in ("extend", "update") and args:
-            self.widen(func.value, base, self.iterate(args[0], None) if name == "extend" else items_of(args[0]))
+            self.widen(
+                func.value, base, self.iterate(args[0], None) if name == "extend" else items_of(args[0])
+            )
             return NOTHING
         if name == "update":
             for key, value in keywords.items():
@@ -172,7 +176,9 @@ class CallReader(CommandReader, AttributeReader):
                 bound = of(OwnFunction(method.key, bound=True)) if method else NOTHING
                 return self.apply(bound, args, keywords, node) if method else NOTHING
             case Partial():
-                return self.apply(thing.function, [*thing.args, *args], {**dict(thing.keywords), **keywords}, node)
+                return self.apply(
+                    thing.function, [*thing.args, *args], {**dict(thing.keywords), **keywords}, node
+                )
             case Foreign():
                 return self._foreign(thing, args, keywords, node)
             case Module() | Super() | TrtObject() | Many() | Row() | Const():
@@ -206,8 +212,9 @@ class CallReader(CommandReader, AttributeReader):
             for name, value in [*zip(info.fields, args, strict=False), *keywords.items()]:
                 program.grow(info.attributes, name, value)
         else:
-            for base in program.trt_bases(thing.key) if node is not None else ():
-                self.note(node.func, self.names.changes(f"{base}.__init__"), call=node)
+            for base in program.trt_bases(thing.key):
+                if node is not None:
+                    self.note(node.func, self.names.changes(f"{base}.__init__"), call=node)
         return of(OwnObject(thing.key))
 
     def _own(
@@ -237,17 +244,16 @@ class CallReader(CommandReader, AttributeReader):
         starred = [isinstance(arg, ast.Starred) for arg in node.args] if node is not None else []
         if len(starred) != len(args):
             starred = [False] * len(args)
-        place = 0
-        for value, is_starred in zip(args, starred, strict=True):
+        for place, (value, is_starred) in enumerate(zip(args, starred, strict=True)):
             if is_starred:
-                for name in places[place:]:
+                rest = [*places[place:], *([f"*{spec.vararg.arg}"] if spec.vararg else [])]
+                for name in rest:
                     self.program.grow(info.params, name, self.iterate(value, None))
                 break
             if place < len(places):
                 self.program.grow(info.params, places[place], value)
             elif spec.vararg:
                 self.program.grow(info.params, f"*{spec.vararg.arg}", value)
-            place += 1
         allowed = {*places, *(arg.arg for arg in spec.kwonlyargs)}
         for name, value in keywords.items():
             if name in allowed:

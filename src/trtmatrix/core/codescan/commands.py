@@ -7,12 +7,34 @@ from collections.abc import Sequence
 
 from trtmatrix.core.codescan.reader import Reader
 from trtmatrix.core.codescan.shell import Word, note_commands, note_flags, read_shell
-from trtmatrix.core.codescan.values import Const, Foreign, OwnClass, OwnFunction, TrtCallable, Value, items_of, texts
+from trtmatrix.core.codescan.values import (
+    Const,
+    Foreign,
+    OwnClass,
+    OwnFunction,
+    TrtCallable,
+    Value,
+    items_of,
+    texts,
+)
 
-_RUNNERS = {"subprocess", "os", "asyncio", "pexpect", "shlex", "sh", "plumbum", "invoke", "fabric", "pty", "popen2"}
+_RUNNERS = {
+    "subprocess",
+    "os",
+    "asyncio",
+    "pexpect",
+    "shlex",
+    "sh",
+    "plumbum",
+    "invoke",
+    "fabric",
+    "pty",
+    "popen2",
+}
 _SPEAKERS = {
-    "print", "log", "debug", "info", "warning", "warn", "error", "critical", "exception", "echo", "write", "format",
-    "help", "add_argument", "secho", "fail", "skip", "join", "exit", "append", "startswith", "endswith", "replace",
+    "print", "log", "debug", "info", "warning", "warn", "error", "critical", "exception", "echo", "write",
+    "format", "help", "add_argument", "secho", "fail", "skip", "join", "exit", "append", "startswith",
+    "endswith", "replace",
 }  # fmt: skip
 
 
@@ -58,7 +80,13 @@ class CommandReader(Reader):
         file = self.program.files.get(path)
         if file is not None:
             place = self.place_of_line(line, file=file)
-            note_flags([Word(str(word.value), line)], lambda _: place, self.names, self.program.findings, self._why_of(why))
+            note_flags(
+                [Word(str(word.value), line)],
+                lambda _: place,
+                self.names,
+                self.program.findings,
+                self._why_of(why),
+            )
 
     def _note_text(self, text: Const, why: str) -> None:
         path, line = text.where
@@ -69,8 +97,8 @@ class CommandReader(Reader):
         listed = [(word, self._line_of(word.text, line, file.lines)) for command in found for word in command]
         lines = {id(word): at for word, at in listed}
         note_commands(
-            found, lambda word: self.place_of_line(lines[id(word)], file=file), self.names, self.program.findings,
-            self._why_of(why),
+            found, lambda word: self.place_of_line(lines[id(word)], file=file), self.names,
+            self.program.findings, self._why_of(why),
         )  # fmt: skip
 
     def _line_of(self, flag: str, start: int, lines: list[str]) -> int:

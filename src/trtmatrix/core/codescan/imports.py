@@ -10,12 +10,14 @@ from posixpath import dirname, normpath
 from trtmatrix.core.codescan.values import NOTHING, Foreign, Module, OwnModule, Value, of
 
 BINDINGS = re.compile(r"tensorrt(_lean|_dispatch)?(_bindings)?$")
-_ABOUT_TENSORRT = re.compile(r"(polygraphy|torch_tensorrt|torch2trt|tensorrt_llm|trtorch|common|common_runtime)$")
+_ABOUT_TENSORRT = re.compile(
+    r"(polygraphy|torch_tensorrt|torch2trt|tensorrt_llm|trtorch|common|common_runtime)$"
+)
 """Libraries that hand out TensorRT's own objects, and the samples' helper: what they give is not known."""
 
 
 def is_bindings(dotted: str) -> bool:
-    """Say whether a module's name is that of TensorRT's bindings: ``tensorrt``, ``tensorrt_bindings`` …"""
+    """Say whether a module's name is that of TensorRT's bindings: ``tensorrt``, ``tensorrt_bindings``."""
     return bool(BINDINGS.match(dotted.partition(".")[0]))
 
 
@@ -88,7 +90,7 @@ class Paths:
 
 
 def imports_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Return the modules that a file imports, wherever in it: dotted name and level; a package's parts too."""
+    """Return the modules that a file imports, wherever in it: dotted name and level; packages' parts too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, 0) for alias in node.names)
@@ -98,7 +100,11 @@ def imports_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield from ((f"{module}.{alias.name}".strip("."), node.level) for alias in node.names)
         elif isinstance(node, ast.Call):
             first = node.args[0] if node.args else None
-            if isinstance(first, ast.Constant) and isinstance(first.value, str) and names_bindings(first.value):
+            if (
+                isinstance(first, ast.Constant)
+                and isinstance(first.value, str)
+                and names_bindings(first.value)
+            ):
                 yield "tensorrt", 0
 
 

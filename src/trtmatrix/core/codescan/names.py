@@ -59,7 +59,7 @@ class Names:
         return found
 
     def changes(self, dotted: str) -> list[ApiChange]:
-        """Return what happens to ``"Builder"``, ``"volume"`` or, through the bases, ``"Builder.build_engine"``."""
+        """Return what happens to ``"volume"`` or, through the bases, to ``"Builder.build_engine"``."""
         owner, _, attribute = dotted.rpartition(".")
         if not owner:
             return self._changes.get(dotted, [])
@@ -173,7 +173,8 @@ def _as_changes(behaviours: Sequence[Behaviour]) -> list[ApiChange]:
     """Make a change of every name that a changed behaviour affects."""
     return [
         ApiChange(
-            name=name, kind=ChangeKind.BEHAVIOUR, note=behaviour.text, source=behaviour.source, url=behaviour.url
+            name=name, kind=ChangeKind.BEHAVIOUR, note=behaviour.text,
+            source=behaviour.source, url=behaviour.url,
         )
         for behaviour in behaviours
         for name in behaviour.names
