@@ -33,10 +33,10 @@ class Paths:
         """Note the files and the folders that they lie in."""
         self.files, self.folders = frozenset(files), set[str]()
         for file in files:
-            folder = dirname(file)
+            folder = _above(file)
             while folder and folder not in self.folders:
                 self.folders.add(folder)
-                folder = dirname(folder)
+                folder = _above(folder)
         self._known: dict[tuple[str, int, str], str | None] = {}
 
     def resolve(self, dotted: str, level: int, importer: str) -> str | None:
@@ -54,7 +54,7 @@ class Paths:
         tail = dotted.replace(".", "/")
         if level:
             for _ in range(level - 1):
-                folder = dirname(folder)
+                folder = _above(folder)
             return self._at(_joined(folder, tail))
         for base in self._roots(folder):
             for inner in ("", "src"):
@@ -76,10 +76,10 @@ class Paths:
 
     def _roots(self, base: str) -> Iterator[str]:
         while base and f"{base}/__init__.py" in self.files:
-            base = dirname(base)
+            base = _above(base)
         yield base
         while base:
-            base = dirname(base)
+            base = _above(base)
             yield base
 
     def _at(self, path: str) -> str | None:
@@ -106,6 +106,12 @@ def imports_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 and names_bindings(first.value)
             ):
                 yield "tensorrt", 0
+
+
+def _above(path: str) -> str:
+    """Return the folder that a path lies in; nothing above the first, also of an absolute path."""
+    folder = dirname(path)
+    return "" if folder == path or folder.strip("/") == "" else folder
 
 
 def _joined(base: str, tail: str) -> str:

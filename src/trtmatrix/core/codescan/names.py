@@ -39,8 +39,7 @@ class Names:
                 self._changes.setdefault(change.name, []).append(change)
         for listed in self._changes.values():
             listed.sort(key=lambda change: _WORTH.index(change.kind))
-            if listed[0].kind is ChangeKind.REMOVED:
-                del listed[1:]  # what else it did is of no use any more
+            del listed[1:]  # the worst says enough of a name
 
     @cached_property
     def flags(self) -> dict[str, list[ApiChange]]:
