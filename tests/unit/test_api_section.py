@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-
 from bench.code_corpus import CORPUS
+
 from trtmatrix.api_section import make_api_section
 from trtmatrix.core.api import ApiChange, ApiUse, Behaviour, Certainty, ChangeKind
 from trtmatrix.core.render_api_text import WIDTH, count_uses, render_api_text

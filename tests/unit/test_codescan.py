@@ -54,7 +54,7 @@ def test_possible_uses_say_why(whole: Scan) -> None:
 
 
 def test_same_order_whatever_the_files_order() -> None:
-    turned = scan_code(dict(reversed(FILES.items())), SURFACE, CHANGES, BEHAVIOURS, AFTER)
+    turned = scan_code(dict(reversed(list(FILES.items()))), SURFACE, CHANGES, BEHAVIOURS, AFTER)
     assert turned.uses == scan_code(FILES, SURFACE, CHANGES, BEHAVIOURS, AFTER).uses
 
 
@@ -93,6 +93,8 @@ ENGINE = "import tensorrt as trt\nengine = trt.Runtime(trt.Logger()).deserialize
         ("class A:\n    def __enter__(self): return engine\nwith A() as e: e.num_bindings", "sure"),
         ("class A:\n    def __getitem__(self, i): return engine\nA()[0].num_bindings", "sure"),
         ("def f():\n    global g\n    g = engine\ndef h(): return g.num_bindings", "sure"),
+        ("import pathlib\ndef f(e: pathlib.Path | trt.ICudaEngine): e.num_bindings", "sure"),
+        ("import onnx\ndef f(e: onnx.ModelProto | trt.ICudaEngine): e.num_bindings", "possible"),
         ("def g():\n    yield engine\nfor e in g(): e.num_bindings", "sure"),
         ("from typing import cast\ncast(trt.ICudaEngine, 1).num_bindings", "sure"),
         ("class A(trt.ICudaEngine):\n    def f(self): return self.num_bindings", "sure"),
@@ -139,8 +141,16 @@ def test_a_use_that_only_became_read_only() -> None:
 
 def test_helper_for_anything_says_nothing_of_its_arguments() -> None:
     things = "engine, trt.Logger(), trt.Builder(trt.Logger()), A(), B(), C(), f"
-    text = f"{ENGINE}class A: pass\nclass B: pass\nclass C: pass\ndef f(x): return len(x)\nfor each in ({things}):\n"
+    classes = "class A: pass\nclass B: pass\nclass C: pass\n"
+    text = f"{ENGINE}{classes}def f(x): return len(x)\nfor each in ({things}):\n"
     assert not told(scan(f"{text}    f(each)\n"))
+
+
+def test_what_a_helper_for_anything_gives_is_not_sure() -> None:
+    made = "b = trt.Builder(trt.Logger())\nthings = [engine, b, trt.Logger(), b.create_network()]\n"
+    more = "things += [b.create_builder_config(), trt.Runtime(trt.Logger())]\n"
+    text = f"{ENGINE}{made}{more}def same(x): return x\nfor each in things: same(each)\nsame(1).num_bindings\n"
+    assert told(scan(text)) == [(7, "possible", "ICudaEngine.num_bindings")]
 
 
 def test_cells_of_a_notebook_have_their_own_lines(whole: Scan) -> None:
@@ -217,14 +227,10 @@ def test_any_text_is_read_or_told(text: str, name: str) -> None:
     scan_code({name: text}, SURFACE, CHANGES, BEHAVIOURS, AFTER)
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            ["trtexec", "--explicitBatch", "\"'\\\n$`(){}<>|&;#=x"] + list("\"'\\\n$`(){}<>|&;#= ")
-        ),
-        max_size=40,
-    )
-)
+PARTS = ["trtexec", "--explicitBatch", *"\"'\\\n$`(){}<>|&;#= x"]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=40))
 def test_any_shell_ends(parts: list[str]) -> None:
     for name in ("a.sh", "Dockerfile", "Makefile"):
         scan_code({name: "".join(parts)}, SURFACE, CHANGES, BEHAVIOURS, AFTER)

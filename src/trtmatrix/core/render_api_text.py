@@ -73,7 +73,9 @@ def _uses(section: ApiSection, sources: _Sources) -> list[str]:
     lines = [f"{must} use{'s' * (must != 1)} must change, {should} should, {possible} possible ({read})"]
     if not section.uses:
         lines.append("No use of a name that changes was found.")
-    by_file = sorted(section.uses, key=lambda use: (use.file, _rank(use), use.cell, use.line, use.change.name))
+    by_file = sorted(
+        section.uses, key=lambda use: (use.file, _rank(use), use.cell, use.line, use.change.name)
+    )
     files = [(file, list(uses)) for file, uses in groupby(by_file, key=lambda use: use.file)]
     for file, uses in sorted(files, key=lambda pair: (_rank(pair[1][0]), pair[0])):
         lines += ["", file]

@@ -115,4 +115,4 @@ def _above(path: str) -> str:
 
 
 def _joined(base: str, tail: str) -> str:
-    return normpath(f"{base}/{tail}") if base and tail else base or tail
+    return normpath(f"{base.rstrip('/')}/{tail}") if base and tail else base or tail
