@@ -65,6 +65,24 @@ def test_without_the_target_every_version_test_guards() -> None:
     assert told(scan(text.replace("[0]", ".split('.')[0]"))) == [(3, "sure", "BuilderFlag.STRICT_TYPES")]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from helpers import optional_import\ntrt, there = optional_import('tensorrt', '8.5')",
+        "def optional_import(name):\n    return load(name), True\ntrt, _ = optional_import('tensorrt')",
+        "import mod\ntrt = mod.lazy_import('tensorrt>=8.5')",
+        "import pytest\ntrt = pytest.importorskip('tensorrt')",
+        "import sys, tensorrt\ntrt = tensorrt.tensorrt",
+        "class A:\n    import tensorrt as trt\ntrt = A.trt",
+    ],
+)
+def test_ways_to_the_bindings(text: str) -> None:
+    found = scan(f"{text}\ntrt.BuilderFlag.STRICT_TYPES\n")
+    assert [(use.certainty.value, use.change.name) for use in found.uses] == [
+        ("sure", "BuilderFlag.STRICT_TYPES")
+    ]
+
+
 ENGINE = "import tensorrt as trt\nengine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(b'')\n"
 
 
@@ -149,8 +167,8 @@ def test_helper_for_anything_says_nothing_of_its_arguments() -> None:
 def test_what_a_helper_for_anything_gives_is_not_sure() -> None:
     made = "b = trt.Builder(trt.Logger())\nthings = [engine, b, trt.Logger(), b.create_network()]\n"
     more = "things += [b.create_builder_config(), trt.Runtime(trt.Logger())]\n"
-    text = f"{ENGINE}{made}{more}def same(x): return x\nfor each in things: same(each)\nsame(1).num_bindings\n"
-    assert told(scan(text)) == [(7, "possible", "ICudaEngine.num_bindings")]
+    same = "def same(x): return x\nfor each in things: same(each)\nsame(1).num_bindings\n"
+    assert told(scan(f"{ENGINE}{made}{more}{same}")) == [(8, "possible", "ICudaEngine.num_bindings")]
 
 
 def test_cells_of_a_notebook_have_their_own_lines(whole: Scan) -> None:

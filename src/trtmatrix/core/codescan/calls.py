@@ -61,7 +61,8 @@ class CallReader(CommandReader, AttributeReader):
                 return special
         if not function:
             return self._unknown(node, args)
-        return self.apply(function, args, keywords, node)
+        given = self.apply(function, args, keywords, node)
+        return self._imported(_name_called(node), args) or given
 
     def called(self, node: ast.expr, call: ast.Call) -> Value:
         """Return the callable of a call."""
@@ -69,7 +70,7 @@ class CallReader(CommandReader, AttributeReader):
 
     def _unknown(self, node: ast.Call, args: list[Value]) -> Value:
         """Return what a call of something unknown gives: the bindings, if it imports them by name."""
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = _name_called(node)
         return self._imported(name, args) or (fold_call(name, args) if hangs_on_version(*args) else NOTHING)
 
     def _imported(self, name: str, args: Sequence[Value]) -> Value:
@@ -284,6 +285,10 @@ class CallReader(CommandReader, AttributeReader):
         if method is None:
             return of(thing)
         return self.apply(of(OwnFunction(method.key, bound=True)), [], {}, None)
+
+
+def _name_called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _is_own(value: Value) -> bool:
