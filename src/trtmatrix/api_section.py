@@ -53,6 +53,7 @@ def _lacking(missing: Sequence[str], surfaces: Surfaces) -> str:
     known = ", ".join(surfaces.versions) or "none"
     several = " and ".join(missing)
     return (
-        f"the API of TensorRT {several} is not known here (known: {known}). NVIDIA publishes it inside the image only: "
-        f"nox -s matrix -- --trt {','.join(missing)} reads it on the first run of that version"
+        f"the API of TensorRT {several} is not known here (known: {known}). "
+        "It can be read inside the image of that version: "
+        f"nox -s matrix -- --trt {','.join(missing)} does so on its first run"
     )

@@ -92,7 +92,9 @@ def _read(file: Path, name: str, found: CodeFiles, *, asked_for: bool = False) -
             return
         size = file.stat().st_size
         if size > LARGEST:
-            found.unread.append((name, f"it has {size >> 20} MiB, more than the {LARGEST >> 20} that are read"))
+            found.unread.append(
+                (name, f"it has {size >> 20} MiB, more than the {LARGEST >> 20} that are read")
+            )
             return
         data = file.read_bytes()
     except OSError as error:

@@ -72,7 +72,7 @@ class AttributeReader(Reader):
             elif uses.derived and not why:
                 why = f"it is an {uses.derived} only where the layer is of that class"
             self.note(node, uses.changes, call=call, why=why)
-        if not any(self._may_have(thing, name) for thing in base):
+        if not base or (len(base) > 1 and not any(self._may_have(thing, name) for thing in base)):
             self._note_unknown(name, node, mistaken=bool(base))
         known = self._by_path(node, name, base)
         return known if known is not None else join(*found)
@@ -107,13 +107,13 @@ class AttributeReader(Reader):
                 return join(*(value for key, value in thing.fields if key == name))
             case Foreign():
                 root = thing.name.partition(".")[0]
-                if root not in _OWN_OF_PYTHON:
+                if root not in _OWN_OF_PYTHON and root != "literal":
                     uses.others.add(root)
                 return of(Foreign(f"{thing.name}.{name}" if thing.name.count(".") < 3 else thing.name))
             case Const() | Tainted():
                 if hangs_on_version(of(thing)):
                     return fold_attribute(of(thing), name)
-                return of(Foreign("builtins.str()"))
+                return of(Foreign("literal"))
             case Partial():
                 return join(*(value for key, value in thing.keywords if key == name))
             case OwnFunction() | TrtCallable() | Row():
@@ -162,13 +162,22 @@ class AttributeReader(Reader):
         line = program.line_of(thing.key)
         if isinstance(thing, Super):
             line = line[1:]
-        found = [program.classes[key].attributes[name] for key in line if name in program.classes[key].attributes]
+        found = [
+            program.classes[key].attributes[name] for key in line if name in program.classes[key].attributes
+        ]
         if not found or store:
             for base in program.trt_bases(thing.key):
                 uses.add(self.names.changes(f"{base}.{name}"))
                 found.append(self.names.value_of(base, name, of_class=isinstance(thing, OwnClass)))
         if not isinstance(thing, Super):
-            found.append(join(*(program.classes[key].attributes.get(name, NOTHING) for key in program.derived(thing.key))))
+            found.append(
+                join(
+                    *(
+                        program.classes[key].attributes.get(name, NOTHING)
+                        for key in program.derived(thing.key)
+                    )
+                )
+            )
         if program.defines(thing.key, name) or (not any(found) and not uses.changes):
             uses.others.add(program.classes[thing.key].name)
         own = join(*(found[:1] if isinstance(thing, Super) else [*found[:1], *found[-1:]]))
@@ -183,7 +192,10 @@ class AttributeReader(Reader):
             return of(value)
         if info.is_property and not isinstance(thing, OwnClass):
             info.calls.add(self.guards[-1] if self.guards else "")
-            return join(info.gives, self.annotated(info.node.returns) if isinstance(info.node, ast.FunctionDef) else NOTHING)
+            return join(
+                info.gives,
+                self.annotated(info.node.returns) if isinstance(info.node, ast.FunctionDef) else NOTHING,
+            )
         return of(OwnFunction(value.key, bound=info.of_class or not isinstance(thing, OwnClass)))
 
     def annotated(self, node: ast.expr | None) -> Value:

@@ -56,12 +56,13 @@ class CallReader(CommandReader, AttributeReader):
         self._note_handed_on(args, keywords)
         self.run_command(function, args, keywords, node)
         if isinstance(node.func, ast.Attribute):
-            special = self._method(base, node.func, args, keywords, node)
+            special = self._method(base, node.func, args, keywords)
             if special is not None:
                 return special
         if not function:
             return self._unknown(node, args)
-        return self.apply(function, args, keywords, node)
+        given = self.apply(function, args, keywords, node)
+        return self._imported(_name_called(node), args) or given
 
     def called(self, node: ast.expr, call: ast.Call) -> Value:
         """Return the callable of a call."""
@@ -69,7 +70,7 @@ class CallReader(CommandReader, AttributeReader):
 
     def _unknown(self, node: ast.Call, args: list[Value]) -> Value:
         """Return what a call of something unknown gives: the bindings, if it imports them by name."""
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = _name_called(node)
         return self._imported(name, args) or (fold_call(name, args) if hangs_on_version(*args) else NOTHING)
 
     def _imported(self, name: str, args: Sequence[Value]) -> Value:
@@ -86,7 +87,7 @@ class CallReader(CommandReader, AttributeReader):
     # Methods of containers and texts
 
     def _method(
-        self, base: Value, func: ast.Attribute, args: list[Value], keywords: dict[str, Value], node: ast.Call
+        self, base: Value, func: ast.Attribute, args: list[Value], keywords: dict[str, Value]
     ) -> Value | None:
         """Return what a container's or a text's method gives; None where it is none of these."""
         name = func.attr
@@ -95,7 +96,9 @@ class CallReader(CommandReader, AttributeReader):
         if hangs_on_version(base) and any(isinstance(thing, Const) for thing in base):
             return fold_method(base, name, args)
         if name in ("submit", "apply_async", "run_in_executor", "map") and args and not _is_own(base):
-            callables = [arg for arg in args if any(isinstance(thing, OwnFunction | Partial) for thing in arg)]
+            callables = [
+                arg for arg in args if any(isinstance(thing, OwnFunction | Partial) for thing in arg)
+            ]
             if callables:
                 rest = args[args.index(callables[0]) + 1 :]
                 rest = [items_of(arg) for arg in rest] if name in ("map", "apply_async") else rest
@@ -121,7 +124,9 @@ class CallReader(CommandReader, AttributeReader):
             self.widen(func.value, base, args[_ADDING[name]])
             return NOTHING
         if name in ("extend", "update") and args:
-            self.widen(func.value, base, self.iterate(args[0], None) if name == "extend" else items_of(args[0]))
+            self.widen(
+                func.value, base, self.iterate(args[0], None) if name == "extend" else items_of(args[0])
+            )
             return NOTHING
         if name == "update":
             for key, value in keywords.items():
@@ -172,7 +177,9 @@ class CallReader(CommandReader, AttributeReader):
                 bound = of(OwnFunction(method.key, bound=True)) if method else NOTHING
                 return self.apply(bound, args, keywords, node) if method else NOTHING
             case Partial():
-                return self.apply(thing.function, [*thing.args, *args], {**dict(thing.keywords), **keywords}, node)
+                return self.apply(
+                    thing.function, [*thing.args, *args], {**dict(thing.keywords), **keywords}, node
+                )
             case Foreign():
                 return self._foreign(thing, args, keywords, node)
             case Module() | Super() | TrtObject() | Many() | Row() | Const():
@@ -206,8 +213,9 @@ class CallReader(CommandReader, AttributeReader):
             for name, value in [*zip(info.fields, args, strict=False), *keywords.items()]:
                 program.grow(info.attributes, name, value)
         else:
-            for base in program.trt_bases(thing.key) if node is not None else ():
-                self.note(node.func, self.names.changes(f"{base}.__init__"), call=node)
+            for base in program.trt_bases(thing.key):
+                if node is not None:
+                    self.note(node.func, self.names.changes(f"{base}.__init__"), call=node)
         return of(OwnObject(thing.key))
 
     def _own(
@@ -237,17 +245,16 @@ class CallReader(CommandReader, AttributeReader):
         starred = [isinstance(arg, ast.Starred) for arg in node.args] if node is not None else []
         if len(starred) != len(args):
             starred = [False] * len(args)
-        place = 0
-        for value, is_starred in zip(args, starred, strict=True):
+        for place, (value, is_starred) in enumerate(zip(args, starred, strict=True)):
             if is_starred:
-                for name in places[place:]:
+                rest = [*places[place:], *([f"*{spec.vararg.arg}"] if spec.vararg else [])]
+                for name in rest:
                     self.program.grow(info.params, name, self.iterate(value, None))
                 break
             if place < len(places):
                 self.program.grow(info.params, places[place], value)
             elif spec.vararg:
                 self.program.grow(info.params, f"*{spec.vararg.arg}", value)
-            place += 1
         allowed = {*places, *(arg.arg for arg in spec.kwonlyargs)}
         for name, value in keywords.items():
             if name in allowed:
@@ -278,6 +285,10 @@ class CallReader(CommandReader, AttributeReader):
         if method is None:
             return of(thing)
         return self.apply(of(OwnFunction(method.key, bound=True)), [], {}, None)
+
+
+def _name_called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _is_own(value: Value) -> bool:

@@ -32,8 +32,9 @@ _RUNNERS = {
     "popen2",
 }
 _SPEAKERS = {
-    "print", "log", "debug", "info", "warning", "warn", "error", "critical", "exception", "echo", "write", "format",
-    "help", "add_argument", "secho", "fail", "skip", "join", "exit", "append", "startswith", "endswith", "replace",
+    "print", "log", "debug", "info", "warning", "warn", "error", "critical", "exception", "echo", "write",
+    "format", "help", "add_argument", "secho", "fail", "skip", "join", "exit", "append", "startswith",
+    "endswith", "replace",
 }  # fmt: skip
 
 
@@ -96,8 +97,8 @@ class CommandReader(Reader):
         listed = [(word, self._line_of(word.text, line, file.lines)) for command in found for word in command]
         lines = {id(word): at for word, at in listed}
         note_commands(
-            found, lambda word: self.place_of_line(lines[id(word)], file=file), self.names, self.program.findings,
-            self._why_of(why),
+            found, lambda word: self.place_of_line(lines[id(word)], file=file), self.names,
+            self.program.findings, self._why_of(why),
         )  # fmt: skip
 
     def _line_of(self, flag: str, start: int, lines: list[str]) -> int:

@@ -25,7 +25,13 @@ from trtmatrix.core.codescan.values import (
     of,
 )
 
-_PROPERTIES = {"property", "cached_property", "abstractproperty", "functools.cached_property", "abc.abstractproperty"}
+_PROPERTIES = {
+    "property",
+    "cached_property",
+    "abstractproperty",
+    "functools.cached_property",
+    "abc.abstractproperty",
+}
 _CONTEXTS = {"contextmanager", "asynccontextmanager"}
 _RECORDS = {"dataclass", "define", "attrs", "attr.s", "frozen", "s"}
 _RECORD_BASES = {"NamedTuple", "BaseModel", "TypedDict", "Struct"}
@@ -144,7 +150,9 @@ class DefinitionReader(ExpressionReader):
         bases = [self.evaluate(base) for base in node.bases]
         for word in node.keywords:
             self.evaluate(word.value)
-        decorators = [ast.unparse(each.func if isinstance(each, ast.Call) else each) for each in node.decorator_list]
+        decorators = [
+            ast.unparse(each.func if isinstance(each, ast.Call) else each) for each in node.decorator_list
+        ]
         for each in node.decorator_list:
             self.evaluate(each)
         info = self.program.classes.get(key)
@@ -153,7 +161,9 @@ class DefinitionReader(ExpressionReader):
             self.program.grew = True
         info.bases = [join(*pair) for pair in zip(info.bases, bases, strict=True)]
         base_names = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
-        info.is_record = bool({name.rpartition(".")[2] for name in decorators} & _RECORDS or base_names & _RECORD_BASES)
+        info.is_record = bool(
+            {name.rpartition(".")[2] for name in decorators} & _RECORDS or base_names & _RECORD_BASES
+        )
         outer, self.scope = self.scope, Scope(self.file, self.scope, owner=key)
         self.read_block(node.body)
         self.scope, self.dead = outer, False

@@ -8,7 +8,9 @@ import shlex
 
 _INSTRUCTION = re.compile(r"\s*(?:ONBUILD\s+)?([A-Za-z]+)\s+(.*)", re.DOTALL)
 _OPTIONS = re.compile(r"(\s*--(?:mount|network|security|interval|timeout|retries|start-period)=\S+)+\s*")
-_MAKE_ASSIGNMENT = re.compile(r"^\s*(?:export\s+|override\s+)?([\w.-]+)\s*(\+|[:?]{1,3})?=\s?(.*)$", re.DOTALL)
+_MAKE_ASSIGNMENT = re.compile(
+    r"^\s*(?:export\s+|override\s+)?([\w.-]+)\s*(\+|[:?]{1,3})?=\s?(.*)$", re.DOTALL
+)
 
 
 def dockerfile_as_shell(text: str) -> str:
@@ -31,12 +33,16 @@ def _instruction(lines: list[str], place: int) -> tuple[list[str], int]:
     """Return the lines of the instruction here, its comments and here-documents with it."""
     block = [lines[place]]
     place += 1
-    while place < len(lines) and (block[-1].rstrip().endswith("\\") and not block[-1].lstrip().startswith("#")):
+    while place < len(lines) and (
+        block[-1].rstrip().endswith("\\") and not block[-1].lstrip().startswith("#")
+    ):
         line = lines[place]
         comment = line.lstrip().startswith("#") or not line.strip()
         block.append("\\" if comment else line)
         place += 1
-    for end in re.findall(r"<<-?\s*['\"]?(\w+)", "\n".join(block)) if not block[0].lstrip().startswith("#") else ():
+    for end in (
+        re.findall(r"<<-?\s*['\"]?(\w+)", "\n".join(block)) if not block[0].lstrip().startswith("#") else ()
+    ):
         while place < len(lines):
             block.append(lines[place])
             place += 1
@@ -54,7 +60,9 @@ def _as_shell(block: str, entry: str) -> tuple[str, str]:
     match word:
         case "RUN":
             options = _OPTIONS.match(rest)
-            rest = " " * len(options[0]) + rest[options.end() :] if options and "\n" not in options[0] else rest
+            rest = (
+                " " * len(options[0]) + rest[options.end() :] if options and "\n" not in options[0] else rest
+            )
             heredoc = re.match(r"<<-?\s*['\"]?\w+", rest)
             return blank + (f"bash {rest}" if heredoc else _exec_form(rest)), entry
         case "ENTRYPOINT":
@@ -94,7 +102,9 @@ def makefile_as_shell(text: str) -> str:
     """Return shell text with the same lines: variables as a shell's, recipes as they are run."""
     given, continued, in_variable = [], False, False
     for line in text.split("\n"):
-        row = re.sub(r"(?<!\$)\$(?:[<@^?*+|%]|\([<@^?*+|%][DF]\))", "_", line)  # a rule's own target and sources
+        row = re.sub(
+            r"(?<!\$)\$(?:[<@^?*+|%]|\([<@^?*+|%][DF]\))", "_", line
+        )  # a rule's own target and sources
         row = re.sub(r"\$\((\w+)\)", r"${\1}", row).replace("$$", "$")
         assignment = _MAKE_ASSIGNMENT.match(row)
         if continued:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
 from trtmatrix.core.api import ChangeKind
-from trtmatrix.core.codescan.calls import CallReader
+from trtmatrix.core.codescan.annotations import AnnotationReader
 from trtmatrix.core.codescan.fold import fold_compare, fold_item, fold_not, fold_sum, hangs_on_version
-from trtmatrix.core.codescan.program import FunctionInfo, Scope
 from trtmatrix.core.codescan.guards import judge_test
 from trtmatrix.core.codescan.reader import MOST_KINDS
 from trtmatrix.core.codescan.values import (
@@ -16,7 +14,6 @@ from trtmatrix.core.codescan.values import (
     Const,
     Foreign,
     Many,
-    OwnClass,
     OwnFunction,
     OwnObject,
     Row,
@@ -31,15 +28,8 @@ from trtmatrix.core.codescan.values import (
     row,
 )
 
-_WRAPPERS = {
-    "List", "list", "Sequence", "Iterable", "Iterator", "Generator", "Set", "set", "Tuple", "tuple", "Deque", "deque",
-    "FrozenSet", "frozenset", "Collection", "MutableSequence", "AsyncIterator",
-}  # fmt: skip
-_MAPPINGS = {"Dict", "dict", "Mapping", "MutableMapping", "DefaultDict", "defaultdict", "OrderedDict"}
-_SAME = {"Optional", "Union", "Annotated", "ClassVar", "Final", "InitVar", "ContextManager", "Awaitable", "Required"}
 
-
-class ExpressionReader(CallReader):
+class ExpressionReader(AnnotationReader):
     """Reads expressions."""
 
     def evaluate(self, node: ast.expr | None) -> Value:
@@ -131,7 +121,9 @@ class ExpressionReader(CallReader):
     def _constant(self, node: ast.Constant) -> Value:
         if not isinstance(node.value, str | int | float):
             return NOTHING
-        worth = isinstance(node.value, str) and (node.value.lstrip().startswith("-") or "trtexec" in node.value)
+        worth = isinstance(node.value, str) and (
+            node.value.lstrip().startswith("-") or "trtexec" in node.value
+        )
         return of(Const(node.value, where=(self.file.path, node.lineno) if worth else ("", 0)))
 
     def _joined_text(self, node: ast.JoinedStr) -> Value:
@@ -201,7 +193,9 @@ class ExpressionReader(CallReader):
                 self.note(node, [change], why=why)
             elif not types:
                 self.note(node, [change], why="what the index is cannot be told")
-            elif not any(kind in line.partition("->")[0] for kind in types for line in change.after.splitlines()):
+            elif not any(
+                kind in line.partition("->")[0] for kind in types for line in change.after.splitlines()
+            ):
                 self.note(node, [change], why=why)
 
     def _sliced(self, base: Value) -> Value:
@@ -213,7 +207,9 @@ class ExpressionReader(CallReader):
         match thing:
             case TrtObject():
                 if kinds <= MOST_KINDS:
-                    self._note_index(thing, node, index, "it may also be of something else" if kinds > 1 else "")
+                    self._note_index(
+                        thing, node, index, "it may also be of something else" if kinds > 1 else ""
+                    )
                 return self.names.item_of(thing.name)
             case TrtClass() if len(keys) == 1 and isinstance(keys[0], str):
                 return self.attribute_of(of(thing), keys[0], node)
@@ -229,7 +225,11 @@ class ExpressionReader(CallReader):
                 return of(thing)
             case OwnObject():
                 method = self.program.method(thing.key, "__getitem__")
-                return self.apply(of(OwnFunction(method.key, bound=True)), [index], {}, None) if method else NOTHING
+                return (
+                    self.apply(of(OwnFunction(method.key, bound=True)), [index], {}, None)
+                    if method
+                    else NOTHING
+                )
             case _:
                 return NOTHING
 
@@ -314,73 +314,9 @@ class ExpressionReader(CallReader):
                 return self.iterate(given, None) if name == "__iter__" and given != of(thing) else given
         return NOTHING
 
-    # Annotations
-
-    def annotated(self, node: ast.expr | None) -> Value:
-        """Return what an annotation says a value is; a text is read as the code that it holds."""
-        match node:
-            case None:
-                return NOTHING
-            case ast.Constant() if isinstance(node.value, str):
-                try:
-                    inner = ast.parse(node.value.strip(), mode="eval").body
-                except (SyntaxError, ValueError):
-                    return NOTHING
-                return self.annotated(ast.fix_missing_locations(_moved(inner, node)))
-            case ast.BinOp() if isinstance(node.op, ast.BitOr):
-                return join(self.annotated(node.left), self.annotated(node.right))
-            case ast.Subscript():
-                return self._annotated_item(node)
-            case ast.Name() | ast.Attribute():
-                return join(*(_instance(thing) for thing in self.evaluate(node)))
-            case _:
-                return NOTHING
-
-    def _annotated_item(self, node: ast.Subscript) -> Value:
-        outer = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
-        inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        values = [self.annotated(each) for each in inner]
-        if outer in _SAME:
-            return join(*(values[:1] if outer == "Annotated" else values))
-        if outer in _MAPPINGS:
-            return many(values[1:], ordered=False)
-        if outer in ("Tuple", "tuple") and not any(getattr(each, "value", 0) is ... for each in inner):
-            return row(values)
-        if outer in _WRAPPERS:
-            return many(values)
-        return NOTHING if outer in ("Type", "type", "Callable") else join(*(_instance(t) for t in self.evaluate(node.value)))
-
-    # Functions as values
-
-    def function_value(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, name: str) -> Value:
-        """Note a function that is defined here, and return it as a value."""
-        key = f"{self.file.path}:{node.lineno}:{name}"
-        info = self.program.functions.get(key)
-        if info is None:
-            scope = Scope(self.file, self.scope, function=key, owner=self.scope.owner)
-            in_class = bool(self.scope.owner) and not self.scope.function
-            info = FunctionInfo(node, self.scope, self.scope.owner if in_class else "", scope)
-            self.program.functions[key] = info
-            self.program.grew = True
-        info.guards = tuple(self.guards)
-        self._read_defaults(info, node.args)
-        if key not in self.waiting:
-            self.waiting.append(key)
-        return of(OwnFunction(key))
-
-    def _read_defaults(self, info: FunctionInfo, args: ast.arguments) -> None:
-        names = [arg.arg for arg in [*args.posonlyargs, *args.args]]
-        pairs: list[tuple[str, ast.expr | None]] = []
-        if args.defaults:
-            pairs += list(zip(names[-len(args.defaults) :], args.defaults, strict=True))
-        pairs += list(zip((arg.arg for arg in args.kwonlyargs), args.kw_defaults, strict=True))
-        for name, default in pairs:
-            value = self.evaluate(default)
-            self.program.grow(info.params, name, frozenset(t for t in value if not isinstance(t, Const)))
-
 
 def _sum(left: Value, right: Value) -> Value:
-    """Return what an operator makes of two values: containers stay containers, other libraries' things theirs."""
+    """Return what an operator makes of two values: containers stay containers, all else is another's."""
     both = join(left, right)
     if any(isinstance(thing, Many | Row) for thing in both):
         return many([items_of(frozenset(thing for thing in both if isinstance(thing, Many | Row)))])
@@ -393,33 +329,3 @@ def _plain_type(thing: object) -> str:
         return type(thing.value).__name__
     found = thing.name.removeprefix("builtins.").removesuffix("()") if isinstance(thing, Foreign) else ""
     return found if found in ("int", "str") else ""
-
-
-def _moved(node: ast.expr, place: ast.expr) -> ast.expr:
-    """Give an expression out of a text the text's own place."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.expr):
-            each.lineno, each.end_lineno = place.lineno, place.end_lineno
-            each.col_offset, each.end_col_offset = place.col_offset, place.end_col_offset
-    return node
-
-
-def _instance(thing: object) -> Value:
-    """Return an object of the class that an annotation names."""
-    match thing:
-        case TrtClass():
-            return of(TrtObject(thing.name))
-        case OwnClass():
-            return of(OwnObject(thing.key))
-        case Foreign() if thing.name not in _ANYTHING:
-            return of(Foreign(thing.name)) if thing.name not in ("builtins.object",) else NOTHING
-        case _:
-            return NOTHING
-
-
-_ANYTHING = {"typing.Any", "builtins.object", "typing.Protocol", "typing.TypeVar"}
-
-
-def positional(arguments: ast.arguments) -> Sequence[ast.arg]:
-    """Return the parameters that take arguments by place."""
-    return [*arguments.posonlyargs, *arguments.args]

@@ -34,9 +34,7 @@ def _fits_one(call: ast.Call, line: str, bound: bool) -> bool:
     by_place, by_name = parameters[: len(call.args)], parameters[len(call.args) :]
     if len(call.args) > len(parameters) or not given <= {each.name for each in by_name}:
         return False
-    return len(by_place) == len(call.args) and all(
-        each.name in given for each in by_name if each.needed
-    )
+    return len(by_place) == len(call.args) and all(each.name in given for each in by_name if each.needed)
 
 
 def _parameters(line: str) -> list[_Parameter] | None:
@@ -44,7 +42,9 @@ def _parameters(line: str) -> list[_Parameter] | None:
     opened = line.index("(")
     depth, start, found = 0, opened + 1, []
     for place in range(opened, len(line)):
-        depth += (line[place] in "([{<") - (line[place] in ")]}" or (line[place] == ">" and line[place - 1] != "-"))
+        depth += (line[place] in "([{<") - (
+            line[place] in ")]}" or (line[place] == ">" and line[place - 1] != "-")
+        )
         if (line[place] == "," and depth == 1) or depth == 0:
             found.append(line[start:place].strip())
             start = place + 1

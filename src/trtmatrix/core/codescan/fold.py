@@ -12,7 +12,17 @@ from trtmatrix.core.codescan.values import NOTHING, Const, Tainted, Value, of
 
 LONGEST = 2000
 """Characters of a text that is put together."""
-_METHODS = ("split", "rsplit", "strip", "lstrip", "rstrip", "replace", "startswith", "partition", "removeprefix")
+_METHODS = (
+    "split",
+    "rsplit",
+    "strip",
+    "lstrip",
+    "rstrip",
+    "replace",
+    "startswith",
+    "partition",
+    "removeprefix",
+)
 _CALLS: dict[str, Callable[..., Any]] = {"int": int, "float": float, "str": str, "len": len, "bool": bool}
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
@@ -42,7 +52,7 @@ def fold_method(base: Value, name: str, args: Sequence[Value]) -> Value:
 
 
 def fold_call(name: str, args: Sequence[Value]) -> Value:
-    """Return what a function of another library or of Python's own makes of values that hang on the version."""
+    """Return what another library's or Python's own function makes of values that hang on the version."""
     last = name.rpartition(".")[2]
     if last in _VERSION_READERS:
         return _fold(_release, *args[:1])

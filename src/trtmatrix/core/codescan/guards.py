@@ -68,7 +68,9 @@ def _judge(reader: _Evaluates, node: ast.expr) -> tuple[bool, bool]:
             if isinstance(node.op, ast.And):
                 return any(bodies), all(elses)
             return all(bodies), any(elses)
-        case ast.Call() if isinstance(node.func, ast.Name) and node.func.id == "hasattr" and len(node.args) == 2:
+        case ast.Call() if (
+            isinstance(node.func, ast.Name) and node.func.id == "hasattr" and len(node.args) == 2
+        ):
             return judge_hasattr(reader, node.args[0], node.args[1])
         case ast.Compare() if _is_dir(node):
             assert isinstance(node.comparators[0], ast.Call)  # noqa: S101 - for mypy: _is_dir said so
@@ -80,7 +82,11 @@ def _judge(reader: _Evaluates, node: ast.expr) -> tuple[bool, bool]:
 
 
 def _judge_value(value: Value) -> tuple[bool, bool]:
-    marked = [thing for thing in value if isinstance(thing, Tainted) or (isinstance(thing, Const) and thing.versioned)]
+    marked = [
+        thing
+        for thing in value
+        if isinstance(thing, Tainted) or (isinstance(thing, Const) and thing.versioned)
+    ]
     if not marked:
         return False, False
     truths = {bool(thing.value) if isinstance(thing, Const) else None for thing in marked}

@@ -10,12 +10,14 @@ from posixpath import dirname, normpath
 from trtmatrix.core.codescan.values import NOTHING, Foreign, Module, OwnModule, Value, of
 
 BINDINGS = re.compile(r"tensorrt(_lean|_dispatch)?(_bindings)?$")
-_ABOUT_TENSORRT = re.compile(r"(polygraphy|torch_tensorrt|torch2trt|tensorrt_llm|trtorch|common|common_runtime)$")
+_ABOUT_TENSORRT = re.compile(
+    r"(polygraphy|torch_tensorrt|torch2trt|tensorrt_llm|trtorch|common|common_runtime)$"
+)
 """Libraries that hand out TensorRT's own objects, and the samples' helper: what they give is not known."""
 
 
 def is_bindings(dotted: str) -> bool:
-    """Say whether a module's name is that of TensorRT's bindings: ``tensorrt``, ``tensorrt_bindings`` …"""
+    """Say whether a module's name is that of TensorRT's bindings: ``tensorrt``, ``tensorrt_bindings``."""
     return bool(BINDINGS.match(dotted.partition(".")[0]))
 
 
@@ -31,10 +33,10 @@ class Paths:
         """Note the files and the folders that they lie in."""
         self.files, self.folders = frozenset(files), set[str]()
         for file in files:
-            folder = dirname(file)
+            folder = _above(file)
             while folder and folder not in self.folders:
                 self.folders.add(folder)
-                folder = dirname(folder)
+                folder = _above(folder)
         self._known: dict[tuple[str, int, str], str | None] = {}
 
     def resolve(self, dotted: str, level: int, importer: str) -> str | None:
@@ -52,7 +54,7 @@ class Paths:
         tail = dotted.replace(".", "/")
         if level:
             for _ in range(level - 1):
-                folder = dirname(folder)
+                folder = _above(folder)
             return self._at(_joined(folder, tail))
         for base in self._roots(folder):
             for inner in ("", "src"):
@@ -74,10 +76,10 @@ class Paths:
 
     def _roots(self, base: str) -> Iterator[str]:
         while base and f"{base}/__init__.py" in self.files:
-            base = dirname(base)
+            base = _above(base)
         yield base
         while base:
-            base = dirname(base)
+            base = _above(base)
             yield base
 
     def _at(self, path: str) -> str | None:
@@ -88,7 +90,7 @@ class Paths:
 
 
 def imports_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Return the modules that a file imports, wherever in it: dotted name and level; a package's parts too."""
+    """Return the modules that a file imports, wherever in it: dotted name and level; packages' parts too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, 0) for alias in node.names)
@@ -98,9 +100,19 @@ def imports_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield from ((f"{module}.{alias.name}".strip("."), node.level) for alias in node.names)
         elif isinstance(node, ast.Call):
             first = node.args[0] if node.args else None
-            if isinstance(first, ast.Constant) and isinstance(first.value, str) and names_bindings(first.value):
+            if (
+                isinstance(first, ast.Constant)
+                and isinstance(first.value, str)
+                and names_bindings(first.value)
+            ):
                 yield "tensorrt", 0
 
 
+def _above(path: str) -> str:
+    """Return the folder that a path lies in; nothing above the first, also of an absolute path."""
+    folder = dirname(path)
+    return "" if folder == path or folder.strip("/") == "" else folder
+
+
 def _joined(base: str, tail: str) -> str:
-    return normpath(f"{base}/{tail}") if base and tail else base or tail
+    return normpath(f"{base.rstrip('/')}/{tail}") if base and tail else base or tail

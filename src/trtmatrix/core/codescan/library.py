@@ -15,6 +15,7 @@ from trtmatrix.core.codescan.values import (
     OwnClass,
     OwnObject,
     Partial,
+    Row,
     Super,
     Tainted,
     TrtClass,
@@ -30,7 +31,19 @@ from trtmatrix.core.codescan.values import (
 if TYPE_CHECKING:
     from trtmatrix.core.codescan.calls import CallReader
 
-_LISTS = {"list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "deque", "cycle", "islice", "tqdm"}
+_LISTS = {
+    "list",
+    "tuple",
+    "set",
+    "frozenset",
+    "sorted",
+    "reversed",
+    "iter",
+    "deque",
+    "cycle",
+    "islice",
+    "tqdm",
+}
 _SAME = {"copy", "deepcopy", "closing", "nullcontext", "proxy", "aclosing"}
 _RECORDS = {"SimpleNamespace", "Namespace", "dict", "OrderedDict", "EasyDict", "DotMap"}
 _ROOTS = {
@@ -142,8 +155,7 @@ def _thread(
 ) -> Value | None:
     """Read ``Thread(target=f, args=(engine,))`` as a call of f."""
     del args, node
-    handed = [thing for thing in keywords.get("args", NOTHING)]
-    rows = [list(thing.items) for thing in handed if hasattr(thing, "items") and isinstance(thing.items, tuple)]
+    rows = [list(thing.items) for thing in keywords.get("args", NOTHING) if isinstance(thing, Row)]
     reader.apply(keywords.get("target", NOTHING), rows[0] if rows else [], {}, None)
     return of(Foreign("threading.Thread()"))
 
@@ -177,7 +189,9 @@ def _type(
 _TELLING: dict[
     str, Callable[[CallReader, Sequence[Value], dict[str, Value], ast.Call | None], Value | None]
 ] = {
-    "getattr": _getattr, "hasattr": _hasattr, "setattr": _setattr, "partial": _partial, "partialmethod": _partial, "Thread": _thread,
+    "getattr": _getattr, "hasattr": _hasattr, "setattr": _setattr, "partial": _partial,
+    "partialmethod": _partial,
+    "Thread": _thread,
     "Process": _thread, "cast": _cast, "super": _super, "type": _type,
 }  # fmt: skip
 

@@ -39,8 +39,7 @@ class Names:
                 self._changes.setdefault(change.name, []).append(change)
         for listed in self._changes.values():
             listed.sort(key=lambda change: _WORTH.index(change.kind))
-            if listed[0].kind is ChangeKind.REMOVED:
-                del listed[1:]  # what else it did is of no use any more
+            del listed[1:]  # the worst says enough of a name
 
     @cached_property
     def flags(self) -> dict[str, list[ApiChange]]:
@@ -59,7 +58,7 @@ class Names:
         return found
 
     def changes(self, dotted: str) -> list[ApiChange]:
-        """Return what happens to ``"Builder"``, ``"volume"`` or, through the bases, ``"Builder.build_engine"``."""
+        """Return what happens to ``"volume"`` or, through the bases, to ``"Builder.build_engine"``."""
         owner, _, attribute = dotted.rpartition(".")
         if not owner:
             return self._changes.get(dotted, [])
@@ -173,7 +172,8 @@ def _as_changes(behaviours: Sequence[Behaviour]) -> list[ApiChange]:
     """Make a change of every name that a changed behaviour affects."""
     return [
         ApiChange(
-            name=name, kind=ChangeKind.BEHAVIOUR, note=behaviour.text, source=behaviour.source, url=behaviour.url
+            name=name, kind=ChangeKind.BEHAVIOUR, note=behaviour.text,
+            source=behaviour.source, url=behaviour.url,
         )
         for behaviour in behaviours
         for name in behaviour.names

@@ -17,7 +17,7 @@ _RUNNING_MAGIC = re.compile(r"^\s*%(?:time|timeit|prun|memit)\b(?:\s+-\w+(?:\s+\
 
 @dataclass
 class Notebook:
-    """A notebook's code. ``cells``: of each Python line the cell (from 1, all cells counted) and its line there.
+    """A notebook's code. ``cells``: of each Python line the cell (from 1, of all) and its line in it.
 
     ``shell``: pieces of shell text with the cell and the line that they begin on. ``unread``: cells that do
     not parse, and why.
@@ -70,7 +70,7 @@ def _take(found: Notebook, number: int, source: str) -> None:
     found.lines[number] = lines
     first = next((place for place, line in enumerate(lines) if line.strip()), 0)
     head = lines[first].strip() if lines else ""
-    if head.startswith("%%") or head.startswith("!!"):
+    if head.startswith(("%%", "!!")):
         if _SHELL_CELL.match(head):
             found.shell.append(("\n".join(lines[first + 1 :]), number, first + 2))
             return
@@ -82,7 +82,9 @@ def _take(found: Notebook, number: int, source: str) -> None:
         ast.parse("\n".join(python))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
-        found.unread.append(f"cell {number}{f', line {line}' if line else ''}: {getattr(error, 'msg', error)}")
+        found.unread.append(
+            f"cell {number}{f', line {line}' if line else ''}: {getattr(error, 'msg', error)}"
+        )
         return
     found.python += python
     found.cells += [(number, line) for line in range(1, len(python) + 1)]

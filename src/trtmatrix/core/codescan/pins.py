@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from trtmatrix.core.codescan.findings import Findings, Place
 
 _PIP = re.compile(r"(tensorrt(?:[-_](?:cu1[0-9]|libs|bindings|lean|dispatch))*)(?:\[[^]]*\])?==([\d.]+)")
-_APT = re.compile(r"((?:lib|python3-lib)nv(?:infer|onnxparsers|parsers|infer-[a-z-]+)[a-z-]*?\d*|tensorrt(?:-dev|-libs)?)=([\d.]+)")
+_APT = re.compile(
+    r"((?:lib|python3-lib)nv(?:infer|onnxparsers|parsers|infer-[a-z-]+)[a-z-]*?\d*|tensorrt(?:-dev|-libs)?)=([\d.]+)"
+)
 
 
 def note_pins(

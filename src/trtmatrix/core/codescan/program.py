@@ -68,7 +68,7 @@ class SourceFile:
 
 @dataclass(eq=False)
 class FunctionInfo:
-    """A function as it was defined: its node, the scope around it, its class, what its decorators make of it."""
+    """A function as it was defined: its node, the scope around it, its class, what decorators make of it."""
 
     node: Function
     around: Scope
@@ -172,7 +172,7 @@ class Program:
         for each in self.line_of(key):
             if name in self.classes[each].attributes:
                 own = self.classes[each].attributes[name]
-                return own if own else self._of_derived(key, name)
+                return own or self._of_derived(key, name)
         return self._of_derived(key, name)
 
     def _of_derived(self, key: str, name: str) -> Value:
@@ -183,21 +183,22 @@ class Program:
         return any(name in self.classes[each].attributes for each in self.line_of(key))
 
     def defined_near(self, name: str, file: SourceFile) -> bool:
-        """Say whether a class of this file, or of one beside it in the imports, has an attribute of that name."""
+        """Say whether a class of this file, or of one beside it in the imports, has such an attribute."""
         near = {file.path, *file.neighbours}
-        return any(name in info.attributes and key.partition(":")[0] in near for key, info in self.classes.items())
+        return any(
+            name in info.attributes and key.partition(":")[0] in near for key, info in self.classes.items()
+        )
 
     def guards_of(self, key: str) -> tuple[str, ...]:
-        """Return what stands guard over a whole function: where it is defined, or all calls that were seen."""
+        """Return what stands guard over a whole function: where it is defined, or over all its calls."""
         info = self.functions[key]
         if info.guards:
             return info.guards
         if info.known_calls and "" not in info.known_calls:
-            return (sorted(info.known_calls)[0],)
+            return (min(info.known_calls),)
         return ()
 
     def method(self, key: str, name: str) -> OwnFunction | None:
         """Return an own class's method of that name."""
         found = [thing for thing in self.attribute(key, name) if isinstance(thing, OwnFunction)]
         return min(found, key=lambda thing: thing.key, default=None)
-

@@ -125,8 +125,8 @@ class Reader:
                 self.assign(target, join(*(items[place] for items in rows)))
             return
         item = self.iterate(value, None)
-        for target in targets:
-            self.assign(target, item)
+        for place, target in enumerate(targets):  # optional_import("tensorrt"): and whether it is there
+            self.assign(target, value if Module() in value and not place else item)
 
     def iterate(self, value: Value, node: ast.expr | None) -> Value:
         """Return what iterating gives."""

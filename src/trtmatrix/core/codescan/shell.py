@@ -13,21 +13,24 @@ from trtmatrix.core.codescan.shell_words import Command, ShellReader, Word
 __all__ = ["Word", "note_commands", "note_flags", "read_shell", "scan_shell"]
 
 _SAYING = {
-    "echo", "printf", "grep", "egrep", "fgrep", "rg", "ls", "which", "type", "command", "whereis", "cat", "cp", "mv", "ln",
-    "alias", "unalias", "test", "[", "[[", "find", "sed", "awk", "head", "tail", "rm", "chmod", "chown", "mkdir", "cd",
-    "strip", "file", "stat", "pgrep", "pkill", "killall", "make", "cmake", "git", "logger", "install", "sha256sum", "export",
-    "local", "declare", "readonly", "unset", "hash", "touch", "tar", "COPY", "for", "case", "function", "source", "man",
+    "echo", "printf", "grep", "egrep", "fgrep", "rg", "ls", "which", "type", "command", "whereis", "cat",
+    "cp", "mv", "ln", "alias", "unalias", "test", "[", "[[", "find", "sed", "awk", "head", "tail", "rm",
+    "chmod", "chown", "mkdir", "cd", "strip", "file", "stat", "pgrep", "pkill", "killall", "make", "cmake",
+    "git", "logger", "install", "sha256sum", "export", "local", "declare", "readonly", "unset", "hash",
+    "touch", "tar", "COPY", "for", "case", "function", "source", "man",
 }  # fmt: skip
 """Commands that name trtexec without running it."""
 _RUNNING = {
-    "sudo", "time", "env", "exec", "nohup", "timeout", "nsys", "ncu", "nvprof", "docker", "podman", "nvidia-docker",
-    "nerdctl", "kubectl", "srun", "mpirun", "mpiexec", "numactl", "taskset", "stdbuf", "nice", "ionice", "xargs", "ssh",
-    "singularity", "apptainer", "docker-compose", "perf", "eval", "bash", "sh", "zsh", "gdb", "valgrind", "strace", "watch",
-    "parallel", "chrt", "script", "catchsegv", "compute-sanitizer", "LD_PRELOAD",
+    "sudo", "time", "env", "exec", "nohup", "timeout", "nsys", "ncu", "nvprof", "docker", "podman",
+    "nvidia-docker", "nerdctl", "kubectl", "srun", "mpirun", "mpiexec", "numactl", "taskset", "stdbuf",
+    "nice", "ionice", "xargs", "ssh", "singularity", "apptainer", "docker-compose", "perf", "eval", "bash",
+    "sh", "zsh", "gdb", "valgrind", "strace", "watch", "parallel", "chrt", "script", "catchsegv",
+    "compute-sanitizer", "LD_PRELOAD",
 }  # fmt: skip
 _RESERVED = {"if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "time", "&&", "||"}
 _WRAPPER = re.compile(
-    r"^[ \t]*(?:function\s+)?([\w-]+)\s*(?:\(\))?\s*\{(?P<body>.*?)^[ \t]*\}|^[ \t]*([\w-]+)\(\)\s*\{(?P<line>[^\n]*)\}",
+    r"^[ \t]*(?:function\s+)?([\w-]+)\s*(?:\(\))?\s*\{(?P<body>.*?)^[ \t]*\}"
+    r"|^[ \t]*([\w-]+)\(\)\s*\{(?P<line>[^\n]*)\}",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -54,8 +57,8 @@ def wrappers_in(text: str) -> frozenset[str]:
 
 
 def note_commands(
-    commands: Sequence[Command], place: Callable[[Word], Place], names: Names, findings: Findings, why: str = "",
-    wrappers: frozenset[str] = frozenset(), depth: int = 0,
+    commands: Sequence[Command], place: Callable[[Word], Place], names: Names, findings: Findings,
+    why: str = "", wrappers: frozenset[str] = frozenset(), depth: int = 0,
 ) -> None:  # fmt: skip
     """Note trtexec's options and pins of packages in commands."""
     for command in commands:
@@ -76,11 +79,19 @@ def note_commands(
 
 
 def _note_inner(
-    words: Command, head: str, place: Callable[[Word], Place], names: Names, findings: Findings, why: str, depth: int
+    words: Command,
+    head: str,
+    place: Callable[[Word], Place],
+    names: Names,
+    findings: Findings,
+    why: str,
+    depth: int,
 ) -> None:
     """Read the text after ``bash -c`` or ``eval`` as shell; all its words count at the text's place."""
     for number, word in enumerate(words):
-        given = number and (words[number - 1].text in ("-c", "-lc", "-ec", "-xc") or head in ("eval", "ssh", "screen"))
+        given = number and (
+            words[number - 1].text in ("-c", "-lc", "-ec", "-xc") or head in ("eval", "ssh", "screen")
+        )
         if word.quoted and given:
             inner = read_shell(word.text, word.line)
             note_commands(inner, place, names, findings, why, depth=depth + 1)

@@ -50,7 +50,11 @@ class ShellReader:
                 command = []
                 self._step()
                 self._skip_heredocs()
-            elif char in " \t\r" or self.text.startswith("\\\n", self.place) or self.text.startswith("\\\r\n", self.place):
+            elif (
+                char in " \t\r"
+                or self.text.startswith("\\\n", self.place)
+                or self.text.startswith("\\\r\n", self.place)
+            ):
                 self._step(1 if char != "\\" else self.text.index("\n", self.place) - self.place + 1)
             elif char == "#":
                 end = self.text.find("\n", self.place)

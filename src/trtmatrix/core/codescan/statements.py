@@ -56,7 +56,9 @@ class StatementReader(DefinitionReader):
                 self.dead = True
             case ast.Break() | ast.Continue():
                 self.dead = True
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Import() | ast.ImportFrom():
+            case (
+                ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Import() | ast.ImportFrom()
+            ):
                 self.define(node)
             case _:
                 self._compound(node)
@@ -169,7 +171,9 @@ class StatementReader(DefinitionReader):
         self.evaluate(node.subject)
         for case in node.cases:
             self.evaluate(case.guard)
-        ways: list[tuple[str, Sequence[ast.stmt], ast.expr | None]] = [("", case.body, None) for case in node.cases]
+        ways: list[tuple[str, Sequence[ast.stmt], ast.expr | None]] = [
+            ("", case.body, None) for case in node.cases
+        ]
         self._branches([*ways, ("", [], None)])
 
     def _try(self, node: ast.stmt) -> None:
@@ -212,12 +216,17 @@ class StatementReader(DefinitionReader):
                 self._narrow(each)
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             self._rule_out(test.operand)
-        if not isinstance(test, ast.Call) or getattr(test.func, "id", "") != "isinstance" or len(test.args) != 2:
+        if (
+            not isinstance(test, ast.Call)
+            or getattr(test.func, "id", "") != "isinstance"
+            or len(test.args) != 2
+        ):
             return
         target, wanted = test.args
         classes = self._classes(wanted)
         found: list[Value] = [of(TrtObject(thing.name)) for thing in classes if isinstance(thing, TrtClass)]
         found += [of(OwnObject(thing.key)) for thing in classes if isinstance(thing, OwnClass)]
+        found += [of(Foreign(thing.name)) for thing in classes if isinstance(thing, Foreign)]
         narrowed = join(*found)
         if isinstance(target, ast.Name) and narrowed:
             self.scope.flow[target.id] = narrowed
@@ -226,7 +235,11 @@ class StatementReader(DefinitionReader):
 
     def _rule_out(self, test: ast.expr) -> None:
         """Take out of a name's value what ``not isinstance(x, C)`` rules out."""
-        if not isinstance(test, ast.Call) or getattr(test.func, "id", "") != "isinstance" or len(test.args) != 2:
+        if (
+            not isinstance(test, ast.Call)
+            or getattr(test.func, "id", "") != "isinstance"
+            or len(test.args) != 2
+        ):
             return
         target, classes = test.args[0], self._classes(test.args[1])
         if isinstance(target, ast.Name) and target.id in self.scope.flow:

@@ -125,8 +125,8 @@ class Partial:
 
 
 Thing: TypeAlias = (
-    Module | TrtClass | TrtObject | TrtCallable | OwnModule | OwnClass | OwnObject | OwnFunction | Super | Foreign
-    | Const | Tainted | Many | Row | Partial
+    Module | TrtClass | TrtObject | TrtCallable | OwnModule | OwnClass | OwnObject | OwnFunction | Super
+    | Foreign | Const | Tainted | Many | Row | Partial
 )  # fmt: skip
 Value: TypeAlias = frozenset[Thing]
 """Empty: nothing is known."""
