@@ -80,6 +80,7 @@ def read_bound(records: Sequence[Json]) -> Bound:
             builds += 1
             inside += engine["run_seconds"] - engine.get("builder_seconds", 0.0)
             strict += engine.get("build_seconds", 0.0) + engine.get("run_ms", 0.0) / 1e3
+            strict += engine.get("latency_seconds", 0.0)
     starts = [s for record in records if (s := record.get("worker", {}).get("builder_seconds")) is not None]
     return Bound(builder=starts[0] if starts else math.nan, inside=inside, strict=strict, builds=builds)
 

@@ -75,10 +75,12 @@ class Batch:
                 write_json(folder / "job" / "job.json", self._job())
                 self._feed(folder / "job")
                 try:
-                    return launcher.run(self.ready, folder, lambda: self._poll(folder))
+                    ended = launcher.run(self.ready, folder, lambda: self._poll(folder))
                 except MachineryError:  # what had come out is no less true
                     self._collect(folder / "out")
                     raise
+                self.shop.surfaces.take(self.ready, folder / "out")
+                return ended
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             self._drain()
@@ -88,6 +90,7 @@ class Batch:
         return {
             "product": self.ready.launch.version.product.value, "output_bytes": self.shop.output_bytes,
             "isolation": (Isolation.WORKER if worker else Isolation.PROCESS).value,
+            **self.shop.surfaces.wanted(self.ready.launch.version),
         }  # fmt: skip
 
     def _poll(self, folder: Path) -> None:
@@ -116,7 +119,7 @@ class Batch:
         builds, processes = task.runs
         return {
             "cell": vars(cell.id), "run": task.order.run, "repro_file": loaded.file.name,
-            "params": dict(cell.case.params), "seconds": cell.case.seconds,
+            "params": {**cell.case.params, **cell.case.tolerance}, "seconds": cell.case.seconds,
             "builds": builds, "processes": processes, "needs": sorted(cell.case.needs),
             "files": self.shop.cases.folder(loaded, cell.case).name, "keep_outputs": True,
             "alone": task.order.alone, "dangerous": cell.case.dangerous,

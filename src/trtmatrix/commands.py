@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from trtmatrix.context import open_context
+from trtmatrix.context import Context, open_context
 from trtmatrix.core.compare import Entry, exit_codes
 from trtmatrix.core.container import Limits
 from trtmatrix.core.errors import ExitCode, UsageError, combine_exit_codes
@@ -30,12 +30,13 @@ from trtmatrix.perform import (
 from trtmatrix.scene import entries_of, look_around
 
 SUFFIXES = (".md", ".html", ".json", ".xml", ".txt")
+MODEL_OPTIONS = ("model", "inputs", "atol", "rtol", "profile", "check", "explain")
 
 
 def run_command(args: argparse.Namespace) -> ExitCode:
     """Run what can be run here, print the tables."""
     check_outputs(args.output)
-    context = open_context(args)
+    context = open_model_context(args)
     scene = look_around(context, Pull(args.pull))
     options = options_of(args)
     if args.stale:
@@ -52,6 +53,19 @@ def run_command(args: argparse.Namespace) -> ExitCode:
     result = perform(context, scene, options)
     show(args, result.entries)
     return combine_exit_codes(run_codes(context.selection, scene.host, result))
+
+
+def open_model_context(args: argparse.Namespace) -> Context:
+    """Read the project; where a model was named, its repro stands in place of the others."""
+    context = open_context(args)
+    if not any(getattr(args, name) for name in MODEL_OPTIONS):
+        return context
+    from trtmatrix.own_model import notes_of, with_model
+
+    opened = with_model(context, args)
+    for told in notes_of(opened):
+        print(f"{args.model.name}: {told}", file=sys.stderr)
+    return opened
 
 
 def run_codes(selection: Selection, host: Host, result: Result) -> set[ExitCode]:
@@ -77,7 +91,7 @@ def options_of(args: argparse.Namespace) -> Options:
 def table_command(args: argparse.Namespace) -> ExitCode:
     """Print the tables from stored records."""
     check_outputs(args.output)
-    context = open_context(args)
+    context = open_model_context(args)
     scene = look_around(context, Pull.NEVER)
     entries = entries_of(context, scene, scene.stored)
     show(args, entries)
@@ -170,8 +184,9 @@ def prepare_command(args: argparse.Namespace) -> ExitCode:
 
 
 def publish_command(args: argparse.Namespace) -> ExitCode:
-    """Publish the records that the current verdict of each selected cell rests on."""
+    """Publish the records that the current verdict of each selected cell rests on, and surfaces read here."""
     from trtmatrix.effects.store import publish
+    from trtmatrix.effects.surfaces import publish_surfaces
 
     context = open_context(args)
     scene = look_around(context, Pull.NEVER)
@@ -180,9 +195,10 @@ def publish_command(args: argparse.Namespace) -> ExitCode:
     records = [
         r for e in facts for r in (*e.records, *e.set_aside) if local in Path(r.file).resolve().parents
     ]
-    new = publish(context.project.results, records)
+    surfaces = publish_surfaces(context.project.results)
+    new = publish(context.project.results, records) + surfaces
     print("\n".join(str(path) for path in new) or "nothing new to publish")
-    return ExitCode.AS_EXPECTED if records else ExitCode.NOTHING
+    return ExitCode.AS_EXPECTED if records or surfaces else ExitCode.NOTHING
 
 
 def remeasure_command(args: argparse.Namespace) -> ExitCode:

@@ -52,7 +52,9 @@ def asked_digest(case: Case) -> str:
 
     Its limits, expectations and the like are no part of it: they judge what was measured.
     """
-    asked = [sorted(case.defects), case.builds, case.processes, case.seconds]
+    asked: list[object] = [sorted(case.defects), case.builds, case.processes, case.seconds]
+    if case.tolerance:  # the run counts what is beyond it
+        asked.append(sorted(case.tolerance.items()))
     return sha256(json.dumps(asked).encode()).hexdigest()
 
 

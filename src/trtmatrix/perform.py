@@ -82,6 +82,7 @@ def make_workshop(context: Context, scene: Scene, options: Options, progress: Pr
     from trtmatrix.effects.gpu import clocks
     from trtmatrix.effects.images import Images, builder_command
     from trtmatrix.effects.interpreters import InterpreterLauncher
+    from trtmatrix.effects.surface_intake import SurfaceIntake
     from trtmatrix.workshop import Workshop
 
     project = context.project
@@ -101,6 +102,7 @@ def make_workshop(context: Context, scene: Scene, options: Options, progress: Pr
         gpu_clocks=clocks, output_bytes=options.limits.output, calibration=read_calibration(),
         stored=scene.stored, rebuilds=options.rebuilds, confirm=options.confirm,
         isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project),
+        surfaces=SurfaceIntake(project.results, progress.note),
     )  # fmt: skip
 
 

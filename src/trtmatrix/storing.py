@@ -66,7 +66,7 @@ class Storing:
         complete["noise"] = with_fits(record)
         outcome = judge([record], cell.case, cell.version, cell.repro, shop.calibration)
         expected = expected_verdict(cell, find_expectation(cell))
-        if kept and (cell.case.control or {outcome.verdict, expected} != {Verdict.PASS}):
+        if kept and (cell.case.keep or cell.case.control or {outcome.verdict, expected} != {Verdict.PASS}):
             complete["kept"] = keep_outputs(shop.cache, folder, kept)
         stored = write_record(shop.local, complete)
         words = outcome.cause.value if outcome.cause else outcome.verdict.value
@@ -94,4 +94,4 @@ class Storing:
 def with_fits(record: Record) -> Mapping[str, Any]:
     """Return a record's noise together with which member of the ensemble fits each output best."""
     noise = read_noise(record.noise)
-    return {**record.noise, "fits": fits(noise, record.outputs)} if noise else {}
+    return {**record.noise, "fits": fits(noise, record.outputs)} if noise else dict(record.noise)

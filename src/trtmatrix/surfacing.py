@@ -1,4 +1,4 @@
-"""``surfaces``: reads the API surfaces of NVIDIA's own bindings again and writes them as the package's data."""
+"""``surfaces``: reads the API surfaces of NVIDIA's own bindings again, the package's data."""
 
 from __future__ import annotations
 
@@ -53,12 +53,10 @@ def read_known(file: Path) -> dict[str, Surface]:
 
 
 def dated(surface: Surface, before: Surface | None, today: str) -> Surface:
-    """Return a surface with the day on which it was first read as it is: nothing changes where nothing did."""
-    day = today
-    if before is not None and replace(before, origin=surface.origin) == surface:
-        if replace(before.origin, extracted="") == surface.origin:
-            day = before.origin.extracted
-    return replace(surface, origin=replace(surface.origin, extracted=day))
+    """Return a surface with the day on which it was first read: nothing changes where nothing did."""
+    if before is not None and replace(before, origin=replace(before.origin, extracted="")) == surface:
+        return before
+    return replace(surface, origin=replace(surface.origin, extracted=today))
 
 
 def _read(requirement: str, cache: Path, python: Path) -> Surface:

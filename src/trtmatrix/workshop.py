@@ -23,6 +23,7 @@ from trtmatrix.effects.launcher import Launcher
 from trtmatrix.effects.progress import Progress
 from trtmatrix.effects.repro_files import LoadedRepro
 from trtmatrix.effects.store import write_record
+from trtmatrix.effects.surface_intake import NoIntake
 
 
 class Clock(Protocol):
@@ -52,7 +53,8 @@ class Workshop:
 
     ``rebuilds``: the least number of engines of each cell. ``confirm``: failures are run again to be
     believed. ``stored``: the records that were there before. ``is_here``: whether a launch can start without
-    a pull or an installation. ``prepared``: the cases (repro, case) whose files are there.
+    a pull or an installation. ``surfaces`` asks for API surfaces that nobody has. ``prepared``: the cases
+    (repro, case) whose files are there.
     """
 
     launchers: Mapping[str, Launcher]
@@ -67,6 +69,7 @@ class Workshop:
     output_bytes: int
     calibration: Calibration
     stored: Sequence[Stored] = ()
+    surfaces: NoIntake = field(default_factory=NoIntake)
     rebuilds: int = 1
     confirm: bool = True
     isolation: Isolation = Isolation.WORKER

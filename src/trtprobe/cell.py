@@ -17,7 +17,7 @@ import numpy as np
 from trtprobe import ends, observe
 from trtprobe.backends import Backend, Opened
 from trtprobe.files import CaseFiles, write_json
-from trtprobe.measure import measure_with_signatures
+from trtprobe.measure import measure_alone, measure_with_signatures
 from trtprobe.plans import Plans
 
 RESULT = "result.json"
@@ -115,7 +115,7 @@ def _run_build(
         build["engine"].update(backend.facts, run_seconds=time.perf_counter() - started)
         build["measurements"].update(scalars={**backend.scalars, **backend.counts}, remark=backend.word)
     build["measurements"].update(measure_all(outputs, files))
-    return keep_outputs(outputs, out, suffix) if spec["keep_outputs"] else {}
+    return keep_outputs(outputs, out, suffix) if spec["keep_outputs"] or not files.reference else {}
 
 
 def blame(error: BaseException, spec: Dict[str, Any]) -> str:
@@ -142,8 +142,13 @@ def _compiled(path: Path, _modified: int, _size: int) -> Any:
 
 
 def measure_all(outputs: Dict[str, np.ndarray], files: CaseFiles) -> Dict[str, Any]:
-    """Measure each output against the reference of its name, and against each defect that changes it."""
+    """Measure each output against the reference of its name, and against each defect that changes it.
+
+    A case without any reference is a user's own: its outputs are looked at alone, and compared elsewhere.
+    """
     reference, defects = files.reference, files.defects
+    if not reference:
+        return {"outputs": {n: measure_alone(np.asarray(y)) for n, y in outputs.items()}, "signatures": {}}
     unknown = sorted(set(outputs) - set(reference))
     if unknown:
         raise ends.CellEnd("run() returned %s, which has no reference" % ", ".join(unknown))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterator, Mapping, Optional
 
 import numpy as np
 
@@ -17,8 +17,8 @@ class CaseFiles:
     ``extra/*.npy``, what the case needs and the graph does not take, ``others/*.onnx``, graphs to
     compare with, and ``defects/<defect>/*.npy``, what a known defect adds to outputs.
 
-    Arrays are memory-mapped and read-only. References are stored in the smallest dtype that holds
-    every float64 value exactly; ``reference`` gives them as stored.
+    Arrays are memory-mapped and read-only, and opened one by one. References are stored in the smallest
+    dtype that holds every float64 value exactly; ``reference`` gives them as stored.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -27,14 +27,14 @@ class CaseFiles:
         self.model = folder / "model.onnx"
 
     @property
-    def inputs(self) -> Dict[str, np.ndarray]:
+    def inputs(self) -> Mapping[str, np.ndarray]:
         """Each input by name, in the dtype and shape that the graph declares."""
-        return _arrays(self.folder / "inputs")
+        return Arrays(self.folder / "inputs")
 
     @property
-    def reference(self) -> Dict[str, np.ndarray]:
-        """Each output's reference by name."""
-        return _arrays(self.folder / "reference")
+    def reference(self) -> Mapping[str, np.ndarray]:
+        """Each output's reference by name; empty where a case has none."""
+        return Arrays(self.folder / "reference")
 
     @property
     def others(self) -> Dict[str, Path]:
@@ -42,14 +42,14 @@ class CaseFiles:
         return {path.stem: path for path in sorted((self.folder / "others").glob("*.onnx"))}
 
     @property
-    def extra(self) -> Dict[str, np.ndarray]:
+    def extra(self) -> Mapping[str, np.ndarray]:
         """Arrays for the repro's own use, such as the weights of a module that it builds."""
-        return _arrays(self.folder / "extra")
+        return Arrays(self.folder / "extra")
 
     @property
-    def defects(self) -> Dict[str, Dict[str, np.ndarray]]:
+    def defects(self) -> Dict[str, Mapping[str, np.ndarray]]:
         """By known defect: what it adds to each output that it changes, in the reference's shape."""
-        return {path.name: _arrays(path) for path in sorted((self.folder / "defects").glob("*"))}
+        return {path.name: Arrays(path) for path in sorted((self.folder / "defects").glob("*"))}
 
     @property
     def params(self) -> Dict[str, Any]:
@@ -58,8 +58,28 @@ class CaseFiles:
         return params
 
 
-def _arrays(folder: Path) -> Dict[str, np.ndarray]:
-    return {path.stem: np.load(path, mmap_mode="r") for path in sorted(folder.glob("*.npy"))}
+class Arrays(Mapping[str, np.ndarray]):
+    """The arrays of a folder by name; each is opened when it is asked for, closed with its last use.
+
+    So a case may have hundreds of samples: no more files are open than arrays are held.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """List the folder; one that is not there is empty."""
+        self._files = {path.stem: path for path in sorted(folder.glob("*.npy"))}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Map an array, read-only."""
+        array: np.ndarray = np.load(str(self._files[name]), mmap_mode="r")
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names, sorted."""
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._files)
 
 
 def strict(value: Any) -> Any:

@@ -41,6 +41,18 @@ def measure_output(output: np.ndarray, reference: np.ndarray) -> Dict[str, Numbe
     return measure_with_signatures(output, reference, {})[0]
 
 
+def measure_alone(output: np.ndarray) -> Dict[str, Number]:
+    """Return ``count``, ``nan``, ``inf``, ``zeros``, ``share_zeros`` of an output without a reference."""
+    y = output.reshape(-1)
+    counts = dict.fromkeys(("nan", "inf", "zeros"), 0)
+    for start in range(0, y.size, BLOCK):
+        block = y[start : start + BLOCK].astype(np.float64)
+        counts["zeros"] += block.size - int(np.count_nonzero(block))
+        counts["nan"] += int(np.isnan(block).sum())
+        counts["inf"] += int(np.isinf(block).sum())
+    return {"count": int(y.size), **counts, "share_zeros": counts["zeros"] / max(1, int(y.size))}
+
+
 def measure_signature(output: np.ndarray, reference: np.ndarray, d: np.ndarray) -> Dict[str, float]:
     """Say how much of a defect d an output contains; see :class:`trtprobe.signature.Signature`."""
     return measure_with_signatures(output, reference, {"d": d})[1].get("d", {})

@@ -8,20 +8,22 @@ from typing import Any, Dict, Tuple
 
 
 class Plans:
-    """A folder of plans, by the graph's bytes, the build's options, and which build of these it is."""
+    """A folder of plans, by the graph's content, the build's options, and which build of these it is."""
 
     def __init__(self, folder: Path) -> None:
         """Count from the first build of this process."""
         self.folder = folder
         self._builds: Dict[str, int] = {}
 
-    def place(self, model: bytes, options: Tuple[Any, ...]) -> Path:
+    def place(self, model: str, options: Tuple[Any, ...]) -> Path:
         """Return where the plan of this process's next build of a graph with these options lies.
+
+        ``model``: what stands for the graph's content (:meth:`trtprobe.models.Model.key`).
 
         The n-th build of one process is the n-th of another: engines that were built to be compared
         stay several.
         """
-        key = hashlib.sha256(model + repr(tuple(options)).encode()).hexdigest()
+        key = hashlib.sha256((model + repr(tuple(options))).encode()).hexdigest()
         number = self._builds.get(key, 0)
         self._builds[key] = number + 1
         return self.folder / ("%s-%d.plan" % (key, number))

@@ -81,14 +81,14 @@ class _Reader:
         members = {}
         for name, value in sorted(vars(cls).items()):
             if name in PROTOCOL or not name.startswith("_"):
-                found = self._member(value, cls)
+                found = self._member(value)
                 if found:
                     if name in notes and "deprecated" not in found:
                         found["deprecated"] = notes[name]
                     members[name] = found
         return _filled({"bases": bases, "members": members, "deprecated": head})
 
-    def _member(self, value: Any, cls: type) -> Dict[str, Any]:
+    def _member(self, value: Any) -> Dict[str, Any]:
         """Return a member as plain values, nothing for what says nothing (an inherited ``__init__``)."""
         if isinstance(value, property):
             text = (value.fget.__doc__ if value.fget else "") or ""
@@ -116,7 +116,9 @@ class _Reader:
 
     def _returned(self, signatures: List[str]) -> str:
         """Return what the first signature returns; nothing where it says nothing."""
-        return self._clean(signatures[0]).rpartition(" -> ")[2] if signatures and " -> " in signatures[0] else ""
+        return (
+            self._clean(signatures[0]).rpartition(" -> ")[2] if signatures and " -> " in signatures[0] else ""
+        )
 
     def _clean(self, signature: str) -> str:
         """Write a signature without its first ``self``, the module's name and addresses."""

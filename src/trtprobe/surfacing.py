@@ -32,12 +32,12 @@ def main(argv: List[str]) -> int:
 
 
 def leave_surface(job: Dict[str, Any], out: Path) -> None:
-    """Leave ``surface.json`` in a folder where the job asks for a module's; failing is told and no trouble."""
+    """Leave ``surface.json`` in a folder where the job asks for one; failing is told and no trouble."""
     module = job.get("surface")
     if not module:
         return
     command = [sys.executable, "-B", str(Path(__file__).resolve().parent), "surface", module, str(out / FILE)]
     try:
         subprocess.run(command, check=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
-    except Exception as error:
+    except (OSError, subprocess.SubprocessError) as error:
         print("the surface of %s was not read: %s" % (module, error), flush=True)

@@ -9,9 +9,10 @@ from unicodedata import normalize
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from tests.browser.conftest import Open, open_all
 from playwright.sync_api import Page
 from pypdf import PdfReader
+
+from tests.browser.conftest import Open, open_all
 
 NAMES = ("upgrade", "upgrade-bare", "sample", "table", "shipped")
 SCHEMES = ("light", "dark")
@@ -30,9 +31,10 @@ def test_light_and_dark_are_as_asked_for(name: str, scheme: str, opened: Open) -
 
 WIDER = """() => {
   const wide = document.documentElement.clientWidth;
-  const out = [...document.querySelectorAll("body *")].filter(part =>
-    !part.closest(".wide > *") && part.checkVisibility() && part.getBoundingClientRect().right > wide + 1);
-  return [document.documentElement.scrollWidth - wide, out.slice(0, 5).map(part => part.outerHTML.slice(0, 200))];
+  const out = [...document.querySelectorAll("body *")].filter(part => !part.closest(".wide > *")
+    && part.checkVisibility() && part.getBoundingClientRect().right > wide + 1);
+  const over = document.documentElement.scrollWidth - wide;
+  return [over, out.slice(0, 5).map(part => part.outerHTML.slice(0, 200))];
 }"""
 
 

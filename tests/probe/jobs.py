@@ -24,16 +24,23 @@ X = np.array([[1, -2, 3], [-4, 5, -6]], np.float32)
 
 
 def write_case(
-    folder: Path, params: Mapping[str, Any], graph: object = GRAPH, defects: Mapping[str, Any] | None = None
-) -> Path:
-    """Write a case's folder for the stand-in: a JSON graph, an input, its ReLU as reference, defects of y."""
+    folder: Path, params: Mapping[str, Any], graph: object = GRAPH, defects: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+) -> Path:  # fmt: skip
+    """Write a case's folder for the stand-in: a JSON graph, an input, its ReLU as reference, defects of y.
+
+    With ``inputs`` of its own a case has no reference. A graph may be a file's bytes, too.
+    """
     arrays: dict[str, Any] = {"inputs/x": X, "reference/y": np.maximum(X, 0).astype(np.float16)}
+    if inputs is not None:
+        arrays = {f"inputs/{name}": array for name, array in inputs.items()}
     arrays |= {f"defects/{name}/y": np.asarray(d, np.float32) for name, d in (defects or {}).items()}
     for name, array in arrays.items():
         path = folder / f"{name}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, array)
-    (folder / "model.onnx").write_text(json.dumps(graph))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.onnx").write_bytes(graph if isinstance(graph, bytes) else json.dumps(graph).encode())
     (folder / "case.json").write_text(json.dumps({"params": params}))
     return folder
 
@@ -52,6 +59,7 @@ class Step:
     builds: int = 1
     processes: int = 1
     alone: bool = False
+    inputs: Mapping[str, object] | None = None
     dangerous: bool = False
 
 
@@ -84,7 +92,7 @@ class Job:
 
     def _cell(self, index: int, step: Step) -> dict[str, Any]:
         params = {"does": step.does, "marks": str(self.folder), **step.params}
-        write_case(self.folder / "cases" / str(index), params, step.graph, step.defects)
+        write_case(self.folder / "cases" / str(index), params, step.graph, step.defects, step.inputs)
         cell = {"repro": "behaviour", "case": step.does, "version": "10.7.0", "gpu": "none"}
         return {
             "cell": cell, "run": "20250101t000000-00000000", "repro_file": "behaviour.py",

@@ -28,15 +28,22 @@ RELEASES = {  # bindings: (wheel, Python, the libraries' number)
     "11.4.0": ("tensorrt-cu12-bindings==11.4.0.106", "3.12", 11),
 }
 
-FILES = ("tensorrt_gpu.py", "gpu_engine.py")
+FILES = ("tensorrt_gpu.py", "gpu_engine.py", "profiles.py", "refusals.py", "data_shapes.py")
 CLASSES = {  # how these files call an object: its class
     "trt": "", "names": "NetworkDefinitionCreationFlag", "config": "IBuilderConfig", "parser": "OnnxParser",
     "builder": "Builder", "_runtime": "Runtime", "plan": "IHostMemory", "engine": "ICudaEngine",
     "context": "IExecutionContext", "create_engine_inspector": "EngineInspector",
-    "network": "INetworkDefinition", "layer": "ILayer",
+    "network": "INetworkDefinition", "layer": "ILayer", "tensor": "ITensor",
+    "profile": "IOptimizationProfile",
 }  # fmt: skip
 
 ABSENT = {  # what the probe asks for before it uses it: the releases that lack it
+    "BuilderFlag.INT8": {"11.4.0"},
+    "BuilderFlag.FP8": {"11.4.0"},
+    "ParserError.node_name": {"8.6.1"},
+    "ParserError.node_operator": {"8.6.1"},
+    "ICudaEngine.device_memory_size": {"11.4.0"},
+    "ICudaEngine.device_memory_size_v2": {"8.6.1", "10.0.1"},
     "BuilderFlag.FP16": {"11.4.0"},
     "NetworkDefinitionCreationFlag.EXPLICIT_BATCH": {"11.4.0"},
     "NetworkDefinitionCreationFlag.STRONGLY_TYPED": {"8.6.1"},
@@ -76,6 +83,8 @@ def used_names() -> list[str]:
     found = {_dotted(node) for node in nodes if isinstance(node, ast.Attribute)}
     asked = {_asked(node) for node in nodes if isinstance(node, ast.Call)}
     known = {f"DataType.{name}" for name in ("FLOAT", "HALF", "INT8", "UINT8", "INT32", "INT64", "BOOL")}
+    known |= {"BuilderFlag.INT8", "BuilderFlag.FP8", "ParserError.code", "ParserError.node"}
+    known |= {"ParserError.node_name", "ParserError.node_operator"}
     return sorted((found | asked | known) - {"", "__version__"})
 
 

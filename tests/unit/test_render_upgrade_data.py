@@ -14,8 +14,9 @@ import jsonschema
 import pytest
 from goldenfile import check_golden
 from hypothesis import given
+from reportparts import ODD
+from reports import any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
-from upgrades import ODD, any_upgrade, bare_upgrade, full_upgrade
 
 from trtmatrix.core.render_upgrade_data import SCHEMA, plain, upgrade_json
 from trtmatrix.core.upgrade.report import Upgrade

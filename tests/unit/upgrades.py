@@ -1,524 +1,86 @@
-"""The upgrade reports that the renderers are tested with: one that has everything, one that has nothing."""
+"""Builds questions about an upgrade from small entries: name what matters, the rest has a default."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import strategies as st
-
-from trtmatrix.core.api import ApiChange, ApiUse, Behaviour, Certainty, ChangeKind
-from trtmatrix.core.model import Evidence, Product, Verdict
-from trtmatrix.core.upgrade.report import (
-    ApiSection,
-    CaseLine,
-    Change,
-    CheckOutcome,
-    Decision,
-    Difference,
-    FactLine,
-    FindingLine,
-    Lacking,
-    ModelSection,
-    PerformanceLine,
-    Point,
-    SampleFigure,
-    Series,
-    Side,
-    Source,
-    Spread,
-    Upgrade,
-    Weight,
-    WorkaroundLine,
-    WrongLayer,
+from builders import (
+    H200,
+    make_case,
+    make_cell,
+    make_control,
+    make_entry,
+    make_reported,
+    make_repro,
+    make_unknown,
+    make_version,
 )
 
-BEFORE, AFTER = "10.7.0", "10.8.0"
-ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"
-NOTES = "https://docs.nvidia.com/deeplearning/tensorrt/latest/getting-started/release-notes.html"
-ODD = (
-    "<script>alert(1)</script> & \"quotes\" 'n' `ticks` | bars | √x ≤ ∞ \x1b[31m\ud800 日本語 "
-    "\N{ZERO WIDTH SPACE}end"
-)
-LONG = "a-very-long-name-without-any-place-to-break_" * 6
+from trtmatrix.core.config import Matrix, Source
+from trtmatrix.core.controls import apply_controls
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.model import Exclusion, Gpu, Repro, Verdict, Workaround
+from trtmatrix.core.upgrade.question import Question
+from trtmatrix.core.upgrade.sides import Entries
+
+OLD, NEW = "10.7.0", "10.8.0"
+GOOD, WRONG = 175.0, 1373.0
+"""A sum of errors that passes the case's limit of 690, and one that does not."""
+
+PLAIN = make_repro(
+    make_case("sdpa"), make_case("explicit"), make_control("control"),
+    workarounds=(Workaround(what="write it out", case="explicit"), Workaround(what="stay", case=None)),
+)  # fmt: skip
 
 
-def side(version: str, verdict: Verdict | None, floors: float | None = 1.3, **fields: Any) -> Side:
-    """A case at one version, measured unless it is said otherwise."""
-    known: dict[str, Any] = {
-        "evidence": Evidence.MEASURED if verdict else Evidence.NONE,
-        "builds": 3 if verdict else 0,
-        "word": f"{verdict.value} {floors}" if verdict and floors is not None else "",
-        "floors": floors if verdict else None,
-        "driver": "580.159.04" if verdict else "",
-        "cell": f"sdpa-scale/sdpa-tf32@{version}#l4" if verdict else "",
-    }
-    return Side(version=version, verdict=verdict, **{**known, **fields})
+def entry(repro: Repro, case: str, version: str, what: str, gpu: Gpu = H200) -> Entry:
+    """An entry: ``good3``, ``bad1``, ``flaky``, ``said good``, ``missing``, ``void``, or a cause."""
+    found = next(c for c in repro.cases if c.id == case)
+    cell = make_cell(repro, found, version, gpu)
+    match what.split():
+        case ["unknown"]:
+            return make_unknown(cell)
+        case ["missing"]:
+            return make_unknown(cell, Exclusion.COMPONENT_MISSING, "no torch in the image")
+        case ["said", word]:
+            return make_reported(cell, Verdict.PASS if word == "good" else Verdict.FAIL)
+        case ["flaky"]:
+            return make_entry(cell, GOOD, others=(WRONG, GOOD))
+        case ["void"]:
+            made = make_entry(cell, GOOD)
+            assert made.outcome is not None
+            return replace(made, outcome=replace(made.outcome, verdict=Verdict.INVALID, reason="too coarse"))
+        case _ if what.startswith(("good", "bad")):
+            value = GOOD if what.startswith("good") else WRONG
+            return make_entry(cell, value, others=(value,) * (int(what[-1]) - 1))
+        case _:
+            return make_entry(cell, ended=what, detail="as the test says")
 
 
-def case(name: str, change: Change, weight: Weight, before: Side, after: Side, why: str = "") -> CaseLine:
-    return CaseLine(
-        repro="sdpa-scale", case=name, change=change, weight=weight, before=before, after=after, why=why
-    )
+def entries_for(
+    before: Mapping[str, str], after: Mapping[str, str], repro: Repro = PLAIN, old: str = OLD, new: str = NEW
+) -> list[Entry]:
+    """Entries of a repro's cases at both versions; a case that is not named is unknown."""
+    return [
+        entry(repro, case.id, version, states.get(case.id, "unknown"))
+        for case in repro.cases
+        for version, states in ((old, before), (new, after))
+        if case.control is None or case.id in states
+    ]
 
 
-GOOD, BAD = side(BEFORE, Verdict.PASS), side(BEFORE, Verdict.FAIL, 7.36, failed=3)
-RECORD = Source(title="nvidia-l4/10.7.0/sdpa-scale/sdpa-tf32/20261120t115503-22aed80b.json")
-REPORT = Source(title="NVIDIA/TensorRT#4333", url=ISSUE)
-
-FIXED = FindingLine(
-    repro="sdpa-scale",
-    title="lost √scale in fused attention",
-    upstream="NVIDIA/TensorRT#4333",
-    url=ISSUE,
-    change=Change.FIXED,
-    weight=Weight.FOR,
-    why="each of 2 cases that failed passes, 3 builds each",
-    cases=(
-        case(
-            "sdpa-tf32",
-            Change.FIXED,
-            Weight.FOR,
-            replace(
-                BAD,
-                reason="consistent with NVIDIA/TensorRT#4333 (lost √scale, c = 1.001)",
-                sources=(RECORD, REPORT),
-            ),
-            side(AFTER, Verdict.PASS, 1.02),
-            "7.36 noise floors before, 1.02 after",
-        ),
-        case(
-            "sdpa-fp16-flag",
-            Change.FIXED,
-            Weight.FOR,
-            side(BEFORE, Verdict.FAIL, math.nan, word="FAIL NaN"),
-            side(AFTER, Verdict.PASS, 0.915),
-        ),
-        case("explicit-tf32", Change.UNCHANGED_GOOD, Weight.NOTE, GOOD, side(AFTER, Verdict.PASS, 1.0)),
-    ),
-)
-REGRESSED = FindingLine(
-    repro="gemm-mha-v2",
-    title="wrong fused FP16 attention kernel _gemm_mha_v2",
-    upstream="NVIDIA/TensorRT#3777",
-    url="https://github.com/NVIDIA/TensorRT/issues/3777",
-    change=Change.REGRESSED,
-    weight=Weight.WORKAROUND,
-    why="fp16-h3 fails after and passed before; a work-around passes at the target",
-    cases=(
-        case(
-            "fp16-h3",
-            Change.REGRESSED,
-            Weight.WORKAROUND,
-            side(BEFORE, Verdict.PASS, 0.97, builds=1),
-            side(AFTER, Verdict.FLAKY, 133.0, failed=1, builds=4, word="FLAKY 1/4"),
-        ),
-        case(
-            "fp16-d24",
-            Change.UNKNOWN,
-            Weight.LACKING,
-            side(BEFORE, Verdict.INVALID, None, word="INVALID"),
-            side(AFTER, Verdict.NO_VERDICT, None, word="TIME-OUT", reason="not done after 300 s"),
-        ),
-    ),
-    workarounds=(
-        WorkaroundLine(
-            what="build with FP32 in the attention block",
-            case="workaround-fp32-block",
-            counts=True,
-            after=side(AFTER, Verdict.PASS, 1.1),
-            source=REPORT,
-        ),
-        WorkaroundLine(
-            what="disable the fused kernel", case="workaround-no-fusion", counts=False, after=None
-        ),
-    ),
-)
-ODD_ONE = FindingLine(
-    repro="streams",
-    title=ODD,
-    upstream=ODD,
-    url="javascript:alert(1)",
-    change=Change.UNCHANGED_BAD,
-    weight=Weight.AGAINST,
-    why=LONG,
-    cases=(
-        case(
-            LONG[:80],
-            Change.UNCHANGED_BAD,
-            Weight.AGAINST,
-            BAD,
-            side(AFTER, Verdict.FAIL, 7.4, failed=3),
-            ODD,
-        ),
-    ),
-)
-UNKNOWN = FindingLine(
-    repro="deformable-plugin",
-    title="INT64 inputs of the deformable attention plugin",
-    upstream="",
-    url="",
-    change=Change.UNKNOWN,
-    weight=Weight.LACKING,
-    why="no case was run at 10.8.0",
-    cases=(
-        case(
-            "int64-fp32",
-            Change.UNKNOWN,
-            Weight.LACKING,
-            side(BEFORE, Verdict.PASS, 0.92, evidence=Evidence.RECORDED, word="[PASS¹ 0.92]", builds=1),
-            side(AFTER, None),
-        ),
-        case(
-            "int64-fp16",
-            Change.UNKNOWN,
-            Weight.LACKING,
-            side(BEFORE, Verdict.FAIL, None, evidence=Evidence.REPORTED, word="(FAIL)", builds=0),
-            side(AFTER, None),
-        ),
-        case(
-            "built-only",
-            Change.SAYS_NOTHING,
-            Weight.NOTE,
-            side(BEFORE, Verdict.BUILT, None),
-            side(AFTER, Verdict.BUILT, None),
-        ),
-    ),
-)
-
-REMOVED = ApiChange(
-    name="ICudaEngine.num_bindings",
-    kind=ChangeKind.REMOVED,
-    replacement="engine.num_io_tensors",
-    note="names instead of numbers: get_tensor_name(i)",
-    source="TensorRT 10.0 release notes",
-    url=NOTES,
-)
-CHANGES = (
-    REMOVED,
-    ApiChange(name="trtexec --explicitBatch", kind=ChangeKind.REMOVED, note="explicit batch is all there is"),
-    ApiChange(
-        name="IBuilderConfig.set_flag",
-        kind=ChangeKind.CHANGED,
-        before="set_flag(self, flag: BuilderFlag) -> None",
-        after="set_flag(self: IBuilderConfig, flag: BuilderFlag, value: bool = True) -> None",
-        source="tensorrt_cu12_bindings-10.7.0 and -10.8.0",
-    ),
-    ApiChange(name="BuilderFlag.FP16", kind=ChangeKind.DEPRECATED, source=ODD, url="https://example.org/a b"),
-    ApiChange(name="ILogger.log", kind=ChangeKind.BEHAVIOUR, note="is called from several threads"),
-    *(ApiChange(name=f"IAddedLayer{n}.axis", kind=ChangeKind.ADDED, after="axis: int") for n in range(6)),
-)
-API = ApiSection(
-    changes=CHANGES,
-    behaviours=(
-        Behaviour(
-            topic="INT64",
-            text="ONNX int64 stays int64: feeds and bindings change type",
-            since="10.0",
-            names=("OnnxParser.parse", "ICudaEngine.get_tensor_dtype"),
-            source="release notes",
-            url=NOTES,
-        ),
-        Behaviour(topic=ODD, text=LONG, since="10.8"),
-    ),
-    uses=(
-        ApiUse(
-            file="serve/engine.py",
-            line=41,
-            change=REMOVED,
-            certainty=Certainty.SURE,
-            text="    for i in range(self.engine.num_bindings):",
-        ),
-        ApiUse(
-            file="serve/engine.py",
-            line=97,
-            change=CHANGES[2],
-            certainty=Certainty.POSSIBLE,
-            text="    config.set_flag(flag)",
-            why="config comes from outside the file",
-        ),
-        ApiUse(
-            file="notebooks/try it.ipynb",
-            line=3,
-            cell=12,
-            change=CHANGES[3],
-            certainty=Certainty.SURE,
-            text=ODD,
-        ),
-        ApiUse(
-            file=LONG + ".sh",
-            line=1,
-            change=CHANGES[1],
-            certainty=Certainty.SURE,
-            text="trtexec \\\n  --explicitBatch",
-        ),
-    ),
-    code=("serve", "notebooks"),
-    files=37,
-    unread=(("serve/old.py", "line 3: invalid syntax"), (ODD, ODD)),
-    surfaces=(
-        Source(title="tensorrt_cu12_bindings-10.7.0-cp312-none-manylinux_2_17_x86_64.whl"),
-        Source(title=ODD),
-    ),
-    lacking="the surface of 10.0.0 is not known: run nox -s upgrade once with its image",
-)
-
-MODEL = ModelSection(
-    name="detector.onnx",
-    repro="own-detector-1f2e3d",
-    reference="ONNX Runtime 1.31.1 on the CPU in float64, own error 2.1e-16",
-    facts=(
-        ("file", "detector.onnx, 2.3 GiB with external weights"),
-        ("opset", "17"),
-        ("inputs", "image 1×3×640×640 float32; ids 1×N int64 with N 16 to 512"),
-        (ODD, LONG),
-    ),
-    floor="the same graph in FP16: 4.1e-4 relative L2",
-    cases=(
-        case(
-            "fp16",
-            Change.REGRESSED,
-            Weight.AGAINST,
-            GOOD,
-            side(AFTER, Verdict.FAIL, 12.5, failed=3),
-            "boxes are off",
-        ),
-    ),
-    samples=(
-        SampleFigure(
-            output="boxes",
-            version=BEFORE,
-            unit="floors",
-            median=0.8,
-            p90=1.1,
-            worst=1.3,
-            worst_sample=17,
-            samples=64,
-        ),
-        SampleFigure(
-            output="boxes",
-            version=AFTER,
-            unit="floors",
-            median=2.5,
-            p90=9.5,
-            worst=math.nan,
-            worst_sample=3,
-            samples=64,
-        ),
-        SampleFigure(
-            output=ODD,
-            version=AFTER,
-            unit="relative L2",
-            median=0.0,
-            p90=1e-9,
-            worst=math.inf,
-            worst_sample=0,
-            samples=1,
-        ),
-    ),
-    differences=(Difference(output="boxes", max_abs=3.5, mean_abs=0.02, rel_l2=math.nan, worst_sample=3),),
-    check=CheckOutcome(script="accept.py", passed=False, figure=0.871, label="mAP"),
-    wrong_layers=(
-        WrongLayer(
-            version=AFTER,
-            tensor="/blocks.3/attn/MatMul_output_0",
-            node="/blocks.3/attn/MatMul",
-            operator="MatMul",
-            error="12.5 noise floors, 1.1 before it",
-            steps=(
-                "marked 8 of 412 tensors: fails still",
-                "marked 4 between /blocks.2 and /blocks.4: fails still",
-            ),
-        ),
-        WrongLayer(version=BEFORE, why_not="marking any output cured the failure: it is a fusion's"),
-    ),
-    troubles=("sample 12 has no array for ids: left out", ODD),
-)
-
-VERSIONS = ("8.6.0", "9.3.0", "10.0.1.6", "10.4.0", BEFORE, AFTER)
-
-
-def line(
-    label: str, *values: float | None, unit: str = "noise floors", fails: tuple[str, ...] = ()
-) -> Series:
-    """A line over the versions; what is beyond 8 floors fails, and so do the versions named."""
-    points = []
-    for version, value in zip(VERSIONS, values, strict=False):
-        bad = value is not None and not value < 8
-        word = (
-            ""
-            if unit == "ms" or value is None
-            else f"{'FAIL' if bad or version in fails else 'PASS'} {value:g}"
-        )
-        spread = {"low": value * 0.95, "high": value * 1.2} if unit == "ms" and value is not None else {}
-        note = "image not pulled" if value is None else ""
-        points.append(Point(version=version, value=value, word=word, note=note, **spread))
-    return Series(label=label, unit=unit, points=tuple(points))
-
-
-ERRORS = (
-    line("sdpa-scale/sdpa-tf32", 1.34, None, 1.3, 1.3, 7.36, 1.02, fails=(BEFORE,)),
-    line("sdpa-scale/sdpa-fp16-flag", 0.915, None, None, 2.0, math.nan, 0.915),
-    line("gemm-mha-v2/fp16-h3", 0.97, 0.98, 0.97, 1.1, 0.97, 133.0),
-    line("own-detector/" + ODD, None, None, None, None, 1.3, math.inf),
-    line("controls/exact", 0.0, 0.0, 0.0, 0.0, 0.0, 8.6e-5),
-)
-LATENCIES = (
-    line("gemm-mha-v2/fp16-h3", 0.31, 0.3, 0.29, 0.33, 0.28, 0.12, unit="ms"),
-    line("own-detector/fp16", None, None, 4.4, 4.3, 4.1, 3.9, unit="ms"),
-)
-
-
-def full_upgrade() -> Upgrade:
-    """A report in which every section is filled, with odd characters, long texts, NaN and None."""
-    return Upgrade(
-        product=Product.TENSORRT,
-        before=BEFORE,
-        after=AFTER,
-        gpu="NVIDIA L4",
-        gpu_note="compute capability 8.9 · driver 580.159.04 · in this host",
-        decision=Decision.DONT,
-        summary="Don't move to 10.8.0 on an L4: one finding is unchanged and bad, one regressed.",
-        reasons=(
-            FactLine(
-                topic="streams",
-                text="still gives zeros where the engine and the caller do not wait.",
-                weight=Weight.AGAINST,
-                known="measured here: 20 of 1000 trials",
-                sources=(
-                    RECORD,
-                    Source(
-                        title="pytorch/TensorRT#2991", url="https://github.com/pytorch/TensorRT/issues/2991"
-                    ),
-                ),
-            ),
-            FactLine(
-                topic="gemm-mha-v2",
-                text="regressed in fp16-h3; building the block in FP32 helps.",
-                weight=Weight.WORKAROUND,
-                known="measured here",
-                sources=(RECORD,),
-            ),
-            FactLine(
-                topic="deformable-plugin", text="was not run at 10.8.0.", weight=Weight.LACKING, known=""
-            ),
-            FactLine(
-                topic="sdpa-scale",
-                text="is fixed: 7.36 noise floors before, 1.02 after.",
-                weight=Weight.FOR,
-                known="measured here",
-            ),
-            FactLine(
-                topic=ODD,
-                text=ODD,
-                weight=Weight.NOTE,
-                known=ODD,
-                sources=(Source(title=ODD, url="http://example.org"),),
-            ),
-        ),
-        findings=(ODD_ONE, REGRESSED, UNKNOWN, FIXED),
-        gpu_and_driver=(
-            FactLine(
-                topic="compute capability",
-                text="8.9 is supported by both.",
-                weight=Weight.NOTE,
-                known="read",
-                sources=(Source(title="support matrix", url=NOTES),),
-            ),
-            FactLine(
-                topic="driver",
-                text="the image of 10.8.0 wants 570 or later, here is 580.159.04.",
-                weight=Weight.FOR,
-                known="read",
-            ),
-        ),
-        performance=(
-            PerformanceLine(
-                repro="gemm-mha-v2",
-                case="fp16-h3",
-                measure="latency",
-                unit="ms",
-                before=Spread(median=0.28, low=0.27, high=0.31, count=50),
-                after=Spread(median=0.12, low=0.12, high=0.14, count=50),
-                ratio=0.43,
-                told_apart=True,
-                clocks="1980 MHz at both",
-            ),
-            PerformanceLine(
-                repro="gemm-mha-v2",
-                case="fp16-h3",
-                measure="engine size",
-                unit="bytes",
-                before=Spread(median=1329220.0, low=1329220.0, high=1329220.0, count=1),
-                after=Spread(median=2329220.0, low=2329220.0, high=2329220.0, count=1),
-                ratio=1.75,
-                told_apart=False,
-                why_not="another driver",
-            ),
-            PerformanceLine(
-                repro="sdpa-scale",
-                case="sdpa-tf32",
-                measure="build time",
-                unit="s",
-                before=None,
-                after=Spread(median=math.nan, low=0.5, high=math.inf, count=3),
-                ratio=None,
-                told_apart=False,
-            ),
-            PerformanceLine(
-                repro="sdpa-scale",
-                case="sdpa-tf32",
-                measure="device memory",
-                unit="bytes",
-                before=Spread(median=3.0 * 2**30, low=3.0 * 2**30, high=3.0 * 2**30, count=3),
-                after=Spread(median=3.01 * 2**30, low=3.0 * 2**30, high=3.1 * 2**30, count=3),
-                ratio=1.003,
-                told_apart=False,
-                clocks=ODD,
-            ),
-        ),
-        api=API,
-        engines=(
-            FactLine(
-                topic="engines",
-                text="all: an engine runs only with the version that built it.",
-                weight=Weight.NOTE,
-                known="read",
-                sources=(Source(title="developer guide", url=NOTES),),
-            ),
-        ),
-        model=MODEL,
-        errors=ERRORS,
-        latencies=LATENCIES,
-        lacking=(
-            Lacking(
-                what="No case of deformable-plugin was run at 10.8.0.",
-                command="nox -s upgrade -- --from 10.7.0 --to 10.8.0 --gpu L4 --repro deformable-plugin",
-            ),
-            Lacking(what=ODD, command="first line \\\n  --second '<line>' && echo \"$HOME\""),
-        ),
-        not_looked_at=("Accuracy of INT8 with your own calibration.", "Multi-GPU.", ODD),
-        command="python -m trtmatrix upgrade --from 10.7.0 --to 10.8.0 --gpu L4 --model detector.onnx",
-        generated="2026-11-21 20:00 UTC",
-    )
-
-
-def bare_upgrade() -> Upgrade:
-    """A report of which nothing is known."""
-    return Upgrade(
-        product=Product.TENSORRT,
-        before="8.6.1",
-        after="10.8.0",
-        gpu="",
-        gpu_note="",
-        decision=Decision.NOT_ENOUGH,
-        summary="",
-        reasons=(),
-        findings=(),
-    )
-
-
-def any_upgrade() -> st.SearchStrategy[Upgrade]:
-    """Reports made by chance, as the types allow them."""
-    return st.from_type(Upgrade)
+def ask(entries: Sequence[Entry], old: str = OLD, new: str = NEW, **fields: Any) -> Question:
+    """A question about entries; versions are made up as the entries have them."""
+    versions = {e.cell.version.name: e.cell.version for e in entries}
+    before, after = (versions.get(name) or make_version(name) for name in (old, new))
+    matrix = Matrix(
+        sources={"notes": Source(title="release notes: what they say", url="https://example.org/notes")},
+        versions=tuple({**versions, before.name: before, after.name: after}.values()),
+    )  # fmt: skip
+    defaults: dict[str, Any] = {
+        "before": before, "after": after, "gpu": H200, "matrix": matrix, "gpu_word": "H200",
+        "entries": Entries(apply_controls(entries)), "command": "nox -s upgrade -- --from A --to B",
+    }  # fmt: skip
+    return Question(**{**defaults, **fields})

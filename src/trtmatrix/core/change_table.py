@@ -1,4 +1,4 @@
-"""The words of the hand-kept table: what to write instead of a name, changes of behaviour, trtexec's flags."""
+"""The words of the hand-kept table: what to write instead of names, changed behaviour, trtexec's flags."""
 
 from __future__ import annotations
 

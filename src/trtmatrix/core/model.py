@@ -16,6 +16,9 @@ if TYPE_CHECKING:  # packaging is slow to import, and most commands compare few 
 PART = re.compile(r"[a-z0-9]+(?:[.-]+[a-z0-9]+)*")
 """The pattern of each part of a cell's id."""
 
+BEYOND = "beyond"
+"""The measurement of a run that counts elements beyond the case's tolerance."""
+
 Scalar = str | int | float | bool
 
 
@@ -247,7 +250,9 @@ class Case:
     ``remarks``: the words that a run may leave beside the verdict to pass (none: any). ``builds``: engines
     built and run in one process; ``processes``: fresh processes whose counts are added up. ``seconds`` is
     the time limit of one build and run. ``dangerous``: it may harm the process that it runs in, which serves
-    no other cell afterwards.
+    no other cell afterwards. ``keep``: its outputs are kept, whatever comes out. ``tolerance``: ``atol`` and
+    ``rtol`` by which the user accepts an output, |y − r| ≤ atol + rtol·|r| in every element; then that
+    decides, and what the noise floor says is only told.
     """
 
     id: str
@@ -266,6 +271,8 @@ class Case:
     remarks: frozenset[str] = frozenset()
     seconds: float = 300.0
     dangerous: bool = False
+    keep: bool = False
+    tolerance: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def precision(self) -> str:

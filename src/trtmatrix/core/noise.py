@@ -11,6 +11,9 @@ from typing import Any
 
 from trtmatrix.core.factors import ALLOWED, FIT, POSSIBLE
 
+NO_FLOOR = "no floor: versions compared with each other only"
+"""What is said of a user's model whose noise cannot be known."""
+
 Outputs = Mapping[str, Mapping[str, Any]]
 """Measurements by output, as a record has them."""
 

@@ -25,8 +25,8 @@ from trtmatrix.core.factors import (
     VALID_BOUND,
     VALID_FLOORS,
 )
-from trtmatrix.core.model import Case, Control, Defect, Outcome, Product, Verdict
-from trtmatrix.core.noise import Noise, fits, is_allowed, is_near, precision_of
+from trtmatrix.core.model import BEYOND, Case, Control, Defect, Outcome, Product, Verdict
+from trtmatrix.core.noise import NO_FLOOR, Noise, fits, is_allowed, is_near, precision_of
 from trtmatrix.core.record import Measured
 from trtmatrix.core.short import short
 
@@ -102,19 +102,47 @@ def judge_build(build: Measured, subject: Subject) -> Outcome:
             reason = f"it fails, but not by what was put in ({put_in}): {reason}"
             return Outcome(verdict=Verdict.INVALID, reason=reason)
         return Outcome(verdict=Verdict.FAIL, reason=reason)
+    if subject.case.tolerance and measured(build, BEYOND) is None:
+        reason = f"no reference: {tolerance_text(subject.case)} cannot be applied; {NO_FLOOR}"
+        return Outcome(verdict=Verdict.INVALID, reason=reason)
     if absent := [name for name in subject.case.limits if measured(build, name) is None]:
         reason = f"the run did not measure {', '.join(absent)}, for which the case has a limit"
         return Outcome(verdict=Verdict.INVALID, reason=reason)
     if not build.outputs and subject.case.limits:
         return Outcome(verdict=Verdict.PASS, reason=_trials(build))
     if subject.noise is None:
-        return _without_noise(subject.case)
-    return _judge_outputs(build, subject, subject.noise)
+        return _without_noise(build, subject.case)
+    outcome = _judge_outputs(build, subject, subject.noise)
+    return _within_tolerance(outcome, subject.case) if subject.case.tolerance else outcome
 
 
-def _without_noise(case: Case) -> Outcome:
+def _is_exact(build: Measured) -> bool:
+    """Whether every output is the reference itself."""
+    return bool(build.outputs) and all(values.get("rel_l2") == 0 for values in build.outputs.values())
+
+
+def _within_tolerance(outcome: Outcome, case: Case) -> Outcome:
+    """Accept what is within the user's tolerance, and tell what the noise floor says against it."""
+    if outcome.verdict is Verdict.PASS:
+        return outcome
+    said = "fails it" if outcome.verdict is Verdict.FAIL else "does not decide"
+    reason = f"within {tolerance_text(case)}; the noise floor {said}: {outcome.reason}"
+    return Outcome(verdict=Verdict.PASS, reason=reason)
+
+
+def tolerance_text(case: Case) -> str:
+    """Return a case's tolerance in words."""
+    return f"atol {case.tolerance['atol']:g}, rtol {case.tolerance['rtol']:g}"
+
+
+def _without_noise(build: Measured, case: Case) -> Outcome:
+    if case.tolerance:
+        return Outcome(verdict=Verdict.PASS, reason=f"within {tolerance_text(case)}; there is no noise floor")
     if case.limits:
         return Outcome(verdict=Verdict.PASS)
+    if case.keep:
+        exact = _is_exact(build)
+        return Outcome(verdict=Verdict.PASS if exact else Verdict.INVALID, reason="" if exact else NO_FLOOR)
     reason = "no noise floor is known of this case, and it has no limit: it can say nothing"
     return Outcome(verdict=Verdict.INVALID, reason=reason)
 
@@ -151,6 +179,8 @@ def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
         return Outcome(verdict=Verdict.INVALID, reason=reason)
     floors = read_floors(build, subject, noise)
     if not floors:
+        if subject.case.keep and _is_exact(build):
+            return Outcome(verdict=Verdict.PASS)
         return Outcome(verdict=Verdict.INVALID, reason="no output has a noise floor")
     name = max(sorted(floors), key=lambda output: _nan_last(floors[output]))
     outcome = _by_norm(build, subject, noise, name, floors[name])

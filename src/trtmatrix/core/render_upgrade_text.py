@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
+import re
 from collections.abc import Iterator, Sequence
 
-from trtmatrix.core.short import short
-from trtmatrix.core.table import one_line
-from trtmatrix.core.upgrade.performance import LEAST_VALUES, PerformanceSummary, summarise_performance
+from trtmatrix.core.render_upgrade_figures import render_performance_lines
+from trtmatrix.core.render_upgrade_model import render_model_lines
 from trtmatrix.core.upgrade.report import (
     CaseLine,
     Change,
@@ -15,22 +14,17 @@ from trtmatrix.core.upgrade.report import (
     FactLine,
     FindingLine,
     Lacking,
-    ModelSection,
-    PerformanceLine,
     Source,
-    Spread,
     Upgrade,
     Weight,
     WorkaroundLine,
 )
 from trtmatrix.core.upgrade.standing import WORST, Standing, standing_of
+from trtmatrix.core.upgrade_lines import WIDTH, case_lines, hanging, wrap
 from trtmatrix.core.words import PRODUCT_NAMES
 
-WIDTH = 100
 MOST_CASES = 5
-MOST_COMMANDS = 4
-MOST_SLOWER = 5
-_MARGIN = 12
+MOST_OTHERS = 2
 _BOLD, _RED, _GREEN, _YELLOW, _RESET = "1", "31", "32", "33", "\x1b[0m"
 _COLOURS = {
     Decision.GO: _GREEN, Decision.GO_WITH_WORKAROUNDS: _YELLOW, Decision.NOT_ENOUGH: _YELLOW,
@@ -45,19 +39,20 @@ _HEADINGS = {
     Change.FIXED: "Fixed", Change.UNCHANGED_GOOD: "Right", Change.UNKNOWN: "Unknown",
     Change.SAYS_NOTHING: "Can say nothing here",
 }  # fmt: skip
-_MARKS = "PASS: measured here   [PASS]: recorded elsewhere or before a change   (PASS): reported   ¹: 1 build"
+_MARKS = "PASS: measured here   [PASS]: recorded elsewhere or before   (PASS): reported   ¹: 1 build"
 
 
 def render_upgrade_text(upgrade: Upgrade, *, colour: bool = False) -> str:
-    """Return the report; no line but a command is wider than 100 columns.
+    """Return the report; no line but an address is wider than 100 columns.
 
     ``colour`` adds ANSI colours, which never say more than the words do.
     """
     sections = (
         _answer(upgrade, colour=colour), _reasons(upgrade.reasons), _lacking(upgrade.lacking),
-        _model(upgrade.model), _findings(upgrade.findings), _facts("GPU and driver", upgrade.gpu_and_driver),
-        _performance(upgrade.performance), _api(upgrade), _facts("Engines to rebuild", upgrade.engines),
-        _plain("Not looked at", upgrade.not_looked_at),
+        render_model_lines(upgrade.model), _findings(upgrade.findings),
+        _facts("GPU and driver", upgrade.gpu_and_driver), render_performance_lines(upgrade.performance),
+        _api(upgrade), _facts("Engines to rebuild", upgrade.engines),
+        _plain("Not looked at", upgrade.not_looked_at), _sources(upgrade),
     )  # fmt: skip
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
 
@@ -65,12 +60,13 @@ def render_upgrade_text(upgrade: Upgrade, *, colour: bool = False) -> str:
 def _answer(upgrade: Upgrade, *, colour: bool) -> Iterator[str]:
     product = PRODUCT_NAMES[upgrade.product]
     on = f" on {upgrade.gpu}" if upgrade.gpu != "CPU" else ""
-    yield from _wrap(f"{product} {upgrade.before} → {upgrade.after}{on} · {upgrade.gpu_note}")
+    before, after = (v.removeprefix(f"{upgrade.product.value}-") for v in (upgrade.before, upgrade.after))
+    yield from wrap(f"{product} {before} → {after}{on} · {upgrade.gpu_note}")
     word = upgrade.decision.value.upper()
     line = f"{word}  (exit code {upgrade.decision.exit_code.value})"
     yield ""
     yield f"\x1b[{_BOLD};{_COLOURS[upgrade.decision]}m{line}{_RESET}" if colour else line
-    yield from _wrap(upgrade.summary, "  ", "  ")
+    yield from wrap(upgrade.summary, "  ", "  ")
 
 
 def _reasons(reasons: Sequence[FactLine]) -> Iterator[str]:
@@ -78,32 +74,38 @@ def _reasons(reasons: Sequence[FactLine]) -> Iterator[str]:
         yield "Why"
     for reason in reasons:
         text = f"{reason.topic}: {reason.text}{_evidence(reason.known, reason.sources)}"
-        yield from _hanging(_WORDS[reason.weight], text)
+        yield from hanging(_WORDS[reason.weight], text)
 
 
 def _evidence(known: str, sources: Sequence[Source]) -> str:
-    """Return how a line is known and where that can be read, the first source alone."""
-    more = f" +{len(sources) - 1}" if len(sources) > 1 else ""
-    titles = f": {_name(sources[0])}{more}" if sources else ""
-    return "" if known == "none" and not sources else f" [{known}{titles}]"
+    """Return how a line is known and where that can be read; the last section has the addresses."""
+    pages = (source for source in sources if not _is_record(source) and (source.url or known != "recalled"))
+    titles = list(dict.fromkeys(_short(source) for source in pages))[:2]
+    where = f": {'; '.join(titles)}" if titles else ""
+    return "" if known == "none" and not sources else f" [{known}{where}]"
 
 
-def _name(source: Source) -> str:
-    """Return a source's name; of a record the run alone, for its cell stands beside it."""
-    if source.title.endswith(".json"):
-        return "record " + source.title.rsplit("/", 1)[-1].removesuffix(".json")
-    return source.title
+def _is_record(source: Source) -> bool:
+    return source.title.endswith(".json")
+
+
+def _short(source: Source) -> str:
+    """Return a source's name without what was read there."""
+    return re.split(r": |; |, named ", source.title)[0]
 
 
 def _lacking(lacking: Sequence[Lacking]) -> Iterator[str]:
+    """Yield the commands; those of one finding each are left out where one command does them all."""
     if lacking:
         yield "What would tell more"
-    for item in lacking[:MOST_COMMANDS]:
-        yield from _wrap(item.what, "  ", "    ")
+    whole = next((index for index, item in enumerate(lacking) if item.whole), len(lacking) - 1)
+    for item in lacking[: whole + 1]:
+        yield from wrap(item.what, "  ", "    ")
         if item.command:
             yield from _command(item.command)
-    if len(lacking) > MOST_COMMANDS:
-        yield f"  … {len(lacking) - MOST_COMMANDS} more commands: --json, or -o report.html"
+    left = len(lacking) - whole - 1
+    if left > 0:
+        yield f"  One finding alone: --repro NAME in its place ({left} such commands: --json, -o report.html)"
 
 
 def _command(command: str) -> Iterator[str]:
@@ -119,83 +121,56 @@ def _command(command: str) -> Iterator[str]:
     yield f"{indent}{line}"
 
 
-def _model(model: ModelSection | None) -> Iterator[str]:
-    if model is None:
-        return
-    yield f"Your model: {model.name}"
-    for name, value in model.facts:
-        yield from _hanging(name, value)
-    yield from _hanging("reference", model.reference)
-    yield from _hanging("noise floor", model.floor)
-    for line in model.cases:
-        yield from _case(line)
-    for figure in model.samples:
-        worst = f"worst {short(figure.worst)} (sample {figure.worst_sample} of {figure.samples})"
-        text = f"{figure.output}: median {short(figure.median)}, 90% {short(figure.p90)}, {worst} {figure.unit}"
-        yield from _hanging(figure.version, text)
-    for difference in model.differences:
-        text = (
-            f"{difference.output}: the two versions differ by at most {short(difference.max_abs)}, on average "
-            f"{short(difference.mean_abs)}, relative {short(difference.rel_l2)}"
-        )
-        yield from _hanging("difference", text)
-    if check := model.check:
-        word = {True: "accepts", False: "refuses", None: "did not answer"}[check.passed]
-        figure = f", {check.label or 'figure'} {short(check.figure)}" if check.figure is not None else ""
-        error = f": {check.error}" if check.error else ""
-        yield from _hanging("acceptance", f"{check.script} {word}{figure}{error}")
-    for layer in model.wrong_layers:
-        where = f"{layer.node or '?'} ({layer.operator or '?'}) → {layer.tensor}" if layer.tensor else "not found"
-        why = layer.error or layer.why_not
-        yield from _hanging("first wrong", f"{layer.version}: {where}{f': {why}' if why else ''}")
-    for trouble in model.troubles:
-        yield from _hanging("trouble", trouble)
-
-
 def _findings(findings: Sequence[FindingLine]) -> Iterator[str]:
     if findings:
         yield "Findings"
         yield f"  {_MARKS}"
     for change in WORST:
-        mine = [finding for finding in findings if finding.change is change]
-        if mine:
-            yield f"  {_HEADINGS[change]}"
-        for finding in mine:
-            yield from _finding(finding)
+        for confirmed in (True, False):
+            mine = [
+                f for f in findings if f.change is change and (f.weight is not Weight.LACKING) is confirmed
+            ]
+            doubt = "" if confirmed or change not in _IMPROVED else ", not confirmed"
+            if mine:
+                yield f"  {_HEADINGS[change]}{doubt}"
+            for finding in mine:
+                yield from _finding(finding)
+
+
+_IMPROVED = frozenset({Change.FIXED, Change.UNCHANGED_GOOD})
 
 
 def _finding(finding: FindingLine) -> Iterator[str]:
-    title = f"{finding.repro} — {finding.title} · {finding.upstream}: {finding.why}"
-    yield from _wrap(title, "    ", "      ")
-    shown = [line for line in finding.cases if _is_told(line)]
-    for line in shown[:MOST_CASES]:
-        yield from _case(line)
-    if len(shown) > MOST_CASES:
-        yield f"      … {len(shown) - MOST_CASES} more such cases"
+    yield from wrap(f"{finding.repro} — {finding.title} · {finding.upstream}", "    ", "      ")
+    yield from wrap(finding.why, "      ", "        ")
+    for change in WORST:
+        told = [line for line in finding.cases if line.change is change and _is_told(line)]
+        most = MOST_CASES if change is Change.REGRESSED else MOST_OTHERS
+        for above, line in zip((None, *told), told[:most], strict=False):
+            yield from case_lines(line, above.why if above else "")
+        if len(told) > most:
+            yield f"      … {len(told) - most} more like these"
     if any(line.weight in {Weight.AGAINST, Weight.WORKAROUND} for line in finding.cases):
         for item in finding.workarounds:
             yield from _workaround(item)
 
 
 def _is_told(line: CaseLine) -> bool:
-    """Whether a case has a line of its own: worse, bad, or known and not well enough."""
-    if line.change in {Change.REGRESSED, Change.UNCHANGED_BAD}:
+    """Whether a case has a line of its own: worse, bad, fixed, reported, or expected to fail."""
+    if line.change in {Change.REGRESSED, Change.UNCHANGED_BAD, Change.FIXED}:
         return True
     after = standing_of(line.after)
     silent = after in {Standing.UNKNOWN, Standing.ABSENT, Standing.VOID, Standing.FEW}
-    return line.weight is Weight.LACKING and not (silent and not line.after.reason)
-
-
-def _case(line: CaseLine) -> Iterator[str]:
-    words = f"{line.before.word or '·'} → {line.after.word or '·'}"
-    yield from _wrap(f"{line.case}  {words}  {line.why}", "      ", "        ")
+    return line.weight is Weight.LACKING and not (
+        silent and not (line.after.reason and after is Standing.UNKNOWN)
+    )
 
 
 def _workaround(item: WorkaroundLine) -> Iterator[str]:
-    word = item.after.word if item.after else ""
+    word = item.after.word if item.after and item.after.verdict else "not tried there"
     tried = f"{item.case} {word}" if item.case else "no case tries it"
     counts = "counts" if item.counts else "does not count"
-    yield from _wrap(f"work-around: {item.what} — {tried}: {counts}", "      ", "        ")
+    yield from wrap(f"work-around: {item.what} — {tried}: {counts}", "      ", "        ")
 
 
 def _facts(title: str, facts: Sequence[FactLine]) -> Iterator[str]:
@@ -206,54 +181,7 @@ def _facts(title: str, facts: Sequence[FactLine]) -> Iterator[str]:
         topic = fact.topic if not index or topics[index - 1] != fact.topic else ""
         stop = "AGAINST: " if fact.weight is Weight.AGAINST else ""
         text = f"{stop}{fact.text}{_evidence(fact.known, fact.sources)}"
-        yield from _wrap(f"{topic}: {text}" if topic else text, "  ", "    ")
-
-
-def _performance(lines: Sequence[PerformanceLine]) -> Iterator[str]:
-    yield "Performance: the same case at both versions, after ÷ before (below 1 is better)"
-    summaries = summarise_performance(lines)
-    if not summaries:
-        why = sorted({line.why_not for line in lines if line.why_not})
-        text = f"not comparable: {'; '.join(why)}" if why else "no case has run at both versions on this GPU"
-        yield from _wrap(text, "  ", "  ")
-        return
-    for summary in summaries:
-        yield from _summary(summary)
-    clocks = sorted({line.clocks for line in lines if line.clocks})
-    if clocks:
-        yield from _wrap(f"clocks: {'; '.join(clocks[:3])}", "  ", "    ")
-    yield from _wrap(
-        f"Told apart: both sides have {LEAST_VALUES} values or more, and their spreads do not overlap. All "
-        f"{len(lines)} figures: -o report.html",
-        "  ",
-        "  ",
-    )
-
-
-def _summary(summary: PerformanceSummary) -> Iterator[str]:
-    words = [f"{summary.ratio:.2f}× over {summary.cases} cases (geometric mean)"]
-    words += [f"told apart: {summary.worse} worse, {summary.better} better"]
-    words += [f"{summary.not_compared} not comparable"] if summary.not_compared else []
-    yield from _wrap(f"{summary.measure}: {'; '.join(words)}", "  ", "    ")
-    for word, line in (("worst", summary.worst), ("best", summary.best)):
-        apart = "" if line.told_apart else ", not told apart"
-        yield from _wrap(f"{word} {_figure(line)}{apart}", "    ", "      ")
-    for line in summary.slower[:MOST_SLOWER]:
-        if line is not summary.worst:
-            yield from _wrap(f"worse beyond the spread: {_figure(line)}", "    ", "      ")
-
-
-def _figure(line: PerformanceLine) -> str:
-    values = f"{_spread(line.before)} → {_spread(line.after)} {line.unit}"
-    return f"{line.ratio or 0:.2f}× {line.repro}/{line.case}: {values}"
-
-
-def _spread(spread: Spread | None) -> str:
-    if spread is None:
-        return "?"
-    if spread.count == 1 or spread.low == spread.high:
-        return f"{short(spread.median)} (n={spread.count})"
-    return f"{short(spread.median)} ({short(spread.low)} to {short(spread.high)}, n={spread.count})"
+        yield from wrap(f"{topic}: {text}" if topic else text, "  ", "    ")
 
 
 def _api(upgrade: Upgrade) -> Iterator[str]:
@@ -263,28 +191,29 @@ def _api(upgrade: Upgrade) -> Iterator[str]:
     if lines:
         yield "API"
     for line in lines:
-        yield from _wrap(line, "  ", "    ")
+        yield from wrap(line, "  ", "    ")
 
 
 def _plain(title: str, texts: Sequence[str]) -> Iterator[str]:
     if texts:
         yield title
     for text in texts:
-        yield from _wrap(text, "  ", "    ")
+        yield from wrap(text, "  ", "    ")
 
 
-def _hanging(word: str, text: str) -> Iterator[str]:
-    """Put a word into the margin of a text."""
-    if len(word) > _MARGIN - 1:
-        yield from _wrap(f"{word}: {text}", "  ", "    ")
-        return
-    yield from _wrap(f"{word:<{_MARGIN}}{one_line(text, 2000)}", "  ", " " * (_MARGIN + 2), raw=True)
-
-
-def _wrap(text: str, first: str = "", later: str = "  ", *, raw: bool = False) -> list[str]:
-    """Break a text into lines; ids and addresses stay whole where they fit."""
-    line = text if raw else one_line(text, 2000)
-    return textwrap.wrap(
-        line, WIDTH, initial_indent=first, subsequent_indent=later, break_on_hyphens=False,
-        drop_whitespace=True,
-    )  # fmt: skip
+def _sources(upgrade: Upgrade) -> Iterator[str]:
+    """Yield where the report's lines can be read: pages by address, records by their folders."""
+    facts = (*upgrade.reasons, *upgrade.gpu_and_driver, *upgrade.engines)
+    sides = [side for f in upgrade.findings for line in f.cases for side in (line.before, line.after)]
+    cited = [*(source for fact in facts for source in fact.sources)]
+    found = dict.fromkeys((*cited, *(source for side in sides for source in side.sources)))
+    pages = dict.fromkeys((_short(source).split(", of ")[0], source.url) for source in found if source.url)
+    folders = dict.fromkeys("/".join(s.title.split("/")[:-3]) for s in found if _is_record(s))
+    if pages or folders:
+        yield "Sources"
+    for folder in sorted(folders):
+        yield f"  records: {folder}/<finding>/<case>/<run>.json"
+    for title, url in pages:
+        yield f"  {title}" if len(title) + len(url) + 4 > WIDTH else f"  {title}: {url}"
+        if len(title) + len(url) + 4 > WIDTH:
+            yield f"    {url}"

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from trtmatrix.core.digest import digest_code
 from trtmatrix.core.errors import ConfigError, shorten
 from trtmatrix.core.model import (
+    BEYOND,
     PART,
     Case,
     Defect,
@@ -168,12 +169,13 @@ def noise_key(prefix: str, params: Mapping[str, Scalar], noise: object) -> str:
 
 def _case(raw: CaseKeys, key: str) -> Case:
     several = raw.params.get("precision") == "fp16-flag" and raw.processes == 1
+    tolerance = raw.tolerance.model_dump() if raw.tolerance else {}
     return Case(
-        id=raw.id, params=raw.params, limits=raw.limits, control=raw.control, seconds=raw.seconds,
+        id=raw.id, params=raw.params, limits={**raw.limits, **({BEYOND: 0.0} if tolerance else {})}, control=raw.control, seconds=raw.seconds,
         defects=raw.defects, defect=raw.defect, useful=raw.useful, noise_key=key,
         builds=raw.builds or (FLAG_BUILDS if several else 1), processes=raw.processes,
         products=frozenset(raw.products), needs=frozenset(raw.needs), bug_is=frozenset(raw.bug_is),
-        remarks=frozenset(raw.remarks), dangerous=raw.dangerous,
+        remarks=frozenset(raw.remarks), dangerous=raw.dangerous, keep=raw.keep, tolerance=tolerance,
     )  # fmt: skip
 
 

@@ -126,6 +126,13 @@ class FactsKeys(Strict):
     twins: tuple[TwinKeys, ...] = ()
 
 
+class ToleranceKeys(Strict):
+    """What ``tolerance`` of a case holds: |y − r| ≤ atol + rtol·|r|."""
+
+    atol: Annotated[_Limit, Field(ge=0)]
+    rtol: Annotated[_Limit, Field(ge=0)]
+
+
 Need = Literal["torch", "torch_tensorrt"]
 """What only some images have: facts of matrix.yaml, and the modules of that name."""
 
@@ -154,6 +161,8 @@ class CaseKeys(Strict):
     remarks: tuple[Annotated[str, Field(pattern="^[a-z]{1,8}$")], ...] = ()
     seconds: Annotated[_Limit, Field(gt=0)] = 300.0
     dangerous: Annotated[bool, Field(strict=True)] = False
+    keep: Annotated[bool, Field(strict=True)] = False
+    tolerance: ToleranceKeys | None = None
 
 
 def keys_beside(loc: tuple[int | str, ...]) -> list[str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 SAME = {
     "SupportsInt": "int", "SupportsIndex": "int", "SupportsFloat": "float", "CapsuleType": "capsule",
-    "Buffer": "buffer", "List": "list", "Sequence": "list", "Iterable": "list", "Tuple": "tuple", "Dict": "dict",
-    "FallbackString": "str", "Any": "object", "handle": "object",
+    "Buffer": "buffer", "List": "list", "Sequence": "list", "Iterable": "list", "Tuple": "tuple",
+    "Dict": "dict", "FallbackString": "str", "Any": "object", "handle": "object",
     "function": "Callable", "NodeIndices": "list[int]", "SubGraphCollection": "list[tuple[list[int],bool]]",
 }  # fmt: skip
 """How releases of pybind11 write one and the same type; a list is taken wherever a sequence is."""
@@ -44,11 +44,26 @@ def parse_signature(text: str) -> Signature:
     return Signature(parameters=tuple(parameters), returns=parse_type(returned) - {"None"})
 
 
+def _scan(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield place, sign and depth of brackets for each sign that stands in no quotes."""
+    depth, quote = 0, ""
+    for place, sign in enumerate(text):
+        if quote:
+            quote = "" if sign == quote else quote
+            continue
+        if sign in "'\"":
+            quote = sign
+            continue
+        if sign in ")]}>" and text[place - 1 : place + 1] != "->":
+            depth -= 1
+        yield place, sign, depth
+        if sign in "([{<":
+            depth += 1
+
+
 def _brackets(text: str) -> tuple[str, str]:
     """Return what stands between the outer brackets, and what behind the arrow."""
-    depth = 0
-    for place, sign in enumerate(text):
-        depth += (sign == "(") - (sign == ")")
+    for place, sign, depth in _scan(text):
         if sign == ")" and depth == 0:
             return text[1:place], text[place + 1 :].partition("->")[2].strip()
     return text.strip("()"), ""
@@ -56,27 +71,16 @@ def _brackets(text: str) -> tuple[str, str]:
 
 def split_top(text: str, separator: str) -> list[str]:
     """Split at a sign that stands in no brackets and no quotes."""
-    parts, depth, quote, start = [], 0, "", 0
-    for place, sign in enumerate(text):
-        if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "'\"":
-            quote = sign
-        elif sign in "([{<":
-            depth += 1
-        elif sign in ")]}>":
-            depth -= 1
-        elif sign == separator and depth == 0:
-            parts.append(text[start:place])
-            start = place + 1
-    return [*parts, text[start:]]
+    places = [place for place, sign, depth in _scan(text) if sign == separator and depth == 0]
+    starts, ends = [0, *(place + 1 for place in places)], [*places, len(text)]
+    return [text[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
 def _parameter(text: str) -> Parameter:
-    head, equals, _ = (*split_top(text, "="), "", "")[:3] if "=" in text else (text, "", "")
+    head, *default = split_top(text, "=")
     name, _, kind = head.strip().partition(":")
     named = "" if re.fullmatch(r"arg\d+", name.strip()) else name.strip()
-    optional = bool(equals) or named.startswith("*")
+    optional = bool(default) or named.startswith("*")
     return Parameter(name=named, types=parse_type(kind), optional=optional)
 
 

@@ -37,7 +37,12 @@ def compare_surfaces(before: Surface, after: Surface, table: ChangeTable) -> tup
 def find_behaviours(before: str, after: str, table: ChangeTable) -> tuple[Behaviour, ...]:
     """Return the changes of behaviour that a move between two versions meets, in either direction."""
     low, high = sorted((before, after), key=release)
-    return tuple(item for item in table.behaviours if lies_between(item.since, low, high))
+    return tuple(item for item in table.behaviours if _meets(item.since, low, high))
+
+
+def _meets(since: str, low: str, high: str) -> bool:
+    """Whether a move meets a behaviour; one without a release is met by every move."""
+    return lies_between(since, low, high) if since else release(low) != release(high)
 
 
 def compare_flags(before: str, after: str, table: ChangeTable) -> list[ApiChange]:

@@ -1,4 +1,4 @@
-"""Surfaces as JSON: one alone, as the probe leaves it, and many in a store in which equal entries stand once."""
+"""Surfaces as JSON: one alone, as the probe leaves it; many in a store where equal entries stand once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def format_surface(surface: Surface) -> dict[str, Any]:
     }
 
 
-def _expect(right: bool, otherwise: str) -> None:  # noqa: FBT001 - a condition
+def _expect(right: bool, otherwise: str) -> None:
     if not right:
         raise ValueError(otherwise)
 
@@ -106,7 +106,7 @@ def _plain_member(member: Member) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """Many surfaces; ``entries``: a dotted name, the spans of its variants, and each variant as plain values."""
+    """Many surfaces; ``entries``: by name, each variant as plain values with the span of its versions."""
 
     origins: Mapping[str, Origin]
     """By version, oldest first."""
@@ -143,7 +143,7 @@ class Store:
 
 
 def _covers(span: str, order: Mapping[str, int], here: int) -> bool:
-    """Whether ``"8.6.1"``, ``"8.5.3.1..8.6.1"`` or ``"10.0.1.."`` (to the newest), or several, hold a place."""
+    """Whether ``"8.6.1"``, ``"8.5.3.1..8.6.1"`` or ``"10.0.1.."`` (to the newest) holds a place."""
     for part in span.split(", "):
         first, dots, last = part.partition("..")
         end = order[last] if last else (len(order) - 1 if dots else order[first])
@@ -165,7 +165,9 @@ def parse_store(text: str, file: str) -> Store:
             store.surface(version)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         remedy = "nox -s surfaces writes it anew, or install trtmatrix again"
-        raise ConfigError([f"{file}:1: the store of surfaces cannot be read: {error!r}\n  {remedy}"]) from error
+        raise ConfigError(
+            [f"{file}:1: the store of surfaces cannot be read: {error!r}\n  {remedy}"]
+        ) from error
     return store
 
 

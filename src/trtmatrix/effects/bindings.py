@@ -1,4 +1,4 @@
-"""NVIDIA's bindings from PyPI: which releases there are, fetched once, their surface read by their own Python."""
+"""NVIDIA's bindings from PyPI: which releases there are, fetched once, read by their own Python."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _is_right(python: str) -> bool:
 
 
 def read_bindings(bindings: Bindings, python: Path, scratch: Path) -> Surface:
-    """Import bindings with stand-ins for NVIDIA's libraries, in a process of their own; return their surface."""
+    """Import bindings over stand-ins for NVIDIA's libraries, in their own process; return their surface."""
     version = re.search(r"-(\d+)\.", bindings.wheel)
     number = int(version[1]) if version else 0
     stubs = scratch / f"libraries-{number}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -84,17 +85,19 @@ class CaseCache:
             models = {f"{key}.onnx": _model(prepared[key]) for key in ("model", "check") if key in prepared}
             others = dict(prepared.get("others", {}))
             models.update({f"others/{name}.onnx": _model(model) for name, model in others.items()})
+            beside = _beside(models["model.onnx"])
             arrays = {key: _arrays(prepared, key) for key in ("inputs", "reference", "extra")}
         except Exception as error:
             raise _broken("prepare", loaded, case, error) from error
         self.root.mkdir(parents=True, exist_ok=True)
         self.blobs.mkdir(exist_ok=True)
-        files = {name: self._write_model(model) for name, model in models.items()}
+        external = {name: self.keep_file(file) for name, file in beside.items()}
+        files = {**external, **{name: self._write_model(model) for name, model in models.items()}}
         for key, named in arrays.items():
             narrow = key == "reference"
             files.update({f"{key}/{name}.npy": self._blob(named[name], narrow=narrow) for name in named})
         noise, shapes = self._noise(loaded, case, arrays["reference"])
-        self._write_folder(final, loaded, case, files, noise, shapes)
+        self._write_folder(final, loaded, case, files, noise, shapes, external)
         return final
 
     def remove_partial(self) -> None:
@@ -126,7 +129,7 @@ class CaseCache:
 
     def _write_folder(
         self, final: Path, loaded: LoadedRepro, case: Case, files: Mapping[str, Path],
-        noise: Mapping[str, Any], shapes: Blobs,
+        noise: Mapping[str, Any], shapes: Blobs, external: Mapping[str, Path],
     ) -> None:  # fmt: skip
         """Write a case's folder whole or not at all; its large files are links."""
         partial = Path(tempfile.mkdtemp(prefix=f".partial-{self.tag}", dir=self.root))
@@ -135,12 +138,15 @@ class CaseCache:
             for name in FOLDERS:
                 (partial / name).mkdir()
             for name, blob in files.items():
+                (partial / name).parent.mkdir(parents=True, exist_ok=True)
                 os.link(blob, partial / name)
             for defect, by_output in shapes.items():
                 (partial / "defects" / defect).mkdir(parents=True)
                 for output, blob in by_output.items():
                     os.link(blob, partial / "defects" / defect / f"{output}.npy")
-            facts = {"repro": loaded.repro.id, "case": case.id, "params": dict(case.params)}
+            facts: dict[str, Any] = {"repro": loaded.repro.id, "case": case.id, "params": dict(case.params)}
+            if external:  # the probe need not read them to know their content
+                facts["external"] = {name: blob.stem for name, blob in external.items()}
             _write_json(partial / "case.json", {**facts, "content": _content(files)})
             if noise:
                 _write_json(partial / "noise.json", noise)
@@ -172,8 +178,34 @@ class CaseCache:
             f"{array.dtype.str} {array.shape}".encode(), data, ".npy", lambda out: np.save(out, array)
         )
 
-    def _write_model(self, content: bytes) -> Path:
-        return self._write_blob(b"", content, ".onnx", lambda out: out.write(content))
+    def _write_model(self, model: bytes | Path) -> Path:
+        if isinstance(model, Path):
+            return self.keep_file(model, ".onnx")
+        return self._write_blob(b"", model, ".onnx", lambda out: out.write(model))
+
+    def keep_file(self, file: Path, suffix: str = "") -> Path:
+        """Return the file named after a file's content, copied now if it is not there.
+
+        What lies in the cache already, and is changed by nobody, is linked instead.
+        """
+        from trtmatrix.onnxmodel.reading import digest_file
+
+        self.blobs.mkdir(parents=True, exist_ok=True)
+        path = self.blobs / f"{digest_file(file)}{suffix}"
+        if path.exists():
+            return path
+        partial = self.blobs / f"{self.tag}{os.urandom(6).hex()}.partial"
+        try:
+            if file.resolve().is_relative_to(self.root.parent.resolve()):
+                with contextlib.suppress(OSError):
+                    os.link(file, partial)
+            if not partial.exists():
+                shutil.copyfile(file, partial)
+                partial.chmod(0o644)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+        return path
 
     def _write_blob(
         self, head: bytes, data: bytes | memoryview, suffix: str, write: Callable[[IO[bytes]], object]
@@ -211,8 +243,19 @@ def _arrays(prepared: dict[str, Any], key: str) -> dict[str, Array]:
     return named
 
 
-def _model(model: Any) -> bytes:  # noqa: ANN401 - onnx.ModelProto, imported only here
-    """Return a model's bytes; raises where it is not valid ONNX."""
+def _beside(model: bytes | Path) -> dict[str, Path]:
+    """Return the files with the weights of a model that is a file, by the names that it gives them."""
+    if isinstance(model, bytes):
+        return {}
+    from trtmatrix.onnxmodel.external import find_external
+
+    return find_external(model)
+
+
+def _model(model: Any) -> bytes | Path:  # noqa: ANN401 - onnx.ModelProto, imported only here
+    """Return a model's bytes, raises where it is not valid ONNX; a path is taken as it is, however large."""
+    if isinstance(model, Path):
+        return model
     import onnx
 
     onnx.checker.check_model(model)

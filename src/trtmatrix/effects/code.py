@@ -31,7 +31,7 @@ def digest_own_code() -> Code:
     effects = PACKAGES["trtmatrix"] / "effects"
     return Code(
         probe=digest_package("trtprobe"), authoring=digest_package("trtmatrix.authoring"),
-        noise=digest_files([effects / "noise.py"], effects),
+        noise=digest_files([effects / "noise.py"], effects) + digest_package("trtmatrix.onnxmodel"),
     )  # fmt: skip
 
 

@@ -33,8 +33,10 @@ FACTORS = (0.1, 0.15, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
 
 
 def has_noise(loaded: LoadedRepro, case: Case) -> bool:
-    """Whether a case's noise can be computed: its repro emulates it, and it asks for a precision."""
-    return bool(case.precision) and callable(getattr(loaded.module, "emulate", None))
+    """Whether a case's noise can be known: its repro emulates it or gives it, and asks for a precision."""
+    return bool(case.precision) and any(
+        callable(getattr(loaded.module, name, None)) for name in ("emulate", "noise")
+    )
 
 
 def members_of(precision: str) -> dict[str, Arithmetic]:
@@ -52,8 +54,13 @@ def compute_noise(
     """Return what ``noise.json`` holds, and each defect's d by output (float32; absent where it is zero).
 
     d is the float64 result with the defect put in minus ``reference``, the case's own. All else is
-    measured on the small part that the repro's ``emulate`` gives, or has been for the calibration.
+    measured on the small part that the repro's ``emulate`` gives, or has been for the calibration. A repro
+    with a function ``noise`` gives its noise itself; it has no defects.
     """
+    own = getattr(loaded.module, "noise", None)
+    if callable(own):
+        known = {"key": case.noise_key, "precision": case.precision, "defects": {}}
+        return {**known, **own(dict(case.params))}, {}
     emulate: Emulate = loaded.module.emulate
     sizes: dict[str, dict[str, float]] = {}
     shapes: dict[str, dict[str, Array]] = {}

@@ -132,6 +132,8 @@ def _parse_one(file: Path, content: Content) -> Repro:
     parse_facts(source, str(file))
     module = import_repro(file, _digest(content))
     missing = [n for n in ("cases", "prepare", "run") if not callable(getattr(module, n, None))]
+    if callable(getattr(module, "noise", None)) and callable(getattr(module, "emulate", None)):
+        raise ConfigError([f"{file}:1: emulate() and noise(): a repro's noise comes from one of them"])
     if missing:
         raise ConfigError([f"{file}:1: no function {name}()" for name in missing])
     try:

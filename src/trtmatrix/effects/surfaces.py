@@ -10,11 +10,14 @@ from pathlib import Path
 
 import trtmatrix
 from trtmatrix.core.api import Surface
+from trtmatrix.core.change_table import ChangeTable
 from trtmatrix.core.errors import ConfigError
+from trtmatrix.core.surface_bracket import Bracket
 from trtmatrix.core.surfacefile import Store, numbers_of, parse_store, parse_surface
 
 FOLDER = Path(trtmatrix.__file__).with_name("surfaces")
 STORE = "bindings.json"
+TABLE = Path(trtmatrix.__file__).with_name("api_changes.yaml")
 LEAST = 3
 """So many leading numbers of two versions must agree: 10.0 is no answer to what 10.0.1 has."""
 
@@ -51,6 +54,17 @@ class Surfaces:
         above = [name for name in self.versions if numbers_of(name) > here]
         return (self._get(below[-1]) if below else None), (self._get(above[0]) if above else None)
 
+    def between(self, before: str, after: str) -> Bracket | None:
+        """Return the surfaces for a move, or the nearest outside of it; None where there are none."""
+        upwards = numbers_of(before) <= numbers_of(after)
+        first, last = self.around(before)[not upwards], self.around(after)[upwards]
+        if first is None or last is None:
+            return None
+        return Bracket(
+            before=first, after=last, moved_from=before, moved_to=after,
+            exact_before=self.of(before) is not None, exact_after=self.of(after) is not None,
+        )  # fmt: skip
+
     def _match(self, version: str) -> str | None:
         wanted, best = numbers_of(version), (0, "")
         for name in self.versions:
@@ -84,11 +98,36 @@ def read_store() -> Store:
     return parse_store(file.read_text(encoding="utf-8"), str(file))
 
 
+@cache
+def read_change_table() -> ChangeTable:
+    """Return the hand-kept table that is installed with the package."""
+    from trtmatrix.core.change_file import parse_change_table
+
+    return parse_change_table(TABLE.read_text(encoding="utf-8"), str(TABLE))
+
+
+def local_folder(results: Path) -> Path:
+    """Return where surfaces lie that were read inside images on this host."""
+    return results / "local" / "surfaces"
+
+
+def publish_surfaces(results: Path) -> list[Path]:
+    """Copy local surfaces to where git sees them; returns the new files."""
+    new: list[Path] = []
+    for file in sorted(local_folder(results).glob("*.json")):
+        target = results / "surfaces" / file.name
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+            new.append(target)
+    return new
+
+
 def read_surfaces(results: Path) -> Surfaces:
     """Return the packaged surfaces and those below ``results``; a file that cannot be read is told of."""
     inside: dict[str, Surface] = {}
     problems: list[str] = []
-    for folder in (results / "surfaces", results / "local" / "surfaces"):
+    for folder in (results / "surfaces", local_folder(results)):
         for file in sorted(folder.glob("*.json")) if folder.is_dir() else ():
             try:
                 surface = parse_surface(json.loads(file.read_text(encoding="utf-8")), str(file))

@@ -16,21 +16,35 @@ PRECISIONS = ("tf32", "fp32", "fp16", "fp16-flag")
 float16. ``fp16-flag``: float32 graph, TF32 and FP16 allowed (TensorRT below 11 only)."""
 
 
+QUANTIZED = ("int8", "fp8")
+"""What a graph with QuantizeLinear and DequantizeLinear may round to."""
+
+Shape = Tuple[int, ...]
+Range = Tuple[Shape, Shape, Shape]
+"""The least, the best and the largest shape of a dynamic input (values, where it is a shape tensor)."""
+
+
 class BuildOptions(NamedTuple):
     """What a repro asks of a build; see :meth:`Backend.build`."""
 
     precision: str
     level: Optional[int]
     plugins: bool
-    keep_fp32: Tuple[str, ...]
-    outputs: Tuple[str, ...]
+    keep_fp32: Tuple[str, ...] = ()
+    outputs: Tuple[str, ...] = ()
+    profile: Tuple[Tuple[str, Range], ...] = ()
+    quantized: Tuple[str, ...] = ()
 
 
 class Engine:
     """A graph that was built."""
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-        """Run once: inputs and outputs by name, as host arrays in the graph's dtypes."""
+        """Run once: inputs and outputs by name, as host arrays in the graph's dtypes.
+
+        May be called again, with other shapes where the engine has a profile. An engine's first run
+        leaves its latency in the backend's facts.
+        """
         raise NotImplementedError
 
     def fusion(self, inputs: Mapping[str, np.ndarray]) -> str:
@@ -95,6 +109,8 @@ class Backend:
         plugins: bool = False,
         keep_fp32: Sequence[str] = (),
         outputs: Sequence[str] = (),
+        profile: Optional[Mapping[str, Sequence[Sequence[int]]]] = None,
+        quantized: Sequence[str] = (),
     ) -> Engine:
         """Parse an ONNX file and build an engine.
 
@@ -102,10 +118,20 @@ class Backend:
         5; None leaves the product's default). ``plugins``: the graph has a node that is one of
         NVIDIA's plugins. ``keep_fp32``: operators (such as ``Softmax``) that the FP16 flag must
         leave in float32. ``outputs``: inner tensors that the engine must write too, so that it
-        cannot fuse across them. Raises ``BuildFailed`` with the product's own messages,
-        ``Unsupported`` where the product has no such precision, plugin or constraint.
+        cannot fuse across them. ``profile``: by dynamic input its least, best and largest shape (or
+        values, where the input is a shape tensor). ``quantized``: what the graph's QuantizeLinear
+        nodes round to, of :data:`QUANTIZED`; a strongly typed network does so anyway.
+
+        Raises ``BuildFailed`` with the product's own messages, ``Unsupported`` where the product has
+        no such precision, plugin, constraint or operator.
         """
-        return self._build(model, BuildOptions(precision, level, plugins, tuple(keep_fp32), tuple(outputs)))
+        return self._build(
+            model,
+            BuildOptions(
+                precision, level, plugins, tuple(keep_fp32), tuple(outputs), _ranges(profile or {}),
+                _one_of(quantized, QUANTIZED),
+            ),
+        )  # fmt: skip
 
     def _build(self, model: Path, options: BuildOptions) -> Engine:
         """Build as the product does; see :meth:`build`."""
@@ -139,3 +165,34 @@ class Backend:
     def observed(self) -> Dict[str, Any]:
         """Return ``library`` (the version that was loaded) and what else the product tells."""
         raise NotImplementedError
+
+
+def _ranges(profile: Mapping[str, Sequence[Sequence[int]]]) -> Tuple[Tuple[str, Range], ...]:
+    """Return a profile as it can be compared and printed; ``ValueError`` names the input that is wrong."""
+    found = []
+    for name, shapes in sorted(profile.items()):
+        least, best, most = (tuple(int(n) for n in shape) for shape in _three(name, shapes))
+        if not len(least) == len(best) == len(most) or not all(
+            low <= middle <= high for low, middle, high in zip(least, best, most)
+        ):
+            raise ValueError(
+                "profile of %s: %s, %s, %s: three shapes of one length are wanted, none larger than the next"
+                % (name, least, best, most)
+            )
+        found.append((name, (least, best, most)))
+    return tuple(found)
+
+
+def _three(name: str, shapes: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+    if len(shapes) != 3:
+        raise ValueError(
+            "profile of %s: %d shapes, not the least, the best and the largest" % (name, len(shapes))
+        )
+    return shapes
+
+
+def _one_of(words: Sequence[str], known: Sequence[str]) -> Tuple[str, ...]:
+    unknown = [word for word in words if word not in known]
+    if unknown:
+        raise ValueError("quantized: %s; known are %s" % (", ".join(unknown), ", ".join(known)))
+    return tuple(sorted(words))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
-from typing import Any, Dict, List, Mapping, Tuple, Type
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
 from trtprobe import ends
 from trtprobe.backends.base import Engine
+from trtprobe.backends.data_shapes import Growing
+from trtprobe.backends.feeds import find_feed, fit_feed
+from trtprobe.backends.latency import RUNS, SECONDS, sum_up, time_runs
 from trtprobe.clocks import read_clocks
 from trtprobe.cuda import Memory, Stream
 from trtprobe.kernels import launched_kernels, see_fusion
@@ -37,6 +41,9 @@ class GpuEngine(Engine):
         is_input = {n: engine.get_tensor_mode(n) == trt.TensorIOMode.INPUT for n in tensors}
         self.inputs = [name for name in tensors if is_input[name]]
         self.outputs = [name for name in tensors if not is_input[name]]
+        self._on_host: Dict[str, np.ndarray] = {}
+        self._growing: Dict[str, Growing] = {}
+        self._has_latency = False
 
     def dtype(self, name: str) -> np.dtype:
         """Return a tensor's dtype."""
@@ -46,41 +53,133 @@ class GpuEngine(Engine):
         return np.dtype(DTYPES[kind])
 
     def bind(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, Memory]:
-        """Set shapes and addresses, copy the inputs in; returns the device memory of each tensor."""
+        """Set shapes and addresses, copy the inputs in; returns the device memory of each tensor.
+
+        Memory of tensors that TensorRT wants on the host, and of outputs whose shape depends on the data, is
+        kept here instead. Raises as :func:`fit_feed` does, and ``RunFailed`` where the engine does not take
+        an input's shape.
+        """
         memory: Dict[str, Memory] = {}
+        self._on_host = {}
         for name in self.inputs:
-            array = np.ascontiguousarray(inputs[name])
-            if array.dtype != self.dtype(name):
-                raise ValueError("%s: engine wants %s, got %s" % (name, self.dtype(name), array.dtype))
-            self.context.set_input_shape(name, array.shape)
+            array = fit_feed(name, find_feed(inputs, name), self.dtype(name))
+            self._set_shape(name, array.shape)
+            if self._is_on_host(name):
+                self._on_host[name] = array.copy()
+                self.context.set_tensor_address(name, self._on_host[name].ctypes.data)
+                continue
             memory[name] = self.backend.cuda.alloc(array.nbytes)
             memory[name].put(array)
+            self.context.set_tensor_address(name, memory[name].pointer)
+        self._check_shapes(inputs)
         for name in self.outputs:
-            size = int(np.prod(self.shape(name), dtype=np.int64)) * self.dtype(name).itemsize
-            memory[name] = self.backend.cuda.alloc(size)
-        for name, block in memory.items():
-            self.context.set_tensor_address(name, block.pointer)
+            self._place_output(name, memory)
         return memory
 
+    def _set_shape(self, name: str, shape: Tuple[int, ...]) -> None:
+        if self.context.set_input_shape(name, shape):
+            return
+        ranges = "; ".join(str([int(n) for n in one]) for one in self._ranges(name))
+        raise ends.RunFailed(
+            "input %s: the engine does not take the shape %s; it was built for %s"
+            % (name, list(shape), ranges)
+        )
+
+    def _ranges(self, name: str) -> Sequence[Any]:
+        """Return what shapes the engine takes: the least, the best and the largest, or its only one."""
+        if self._is_dynamic(name):
+            return list(self.engine.get_tensor_profile_shape(name, 0))
+        return [self.engine.get_tensor_shape(name)]
+
+    def _is_dynamic(self, name: str) -> bool:
+        return any(int(size) < 0 for size in self.engine.get_tensor_shape(name))
+
+    def _is_on_host(self, name: str) -> bool:
+        return bool(self.engine.get_tensor_location(name) == self.backend.trt.TensorLocation.HOST)
+
+    def _check_shapes(self, inputs: Mapping[str, np.ndarray]) -> None:
+        """Let a dynamic engine say whether the inputs' shapes fit each other."""
+        if not any(map(self._is_dynamic, self.inputs)):
+            return
+        given = ", ".join("%s %s" % (name, list(np.shape(inputs[name]))) for name in self.inputs)
+        try:
+            lacking = self.context.infer_shapes()
+        except RuntimeError as error:
+            raise ends.RunFailed(
+                "the inputs' shapes do not fit each other: %s: %s" % (given, error)
+            ) from error
+        if lacking:
+            raise ends.RunFailed("shapes of %s are not known, with %s" % (", ".join(lacking), given))
+
+    def _place_output(self, name: str, memory: Dict[str, Memory]) -> None:
+        shape = self.shape(name)
+        if -1 in shape:
+            if name not in self._growing:
+                self._growing[name] = Growing(self.backend.trt, self.backend.cuda)
+            if not self.context.set_output_allocator(name, self._growing[name].allocator):
+                raise ends.Unsupported("output %s has a shape that depends on the data: no allocator" % name)
+        elif self._is_on_host(name):
+            self._on_host[name] = np.zeros(shape, self.dtype(name))
+            self.context.set_tensor_address(name, self._on_host[name].ctypes.data)
+        else:
+            memory[name] = self.backend.cuda.alloc(_elements(shape) * self.dtype(name).itemsize)
+            self.context.set_tensor_address(name, memory[name].pointer)
+
     def shape(self, name: str) -> List[int]:
-        """Return a tensor's shape for the inputs that were bound."""
+        """Return a tensor's shape for the inputs that were bound; -1 where it depends on the data."""
         return [int(n) for n in self.context.get_tensor_shape(name)]
 
     def enqueue(self, stream: Stream) -> None:
         """Put one run on a stream; returns at once."""
         if not self.context.execute_async_v3(stream.handle.value):
+            for growing in self._growing.values():
+                if growing.trouble is not None:
+                    raise growing.trouble
             raise self.backend.failure("execute_async_v3 failed", ends.RunFailed)
 
     def read(self, name: str, block: Memory) -> np.ndarray:
         """Return device memory as an array of a tensor's shape and dtype (waits for the copy only)."""
         return block.get(np.empty(self.shape(name), self.dtype(name)))
 
+    def _output(self, name: str, memory: Mapping[str, Memory]) -> np.ndarray:
+        """Return an output after a run, wherever it lies."""
+        if name in self._on_host:
+            return np.array(self._on_host[name])
+        if name in memory:
+            return self.read(name, memory[name])
+        growing = self._growing[name]
+        y: np.ndarray = np.empty(growing.shape, self.dtype(name))
+        if growing.memory is not None and y.size:
+            growing.memory.get(y)
+        return y
+
     def run(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-        """Run twice on one stream and keep the second: the first also loads the kernels."""
+        """Run twice on one stream and keep the second: the first also loads the kernels.
+
+        An engine's first call then times further runs, whose outputs nobody reads.
+        """
         memory, stream = self._ready(inputs)
-        self.backend.facts["run_ms"] = self._timed(stream)
+        facts = self.backend.facts
+        facts["run_ms"] = self._timed(stream)
         stream.synchronize()
-        return {name: self.read(name, memory[name]) for name in self.outputs}
+        outputs = {name: self._output(name, memory) for name in self.outputs}
+        if not self._has_latency:
+            self._has_latency = True
+            started = time.perf_counter()
+            facts["latency"] = sum_up(self._times(stream, RUNS, SECONDS, warmed=facts["run_ms"] / 1e3))
+            facts["latency_seconds"] = time.perf_counter() - started
+            size = self._device_memory()
+            facts.update({} if size is None else {"device_memory_bytes": size})
+        return outputs
+
+    def _device_memory(self) -> Optional[int]:
+        """Return the bytes of scratch memory that the engine's contexts take, None where it is not told."""
+        engine = self.engine
+        if hasattr(engine, "device_memory_size_v2"):
+            return int(engine.device_memory_size_v2)
+        if hasattr(engine, "device_memory_size"):
+            return int(engine.device_memory_size)
+        return None
 
     def fusion(self, inputs: Mapping[str, np.ndarray]) -> str:
         """Look at layers, tactics and, where CUPTI is there, at the kernels of one run."""
@@ -96,14 +195,22 @@ class GpuEngine(Engine):
     def latency(self, inputs: Mapping[str, np.ndarray], runs: int = 50) -> float:
         """Return the median of single runs between events; idle clocks are left behind first."""
         memory, stream = self._ready(inputs)
-        started = time.perf_counter()
+        times = self._times(stream, runs, math.inf)
+        del memory
+        return float(np.median(times))
+
+    def _times(self, stream: Stream, runs: int, seconds: float, warmed: float = 0.0) -> List[float]:
+        """Return what single runs took, in milliseconds, once the GPU has been busy for a while.
+
+        ``warmed``: for how many seconds it has been busy just now.
+        """
+        started = time.perf_counter() - warmed
         while time.perf_counter() - started < WARM_SECONDS:
             self.enqueue(stream)
             stream.synchronize()
-        times = [self._timed(stream) for _ in range(runs)]
+        times = time_runs(lambda: self._timed(stream), runs, seconds)
         self.backend.facts["clocks"] = read_clocks(self.backend.cuda.bus())
-        del memory
-        return float(np.median(times))
+        return times
 
     def _ready(self, inputs: Mapping[str, np.ndarray]) -> Tuple[Dict[str, Memory], Stream]:
         """Bind, and run once: the first run also loads the kernels."""
@@ -117,3 +224,7 @@ class GpuEngine(Engine):
         before = stream.record()
         self.enqueue(stream)
         return stream.record().milliseconds_since(before)
+
+
+def _elements(shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=np.int64))

@@ -5,12 +5,18 @@ from __future__ import annotations
 import hashlib
 import time
 from pathlib import Path
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, List, Mapping
 
 import numpy as np
 
 from trtprobe import ends
 from trtprobe.backends.base import Backend, BuildOptions, Engine
+from trtprobe.backends.latency import sum_up, time_runs
+from trtprobe.backends.refusals import onnxruntime_end
+from trtprobe.models import Model
+
+RUNS, SECONDS = 20, 0.05
+"""At most so many runs, or about so long, are timed; a single one where it takes longer than that."""
 
 
 class OnnxRuntimeEngine(Engine):
@@ -20,23 +26,50 @@ class OnnxRuntimeEngine(Engine):
     inputs byte for byte: within a job their output is computed once, and the record says so.
     """
 
-    def __init__(self, backend: OnnxRuntimeBackend, session: Any, model: bytes) -> None:
-        """Wrap a session."""
+    def __init__(self, backend: OnnxRuntimeBackend, session: Any, model: str) -> None:
+        """Wrap a session; ``model`` stands for the graph's content where there is a memo."""
         self.backend, self.session, self.model = backend, session, model
+        self.names = [output.name for output in session.get_outputs()]
+        self._timed = False
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-        """Run the session once on the CPU, or return what the same bytes gave before."""
+        """Run the session once on the CPU, or return what the same bytes gave before.
+
+        What did not run here has no latency.
+        """
         feeds = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
         memo = self.backend.memo
         kept = memo / _digest(self.model, feeds) if memo is not None else None
         if kept is not None and kept.is_dir():
             self.backend.facts["same_bytes_as_an_earlier_cell"] = True
-            return {path.stem: np.load(str(path)) for path in sorted(kept.glob("*.npy"))}
-        names = [output.name for output in self.session.get_outputs()]
-        outputs = dict(zip(names, self.session.run(names, feeds)))
+            return {name: np.load(str(kept / ("%d.npy" % i))) for i, name in enumerate(self.names)}
+        started = time.perf_counter()
+        outputs = self._run(feeds)
+        if not self._timed:
+            self._timed = True
+            self._note_latency(feeds, 1e3 * (time.perf_counter() - started))
         if kept is not None:
             _keep(kept, outputs)
+        return dict(zip(self.names, outputs))
+
+    def _run(self, feeds: Mapping[str, np.ndarray]) -> List[np.ndarray]:
+        try:
+            outputs: List[np.ndarray] = self.session.run(self.names, feeds)
+        except Exception as error:
+            given = ", ".join("%s %s %s" % (n, a.dtype, list(a.shape)) for n, a in feeds.items())
+            raise ends.RunFailed("%s (given: %s)" % (str(error)[:1500], given[:400])) from error
         return outputs
+
+    def _note_latency(self, feeds: Mapping[str, np.ndarray], first: float) -> None:
+        """Time some more runs where the first, which took ``first`` milliseconds, was quick."""
+
+        def run() -> float:
+            started = time.perf_counter()
+            self.session.run(self.names, feeds)
+            return 1e3 * (time.perf_counter() - started)
+
+        quick = first < 1e3 * SECONDS
+        self.backend.facts["latency"] = sum_up(time_runs(run, RUNS, SECONDS, least=1) if quick else [first])
 
     def fusion(self, inputs: Mapping[str, np.ndarray]) -> str:
         """Return "plain": graph optimisation is off."""
@@ -44,8 +77,8 @@ class OnnxRuntimeEngine(Engine):
         return "plain"
 
 
-def _digest(model: bytes, feeds: Mapping[str, np.ndarray]) -> str:
-    total = hashlib.sha256(model)
+def _digest(model: str, feeds: Mapping[str, np.ndarray]) -> str:
+    total = hashlib.sha256(model.encode())
     for name in sorted(feeds):
         array = feeds[name]
         total.update(("%s %s %s" % (name, array.dtype.str, array.shape)).encode())
@@ -53,16 +86,17 @@ def _digest(model: bytes, feeds: Mapping[str, np.ndarray]) -> str:
     return total.hexdigest()
 
 
-def _keep(folder: Path, outputs: Mapping[str, np.ndarray]) -> None:
+def _keep(folder: Path, outputs: List[np.ndarray]) -> None:
+    """Write the outputs by number: a user's own may have any name."""
     partial = folder.with_name(folder.name + ".partial")
     partial.mkdir(parents=True, exist_ok=True)
-    for name, array in outputs.items():
-        np.save(str(partial / (name + ".npy")), array)
+    for number, array in enumerate(outputs):
+        np.save(str(partial / ("%d.npy" % number)), array)
     partial.rename(folder)
 
 
 class OnnxRuntimeBackend(Backend):
-    """A check of the graph: precision and level do not apply and are ignored."""
+    """A check of the graph: precision, level, profile and the like do not apply and are ignored."""
 
     def __init__(self) -> None:
         """Import ONNX Runtime."""
@@ -84,15 +118,15 @@ class OnnxRuntimeBackend(Backend):
         settings.graph_optimization_level = self.ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         settings.log_severity_level = 3
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others work too
-        started, content = time.perf_counter(), model.read_bytes()
+        started, given = time.perf_counter(), Model(model)
         try:
             session = self.ort.InferenceSession(
-                content, sess_options=settings, providers=["CPUExecutionProvider"]
+                str(model), sess_options=settings, providers=["CPUExecutionProvider"]
             )
         except Exception as error:
-            raise ends.BuildFailed(str(error)[:2000]) from error
+            raise onnxruntime_end(self.ort.__version__, given.onnx, str(error)) from error
         self.facts.update(build_seconds=time.perf_counter() - started)
-        return OnnxRuntimeEngine(self, session, content)
+        return OnnxRuntimeEngine(self, session, given.key() if self.memo is not None else "")
 
     def observed(self) -> Dict[str, Any]:
         """Return ONNX Runtime's version."""

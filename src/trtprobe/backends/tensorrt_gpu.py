@@ -16,15 +16,15 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 from trtprobe import ends
 from trtprobe.backends.base import Backend, BuildOptions, Engine
 from trtprobe.backends.gpu_engine import GpuEngine
+from trtprobe.backends.profiles import add_profile
+from trtprobe.backends.refusals import parser_end, read_errors
 from trtprobe.cuda import Cuda
+from trtprobe.models import Model
 from trtprobe.observe import loaded_libraries
 from trtprobe.plans import Plans, write_plan
 
 WORKSPACE = 4 << 30
 """Bytes of scratch memory that a builder may use."""
-
-UNKNOWN_OPERATOR = re.compile(r"Plugin not found|No importer registered|not supported in TensorRT-RTX")
-"""What the parser says of an operator that is neither ONNX's, as far as it knows, nor a plugin's."""
 
 LIBRARY = r"^libnvinfer\.so"
 """The core library's file name."""
@@ -115,20 +115,23 @@ class TensorRtBackend(Backend):
             self._register_plugins()
         elif self._plugins_before:
             raise ends.Elsewhere("an earlier cell has registered plugins, and this one asks for none")
-        place = None if self.plans is None else self.plans.place(model.read_bytes(), options)
+        given = Model(model)
+        place = None if self.plans is None else self.plans.place(given.key(), options)
         if place is not None and place.is_file():
             return self._engine(place.read_bytes())
-        network = self._parse(model, self._network_flags(options.precision))
+        network, parser = self._parse(given, self._network_flags(options.precision))
         config = self.builder.create_builder_config()
-        self._configure(config, options.precision, options.level)
+        self._configure(config, options)
         if options.keep_fp32:
             self._constrain(network, config, options.keep_fp32)
+        add_profile(self.builder, network, config, options.profile)
         _mark_outputs(
             network, options.outputs, self.trt.float16 if options.precision == "fp16-flag" else None
         )
         started = time.perf_counter()
         plan = self.builder.build_serialized_network(network, config)
         self.facts["build_seconds"] = time.perf_counter() - started
+        del parser  # weights that it has read from files belong to it, and the network uses them
         if plan is None:
             raise self.failure("the builder returned no engine")
         self.facts["engine_bytes"] = int(plan.nbytes)
@@ -155,34 +158,55 @@ class TensorRtBackend(Backend):
             flags |= 1 << int(names.STRONGLY_TYPED)
         return flags
 
-    def _parse(self, model: Path, flags: int) -> Any:
+    def _parse(self, model: Model, flags: int) -> Tuple[Any, Any]:
+        """Return the network, and the parser: it must live until the network is built."""
         network = self.builder.create_network(flags)
         parser = self.trt.OnnxParser(network, self.logger)
-        if not parser.parse(model.read_bytes()):
-            errors = [str(parser.get_error(i)) for i in range(parser.num_errors)]
-            text = "the parser refused the graph: " + "; ".join(errors)[:2000]
-            raise ends.Unsupported(text) if UNKNOWN_OPERATOR.search(text) else ends.BuildFailed(text)
-        return network
+        if model.must_stay_a_file:
+            parsed = parser.parse_from_file(str(model.path))
+        else:
+            parsed = parser.parse(model.path.read_bytes())
+        if not parsed:
+            errors = read_errors(parser, model.onnx, self.messages)
+            raise parser_end(self.observed()["library"], model.onnx, errors)
+        return network, parser
 
-    def _configure(self, config: Any, precision: str, level: Optional[int]) -> None:
+    def _configure(self, config: Any, options: BuildOptions) -> None:
         """Set precision explicitly (TF32 is on by default), workspace, level and verbosity."""
         trt = self.trt
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, WORKSPACE)
-        if precision == "fp32":
+        if options.precision == "fp32":
             config.clear_flag(trt.BuilderFlag.TF32)
         else:
             config.set_flag(trt.BuilderFlag.TF32)
-        if precision == "fp16-flag" or (precision == "fp16" and not _has_strong_types(trt)):
+        if options.precision == "fp16-flag" or (options.precision == "fp16" and not _has_strong_types(trt)):
             if not hasattr(trt.BuilderFlag, "FP16"):
                 raise ends.Unsupported("networks are strongly typed here: there is no FP16 flag")
             config.set_flag(trt.BuilderFlag.FP16)
-        if level is not None:
+        if self._is_weakly_typed(options.precision):
+            for word in options.quantized:
+                self._allow(config, word)
+        if options.level is not None:
             if not hasattr(config, "builder_optimization_level"):
-                self.facts["level_ignored"] = level
+                self.facts["level_ignored"] = options.level
             else:
-                config.builder_optimization_level = level
+                config.builder_optimization_level = options.level
         if hasattr(trt, "ProfilingVerbosity"):
             config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+
+    def _is_weakly_typed(self, precision: str) -> bool:
+        """Whether the builder chooses types; a strongly typed network has those of its graph."""
+        return self.major < 11 and not (precision == "fp16" and _has_strong_types(self.trt))
+
+    def _allow(self, config: Any, word: str) -> None:
+        """Let the builder use the types that the graph's QuantizeLinear nodes round to."""
+        flag = getattr(self.trt.BuilderFlag, word.upper(), None)
+        if flag is None:
+            version, name = self.observed()["library"], word.upper()
+            raise ends.Unsupported(
+                "%s cannot run a graph quantized to %s: it has no such flag" % (version, name)
+            )
+        config.set_flag(flag)
 
     def _register_plugins(self) -> None:
         """Make NVIDIA's plugins known to the parser; a second time does nothing."""
@@ -235,11 +259,18 @@ class RtxBackend(TensorRtBackend):
         del precision
         return 0
 
-    def _configure(self, config: Any, precision: str, level: Optional[int]) -> None:
+    def _configure(self, config: Any, options: BuildOptions) -> None:
         """Refuse what only a weakly typed network has."""
-        if precision == "fp16-flag":
+        if options.precision == "fp16-flag":
             raise ends.Unsupported("TensorRT-RTX networks are strongly typed: there is no FP16 flag")
-        super()._configure(config, "tf32" if precision == "fp16" else precision, level)
+        if options.precision == "fp16":
+            options = options._replace(precision="tf32")
+        super()._configure(config, options)
+
+    def _is_weakly_typed(self, precision: str) -> bool:
+        """Return no: there is no other typing."""
+        del precision
+        return False
 
     def _engine(self, plan: Any) -> Engine:
         """End the cell: an engine was built, and this host cannot run it."""

@@ -89,8 +89,13 @@ def side(one: Side | None) -> str:
     if one is None:
         return '<span class="soft">not tried</span>'
     if one.verdict is None:
-        return f'<span class="soft">{text(one.word) or "·"} no evidence</span>'
+        feared = f"<br>{sources([one.feared])}" if one.feared is not None else ""
+        said = "cannot be tried here" if one.absent else "no evidence"
+        fear = ", assumed to fail" if one.feared is not None else ""
+        return f'<span class="soft">{text(one.word) or "·"} {said}{fear}{feared}</span>'
     soft = [EVIDENCE[one.evidence]]
+    soft += [one.cause.value] if one.cause is not None else []
+    soft += ["in doubt: a control beside it came out wrong"] if one.doubted else []
     if one.builds:
         rests = f"{one.failed} of " if one.failed else ""
         soft.append(

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trtmatrix.core.model import Evidence, Product
+from trtmatrix.core.model import Product
 from trtmatrix.core.upgrade.question import Question
 from trtmatrix.core.upgrade.report import Change, FindingLine
 from trtmatrix.core.upgrade.sides import reported_elsewhere
-from trtmatrix.core.upgrade.standing import Standing, standing_of
 
 _OTHER_PRECISIONS = ("BF16", "INT8", "FP8", "INT4")
 
 
 def find_blind_spots(question: Question, findings: Sequence[FindingLine]) -> tuple[str, ...]:
     """Return them, what is nearest to the question first."""
-    return tuple(
-        (*_restricted(question), *_silent(findings), *_elsewhere(question, findings), *_always(question))
-    )
+    return (*_restricted(question), *_silent(findings), *_elsewhere(question, findings), *_always(question))
 
 
 def _restricted(question: Question) -> Iterator[str]:
@@ -33,7 +30,7 @@ def _silent(findings: Sequence[FindingLine]) -> Iterator[str]:
         reasons: dict[str, int] = {}
         for line in finding.cases:
             if line.change is Change.SAYS_NOTHING:
-                why = "can say nothing" if standing_of(line.after) is Standing.VOID else line.why
+                why = line.why or "can say nothing"
                 reasons[why] = reasons.get(why, 0) + 1
         for why, count in reasons.items():
             cases = "1 case" if count == 1 else f"{count} cases"
@@ -66,9 +63,3 @@ def _always(question: Question) -> Iterator[str]:
         yield "Your own model: --model FILE.onnx, with --inputs if you have some."
     if not question.code:
         yield "Your own code: --code DIR."
-
-
-def has_own_evidence(findings: Sequence[FindingLine]) -> bool:
-    """Whether any finding rests on a run at the version moved to."""
-    ran = {Evidence.MEASURED, Evidence.RECORDED}
-    return any(line.after.evidence in ran for finding in findings for line in finding.cases)

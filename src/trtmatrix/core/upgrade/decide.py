@@ -8,7 +8,7 @@ from dataclasses import replace
 from trtmatrix.core.model import Product
 from trtmatrix.core.upgrade.blind import find_blind_spots
 from trtmatrix.core.upgrade.engines import make_engines
-from trtmatrix.core.upgrade.findings import make_findings
+from trtmatrix.core.upgrade.findings import fixed_word, make_findings
 from trtmatrix.core.upgrade.hardware import make_hardware
 from trtmatrix.core.upgrade.lacking import make_lacking
 from trtmatrix.core.upgrade.own import TOPIC, own_lacking, weigh_case
@@ -16,6 +16,7 @@ from trtmatrix.core.upgrade.performance import make_performance, summarise_perfo
 from trtmatrix.core.upgrade.question import Question
 from trtmatrix.core.upgrade.reasons import CODE, make_reasons
 from trtmatrix.core.upgrade.report import (
+    Change,
     Decision,
     FactLine,
     FindingLine,
@@ -47,7 +48,8 @@ def decide(question: Question) -> Upgrade:
         summary=summarise(question, decision, reasons, findings), reasons=reasons, findings=findings,
         gpu_and_driver=hardware, performance=performance, api=question.api,
         engines=make_engines(question.before, question.after), model=_model(question),
-        errors=make_errors(findings, entries, versions), latencies=make_latencies(findings, entries, versions),
+        errors=make_errors(findings, entries, versions),
+        latencies=make_latencies(findings, entries, versions),
         lacking=lacking, not_looked_at=find_blind_spots(question, findings), command=question.command,
         generated=question.generated,
     )  # fmt: skip
@@ -113,7 +115,7 @@ def _gpu_note(question: Question) -> str:
         parts += ["in this host", f"driver {gpu.driver}" if gpu.driver else "driver not known"]
     else:
         parts += ["not in this host"]
-        parts += [f"recorded with driver {gpu.driver}" if gpu.driver else "its driver is not known"]
+        parts += [f"recorded with driver {gpu.driver}" if gpu.driver else "driver not known"]
     return ", ".join(parts)
 
 
@@ -125,7 +127,9 @@ def summarise(
     lines = {weight: [reason for reason in reasons if reason.weight is weight] for weight in Weight}
     match decision:
         case Decision.GO:
-            text = f"Go: nothing that was looked at is worse at {after}, and enough was seen to be right there."
+            text = (
+                f"Go: nothing that was looked at is worse at {after}, and enough was seen to be right there."
+            )
         case Decision.GO_WITH_WORKAROUNDS:
             topics = ", ".join(dict.fromkeys(reason.topic for reason in lines[Weight.WORKAROUND]))
             text = f"Go, with work-arounds for {topics}: without them {after} is worse."
@@ -133,9 +137,24 @@ def summarise(
             topics = ", ".join(dict.fromkeys(reason.topic for reason in lines[Weight.AGAINST]))
             text = f"Don't move to {after} as things stand: {topics}."
         case Decision.NOT_ENOUGH:
-            seen = sum(finding.weight is Weight.FOR for finding in findings)
-            known = f"{seen} of {len(findings)} findings are known well enough at {after}"
-            text = f"Not enough evidence: {known}. Nothing that is known speaks against the move."
+            feared = [f.repro for f in findings if any(line.after.feared for line in f.cases)]
+            but = f", but failures are feared of {', '.join(feared)}" if feared else ""
+            text = f"Not enough evidence: {_coverage(findings, after)}."
+            text += f" Nothing that is known speaks against it{but}."
     if question.downgrade:
         text = f"A downgrade. {text}"
     return f"{text} Only what {question.restricted} leaves was looked at." if question.restricted else text
+
+
+def _coverage(findings: Sequence[FindingLine], after: str) -> str:
+    """Say of how many findings enough is known at the version moved to, and which are said to be fixed."""
+    able = [finding for finding in findings if finding.change is not Change.SAYS_NOTHING]
+    seen = sum(all(line.weight is not Weight.LACKING for line in finding.cases) for finding in able)
+    count = "the one finding" if len(able) == 1 else f"the {len(able)} findings"
+    known = {0: "none is", 1: "1 is"}.get(seen, f"{seen} are")
+    text = f"of {count} that can be tried at {after}, {known} known well enough"
+    for word in ("reported to be fixed", "fixed, not confirmed"):
+        names = [f.repro for f in able if f.weight is Weight.LACKING and fixed_word(f) == word]
+        if names:
+            text += f"; {', '.join(names)} {'is' if len(names) == 1 else 'are'} {word}"
+    return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
 
 from packaging.version import Version as Release
 
@@ -50,8 +49,6 @@ def make_engines(before: Version, after: Version) -> tuple[FactLine, ...]:
             return (_line("plans", text, RTX),)
         case Product.ONNXRUNTIME:
             return ()
-        case _:
-            assert_never(after.product)
 
 
 def _tensorrt(before: Version, after: Version) -> Iterator[FactLine]:
@@ -85,8 +82,8 @@ def _compatible(before: Version, after: Version) -> FactLine:
     if old.major == new.major or (old.major, new.major) == (8, 10):
         return _line("version-compatible plans", way, COMPATIBILITY, PORTABILITY)
     text = (
-        f"NVIDIA's pages disagree on {old.major} → {new.major}: the guide of 10.16 has plans of 8 load in 9 and "
-        "10, the matrix of 11.4 allows of older ones only 8 → 10. Build again"
+        f"NVIDIA's pages disagree on {old.major} → {new.major}: the guide of 10.16 has plans of 8 load in 9 "
+        "and 10, the matrix of 11.4 allows of older ones only 8 → 10. Build again"
     )
     return _line("version-compatible plans", text, COMPATIBILITY, PORTABILITY)
 

@@ -42,7 +42,8 @@ def _order(line: FindingLine) -> tuple[int, int, str]:
 
 def _finding(mine: Sequence[Entry], entries: Entries, before: str, after: str) -> FindingLine | None:
     repro = mine[0].cell.repro
-    cases = {e.cell.case.id: e.cell.case for e in mine if e.cell.case.control is None}
+    there = {e.cell.case.id for e in mine}
+    cases = {case.id: case for case in repro.cases if case.id in there and case.control is None}
     workarounds = make_workarounds(repro, entries, after)
     tried = workaround_cases(repro)
     found = [make_case_line(repro.id, case, entries, before, after) for case in cases.values()]
@@ -113,7 +114,7 @@ def explain_line(before: Side, after: Side) -> str:
         case Standing.BUILT:
             return "parsed and built, not run: nothing is known of its numbers"
         case Standing.UNKNOWN:
-            return f"no evidence{f': {after.reason}' if after.reason else ''}"
+            return f"no evidence{f'; {after.reason}' if after.reason else ''}"
         case Standing.ABSENT:
             return after.reason or "no such case there"
         case Standing.BROKEN | Standing.UNSUPPORTED:
@@ -131,9 +132,7 @@ def _reports(side: Side) -> str:
     return ", ".join(source.title for source in side.sources) or "by the repro"
 
 
-def _relieve(
-    line: CaseLine, case: Case, workarounds: Sequence[WorkaroundLine], repro: Repro
-) -> CaseLine:
+def _relieve(line: CaseLine, case: Case, workarounds: Sequence[WorkaroundLine], repro: Repro) -> CaseLine:
     """Return a case that is bad now as needing a work-around, where one of the finding's passed there."""
     if line.weight is not Weight.AGAINST or line.case in workaround_cases(repro):
         return line
@@ -161,3 +160,12 @@ _CHANGE_WORDS = {
     Change.REGRESSED: "worse", Change.UNCHANGED_BAD: "bad at both", Change.FIXED: "fixed",
     Change.UNCHANGED_GOOD: "right", Change.UNKNOWN: "unknown", Change.SAYS_NOTHING: "can say nothing",
 }  # fmt: skip
+
+
+def fixed_word(finding: FindingLine) -> str:
+    """Say how a fixed finding is known, where that is not well enough; nothing of one that is not fixed."""
+    fixed = [line for line in finding.cases if line.change is Change.FIXED]
+    if finding.change is not Change.FIXED or finding.weight is not Weight.LACKING:
+        return ""
+    said = all(line.after.evidence is Evidence.REPORTED for line in fixed)
+    return "reported to be fixed" if said else "fixed, not confirmed"

@@ -76,7 +76,9 @@ def _driver(before: Version, after: Version, gpu: Gpu, matrix: Matrix) -> Iterat
     elif is_driver_enough(rule, gpu):
         yield _fact("driver", f"{least}; here is {gpu.driver}", Weight.NOTE, rule, matrix)
     elif driver_suffices(rule, gpu):
-        text = f"{least}; here is {gpu.driver}, which does on a data-centre GPU, through the image's own library"
+        text = (
+            f"{least}; here is {gpu.driver}, which does on a data-centre GPU, through the image's own library"
+        )
         yield _fact("driver", text, Weight.NOTE, rule, matrix)
     else:
         text = f"{least}{older}; here is {gpu.driver}: update the driver first, then ask again"

@@ -14,8 +14,8 @@ MOST_CASES = 4
 """Cases that a command names one by one; of more it names their repro."""
 
 NOT_RUN = (
-    "TensorRT-RTX is parsed and built here and never run: no command of this tool can supply numbers. Run your "
-    "model on a GPU of compute capability 8.0, 8.6, 8.9 or 12.x"
+    "TensorRT-RTX is parsed and built here and never run: no command of this tool can supply numbers. Run "
+    "your model on a GPU of compute capability 8.0, 8.6, 8.9 or 12.x"
 )
 
 _TO_BE_TRIED = frozenset({Standing.UNKNOWN, Standing.FEW, Standing.SAID_GOOD, Standing.DOUBTED})
@@ -27,7 +27,7 @@ def make_lacking(question: Question, findings: Sequence[FindingLine]) -> tuple[L
     product = question.after.product
     turning = [item for finding in findings for item in _turning(question, finding)]
     wanted = [finding for finding in findings if any(_is_lacking(line) for line in finding.cases)]
-    if product is Product.TENSORRT_RTX and any(_only_built(finding) for finding in wanted):
+    if product is Product.TENSORRT_RTX and wanted:
         wanted = [finding for finding in wanted if not _only_built(finding)]
         turning.append(Lacking(what=NOT_RUN, command=""))
     each = [_of_finding(question, finding) for finding in wanted]
@@ -37,8 +37,8 @@ def make_lacking(question: Question, findings: Sequence[FindingLine]) -> tuple[L
         names_all = len(wanted) == len(findings) and not question.restricted
         repros = [] if names_all else [finding.repro for finding in wanted]
         everything = question.run_command(versions, repros, (), *_builds(question))
-        names = f"all of these {len(each)} findings at once"
-        each.insert(0, Lacking(what=names, command=everything))
+        names = f"what is lacking of {len(each)} findings, at once"
+        each.insert(0, Lacking(what=names, command=everything, whole=True))
     return (*turning, *each)
 
 
@@ -101,7 +101,9 @@ def describe_lack(lines: Sequence[CaseLine], after: str) -> str:
         Standing.BROKEN: f"not built at {after}, and nothing is known of before",
         Standing.UNSUPPORTED: f"not supported at {after}, and nothing is known of before",
     }
-    counts = [(sum(standing_of(line.after) is kind for line in lines), words) for kind, words in kinds.items()]
+    counts = [
+        (sum(standing_of(line.after) is kind for line in lines), words) for kind, words in kinds.items()
+    ]
     parts = [f"{count} {'case' if count == 1 else 'cases'} {words}" for count, words in counts if count]
     return ", ".join(parts)
 

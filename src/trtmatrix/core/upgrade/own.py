@@ -49,7 +49,7 @@ def _of_case(line: CaseLine, own: Own) -> FactLine:
 
 
 def _has_limit(own: Own) -> bool:
-    """Whether a PASS of the model rests on a limit: its noise floor, its user's own, or a check that passed."""
+    """Whether a PASS of the model rests on a limit: a noise floor, its user's own, a check that passed."""
     return _is_accepted(own) or own.tolerance or not own.section.floor.startswith(NO_FLOOR)
 
 

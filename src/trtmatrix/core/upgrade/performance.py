@@ -1,4 +1,4 @@
-"""Latency, build time, engine size and memory of the same case at both versions, with spread and clocks. Pure."""
+"""Latency, build time, engine size and memory of a case at both versions, with spread and clocks. Pure."""
 
 from __future__ import annotations
 
@@ -158,7 +158,9 @@ class PerformanceSummary:
 
 def summarise_performance(lines: Sequence[PerformanceLine]) -> tuple[PerformanceSummary, ...]:
     """Return a summary a measure; a measure without a comparable case has none."""
-    found = (_summarise(measure, [line for line in lines if line.measure == measure]) for measure, _ in MEASURES)
+    found = (
+        _summarise(measure, [line for line in lines if line.measure == measure]) for measure, _ in MEASURES
+    )
     return tuple(summary for summary in found if summary is not None)
 
 

@@ -1,4 +1,4 @@
-"""What an upgrade is decided from: two versions, a GPU, what is known of them, the user's model and code. Pure."""
+"""What an upgrade is decided from: two versions, a GPU, what is known of them, model and code. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Question:
     """Whether to move from one version to another on a GPU.
 
     ``gpu_word`` is how commands name the GPU. ``options``: what every command needs beside (other files than
-    the usual). ``restricted``: the options that narrow what is looked at, as typed. ``left_out``: the findings
+    the usual). ``restricted``: the options that narrow what is looked at, as typed. ``left_out``: findings
     that they leave out. ``code``: code was named, so that an API difference that is not known is lacking.
     """
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from trtmatrix.core.api import Certainty, ChangeKind
 from trtmatrix.core.confirm import CONFIRMING_BUILDS
-from trtmatrix.core.model import Evidence
+from trtmatrix.core.model import Basis, Evidence
+from trtmatrix.core.table import one_line
+from trtmatrix.core.upgrade.findings import fixed_word
 from trtmatrix.core.upgrade.lacking import describe_lack
 from trtmatrix.core.upgrade.own import own_reasons
 from trtmatrix.core.upgrade.performance import SLOWER, PerformanceSummary
@@ -25,6 +27,9 @@ from trtmatrix.core.upgrade.standing import HEAVIEST, Standing, standing_of
 CODE = "your code"
 """The topic of what the user's own code must change."""
 
+LONGEST = 120
+"""Characters of a case's own reason; the findings below have all of it."""
+
 SOURCES = 3
 """Sources that a reason names; the findings below have all."""
 
@@ -33,7 +38,7 @@ def make_reasons(
     question: Question, findings: Sequence[FindingLine], hardware: Sequence[FactLine],
     performance: Sequence[PerformanceSummary],
 ) -> tuple[FactLine, ...]:  # fmt: skip
-    """Return the reasons; with the user's own model what is not known of the findings is no reason any more."""
+    """Return the reasons; with the user's own model what is unknown of the findings is no reason."""
     lines = [line for line in hardware if line.weight is Weight.AGAINST]
     lines += own_reasons(question)
     told = [reason for finding in findings for reason in _of_finding(question, finding)]
@@ -52,16 +57,18 @@ def _of_finding(question: Question, finding: FindingLine) -> Iterator[FactLine]:
     lines = [line for line in finding.cases if line.weight is finding.weight]
     match finding.weight:
         case Weight.AGAINST:
-            text = _worse(lines, after)
+            untried = "; no work-around of it has passed there" if finding.workarounds else ""
+            text = f"{_worse(lines, after)}{untried}"
         case Weight.WORKAROUND:
             helping = next(item for item in finding.workarounds if item.counts)
             text = f"{_worse(lines, after)}. What helps there: {helping.what} ({helping.case} passed)"
         case Weight.LACKING:
-            known = {Change.FIXED: "fixed, ", Change.UNCHANGED_BAD: "bad at both, "}.get(finding.change, "")
-            text = f"{known}{describe_lack(lines, after)}"
+            known = "bad at both; beside that" if finding.change is Change.UNCHANGED_BAD else ""
+            known = known or (f"{fixed_word(finding)}:" if fixed_word(finding) else "")
+            text = f"{known} {describe_lack(lines, after)}".strip()
         case Weight.FOR:
-            known = "fixed" if finding.change is Change.FIXED else "right"
-            text = f"{known}: {finding.why}, each on {CONFIRMING_BUILDS} builds or more"
+            builds = f", each on {CONFIRMING_BUILDS} builds or more" if lines[0].after.counted else ""
+            text = f"{finding.why}{builds}"
         case Weight.NOTE:
             if finding.change is not Change.UNCHANGED_BAD:
                 return
@@ -80,7 +87,8 @@ def _worse(lines: Sequence[CaseLine], after: str) -> str:
     first = lines[0]
     was = first.before.word if first.before.verdict is not None else "unknown"
     more = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
-    return f"worse at {after}: {first.case} {was} → {first.after.word} ({first.why}){more}"
+    why = f" ({one_line(first.why, LONGEST)})" if first.after.evidence is not Evidence.REPORTED else ""
+    return f"worse at {after}: {first.case} {was} → {first.after.word}{why}{more}"
 
 
 def _known(lines: Sequence[CaseLine]) -> str:
@@ -95,11 +103,25 @@ def _sources(lines: Sequence[CaseLine]) -> tuple[Source, ...]:
 
 
 def _unknown(question: Question, findings: Sequence[FindingLine]) -> Iterator[FactLine]:
-    """Yield one line for all findings of which nothing is known at the version moved to."""
-    names = [f.repro for f in findings if f.weight is Weight.LACKING and not _has_evidence(f)]
-    if names:
-        text = f"no evidence at {question.after.name} of {', '.join(names)}"
+    """Yield what is feared of findings of which nothing is known, then one line for all others of those."""
+    after = question.after.name
+    unknown = [f for f in findings if f.weight is Weight.LACKING and not _has_evidence(f)]
+    feared = {finding.repro: tuple(_fears(finding)) for finding in unknown}
+    for finding in unknown:
+        if fears := feared[finding.repro]:
+            count = f"{len(fears)} of {len(finding.cases)} cases"
+            text = f"no evidence at {after}, and its repro fears that {count} fail"
+            yield FactLine(
+                topic=finding.repro, text=text, weight=Weight.LACKING, known=Basis.ASSUMED.value,
+                sources=tuple(dict.fromkeys(fears))[:SOURCES],
+            )  # fmt: skip
+    if names := [finding.repro for finding in unknown if not feared[finding.repro]]:
+        text = f"no evidence at {after} of {', '.join(names)}"
         yield FactLine(topic="unknown", text=text, weight=Weight.LACKING, known=Evidence.NONE.value)
+
+
+def _fears(finding: FindingLine) -> Iterator[Source]:
+    return (line.after.feared for line in finding.cases if line.after.feared is not None)
 
 
 def _api(question: Question) -> Iterator[FactLine]:
@@ -123,9 +145,7 @@ def _api(question: Question) -> Iterator[FactLine]:
     if sure:
         first = min(sure)
         text = f"change {_lines(len(sure))} first that use what is gone, the first in {first[0]}:{first[2]}"
-        yield FactLine(
-            topic=CODE, text=text, weight=Weight.WORKAROUND, known="read", sources=api.surfaces
-        )
+        yield FactLine(topic=CODE, text=text, weight=Weight.WORKAROUND, known="read", sources=api.surfaces)
     elif not api.unread:
         text = f"nothing that is gone is used for sure, in {api.files} files"
         yield FactLine(topic=CODE, text=text, weight=Weight.NOTE, known="read", sources=api.surfaces)

@@ -67,8 +67,9 @@ class Side:
 
     ``word`` is what a table shows of it (``PASS 1.34``), ``builds`` how many engines it rests on, ``floors``
     the worst error in noise floors, ``reason`` the judge's words, ``driver`` that of the record. ``cause``:
-    why there is no verdict. ``counted``: its product builds engines that differ. ``doubted``: a control beside
-    it came out wrong. ``absent``: it cannot be tried at this version.
+    why there is no verdict. ``counted``: its product builds engines that differ. ``doubted``: a control
+    beside it came out wrong. ``absent``: it cannot be tried at this version. ``feared``: what lets its repro
+    assume that it fails, where there is no evidence.
     """
 
     version: str
@@ -86,13 +87,12 @@ class Side:
     counted: bool = True
     doubted: bool = False
     absent: bool = False
+    feared: Source | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkaroundLine:
-    """A work-around; ``after`` is its own case at the version moved to, ``counts`` whether that passed there
-    on enough engines.
-    """
+    """A work-around; ``after``: its own case at the version moved to; ``counts``: that passed enough."""
 
     what: str
     case: str
@@ -215,13 +215,21 @@ class SampleFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How far the outputs of the two versions are apart, over all samples; |a − b|, and ‖a − b‖/‖a‖."""
+    """How far the outputs of the two versions are apart, over all samples; |a − b|, and ‖a − b‖/‖a‖.
+
+    Figures are infinite where an element is NaN or infinite at one version only (``nan`` counts those), and
+    NaN where nothing can be compared. ``samples``: how many were compared; ``note``: what is to be said of
+    it (``"bitwise equal"``, other shapes or dtypes, an output that is not there), or nothing.
+    """
 
     output: str
     max_abs: float
     mean_abs: float
     rel_l2: float
     worst_sample: int
+    samples: int = 0
+    nan: int = 0
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,10 +306,14 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Lacking:
-    """Evidence that is not there, why it is needed, and the exact command that would supply it."""
+    """Evidence that is not there, why it is needed, and the exact command that would supply it.
+
+    ``command`` is empty where none of this tool's can. ``whole``: it stands for all that follow.
+    """
 
     what: str
     command: str
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

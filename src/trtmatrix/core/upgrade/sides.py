@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.controls import Controls
@@ -53,16 +54,30 @@ def _nothing(version: str) -> Side:
 
 def make_side(entry: Entry, calibration: Calibration = NOT_CALIBRATED, *, doubted: bool = False) -> Side:
     """Return an entry as a side of a comparison. ``doubted``: a control beside it came out wrong."""
+    if _names_no_version(entry) or _is_on_unsupported(entry):
+        entry = replace(entry, evidence=Evidence.NONE, outcome=None)
     cell, outcome = entry.cell, entry.outcome
-    side = Side(
+    return Side(
         version=cell.version.name, verdict=outcome.verdict if outcome else None, evidence=entry.evidence,
         word=cell_text(entry), reason=outcome.reason if outcome else _why_not(entry),
         builds=outcome.builds if outcome else 0, failed=outcome.failed if outcome else 0,
         floors=_floors(entry, calibration), driver=_driver(entry), cell=str(cell.id), sources=_sources(entry),
         cause=outcome.cause if outcome else None, counted=cell.version.product is Product.TENSORRT,
-        doubted=doubted, absent=outcome is None and _is_absent(entry),
+        doubted=doubted, absent=outcome is None and _is_absent(entry), feared=_feared(entry),
     )  # fmt: skip
-    return side
+
+
+def _is_on_unsupported(entry: Entry) -> bool:
+    """Whether what is reported cannot be so here: the version does not support the GPU."""
+    excluded = entry.excluded
+    return entry.record is None and excluded is not None and excluded.why is Exclusion.UNSUPPORTED_GPU
+
+
+def _names_no_version(entry: Entry) -> bool:
+    """Whether a report is of no version in particular: what is expected everywhere was seen at few."""
+    expectation = entry.expectation
+    reported = entry.evidence is Evidence.REPORTED and expectation is not None
+    return reported and expectation is not None and not expectation.versions.text
 
 
 def _is_absent(entry: Entry) -> bool:
@@ -70,14 +85,19 @@ def _is_absent(entry: Entry) -> bool:
 
 
 def _why_not(entry: Entry) -> str:
-    """Say why there is no evidence, where it can never be had; else what the repro assumes, if it fears."""
+    """Say why there is no evidence, where it can never be had; else that the repro fears the worst."""
     if entry.excluded is not None and _is_absent(entry):
         return entry.excluded.detail or entry.excluded.why.value
+    feared = _feared(entry)
+    return f"{entry.expected.value} is feared (assumed from {feared.title})" if feared else ""
+
+
+def _feared(entry: Entry) -> Source | None:
+    """Return what lets a repro assume that a case fails of which there is no evidence."""
     expectation = entry.expectation
-    if expectation is not None and expectation.verdict in {Verdict.FAIL, Verdict.FLAKY}:
-        source = f" ({name_source(expectation.source)})" if expectation.source else ""
-        return f"assumed to {expectation.verdict.value}{source}, which is no evidence"
-    return ""
+    if entry.outcome is not None or expectation is None or _is_absent(entry):
+        return None
+    return report_source(expectation) if expectation.verdict in {Verdict.FAIL, Verdict.FLAKY} else None
 
 
 def _floors(entry: Entry, calibration: Calibration) -> float | None:
@@ -123,6 +143,8 @@ def reported_elsewhere(entry: Entry, gpu: Gpu) -> str:
     """Return the GPU that an entry's only evidence is reported of, where it is another; else nothing."""
     expectation = entry.expectation
     if entry.evidence is not Evidence.REPORTED or expectation is None or not expectation.on:
+        return ""
+    if _names_no_version(entry):
         return ""
     on = expectation.on
     return "" if on.lower().split()[-1] in gpu.name.lower().split() else on

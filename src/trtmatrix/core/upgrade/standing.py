@@ -1,9 +1,8 @@
-"""How a case stands at one version: one word for its evidence, and what two such words do to a decision. Pure."""
+"""How a case stands at one version: a word for its evidence, and what two such words decide. Pure."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import assert_never
 
 from trtmatrix.core.confirm import CONFIRMING_BUILDS
 from trtmatrix.core.model import Cause, Evidence, Verdict
@@ -50,8 +49,6 @@ def standing_of(side: Side) -> Standing:
             return Standing.BUILT
         case Verdict.NO_VERDICT:
             return _of_cause(side.cause)
-        case _:
-            assert_never(side.verdict)
 
 
 def _of_cause(cause: Cause | None) -> Standing:
@@ -98,8 +95,6 @@ def weigh(before: Standing, after: Standing) -> tuple[Change, Weight]:
             return _SILENT
         case Standing.BUILT | Standing.DOUBTED | Standing.UNKNOWN:
             return _UNKNOWN
-        case _:
-            assert_never(after)
 
 
 def weigh_own(before: Standing, after: Standing) -> tuple[Change, Weight]:

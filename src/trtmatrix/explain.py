@@ -1,0 +1,131 @@
+"""Names the first layer of a user's model that goes wrong at a version: ``--explain``.
+
+The model runs with a few inner tensors as further outputs, as any other model does: by the version's own
+launcher, against ONNX Runtime's result of the same graph, in multiples of its noise floors. Which tensors
+come next is decided in :mod:`trtmatrix.core.explain`. Records of these runs lie in the cache: the same search
+is served from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtmatrix.context import Context
+from trtmatrix.core.calibration import Calibration
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.explain import Reading, begin_search, is_wrong, learn, next_group, step_budget
+from trtmatrix.core.explain_text import describe, step_text
+from trtmatrix.core.factors import FAIL_FACTOR
+from trtmatrix.core.upgrade.report import WrongLayer
+
+if TYPE_CHECKING:
+    from trtmatrix.onnxmodel.marking import Markable
+
+Measure = Callable[[tuple[str, ...]], Mapping[str, float] | str]
+"""Runs the model with tensors marked: errors of its outputs and of those in noise floors, or the trouble."""
+
+INTERRUPTED = "it was interrupted"
+
+Tell = Callable[[str], None]
+
+
+def explain(
+    context: Context, args: argparse.Namespace, entry: Entry, calibration: Calibration, tell: Tell
+) -> WrongLayer:
+    """Return the first layer of the user's model that goes wrong in an entry that fails.
+
+    ``context``: as :func:`trtmatrix.own_model.open_model` gave it. What cannot be done is said in the answer.
+    """
+    from trtmatrix.explain_steps import Steps, find_worst
+    from trtmatrix.onnxmodel.marking import read_markable
+
+    version = entry.cell.version.name
+    worst = find_worst(entry, context, args, calibration)
+    if isinstance(worst, str):
+        return WrongLayer(version=version, why_not=worst)
+    sample, floors = worst
+    markable = read_markable(context.project.repros.parent / "model" / "model.onnx")
+    steps = Steps(context, args, entry, sample, calibration)
+    found = search_for_layer(markable, floors, version, partial(steps.measure, markable), tell)
+    hint = polygraphy_hint(args.model)
+    return replace(found, steps=(*found.steps, hint)) if hint else found
+
+
+def search_for_layer(
+    markable: Markable, floors: Mapping[str, float], version: str, measure: Measure, tell: Tell
+) -> WrongLayer:
+    """Return the first layer that goes wrong at a version, or as much as could be found.
+
+    ``floors``: the errors of the model's outputs there, in noise floors. The failure is that of the first
+    output that is wrong: it survives a marking where that output is still wrong. An interrupt ends the
+    search, and what is known so far is returned.
+    """
+    known = {output: value for output, value in floors.items() if output in markable.graph.place}
+    search = begin_search(markable.graph, known)
+    nodes = {tensor: (node.name, node.operator) for tensor, node in markable.nodes.items()}
+    if search is None:
+        return WrongLayer(version=version, why_not=_NOT_WRONG if known else _NO_FLOORS)
+    failing, budget, cut_short = search.wrong, step_budget(len(markable.inner)), ""
+    with _own_interrupt():
+        try:
+            while (group := next_group(search, budget)) is not None:
+                reading = _read(group, failing, measure(group))
+                search = learn(search, reading)
+                tell(f"{version}: marking {step_text(len(search.readings), reading)}")
+        except KeyboardInterrupt:
+            cut_short = f"{INTERRUPTED} after {len(search.readings)} markings"
+    return describe(search, nodes, version, cut_short)
+
+
+def _read(marked: tuple[str, ...], failing: str, measured: Mapping[str, float] | str) -> Reading:
+    if not isinstance(measured, str) and failing not in measured:
+        measured = f"no noise floor is known of {failing}"
+    if isinstance(measured, str):
+        return Reading(marked=marked, survived=None, floors={}, trouble=measured)
+    return Reading(marked=marked, survived=is_wrong(measured[failing]), floors=measured)
+
+
+_NOT_WRONG = (
+    f"no output is {FAIL_FACTOR:g} noise floors off or more: what fails is a limit of your own, "
+    "which says nothing about inner tensors"
+)
+_NO_FLOORS = "no noise floor is known of its outputs: nothing tells a wrong inner tensor from a rounded one"
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Put back what answers signals: a run that is interrupted ignores all further ones."""
+    main = threading.current_thread() is threading.main_thread()  # no other may set any
+    numbers = (signal.SIGINT, signal.SIGTERM) if main else ()
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def polygraphy_hint(model: Path) -> str:
+    """Return the command by which Polygraphy, where it is here, reduces the model itself; nothing elsewhere.
+
+    Source: https://github.com/NVIDIA/TensorRT/tree/main/tools/Polygraphy/polygraphy/tools/debug.
+    """
+    if shutil.which("polygraphy") is None:
+        return ""
+    lacks = [name for name in ("tensorrt", "onnxruntime") if importlib.util.find_spec(name) is None]
+    needs = f" (it needs {' and '.join(lacks)} in this Python, which are not here)" if lacks else ""
+    return (
+        "Polygraphy is installed here, and may reduce the model to fewer nodes by the TensorRT of this host"
+        f"{needs}: polygraphy debug reduce {model} -o reduced.onnx --mode=bisect "
+        "--check polygraphy run polygraphy_debug.onnx --onnxrt --trt"
+    )

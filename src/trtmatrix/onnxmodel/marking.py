@@ -1,0 +1,120 @@
+"""Marks inner tensors of an ONNX graph as outputs, and says which can be marked and what they come from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import GraphProto, NodeProto, TensorProto
+
+from trtmatrix.core.explain import Graph
+from trtmatrix.onnxmodel.external import find_external
+from trtmatrix.onnxmodel.walk import Known, infer, inner_graphs, known_of
+
+MEASURED = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16})
+"""Types whose errors can be told in every product: NumPy has no bfloat16, TensorRT no float64."""
+
+SHAPES = frozenset({"Shape", "Size"})
+"""Operators that look at no value of their input: a wrong one changes nothing behind them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """Where a tensor comes from: the node's name (or its place, where it has none) and operator."""
+
+    name: str
+    operator: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Markable:
+    """A model as the search for its first wrong tensor sees it.
+
+    ``inner``: the tensors that can be marked. ``nodes``: the node that each of them and each output is from.
+    """
+
+    file: Path
+    graph: Graph
+    inner: frozenset[str]
+    nodes: Mapping[str, Node]
+
+
+def read_markable(file: Path) -> Markable:
+    """Read a model; its external weights are left where they are.
+
+    What depends on no input is not marked, nor what holds no float32 or float16, nor what lies in a branch or
+    a loop's body: what goes wrong there is found in the next tensor that can be marked. Raises as onnx.load.
+    """
+    model = onnx.load(str(file), load_external_data=False)
+    known, graph = known_of(infer(model).graph), model.graph
+    outputs = {info.name for info in graph.output}
+    moving = {info.name for info in graph.input} - {tensor.name for tensor in graph.initializer}
+    sources: dict[str, tuple[str, ...]] = dict.fromkeys(moving, ())  # of those that cannot be marked too
+    tensors, inputs, nodes, inner = list[str](), dict[str, tuple[str, ...]](), dict[str, Node](), set[str]()
+    for place, node in enumerate(graph.node):
+        used = [name for name in _inputs_of(node) if name in sources]
+        if not used or node.op_type in SHAPES:
+            continue
+        behind = tuple(dict.fromkeys(source for name in used for source in sources[name]))
+        for tensor in filter(None, node.output):
+            if (marked := _can_be_marked(tensor, known)) or tensor in outputs:
+                tensors.append(tensor)
+                inputs[tensor] = behind
+                nodes[tensor] = Node(name=node.name or f"the {place + 1}th node", operator=node.op_type)
+                if marked and tensor not in outputs:
+                    inner.add(tensor)
+            sources[tensor] = (tensor,) if marked else behind
+    return Markable(
+        file=file, graph=Graph(tensors=tuple(tensors), inputs=inputs), inner=frozenset(inner), nodes=nodes
+    )
+
+
+def _inputs_of(node: NodeProto) -> Iterator[str]:
+    """Yield what a node is computed from, also what the graphs inside of it take from around them."""
+    yield from filter(None, node.input)
+    for graph in inner_graphs(node):
+        yield from _taken(graph)
+
+
+def _taken(graph: GraphProto) -> Iterator[str]:
+    own = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
+    for node in graph.node:
+        yield from (name for name in _inputs_of(node) if name not in own)
+        own.update(node.output)
+    yield from (info.name for info in graph.output if info.name not in own)
+
+
+def _can_be_marked(tensor: str, known: Known) -> bool:
+    return known.types.get(tensor) in MEASURED and tensor in known.shapes
+
+
+def write_marked(markable: Markable, tensors: Iterable[str], folder: Path) -> Path:
+    """Write the model with further outputs to a folder; its external weights are linked, not copied.
+
+    Returns the model's file, which has the name that it had. ``OSError`` where it cannot be written.
+    """
+    model = onnx.load(str(markable.file), load_external_data=False)
+    known = {info.name: info for info in infer(model).graph.value_info}
+    model.graph.output.extend(known[tensor] for tensor in tensors)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, file in find_external(markable.file, model).items():
+        _link(file, folder / name)
+    target = folder / markable.file.name
+    partial = target.with_suffix(".partial")
+    partial.write_bytes(model.SerializeToString())
+    partial.replace(target)
+    return target
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give a file another name; a copy where that is on another disk."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source.resolve(), target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,0 +1,78 @@
+"""What the generated repro of a user's model calls on the host: its files, its reference, its noise floor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtmatrix.onnxmodel.computing import Computed, compute
+
+Array = NDArray[Any]
+Names = Mapping[str, str]
+
+
+def mark_of(sample: int, samples: int) -> str:
+    """Return what stands behind the names of a sample's files and outputs."""
+    return f".s{sample}" if samples > 1 else ""
+
+
+def model_of(repro: Path) -> Path:
+    """Return the model that lies beside a generated repro's folder."""
+    return repro.resolve().parent.parent / "model" / "model.onnx"
+
+
+def prepare(repro: Path, inputs: Names, outputs: Names, samples: int, precision: str) -> dict[str, Any]:
+    """Return what a repro's ``prepare`` does; no reference where none can be computed."""
+    computed = _computed(repro, tuple(inputs.items()), samples, precision)
+    arrays = {
+        file + mark_of(sample, samples): array
+        for sample, feeds in enumerate(_samples(repro, inputs, samples))
+        for file, array in ((file, feeds[name]) for file, name in inputs.items())
+    }
+    reference = {
+        file + mark_of(sample, samples): found[name]
+        for sample, found in enumerate(computed.references)
+        for file, name in outputs.items()
+    }
+    return {"model": model_of(repro), "inputs": arrays, "reference": reference}
+
+
+def noise(repro: Path, inputs: Names, outputs: Names, samples: int, precision: str) -> dict[str, Any]:
+    """Return what a repro's ``noise`` does: errors by output and member, and the reference in words."""
+    computed = _computed(repro, tuple(inputs.items()), samples, precision)
+    errors = {
+        file + mark_of(sample, samples): dict(found[name])
+        for sample, found in enumerate(computed.errors)
+        for file, name in outputs.items() if found[name]
+    }  # fmt: skip
+    told = {
+        "by": computed.by, "precision": computed.precision, "why_not": computed.why_not,
+        "own_error": {
+            file: computed.own_error[name] for file, name in outputs.items() if name in computed.own_error
+        },
+        "own_error_means": computed.own_means,
+    }  # fmt: skip
+    return {"outputs": errors, "c": {}, "precision": precision, "reference": told}
+
+
+@lru_cache(maxsize=1)
+def _computed(repro: Path, inputs: tuple[tuple[str, str], ...], samples: int, precision: str) -> Computed:
+    """Compute once what both functions of a repro need."""
+    return compute(model_of(repro), _samples(repro, dict(inputs), samples), precision, model_of(repro).parent)
+
+
+def _samples(repro: Path, inputs: Names, samples: int) -> list[dict[str, Array]]:
+    """Return the feeds of each sample by the graph's names, mapped from their files."""
+    folder = model_of(repro).parent.parent / "inputs"
+    return [
+        {
+            name: np.load(folder / f"{file}{mark_of(sample, samples)}.npy", mmap_mode="r")
+            for file, name in inputs.items()
+        }
+        for sample in range(samples)
+    ]

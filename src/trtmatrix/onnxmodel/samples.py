@@ -1,0 +1,131 @@
+"""The inputs of a user's model: read from .npz files and held against the graph, or drawn."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtmatrix.core.errors import UsageError
+from trtmatrix.core.tensors import Shapes, Tensor, bind_symbols, fits_shape, shape_text
+
+Array = NDArray[Any]
+Sample = Mapping[str, Array]
+
+SHOWN = 20
+"""Problems that are told at once; of the others their number."""
+
+SEED = 0
+
+
+def read_samples(path: Path, inputs: Sequence[Tensor]) -> list[dict[str, Array]]:
+    """Read the samples of a .npz file, or of a folder of them (sorted by name).
+
+    :class:`UsageError` tells of every array that does not fit, in every file.
+    """
+    files = [path]
+    if path.is_dir():
+        files = sorted(path.glob("*.npz"))
+        if not files:
+            raise UsageError(f"--inputs {path}: no .npz file is there: np.savez('{path}/0.npz', name=array, …)")
+    elif not path.exists():
+        raise UsageError(f"--inputs {path}: there is no such file or folder")
+    samples, problems = [], []
+    for file in files:
+        sample, found = _read(file)
+        found += list(check_sample(sample, inputs)) if not found else []
+        problems += [f"--inputs {file}: {problem}" for problem in found]
+        samples.append(sample)
+    if problems:
+        more = [f"… and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+        raise UsageError("\n".join([*problems[:SHOWN], *more]))
+    return samples
+
+
+def _read(file: Path) -> tuple[dict[str, Array], list[str]]:
+    """Return a file's arrays by name, and what is wrong with it."""
+    try:
+        archive = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        return {}, [f"is no .npz file: {error}; write one with np.savez('{file.name}', name=array, …)"]
+    if isinstance(archive, np.ndarray):
+        return {}, ["holds one array without a name: write it with np.savez('inputs.npz', name=array)"]
+    arrays, problems = {}, []
+    with archive:
+        for name in archive.files:
+            try:
+                arrays[name] = archive[name]
+            except (OSError, ValueError, EOFError, BadZipFile) as error:
+                pickled = "pickled arrays are refused" if "allow_pickle" in str(error) else str(error)
+                problems.append(f"input {name}: cannot be read: {pickled}")
+    return arrays, problems
+
+
+def check_sample(sample: Sample, inputs: Sequence[Tensor]) -> Iterator[str]:
+    """Yield what does not fit: names, types, shapes, symbols that would stand for two sizes."""
+    names = [tensor.name for tensor in inputs]
+    for tensor in inputs:
+        array = sample.get(tensor.name)
+        if array is None:
+            yield f"input {tensor.name} is missing: the graph wants {tensor.text}"
+        elif array.dtype.name != tensor.dtype or not fits_shape(array.shape, tensor):
+            has = f"{array.dtype.name} {shape_text(array.shape)}"
+            yield f"input {tensor.name}: graph wants {tensor.text}, the file has {has}"
+        elif not array.size:
+            yield f"input {tensor.name}: {shape_text(array.shape)} has no element"
+    for name in sample:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"; perhaps you meant {near[0]}" if near else f"; its inputs are {', '.join(names)}"
+            yield f"{name} is no input of the graph{hint}"
+    yield from bind_symbols(inputs, {name: array.shape for name, array in sample.items()})[1]
+
+
+def digest_samples(samples: Sequence[Sample]) -> str:
+    """Return the SHA-256 over all arrays with their names (hexadecimal)."""
+    total = sha256()
+    for sample in samples:
+        for name in sorted(sample):
+            array = np.ascontiguousarray(sample[name])
+            total.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+            total.update(array.reshape(-1).view(np.uint8).data)
+    return total.hexdigest()
+
+
+def draw_sample(
+    inputs: Sequence[Tensor], shapes: Shapes, tables: Mapping[str, int], seed: int = SEED
+) -> dict[str, Array]:
+    """Draw inputs of these shapes, always the same ones for a seed.
+
+    Real numbers are standard normal. Integers that index a table are below its number of rows; masks are
+    ones, lengths the length of the longest dimension, positions count up, types of tokens are 0, other
+    integers 0 or 1.
+    """
+    random = np.random.RandomState(seed)  # its numbers are the same in every release of NumPy
+    longest = max((max(shape[1:], default=1) for shape in shapes.values()), default=1)
+    return {tensor.name: _draw(random, tensor, shapes[tensor.name], tables, longest) for tensor in inputs}
+
+
+def _draw(
+    random: np.random.RandomState, tensor: Tensor, shape: tuple[int, ...], tables: Mapping[str, int], longest: int
+) -> Array:
+    name, dtype = tensor.name.lower(), np.dtype(tensor.dtype)
+    if "mask" in name or dtype.kind == "b":
+        return np.ones(shape, dtype)
+    if dtype.kind == "f":
+        return np.asarray(random.standard_normal(shape)).astype(dtype)
+    if "length" in name or name.endswith("_len"):
+        return np.full(shape, longest, dtype)
+    if "position" in name and shape:
+        count = np.arange(shape[-1]) % tables.get(tensor.name, shape[-1])
+        return np.broadcast_to(count, shape).astype(dtype)
+    if "token_type" in name or "segment" in name:
+        return np.zeros(shape, dtype)
+    rows = tables.get(tensor.name, 256 if dtype == np.uint8 else 2)
+    return np.asarray(random.randint(0, max(1, min(rows, np.iinfo(dtype).max)), shape)).astype(dtype)

@@ -1,0 +1,118 @@
+"""Why a parser refuses a graph, in words for people: the opset, the operator, the node."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Type
+
+from trtprobe import ends
+from trtprobe.onnxfile import ONNX, Node, OnnxFile
+
+UNKNOWN_OPERATOR = re.compile(r"Plugin not found|No importer registered|not supported in TensorRT-RTX")
+"""What TensorRT's parser says of an operator that is neither ONNX's, as far as it knows, nor a plugin's."""
+
+WHILE_PARSING = re.compile(r'While parsing node number \d+ \[(\S+) -> "')
+"""How the parser's log names the operator at which it stops."""
+
+ORT_VERSION = re.compile(r"Unsupported model IR version|ONNX Runtime only \*guarantees\* support")
+ORT_LIMIT = re.compile(r"support for domain ai\.onnx is till (opset \d+)|max supported (IR version): (\d+)")
+ORT_PLACE = re.compile(
+    r"Load model from \S+ failed: ?|/\S+/onnxruntime/core/\S+:\d+ .*?\)(?: const)? (?=[A-Z])"
+)
+"""What an error tells of the file's place and of the source's, which differ from run to run."""
+
+ORT_OPERATOR = re.compile(
+    r"([\w.:-]+?)\(?-?\d*\)? is not a registered function/op|No Op registered for (\S+)"
+    r"|Could not find an implementation for (\w+)|Failed to find kernel for (\w+)"
+)
+
+
+class Refused(NamedTuple):
+    """One of a parser's errors."""
+
+    code: str
+    text: str
+    node: Node
+
+
+def read_errors(parser: Any, onnx: OnnxFile, logged: Sequence[str]) -> List[Refused]:
+    """Return the errors of TensorRT's parser.
+
+    Which node it was: bindings from 10.0 on tell; before, the log names the operator, and the file the node
+    at the error's index, which is right unless it is inside of another node.
+    """
+    named = [found for text in logged for found in WHILE_PARSING.findall(text)]
+    errors = []
+    for index in range(parser.num_errors):
+        error = parser.get_error(index)
+        operator = _call(error, "node_operator") or (named[index] if index < len(named) else "")
+        node = Node(_call(error, "node_name"), operator, "")
+        at = getattr(error, "node", int)()
+        beside = onnx.nodes[at] if 0 <= at < len(onnx.nodes) else Node("", "", "")
+        if beside.operator == operator or not operator:
+            node = beside._replace(name=node.name or beside.name)
+        errors.append(Refused(_code(error), str(error), node))
+    return errors
+
+
+def parser_end(version: str, onnx: OnnxFile, errors: Sequence[Refused]) -> ends.CellEnd:
+    """Return how a cell ends whose graph TensorRT's parser refuses.
+
+    What the version does not have is no failure of the build: an operator that it does not know, or what it
+    calls unsupported.
+    """
+    said = "the parser refused the graph: " + "; ".join(error.text for error in errors)
+    unknown = [error.node for error in errors if UNKNOWN_OPERATOR.search(error.text)]
+    unsupported = [error.node for error in errors if error.code.startswith("UNSUPPORTED")]
+    kind: Type[ends.CellEnd] = ends.Unsupported if unknown or unsupported else ends.BuildFailed
+    why = "no importer for " if unknown else "it does not support "
+    nodes = _list([node for node in unknown or unsupported if node.operator])
+    head = "%s cannot parse %s: %s%s; " % (version, _opset(onnx), why, nodes) if nodes else ""
+    return kind((head + said)[:2000])
+
+
+def onnxruntime_end(version: str, onnx: OnnxFile, text: str) -> ends.CellEnd:
+    """Return how a cell ends whose graph ONNX Runtime refuses with a text."""
+    text = ORT_PLACE.sub("", text)
+    if ORT_VERSION.search(text):
+        what = _opset(onnx) + (", IR version %d" % onnx.ir if "IR version" in text else "")
+        limit = ORT_LIMIT.search(text)
+        most = ", only up to %s" % " ".join(filter(None, limit.groups())) if limit else ""
+        return ends.Unsupported(("ONNX Runtime %s cannot read %s%s; %s" % (version, what, most, text))[:2000])
+    found = ORT_OPERATOR.search(text)
+    if found is None:
+        return ends.BuildFailed(text[:2000])
+    operator = re.split(r"::|:|\.", next(filter(None, found.groups()), ""))[-1]
+    nodes = _list([node for node in onnx.nodes if node.operator == operator]) or operator
+    head = "ONNX Runtime %s cannot run %s: it has no operator %s; " % (version, _opset(onnx), nodes)
+    return ends.Unsupported((head + text)[:2000])
+
+
+def _opset(onnx: OnnxFile) -> str:
+    own = ["%s %d" % (domain, number) for domain, number in sorted(onnx.opsets.items()) if domain not in ONNX]
+    words = ["opset %d" % onnx.opset] if onnx.opset else []
+    return " with ".join([*words, " and ".join(own)] if own else words) or "the graph"
+
+
+def _list(nodes: Sequence[Node], most: int = 4) -> str:
+    """Return ``LayerNormalization (node /ln/LayerNormalization)`` for each of the first operators."""
+    by_operator: Dict[Tuple[str, str], Node] = {}  # the first node of each
+    for node in nodes:
+        by_operator.setdefault((node.domain, node.operator), node)
+    words = [_word(node) for node in by_operator.values()]
+    more = ["and %d more" % (len(words) - most)] if len(words) > most else []
+    return ", ".join([*words[:most], *more])
+
+
+def _word(node: Node) -> str:
+    operator = node.operator if node.domain in ONNX else "%s of the domain %s" % (node.operator, node.domain)
+    return "%s (node %s)" % (operator, node.name) if node.name else operator
+
+
+def _code(error: Any) -> str:
+    code = getattr(error, "code", str)()
+    return str(getattr(code, "name", code))
+
+
+def _call(error: Any, name: str) -> str:
+    return str(getattr(error, name, str)())

@@ -1,0 +1,34 @@
+"""A surface read inside a container from NVIDIA's own bindings, TensorRT-RTX's, over its real libraries."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import docker
+
+from tests.containers.conftest import IMAGE
+from trtmatrix.core.surfacefile import parse_surface
+from trtmatrix.effects.paths import probe_folder
+
+
+def test_the_probe_reads_a_surface_inside_a_container_within_seconds(tmp_path: Path) -> None:
+    volumes = {
+        str(probe_folder()): {"bind": "/probe/trtprobe", "mode": "ro"},
+        str(tmp_path): {"bind": "/out", "mode": "rw"},
+    }
+    command = ["-B", "/probe/trtprobe", "surface", "tensorrt_rtx_bindings", "/out/surface.json"]
+    started = time.monotonic()
+    docker.from_env().containers.run(
+        IMAGE, command, entrypoint="python3", volumes=volumes, remove=True, network_mode="none",
+        read_only=True, user=f"{os.getuid()}:{os.getgid()}", cap_drop=["ALL"],
+    )  # fmt: skip
+    assert time.monotonic() - started < 60
+    surface = parse_surface(json.loads((tmp_path / "surface.json").read_text()), "surface.json")
+    assert surface.version.startswith("1.7")
+    assert surface.find("Builder.build_serialized_network") is not None
+    assert surface.find("ICudaEngine.num_io_tensors") is not None
+    assert surface.find("ICudaEngine.num_bindings") is None
+    assert len(surface.classes) > 100

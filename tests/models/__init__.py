@@ -1,0 +1,1 @@
+"""Real exported models through the whole path, in containers."""

@@ -1,0 +1,194 @@
+"""--explain, --check and the differences over real runs of ONNX Runtime, wrong in one of two columns.
+
+The wrong column's interpreter changes each graph before ONNX Runtime loads it, as a wrong fusion would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+UNIT = Path(__file__).resolve().parents[1] / "unit"
+sys.path.insert(0, str(UNIT))
+
+from spoiling import WIDTH, blocks, save  # noqa: E402
+
+from trtmatrix.cli import make_parser  # noqa: E402
+from trtmatrix.context import Context, open_context  # noqa: E402
+from trtmatrix.core.compare import Entry  # noqa: E402
+from trtmatrix.core.model import Verdict  # noqa: E402
+from trtmatrix.core.plan import Pull  # noqa: E402
+from trtmatrix.core.upgrade.report import ModelSection, WrongLayer  # noqa: E402
+from trtmatrix.model_extras import add_extras  # noqa: E402
+from trtmatrix.own_model import model_repro, open_model  # noqa: E402
+from trtmatrix.perform import Options, perform  # noqa: E402
+from trtmatrix.scene import look_around  # noqa: E402
+
+ROOT = UNIT.parents[1]
+RIGHT, WRONG = "onnxruntime-1.31.1", "onnxruntime-1.31.2"
+
+MATRIX = """\
+schema: 1
+sources:
+  here: {{title: "This test"}}
+versions:
+  - version: "{right}"
+    product: onnxruntime
+    origin: {{interpreter: "{python}"}}
+    library: {{value: "{library}", known: measured, source: here}}
+  - version: "{wrong}"
+    product: onnxruntime
+    origin: {{interpreter: "{shim}"}}
+    library: {{value: "{library}", known: measured, source: here}}
+"""
+
+SITE = """\
+import os
+import sys
+sys.path.append({unit!r})
+import onnx
+import onnxruntime
+from spoiling import spoil
+
+right = onnxruntime.InferenceSession
+
+
+def wrong(content, sess_options, **more):
+    if isinstance(content, str):  # its weights lie beside it
+        folder = "session.model_external_initializers_file_folder_path"
+        sess_options.add_session_config_entry(folder, os.path.dirname(content))
+        content = open(content, "rb").read()
+    model = spoil(onnx.load_from_string(content), {tensor!r}, {inside!r})
+    return right(model.SerializeToString(), sess_options=sess_options, **more)
+
+
+onnxruntime.InferenceSession = wrong
+"""
+
+
+class Project:
+    """A project with two columns, and a model with its inputs."""
+
+    def __init__(self, folder: Path, tensor: str, inside: Sequence[str] = (), samples: int = 1) -> None:
+        import onnxruntime
+
+        self.folder = folder
+        site = folder / "site"
+        site.mkdir()
+        (site / "sitecustomize.py").write_text(
+            SITE.format(unit=str(UNIT), tensor=tensor, inside=list(inside)), encoding="utf-8"
+        )
+        shim = folder / "python"
+        shim.write_text(f'#!/bin/sh\nPYTHONPATH="{site}" exec "{sys.executable}" "$@"\n', encoding="utf-8")
+        shim.chmod(0o755)
+        library = onnxruntime.__version__
+        (folder / "matrix.yaml").write_text(
+            MATRIX.format(right=RIGHT, wrong=WRONG, python=sys.executable, shim=shim, library=library),
+            encoding="utf-8",
+        )
+        self.model = save(blocks(6), folder / "user", external=True)
+        self.inputs = folder / "inputs"
+        self.inputs.mkdir()
+        random = np.random.RandomState(3)
+        for number in range(samples):
+            x = random.standard_normal((2 + number, WIDTH)).astype(np.float32)
+            np.savez(self.inputs / f"{number}.npz", x=x)
+
+    def args(self, *more: str) -> argparse.Namespace:
+        words = ["run", f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={ROOT / 'repros'}"]
+        words += [f"--cache={self.folder / 'cache'}", f"--results={self.folder / 'results'}"]
+        words += [f"--model={self.model}", f"--inputs={self.inputs}", "--precision=fp32", "--no-controls"]
+        return make_parser().parse_args([*words, *more])
+
+    def section(self, *more: str) -> tuple[ModelSection, list[Entry]]:
+        args = self.args(*more)
+        context: Context = open_model(open_context(args), args)
+        name = model_repro(context).repro.id
+        context = replace(context, selection=replace(context.selection, repros=(name,)))
+        entries = perform(context, look_around(context, Pull.NEVER), Options(confirm=False)).entries
+        bare = ModelSection(name="my.onnx", repro=name, facts=(), reference="", floor="", cases=())
+        return add_extras(bare, context, entries, RIGHT, WRONG, args), list(entries)
+
+
+def test_everything_about_a_model_that_is_wrong_at_one_version(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, "/3/act", samples=2)
+    script = tmp_path / "accept.py"
+    script.write_text(
+        "import numpy as np\n"
+        "def check(before, after, reference):\n"
+        "    assert [sample['y'].shape for sample in before] == [(2, 8), (3, 8)]\n"
+        "    near = max(float(abs(b['y'] - r['y']).max()) for b, r in zip(before, reference))\n"
+        "    far = max(float(abs(a['y'] - r['y']).max()) for a, r in zip(after, reference))\n"
+        "    print('hello')\n"
+        "    return far < 10 * near, far, 'worst error'\n"
+    )
+    section, entries = project.section("--explain", f"--check={script}")
+    verdicts = {entry.cell.version.name: entry.outcome.verdict for entry in entries if entry.outcome}
+    assert verdicts == {RIGHT: Verdict.PASS, WRONG: Verdict.FAIL}
+    assert section.troubles == ()
+    (difference,) = section.differences
+    assert (difference.output, difference.samples, difference.nan, difference.note) == ("y", 2, 0, "")
+    assert 1e-4 < difference.rel_l2 < 0.5
+    assert section.check is not None
+    assert (section.check.passed, section.check.label, section.check.error) == (False, "worst error", "")
+    assert section.check.figure is not None
+    (layer,) = section.wrong_layers
+    assert (layer.version, layer.tensor, layer.node, layer.operator) == (WRONG, "/3/act", "/3/Tanh", "Tanh")
+    assert layer.why_not == ""
+    assert "noise floors; what it is computed from is right: /3/biased" in layer.error
+    told = capfd.readouterr().err
+    assert "accept.py: hello" in told
+    assert all(f"{WRONG}: marking {step}" in told for step in layer.steps)
+    assert not list((tmp_path / "cache" / "explain").glob(".marking-*"))
+    assert (tmp_path / "user" / "my.bin").stat().st_nlink == 1, "the user's own file gets no other name"
+
+
+def test_a_search_is_served_from_its_records_the_next_time(tmp_path: Path) -> None:
+    project = Project(tmp_path, "/4/down")
+
+    def layer() -> WrongLayer:
+        (found,) = project.section("--explain")[0].wrong_layers
+        return found
+
+    def records() -> set[Path]:
+        return set((tmp_path / "cache" / "explain" / "results").rglob("*.json"))
+
+    first = layer()
+    kept = records()
+    assert first.tensor == "/4/down"
+    assert len(kept) == len(first.steps)
+    assert layer() == first
+    assert records() == kept
+
+
+def test_a_fusion_that_marking_breaks_is_named_over_real_runs(tmp_path: Path) -> None:
+    project = Project(tmp_path, "/2/act", ["/2/up", "/2/biased"])
+    (layer,) = project.section("--explain")[0].wrong_layers
+    assert layer.tensor in {"/2/up", "/2/biased"}
+    assert "as an output cures the failure" in layer.error
+
+
+def test_what_goes_wrong_with_one_part_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path, "/3/act")
+
+    def broken(*args: Any) -> None:
+        assert len(args) == 3
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr("trtmatrix.core.differences.compare_outputs", broken)
+    section, _ = project.section("--explain", "--check=nowhere.py")
+    assert section.troubles == ("the two versions' outputs could not be compared: no such luck",)
+    assert section.check is not None
+    assert "there is no such file" in section.check.error
+    assert [layer.tensor for layer in section.wrong_layers] == ["/3/act"]

@@ -1,0 +1,208 @@
+"""A graph that a version cannot take: an answer in words, over stand-ins and real ONNX Runtime releases."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.probe.graphs import add_weights, relu_then
+from tests.probe.jobs import GRAPH, MAIN, PROBE, Job, Step, X
+from tests.probe.pythons import environment, find_pythons
+from trtprobe import ends
+from trtprobe.backends.refusals import Refused, onnxruntime_end, parser_end
+from trtprobe.onnxfile import Node, OnnxFile
+
+GONE = (
+    "In node 1 (importFallbackPluginImporter): UNSUPPORTED_NODE: Assertion failed: creator && "
+    '"Plugin not found, are the plugin name, version, and namespace correct?"'
+)
+
+
+def refused(folder: Path, driver: Path, release: str, model: Any, **step: Any) -> tuple[str, str]:
+    job = Job(folder, [Step(does="own-model", graph=model.SerializeToString(), inputs={"x": X}, **step)])
+    assert job.run(MAIN, driver, STANDIN_TENSORRT=release) == 0, job.log()
+    return job.record()["ended"], job.record()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("release", "node"), [("8.5.3.1", "/net/second"), ("10.7.0", "/told/LayerNormalization")]
+)
+def test_an_operator_without_importer_is_named_with_opset_and_node(
+    driver: Path, release: str, node: str, tmp_path: Path
+) -> None:
+    standin = {**GRAPH, "refuses": [[GONE, "UNSUPPORTED_NODE", 1, "LayerNormalization"]]}
+    model = relu_then("LayerNormalization", standin=standin)
+    assert refused(tmp_path, driver, release, model) == (
+        "unsupported by this version",
+        f"{release} cannot parse opset 17: no importer for LayerNormalization (node {node}); "
+        f"the parser refused the graph: {GONE}",
+    )
+
+
+def test_a_custom_operator_is_named_with_its_domain(driver: Path, tmp_path: Path) -> None:
+    standin = {**GRAPH, "refuses": [[GONE, "UNSUPPORTED_NODE", 1, "Mine"]]}
+    how, detail = refused(tmp_path, driver, "8.6.1", relu_then("Mine", domain="com.example", standin=standin))
+    assert how == "unsupported by this version"
+    assert detail.startswith(
+        "8.6.1 cannot parse opset 17 with com.example 1: no importer for Mine of the domain com.example "
+        "(node /net/second); "
+    )
+
+
+def test_what_the_parser_calls_unsupported_is(driver: Path, tmp_path: Path) -> None:
+    text = "In node 1 (importResize): UNSUPPORTED_NODE: Assertion failed: mode"
+    standin = {**GRAPH, "refuses": [[text, "UNSUPPORTED_NODE", 1, "Resize"]]}
+    how, detail = refused(tmp_path, driver, "10.7.0", relu_then("Resize", opset=19, standin=standin))
+    assert how == "unsupported by this version"
+    assert detail.startswith("10.7.0 cannot parse opset 19: it does not support Resize (node /told/Resize); ")
+
+
+def test_a_graph_that_is_wrong_is_a_failed_build(driver: Path, tmp_path: Path) -> None:
+    standin = {**GRAPH, "refuses": [["In node 1: INVALID_GRAPH: no such input", "INVALID_GRAPH", 1, "Relu"]]}
+    how, detail = refused(tmp_path, driver, "10.7.0", relu_then(standin=standin))
+    assert (how, detail) == (
+        "build failed", "the parser refused the graph: In node 1: INVALID_GRAPH: no such input"
+    )  # fmt: skip
+
+
+def test_many_operators_are_cut_short() -> None:
+    onnx = OnnxFile({"": 23}, 11, (), ())
+    errors = [
+        Refused("UNSUPPORTED_NODE", "Plugin not found", Node(f"/{i}", f"Op{i // 2}", "")) for i in range(12)
+    ]
+    end = parser_end("10.0.1.6", onnx, errors)
+    assert isinstance(end, ends.Unsupported)
+    assert str(end).startswith(
+        "10.0.1.6 cannot parse opset 23: no importer for Op0 (node /0), Op1 (node /2), Op2 (node /4), "
+        "Op3 (node /6), and 2 more; the parser refused the graph: Plugin not found; "
+    )
+
+
+def test_an_index_inside_of_another_node_names_no_wrong_node() -> None:
+    class Old:
+        num_errors = 1
+
+        def get_error(self, _index: int) -> Any:
+            return type("Error", (), {"node": lambda _: 0, "code": lambda _: "UNSUPPORTED_NODE",
+                                      "__str__": lambda _: GONE})()  # fmt: skip
+
+    from trtprobe.backends.refusals import read_errors
+
+    onnx = OnnxFile({"": 17}, 8, (Node("/loop", "Loop", ""),), ())
+    (error,) = read_errors(Old(), onnx, ['x:771: While parsing node number 0 [Mine -> "y"]:'])
+    assert error.node == Node("", "Mine", "")
+    (error,) = read_errors(Old(), onnx, [])
+    assert error.node == Node("/loop", "Loop", "")
+
+
+RUN = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from trtprobe import ends
+from trtprobe.backends import open_backend
+backend, told = open_backend("onnxruntime"), {}
+backend.memo = Path(sys.argv[1], "memo")
+for path in map(Path, sys.argv[2:]):
+    backend.reset()
+    try:
+        y = backend.build(path).run({"x": np.ones((2, 3), np.float32)})["y"]
+        told[path.parent.name] = ["ran", y.tolist(), backend.facts]
+    except ends.CellEnd as end:
+        told[path.parent.name] = [end.ended, str(end), backend.facts]
+print(json.dumps([backend.observed()["library"], told]))
+"""
+RUNTIMES = {"3.8": "1.16.3", "3.12": "1.20.1"}
+
+
+@pytest.fixture(scope="module", params=["here", *RUNTIMES])
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
+    """Return what a real ONNX Runtime makes of the same models."""
+    python = MAIN
+    if request.param != "here":
+        if request.param not in find_pythons():
+            pytest.skip(f"no Python {request.param}")
+        python = environment(request.param, ("numpy", f"onnxruntime=={RUNTIMES[request.param]}"))
+    folder = tmp_path_factory.mktemp("models")
+    models = {
+        "opset": relu_then(opset=99), "custom": relu_then("Mine", domain="com.example"),
+        "unknown": relu_then("LayerNorm"), "ir": relu_then(), "broken": relu_then(), "plain": relu_then(),
+    }  # fmt: skip
+    models["ir"].ir_version = 99
+    models["broken"].graph.node[1].input[0] = "nowhere"
+    for name, model in models.items():
+        (folder / name).mkdir()
+        (folder / name / "model.onnx").write_bytes(model.SerializeToString())
+    for name, seed in {"weights": 0, "same": 0, "others": 1}.items():
+        add_weights(folder / name, seed=seed)
+        told = {"external": {"weights.bin": str(seed)}}
+        (folder / name / "case.json").write_text(json.dumps(told))
+    files = [str(folder / name / "model.onnx") for name in [*models, "weights", "same", "others"]]
+    done = subprocess.run(
+        [python, "-c", RUN, str(folder), *files], capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(PROBE.parent), "ORT_DISABLE_TELEMETRY": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    version, outcome = json.loads(done.stdout)
+    return version, outcome
+
+
+HEADS = {
+    "opset": "cannot read opset 99, only up to opset ",
+    "custom": "cannot run opset 17 with com.example 1: it has no operator Mine of the domain com.example "
+    "(node /net/second); ",
+    "unknown": "cannot run opset 17: it has no operator LayerNorm (node /net/second); ",
+    "ir": "cannot read opset 17, IR version 99, only up to IR version ",
+}
+
+
+@pytest.mark.parametrize("model", HEADS)
+def test_onnx_runtime_s_refusals_are_answers(told: tuple[str, Any], model: str) -> None:
+    version, outcome = told
+    how, detail, _ = outcome[model]
+    assert how == "unsupported by this version"
+    assert detail.startswith(f"ONNX Runtime {version} {HEADS[model]}"), detail
+    assert "/model.onnx" not in detail, "the file's place differs from run to run"
+    assert "onnxruntime/core" not in detail
+
+
+def test_a_wrong_graph_is_a_failed_build_there_too(told: tuple[str, Any]) -> None:
+    how, detail, _ = told[1]["broken"]
+    assert how == "build failed"
+    assert "nowhere" in detail
+
+
+def test_weights_are_found_beside_the_model_and_told_apart_in_the_memo(told: tuple[str, Any]) -> None:
+    outcome = told[1]
+    for name, seed in {"weights": 0, "same": 0, "others": 1}.items():
+        w = np.random.default_rng(seed).standard_normal((2, 3)).astype(np.float32)
+        assert outcome[name][0] == "ran", outcome[name]
+        assert outcome[name][1] == (w + np.float32(1)).tolist()
+    served = {name for name, (_, _, facts) in outcome.items() if "same_bytes_as_an_earlier_cell" in facts}
+    assert served == {"same"}
+
+
+def test_what_was_not_run_has_no_latency(told: tuple[str, Any]) -> None:
+    latency = told[1]["plain"][2]["latency"]
+    assert 0 < latency["low_ms"] <= latency["median_ms"] <= latency["high_ms"] < 100
+    assert 1 <= latency["runs"] <= 20
+    assert "latency" not in told[1]["same"][2]
+
+
+def test_other_words_of_onnx_runtime_are_kept_as_they_are() -> None:
+    nothing = OnnxFile({}, 0, (), ())
+    end = onnxruntime_end(
+        "1.20.1", nothing, "Could not find an implementation for Mod(13) node with name 'm'"
+    )
+    assert (end.ended, str(end)) == (
+        "unsupported by this version",
+        "ONNX Runtime 1.20.1 cannot run the graph: it has no operator Mod; Could not find an implementation "
+        "for Mod(13) node with name 'm'",
+    )
+    assert type(onnxruntime_end("1.20.1", nothing, "anything")) is ends.BuildFailed

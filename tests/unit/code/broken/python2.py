@@ -1,0 +1,3 @@
+import tensorrt as trt
+print trt.__version__
+engine.num_bindings

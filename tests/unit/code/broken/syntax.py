@@ -1,0 +1,3 @@
+import tensorrt as trt
+def f(:
+    pass

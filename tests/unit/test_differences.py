@@ -1,0 +1,172 @@
+"""How far two versions are apart: over samples, block by block, with what cannot be compared told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.core.differences import Samples, Tensor, compare_outputs
+from trtmatrix.core.upgrade.report import Difference
+from trtmatrix.effects import kept_outputs
+from trtmatrix.effects.kept_outputs import open_kept, unpack_kept
+from trtmatrix.effects.store import keep_outputs
+
+NAMES = ("8.6.1", "10.8.0")
+
+
+def tensor(array: Any, block: int = 2) -> Tensor:
+    flat = np.ascontiguousarray(array).reshape(-1)
+
+    def blocks() -> Iterator[Any]:
+        yield from (flat[n : n + block] for n in range(0, flat.size, block))
+
+    return Tensor(dtype=str(flat.dtype), shape=np.shape(array), blocks=blocks)
+
+
+def samples(*arrays: Any) -> list[Tensor | None]:
+    return [None if array is None else tensor(array) for array in arrays]
+
+
+def compare(before: Samples, after: Samples) -> Difference:
+    (found,) = compare_outputs({"y": before}, {"y": after}, NAMES)
+    return found
+
+
+@given(
+    st.lists(st.lists(st.floats(-9, 9, width=32), min_size=1, max_size=9), min_size=1, max_size=4), st.data()
+)
+def test_figures_are_those_of_all_samples_together(rows: list[list[float]], data: st.DataObject) -> None:
+    a = [np.array(row, np.float32) for row in rows]
+    b = [x + np.array(data.draw(st.lists(st.sampled_from([0, 0.5, -2]), min_size=x.size, max_size=x.size)),
+                      np.float32) for x in a]  # fmt: skip
+    found = compare(samples(*a), samples(*b))
+    whole_a, whole_b = np.concatenate(a).astype(np.float64), np.concatenate(b).astype(np.float64)
+    error = np.abs(whole_a - whole_b)
+    assert found.max_abs == error.max()
+    assert found.mean_abs == pytest.approx(error.mean())
+    assert np.abs(a[found.worst_sample].astype(np.float64) - b[found.worst_sample]).max() == error.max()
+    norm = float(np.linalg.norm(whole_a))
+    if norm > 1e-3:
+        assert found.rel_l2 == pytest.approx(np.linalg.norm(whole_a - whole_b) / norm)
+    assert found.samples == len(rows)
+    assert ("bitwise equal" in found.note) is (whole_a.tobytes() == whole_b.tobytes())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "note"),
+    [
+        ([1.0, math.nan, math.inf], [1.0, math.nan, math.inf], "bitwise equal"),
+        ([0.0], [-0.0], ""),
+        ([True, False], [True, False], "bitwise equal"),
+        (
+            np.array([1], np.int32),
+            np.array([1], np.int64),
+            "int32 at 8.6.1, int64 at 10.8.0: compared as numbers",
+        ),
+    ],
+)
+def test_what_is_equal_is_said_so_only_where_each_bit_is(before: Any, after: Any, note: str) -> None:
+    found = compare(samples(before), samples(after))
+    assert (found.max_abs, found.mean_abs, found.rel_l2, found.nan) == (0.0, 0.0, 0.0, 0)
+    assert found.note == note
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_nan_at_one_version_is_counted_and_is_no_small_error(odd: float) -> None:
+    found = compare(samples([1.0, 2.0], [1.0, 2.0, 3.0]), samples([1.0, 2.0], [1.0, odd, 3.0]))
+    assert (found.nan, found.worst_sample, found.samples) == (1, 1, 2)
+    assert (found.max_abs, found.mean_abs, found.rel_l2) == (math.inf, math.inf, math.inf)
+    assert found.note == "1 of 5 elements are NaN or infinite at one version only"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "note"),
+    [
+        (
+            samples(np.zeros((2, 3))),
+            samples(np.zeros((3, 2))),
+            "float64 [2, 3] at 8.6.1, float64 [3, 2] at 10.8.0",
+        ),
+        ([None], samples([1.0]), "not kept or not given at 8.6.1"),
+        (samples([1.0]), [], "not kept or not given at 10.8.0"),
+        ([None], [None], "not kept or not given at 8.6.1 and 10.8.0"),
+    ],
+)
+def test_what_cannot_be_compared_is_told(before: Samples, after: Samples, note: str) -> None:
+    found = compare(before, after)
+    assert math.isnan(found.max_abs)
+    assert found.samples == 0
+    assert found.note.startswith(note)
+
+
+def test_samples_that_can_be_compared_are_though_others_cannot() -> None:
+    found = compare([*samples([1.0]), None], samples([1.5], [2.0]))
+    assert (found.max_abs, found.samples) == (0.5, 1)
+    assert found.note == "not kept or not given at 8.6.1 (1 of 2 samples)"
+
+
+def test_an_output_of_one_version_only_has_its_line() -> None:
+    found = compare_outputs({"b": samples([1.0]), "a": samples([1.0])}, {"a": samples([1.0])}, NAMES)
+    assert [(item.output, item.note) for item in found] == [
+        ("a", "bitwise equal"), ("b", "not kept or not given at 10.8.0"),
+    ]  # fmt: skip
+
+
+def test_numbers_that_numpy_does_not_know_are_compared_bit_by_bit() -> None:
+    one, other = np.array([b"ab"], "V2"), np.array([b"ac"], "V2")
+    assert compare(samples(one), samples(one)).note == "bitwise equal"
+    assert "bit by bit they differ" in compare(samples(one), samples(other)).note
+
+
+def keep(cache: Path, array: Any) -> dict[str, Any]:
+    folder = cache / "out"
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / "y.npy", array)
+    kept: dict[str, Any] = keep_outputs(cache, folder, {"y": {}})["y"]
+    return kept
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(7, dtype=np.float16), np.zeros((0, 3)), np.float32(3),
+        np.asfortranarray(np.arange(6).reshape(2, 3)), np.array([True, False]),
+    ],
+)  # fmt: skip
+def test_kept_outputs_are_read_in_blocks(array: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_outputs, "BLOCK", 2)
+    kept = keep(tmp_path, array)
+    found = open_kept(tmp_path, kept)
+    assert found is not None
+    assert (found.dtype, found.shape) == (str(array.dtype), array.shape)
+    blocks = list(found.blocks())
+    assert all(block.size <= 2 for block in blocks)
+    whole: Sequence[Any] = [x for block in blocks for x in block.tolist()]
+    assert whole == np.ascontiguousarray(array).reshape(-1).tolist()
+    unpack_kept(tmp_path, kept["sha256"], tmp_path / "y.npy")
+    assert np.array_equal(np.load(tmp_path / "y.npy"), array)
+
+
+def test_an_output_that_is_gone_or_damaged_is_none_or_told(tmp_path: Path) -> None:
+    kept = keep(tmp_path, np.arange(100_000) % 251)
+    assert open_kept(tmp_path, {"sha256": "0"}) is None
+    file = tmp_path / "outputs" / f"{kept['sha256']}.npz"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 255
+    file.write_bytes(content)
+    damaged = open_kept(tmp_path, kept)
+    assert damaged is not None
+    found = compare([damaged], [damaged])
+    assert found.samples == 0
+    assert "sample 0 cannot be compared" in found.note
+    with pytest.raises(ValueError, match="damaged"):
+        unpack_kept(tmp_path, kept["sha256"], tmp_path / "y.npy")
+    file.write_bytes(b"no archive")
+    assert open_kept(tmp_path, kept) is None

@@ -1,0 +1,186 @@
+"""The search over real graphs: what can be marked, and the layer that makes ONNX Runtime wrong."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from spoiling import WIDTH, blocks, make, save, spoil
+
+from trtmatrix.core.explain import in_floors, is_wrong, step_budget
+from trtmatrix.core.factors import FAIL_FACTOR
+from trtmatrix.core.upgrade.report import WrongLayer
+from trtmatrix.explain import search_for_layer
+from trtmatrix.onnxmodel.computing import compute
+from trtmatrix.onnxmodel.marking import Markable, read_markable, write_marked
+from trtmatrix.onnxmodel.sessions import Session
+from trtprobe.measure import measure_output
+
+Spoil = Callable[[ModelProto], ModelProto]
+
+
+class Version:
+    """ONNX Runtime as a version that runs another graph than it is given; it counts its runs."""
+
+    def __init__(self, markable: Markable, folder: Path, spoiled: Spoil) -> None:
+        self.markable, self.folder, self.spoiled, self.runs = markable, folder, spoiled, 0
+        self.sample = {"x": np.random.RandomState(1).standard_normal((3, WIDTH)).astype(np.float32)}
+
+    def measure(self, tensors: tuple[str, ...]) -> dict[str, float]:
+        self.runs += 1
+        marked = write_marked(self.markable, tensors, self.folder / str(self.runs))
+        computed = compute(marked, [self.sample], "fp32", self.folder)
+        wrong = self.folder / str(self.runs) / "wrong.onnx"
+        model = onnx.load(str(marked), load_external_data=False)
+        wrong.write_bytes(self.spoiled(model).SerializeToString())
+        outputs = Session(wrong).run(self.sample)
+        floors = {}
+        for name, array in outputs.items():
+            error = float(measure_output(array, computed.references[0][name])["rel_l2"])
+            members = computed.errors[0][name]
+            floors[name] = in_floors(error, max(members[m] for m in members if m.startswith("fp32")), "fp32")
+        return floors
+
+
+def explain(model: ModelProto, folder: Path, spoiled: Spoil, **saving: Any) -> tuple[WrongLayer, Version]:
+    markable = read_markable(save(model, folder, **saving))
+    version = Version(markable, folder, spoiled)
+    floors = version.measure(())
+    version.runs = 0
+    told: list[str] = []
+    found = search_for_layer(markable, floors, "1.31.1", version.measure, told.append)
+    assert len(told) == len(found.steps) == version.runs <= step_budget(len(markable.inner))
+    return found, version
+
+
+@pytest.mark.parametrize("tensor", ["/0/up", "/3/act", "/7/down", "/7/sum"])
+@pytest.mark.parametrize("external", [False, True])
+def test_the_node_that_was_spoiled_is_named(tensor: str, external: bool, tmp_path: Path) -> None:
+    model = blocks(8)
+    found, version = explain(model, tmp_path, lambda m: spoil(m, tensor), external=external)
+    node = next(node for node in model.graph.node if tensor in node.output)
+    assert (found.tensor, found.node, found.operator) == (tensor, node.name, node.op_type)
+    assert "noise floors" in found.error
+    assert found.why_not == ""
+    assert version.runs <= 9
+
+
+def test_a_fusion_that_marking_breaks_is_named_with_its_region(tmp_path: Path) -> None:
+    inside = ["/5/up", "/5/biased"]
+    found, version = explain(blocks(12), tmp_path, lambda m: spoil(m, "/5/act", inside))
+    assert found.tensor in inside
+    assert "cures the failure" in found.error
+    assert "up to /5/act, whose output is wrong" in found.error
+    assert any("it does not fail any more" in step for step in found.steps)
+    assert version.runs <= 14
+
+
+def test_what_does_not_fail_again_is_told(tmp_path: Path) -> None:
+    markable = read_markable(save(blocks(4), tmp_path))
+    version = Version(markable, tmp_path, lambda model: model)
+    found = search_for_layer(markable, {"y": 100.0}, "1.31.1", version.measure, print)
+    assert found.tensor == ""
+    assert "the failure is not steady" in found.why_not
+    assert version.runs == 2
+
+
+def test_what_no_run_can_be_had_of_is_told(tmp_path: Path) -> None:
+    markable = read_markable(save(blocks(4), tmp_path))
+
+    found = search_for_layer(markable, {"y": 100.0}, "10.8.0", lambda _: "image not pulled", print)
+    assert found.why_not == "it could not be run again: image not pulled"
+
+
+@pytest.mark.parametrize(
+    ("floors", "words"), [({"y": 7.0}, "no output is 8 noise floors off"), ({}, "no noise floor is known")]
+)
+def test_what_cannot_be_explained_is_told(floors: dict[str, float], words: str, tmp_path: Path) -> None:
+    markable = read_markable(save(blocks(2), tmp_path))
+    found = search_for_layer(markable, floors, "10.8.0", lambda _: pytest.fail("nothing to run"), print)
+    assert words in found.why_not
+
+
+def test_an_interrupt_keeps_what_is_known(tmp_path: Path) -> None:
+    markable = read_markable(save(blocks(8), tmp_path))
+    version = Version(markable, tmp_path, lambda m: spoil(m, "/3/act"))
+    handler = signal.getsignal(signal.SIGINT)
+
+    def measure(tensors: tuple[str, ...]) -> dict[str, float]:
+        if version.runs == 2:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a run does that is interrupted
+            raise KeyboardInterrupt
+        return version.measure(tensors)
+
+    found = search_for_layer(markable, {"y": 100.0}, "10.8.0", measure, print)
+    assert len(found.steps) == 2
+    assert found.why_not.startswith("it was interrupted after 2 markings: it lies in the ")
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_errors_are_never_held_against_less_than_one_rounding() -> None:
+    assert in_floors(1e-7, 0.0, "tf32") < FAIL_FACTOR
+    assert in_floors(1e-5, 0.0, "tf32") > FAIL_FACTOR
+    assert in_floors(1e-3, 0.0, "fp16") < FAIL_FACTOR
+    assert in_floors(0.5, 0.1, "fp16") == 5.0
+    assert is_wrong(in_floors(float("nan"), 0.1, "fp16"))
+
+
+def test_only_what_can_be_measured_is_marked() -> None:
+    one = numpy_helper.from_array(np.ones(4, np.float32), "one")
+    rows = numpy_helper.from_array(np.zeros(1, np.int64), "rows")
+    nodes = [
+        helper.make_node("Neg", ["one"], ["weights"]),
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Cast", ["shape"], ["sizes"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["x", "weights"], ["scaled"]),
+        helper.make_node("Cast", ["scaled"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Cast", ["whole"], ["double"], to=TensorProto.DOUBLE),
+        helper.make_node("Cast", ["double"], ["single"], to=TensorProto.FLOAT),
+        helper.make_node("Gather", ["single", "rows"], ["y"]),
+    ]
+    model = make(nodes, {"x": [2, 4]}, {"y": [1, 4]}, [one, rows])
+    markable = markable_of(model)
+    assert markable.inner == {"scaled", "single"}
+    assert markable.graph.tensors == ("scaled", "single", "y")
+    assert dict(markable.graph.inputs) == {"scaled": (), "single": ("scaled",), "y": ("single",)}
+    assert markable.nodes["single"].name == "the 7th node"
+    assert markable.nodes["y"].operator == "Gather"
+
+
+def test_a_branch_is_computed_from_what_it_takes_from_around_it() -> None:
+    inner = helper.make_graph(
+        [helper.make_node("Exp", ["hidden"], ["out"])], "then", [],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, [2])],
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("Neg", ["x"], ["hidden"]),
+        helper.make_node("If", ["yes"], ["chosen"], then_branch=inner, else_branch=inner),
+        helper.make_node("Relu", ["chosen"], ["y"]),
+    ]
+    yes = numpy_helper.from_array(np.array(True), "yes")
+    markable = markable_of(make(nodes, {"x": [2]}, {"y": [2]}, [yes]))
+    assert markable.graph.inputs["chosen"] == ("hidden",)
+    assert "out" not in markable.inner
+
+
+def markable_of(model: ModelProto) -> Markable:
+    with tempfile.TemporaryDirectory() as folder:
+        return read_markable(save(model, Path(folder)))
+
+
+def test_external_weights_are_linked(tmp_path: Path) -> None:
+    markable = read_markable(save(blocks(2), tmp_path, external=True))
+    for _ in range(2):
+        marked = write_marked(markable, ["/0/act"], tmp_path / "marked")
+    assert (tmp_path / "marked" / "my.bin").samefile(tmp_path / "my.bin")
+    model = onnx.load(str(marked), load_external_data=False)
+    assert [info.name for info in model.graph.output] == ["y", "/0/act"]
+    outputs = Session(marked).run({"x": np.ones((3, WIDTH), np.float32)})
+    assert outputs["/0/act"].shape == (3, WIDTH)

@@ -1,0 +1,208 @@
+"""References in float64: graphs rewritten, with what has no float64 kernel in float32 or written out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnxmodels import FLOAT, HALF, INT64, Array, make_model, mlp, node, normal, saved, saved_outside
+
+from trtmatrix.onnxmodel.bench import Bench
+from trtmatrix.onnxmodel.computing import compute
+from trtmatrix.onnxmodel.retype import Retyping
+from trtmatrix.onnxmodel.sessions import Session
+from trtmatrix.onnxmodel.walk import infer, known_of
+
+CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "plain": ((2, 4, 9, 9), (6, 4, 3, 3), {}),
+    "padded": ((1, 4, 9, 8), (6, 4, 3, 2), {"pads": [1, 0, 2, 1]}),
+    "strided": ((1, 4, 10, 11), (6, 4, 3, 3), {"strides": [2, 3], "pads": [1, 1, 1, 1]}),
+    "dilated": ((1, 4, 12, 12), (6, 4, 3, 3), {"dilations": [2, 3]}),
+    "grouped": ((2, 4, 7, 7), (6, 2, 3, 3), {"group": 2}),
+    "depthwise": ((1, 4, 7, 7), (8, 1, 3, 3), {"group": 4, "pads": [1, 1, 1, 1]}),
+    "one-dimensional": ((2, 4, 20), (6, 4, 5), {"strides": [2]}),
+    "three-dimensional": ((1, 2, 5, 6, 7), (3, 2, 2, 2, 2), {"strides": [1, 2, 2]}),
+}
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution_is_written_out(name: str, bias: bool, tmp_path: Path) -> None:
+    shape, kernel, attributes = CONVOLUTIONS[name]
+    weights = {"w": normal(*kernel, seed=1), **({"b": normal(kernel[0], seed=2)} if bias else {})}
+    made = node("Conv", "x w" + " b" * bias, "y", **attributes)
+    model = make_model([made], {"x": (FLOAT, ["n", *shape[1:]])}, {"y": (FLOAT, None)}, weights)
+    x = normal(*shape)
+    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": x}], "fp32", tmp_path)
+    single = Session(tmp_path / "m.onnx").run({"x": x})["y"]
+    assert computed.precision == "float64"
+    assert computed.references[0]["y"].shape == single.shape
+    assert np.allclose(computed.references[0]["y"], single, rtol=1e-5, atol=1e-5)
+    assert 0 < computed.own_error["y"] < 1e-6
+
+
+def test_a_written_out_convolution_is_exact_in_float64(tmp_path: Path) -> None:
+    x, w = normal(1, 3, 5, 5), normal(2, 3, 3, 3, seed=1)
+    model = make_model([node("Conv", "x w", "y")], {"x": (FLOAT, x.shape)}, {"y": (FLOAT, None)}, {"w": w})
+    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": x}], "fp32", tmp_path)
+    wide_x, wide_w = x.astype(np.float64), w.astype(np.float64)
+    expected = [
+        [[np.sum(wide_x[0, :, i : i + 3, j : j + 3] * wide_w[m]) for j in range(3)] for i in range(3)]
+        for m in range(2)
+    ]
+    assert np.allclose(computed.references[0]["y"][0], expected, rtol=1e-14)
+
+
+def reference(model: ModelProto, tmp_path: Path, **feeds: Array) -> tuple[dict[str, Array], str]:
+    computed = compute(saved(model, tmp_path / "m.onnx"), [feeds], "fp32", tmp_path)
+    return dict(computed.references[0]), computed.precision
+
+
+def test_an_operator_without_a_float64_kernel_stays_in_float32_alone(tmp_path: Path) -> None:
+    nodes = [node("Erf", "x", "e"), node("MatMul", "e w", "y")]
+    w, x = normal(64, 64, seed=1), normal(8, 64)
+    model = make_model(nodes, {"x": (FLOAT, [8, 64])}, {"y": (FLOAT, [8, 64])}, {"w": w})
+    found, precision = reference(model, tmp_path, x=x)
+    assert precision == "float64 (Erf in float32)"
+    erf = Session(saved(make_model(nodes[:1], {"x": (FLOAT, [8, 64])}, {"e": (FLOAT, None)}), tmp_path / "e")).run(
+        {"x": x}
+    )["e"]
+    assert np.allclose(found["y"], erf.astype(np.float64) @ w.astype(np.float64), rtol=1e-13)
+
+
+def test_an_operator_made_of_others_stays_in_float32_too(tmp_path: Path) -> None:
+    """Gelu has no kernel of its own: ONNX Runtime complains of the Erf inside."""
+    model = make_model(
+        [node("Gelu", "x", "y")], {"x": (FLOAT, [8])}, {"y": (FLOAT, [8])}, opset=20
+    )
+    assert reference(model, tmp_path, x=normal(8))[1] == "float64 (Gelu in float32)"
+
+
+def test_quantizing_stays_in_float32_and_rounds(tmp_path: Path) -> None:
+    weights = {"s": np.float32(0.1), "z": np.int8(0)}
+    nodes = [
+        node("MatMul", "x w", "m"), node("QuantizeLinear", "m s z", "q"), node("DequantizeLinear", "q s z", "y"),
+    ]  # fmt: skip
+    weights["w"] = normal(16, 16, seed=1)
+    model = make_model(nodes, {"x": (FLOAT, [4, 16])}, {"y": (FLOAT, [4, 16])}, weights)
+    found, precision = reference(model, tmp_path, x=normal(4, 16))
+    assert precision == "float64 (DequantizeLinear, QuantizeLinear in float32)"
+    assert np.allclose(found["y"] / np.float32(0.1), np.round(found["y"] / np.float32(0.1)), atol=1e-6)
+
+
+def test_types_written_in_nodes_change_along(tmp_path: Path) -> None:
+    third = numpy_helper.from_array(np.array([1 / 3], np.float32))
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value_float=0.1),
+        helper.make_node("ConstantOfShape", ["shape"], ["f"], value=third),
+        node("Cast", "k", "i", to=TensorProto.FLOAT), node("Add", "i c", "s"), node("Add", "s f", "y"),
+    ]  # fmt: skip
+    model = make_model(
+        nodes, {"k": (INT64, [3])}, {"y": (FLOAT, [3])}, {"shape": np.array([3], np.int64)}
+    )
+    found, precision = reference(model, tmp_path, k=np.array([1, 2, 3]))
+    expected = np.arange(1, 4) + np.float64(np.float32(0.1)) + np.float64(np.float32(1 / 3))
+    assert precision == "float64"
+    assert np.allclose(found["y"], expected, rtol=1e-15)
+
+
+def branching() -> ModelProto:
+    inner = [
+        helper.make_graph(
+            [node("MatMul", "x w", "m"), node(op, "m", "o")], op, [],
+            [helper.make_tensor_value_info("o", FLOAT, None)],
+        )
+        for op in ("Tanh", "Erf")
+    ]  # fmt: skip
+    made = helper.make_node("If", ["flag"], ["y"], then_branch=inner[0], else_branch=inner[1])
+    inputs = {"flag": (TensorProto.BOOL, []), "x": (FLOAT, [4, 64])}
+    return make_model([made], inputs, {"y": (FLOAT, [4, 64])}, {"w": normal(64, 64, seed=1)})
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_branches_are_rewritten_too(flag: bool, tmp_path: Path) -> None:
+    x, w = normal(4, 64), normal(64, 64, seed=1)
+    computed = compute(
+        saved(branching(), tmp_path / "m.onnx"), [{"x": x, "flag": np.array(flag)}], "fp16-flag", tmp_path
+    )
+    assert computed.precision == "float64 (Erf in float32)"
+    if flag:
+        wide = np.tanh(x.astype(np.float64) @ w.astype(np.float64))
+        assert np.allclose(computed.references[0]["y"], wide, rtol=1e-12)
+    errors = computed.errors[0]["y"]
+    assert 1e-5 < errors["tf32"] < 1e-2
+    assert 1e-5 < errors["fp16"] < 1e-2
+    assert errors["fp32"] < 1e-6
+
+
+def test_a_half_graph_is_rounded_to_half_and_its_reference_is_of_its_weights(tmp_path: Path) -> None:
+    model, x = mlp(dtype=np.float16), normal(4, 64).astype(np.float16)
+    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": x}], "fp16", tmp_path)
+    wide = x.astype(np.float64)
+    for tensor in model.graph.initializer:
+        wide = np.tanh(wide @ numpy_helper.to_array(tensor).astype(np.float64))
+    assert computed.precision == "float64"
+    assert np.allclose(computed.references[0]["y"], wide, rtol=1e-12)
+    assert {member.partition("-")[0] for member in computed.errors[0]["y"]} == {"fp16"}
+    own = Session(tmp_path / "m.onnx").run({"x": x})["y"].astype(np.float64)
+    assert np.linalg.norm(own - wide) < 4 * max(computed.errors[0]["y"].values()) * np.linalg.norm(wide)
+
+
+def test_weights_in_a_file_give_the_same_as_weights_inside(tmp_path: Path) -> None:
+    x = {"x": normal(4, 64)}
+    inside = compute(saved(mlp(), tmp_path / "a" / "m.onnx"), [x], "tf32", tmp_path)
+    outside = compute(saved_outside(mlp(), tmp_path / "b" / "m.onnx"), [x], "tf32", tmp_path)
+    assert outside.precision == "float64"
+    assert np.array_equal(inside.references[0]["y"], outside.references[0]["y"])
+    assert inside.errors == outside.errors
+    assert [path.name for path in tmp_path.iterdir()] == ["a", "b"] or {
+        path.name for path in tmp_path.iterdir()
+    } == {"a", "b"}
+
+
+def test_steps_that_no_member_left_have_no_floor(tmp_path: Path) -> None:
+    """An index is another only where two scores are as good as equal: 0 is luck, not a floor."""
+    nodes = [node("MatMul", "x w", "m"), node("ArgMax", "m", "k", axis=1, keepdims=0)]
+    weights = {"w": np.eye(8, dtype=np.float32)}
+    model = make_model(nodes, {"x": (FLOAT, [2, 8])}, {"k": (INT64, [2]), "m": (FLOAT, [2, 8])}, weights)
+    x = np.tile(np.arange(8, dtype=np.float32), (2, 1)) + np.float32(1 / 3)
+    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": x}], "tf32", tmp_path)
+    assert computed.errors[0]["k"] == {}
+    assert computed.errors[0]["m"]
+
+
+def test_without_a_kernel_at_all_there_is_neither_reference_nor_floor(tmp_path: Path) -> None:
+    made = helper.make_node("Strange", ["x"], ["y"], domain="my.own")
+    model = make_model([made], {"x": (FLOAT, [4])}, {"y": (FLOAT, [4])}, domains=["my.own"])
+    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": normal(4)}], "tf32", tmp_path)
+    assert (computed.references, computed.errors) == ((), ())
+    assert "Strange" in computed.why_not
+
+
+def test_an_old_opset_has_a_reference_of_its_own_and_no_floor(tmp_path: Path) -> None:
+    model = make_model([node("Relu", "x", "y")], {"x": (FLOAT, [4])}, {"y": (FLOAT, [4])}, opset=9)
+    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": normal(4)}], "tf32", tmp_path)
+    assert len(computed.references) == 1
+    assert computed.errors == ()
+    assert "opset is 9" in computed.why_not
+
+
+def test_every_float_of_a_mixed_graph_becomes_one_type(tmp_path: Path) -> None:
+    nodes = [node("Cast", "x", "h", to=HALF), node("MatMul", "h w", "m"), node("Cast", "m", "y", to=FLOAT)]
+    weights = {"w": normal(64, 64).astype(np.float16)}
+    model = make_model(nodes, {"x": (FLOAT, [2, 64])}, {"y": (FLOAT, [2, 64])}, weights)
+    Retyping(model, known_of(infer(model).graph), TensorProto.DOUBLE).rewrite()
+    types = known_of(infer(model).graph).types
+    assert {types[name] for name in ("x", "h", "m", "y")} == {TensorProto.DOUBLE}
+
+
+def test_large_weights_go_into_one_file_and_small_ones_stay(tmp_path: Path) -> None:
+    path = saved(mlp(), tmp_path / "m.onnx")
+    folder = tmp_path / "bench"
+    folder.mkdir()
+    bench = Bench(path, folder, {"x": (4, 64)})
+    assert len(bench.model.SerializeToString()) < 2000
+    assert sum(file.stat().st_size for file in folder.iterdir()) == 2 * 64 * 64 * 4

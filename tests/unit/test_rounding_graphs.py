@@ -1,0 +1,220 @@
+"""Graphs that round: bit for bit what the project's own arithmetic does, and floors of the same size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto
+from onnxmodels import FLOAT, Array, make_model, mlp, node, normal, run, saved
+
+from trtmatrix.authoring import attention, masked_attention
+from trtmatrix.authoring.arithmetic import (
+    ENSEMBLE,
+    FLOAT64,
+    round_bf16,
+    round_fp16,
+    round_tf32,
+)
+from trtmatrix.authoring.randoms import TorchRandom
+from trtmatrix.onnxmodel import rounding
+from trtmatrix.onnxmodel.computing import compute
+from trtmatrix.onnxmodel.rounding import Rounding, Steps, apply_rounding
+from trtmatrix.onnxmodel.walk import fresh_names, infer, known_of
+
+SAME_FLOOR = 1.5
+"""A floor of the graph and the project's own emulation of the same mathematics differ by less."""
+
+
+def rounder(function: Any) -> ModelProto:
+    steps = Steps(fresh_names())
+    function(steps, "x", "y")
+    return make_model(steps.nodes, {"x": (FLOAT, ["n"])}, {"y": (FLOAT, ["n"])})
+
+
+def every_kind_of_float() -> Array:
+    """Random bits, exact ties, subnormal numbers, the largest and the smallest."""
+    bits = np.random.RandomState(0).randint(0, 2**32, 200_000, dtype=np.uint64).astype(np.uint32)
+    ties = (bits & np.uint32(0xFFFFE000)) | np.uint32(0x1000)
+    small = bits & np.uint32(0x80FFFFFF)
+    edges = np.array([0x7F7FFFFF, 0xFF7FFFFF, 0x7F7FEFFF, 0x7F7FF000, 1, 0x800000, 0, 0x80000000], np.uint32)
+    values = np.concatenate([bits, ties, small, edges]).view(np.float32)
+    return np.asarray(values[np.isfinite(values)])
+
+
+@pytest.mark.parametrize(
+    ("function", "right"),
+    [(rounding.tf32, round_tf32), (rounding.fp16, round_fp16), (rounding.bf16, round_bf16)],
+)
+def test_rounding_by_operators_is_that_of_the_arithmetic(function: Any, right: Any, tmp_path: Path) -> None:
+    values = every_kind_of_float()
+    found = run(rounder(function), tmp_path / "m.onnx", x=values)["y"]
+    with np.errstate(over="ignore"):
+        expected = right(values)
+    assert np.array_equal(found, expected)
+    nonzero = expected != 0  # the sign of a zero is the one thing that may differ
+    assert np.array_equal(found[nonzero].view(np.uint32), expected[nonzero].view(np.uint32))
+
+
+def test_what_is_not_finite_stays(tmp_path: Path) -> None:
+    values = np.array([np.inf, -np.inf, np.nan], np.float32)
+    found = run(rounder(rounding.tf32), tmp_path / "m.onnx", x=values)["y"]
+    assert np.array_equal(found, values, equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", ["tf32", "fp16", "bf16"])
+def test_another_grid_leaves_exact_numbers_alone_and_moves_others_no_further(
+    kind: str, tmp_path: Path
+) -> None:
+    exact = np.array([0.0, 1.0, -3.0, 0.125, 96.0], np.float32)
+    values = np.concatenate([exact, normal(10_000)])
+    rewriting = rounding.Rewriting(Rounding(kind=kind, grid=0.83))
+    model = make_model(rewriting.round("x", "y", kind), {"x": (FLOAT, ["n"])}, {"y": (FLOAT, ["n"])})
+    found = run(model, tmp_path / "m.onnx", x=values)["y"]
+    assert np.array_equal(found[: len(exact)], exact)
+    bits = 7 if kind == "bf16" else 10
+    assert np.all(np.abs(found - values) <= 2.0**-bits * np.abs(values))
+    plain = run(rounder(getattr(rounding, kind)), tmp_path / "p.onnx", x=values)["y"]
+    assert np.mean(found != plain) > 0.3
+
+
+def product(model: ModelProto, kind: str, **more: Any) -> ModelProto:
+    known = known_of(infer(model, more.pop("shapes", None)).graph)
+    apply_rounding(model, known, Rounding(kind=kind, **more))
+    return model
+
+
+def test_only_the_operands_of_products_are_rounded_to_tf32(tmp_path: Path) -> None:
+    w, b, x = normal(32, 32, seed=1), normal(32, seed=2), normal(4, 32)
+    nodes = [node("Gemm", "x w b", "g"), node("Add", "g b", "y")]
+    model = make_model(nodes, {"x": (FLOAT, [4, 32])}, {"y": (FLOAT, [4, 32])}, {"w": w, "b": b})
+    found = run(product(model, "tf32"), tmp_path / "m.onnx", x=x)["y"]
+    assert np.allclose(found, round_tf32(x) @ round_tf32(w) + b + b, rtol=1e-6, atol=1e-6)
+    assert not np.allclose(found, x @ w + b + b, rtol=1e-6, atol=1e-6)
+
+
+def test_every_tensor_is_rounded_to_fp16_and_overflows_as_there(tmp_path: Path) -> None:
+    w, x = normal(32, 32, seed=1), normal(4, 32)
+    nodes = [node("MatMul", "x w", "m"), node("Exp", "m", "e"), node("Add", "e big", "y")]
+    weights = {"w": w, "big": np.float32(65504)}
+    model = make_model(nodes, {"x": (FLOAT, [4, 32])}, {"y": (FLOAT, [4, 32])}, weights)
+    path = saved(product(model, "fp16"), tmp_path / "m.onnx")
+    found = rounding_run(path, x)
+    middle = round_fp16(np.exp(round_fp16(round_fp16(x) @ round_fp16(w))))
+    expected = round_fp16(middle + np.float32(65504))
+    assert np.isinf(expected).any()
+    assert np.mean(found == expected) > 0.99  # a sum in another order may round to the neighbour
+
+
+def rounding_run(path: Path, x: Array) -> Array:
+    from trtmatrix.onnxmodel.sessions import Session
+
+    return Session(path).run({"x": x}, rounding.GIVEN)["y"]
+
+
+def test_sums_are_rounded_block_by_block(tmp_path: Path) -> None:
+    w, x = normal(64, 8, seed=1), normal(4, 64)
+    nodes = [node("MatMul", "x w", "y")]
+    model = make_model(nodes, {"x": (FLOAT, ["n", 64])}, {"y": (FLOAT, ["n", 8])}, {"w": w})
+    found = rounding_run(saved(product(model, "fp16", terms=16), tmp_path / "m.onnx"), x)
+    arithmetic = ENSEMBLE["fp16"]["fp16-blocks"]
+    assert np.array_equal(found, arithmetic.matmul(x, w))
+
+
+@pytest.mark.parametrize("op", ["Gemm", "Conv"])
+def test_products_in_blocks_are_the_same_but_for_rounding(op: str, tmp_path: Path) -> None:
+    if op == "Gemm":
+        weights = {"w": normal(24, 64, seed=1), "b": normal(24, seed=2)}
+        made, shape, out = node("Gemm", "x w b", "y", transB=1, alpha=0.5), [4, 64], [4, 24]
+    else:
+        weights = {"w": normal(8, 48, 3, 3, seed=1), "b": normal(8, seed=2)}
+        made, shape, out = node("Conv", "x w b", "y", pads=[1, 1, 1, 1]), [1, 48, 6, 6], [1, 8, 6, 6]
+    x = normal(*shape)
+    model = make_model([made], {"x": (FLOAT, shape)}, {"y": (FLOAT, out)}, weights)
+    plain = run(model, tmp_path / "p.onnx", x=x)["y"]
+    split = product(model, "fp16", terms=16)
+    assert sum(item.op_type == op for item in split.graph.node) > 1
+    found = rounding_run(saved(split, tmp_path / "m.onnx"), x)
+    error = np.linalg.norm(found - plain) / np.linalg.norm(plain)
+    assert 1e-4 < error < 5e-3
+
+
+def largest(errors: Any, kind: str) -> float:
+    return max(error for member, error in errors.items() if member.partition("-")[0] == kind)
+
+
+@pytest.mark.parametrize("kind", ["tf32", "fp16", "fp32"])
+def test_the_floor_of_an_mlp_is_that_of_the_arithmetic(kind: str, tmp_path: Path) -> None:
+    """Two layers of 256; the emulation of the project's repros against the graph's."""
+    model, x = mlp(256), normal(32, 256)
+    weights = [np.asarray(w) for w in map(to_array, model.graph.initializer)]
+
+    def by_hand(arithmetic: Any) -> Array:
+        y: Array = arithmetic.stored(x)
+        for w in weights:
+            y = arithmetic.stored(np.tanh(arithmetic.matmul(y, arithmetic.stored(w))))
+        return y
+
+    reference = by_hand(FLOAT64)
+    members = ENSEMBLE[kind].values()
+    expected = max(float(np.linalg.norm(by_hand(a) - reference) / np.linalg.norm(reference)) for a in members)
+    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": x}], "fp16-flag", tmp_path)
+    assert np.allclose(computed.references[0]["y"], reference, rtol=1e-12)
+    found = largest(computed.errors[0]["y"], kind)
+    assert expected / SAME_FLOOR < found < expected * SAME_FLOOR
+
+
+def to_array(tensor: TensorProto) -> Array:
+    from onnx import numpy_helper
+
+    return np.asarray(numpy_helper.to_array(tensor))
+
+
+@pytest.mark.parametrize("kind", ["tf32", "fp16"])
+def test_the_floor_of_attention_is_that_of_the_arithmetic(kind: str, tmp_path: Path) -> None:
+    size = attention.Size(batch=1, length=128, heads=4, head_size=32)
+    random = TorchRandom(0)
+    x = (8 * random.rand(*size.x) - 4).astype(np.float32)
+    weights = attention.Weights.draw(random, size.embed)
+    model = masked_attention.build(size, weights, formulation="explicit", mask="none")
+
+    def by_hand(arithmetic: Any) -> Array:
+        return np.asarray(attention.compute(x, size, weights, arithmetic=arithmetic))
+
+    reference = by_hand(FLOAT64)
+    members = ENSEMBLE[kind].values()
+    expected = max(float(np.linalg.norm(by_hand(a) - reference) / np.linalg.norm(reference)) for a in members)
+    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": x}], "fp16-flag", tmp_path)
+    (name,) = computed.references[0]
+    assert np.allclose(computed.references[0][name], reference, atol=1e-7)  # the graph's scale is a float32
+    found = largest(computed.errors[0][name], kind)
+    assert expected / SAME_FLOOR < found < expected * SAME_FLOOR
+
+
+def test_the_floor_of_a_convolution_is_that_of_the_arithmetic(tmp_path: Path) -> None:
+    """A kernel of one place is a product of matrices."""
+    w, x = normal(24, 96, 1, 1, seed=1), normal(2, 96, 9, 9)
+    nodes = [node("Conv", "x w", "y")]
+    model = make_model(nodes, {"x": (FLOAT, [2, 96, 9, 9])}, {"y": (FLOAT, [2, 24, 9, 9])}, {"w": w})
+    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": x}], "tf32", tmp_path)
+    assert computed.precision == "float64"
+
+    def by_hand(arithmetic: Any) -> Array:
+        rows = x.transpose(0, 2, 3, 1).reshape(-1, 96)
+        return np.asarray(arithmetic.matmul(rows, w[:, :, 0, 0].T))
+
+    reference = by_hand(FLOAT64)
+    expected = float(np.linalg.norm(by_hand(ENSEMBLE["tf32"]["tf32"]) - reference) / np.linalg.norm(reference))
+    found = largest(computed.errors[0]["y"], "tf32")
+    assert expected / 1.1 < found < expected * 1.1
+
+
+def test_members_of_the_same_precision_are_other_numbers(tmp_path: Path) -> None:
+    """One member's error in a single number may be 0 by luck: several never are all."""
+    computed = compute(saved(mlp(), tmp_path / "m.onnx"), [{"x": normal(4, 64)}], "tf32", tmp_path)
+    errors = computed.errors[0]["y"]
+    tf32 = [error for member, error in errors.items() if member.startswith("tf32")]
+    assert len(set(tf32)) == len(tf32) >= 4
+    assert max(tf32) < 1.5 * min(tf32)

@@ -1,0 +1,70 @@
+"""What of a changed signature breaks a caller, and what is only another way of writing it."""
+
+from __future__ import annotations
+
+import pytest
+
+from trtmatrix.core.signatures import breaks, parse_signature, parse_type
+
+
+def same(name: str, other: str) -> bool:
+    return name == other or (name, other) == ("IConvolutionLayer", "ILayer")
+
+
+HARMLESS = [
+    ("(index: int) -> ITensor", "(index: int) -> ITensor"),
+    ("(index: int) -> ITensor", "(index: typing.SupportsInt) -> ITensor"),
+    ("(index: int) -> ITensor", "(index: typing.SupportsInt | typing.SupportsIndex) -> tensorrt.ITensor"),
+    ("(shape: List[int]) -> bool", "(shape: collections.abc.Sequence[typing.SupportsInt]) -> bool"),
+    ("(memory: capsule) -> bool", "(memory: typing_extensions.CapsuleType) -> bool"),
+    ("(arg0: int) -> str", "(index: int) -> str"),  # it got a name
+    ("(a: int) -> int", "(a: int, b: int = 3) -> int"),
+    ("(a: int, b: int = 3) -> int", "(a: int, b: int = 4) -> int"),  # a default
+    ("(a: int) -> int", "(a: int | None) -> int"),
+    ("(a: Optional[int]) -> int", "(a: int) -> int"),
+    ("(s: ILogger.Severity) -> None", "(s: Severity) -> None"),
+    ("(f: nvinfer1::TensorFormat) -> None", "(f: TensorFormat) -> None"),  # a name unknown to the bindings
+    ("(layer: IConvolutionLayer) -> None", "(layer: ILayer) -> None"),
+    ("() -> ILayer", "() -> IConvolutionLayer"),
+    ("() -> numpy.ndarray", "() -> object"),
+    ("() -> Iterator", "() -> collections.abc.Iterator[int]"),
+    ("(text: str = 'a, b') -> None", "(text: str = ')') -> None"),
+    ("(kind: Kind = <Kind.A: 0>) -> None", "(kind: Kind = ...) -> None"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), HARMLESS)
+def test_another_way_of_writing_breaks_nothing(before: str, after: str) -> None:
+    assert breaks(before, after, same) == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ("(a: int, b: int)", "(a: int)", "takes no b any more"),
+        ("(a: int)", "(b: int)", "b instead of a"),
+        ("(a: int, b: int)", "(b: int, a: int)", "a stands elsewhere"),
+        ("(a: int)", "(a: int, b: int)", "asks for b"),
+        ("(a: int = 0)", "(a: int)", "asks for a, which could be left out"),
+        ("(a: str)", "(a: int)", "a is int instead of str"),
+        ("(a: List[int])", "(a: List[str])", "a is list[str] instead of list[int]"),
+        ("(layer: ILayer)", "(layer: IConvolutionLayer)", "layer is IConvolutionLayer instead of ILayer"),
+        ("() -> ICudaEngine", "() -> IHostMemory", "returns IHostMemory instead of ICudaEngine"),
+        ("() -> IConvolutionLayer", "() -> ILayer", "returns ILayer instead of IConvolutionLayer"),
+    ],
+)
+def test_what_breaks_a_caller_is_told(before: str, after: str, why: str) -> None:
+    assert breaks(before, after, same) == why
+
+
+def test_a_default_with_brackets_and_commas_is_no_parameter() -> None:
+    read = parse_signature("(name: str = 'a, (b', dims: Tuple[int, int] = (1, 2), *args) -> None")
+    assert [p.name for p in read.parameters] == ["name", "dims", "*args"]
+    assert [p.optional for p in read.parameters] == [True, True, True]
+    assert read.returns == frozenset()
+
+
+def test_types_are_written_in_one_way() -> None:
+    assert parse_type("Union[int, typing.SupportsFloat]") == {"int", "float"}
+    assert parse_type("typing.Optional[tensorrt.Dims]") == {"Dims", "None"}
+    assert parse_type("Callable[[int, str], None] | None") == {"Callable[[int,str],None]", "None"}

@@ -1,0 +1,65 @@
+"""Which version to move to where any will do."""
+
+from __future__ import annotations
+
+import pytest
+from upgrades import ask, entries_for
+
+from trtmatrix.core.upgrade.any_version import choose_version
+from trtmatrix.core.upgrade.decide import decide
+from trtmatrix.core.upgrade.report import Decision, Upgrade, Weight
+
+FROM = "10.0.0"
+NEWER = ("10.3.0", "10.4.0", "10.7.0")
+
+
+def reports(*states: str, before: str = "bad3") -> list[Upgrade]:
+    """A report to each newer version, where the case stands as told."""
+    return [
+        decide(ask(entries_for({"sdpa": before}, {"sdpa": state}, old=FROM, new=new), FROM, new))
+        for new, state in zip(NEWER, states, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("states", "after", "decision"),
+    [
+        (("good3", "good3", "good3"), "10.7.0", Decision.GO),
+        (("good3", "good3", "unknown"), "10.4.0", Decision.GO),
+        (("good3", "unknown", "good1"), "10.3.0", Decision.GO),
+        (("unknown", "said good", "unknown"), "10.7.0", Decision.NOT_ENOUGH),
+        (("unknown", "good1", "unknown"), "10.4.0", Decision.NOT_ENOUGH),
+    ],
+)
+def test_the_newest_with_nothing_against_it(states: tuple[str, ...], after: str, decision: Decision) -> None:
+    chosen = choose_version(reports(*states, before="good3"))
+    assert (chosen.after, chosen.decision) == (after, decision)
+    others = {r.topic: r.text for r in chosen.reasons if r.topic in NEWER}
+    assert set(others) == set(NEWER) - {after}
+
+
+def test_with_nothing_good_the_best_answer_wins_and_says_so() -> None:
+    chosen = choose_version(reports("unknown", "bad3", "bad3", before="good3"))
+    assert (chosen.after, chosen.decision) == ("10.3.0", Decision.NOT_ENOUGH)
+    assert chosen.summary.startswith("No newer version can be recommended yet; 10.3.0 is")
+    worst = choose_version(reports("bad3", "bad3", "bad3", before="good3"))
+    assert (worst.after, worst.decision) == ("10.7.0", Decision.DONT)
+
+
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [
+        (("bad3", "good3", "good3"), "sdpa-scale: 10.4.0 (FAIL! 1373 → PASS 175)"),
+        (
+            ("said good", "good3", "good3"),
+            "sdpa-scale: 10.4.0",
+        ),  # a report is no fix while there is a surer one
+        (("bad3", "said good", "unknown"), "10.4.0 (FAIL! 1373 → (PASS)), not confirmed"),
+        (("bad3", "bad3", "unknown"), "no newer version is known to be right"),
+    ],
+)
+def test_the_nearest_that_fixes_a_finding(states: tuple[str, ...], words: str) -> None:
+    chosen = choose_version(reports(*states), ["sdpa-scale"])
+    (fix,) = [reason for reason in chosen.reasons if reason.topic == "nearest fix"]
+    assert words in fix.text
+    assert fix.weight is Weight.NOTE

@@ -1,0 +1,201 @@
+"""The answer from small sets of evidence, and the commands for what is lacking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import H200, make_case, make_expectation, make_repro, make_version
+from upgrades import NEW, OLD, PLAIN, ask, entries_for, entry
+
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.model import Basis, Evidence, Verdict
+from trtmatrix.core.upgrade.decide import decide
+from trtmatrix.core.upgrade.report import Change, Decision, Upgrade, Weight
+
+
+def answer(before: dict[str, str], after: dict[str, str]) -> Upgrade:
+    return decide(ask(entries_for(before, after)))
+
+
+@pytest.mark.parametrize(
+    ("before", "sdpa", "explicit", "decision"),
+    [
+        ("good3", "good3", "unknown", Decision.GO),
+        ("good3", "good3", "bad3", Decision.GO),  # a work-around that was never seen right is no finding
+        ("unknown", "good3", "unknown", Decision.GO),
+        ("said bad", "good3", "unknown", Decision.GO),
+        ("good3", "good1", "good3", Decision.NOT_ENOUGH),
+        ("good3", "good2", "good3", Decision.NOT_ENOUGH),
+        ("good3", "said good", "good3", Decision.NOT_ENOUGH),
+        ("good3", "unknown", "good3", Decision.NOT_ENOUGH),
+        ("good3", "missing", "good3", Decision.NOT_ENOUGH),
+        ("good3", "void", "good3", Decision.NOT_ENOUGH),
+        ("good3", "bad1", "unknown", Decision.DONT),
+        ("unknown", "bad3", "unknown", Decision.DONT),
+        ("good3", "flaky", "unknown", Decision.DONT),
+        ("said good", "said bad", "unknown", Decision.DONT),
+        ("good3", "build failed", "unknown", Decision.DONT),
+        ("good3", "unsupported by this version", "unknown", Decision.DONT),
+        ("good3", "interrupted", "unknown", Decision.NOT_ENOUGH),
+        ("bad3", "bad3", "good3", Decision.NOT_ENOUGH),  # no worse, and nothing speaks for it
+        ("good3", "bad3", "good3", Decision.GO_WITH_WORKAROUNDS),
+        ("good3", "said bad", "good3", Decision.GO_WITH_WORKAROUNDS),
+        ("good3", "build failed", "good3", Decision.GO_WITH_WORKAROUNDS),
+        ("good3", "bad3", "good1", Decision.DONT),
+        ("good3", "bad3", "said good", Decision.DONT),
+        ("good3", "bad3", "bad3", Decision.DONT),
+        ("good3", "bad3", "void", Decision.DONT),
+    ],
+)
+def test_one_finding(before: str, sdpa: str, explicit: str, decision: Decision) -> None:
+    upgrade = answer({"sdpa": before}, {"sdpa": sdpa, "explicit": explicit})
+    assert upgrade.decision is decision
+    assert upgrade.summary
+    if decision is Decision.NOT_ENOUGH and any(r.weight is Weight.LACKING for r in upgrade.reasons):
+        assert upgrade.lacking
+        assert all(item.command for item in upgrade.lacking)
+
+
+@pytest.mark.parametrize(("decision", "code"), [*zip(Decision, (0, 10, 11, 12), strict=True)])
+def test_exit_codes(decision: Decision, code: int) -> None:
+    assert decision.exit_code == code
+
+
+def test_a_work_around_that_is_lost_counts_against_the_move() -> None:
+    upgrade = answer({"sdpa": "good3", "explicit": "good3"}, {"sdpa": "good3", "explicit": "bad3"})
+    assert upgrade.decision is Decision.DONT
+    (finding,) = upgrade.findings
+    assert [line.case for line in finding.cases] == ["explicit", "sdpa"]
+
+
+def test_a_control_that_came_out_wrong_takes_the_words_away() -> None:
+    right = answer({"sdpa": "good3", "control": "bad3"}, {"sdpa": "good3", "control": "bad3"})
+    assert right.decision is Decision.GO
+    wrong = answer({"sdpa": "good3", "control": "bad3"}, {"sdpa": "good3", "control": "good3"})
+    assert wrong.decision is Decision.NOT_ENOUGH
+    (line,) = wrong.findings[0].cases
+    assert (line.change, "control" in line.why) == (Change.UNKNOWN, True)
+    assert "--rerun" in wrong.lacking[0].command
+    bad = answer({"sdpa": "good3", "control": "bad3"}, {"sdpa": "bad3", "control": "good3"})
+    assert bad.decision is Decision.NOT_ENOUGH
+
+
+def test_controls_are_no_findings() -> None:
+    upgrade = decide(ask(entries_for({}, {"control": "bad3"}, PLAIN)))
+    assert [line.case for finding in upgrade.findings for line in finding.cases] == ["sdpa"]
+
+
+def test_what_a_repro_assumes_is_no_evidence_and_is_told() -> None:
+    fear = make_expectation(Verdict.FAIL, f"=={NEW}", "sdpa", basis=Basis.ASSUMED)
+    repro = make_repro(make_case("sdpa"), expectations=(fear,))
+    upgrade = decide(ask(entries_for({"sdpa": "good3"}, {}, repro)))
+    assert upgrade.decision is Decision.NOT_ENOUGH
+    assert "failures are feared of sdpa-scale" in upgrade.summary
+    assert any(reason.known == "assumed" for reason in upgrade.reasons)
+    hope = replace(fear, verdict=Verdict.PASS)
+    hoped = decide(ask(entries_for({}, {}, make_repro(make_case("sdpa"), expectations=(hope,)))))
+    assert "feared" not in hoped.summary
+
+
+def test_a_report_of_no_version_in_particular_is_no_evidence_of_this_one() -> None:
+    everywhere = make_expectation(Verdict.PASS, "", "sdpa", basis=Basis.MEASURED, source="", on="NVIDIA H200")
+    repro = make_repro(make_case("sdpa"), expectations=(everywhere,))
+    entries = [entry(repro, "sdpa", version, "said good") for version in (OLD, NEW)]
+    (line,) = decide(ask(entries)).findings[0].cases
+    assert (line.after.evidence, line.change) == (Evidence.NONE, Change.UNKNOWN)
+
+
+def test_the_worst_that_is_known_names_a_finding_and_the_heaviest_case_weighs() -> None:
+    repro = make_repro(make_case("a"), make_case("b"), make_case("c"))
+    states = {"a": "bad3", "b": "bad3", "c": "good3"}
+    upgrade = decide(ask(entries_for(states, {"a": "bad3", "b": "good1", "c": "good3"}, repro)))
+    (finding,) = upgrade.findings
+    assert (finding.change, finding.weight) == (Change.UNCHANGED_BAD, Weight.LACKING)
+    assert finding.why == "1 bad at both, 1 fixed, 1 right, 1 right on fewer than 3 builds"
+
+
+def test_a_downgrade_is_called_so() -> None:
+    entries = entries_for({"sdpa": "good3"}, {"sdpa": "good3"}, old=NEW, new=OLD)
+    upgrade = decide(ask(entries, NEW, OLD))
+    assert upgrade.summary.startswith("A downgrade. Go")
+
+
+def test_what_narrows_the_question_is_said() -> None:
+    entries = entries_for({"sdpa": "good3"}, {"sdpa": "good3"})
+    upgrade = decide(ask(entries, restricted="--repro sdpa-scale", left_out=("streams",)))
+    assert upgrade.summary.endswith("Only what --repro sdpa-scale leaves was looked at.")
+    assert upgrade.not_looked_at[0] == "Left out by --repro sdpa-scale: streams."
+
+
+class TestCommands:
+    def commands(self, before: dict[str, str], after: dict[str, str]) -> list[str]:
+        return [item.command for item in answer(before, after).lacking]
+
+    def test_a_pass_of_one_build_is_to_be_seen_again_at_the_target_alone(self) -> None:
+        assert self.commands({"sdpa": "good3"}, {"sdpa": "good1"}) == [
+            "nox -s matrix -- --trt 10.8.0 --gpu H200 --repro sdpa-scale --rebuilds 3"
+        ]
+
+    def test_what_is_unknown_before_is_measured_too(self) -> None:
+        assert self.commands({}, {}) == [
+            "nox -s matrix -- --trt 10.7.0,10.8.0 --gpu H200 --repro sdpa-scale --rebuilds 3"
+        ]
+
+    def test_what_does_not_build_now_is_tried_before(self) -> None:
+        assert self.commands({}, {"sdpa": "build failed"}) == [
+            "nox -s matrix -- --trt 10.7.0 --gpu H200 --repro sdpa-scale --rebuilds 3"
+        ]
+
+    def test_a_regression_names_its_work_arounds_and_its_own_confirmation(self) -> None:
+        assert self.commands({"sdpa": "good3"}, {"sdpa": "bad1"}) == [
+            "nox -s matrix -- --trt 10.8.0 --gpu H200 --repro sdpa-scale --case explicit --rebuilds 3",
+            "nox -s matrix -- --trt 10.8.0 --gpu H200 --repro sdpa-scale --case sdpa --rebuilds 3",
+        ]
+
+    def test_one_command_does_all_findings(self) -> None:
+        other = make_repro(make_case("sdpa"), id="streams")
+        entries = [*entries_for({}, {}), *entries_for({}, {}, other)]
+        upgrade = decide(ask(entries))
+        assert upgrade.lacking[0].command == "nox -s matrix -- --trt 10.7.0,10.8.0 --gpu H200 --rebuilds 3"
+        assert upgrade.lacking[0].whole
+        narrowed = decide(ask(entries, restricted="--repro sdpa-scale,streams"))
+        assert "--repro sdpa-scale,streams" in narrowed.lacking[0].command
+
+    def test_other_files_and_odd_names_are_written_so_that_a_shell_takes_them(self) -> None:
+        question = ask(entries_for({}, {}), gpu_word="RTX 6000 Ada", options=("--matrix", "my matrix.yaml"))
+        assert decide(question).lacking[0].command == (
+            "nox -s matrix -- --trt 10.7.0,10.8.0 --gpu 'RTX 6000 Ada' --repro sdpa-scale --rebuilds 3 "
+            "--matrix 'my matrix.yaml'"
+        )
+
+    def test_nothing_can_be_lacking_of_a_gpu_that_is_not_supported(self) -> None:
+        compute = {"min": "9.5", "max": "12.0", "known": "read", "source": "notes"}
+        question = ask(entries_for({}, {}), after=make_version(NEW, compute=compute))
+        upgrade = decide(question)
+        assert (upgrade.decision, upgrade.lacking) == (Decision.DONT, ())
+
+
+class TestOtherProducts:
+    def rtx(self, before: str, after: str) -> Upgrade:
+        repro = make_repro(make_case("sdpa"))
+        old, new = "tensorrt-rtx-1.4", "tensorrt-rtx-1.7"
+        entries: list[Entry] = [
+            entry(repro, "sdpa", version, what, replace(H200, slug="cpu"))
+            for version, what in ((old, before), (new, after))
+        ]
+        return decide(ask(entries, old, new, gpu_word=""))
+
+    def test_built_is_no_pass_and_no_command_of_ours_can_supply_one(self) -> None:
+        upgrade = self.rtx("built", "built")
+        assert upgrade.decision is Decision.NOT_ENOUGH
+        assert [item.command for item in upgrade.lacking] == [""]
+
+    def test_what_was_built_and_is_not_any_more_counts_against(self) -> None:
+        assert self.rtx("built", "build failed").decision is Decision.DONT
+        assert self.rtx("built", "unsupported by this version").decision is Decision.DONT
+
+    def test_what_was_never_built_can_be(self) -> None:
+        upgrade = self.rtx("unknown", "unknown")
+        command = "nox -s matrix -- --trt tensorrt-rtx-1.4,tensorrt-rtx-1.7 --repro sdpa-scale"
+        assert [item.command for item in upgrade.lacking] == ["", command]

@@ -1,0 +1,131 @@
+"""GPU, driver and image against matrix.yaml's facts; which plans, caches and plugins outlive a move."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import H200, make_matrix, make_version
+
+from trtmatrix.core.config import Matrix, Source, Version
+from trtmatrix.core.model import Gpu
+from trtmatrix.core.upgrade.engines import make_engines
+from trtmatrix.core.upgrade.hardware import make_hardware
+from trtmatrix.core.upgrade.report import FactLine, Weight
+
+RULE = {"known": "read", "source": "notes"}
+OLD = make_version("10.4.0", compute={"min": "7.0", "max": "9.0", **RULE}, driver={"least": "560", **RULE})
+DRIVER = {"least": "570.86.10", "datacenter": ["535.86", "545.23"], **RULE}
+NEW = make_version("10.8.0", compute={"min": "7.5", "max": "12.0", **RULE}, driver=DRIVER)
+MATRIX = Matrix(
+    sources={"notes": Source(title="release notes", url="https://example.org")}, versions=(OLD, NEW)
+)
+V100 = Gpu(slug="v100", name="NVIDIA V100", compute="7.0")
+
+
+def facts(gpu: Gpu, before: Version = OLD, after: Version = NEW) -> list[FactLine]:
+    return list(make_hardware(before, after, gpu, MATRIX))
+
+
+def line_of(topic: str, lines: list[FactLine]) -> FactLine:
+    return next(line for line in lines if line.topic == topic)
+
+
+@pytest.mark.parametrize(
+    ("compute", "weight", "words"),
+    [
+        ("8.9", Weight.NOTE, "supports this GPU (8.9)"),
+        ("12.0", Weight.NOTE, "supports this GPU (12.0)"),
+        ("7.0", Weight.AGAINST, "no longer supports this GPU (7.0)"),
+        ("6.1", Weight.AGAINST, "does not support this GPU (6.1)"),
+        ("12.1", Weight.AGAINST, "does not support this GPU (12.1)"),
+        (None, Weight.NOTE, "nvidia-smi --query-gpu=compute_cap"),
+    ],
+)
+def test_compute_capability(compute: str | None, weight: Weight, words: str) -> None:
+    line = line_of("GPU", facts(replace(V100, compute=compute)))
+    assert line.weight is weight
+    assert words in line.text
+    assert (line.known, line.sources[0].url) == ("read", "https://example.org")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "weight", "words"),
+    [
+        (replace(H200, driver="580.1"), Weight.NOTE, "here is 580.1"),
+        (replace(H200, driver="570.86.10"), Weight.NOTE, "here is 570.86.10"),
+        (replace(H200, driver="570.86.09", datacenter=False), Weight.AGAINST, "update the driver"),
+        (replace(H200, driver="535.104"), Weight.NOTE, "does on a data-centre GPU"),
+        (replace(H200, driver="535.54"), Weight.AGAINST, "here is 535.54"),
+        (replace(H200, driver="535.104", datacenter=False), Weight.AGAINST, "535.86+, 545.23+"),
+        (replace(H200, driver=None), Weight.NOTE, "nvidia-smi --query-gpu=driver_version"),
+        (replace(H200, index=None, driver="580.1"), Weight.NOTE, "records here were made with 580.1"),
+        (replace(H200, index=None, driver="470.1"), Weight.NOTE, "Yours is not known here"),
+        (V100, Weight.NOTE, "Yours is not known here"),
+    ],
+)
+def test_driver(gpu: Gpu, weight: Weight, words: str) -> None:
+    line = line_of("driver", facts(gpu))
+    assert (line.weight, words in line.text) == (weight, True), line.text
+    assert "10.8.0 needs driver 570.86.10 or later (10.4.0: 560)" in line.text
+
+
+def test_what_the_images_differ_in_is_told_with_the_worse_known_fact() -> None:
+    before = make_version("8.5.3.1", cuda="11.8", python="3.10", torch="2.2.0")
+    recalled = {"value": "3.12", "known": "recalled", "source": "notes"}
+    after = make_version("10.8.0", cuda="12.8.0", python=recalled, torch_tensorrt="2.6.0")
+    lines = [line for line in facts(H200, before, after) if line.topic == "image"]
+    texts = [line.text.split(":")[0] for line in lines]
+    assert texts == [
+        "CUDA 11.8 → 12.8.0",
+        "Python 3.10 → 3.12",
+        "torch 2.2.0 → none",
+        "Torch-TensorRT none → 2.6.0",
+    ]
+    assert "must be rebuilt" in lines[0].text
+    assert [line.known for line in lines] == ["read", "recalled", "read", "read"]
+    same = [line for line in facts(H200, after, after) if line.topic == "image"]
+    assert same == []
+
+
+def test_what_stops_the_move_comes_first_and_nothing_is_a_reason_for_it() -> None:
+    lines = facts(replace(V100, index=0, driver="470.1"))
+    assert [line.weight for line in lines][:2] == [Weight.AGAINST, Weight.AGAINST]
+    assert Weight.FOR not in {line.weight for line in lines}
+
+
+def test_the_products_on_the_cpu_need_no_gpu() -> None:
+    one, two = make_matrix("tensorrt-rtx-1.4", "tensorrt-rtx-1.7").versions
+    assert facts(H200, one, two) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "plans", "plugins"),
+    [
+        ("10.7.0", "10.8.0", "they load", "should load"),
+        ("8.6.1", "10.8.0", "they load", "must be built again"),
+        ("8.6.0", "8.6.1", "they load", "should load"),
+        ("8.6.1", "9.3.0", "disagree on 8 → 9", "must be built again"),
+        ("9.3.0", "10.0.0", "disagree on 9 → 10", "must be built again"),
+        ("8.5.3.1", "8.6.0", "8.5.3.1 is older", "should load"),
+        ("8.6.0", "8.5.3.1", "8.5.3.1 is older", "build again"),
+        ("10.8.0", "10.7.0", "do not help on the way down", "build again"),
+    ],
+)
+def test_what_outlives_a_move(before: str, after: str, plans: str, plugins: str) -> None:
+    lines: dict[str, Any] = {
+        line.topic: line for line in make_engines(make_version(before), make_version(after))
+    }
+    assert f"plan files of {before} must be built again" in lines["plans"].text
+    assert plans in lines["version-compatible plans"].text
+    assert plugins in lines["plugin libraries"].text
+    assert ("INT8 calibration" in lines) is (after.startswith("10.") and after > "10.1")
+    assert all(line.sources or line.known == "recalled" for line in lines.values())
+    assert all(line.weight is Weight.NOTE for line in lines.values())
+
+
+def test_engines_of_the_other_products() -> None:
+    (line,) = make_engines(*make_matrix("tensorrt-rtx-1.4", "tensorrt-rtx-1.7").versions)
+    assert "its own release only" in line.text
+    assert make_engines(*make_matrix("onnxruntime-1.30.0", "onnxruntime-1.31.1").versions) == ()

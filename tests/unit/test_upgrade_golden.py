@@ -1,0 +1,65 @@
+"""Golden reports from the shipped records and facts: each was read by eye as one who must decide."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from goldenfile import check_golden
+
+from trtmatrix import cli, moving, scene
+from trtmatrix.effects.gpu import GpuScan
+
+ROOT = Path(__file__).parents[2]
+MOVES = [
+    ("8.6.1", "9.3.0", "L4", 11),
+    ("9.3.0", "10.0.0", "L4", 12),
+    ("10.0.0", "10.0.1.6", "L4", 12),
+    ("10.0.1.6", "10.7.0", "L4", 11),
+    ("10.7.0", "10.8.0", "L4", 12),
+    ("10.7.0", "10.8.0", "H200", 12),
+    ("8.5.3.1", "8.6.0", "H200", 12),
+    ("8.6.0", "8.5.3.1", "H200", 11),
+    ("8.6.1", "any", "L4", 12),
+    ("10.4.0", "10.7.0", "V100", 11),
+    ("tensorrt-rtx-1.4", "tensorrt-rtx-1.7", "", 12),
+]
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A host without GPU, engine and records of its own: the shipped ones alone."""
+    results = tmp_path / "project" / "results"
+    results.mkdir(parents=True)
+    for gpu in (ROOT / "results").glob("nvidia-*"):
+        (results / gpu.name).symlink_to(gpu)
+    for name in ("matrix.yaml", "repros"):
+        (results.parent / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(results.parent)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
+    scan = GpuScan(gpus=(), reason="none in this test")
+    for module in (moving, scene):
+        monkeypatch.setattr(module, "find_gpus", lambda: scan)
+
+
+@pytest.mark.parametrize(("before", "after", "gpu", "code"), MOVES)
+def test_report(before: str, after: str, gpu: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["upgrade", "--from", before, "--to", after, *(["--gpu", gpu] if gpu else [])]
+    assert cli.run(words) == code
+    check(f"{before}-to-{after}{f'-{gpu}' if gpu else ''}", capsys)
+
+
+def test_the_nearest_version_that_fixes_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["upgrade", "--from", "10.7.0", "--to", "any", "--gpu", "L4", "--repro", "sdpa-scale"]
+    assert cli.run(words) == 12
+    check("10.7.0-to-any-L4-sdpa-scale", capsys)
+
+
+def check(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Compare what was printed, without what changes with every new release of the API's data."""
+    text = capsys.readouterr().out
+    assert not re.search(r"/(tmp|home|root|work)/", text)
+    assert all(len(line) <= 100 for line in text.splitlines() if "https://" not in line)
+    check_golden(f"upgrade/{name.lower()}.txt", text)

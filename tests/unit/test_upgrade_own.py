@@ -1,0 +1,163 @@
+"""The user's own model and code in a decision."""
+
+from __future__ import annotations
+
+import pytest
+from upgrades import NEW, OLD, PLAIN, ask, entries_for
+
+from trtmatrix.core.api import ApiChange, ApiUse, Certainty, ChangeKind
+from trtmatrix.core.render_upgrade_text import render_upgrade_text
+from trtmatrix.core.upgrade.decide import decide
+from trtmatrix.core.upgrade.findings import make_case_line
+from trtmatrix.core.upgrade.question import Own
+from trtmatrix.core.upgrade.report import (
+    ApiSection,
+    CheckOutcome,
+    Decision,
+    ModelSection,
+    Source,
+    Upgrade,
+    Weight,
+)
+from trtmatrix.core.upgrade.sides import Entries
+
+FLOOR = "reduced precision on the CPU"
+NO_FLOOR = "no floor: versions compared with each other only"
+
+
+def own(
+    before: str, after: str, floor: str = FLOOR, check: CheckOutcome | None = None, **fields: bool
+) -> Own:
+    entries = Entries(entries_for({"sdpa": before}, {"sdpa": after}))
+    line = make_case_line(PLAIN.id, PLAIN.cases[0], entries, OLD, NEW, own=True)
+    section = ModelSection(
+        name="my.onnx", repro="my-model", facts=(("opset", "17"),), reference="float32", floor=floor,
+        cases=(line,), check=check,
+    )  # fmt: skip
+    return Own(section=section, entries=entries, **fields)
+
+
+def answer(mine: Own, finding: str = "unknown", command: str = "nox") -> Upgrade:
+    return decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": finding}), own=mine, command=command))
+
+
+PASSED = CheckOutcome(script="accept.py", passed=True, figure=0.5, label="IoU")
+REFUSED = CheckOutcome(script="accept.py", passed=False)
+RAISED = CheckOutcome(script="accept.py", passed=None, error="KeyError: 'y'")
+
+
+@pytest.mark.parametrize(
+    ("mine", "decision"),
+    [
+        (own("good3", "good3"), Decision.GO),
+        (own("unknown", "good3"), Decision.GO),
+        (own("good3", "good1"), Decision.NOT_ENOUGH),
+        (own("good3", "unknown"), Decision.NOT_ENOUGH),
+        (own("good3", "void"), Decision.NOT_ENOUGH),
+        (own("good3", "bad3"), Decision.DONT),
+        (own("good3", "build failed"), Decision.DONT),
+        (own("unknown", "unsupported by this version"), Decision.DONT),
+        (own("bad3", "bad3"), Decision.NOT_ENOUGH),
+        (own("good3", "good3", NO_FLOOR), Decision.NOT_ENOUGH),
+        (own("good3", "good3", NO_FLOOR, tolerance=True), Decision.GO),
+        (own("good3", "good3", NO_FLOOR, PASSED), Decision.GO),
+        (own("good3", "good3", NO_FLOOR, RAISED), Decision.NOT_ENOUGH),
+        (own("good3", "good3", FLOOR, REFUSED), Decision.DONT),
+        (own("good3", "good3", FLOOR, RAISED), Decision.NOT_ENOUGH),
+        (own("void", "void", NO_FLOOR, PASSED), Decision.NOT_ENOUGH),  # one build
+    ],
+)
+def test_the_model_speaks_for_itself(mine: Own, decision: Decision) -> None:
+    assert answer(mine).decision is decision
+
+
+@pytest.mark.parametrize(
+    ("finding", "decision"),
+    [
+        ("unknown", Decision.GO),
+        ("good1", Decision.GO),
+        ("said good", Decision.GO),
+        ("bad1", Decision.DONT),
+        ("said bad", Decision.DONT),
+    ],
+)
+def test_beside_a_model_what_is_unknown_of_the_findings_is_a_note_and_what_is_bad_counts(
+    finding: str, decision: Decision
+) -> None:
+    assert answer(own("good3", "good3"), finding).decision is decision
+
+
+def test_a_model_that_has_not_run_asks_for_the_same_command_where_it_can() -> None:
+    command = "nox -s upgrade -- --from A --to B --model my.onnx --no-run"
+    upgrade = answer(own("good3", "unknown"), command=command)
+    assert upgrade.lacking[0].command == command.removesuffix(" --no-run")
+
+
+def test_the_findings_alone_never_speak_for_a_model() -> None:
+    assert answer(own("good3", "unknown"), "good3").decision is Decision.NOT_ENOUGH
+    assert answer(own("bad3", "bad3"), "good3").decision is Decision.NOT_ENOUGH
+
+
+def test_the_model_is_shown() -> None:
+    text = render_upgrade_text(answer(own("good3", "bad3", FLOOR, PASSED)))
+    assert "Your model: my.onnx" in text
+    assert "accept.py accepts, IoU 0.5" in text
+
+
+def change(kind: ChangeKind) -> ApiChange:
+    return ApiChange(name="ICudaEngine.num_bindings", kind=kind, replacement="num_io_tensors", source="notes")
+
+
+def use(kind: ChangeKind, certainty: Certainty, line: int = 7) -> ApiUse:
+    return ApiUse(file="run.py", line=line, change=change(kind), certainty=certainty, text="e.num_bindings")
+
+
+@pytest.mark.parametrize(
+    ("section", "decision"),
+    [
+        (ApiSection(code=("src",), files=3), Decision.GO),
+        (ApiSection(code=("src",), uses=(use(ChangeKind.REMOVED, Certainty.POSSIBLE),)), Decision.GO),
+        (ApiSection(code=("src",), uses=(use(ChangeKind.DEPRECATED, Certainty.SURE),)), Decision.GO),
+        (
+            ApiSection(code=("src",), uses=(use(ChangeKind.REMOVED, Certainty.SURE),)),
+            Decision.GO_WITH_WORKAROUNDS,
+        ),
+        (ApiSection(code=("src",), unread=(("a.py", "line 3"),)), Decision.GO),
+        (ApiSection(lacking="no surface of 9.3.0"), Decision.NOT_ENOUGH),
+    ],
+)
+def test_code_that_uses_what_is_gone_must_be_changed_first(section: ApiSection, decision: Decision) -> None:
+    entries = entries_for({"sdpa": "good3"}, {"sdpa": "good3"})
+    upgrade = decide(ask(entries, api=section, code=True))
+    assert upgrade.decision is decision
+    assert not any(spot.startswith("Your own code") for spot in upgrade.not_looked_at)
+
+
+def test_code_changes_alone_never_say_go() -> None:
+    section = ApiSection(code=("src",), uses=(use(ChangeKind.REMOVED, Certainty.SURE),))
+    upgrade = decide(ask(entries_for({"sdpa": "bad3"}, {"sdpa": "bad3"}), api=section, code=True))
+    assert upgrade.decision is Decision.NOT_ENOUGH
+
+
+def test_lines_are_counted_once_and_shown_with_their_replacement() -> None:
+    uses = (use(ChangeKind.REMOVED, Certainty.SURE), use(ChangeKind.REMOVED, Certainty.SURE))
+    section = ApiSection(code=("src",), files=1, uses=uses, changes=(change(ChangeKind.REMOVED),))
+    upgrade = decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=section, code=True))
+    reason = next(reason for reason in upgrade.reasons if reason.weight is Weight.WORKAROUND)
+    assert reason.text.startswith("change 1 line first")
+    assert (
+        "ICudaEngine.num_bindings, removed: run.py:7, run.py:7, instead num_io_tensors [notes]"
+        in render_upgrade_text(upgrade)
+    )
+
+
+def test_without_code_the_changes_are_counted_and_decide_nothing() -> None:
+    section = ApiSection(changes=(change(ChangeKind.REMOVED),), surfaces=(Source(title="two wheels"),))
+    upgrade = decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=section))
+    assert upgrade.decision is Decision.GO
+    (note,) = [reason for reason in upgrade.reasons if reason.topic == "API"]
+    assert (note.weight, "1 removed" in note.text) == (Weight.NOTE, True)
+    lacking = decide(
+        ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=ApiSection(lacking="no surface"))
+    )
+    assert lacking.decision is Decision.GO

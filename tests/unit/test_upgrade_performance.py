@@ -1,0 +1,135 @@
+"""Figures of the same case at both versions: spread, clocks, and when two may be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import make_case, make_cell, make_control, make_entry, make_record, make_repro
+from upgrades import NEW, OLD, ask
+
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.expand import Cell
+from trtmatrix.core.model import Case
+from trtmatrix.core.upgrade.decide import decide
+from trtmatrix.core.upgrade.performance import make_performance, summarise_performance
+from trtmatrix.core.upgrade.report import Decision, PerformanceLine, Weight
+from trtmatrix.core.upgrade.sides import Entries
+
+GPU = {"name": "NVIDIA H200", "driver": "580.1", "variant": "140 GiB", "clocks": {"power_limit_w": 700.0}}
+
+
+def timed(cell: Cell, latencies: Sequence[float], gpu: dict[str, Any] | None = None, **engine: Any) -> Entry:
+    """An entry of one record whose engines took so many milliseconds."""
+    made = make_entry(cell, 1.0, others=[1.0] * (len(latencies) - 1))
+    record = make_record(cell, 1.0, others=[1.0] * (len(latencies) - 1), gpu=gpu or GPU)
+    data = dict(record.data)
+    engines = [{"run_ms": value, **engine} for value in latencies]
+    if "builds" in data:
+        data["builds"] = [{**b, "engine": e} for b, e in zip(data["builds"], engines, strict=True)]
+    else:
+        data["engine"] = engines[0]
+    record = replace(record, whole=data)
+    return replace(made, record=record, records=(record,))
+
+
+def compare(old: Entry, new: Entry) -> list[PerformanceLine]:
+    return list(make_performance(Entries([old, new]), OLD, NEW))
+
+
+def cells(case: Case | None = None) -> tuple[Cell, Cell]:
+    repro = make_repro(case or make_case())
+    return make_cell(repro, version=OLD), make_cell(repro, version=NEW)
+
+
+def test_a_figure_has_median_spread_and_ratio() -> None:
+    old, new = cells()
+    (line,) = compare(timed(old, (1.0, 1.1, 1.2)), timed(new, (2.0, 2.2, 2.6)))
+    assert line.before is not None
+    assert (line.before.median, line.before.low, line.before.high, line.before.count) == (1.1, 1.0, 1.2, 3)
+    assert (line.measure, line.unit, line.ratio, line.told_apart) == ("latency", "ms", 2.0, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [((1.0, 1.1), (2.0, 2.2, 2.6)), ((1.0,), (9.0,)), ((1.0, 1.1, 2.1), (2.0, 2.2, 2.6))],
+)
+def test_few_values_and_spreads_that_overlap_are_not_told_apart(
+    before: tuple[float, ...], after: tuple[float, ...]
+) -> None:
+    old, new = cells()
+    (line,) = compare(timed(old, before), timed(new, after))
+    assert line.ratio is not None
+    assert not line.told_apart
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"driver": "535.1"}, "driver 580.1 against 535.1"),
+        ({"variant": "80 GiB"}, "GPU variant 140 GiB against 80 GiB"),
+        ({"clocks": {"power_limit_w": 350.0}}, "power limit 700 W against 350 W"),
+    ],
+)
+def test_what_was_measured_under_other_conditions_is_not_compared(change: dict[str, Any], why: str) -> None:
+    old, new = cells()
+    (line,) = compare(timed(old, (1.0, 1.0, 1.0)), timed(new, (2.0, 2.0, 2.0), {**GPU, **change}))
+    assert (line.why_not, line.told_apart) == (why, False)
+    assert summarise_performance([line]) == ()
+
+
+@pytest.mark.parametrize(
+    ("clock", "why"), [(1980, ""), (1900, ""), (1200, "SM clock 1980 MHz against 1200 MHz")]
+)
+def test_the_clocks_under_load_are_told_and_compared(clock: int, why: str) -> None:
+    old, new = cells()
+    before = timed(old, (1.0, 1.0, 1.0), clocks={"sm_mhz": 1980})
+    (line,) = compare(before, timed(new, (2.0, 2.0, 2.0), clocks={"sm_mhz": clock}))
+    assert (line.why_not, line.told_apart) == (why, not why)
+    assert f"SM 1980 MHz → {clock} MHz" in line.clocks
+
+
+def test_every_measure_and_the_better_clock_of_latency() -> None:
+    old, new = cells()
+    facts: dict[str, Any] = {"build_seconds": 3.0, "engine_bytes": 10, "device_memory_bytes": 20}
+    lines = compare(timed(old, (1.0,), **facts), timed(new, (2.0,), latency={"median_ms": 5.0}, **facts))
+    assert [line.measure for line in lines] == ["latency", "build time", "engine size", "device memory"]
+    assert lines[0].ratio == 5.0
+
+
+def test_controls_and_what_ran_at_one_version_alone_have_no_figure() -> None:
+    old, new = cells(make_control())
+    assert compare(timed(old, (1.0,)), timed(new, (2.0,))) == []
+    old, new = cells()
+    assert compare(make_entry(old, ended="build failed"), timed(new, (2.0,))) == []
+
+
+@pytest.mark.parametrize("odd", [0.0, -1.0, float("nan"), "fast", None])
+def test_what_is_no_figure_is_left_out(odd: object) -> None:
+    old, new = cells()
+    assert compare(timed(old, (1.0,)), timed(new, (odd,))) == []  # type: ignore[arg-type] # as a record may
+
+
+def test_the_summary_is_the_geometric_mean_and_names_the_worst_and_best() -> None:
+    lines = [line for case, after in (("a", 2.0), ("b", 0.5), ("c", 4.0)) for line in of_case(case, after)]
+    (summary,) = summarise_performance(lines)
+    assert summary.ratio == pytest.approx(4 ** (1 / 3))
+    assert (summary.worst.case, summary.best.case, summary.cases) == ("c", "b", 3)
+    assert (summary.worse, summary.better) == (2, 1)
+    assert [line.case for line in summary.slower] == ["c", "a"]
+
+
+def of_case(case: str, after: float) -> list[PerformanceLine]:
+    old, new = cells(make_case(case))
+    return compare(timed(old, (1.0, 1.0, 1.0)), timed(new, (after, after, after)))
+
+
+@pytest.mark.parametrize(("after", "told"), [(1.05, False), (1.11, True), (3.0, True), (0.5, False)])
+def test_slower_is_a_note_and_never_decides(after: float, told: bool) -> None:
+    old, new = cells()
+    upgrade = decide(ask([timed(old, (1.0, 1.0, 1.0)), timed(new, (after, after, after))]))
+    assert upgrade.decision is Decision.GO
+    notes = [reason for reason in upgrade.reasons if reason.topic == "performance"]
+    assert [note.weight for note in notes] == ([Weight.NOTE] if told else [])
