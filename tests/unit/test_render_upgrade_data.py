@@ -46,7 +46,7 @@ def rebuild(hint: Any, value: Any) -> Any:
     if origin is tuple:
         kinds = [args[0]] * len(value) if args[-1] is Ellipsis else args
         return tuple(rebuild(kind, item) for kind, item in zip(kinds, value, strict=True))
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         hints = get_type_hints(hint)
         assert set(value) == {field.name for field in dataclasses.fields(hint)}
         return hint(**{name: rebuild(hints[name], item) for name, item in value.items()})

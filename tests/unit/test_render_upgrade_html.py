@@ -14,8 +14,9 @@ from reportparts import FIXED, LONG, ODD
 from reports import ERRORS, any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
 
+from trtmatrix.core.html.answers import deciding
 from trtmatrix.core.render_upgrade_html import render_upgrade_html
-from trtmatrix.core.upgrade.report import ApiSection, Decision, Upgrade
+from trtmatrix.core.upgrade.report import ApiSection, Change, Decision, Upgrade, Weight
 
 SECTIONS = {
     "findings": ("findings",),
@@ -187,3 +188,13 @@ def test_any_report_is_well_formed_and_can_be_written(upgrade: Upgrade) -> None:
 
 def test_odd_characters_of_the_fixture_are_odd() -> None:
     assert not ODD.isprintable()
+
+
+def test_a_finding_shows_a_case_of_its_own_change() -> None:
+    first, *others = FIXED.cases
+    mixed = replace(FIXED, cases=(replace(first, change=Change.REGRESSED), *others), weight=Weight.LACKING)
+    shown = deciding(mixed)
+    assert shown is not None
+    assert (shown.case, shown.change) == ("sdpa-fp16-flag", Change.FIXED)
+    assert deciding(FIXED) == first
+    assert deciding(replace(FIXED, cases=())) is None
