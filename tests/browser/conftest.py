@@ -63,7 +63,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     shipped = folder / "shipped.html"
     command = [sys.executable, "-m", "trtmatrix", "report", "--gpu", "H200", "-o", str(shipped)]
-    subprocess.run(command, cwd=ROOT, check=True)
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode in {0, 1}  # 1: a surprise
     return {file.stem: file for file in folder.iterdir()}
 
 
