@@ -12,6 +12,17 @@ OPEN_ENDED = {"dt", "dd"}
 """What HTML closes by itself: https://html.spec.whatwg.org/multipage/syntax.html#optional-tags."""
 
 
+class _Texts(HTMLParser):
+    """Collects texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_data(self, data: str) -> None:
+        self.found.append(data)
+
+
 class Page(HTMLParser):
     """Collects tags and texts, and fails where a tag is not closed in its turn."""
 
@@ -50,11 +61,9 @@ class Page(HTMLParser):
     def text(self) -> str:
         """What can be read, white space run together; the style and the script are not."""
         shown = re.sub(r"<(style|script)>.*?</\1>", "", self.whole, flags=re.DOTALL)
-        reader = HTMLParser()
-        found: list[str] = []
-        reader.handle_data = found.append  # type: ignore[method-assign]
+        reader = _Texts()
         reader.feed(shown)
-        return " ".join(" ".join(found).split())
+        return " ".join(" ".join(reader.found).split())
 
 
 def check_safe(page: Page, scripts: int) -> None:

@@ -6,13 +6,15 @@ import math
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pagereading import Page, check_ids
+from reportparts import ODD
+from reports import ERRORS, LATENCIES, line
 from shown import PATIENT
-from full_upgrades import ERRORS, LATENCIES, ODD, line
 
 from trtmatrix.core.plots import (
     FLOORS,
@@ -144,8 +146,17 @@ def test_nothing_is_drawn_of_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.001, "0.001"), (0.1, "0.1"), (1.0, "1"), (1000.0, "1000"), (1e4, "10⁴"), (1e-5, "10⁻⁵"), (0.0, "0"), (2.5, "2.5")],
-)  # fmt: skip
+    [
+        (0.001, "0.001"),
+        (0.1, "0.1"),
+        (1.0, "1"),
+        (1000.0, "1000"),
+        (1e4, "10⁴"),
+        (1e-5, "10⁻⁵"),
+        (0.0, "0"),
+        (2.5, "2.5"),
+    ],
+)
 def test_ticks(value: float, text: str) -> None:
     assert tick_text(value) == text
 
@@ -172,17 +183,25 @@ def test_every_value_stands_on_the_scale(values: list[float], logarithmic: bool,
 @given(st.lists(st.floats(0, 100), max_size=8))
 def test_labels_are_spread_apart_in_their_order(places: list[float]) -> None:
     found = spread_apart(sorted(places), 13.0, 0.0, 120.0)
-    assert all(b - a >= 13 - 1e-9 for a, b in zip(found, found[1:], strict=False))
+    assert all(b - a >= 13 - 1e-9 for a, b in pairwise(found))
     assert all(place <= 120 for place in found)
 
 
 POINTS = st.builds(
-    Point, version=st.sampled_from(("8.6.0", "9.2.0", "10.0.1.6")), value=st.none() | FLOATS, low=st.none() | FLOATS,
-    high=st.none() | FLOATS, word=st.sampled_from(("PASS 1", "(FAIL)", ODD)), note=st.just(ODD),
-)  # fmt: skip
+    Point,
+    version=st.sampled_from(("8.6.0", "9.2.0", "10.0.1.6")),
+    value=st.none() | FLOATS,
+    low=st.none() | FLOATS,
+    high=st.none() | FLOATS,
+    word=st.sampled_from(("PASS 1", "(FAIL)", ODD)),
+    note=st.just(ODD),
+)
 LINES = st.builds(
-    Series, label=st.sampled_from(("a", ODD)), unit=st.just(FLOORS), points=st.lists(POINTS, max_size=4).map(tuple)
-)  # fmt: skip
+    Series,
+    label=st.sampled_from(("a", ODD)),
+    unit=st.just(FLOORS),
+    points=st.lists(POINTS, max_size=4).map(tuple),
+)
 
 
 @PATIENT

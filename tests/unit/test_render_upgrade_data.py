@@ -14,8 +14,9 @@ import jsonschema
 import pytest
 from goldenfile import check_golden
 from hypothesis import given
+from reportparts import ODD
+from reports import any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
-from full_upgrades import ODD, any_upgrade, bare_upgrade, full_upgrade
 
 from trtmatrix.core.render_upgrade_data import SCHEMA, plain, upgrade_json
 from trtmatrix.core.upgrade.report import Upgrade
@@ -45,7 +46,7 @@ def rebuild(hint: Any, value: Any) -> Any:
     if origin is tuple:
         kinds = [args[0]] * len(value) if args[-1] is Ellipsis else args
         return tuple(rebuild(kind, item) for kind, item in zip(kinds, value, strict=True))
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         hints = get_type_hints(hint)
         assert set(value) == {field.name for field in dataclasses.fields(hint)}
         return hint(**{name: rebuild(hints[name], item) for name, item in value.items()})

@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from goldenfile import check_golden
 from hypothesis import given
 from pagereading import Page, check_ids, check_safe
+from reportparts import FIXED, LONG, ODD
+from reports import ERRORS, any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
-from full_upgrades import ERRORS, FIXED, LONG, ODD, any_upgrade, bare_upgrade, full_upgrade
 
+from trtmatrix.core.html.answers import deciding
 from trtmatrix.core.render_upgrade_html import render_upgrade_html
-from trtmatrix.core.upgrade.report import ApiSection, Decision, Upgrade
+from trtmatrix.core.upgrade.report import ApiSection, Change, Decision, Upgrade, Weight
 
 SECTIONS = {
-    "findings": ("findings",), "gpu_and_driver": ("gpu",), "performance": ("performance",), "api": ("api",),
-    "engines": ("engines",), "model": ("model",), "errors": ("plots",), "latencies": ("plots",),
-    "lacking": ("lacking",), "not_looked_at": ("not-looked-at",),
-}  # fmt: skip
+    "findings": ("findings",),
+    "gpu_and_driver": ("gpu",),
+    "performance": ("performance",),
+    "api": ("api",),
+    "engines": ("engines",),
+    "model": ("model",),
+    "errors": ("plots",),
+    "latencies": ("plots",),
+    "lacking": ("lacking",),
+    "not_looked_at": ("not-looked-at",),
+}
 """A report's field → the section of the page that shows it."""
 HEAD = {
-    "product", "before", "after", "gpu", "gpu_note", "decision", "summary", "reasons", "command", "generated",
-}  # fmt: skip
+    "product",
+    "before",
+    "after",
+    "gpu",
+    "gpu_note",
+    "decision",
+    "summary",
+    "reasons",
+    "command",
+    "generated",
+}
 
 
 def page_of(upgrade: Upgrade) -> Page:
@@ -61,13 +80,25 @@ def test_the_decision_comes_first_in_words_and_with_a_sign(decision: Decision) -
 def test_every_field_has_its_section() -> None:
     assert {field.name for field in fields(Upgrade)} == set(SECTIONS) | HEAD
     shown = sections(page_of(full_upgrade()))
-    assert shown == ["decision", "lacking", "findings", "gpu", "performance", "api", "engines", "model", "plots", "not-looked-at"]  # fmt: skip
+    assert shown == [
+        "decision",
+        "lacking",
+        "findings",
+        "gpu",
+        "performance",
+        "api",
+        "engines",
+        "model",
+        "plots",
+        "not-looked-at",
+    ]
 
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_what_a_report_has_not_is_not_shown(name: str) -> None:
-    empty = {"api": ApiSection(), "model": None}.get(name, ())
-    shown = sections(page_of(replace(full_upgrade(), **{name: empty})))
+    nothing: dict[str, Any] = {"api": ApiSection(), "model": None}
+    empty: dict[str, Any] = {name: nothing.get(name, ())}
+    shown = sections(page_of(replace(full_upgrade(), **empty)))
     if name in {"errors", "latencies"}:
         assert "plots" in shown
     else:
@@ -103,11 +134,33 @@ def test_headers_and_regions_are_named() -> None:
 def test_long_texts_and_figures_are_all_there() -> None:
     text = page_of(full_upgrade()).text
     for part in (
-        LONG, "−57%", "not comparable: another driver", "+0.3%, within the spread", "1.27 MiB", "NaN s",
-        "2 removed, 1 deprecated", "1 possible use", "cell 12, 3", "engine.num_io_tensors", "since 10.0",
-        "mAP = 0.871", "not accepted", "17 of 64", "/blocks.3/attn/MatMul", "marking any output cured",
-        "1 of 4 builds fail", "recorded elsewhere", "consistent with NVIDIA/TensorRT#4333", "12.5 noise floors",
-    ):  # fmt: skip
+        LONG,
+        "−57%",
+        "not comparable: another driver",
+        "+0.3%, within the spread",
+        "1.27 MiB",
+        "NaN s",
+        "2 removed, 1 deprecated",
+        "1 possible use",
+        "cell 12, 3",
+        "engine.num_io_tensors",
+        "since 10.0",
+        "mAP = 0.871",
+        "not accepted",
+        "17 of 64",
+        "/blocks.3/attn/MatMul",
+        "marking any output cured",
+        "2 NaN or infinite",
+        "3 of 64",
+        "time-out",
+        "in doubt: a control",
+        "cannot be tried here",
+        "assumed to fail",
+        "1 of 4 builds fail",
+        "recorded elsewhere",
+        "consistent with NVIDIA/TensorRT#4333",
+        "12.5 noise floors",
+    ):
         assert part in text, part
 
 
@@ -135,3 +188,13 @@ def test_any_report_is_well_formed_and_can_be_written(upgrade: Upgrade) -> None:
 
 def test_odd_characters_of_the_fixture_are_odd() -> None:
     assert not ODD.isprintable()
+
+
+def test_a_finding_shows_a_case_of_its_own_change() -> None:
+    first, *others = FIXED.cases
+    mixed = replace(FIXED, cases=(replace(first, change=Change.REGRESSED), *others), weight=Weight.LACKING)
+    shown = deciding(mixed)
+    assert shown is not None
+    assert (shown.case, shown.change) == ("sdpa-fp16-flag", Change.FIXED)
+    assert deciding(FIXED) == first
+    assert deciding(replace(FIXED, cases=())) is None

@@ -1,4 +1,4 @@
-"""An upgrade report as Markdown: the decision first, no markup out of texts, never longer than GitHub takes."""
+"""An upgrade report as Markdown: the decision first, texts no markup, never longer than GitHub takes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from goldenfile import check_golden
 from hypothesis import given
+from reportparts import FIXED, LONG, ODD
+from reports import any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
-from full_upgrades import FIXED, ODD, any_upgrade, bare_upgrade, full_upgrade
 
 from trtmatrix.core.markdown import MOST_CHARACTERS, code, fence, fold, link, table
 from trtmatrix.core.render_upgrade_markdown import render_upgrade_markdown
@@ -30,13 +31,25 @@ def test_nothing_is_shown_of_nothing() -> None:
     assert render_upgrade_markdown(bare_upgrade()) == "## TensorRT 8.6.1 → 10.8.0: Not enough evidence\n"
 
 
-def test_a_long_report_is_cut_and_says_so() -> None:
-    many = tuple(replace(FIXED, repro=f"finding-{n}") for n in range(300))
+LEFT_OUT = "left out: GitHub takes no longer text; the HTML page and the JSON have them.\n"
+
+
+def test_of_a_long_report_folds_are_left_out_first() -> None:
+    cases = tuple(replace(FIXED.cases[0], case=f"case-{n}", why=LONG) for n in range(60))
+    many = tuple(replace(FIXED, repro=f"finding-{n}", cases=cases) for n in range(90))
     text = render_upgrade_markdown(replace(full_upgrade(), findings=many))
     assert len(text) <= MOST_CHARACTERS
-    assert text.endswith("the HTML page and the JSON have the rest.\n")
-    assert "Don't move to 10.8.0" in text
-    assert "cut here" not in render_upgrade_markdown(full_upgrade())
+    assert re.search(r"… \d+ folds " + LEFT_OUT, text)
+    for part in ("Don't move to 10.8.0", "finding-59", "… and 30 more", "What was not looked at", "Made by"):
+        assert part in text
+    assert LEFT_OUT not in render_upgrade_markdown(full_upgrade())
+
+
+def test_of_a_report_that_is_too_long_without_folds_what_fits_is_kept() -> None:
+    text = render_upgrade_markdown(replace(full_upgrade(), not_looked_at=(LONG,) * 3000))
+    assert len(text) <= MOST_CHARACTERS
+    assert text.endswith("… 1 part " + LEFT_OUT)
+    assert "Made by" in text
 
 
 def test_texts_are_no_markup() -> None:
@@ -56,7 +69,7 @@ def test_tables_keep_their_columns() -> None:
 
 def test_pieces() -> None:
     assert table(["a|b"], [[code("c | d")], ["e \\| f"]]).splitlines()[2:] == [
-        "| `c \\| d`   |",
+        "| `c \\| d` |",
         "| e &#124; f |",
     ]
     assert fence("a ``` b\n\x1bc") == "````sh\na ``` b\n c\n````"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import make_case, make_cell, make_control, make_entry, make_repro, make_unknown
@@ -18,6 +21,7 @@ from trtmatrix import cli
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.judge import NOT_CALIBRATED
 from trtmatrix.core.matrix_plots import floors_of, latencies_of, make_plots
+from trtmatrix.core.record import record_from
 from trtmatrix.core.render_report_html import render_report_html
 
 NOW = "2025-01-02 03:04 UTC"
@@ -69,6 +73,19 @@ def test_errors_are_those_of_the_worst_engine() -> None:
     (line,) = found.plot.series
     assert (line.label, line.points[0].value, found.finding) == ("sdpa-tf32", 2.0, "sdpa-scale")
     assert (line.points[0].low, line.points[0].high) == (2.0, 2.0)
+
+
+def test_of_several_outputs_the_worst_counts() -> None:
+    case = make_case(params={"precision": "fp16-flag"}, limits={})
+    entry = make_entry(make_cell(make_repro(case)), rel_l2=8e-4, noise=NOISE)
+    assert entry.record is not None
+    data: dict[str, Any] = json.loads(json.dumps(entry.record.data))
+    data["measurements"]["outputs"]["z"] = {"rel_l2": 2e-3}
+    data["noise"]["outputs"]["z"] = data["noise"]["outputs"]["y"]
+    assert floors_of(replace(entry, records=(record_from(data),)), NOT_CALIBRATED) == [5.0]
+    data["measurements"]["outputs"]["y"]["rel_l2"] = "NaN"
+    (worst,) = floors_of(replace(entry, records=(record_from(data),)), NOT_CALIBRATED)
+    assert math.isnan(worst)
 
 
 def test_latencies_are_of_several_runs_only() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from tabulate import tabulate
-
 from trtmatrix.core.table import one_line
 
 MOST_CHARACTERS = 65_536
@@ -31,13 +29,14 @@ def link(url: str, text: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of markup.
+    """Return a table of markup; its columns are not padded, as GitHub counts characters.
 
     A bar would end a cell: in text it becomes a reference, in a code span it is escaped, as only there GitHub
     takes the escape away (https://github.github.com/gfm/#example-200).
     """
-    body = [[_in_cell(cell) for cell in row] for row in rows]
-    return tabulate(body, [_in_cell(plain(head)) for head in heads], tablefmt="github", disable_numparse=True)
+    lines = [[_in_cell(plain(head)) for head in heads], ["---"] * len(heads)]
+    lines += [[_in_cell(cell) for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _in_cell(markup: str) -> str:

@@ -47,6 +47,11 @@ def render_report_html(
     return render_page(TITLE, body, style=style, script=FILTER)
 
 
+_TOLD = {"Surprises", "Set aside", "Facts of matrix.yaml that images contradict"}
+_FEW = 12
+"""What is open at once, and up to how many lines."""
+
+
 def _sections(
     entries: Sequence[Entry], tables: Sequence[Table], plots: Sequence[MatrixPlot]
 ) -> Iterator[tuple[str, str, str]]:
@@ -69,7 +74,7 @@ def _overviews(tables: Sequence[Table]) -> Iterator[str]:
 
 def _remark(title: str, found: str) -> str:
     number = found.count("<li>")
-    return fold(f"{text(title)}: {count(number, 'line')}", found, opened=number <= 5)
+    return fold(f"{text(title)}: {count(number, 'line')}", found, opened=title in _TOLD and number <= _FEW)
 
 
 def _figure(found: MatrixPlot) -> str:

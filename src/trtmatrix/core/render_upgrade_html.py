@@ -31,11 +31,14 @@ from trtmatrix.core.html.pieces import (
 from trtmatrix.core.html.scripts import COPY
 from trtmatrix.core.html.style import make_style
 from trtmatrix.core.plots import Plot, render_figure
-from trtmatrix.core.upgrade.report import PerformanceLine, Series, Upgrade
+from trtmatrix.core.upgrade.report import Lacking, PerformanceLine, Series, Upgrade
 from trtmatrix.core.words import PRODUCT_NAMES
 
 _FEW = 12
 """So many rows are shown unfolded."""
+
+_FOLDED = 3
+"""From so many commands on they fold away where one stands for all."""
 
 _STYLE = """
 .name { min-width: 15rem; }
@@ -104,8 +107,16 @@ def _contents(sections: list[tuple[str, str, str]]) -> str:
 
 
 def _lacking(upgrade: Upgrade) -> str:
-    found = (f"<div><p>{text(lack.what)}</p>{command(lack.command)}</div>" for lack in upgrade.lacking)
-    return "\n".join(found)
+    """Return each with its command; where one stands for all, the others fold away."""
+    whole = [_lack(lack) for lack in upgrade.lacking if lack.whole]
+    others = [_lack(lack) for lack in upgrade.lacking if not lack.whole]
+    if not whole or len(others) < _FOLDED:
+        return "\n".join(whole + others)
+    return "\n".join([*whole, fold(f"Or one by one: {count(len(others), 'command')}", "\n".join(others))])
+
+
+def _lack(lack: Lacking) -> str:
+    return f"<div><p>{text(lack.what)}</p>{command(lack.command)}</div>"
 
 
 def _performance(upgrade: Upgrade) -> str:

@@ -13,8 +13,10 @@ from trtmatrix.core.upgrade.report import (
     ApiSection,
     CaseLine,
     CheckOutcome,
+    Difference,
     FactLine,
     FindingLine,
+    Lacking,
     ModelSection,
     PerformanceLine,
     Series,
@@ -24,10 +26,11 @@ from trtmatrix.core.upgrade.report import (
 )
 from trtmatrix.core.words import PRODUCT_NAMES
 
+_FEW = 3
 _MOST = 60
 """So many rows of a table are shown; a pull request is not the place for more."""
 
-_CUT = "… cut here: GitHub takes no longer text; the HTML page and the JSON have the rest.\n"
+_CUT = "… {} left out: GitHub takes no longer text; the HTML page and the JSON have them."
 
 
 def render_upgrade_markdown(upgrade: Upgrade) -> str:
@@ -35,21 +38,36 @@ def render_upgrade_markdown(upgrade: Upgrade) -> str:
     parts = [*_head(upgrade)]
     for title, make in _SECTIONS:
         shown = [part for part in make(upgrade) if part]
-        if shown:
-            parts.append("\n\n".join([f"### {title}", *shown]))
-    parts += list(_foot(upgrade))
-    return _fitted(parts)
+        parts += [f"### {title}", *shown] if shown else []
+    return _fitted([*parts, *_foot(upgrade)])
 
 
 def _fitted(parts: Sequence[str]) -> str:
+    """Join what fits, the shortest of what is folded first: details are what a reader misses least."""
+    left = MOST_CHARACTERS - len(_CUT) - 8 - sum(len(part) + 2 for part in parts if not _folds(part))
+    gone: set[int] = set()
+    for number in sorted((n for n, part in enumerate(parts) if _folds(part)), key=lambda n: len(parts[n])):
+        left -= len(parts[number]) + 2
+        if left < 0:
+            gone.add(number)
+    kept = [part for number, part in enumerate(parts) if number not in gone]
+    text = "\n\n".join([*kept, *([_CUT.format(count(len(gone), "fold"))] if gone else [])]) + "\n"
+    return text if len(text) <= MOST_CHARACTERS else _cut(kept)
+
+
+def _folds(part: str) -> bool:
+    return part.startswith("<details>")
+
+
+def _cut(parts: Sequence[str]) -> str:
+    """Join what fits in its turn, of parts that are too long without any fold."""
     kept: list[str] = []
-    left = MOST_CHARACTERS - len(_CUT) - 2
+    left = MOST_CHARACTERS - len(_CUT) - 8
     for part in parts:
-        if len(part) + 2 > left:
-            return "\n\n".join([*kept, _CUT])
-        kept.append(part)
-        left -= len(part) + 2
-    return "\n\n".join(kept) + "\n"
+        if len(part) + 2 <= left:
+            left -= len(part) + 2
+            kept.append(part)
+    return "\n\n".join([*kept, _CUT.format(count(len(parts) - len(kept), "part"))]) + "\n"
 
 
 def _head(upgrade: Upgrade) -> Iterator[str]:
@@ -58,9 +76,17 @@ def _head(upgrade: Upgrade) -> Iterator[str]:
     where = " · ".join(plain(part) for part in (upgrade.gpu, upgrade.gpu_note) if part)
     yield from (part for part in (f"**{plain(upgrade.summary)}**" if upgrade.summary else "", where) if part)
     if upgrade.reasons:
-        yield bullets(map(_fact, upgrade.reasons))
-    for lack in upgrade.lacking:
-        yield f"**Lacking:** {plain(lack.what)}" + (f"\n\n{fence(lack.command)}" if lack.command else "")
+        yield bullets(map(_fact, upgrade.reasons[:_MOST])) + _more(len(upgrade.reasons))
+    whole = [lack for lack in upgrade.lacking if lack.whole]
+    for lack in whole or upgrade.lacking[:_FEW]:
+        yield f"**Lacking:** {_lack(lack)}"
+    others = [lack for lack in upgrade.lacking if not lack.whole][0 if whole else _FEW :]
+    if others:
+        yield fold(f"Lacking, one by one: {count(len(others), 'command')}", "\n\n".join(map(_lack, others)))
+
+
+def _lack(lack: Lacking) -> str:
+    return plain(lack.what) + (f"\n\n{fence(lack.command)}" if lack.command else "")
 
 
 def _fact(fact: FactLine) -> str:
@@ -79,8 +105,8 @@ def _findings(upgrade: Upgrade) -> Iterator[str]:
     if not upgrade.findings:
         return
     heads = ["finding", "change", upgrade.before, upgrade.after, "to the decision"]
-    yield table(heads, map(_finding, upgrade.findings))
-    for finding in upgrade.findings:
+    yield table(heads, map(_finding, upgrade.findings[:_MOST])) + _more(len(upgrade.findings))
+    for finding in upgrade.findings[:_MOST]:
         parts = [bullets(_workarounds(finding)), _cases(finding.cases, upgrade)]
         shown = "\n\n".join(part for part in parts if part)
         if shown:
@@ -98,11 +124,15 @@ def _finding(finding: FindingLine) -> list[str]:
 
 def _side(side: Side) -> str:
     if side.verdict is None:
-        return "no evidence"
+        said = "cannot be tried here" if side.absent else "no evidence"
+        return said + (f", assumed to fail: {_sources([side.feared])}" if side.feared is not None else "")
     builds = (
         f"{side.failed} of {count(side.builds, 'build')} fail" if side.failed else count(side.builds, "build")
     )
-    how = EVIDENCE[side.evidence] + (f", {builds}" if side.builds else "")
+    how = EVIDENCE[side.evidence] + (f", {side.cause.value}" if side.cause is not None else "")
+    how += (f", {builds}" if side.builds else "") + (
+        ", in doubt: a control came out wrong" if side.doubted else ""
+    )
     return f"{plain(side.word or side.verdict.value)} ({how})"
 
 
@@ -251,11 +281,25 @@ def _figures_of_model(model: ModelSection) -> Iterator[str]:
             for s in model.samples[:_MOST]
         )) + _more(len(model.samples))  # fmt: skip
     if model.differences:
-        heads = ["output", "largest |a − b|", "mean |a − b|", "‖a − b‖ / ‖a‖", "worst sample"]
+        heads = [
+            "output",
+            "largest |a − b|",
+            "mean |a − b|",
+            "‖a − b‖ / ‖a‖",
+            "worst sample",
+            "samples",
+            "note",
+        ]
         yield table(heads, (
-            [code(d.output), short(d.max_abs), short(d.mean_abs), short(d.rel_l2), str(d.worst_sample)]
+            [code(d.output), short(d.max_abs), short(d.mean_abs), short(d.rel_l2), str(d.worst_sample),
+             str(d.samples or ""), plain(_note(d))]
             for d in model.differences[:_MOST]
         )) + _more(len(model.differences))  # fmt: skip
+
+
+def _note(found: Difference) -> str:
+    lone = f"{found.nan} NaN or infinite at one version only" if found.nan else ""
+    return "; ".join(part for part in (lone, found.note) if part)
 
 
 def _series(upgrade: Upgrade) -> Iterator[str]:

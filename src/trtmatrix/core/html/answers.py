@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from trtmatrix.core.html.pieces import chip, code, link, text
+from trtmatrix.core.html.pieces import chip, code, count, fold, items, link, text
 from trtmatrix.core.model import Evidence, Verdict
 from trtmatrix.core.short import short
 from trtmatrix.core.upgrade.report import (
@@ -89,8 +89,13 @@ def side(one: Side | None) -> str:
     if one is None:
         return '<span class="soft">not tried</span>'
     if one.verdict is None:
-        return f'<span class="soft">{text(one.word) or "·"} no evidence</span>'
+        feared = f"<br>{sources([one.feared])}" if one.feared is not None else ""
+        said = "cannot be tried here" if one.absent else "no evidence"
+        fear = ", assumed to fail" if one.feared is not None else ""
+        return f'<span class="soft">{text(one.word) or "·"} {said}{fear}{feared}</span>'
     soft = [EVIDENCE[one.evidence]]
+    soft += [one.cause.value] if one.cause is not None else []
+    soft += ["in doubt: a control beside it came out wrong"] if one.doubted else []
     if one.builds:
         rests = f"{one.failed} of " if one.failed else ""
         soft.append(
@@ -124,15 +129,20 @@ def fact_items(found: Iterable[FactLine]) -> list[str]:
 
 
 def _known(fact: FactLine) -> str:
-    parts = [text(fact.known), sources(fact.sources)]
-    said = " · ".join(part for part in parts if part)
-    return f'<br><span class="soft small">{said}</span>' if said else ""
+    """Return how a fact is known; the paths of several records fold away."""
+    records = [source for source in fact.sources if not source.url and source.title.endswith(".json")]
+    told = [source for source in fact.sources if source not in records or len(records) == 1]
+    said = " · ".join(part for part in (text(fact.known), sources(told)) if part)
+    listed = items(code(source.title) for source in records) if len(records) > 1 else ""
+    folded = f'<div class="small soft">{fold(count(len(records), "record"), listed)}</div>' if listed else ""
+    return (f'<br><span class="soft small">{said}</span>' if said else "") + folded
 
 
 def deciding(finding: FindingLine) -> CaseLine | None:
-    """Return the case that a finding's line stands for: the first of its change and weight."""
-    same = [c for c in finding.cases if (c.change, c.weight) == (finding.change, finding.weight)]
-    return next(iter([*same, *finding.cases]), None)
+    """Return the case that a finding's line stands for: of its change and weight, else of its change."""
+    alike = [case for case in finding.cases if case.change is finding.change]
+    same = [case for case in alike if case.weight is finding.weight]
+    return next(iter([*same, *alike, *finding.cases]), None)
 
 
 def amount(value: float, unit: str) -> str:

@@ -14,7 +14,8 @@ form.filter { border: 1px solid var(--line); border-radius: 8px; background: var
   grid-template-columns: repeat(auto-fit, minmax(15rem, 1fr)); align-items: start; }
 form.filter fieldset { border: 0; margin: 0; padding: .2rem 0 .4rem .3rem; }
 form.filter label.pick { display: flex; gap: .45rem; align-items: baseline; padding: .1rem 0; }
-form.filter summary { font-weight: 600; } form.filter summary .chosen { font-weight: normal; color: var(--soft); }
+form.filter summary { font-weight: 600; }
+form.filter summary .chosen { font-weight: normal; color: var(--soft); }
 form.filter input[type=checkbox] { width: 1.05rem; height: 1.05rem; accent-color: var(--link); flex: none;
   transform: translateY(.15rem); }
 form.filter .row { display: flex; flex-wrap: wrap; gap: .6rem 1rem; align-items: end; margin-bottom: .6rem; }

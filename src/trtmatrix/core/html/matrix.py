@@ -23,7 +23,8 @@ from trtmatrix.core.twins import TwinRow
 from trtmatrix.core.words import VERDICT_WORDS, cell_text, has_evidence, legend
 
 MATRIX_STYLE = """
-.name { min-width: 14rem; }
+@media (min-width: 601px) { #overview .name { min-width: 11rem; }
+  #overview td, #overview thead th:not(:first-child) { padding: .4rem .35rem; } }
 .matrix { overflow: auto; max-height: 88vh; }
 .matrix table { width: auto; min-width: 100%; font-size: .875rem; }
 .matrix th, .matrix td { padding: .2rem .6rem; white-space: nowrap; }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trtmatrix.core.html.findings import render_cases
-from trtmatrix.core.html.pieces import Row, chip, code, count, facts, fold, items, table, text
+from trtmatrix.core.html.pieces import Row, Words, chip, code, count, facts, fold, items, table, text
 from trtmatrix.core.short import short
 from trtmatrix.core.upgrade.report import CheckOutcome, Difference, ModelSection, SampleFigure, WrongLayer
 
@@ -57,13 +57,18 @@ def _sample(found: SampleFigure) -> Row:
 
 
 def _differences(model: ModelSection) -> str:
-    heads = ["output", "largest |a − b|", "mean |a − b|", "‖a − b‖ / ‖a‖", "worst sample"]
+    heads = [
+        "output", "largest |a − b|", "mean |a − b|", "‖a − b‖ / ‖a‖", "worst sample",
+        "at one version only", "note",
+    ]  # fmt: skip
     return table("Differences", heads, map(_difference, model.differences), numbers=True)
 
 
 def _difference(found: Difference) -> Row:
     figures = (short(value) for value in (found.max_abs, found.mean_abs, found.rel_l2))
-    return (code(found.output), *figures, str(found.worst_sample))
+    worst = f"{found.worst_sample} of {found.samples}" if found.samples else str(found.worst_sample)
+    lone = f"{found.nan} NaN or infinite" if found.nan else ""
+    return (code(found.output), *figures, worst, lone, Words(text(found.note)))
 
 
 def wrong_layer(layer: WrongLayer) -> str:

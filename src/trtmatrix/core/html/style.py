@@ -53,7 +53,8 @@ thead th.num { text-align: right; } .num { text-align: right; white-space: nowra
 td.words { min-width: 14rem; } td.long { min-width: 20rem; }
 td code.line { display: block; white-space: pre-wrap; }
 tr.inner > td { padding: 0 .75rem .5rem; border-top: 0; }
-summary { cursor: pointer; } details > summary { padding: .25rem 0; }
+summary { cursor: pointer; } details > summary { padding: .25rem 0; } .lines details > summary { padding: 0; }
+.lines details ul { margin: .2rem 0; }
 summary:hover { color: var(--link); }
 dl.facts { display: grid; grid-template-columns: fit-content(16rem) minmax(0, 1fr); gap: .2rem 1rem;
   margin: .5rem 0; } dl.facts dt { color: var(--soft); } dl.facts dd { margin: 0; min-width: 0; }
