@@ -3,41 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtmatrix.core.api import ApiUse, Certainty
 from trtmatrix.core.upgrade.report import ApiSection, Source
 
 if TYPE_CHECKING:
     from trtmatrix.core.api import Surface
+    from trtmatrix.core.surface_bracket import Bracket
     from trtmatrix.effects.surfaces import Surfaces
 
 
 def make_api_section(results: Path, before: str, after: str, code: Sequence[Path] = ()) -> ApiSection:
     """Compare the surfaces of two versions and scan code for what changes; the code is never run.
 
-    Never raises for a surface that is not there: ``lacking`` says why, and what would supply it.
+    Where a version's own is not known, the nearest around the move stands in for it (``stands_in``), and what
+    may have changed outside of the move is only a possible use. Never raises for a surface that is not there: ``lacking`` says why, and what would supply it.
     """
     from trtmatrix.core.codescan.scan import scan_code
-    from trtmatrix.core.surface_diff import compare_surfaces, find_behaviours
+    from trtmatrix.core.surface_bracket import compare_bracket
+    from trtmatrix.core.surface_diff import find_behaviours
     from trtmatrix.effects.code_files import read_code
     from trtmatrix.effects.surfaces import read_change_table, read_surfaces
 
     surfaces = read_surfaces(results)
-    old, new = surfaces.of(before), surfaces.of(after)
+    missing = [name for name in (before, after) if surfaces.of(name) is None]
     named = tuple(str(path) for path in code)
-    if old is None or new is None:
-        missing = [name for name, found in ((before, old), (after, new)) if found is None]
-        return ApiSection(code=named, lacking=_lacking(missing, surfaces))
+    if (bracket := surfaces.between(before, after)) is None:
+        return ApiSection(code=named, lacking=f"{_unknown(missing, surfaces)}. {_reads(missing)}")
     table = read_change_table()
-    changes = compare_surfaces(old, new, table)
+    changes = compare_bracket(bracket, table)
     behaviours = find_behaviours(before, after, table)
     files = read_code(code)
-    scan = scan_code(files.texts, old, changes, behaviours, after)
+    scan = scan_code(files.texts, bracket.before, changes, behaviours, after)
     return ApiSection(
-        changes=changes, behaviours=behaviours, uses=scan.uses, code=named, files=len(files.texts),
-        unread=(*sorted(files.unread), *scan.unread), surfaces=(_source(old), _source(new)),
+        changes=changes, behaviours=behaviours, uses=tuple(doubt_use(use, bracket) for use in scan.uses), code=named, files=len(files.texts),
+        unread=(*sorted(files.unread), *scan.unread),
+        surfaces=(_source(bracket.before), _source(bracket.after)),
+        stands_in=f"{bracket.lacking}. {_reads(missing)}" if missing else "",
     )  # fmt: skip
+
+
+def doubt_use(use: ApiUse, bracket: Bracket) -> ApiUse:
+    """Return a use as it is known where a stand-in was compared: its name may change outside of the move."""
+    from trtmatrix.core.surface_bracket import is_open
+
+    if use.certainty is Certainty.POSSIBLE or not is_open(use.change, bracket):
+        return use
+    return replace(use, certainty=Certainty.POSSIBLE, why="it may have changed before or after this move")
 
 
 def _source(surface: Surface) -> Source:
@@ -48,12 +63,11 @@ def _source(surface: Surface) -> Source:
     return Source(title=f"TensorRT {surface.version}: {of}{read}")
 
 
-def _lacking(missing: Sequence[str], surfaces: Surfaces) -> str:
-    """Say which surfaces are not known, which are, and what reads them."""
+def _unknown(missing: Sequence[str], surfaces: Surfaces) -> str:
     known = ", ".join(surfaces.versions) or "none"
-    several = " and ".join(missing)
-    return (
-        f"the API of TensorRT {several} is not known here (known: {known}). "
-        "It can be read inside the image of that version: "
-        f"nox -s matrix -- --trt {','.join(missing)} does so on its first run"
-    )
+    return f"the API of TensorRT {' and '.join(missing)} is not known here (known: {known})"
+
+
+def _reads(missing: Sequence[str]) -> str:
+    """Say what reads the surfaces that are missing."""
+    return f"nox -s matrix -- --trt {','.join(missing)} reads it inside the image on the first run"

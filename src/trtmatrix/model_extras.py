@@ -119,7 +119,7 @@ class _Extras:
         """Say which outputs are not there and what would supply them, or nothing."""
         for name, entry in zip((self.before, self.after), pair, strict=True):
             if entry is None or entry.record is None:
-                return f"the model has no record at {name}: it must run there first (without --no-run)"
+                return f"the model has no record at {name}: it must be run there first"
             if entry.record.ended != RAN:
                 return f"at {name} it ended with: {entry.record.ended}"
             if not _kept(entry):

@@ -307,7 +307,7 @@ def _write_about(path: Path, model: ModelFile, inputs: Inputs, told: Sequence[st
         ("external files", ", ".join(sorted(model.files)) or "none"),
         ("quantized to", ", ".join(model.quantized) or "nothing"), ("built as", built),
         ("profile", "; ".join(shapes) or "none: all shapes are static"),
-        ("samples", f"{len(inputs.samples)}: {inputs.words}"),
+        ("samples", f"1, {inputs.words}" if inputs.drawn else inputs.words),
     ]  # fmt: skip
     about = {"facts": facts, "troubles": [*model.troubles, *told], "drawn": inputs.drawn}
     path.write_text(json.dumps(about, indent=1), encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,10 +97,10 @@ def test_section_without_code_is_the_difference(tmp_path: Path) -> None:
 
 
 def test_missing_surface_says_what_reads_it(tmp_path: Path) -> None:
-    section = make_api_section(tmp_path, "8.6.1", "9.2.0", [tmp_path])
-    assert "9.2.0" in section.lacking
-    assert "nox -s matrix -- --trt 9.2.0" in section.lacking
-    assert "9.2.0" in render_api_text(section)
+    section = make_api_section(tmp_path, "8.6.1", "99.1.0", [tmp_path])
+    assert "99.1.0" in section.lacking
+    assert "nox -s matrix -- --trt 99.1.0" in section.lacking
+    assert "99.1.0" in render_api_text(section)
 
 
 @pytest.mark.parametrize("code", [(), (CORPUS,)])
@@ -146,3 +147,37 @@ def test_nothing_found_is_said() -> None:
     text = render_api_text(ApiSection(code=("src",), files=1, behaviours=(behaviour,)))
     assert text.startswith("0 uses must change, 0 should, 0 possible (1 file read)\nNo use of a name")
     assert "Plans (since 10.0): build them again [1]" in text
+
+
+def test_a_version_without_a_surface_is_bracketed_and_said_so(tmp_path: Path) -> None:
+    code = tmp_path / "run.py"
+    code.write_text(
+        "import tensorrt as trt\n"
+        "engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(b'')\n"
+        "print(engine.num_bindings)\n"
+    )
+    gone = make_api_section(tmp_path, "9.3.0", "10.0.0", [code])
+    assert "8.6.1 stands in" in gone.stands_in
+    assert "10.0.1 stands in" in gone.stands_in
+    assert "--trt 9.3.0,10.0.0" in gone.stands_in
+    used = {use.change.name: (use.change.kind, use.certainty) for use in gone.uses}
+    assert used["ICudaEngine.num_bindings"] == (ChangeKind.REMOVED, Certainty.SURE)
+    still = make_api_section(tmp_path, "8.6.1", "9.3.0", [code])
+    kinds = {use.change.kind for use in still.uses}
+    assert ChangeKind.DEPRECATED in kinds, "it goes in 10.0"
+    assert ChangeKind.REMOVED not in kinds
+    assert still.stands_in in render_api_text(still).replace("\n  ", " ")
+    after = make_api_section(tmp_path, "10.0.0", "10.0.1.6", [code])
+    assert ChangeKind.REMOVED not in {use.change.kind for use in after.uses}
+
+
+def test_what_may_have_changed_outside_of_the_move_is_only_possible(tmp_path: Path) -> None:
+    from trtmatrix.api_section import doubt_use
+    from trtmatrix.effects.surfaces import read_surfaces
+
+    bracket = read_surfaces(tmp_path).between("8.6.1", "9.3.0")
+    assert bracket is not None
+    unknown = replace(GONE, note="by 10.0.1; 9.3.0 itself was not read")
+    assert doubt_use(use(unknown, 1), bracket).certainty is Certainty.POSSIBLE
+    assert doubt_use(use(GONE, 1), bracket).certainty is Certainty.SURE
+    assert not make_api_section(tmp_path, "10.7.0", "10.8.0").stands_in

@@ -23,13 +23,14 @@ def render_api_text(section: ApiSection) -> str:
     if section.lacking:
         return "\n".join(_wrapped(f"API: {section.lacking}", "")) + "\n"
     sources = _Sources()
+    head = [*_wrapped(section.stands_in, ""), ""] if section.stands_in else []
     lines = _uses(section, sources) if section.code else _changes(section, sources)
     lines += _behaviours(section, sources)
     lines += sources.listed()
     if section.surfaces:
         lines += ["", "Read from NVIDIA's own bindings:"]
         lines += [line for source in section.surfaces for line in _wrapped(source.title, "  ")]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*head, *lines]) + "\n"
 
 
 def count_uses(uses: Iterable[ApiUse]) -> tuple[int, int, int]:

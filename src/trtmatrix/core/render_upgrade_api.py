@@ -24,6 +24,8 @@ def render_api_lines(api: ApiSection, before: str, after: str) -> Iterator[str]:
     if api.lacking:
         yield f"No difference to show: {api.lacking}"
         return
+    if api.stands_in:
+        yield api.stands_in
     counts = {kind: sum(change.kind is kind for change in api.changes) for kind in _ORDER}
     words = ", ".join(f"{count} {kind.value}" for kind, count in counts.items() if count)
     yield f"{words or 'nothing changed'}: nox -s upgrade -- --from {before} --to {after} --api tells each"

@@ -188,7 +188,7 @@ def _figures(line: PerformanceLine) -> list[str]:
 
 def _api(upgrade: Upgrade) -> Iterator[str]:
     api = upgrade.api
-    yield plain(api.lacking)
+    yield plain(api.lacking or api.stands_in)
     if api.code:
         folders = ", ".join(map(code, api.code))
         yield f"{count(api.files, 'file')} read in {folders}, {count(len(api.uses), 'use')} of what changes."

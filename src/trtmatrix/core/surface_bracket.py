@@ -58,6 +58,11 @@ def compare_bracket(bracket: Bracket, table: ChangeTable) -> tuple[ApiChange, ..
     return tuple(sorted(settled, key=lambda change: (ORDER.index(change.kind), change.name)))
 
 
+def is_open(change: ApiChange, bracket: Bracket) -> bool:
+    """Say whether a change may as well lie outside of the move: nothing tells in which release it was made."""
+    return bool(bracket.lacking) and _label(bracket) in change.note
+
+
 def _settled(change: ApiChange, bracket: Bracket, kept: Replacement | None) -> Iterator[ApiChange]:
     """Yield a change as far as it is known to lie within the move."""
     low, high = bracket.moved_from, bracket.moved_to

@@ -22,6 +22,8 @@ def render_api(api: ApiSection, before: str, after: str) -> Iterator[str]:
     """Yield the parts that there are: nothing of an API that was not looked at."""
     if api.lacking:
         yield f"<p>{chip('unsure', 'lacking')} {text(api.lacking)}</p>"
+    if api.stands_in:
+        yield f"<p>{chip('unsure', 'not read')} {text(api.stands_in)}</p>"
     yield from _uses(api)
     if api.unread:
         yield "<h3>Files that could not be read</h3>" + items(

@@ -183,7 +183,8 @@ class ApiSection:
 
     ``code``: the folders that were scanned (empty: none was named), ``files`` how many files were read,
     ``unread``: file → why it could not be. ``surfaces``: which wheels or images the surfaces come from;
-    ``lacking``: why there is no difference to show, or nothing.
+    ``lacking``: why there is no difference to show, or nothing. ``stands_in``: which version's surface stands in
+    for one that is not known, or nothing.
     """
 
     changes: tuple[ApiChange, ...] = ()
@@ -194,6 +195,7 @@ class ApiSection:
     unread: tuple[tuple[str, str], ...] = ()
     surfaces: tuple[Source, ...] = ()
     lacking: str = ""
+    stands_in: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

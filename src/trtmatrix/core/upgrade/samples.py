@@ -11,7 +11,7 @@ from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.judge import subject_of
 from trtmatrix.core.model import Evidence
-from trtmatrix.core.noise import NO_FLOOR
+from trtmatrix.core.noise import NO_FLOOR, is_allowed
 from trtmatrix.core.numbers import read_floors
 from trtmatrix.core.record import RAN
 from trtmatrix.core.short import short
@@ -51,8 +51,13 @@ def floor_words(noise: Mapping[str, Any], outputs: Mapping[str, str]) -> str:
     members = noise.get("outputs", {})
     if not members:
         return NO_FLOOR
-    kinds = PRECISIONS.get(str(noise.get("precision")), str(noise.get("precision")))
-    floors = {name: max(errors.values()) for name, errors in members.items() if errors}
+    precision = str(noise.get("precision"))
+    kinds = PRECISIONS.get(precision, precision)
+    allowed = {  # others are there to recognise an engine that computes in another precision
+        name: [error for member, error in errors.items() if is_allowed(member, precision)]
+        for name, errors in members.items()
+    }
+    floors = {name: max(errors) for name, errors in allowed.items() if errors}
     worst = max(floors.values(), default=0.0)
     words = f"the same graph computed in {kinds} on the CPU: relative L2 error up to {short(worst)}"
     lacking = sorted(set(outputs) - {split_name(name)[0] for name in floors})
