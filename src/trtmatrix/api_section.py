@@ -20,7 +20,8 @@ def make_api_section(results: Path, before: str, after: str, code: Sequence[Path
     """Compare the surfaces of two versions and scan code for what changes; the code is never run.
 
     Where a version's own is not known, the nearest around the move stands in for it (``stands_in``), and what
-    may have changed outside of the move is only a possible use. Never raises for a surface that is not there: ``lacking`` says why, and what would supply it.
+    may have changed outside of the move is only a possible use. Never raises for a surface that is not there:
+    ``lacking`` says why there is nothing to show, and what would supply it.
     """
     from trtmatrix.core.codescan.scan import scan_code
     from trtmatrix.core.surface_bracket import compare_bracket
@@ -38,8 +39,9 @@ def make_api_section(results: Path, before: str, after: str, code: Sequence[Path
     behaviours = find_behaviours(before, after, table)
     files = read_code(code)
     scan = scan_code(files.texts, bracket.before, changes, behaviours, after)
+    uses = tuple(doubt_use(use, bracket) for use in scan.uses)
     return ApiSection(
-        changes=changes, behaviours=behaviours, uses=tuple(doubt_use(use, bracket) for use in scan.uses), code=named, files=len(files.texts),
+        changes=changes, behaviours=behaviours, uses=uses, code=named, files=len(files.texts),
         unread=(*sorted(files.unread), *scan.unread),
         surfaces=(_source(bracket.before), _source(bracket.after)),
         stands_in=f"{bracket.lacking}. {_reads(missing)}" if missing else "",

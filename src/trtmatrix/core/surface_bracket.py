@@ -59,7 +59,7 @@ def compare_bracket(bracket: Bracket, table: ChangeTable) -> tuple[ApiChange, ..
 
 
 def is_open(change: ApiChange, bracket: Bracket) -> bool:
-    """Say whether a change may as well lie outside of the move: nothing tells in which release it was made."""
+    """Say whether a change may lie outside of the move: nothing tells in which release it was made."""
     return bool(bracket.lacking) and _label(bracket) in change.note
 
 

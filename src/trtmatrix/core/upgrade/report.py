@@ -183,8 +183,8 @@ class ApiSection:
 
     ``code``: the folders that were scanned (empty: none was named), ``files`` how many files were read,
     ``unread``: file → why it could not be. ``surfaces``: which wheels or images the surfaces come from;
-    ``lacking``: why there is no difference to show, or nothing. ``stands_in``: which version's surface stands in
-    for one that is not known, or nothing.
+    ``lacking``: why there is no difference to show, or nothing. ``stands_in``: what stands in for a surface that
+    is not known, or nothing.
     """
 
     changes: tuple[ApiChange, ...] = ()
