@@ -183,7 +183,7 @@ class ApiSection:
 
     ``code``: the folders that were scanned (empty: none was named), ``files`` how many files were read,
     ``unread``: file → why it could not be. ``surfaces``: which wheels or images the surfaces come from;
-    ``lacking``: why there is no difference to show, or nothing. ``stands_in``: what stands in for a surface that
+    ``lacking``: why there is no difference to show, or nothing. ``stands_in``: what stands in where a surface
     is not known, or nothing.
     """
 
