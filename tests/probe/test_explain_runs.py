@@ -102,10 +102,20 @@ class Project:
             np.savez(self.inputs / f"{number}.npz", x=x)
 
     def args(self, *more: str) -> argparse.Namespace:
-        words = ["run", f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={ROOT / 'repros'}"]
+        words = [
+            "upgrade",
+            "--from",
+            RIGHT,
+            "--to",
+            WRONG,
+            f"--matrix={self.folder / 'matrix.yaml'}",
+            f"--repros={ROOT / 'repros'}",
+        ]
         words += [f"--cache={self.folder / 'cache'}", f"--results={self.folder / 'results'}"]
-        words += [f"--model={self.model}", f"--inputs={self.inputs}", "--precision=fp32", "--no-controls"]
-        return make_parser().parse_args([*words, *more])
+        words += [f"--model={self.model}", f"--inputs={self.inputs}", "--precision=fp32"]
+        args = make_parser().parse_args([*words, *more])
+        args.no_controls = True
+        return args
 
     def section(self, *more: str) -> tuple[ModelSection, list[Entry]]:
         args = self.args(*more)

@@ -26,7 +26,7 @@ def timed(cell: Cell, latencies: Sequence[float], gpu: dict[str, Any] | None = N
     made = make_entry(cell, 1.0, others=[1.0] * (len(latencies) - 1))
     record = make_record(cell, 1.0, others=[1.0] * (len(latencies) - 1), gpu=gpu or GPU)
     data = dict(record.data)
-    engines = [{"run_ms": value, **engine} for value in latencies]
+    engines = [{"run_ms": value, "clocks": {"sm_mhz": 1980}, **engine} for value in latencies]
     if "builds" in data:
         data["builds"] = [{**b, "engine": e} for b, e in zip(data["builds"], engines, strict=True)]
     else:
@@ -91,12 +91,24 @@ def test_the_clocks_under_load_are_told_and_compared(clock: int, why: str) -> No
     assert f"SM 1980 MHz → {clock} MHz" in line.clocks
 
 
-def test_every_measure_and_the_better_clock_of_latency() -> None:
+def test_every_measure_and_the_latency_over_many_runs_where_both_have_it() -> None:
     old, new = cells()
     facts: dict[str, Any] = {"build_seconds": 3.0, "engine_bytes": 10, "device_memory_bytes": 20}
-    lines = compare(timed(old, (1.0,), **facts), timed(new, (2.0,), latency={"median_ms": 5.0}, **facts))
+    many: dict[str, Any] = {"latency": {"median_ms": 5.0}, **facts}
+    lines = compare(timed(old, (1.0,), latency={"median_ms": 2.0}), timed(new, (2.0,), **many))
+    assert [(line.measure, line.ratio) for line in lines] == [("latency", 2.5)]
+    lines = compare(timed(old, (1.0,), **facts), timed(new, (2.0,), **many))
     assert [line.measure for line in lines] == ["latency", "build time", "engine size", "device memory"]
-    assert lines[0].ratio == 5.0
+    assert lines[0].ratio == 2.0, "a single run is compared with a single run"
+
+
+def test_times_without_clocks_under_load_are_not_told_apart_but_sizes_are() -> None:
+    old, new = cells()
+    facts: dict[str, Any] = {"clocks": None, "build_seconds": 1.0, "engine_bytes": 10}
+    slow = timed(new, (9.0, 9.0, 9.0), build_seconds=9.0, engine_bytes=90)
+    lines = {line.measure: line for line in compare(timed(old, (1.0, 1.0, 1.0), **facts), slow)}
+    apart = {"latency": False, "build time": False, "engine size": True}
+    assert {name: line.told_apart for name, line in lines.items()} == apart
 
 
 def test_controls_and_what_ran_at_one_version_alone_have_no_figure() -> None:
