@@ -18,7 +18,7 @@ every repetition; rows that the host does not allow stay as they are there. `--o
 Where a cell itself takes long, what a warm worker saves weighs less: on a GPU builds, on a CPU the inference.
 On a GPU the least counts only the first of a cell's processes, where it has several (`streams`). On the CPU
 the warm way has two processes side by side; fresh containers come one after another, as in a loop by hand.
-The rows of a GPU are of 2026-11-21, before each engine's first run took its latency too (up to 0.15 s an engine).
+The rows of a GPU were measured before each engine's first run took its latency too (up to 0.15 s an engine).
 """
 
 
