@@ -44,6 +44,10 @@ def check_options(args: argparse.Namespace) -> None:
         raise UsageError(f"--gpu {','.join(args.gpu)}: an answer is for one GPU; ask once for each")
     if args.model is None:
         _need_model(args)
+    for option, paths in (("--code", args.code), ("--check", [args.check] if args.check else [])):
+        for path in paths:
+            if not path.exists() or (option == "--check" and not path.is_file()):
+                raise UsageError(f"{option} {path}: there is no such file")
     for file in args.output:
         if file.suffix not in SUFFIXES:
             raise UsageError(f"--output {file}: the suffix must be one of {', '.join(SUFFIXES)}")

@@ -137,7 +137,7 @@ def test_a_section_is_made_of_what_there_is(tmp_path: Path) -> None:
     section = make_model_section(context, (), "10.7.0", "10.8.0", args, Calibration())
     assert (section.name, section.floor) == ("my.onnx", NO_FLOOR)
     assert dict(section.facts)["inputs"] == "x float32 [batch, 64]"
-    assert dict(section.facts)["samples"].startswith("1: drawn with seed 0")
+    assert dict(section.facts)["samples"].startswith("1, drawn with seed 0")
     assert section.reference == "not computed yet: nothing has run"
     assert [line.case for line in section.cases] == [
         case.id for case in context.repros[section.repro].repro.cases

@@ -241,3 +241,19 @@ def test_an_opset_of_tomorrow_is_told_and_still_run(opened: Opened, tmp_path: Pa
     assert any("opset 99" in text for text in read_about(context)["troubles"])
     folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
     assert not CaseFiles(folder).reference
+
+
+@pytest.mark.parametrize(("value", "silent"), [(np.nan, True), (0.0, True), (1.0, False)])
+def test_a_reference_without_a_finite_element_but_zeros_gives_no_floor(
+    opened: Opened, tmp_path: Path, value: float, silent: bool
+) -> None:
+    model = saved(make_model(
+        [node("Relu", "x", "y")], {"x": (FLOAT, [2, 3])}, {"y": (FLOAT, [2, 3])}
+    ), tmp_path / "m.onnx")  # fmt: skip
+    inputs = npz(tmp_path / "x.npz", x=np.full((2, 3), value, np.float32))
+    context = opened(model, "--inputs", str(inputs))
+    loaded = model_repro(context)
+    noise = read_noise_file(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    assert (noise["reference"]["silent"] == ["y"]) is silent
+    assert ("y" in noise["outputs"]) is not silent
+    assert bool(noise["reference"]["not_finite"]) is bool(np.isnan(value))

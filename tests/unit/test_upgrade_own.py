@@ -116,13 +116,18 @@ def use(kind: ChangeKind, certainty: Certainty, line: int = 7) -> ApiUse:
     ("section", "decision"),
     [
         (ApiSection(code=("src",), files=3), Decision.GO),
-        (ApiSection(code=("src",), uses=(use(ChangeKind.REMOVED, Certainty.POSSIBLE),)), Decision.GO),
-        (ApiSection(code=("src",), uses=(use(ChangeKind.DEPRECATED, Certainty.SURE),)), Decision.GO),
         (
-            ApiSection(code=("src",), uses=(use(ChangeKind.REMOVED, Certainty.SURE),)),
+            ApiSection(code=("src",), files=3, uses=(use(ChangeKind.REMOVED, Certainty.POSSIBLE),)),
+            Decision.GO,
+        ),
+        (ApiSection(code=("src",), files=3, uses=(use(ChangeKind.DEPRECATED, Certainty.SURE),)), Decision.GO),
+        (
+            ApiSection(code=("src",), files=3, uses=(use(ChangeKind.REMOVED, Certainty.SURE),)),
             Decision.GO_WITH_WORKAROUNDS,
         ),
-        (ApiSection(code=("src",), unread=(("a.py", "line 3"),)), Decision.GO),
+        (ApiSection(code=("src",), files=3, unread=(("a.py", "line 3"),)), Decision.GO),
+        (ApiSection(code=("src",)), Decision.NOT_ENOUGH),
+        (ApiSection(code=("src",), unread=(("a.py", "line 3"),)), Decision.NOT_ENOUGH),
         (ApiSection(lacking="no surface of 9.3.0"), Decision.NOT_ENOUGH),
     ],
 )
@@ -134,7 +139,7 @@ def test_code_that_uses_what_is_gone_must_be_changed_first(section: ApiSection, 
 
 
 def test_code_changes_alone_never_say_go() -> None:
-    section = ApiSection(code=("src",), uses=(use(ChangeKind.REMOVED, Certainty.SURE),))
+    section = ApiSection(code=("src",), files=3, uses=(use(ChangeKind.REMOVED, Certainty.SURE),))
     upgrade = decide(ask(entries_for({"sdpa": "bad3"}, {"sdpa": "bad3"}), api=section, code=True))
     assert upgrade.decision is Decision.NOT_ENOUGH
 
@@ -161,3 +166,16 @@ def test_without_code_the_changes_are_counted_and_decide_nothing() -> None:
         ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=ApiSection(lacking="no surface"))
     )
     assert lacking.decision is Decision.GO
+
+
+def test_the_answer_names_the_model_as_what_too_little_is_known_of() -> None:
+    upgrade = answer(own("good3", "void"), "good3")
+    assert upgrade.decision is Decision.NOT_ENOUGH
+    assert "of your model too little is known" in upgrade.summary
+
+
+def test_a_model_that_ran_and_says_nothing_wants_an_acceptance_not_another_run() -> None:
+    (lacking, *_) = answer(own("void", "void"), command="nox upgrade").lacking
+    assert lacking.command == "nox upgrade --check accept.py"
+    (lacking, *_) = answer(own("good3", "unknown"), command="nox upgrade").lacking
+    assert lacking.command == "nox upgrade"

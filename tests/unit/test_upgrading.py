@@ -35,6 +35,8 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--gpu", "H200"], "--gpu L4,H200: an answer is for one GPU"),
         (["--repro", "sdpa-scal"], "sdpa-scale"),
         (["--check", "accept.py"], "--check is about your own model: name it by --model FILE.onnx"),
+        (["--code", "/no/such/folder"], "--code /no/such/folder: there is no such file"),
+        (["--model", "m.onnx", "--check", "/no/accept.py"], "--check /no/accept.py: there is no such file"),
         (["--atol", "0"], "--atol is about your own model"),
         (["-o", "report.pdf"], "the suffix must be one of .html, .md, .json"),
         (["-o", "/no/such/folder/report.md"], "there is no folder /no/such/folder"),

@@ -140,6 +140,11 @@ class Behaviour:
     source: str = ""
     url: str = ""
 
+    @property
+    def when(self) -> str:
+        """Say from when on it is so."""
+        return f"since {self.since}" if self.since else "at every move"
+
 
 class Certainty(str, Enum):
     """How sure it is that a use is one of TensorRT's."""

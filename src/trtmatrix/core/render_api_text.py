@@ -176,7 +176,7 @@ def _behaviours(section: ApiSection, sources: _Sources) -> list[str]:
     lines = ["", "BEHAVIOUR that changes under the same names"]
     for each in section.behaviours:
         number = sources.number(each.source, each.url)
-        lines += _wrapped(f"{each.topic} (since {each.since}): {each.text} {number}", "  ")
+        lines += _wrapped(f"{each.topic} ({each.when}): {each.text} {number}", "  ")
     return lines
 
 

@@ -200,7 +200,7 @@ def _api(upgrade: Upgrade) -> Iterator[str]:
         yield "Not read:\n\n" + bullets(f"{code(file)}: {plain(why)}" for file, why in api.unread[:_MOST])
     if api.behaviours:
         yield "Behaviour that changes under the same name:\n\n" + bullets(
-            f"**{plain(b.topic)}**: {plain(b.text)} (since {plain(b.since)}{_from(b.url, b.source)})"
+            f"**{plain(b.topic)}**: {plain(b.text)} ({plain(b.when)}{_from(b.url, b.source)})"
             for b in api.behaviours
         )
     yield from _changes(api)

@@ -48,9 +48,19 @@ def noise(repro: Path, inputs: Names, outputs: Names, samples: int, precision: s
     errors = {
         file + mark_of(sample, samples): dict(found[name])
         for sample, found in enumerate(computed.errors)
-        for file, name in outputs.items() if found[name]
+        for file, name in outputs.items() if found[name] and _tells(computed.references[sample][name])
     }  # fmt: skip
     told = {
+        "silent": sorted(
+            {
+                file for sample in computed.references for file, name in outputs.items()
+                if not _tells(sample[name])
+            }
+        ),
+        "not_finite": {
+            file: share for file, name in outputs.items()
+            if (share := max((_not_finite(sample[name]) for sample in computed.references), default=0.0))
+        },
         "by": computed.by, "precision": computed.precision, "why_not": computed.why_not,
         "own_error": {
             file: computed.own_error[name] for file, name in outputs.items() if name in computed.own_error
@@ -58,6 +68,16 @@ def noise(repro: Path, inputs: Names, outputs: Names, samples: int, precision: s
         "own_error_means": computed.own_means,
     }  # fmt: skip
     return {"outputs": errors, "c": {}, "precision": precision, "reference": told}
+
+
+def _tells(reference: Array) -> bool:
+    """Whether a reference has an element to be compared with: not NaN, not infinite, and not zero."""
+    return bool(np.any(np.isfinite(reference) & (reference != 0)))
+
+
+def _not_finite(reference: Array) -> float:
+    """Return the share of elements that are NaN or infinite, where nothing is compared."""
+    return float(np.mean(~np.isfinite(reference))) if reference.size else 0.0
 
 
 @lru_cache(maxsize=1)

@@ -85,7 +85,7 @@ def _behaviour(found: Behaviour) -> str:
     about = f" ({', '.join(map(code, found.names))})" if found.names else ""
     return (
         f"<strong>{text(found.topic)}</strong>{about}: {text(found.text)} "
-        f'<span class="soft small">since {text(found.since)}</span> {_source(found)}'
+        f'<span class="soft small">{text(found.when)}</span> {_source(found)}'
     )
 
 

@@ -11,7 +11,7 @@ from trtmatrix.core.upgrade.engines import make_engines
 from trtmatrix.core.upgrade.findings import fixed_word, make_findings
 from trtmatrix.core.upgrade.hardware import make_hardware
 from trtmatrix.core.upgrade.lacking import make_lacking
-from trtmatrix.core.upgrade.own import TOPIC, own_lacking, weigh_case
+from trtmatrix.core.upgrade.own import CHECK, TOPIC, own_lacking, weigh_case
 from trtmatrix.core.upgrade.performance import make_performance, summarise_performance
 from trtmatrix.core.upgrade.question import Question
 from trtmatrix.core.upgrade.reasons import CODE, make_reasons
@@ -139,7 +139,10 @@ def summarise(
         case Decision.NOT_ENOUGH:
             feared = [f.repro for f in findings if any(line.after.feared for line in f.cases)]
             but = f", but failures are feared of {', '.join(feared)}" if feared else ""
-            text = f"Not enough evidence: {_coverage(findings, after)}."
+            own = {TOPIC, CHECK, CODE}  # where these lack, the findings are notes and not what is missing
+            mine = list(dict.fromkeys(r.topic for r in lines[Weight.LACKING] if r.topic in own))
+            said = f"of {' and '.join(mine)} too little is known" if mine else _coverage(findings, after)
+            text = f"Not enough evidence: {said}."
             text += f" Nothing that is known speaks against it{but}."
     if question.downgrade:
         text = f"A downgrade. {text}"

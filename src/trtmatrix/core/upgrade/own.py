@@ -11,6 +11,7 @@ from trtmatrix.core.upgrade.report import CaseLine, Change, CheckOutcome, FactLi
 from trtmatrix.core.upgrade.standing import HEAVIEST, Standing, standing_of, weigh_own
 
 TOPIC = "your model"
+CHECK = "your acceptance"
 NO_FLOOR = "no floor"
 """How a section begins to say that a model has no noise floor."""
 
@@ -41,6 +42,7 @@ def _of_case(line: CaseLine, own: Own) -> FactLine:
     if standing_of(line.after) is Standing.VOID and _is_accepted(own):
         enough = not line.after.counted or line.after.builds >= CONFIRMING_BUILDS
         weight = Weight.FOR if enough else Weight.LACKING
+        text += "; by itself that says nothing, your acceptance decides"
     if weight is Weight.FOR and not _has_limit(own):
         weight, text = Weight.LACKING, f"{text}; without a noise floor: give --check, --atol or --rtol"
     return FactLine(
@@ -65,7 +67,7 @@ def _of_check(check: CheckOutcome) -> FactLine:
         text, weight = f"{check.script} accepts the outputs{figure}", Weight.FOR
     else:
         text, weight = f"{check.script} refuses the outputs{figure}", Weight.AGAINST
-    return FactLine(topic="your acceptance", text=text, weight=weight, known=Evidence.MEASURED.value)
+    return FactLine(topic=CHECK, text=text, weight=weight, known=Evidence.MEASURED.value)
 
 
 def own_lacking(question: Question, reasons: Sequence[FactLine]) -> Iterator[Lacking]:
@@ -74,4 +76,12 @@ def own_lacking(question: Question, reasons: Sequence[FactLine]) -> Iterator[Lac
         return
     if any(r.topic == TOPIC and r.weight is Weight.LACKING for r in reasons):
         command = question.command.replace(" --no-run", "")
-        yield Lacking(what="your model, on a host that can run both versions", command=command)
+        sides = [side for line in question.own.section.cases for side in (line.before, line.after)]
+        if sides and all(side.verdict is not None for side in sides) and not _has_own_limit(question.own):
+            yield Lacking(what="your model ran: what would be right", command=f"{command} --check accept.py")
+        else:
+            yield Lacking(what="your model, on a host that can run both versions", command=command)
+
+
+def _has_own_limit(own: Own) -> bool:
+    return own.tolerance or own.section.check is not None

@@ -139,6 +139,11 @@ def _api(question: Question) -> Iterator[FactLine]:
             text = f"of the Python API {', '.join(shown)}; no code was named (--code DIR)"
             yield FactLine(topic="API", text=text, weight=Weight.NOTE, known="read", sources=api.surfaces)
         return
+    if not api.files:
+        why = api.unread[0][1] if api.unread else "none is Python, a notebook, shell or a Dockerfile"
+        text = f"no file was read: {why}"
+        yield FactLine(topic=CODE, text=text, weight=Weight.LACKING, known=Evidence.NONE.value)
+        return
     removed = [use for use in api.uses if use.change.kind is ChangeKind.REMOVED]
     sure = {(use.file, use.cell, use.line) for use in removed if use.certainty is Certainty.SURE}
     possible = {(use.file, use.cell, use.line) for use in removed} - sure
@@ -153,7 +158,8 @@ def _api(question: Question) -> Iterator[FactLine]:
         text = f"{_lines(len(possible))} may use what is gone: look at them"
         yield FactLine(topic=CODE, text=text, weight=Weight.NOTE, known="read")
     if api.unread:
-        text = f"{len(api.unread)} files could not be read, the first {api.unread[0][0]}: {api.unread[0][1]}"
+        count = "1 file" if len(api.unread) == 1 else f"{len(api.unread)} files"
+        text = f"{count} could not be read, the first {api.unread[0][0]}: {api.unread[0][1]}"
         yield FactLine(topic=CODE, text=text, weight=Weight.NOTE, known=Evidence.NONE.value)
 
 

@@ -67,7 +67,22 @@ def floor_words(noise: Mapping[str, Any], outputs: Mapping[str, str]) -> str:
 
 
 def noise_troubles(noise: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what of the reference or the floor could not be computed."""
+    """Say what of the reference or the floor could not be computed, or has nothing to be compared with."""
+    about = noise.get("reference", {})
+    return (
+        *(
+            f"{name}: its reference has no element but zeros, NaN and infinity in a sample: that says nothing"
+            for name in about.get("silent", ())
+        ),
+        *(
+            f"{name}: {share:.1%} of its reference is NaN or infinite: nothing is compared there"
+            for name, share in about.get("not_finite", {}).items()
+        ),
+        *_not_computed(noise),
+    )
+
+
+def _not_computed(noise: Mapping[str, Any]) -> tuple[str, ...]:
     why = noise.get("reference", {}).get("why_not", "")
     if not why or not noise["reference"].get("by"):
         return ()  # where there is no reference, that line says why
