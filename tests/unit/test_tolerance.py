@@ -89,6 +89,19 @@ def test_without_a_floor_only_what_is_exact_passes() -> None:
     assert judged(make_case(**OWN), 0.0).verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize(("nan", "zeros", "verdict"), [
+    (3, 0, Verdict.INVALID), (0, 3, Verdict.INVALID), (1, 2, Verdict.INVALID), (1, 1, Verdict.PASS),
+])  # fmt: skip
+def test_exact_outputs_of_nothing_but_zeros_and_nan_say_nothing(
+    nan: int, zeros: int, verdict: Verdict
+) -> None:
+    cell = make_cell(case=make_case(**OWN))
+    data = dict(make_record(cell, rel_l2=0.0).data)
+    seen = {"count": 3, "nan": nan, "inf": 0, "zeros": zeros, "nan_unexpected": 0, "rel_l2": 0.0}
+    data["measurements"] = {**data["measurements"], "outputs": {"y": seen}}
+    assert judge([record_from(data)], cell.case, cell.version, cell.repro).verdict is verdict
+
+
 def test_what_is_asked_of_other_cases_is_what_it_was() -> None:
     """Records of the project's repros stay current."""
     plain = make_case()

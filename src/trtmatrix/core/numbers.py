@@ -117,8 +117,12 @@ def judge_build(build: Measured, subject: Subject) -> Outcome:
 
 
 def _is_exact(build: Measured) -> bool:
-    """Whether every output is the reference itself."""
-    return bool(build.outputs) and all(values.get("rel_l2") == 0 for values in build.outputs.values())
+    """Whether every output is the reference itself, and any has an element but zeros, NaN and infinity."""
+    telling = any(
+        values.get("count", 0) > sum(values.get(kind, 0) for kind in ("nan", "inf", "zeros"))
+        for values in build.outputs.values()
+    )
+    return telling and all(values.get("rel_l2") == 0 for values in build.outputs.values())
 
 
 def _within_tolerance(outcome: Outcome, case: Case) -> Outcome:
