@@ -212,7 +212,9 @@ def _add_upgrade_options(parser: argparse.ArgumentParser) -> None:
         help="look for uses of what changes: Python, notebooks, shell, Dockerfiles; may be repeated",
     )  # fmt: skip
     group.add_argument(
-        "--api", action="store_true", help="print the difference of the two APIs and nothing else"
+        "--api",
+        action="store_true",
+        help="print the difference of the two APIs, with --code where it is used, and nothing else",
     )
     group.add_argument(
         "--check", type=Path, metavar="FILE.py",

@@ -34,10 +34,11 @@ def make_model_section(
     both = [e for name in (before, after) for e in own if e.cell.version.name == name]
     noise, outputs = _noise(context, both), _outputs(context)
     sides = Entries(entries, calibration)
+    product = context.matrix.version(after).product
     section = ModelSection(
         name=Path(args.model).name, repro=repro.id,
         facts=(("file", str(args.model)), *((str(name), str(text)) for name, text in about["facts"])),
-        reference=reference_words(noise), floor=floor_words(noise, outputs),
+        reference=reference_words(noise), floor=floor_words(noise, outputs, product),
         cases=tuple(
             make_case_line(repro.id, case, sides, before, after, own=True) for case in repro.cases
         ),

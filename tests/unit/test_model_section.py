@@ -14,7 +14,7 @@ from test_own_model import arguments
 from trtmatrix.context import open_context
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Evidence
+from trtmatrix.core.model import Evidence, Product
 from trtmatrix.core.noise import NO_FLOOR
 from trtmatrix.core.record import Record, record_from
 from trtmatrix.core.upgrade.report import SampleFigure
@@ -51,6 +51,9 @@ def test_the_floor_is_told_by_its_worst_member_or_exactly_that_there_is_none() -
         floor_words(NOISE, OUTPUTS)
         == "the same graph computed in TF32 on the CPU: relative L2 error up to 2.0e-4"
     )
+    on_cpu = floor_words(NOISE, OUTPUTS, Product.ONNXRUNTIME)
+    assert on_cpu != floor_words(NOISE, OUTPUTS)
+    assert "computed in float32 on the CPU" in on_cpu
     assert floor_words(NOISE, {**OUTPUTS, "k": "class"}).endswith("; none of class")
     assert (
         floor_words({"outputs": {}}, OUTPUTS)

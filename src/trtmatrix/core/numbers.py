@@ -31,6 +31,12 @@ from trtmatrix.core.record import Measured
 from trtmatrix.core.short import short
 
 
+def computed_in(asked: str, product: Product) -> str:
+    """Return the precision in which a product computes what was asked: ONNX Runtime has no TF32, no flags."""
+    on_cpu = product is Product.ONNXRUNTIME and asked in {"tf32", "fp16-flag"}
+    return "fp32" if on_cpu else asked
+
+
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """What an engine's numbers are judged by. ``precision``: that in which the product computes the graph."""
@@ -44,9 +50,7 @@ class Subject:
     @cached_property
     def precision(self) -> str:
         """The precision in which the graph may be computed: ONNX Runtime has no TF32 and no flags."""
-        asked = self.noise.precision if self.noise else self.case.precision
-        on_cpu = self.product is Product.ONNXRUNTIME and asked in {"tf32", "fp16-flag"}
-        return "fp32" if on_cpu else asked
+        return computed_in(self.noise.precision if self.noise else self.case.precision, self.product)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from typing import Any
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.judge import subject_of
-from trtmatrix.core.model import Evidence
+from trtmatrix.core.model import Evidence, Product
 from trtmatrix.core.noise import NO_FLOOR, is_allowed
-from trtmatrix.core.numbers import read_floors
+from trtmatrix.core.numbers import computed_in, read_floors
 from trtmatrix.core.record import RAN
 from trtmatrix.core.short import short
 from trtmatrix.core.upgrade.report import SampleFigure
@@ -43,15 +43,17 @@ def reference_words(noise: Mapping[str, Any]) -> str:
     return f"{words}; relative L2 error of its own at most {short(max(errors))} ({meaning})"
 
 
-def floor_words(noise: Mapping[str, Any], outputs: Mapping[str, str]) -> str:
-    """Say what the noise floor comes from and how large it is, or that there is none.
+def floor_words(
+    noise: Mapping[str, Any], outputs: Mapping[str, str], product: Product = Product.TENSORRT
+) -> str:
+    """Say what the noise floor of a product comes from and how large it is, or that there is none.
 
     ``outputs``: names in records → those of the graph.
     """
     members = noise.get("outputs", {})
     if not members:
         return NO_FLOOR
-    precision = str(noise.get("precision"))
+    precision = computed_in(str(noise.get("precision")), product)
     kinds = PRECISIONS.get(precision, precision)
     allowed = {  # others are there to recognise an engine that computes in another precision
         name: [error for member, error in errors.items() if is_allowed(member, precision)]
