@@ -203,7 +203,7 @@ def _add_upgrade_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the move")
     group.add_argument("--from", dest="before", required=True, metavar="VERSION", help="what you run now")
     group.add_argument(
-        "--to", dest="after", required=True, metavar="VERSION",
+        "--to", dest="after", required=True, metavar="VERSION", type=_version_or_any,
         help="what you think of running, or 'any': the newest version with nothing against it, and the "
         "nearest one that fixes what --repro names",
     )  # fmt: skip
@@ -273,6 +273,10 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="what a cell may write (2g)",
     )
+
+
+def _version_or_any(text: str) -> str:
+    return "any" if text.lower() == "any" else text
 
 
 def _names(text: str) -> list[str]:

@@ -47,13 +47,15 @@ def test_links_large_and_unreadable_files_are_told(tmp_path: Path) -> None:
     (tmp_path / "circle").symlink_to(tmp_path)
     (tmp_path / "gone.py").symlink_to(tmp_path / "nothing")
     (tmp_path / "latin.py").write_bytes(b"x = 1\n# caf\xe9\n")
+    (tmp_path / "declared.py").write_bytes(b"# -*- coding: latin-1 -*-\nx = 1  # caf\xe9\n")
     (tmp_path / "binary.py").write_bytes(b"a\0b")
     (tmp_path / "bom.py").write_bytes(b"\xef\xbb\xbfx = 1\n")
     with (tmp_path / "large.py").open("wb") as file:
         file.truncate(LARGEST + 1)
     os.mkfifo(tmp_path / "pipe.py")
     found = read_code([tmp_path])
-    assert found.texts == {"a.py": "x = 1\n", "bom.py": "x = 1\n"}
+    declared = "# -*- coding: latin-1 -*-\nx = 1  # café\n"
+    assert found.texts == {"a.py": "x = 1\n", "bom.py": "x = 1\n", "declared.py": declared}
     told = dict(found.unread)
     assert set(told) == {"circle", "gone.py", "latin.py", "binary.py", "large.py"}
     assert "line 2" in told["latin.py"]

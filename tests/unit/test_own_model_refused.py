@@ -30,6 +30,7 @@ def refused(opened: Opened, model: Path | None, *words: str) -> str:
         (b"", "is no ONNX file"),
         (b"PK\x03\x04 no model", "is no ONNX file"),
         (b"\x00" * 50, "is no ONNX file"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
     ],
 )
 def test_what_is_no_onnx_is_refused(content: bytes, words: str, opened: Opened, tmp_path: Path) -> None:

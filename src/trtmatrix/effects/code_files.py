@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,10 +106,19 @@ def _read(file: Path, name: str, found: CodeFiles, *, asked_for: bool = False) -
         found.unread.append((name, "it is binary, or not in UTF-8"))
         return
     try:
-        found.texts[name] = data.decode("utf-8-sig")
+        found.texts[name] = _declared(data) if file.suffix == ".py" else data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         found.unread.append((name, f"it is not in UTF-8: line {line}"))
+
+
+def _declared(data: bytes) -> str:
+    """Return Python code's text, in the encoding that it declares (PEP 263), else UTF-8."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError:  # it declares what there is not, or is no UTF-8: told of below
+        encoding = "utf-8-sig"
+    return data.decode(encoding)
 
 
 def _beginning(file: Path) -> str:

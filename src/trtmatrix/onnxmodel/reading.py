@@ -95,6 +95,8 @@ def _load(path: Path) -> ModelProto:
         content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"--model {path}: cannot be read: {error.strerror or error}") from error
+    if content.startswith(b"version https://git-lfs"):
+        raise UsageError(f"--model {path}: is a pointer of Git LFS, not the model: git lfs pull fetches it")
     model = ModelProto()
     try:
         model.ParseFromString(content)
