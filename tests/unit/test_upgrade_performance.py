@@ -102,6 +102,16 @@ def test_every_measure_and_the_latency_over_many_runs_where_both_have_it() -> No
     assert lines[0].ratio == 2.0, "a single run is compared with a single run"
 
 
+def test_engines_that_were_not_timed_do_not_hide_the_latency_of_others() -> None:
+    old, new = cells()
+    before, after = (timed(cell, (1.0, 1.0, 1.0), latency={"median_ms": 2.0}) for cell in (old, new))
+    for entry in (before, after):
+        assert entry.record is not None
+        for build in list(entry.record.data["builds"])[1:]:
+            del build["engine"]["latency"], build["engine"]["run_ms"]
+    assert [(line.measure, line.ratio) for line in compare(before, after)] == [("latency", 1.0)]
+
+
 def test_times_without_clocks_under_load_are_not_told_apart_but_sizes_are() -> None:
     old, new = cells()
     facts: dict[str, Any] = {"clocks": None, "build_seconds": 1.0, "engine_bytes": 10}
