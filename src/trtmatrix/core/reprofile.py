@@ -46,7 +46,7 @@ def parse_facts(source: str, file: str) -> tuple[dict[str, Any], ast.expr]:
         raise ConfigError([f"{file}:1: not valid Python: {error}"]) from error
     value = _find_facts(tree)
     if value is None:
-        raise ConfigError([f"{file}:1: no FACTS = {{...}}: see README.md, 'Add a repro'"])
+        raise ConfigError([f"{file}:1: no FACTS = {{...}}: see README.md, 'add a repro'"])
     try:
         facts = ast.literal_eval(value)
     except (ValueError, TypeError, RecursionError, MemoryError) as error:
