@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trtmatrix.core.advice import advise
@@ -121,3 +121,15 @@ def find_contradicted(entries: Sequence[Entry]) -> tuple[str, ...]:
             line = f"{version.name}: {name} is {seen}, matrix.yaml says {pinned}"
             lines[one_line(line)] = None
     return tuple(lines)
+
+
+def find_remarks(entries: Sequence[Entry]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield all that needs attention: a title and a line each; nothing of what there is none of."""
+    remarks: tuple[tuple[str, Sequence[str]], ...] = (
+        ("Surprises", [str(item) for item in find_surprises(entries)]),
+        ("Says nothing", [str(item) for item in find_silent(entries)]),
+        ("No verdict", [str(item) for item in find_unanswered(entries)]),
+        ("Set aside", find_overruled(entries)),
+        ("Facts of matrix.yaml that images contradict", find_contradicted(entries)),
+    )
+    return ((title, lines) for title, lines in remarks if lines)

@@ -10,13 +10,7 @@ from tabulate import tabulate
 from trtmatrix.core.config import Version
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Verdict
-from trtmatrix.core.remarks import (
-    find_contradicted,
-    find_overruled,
-    find_silent,
-    find_surprises,
-    find_unanswered,
-)
+from trtmatrix.core.remarks import find_remarks
 from trtmatrix.core.summary import count_lines, count_products
 from trtmatrix.core.table import Row, Section, Table, fold_line, make_tables, one_line
 from trtmatrix.core.twins import TwinRow
@@ -202,16 +196,8 @@ def _legend(tables: Sequence[Table], width: int) -> Iterator[str]:
 
 def _remarks(entries: Sequence[Entry], width: int) -> Iterator[list[str]]:
     """Yield what needs attention: a heading with a line each."""
-    remarks = (
-        ("Surprises", [str(item) for item in find_surprises(entries)]),
-        ("Says nothing", [str(item) for item in find_silent(entries)]),
-        ("No verdict", [str(item) for item in find_unanswered(entries)]),
-        ("Set aside", find_overruled(entries)),
-        ("Facts of matrix.yaml that images contradict", find_contradicted(entries)),
-    )
-    for title, items in remarks:
-        if items:
-            yield [title, *(line for item in items for line in _wrap(item, width, _INDENT))]
+    for title, items in find_remarks(entries):
+        yield [title, *(line for item in items for line in _wrap(item, width, _INDENT))]
 
 
 def _counts(entries: Sequence[Entry], width: int) -> Iterator[str]:

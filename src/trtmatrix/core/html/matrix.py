@@ -10,13 +10,7 @@ from trtmatrix.core.details import describe
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.html.pieces import chip, code, is_safe, items, link, region, table, text
 from trtmatrix.core.model import Cause, Evidence, Verdict
-from trtmatrix.core.remarks import (
-    find_contradicted,
-    find_overruled,
-    find_silent,
-    find_surprises,
-    find_unanswered,
-)
+from trtmatrix.core.remarks import find_remarks
 from trtmatrix.core.summary import count_lines, count_products, why_not_run
 from trtmatrix.core.table import Row, Section, Table
 from trtmatrix.core.twins import TwinRow
@@ -63,16 +57,8 @@ def _counts(entries: Sequence[Entry]) -> Iterator[str]:
 
 def render_remarks(entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:
     """Yield what needs attention: a title and a list."""
-    remarks = (
-        ("Surprises", [str(item) for item in find_surprises(entries)]),
-        ("Says nothing", [str(item) for item in find_silent(entries)]),
-        ("No verdict", [str(item) for item in find_unanswered(entries)]),
-        ("Set aside", find_overruled(entries)),
-        ("Facts of matrix.yaml that images contradict", find_contradicted(entries)),
-    )
-    for title, found in remarks:
-        if found:
-            yield title, items(map(text, found))
+    for title, found in find_remarks(entries):
+        yield title, items(map(text, found))
 
 
 def render_legend(tables: Sequence[Table]) -> str:
