@@ -56,8 +56,10 @@ def _call(session: nox.Session, *words: str) -> None:
     """Call trtmatrix and end nox with its exit code: nox alone would turn every code into 1."""
     wanted = [name for name in ("tensorrt", "torch") if f"--extra={name}" in words]
     words = tuple(word for word in words if word.removeprefix("--extra=") not in wanted)
-    if any(word.partition("=")[0] == "--model" for word in words):
+    if words[0] == "minimise" or any(word.partition("=")[0] == "--model" for word in words):
         wanted.append("model")  # ONNX Runtime, for the reference of a model of one's own
+    if words[0] == "minimise":
+        wanted.append("minimise")
     session.install("-e", f".[{','.join(wanted)}]" if wanted else ".")
     _python(session, "-m", "trtmatrix", *words)
 
@@ -121,6 +123,24 @@ def upgrade(session: nox.Session) -> None:
 def report(session: nox.Session) -> None:
     """Write the whole matrix as one page with filters."""
     _call(session, "report", *session.posargs)
+
+
+@nox.session
+def bundle(session: nox.Session) -> None:
+    """Make or verify the archive of a failing cell: nox -s bundle -- make CELL."""
+    _call(session, "bundle", *session.posargs)
+
+
+@nox.session
+def bisect(session: nox.Session) -> None:
+    """Find the version that a failure came in with: nox -s bisect -- --case CASE."""
+    _call(session, "bisect", *session.posargs)
+
+
+@nox.session
+def minimise(session: nox.Session) -> None:
+    """Find the smallest graph and shapes that still fail in the same way: nox -s minimise -- CELL."""
+    _call(session, "minimise", *session.posargs)
 
 
 @nox.session

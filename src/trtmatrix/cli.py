@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from trtmatrix import __version__
+from trtmatrix.cli_bugs import add_bisect_options, add_bundle_options, add_minimise_options
 from trtmatrix.core.errors import ExitCode, TrtMatrixError
 
 Command = Callable[[argparse.Namespace], ExitCode]
@@ -22,7 +23,8 @@ judged against a float64 reference.
 
 exit codes: 0 all as expected, 1 a surprise, 2 usage or configuration, 3 the machinery failed,
 4 nothing was executed and nothing served from the store, 130 interrupted; of upgrade: 0 go, 10 go with
-work-arounds, 11 don't, 12 not enough evidence
+work-arounds, 11 don't, 12 not enough evidence; of bundle, bisect and minimise: 0 done (verified, found,
+smaller), 1 not (the failure does not come back, no edge, nothing smaller)
 """
 
 
@@ -78,7 +80,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 MODULES = {
     "list": "listing", "schema": "listing", "upgrade": "upgrading", "report": "reporting",
-    "surfaces": "surfacing",
+    "surfaces": "surfacing", "bundle": "bundling", "bisect": "bisecting", "minimise": "minimising",
 }  # fmt: skip
 """Where a command lies that needs little of the program; the others are in ``commands``."""
 
@@ -104,6 +106,13 @@ def make_parser() -> argparse.ArgumentParser:
         ("table", "print the tables from stored records", [common, _select(), _show(), _model()]),
         ("upgrade", "say whether to move from one version to another", [common, _select(), _model()]),
         ("report", "write the whole matrix as one page with filters", [common, _select()]),
+        ("bundle", "make or verify an archive that shows a failure to its maintainers", []),
+        ("bisect", "find the version that a failure came in with", [common, _model()]),
+        (
+            "minimise",
+            "find the smallest graph and shapes that still fail in the same way",
+            [common, _model()],
+        ),
         ("surfaces", "read the API surfaces of NVIDIA's own bindings again", [common]),
         ("list", "list versions, repros and cases", [common, _select()]),
         ("doctor", "say what was found here and what that lets run", [common, _select()]),
@@ -118,13 +127,16 @@ def make_parser() -> argparse.ArgumentParser:
     _add_run_options(commands.choices["run"])
     _add_upgrade_options(commands.choices["upgrade"])
     _add_report_options(commands.choices["report"])
+    add_bundle_options(commands.choices["bundle"], common, _model())
+    add_bisect_options(commands.choices["bisect"])
+    add_minimise_options(commands.choices["minimise"])
     commands.choices["surfaces"].add_argument(
         "--to", type=Path, metavar="DIR", help="where to write (default: into the package)"
     )
     prepare = commands.choices["prepare"]
     prepare.add_argument("which", metavar="REPRO/CASE")
     prepare.add_argument("--to", type=Path, metavar="DIR", help="where to write (default: ./CASE)")
-    for name in ("run", "table", "list", "doctor", "upgrade"):
+    for name in ("run", "table", "list", "doctor", "upgrade", "bisect", "minimise"):
         commands.choices[name].add_argument("--json", action="store_true", help="print JSON")
     for name, text in (
         ("run", "run and show no controls but those selected"),
