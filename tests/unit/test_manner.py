@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -41,8 +42,9 @@ def entry_of(*engines: Any, case: Case | None = None, noise: Any = NOISE, **fiel
     case = case or make_case(limits={}, defects=("lost-scale",), bug_is=frozenset({Cause.BUILD_FAILED}))
     repro = make_repro(case, defects=KNOWN)
     cell = make_cell(repro, case)
-    builds = [{"measurements": measured, "engine": {}} for measured in engines]
-    record = make_record(cell, noise=noise, **({"builds": builds} if builds else {}), **fields)
+    if engines:
+        fields["builds"] = [{"measurements": measured, "engine": {}} for measured in engines]
+    record = make_record(cell, **{"noise": noise, **fields})
     outcome = judge([record], case, cell.version, repro)
     return replace(make_entry(cell), record=record, records=(record,), outcome=outcome)
 
@@ -68,6 +70,7 @@ KINDS = [
     (engine(y=NAN), None, Kind.NOT_FINITE, "", ("y",), 0.25),
     (engine(z=ZERO, y=WRONG), None, Kind.ZEROS, "", ("z",), 1.0 / FLOOR),
     (AS_BUG, None, Kind.DEFECT, "lost-scale", ("y",), 1.01),
+    (engine(c=1.01, explained=0.99, y=WRONG, z=WRONG), None, Kind.DEFECT, "lost-scale", ("y", "z"), 1.01),
     (engine(c=0.5, explained=0.99, y=WRONG), None, Kind.DEFECT, "lost-scale", ("y",), 0.5),
     (engine(c=0.5, explained=0.1, y=WRONG), None, Kind.WRONG, "", ("y",), 100.0),
     (engine(c=1.0, explained=0.99), None, Kind.DEFECT, "lost-scale", ("y",), 1.0),
@@ -103,6 +106,8 @@ def test_an_error_that_is_the_bug_is_told_by_its_message() -> None:
     assert found.message == "Error Code 10: no implementation for node {n12} at … (<path>:#)"
     assert manner(ended=Cause.TIME_OUT.value, detail="too long") is None, "that is no bug of this case"
     assert manner(ended="built") is None
+    too_long = entry_of(ended=Cause.TIME_OUT.value)
+    assert manner_in(too_long.records, too_long.cell, Calibration()) is None
 
 
 def test_of_several_engines_those_count_that_fail_in_the_commonest_way() -> None:
@@ -205,7 +210,10 @@ def test_a_plain_message_is_plain_already(text: str) -> None:
     assert plain_message(plain_message(text)) == plain_message(text)
 
 
-@given(st.floats(allow_nan=True), st.floats(min_value=0, allow_nan=True), st.sampled_from(list(Kind)))
+ERRORS = st.one_of(st.floats(min_value=0), st.just(math.nan))
+
+
+@given(st.floats(allow_nan=True), ERRORS, st.sampled_from(list(Kind)))
 def test_every_failure_is_the_same_as_itself(size: float, error: float, kind: Kind) -> None:
     one = Manner(kind=kind, what="a", outputs=("y",), sizes=(size,), errors=(error,), message="m")
     if kind is not Kind.DEFECT or size == size:
