@@ -196,17 +196,22 @@ class Changed:
         return list(changes[:count]), {change.id: why for change in changes[count:]}
 
     def _prepared(self, changes: Sequence[Change]) -> tuple[list[Change], dict[str, str]]:
-        """Return the changes whose case can be prepared, and why others cannot."""
+        """Return the changes whose case can be prepared, and why others cannot.
+
+        They are prepared as of the file of the original: what emulates is its code, so that the calibration's
+        noise is theirs as well, and figures can be compared.
+        """
         from trtmatrix.effects.cases import CaseCache
 
         cases = {case.id: case for case in self._loaded.repro.cases}
         cache = CaseCache(self._runs.cache, tag=f"{os.urandom(6).hex()}-")
+        original = replace(self._loaded, file=self._runs.loaded.file)
         ready: list[Change] = []
         troubles: dict[str, str] = {}
         try:
             for change in changes:
                 try:
-                    cache.prepare(self._loaded, cases[self._names[change.id]])
+                    cache.prepare(original, cases[self._names[change.id]])
                 except UsageError as error:
                     reason = str(error).partition(" failed: ")[2].partition("\n")[0]
                     troubles[change.id] = one_line(f"not measured: the graph cannot be made so: {reason}")
