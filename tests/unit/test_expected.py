@@ -18,7 +18,7 @@ from test_published import judged, published
 
 from trtmatrix.core.bundle.expected import as_found, make_expected, make_rules
 from trtmatrix.core.compare import Entry
-from trtmatrix.core.judge import _judge_one, subject_of
+from trtmatrix.core.judge import judge_engine, subject_of
 from trtmatrix.core.model import Cause, Control, Product, Verdict
 from trtmatrix.core.numbers import Subject
 from trtmatrix.core.record import RAN, Measured
@@ -55,7 +55,7 @@ def short(build: Measured, subject: Subject) -> tuple[str, str]:
 def test_both_judges_agree_on_every_published_engine() -> None:
     seen: Counter[str] = Counter()
     for entry, build, subject in engines():
-        full = _judge_one(build, subject)
+        full = judge_engine(build, subject)
         verdict, way = short(build, subject)
         assert verdict == full.verdict.value, f"{entry.cell.id}: {full.reason}"
         assert bool(way) is (full.verdict is Verdict.FAIL)
@@ -132,7 +132,7 @@ def subjects(draw: st.DrawFn) -> Subject:
 
 @given(builds(), subjects())
 def test_both_judges_agree_on_random_engines(build: Measured, subject: Subject) -> None:
-    full = _judge_one(build, subject)
+    full = judge_engine(build, subject)
     assert short(build, subject)[0] == full.verdict.value, full.reason
 
 
