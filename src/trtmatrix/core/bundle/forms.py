@@ -60,7 +60,9 @@ Baremetal or Container (if so, version): {container}
 """
 
 _CAPTURE = """\
-**Attach the captured .json and .bin files from [TensorRT's API Capture tool](https://docs.nvidia.com/deeplearning/tensorrt/latest/inference-library/capture-replay.html) if you're on an x86_64 Unix system**
+**Attach the captured .json and .bin files from [TensorRT's API Capture tool]\
+(https://docs.nvidia.com/deeplearning/tensorrt/latest/inference-library/capture-replay.html) \
+if you're on an x86_64 Unix system**
 
 {capture}
 
@@ -130,12 +132,15 @@ def choose_form(failure: Failure) -> Form:
 
 def make_title(failure: Failure) -> str:
     """Return the title as upstream's form words it, in one line."""
+    environment = failure.environment
+    library = environment.library or failure.version
+    product, prefix = f"{failure.product_name} {library}", ""
+    if choose_form(failure) is Form.TORCH:
+        prefix = "\N{BUG} [Bug] "
+        product = f"Torch-TensorRT {environment.torch_tensorrt}".rstrip() + f" ({product})"
     about = f"{failure.cell.case} ({failure.title})"
     if failure.own_model:
         about = f"{failure.title.removeprefix('your ')} ({failure.cell.case})"
-    on = f"GPU {failure.environment.gpu}" if failure.environment.gpu else "the CPU"
-    version = failure.environment.library or failure.version
-    title = f"{failure.kind} failure of {failure.product_name} {version} when running {about} on {on}"
-    if choose_form(failure) is Form.TORCH:
-        title = f"\N{BUG} [Bug] {title.replace('failure of TensorRT', 'failure with TensorRT')}"
+    where = f"GPU {environment.gpu}" if environment.gpu else "the CPU"
+    title = f"{prefix}{failure.kind} failure of {product} when running {about} on {where}"
     return " ".join(title.split())
