@@ -130,7 +130,7 @@ Shape = tuple[int, ...]
 class Recipe:
     """What is asked of the build and the run, for other tools than ours.
 
-    The first fields are those of the probe's ``Backend.build``; ``marked``: inner tensors that are outputs too.
+    The first fields are those of the probe's ``Backend.build``; ``marked``: inner tensors, made outputs.
     ``inputs``: the name of an array in ``inputs.npz``, without the mark of its sample, → the graph's name;
     ``outputs`` likewise of ``reference.npz``. ``samples``: where there are several, the arrays' names end in
     ``.s0``, ``.s1`` and so on. ``shapes``: of the first sample, by the graph's names. ``has_reference``:
