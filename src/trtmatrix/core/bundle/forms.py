@@ -130,17 +130,24 @@ def choose_form(failure: Failure) -> Form:
     return Form.NVIDIA
 
 
+def product_words(failure: Failure) -> str:
+    """Return what fails, with its version."""
+    library = f"{failure.product_name} {failure.environment.library or failure.version}"
+    if choose_form(failure) is not Form.TORCH:
+        return library
+    return f"Torch-TensorRT {failure.environment.torch_tensorrt}".rstrip() + f" ({library})"
+
+
+def subject(failure: Failure) -> str:
+    """Return what was run: the case with the finding, or the user's model with the case."""
+    if failure.own_model:
+        return f"{failure.title.removeprefix('your ')} ({failure.cell.case})"
+    return f"{failure.cell.case} ({failure.title})"
+
+
 def make_title(failure: Failure) -> str:
     """Return the title as upstream's form words it, in one line."""
-    environment = failure.environment
-    library = environment.library or failure.version
-    product, prefix = f"{failure.product_name} {library}", ""
-    if choose_form(failure) is Form.TORCH:
-        prefix = "\N{BUG} [Bug] "
-        product = f"Torch-TensorRT {environment.torch_tensorrt}".rstrip() + f" ({product})"
-    about = f"{failure.cell.case} ({failure.title})"
-    if failure.own_model:
-        about = f"{failure.title.removeprefix('your ')} ({failure.cell.case})"
-    where = f"GPU {environment.gpu}" if environment.gpu else "the CPU"
-    title = f"{prefix}{failure.kind} failure of {product} when running {about} on {where}"
-    return " ".join(title.split())
+    prefix = "\N{BUG} [Bug] " if choose_form(failure) is Form.TORCH else ""
+    where = f"GPU {failure.environment.gpu}" if failure.environment.gpu else "the CPU"
+    title = f"{failure.kind} failure of {product_words(failure)} when running {subject(failure)} on {where}"
+    return " ".join(f"{prefix}{title}".split())

@@ -45,7 +45,7 @@ def _tensorrt(failure: Failure) -> str:
 def _gpu(env: Environment) -> str:
     count = f"{env.gpu_count} × " if env.gpu_count > 1 else ""
     facts = [env.variant, f"compute capability {env.compute}" if env.compute else ""]
-    facts.append(f"MIG {env.mig}" if env.mig else "MIG off")
+    facts.append(f"MIG {env.mig}" if env.mig else "")
     return count + plain(f"{env.gpu} ({', '.join(fact for fact in facts if fact)})")
 
 

@@ -68,39 +68,52 @@ def builds_words(failed: int, builds: int) -> str:
     if builds <= 0:
         return ""
     if builds == 1:
-        return "in one build (no other was made)"
-    return f"in each of {builds} builds" if failed >= builds else f"in {failed} of {builds} builds"
+        return "in the one build that was made"
+    some = f"in {failed} of {builds} builds of the same graph; the others are right"
+    return f"in each of {builds} builds" if failed >= builds else some
 
 
 def reference_words(failure: Failure) -> str:
     """Return against what it is compared, and why that is right."""
     if not any(line.rel_l2 is not None for line in failure.outputs):
         return ""
-    by = failure.reference_by or "the case's own mathematics, written out in NumPy"
-    unit = UNIT_WORDS.get(failure.precision, failure.precision)
-    words = f"**Reference**: {plain(by)}, in float64, so no product is compared with itself. "
+    by = failure.reference_by or "NumPy, from the mathematics of the case written out"
+    words = [f"**Why the reference is right**: it is computed in float64 on the CPU by {plain(by)}."]
     if any(line.floors is not None for line in failure.outputs):
-        words += (
-            f"One noise floor is the relative L2 error that rounding to {plain(unit)} alone makes in this "
+        unit = plain(UNIT_WORDS.get(failure.precision, failure.precision))
+        words.append(
+            f"One noise floor is the relative L2 error that rounding to {unit} alone makes in this "
             f"computation. A right engine stays within {PASS_FACTOR:g} floors; from {FAIL_FACTOR:g} on it is "
-            "wrong, and below that where its error has the shape of a known defect. "
+            "wrong, and below that where its error has the shape of a known defect."
         )
-    return words + (f"{plain(failure.on_cpu)}" if failure.on_cpu else "")
+    return " ".join([*words, plain(failure.on_cpu)]).rstrip()
+
+
+RIGHT, WRONG = frozenset({Verdict.PASS}), frozenset({Verdict.FAIL, Verdict.FLAKY})
 
 
 def since_words(failure: Failure) -> str:
-    """Return since which version it fails, as far as it is known."""
-    right = [line.version for line in failure.versions if line.verdict is Verdict.PASS]
-    wrong = [line.version for line in failure.versions if line.verdict in {Verdict.FAIL, Verdict.FLAKY}]
-    words = []
-    if failure.nearest_good:
-        words.append(f"{plain(failure.nearest_good)} is right, with the same graph, inputs and GPU")
-    elif right:
-        words.append(f"right at {plain(', '.join(right))} (evidence in the table below)")
-    else:
-        words.append("no version is known to be right")
-    words.append(f"wrong at {plain(', '.join(wrong) or failure.version)}")
-    return f"**Since which version**: {'; '.join(words)}."
+    """Return since which version it fails and whether a later one is right, as far as it is known.
+
+    ``failure.versions`` are in order, oldest first.
+    """
+    known = [line for line in failure.versions if line.verdict in RIGHT | WRONG]
+    at = next((i for i, line in enumerate(known) if line.is_this), len(known))
+    start = next((i for i in range(at - 1, -1, -1) if known[i].verdict in RIGHT), -1)
+    later = next((line for line in known[at:] if line.verdict in RIGHT), None)
+    first = next((line for line in known[start + 1 :] if line.verdict in WRONG), None)
+    words = [f"right at {_told(known[start])}"] if start >= 0 else []
+    words.append(f"wrong at {_told(first)}" if first else f"wrong at {plain(failure.version)}")
+    words += [f"wrong at {plain(failure.version)}"] if first and not first.is_this else []
+    words += [f"right again at {_told(later)}"] if later else []
+    words += ["no version is known to be right"] if start < 0 and not later else []
+    kept = {facts.GOOD_OUTPUTS, facts.GOOD_RECORD} & set(failure.files) or not failure.files
+    good = f" What {plain(failure.nearest_good)} gives for the same graph and inputs is in the archive."
+    return f"**Since which version**: {', '.join(words)}.{good if failure.nearest_good and kept else ''}"
+
+
+def _told(line: VersionLine) -> str:
+    return plain(line.version + (" (reported)" if line.evidence is Evidence.REPORTED else ""))
 
 
 CHANGE_HEADS = ("changed alone", "the failure", "figure", "builds")
@@ -133,7 +146,9 @@ def changes_table(lines: Sequence[ChangeLine]) -> str:
 def versions_table(lines: Sequence[VersionLine], label: str) -> str:
     """Return what each version makes of the case, with the evidence for it."""
     heads = ["version", "verdict", label or "figure", "builds", "driver", "evidence", "image"]
-    return table(heads, [_version_row(line) for line in lines])
+    shown = table(heads, [_version_row(line) for line in lines if line.evidence is not Evidence.NONE])
+    silent = [line.version for line in lines if line.evidence is Evidence.NONE]
+    return shown + (f"\n\nNot run, and nothing is reported: {plain(', '.join(silent))}." if silent else "")
 
 
 def _version_row(line: VersionLine) -> list[str]:
@@ -151,25 +166,37 @@ def _version_row(line: VersionLine) -> list[str]:
 
 
 _FILES = (
-    (facts.SCRIPT, "the repro in one file: it builds, runs and compares; Python 3.8, NumPy and the product alone"),
+    (facts.SCRIPT, "the repro in one file: builds, runs, compares; Python 3.8, NumPy and the product alone"),
     (facts.RUN, "runs it in the same container image"),
-    (facts.MODEL, "the graph; weights of its own are in it"),
-    (facts.INPUTS, "the inputs, by the graph's names"),
+    (facts.MODEL, "the graph with its weights"),
+    (facts.INPUTS, "the inputs"),
     (facts.REFERENCE, "the reference"),
+    (facts.EXPECTED, f"what was measured, by which {facts.SCRIPT} judges"),
     (facts.BAD_OUTPUTS, "what this version gave"),
     (facts.GOOD_OUTPUTS, "what the nearest good version gave"),
-    (f"{facts.RECORD}, {facts.GOOD_RECORD}", "all that was measured here, and at the nearest good version"),
-    (f"{facts.POLYGRAPHY}, {facts.TRTEXEC}, {facts.LOADER}", "the same for these tools"),
-    (f"{facts.EXPECTED}, {facts.DEFECTS}, {facts.EXTRA}, {facts.OTHERS}/", f"what {facts.SCRIPT} compares with, where the case has them"),
-    (f"{facts.ENVIRONMENT}, {facts.LOG}, {facts.LAYERS}", "driver and clocks among it; the log; the engine's layers"),
-    (f"{facts.IMAGE}/", "how the image is built, where it is in no registry"),
+    (facts.DEFECTS, "what known defects would add to the outputs"),
+    (facts.EXTRA, f"what else {facts.SCRIPT} needs"),
+    (facts.OTHERS, "graphs to compare with"),
+    (facts.RECORD, "all that was measured"),
+    (facts.GOOD_RECORD, "the same of the nearest good version"),
+    (facts.ENVIRONMENT, "versions, driver, clocks, environment variables"),
+    (facts.LOG, "the log"),
+    (facts.LAYERS, "the engine's layers"),
+    (facts.POLYGRAPHY, "the same by Polygraphy"),
+    (facts.TRTEXEC, "the same by trtexec"),
+    (facts.LOADER, "gives both the inputs and the reference"),
+    (facts.IMAGE, "how the image is built"),
     (facts.SUMS, "SHA-256 of every file"),
-)  # fmt: skip
+)
 
 
-def files_list() -> str:
-    """Return what is in an archive; not every one has all of it."""
-    return bullets(f"{', '.join(code(name) for name in names.split(', '))}: {what}" for names, what in _FILES)
+def files_list(files: Sequence[str]) -> str:
+    """Return what is in an archive, by its files' names; of none what may be in one."""
+    tops = dict.fromkeys(name.partition("/")[0] for name in files)
+    words = dict(_FILES)
+    shown = [name for name in words if name in tops or not tops]
+    rest = [name for name in tops if name not in words and name != facts.ISSUE]
+    return bullets([f"{code(name)}: {words[name]}" for name in shown] + [code(name) for name in rest])
 
 
 def left_out_list(lines: Iterable[LeftOut]) -> str:

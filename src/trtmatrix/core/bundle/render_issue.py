@@ -5,7 +5,7 @@ from __future__ import annotations
 from trtmatrix.core.bundle.commands import Commands, polygraphy_command, trtexec_command
 from trtmatrix.core.bundle.facts import RUN, SCRIPT, Failure, Form
 from trtmatrix.core.bundle.filling import fill
-from trtmatrix.core.bundle.forms import FORMS, choose_form, make_title
+from trtmatrix.core.bundle.forms import FORMS, choose_form, make_title, product_words, subject
 from trtmatrix.core.bundle.issue_fields import (
     capture_words,
     environment_fields,
@@ -24,10 +24,11 @@ from trtmatrix.core.bundle.issue_parts import (
     versions_table,
 )
 from trtmatrix.core.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain
+from trtmatrix.core.model import Product
 
 CONTROL = (
-    "> **A control, not a bug report**: a known defect was put into this graph on purpose, and the product is "
-    "right to give what it gives. It shows that such a failure is found, and comes back."
+    "> **A control, not a bug report**: a known defect was put into this graph on purpose, and the product "
+    "is right to give what it gives. It shows that such a failure is found, and comes back."
 )
 TOO_LONG = "(left out, as GitHub takes no longer text: the archive's ISSUE.md would have it)"
 
@@ -82,16 +83,18 @@ def _control(failure: Failure) -> str:
 
 def _what(failure: Failure) -> str:
     """Return the first sentences: a reader who stops here knows what fails, and how often."""
-    version = failure.environment.library or failure.version
-    how = builds_words(failure.failed, failure.builds)
-    asked = PRECISION_WORDS.get(failure.precision, failure.precision)
-    first = f"**{plain(failure.product_name)} {plain(version)} fails {plain(failure.cell.case)}**"
-    why = plain(failure.manner or failure.reason)
+    how = "" if failure.message else builds_words(failure.failed, failure.builds)
+    why = plain(failure.manner or failure.reason).rstrip(".")
+    is_built = failure.product is not Product.ONNXRUNTIME
+    asked = PRECISION_WORDS.get(failure.precision, failure.precision) if is_built else ""
+    facts = [f"Built as {plain(asked)}"] if asked else []
+    facts.append(f"cell {code(str(failure.cell))}")
+    facts += [f"measured on {plain(failure.measured_on)}"] if failure.measured_on else []
+    said = "; ".join(facts)
     return (
-        f"{first} ({plain(failure.title)}){f' {how}' if how else ''}: {why}."
-        f"{f' Built as {plain(asked)}.' if asked else ''} {code(str(failure.cell))}"
-        f"{f', measured on {plain(failure.measured_on)}' if failure.measured_on else ''}."
-    ).replace("..", ".")
+        f"**{plain(product_words(failure))} fails on {plain(subject(failure))}**"
+        f"{f' {how}' if how else ''}: {why}. {said[:1].upper()}{said[1:]}."
+    )
 
 
 def _message(failure: Failure) -> str:
@@ -110,7 +113,7 @@ def _model_words(failure: Failure) -> str:
 
 
 def _files(failure: Failure) -> str:
-    parts = [fold("What is in the archive", files_list())]
+    parts = [fold("What is in the archive", files_list(failure.files))]
     if failure.left_out:
         parts.append(f"Left out of it:\n\n{left_out_list(failure.left_out)}")
     return "\n\n".join(parts)
