@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import docker
 import docker.errors
@@ -51,13 +52,14 @@ sys.exit(args.code)
 
 def render(image: Image | None) -> str:
     """Return the script of a failure on the CPU of which nothing else is told."""
-    texts = ("title", "upstream", "url", "summary", "kind", "reason", "figure", "figure_label", "manner")
+    names = ("title", "upstream", "url", "summary", "kind", "reason", "figure", "figure_label", "manner")
+    texts: dict[str, Any] = dict.fromkeys(names, "")
     return render_reproduce(
         Failure(
             cell=CellId.parse("r/c@onnxruntime-1.31.1#cpu"), version="onnxruntime-1.31.1", params={},
             product=Product.ONNXRUNTIME, product_name="ONNX Runtime", verdict=Verdict.FAIL, builds=1,
             failed=1, precision="", environment=Environment(library="1.31.1"), image=image,
-            **dict.fromkeys(texts, ""),
+            **texts,
         )
     )  # fmt: skip
 
@@ -228,7 +230,7 @@ def test_a_signal_while_the_container_is_made_leaves_none(archive: Path) -> None
     for delay in (0.0, 0.05, 0.1, 0.2):
         process = subprocess.Popen(
             ["/bin/sh", str(archive / RUN), "--sleep", "60"], cwd=archive.parent, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, start_new_session=True,
+            stderr=subprocess.DEVNULL, text=True, start_new_session=True,
         )  # fmt: skip
         try:
             time.sleep(0.15 + delay)
@@ -248,7 +250,7 @@ def test_a_signal_while_the_container_is_made_leaves_none(archive: Path) -> None
         ({"GPU_OPTIONS": "--no-such-option"}, "nothing can be said"),
     ],
 )
-def test_what_cannot_work_says_why(archive: Path, variables: dict[str, str], words: str) -> None:
+def test_what_cannot_work_says_why(archive: Path, variables: dict[str, Any], words: str) -> None:
     done = reproduce(archive, **variables)
     assert done.returncode == 125
     assert words in done.stderr

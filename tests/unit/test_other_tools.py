@@ -59,9 +59,9 @@ def archive(tmp_path: Path) -> Path:
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, tmp_path / MODEL)
-    x = {f"in_0.s{n}": np.full((n + 1, 8), 0.1 * (n + 1), np.float32) for n in range(2)}
+    x: dict[str, Any] = {f"in_0.s{n}": np.full((n + 1, 8), 0.1 * (n + 1), np.float32) for n in range(2)}
     np.savez(tmp_path / INPUTS, **x)
-    right = {f"out_y.s{n}": x[f"in_0.s{n}"].astype(np.float64) @ weights for n in range(2)}
+    right: dict[str, Any] = {f"out_y.s{n}": x[f"in_0.s{n}"].astype(np.float64) @ weights for n in range(2)}
     np.savez(tmp_path / REFERENCE, **right)
     (tmp_path / LOADER).write_text(data_loader_script(RECIPE))
     return tmp_path
@@ -181,7 +181,8 @@ def test_trtexec_is_given_the_first_sample_and_its_output_is_compared(archive: P
 
 
 def test_int64_inputs_are_narrowed_where_the_release_does_so(archive: Path) -> None:
-    np.savez(archive / INPUTS, **{f"in_0.s{n}": np.arange(3) for n in range(2)})
+    whole: dict[str, Any] = {f"in_0.s{n}": np.arange(3) for n in range(2)}
+    np.savez(archive / INPUTS, **whole)
     assert tool(archive, sys.executable, LOADER, "bins", ".", "--int32").returncode == 0
     assert (archive / "input-0.bin").stat().st_size == 12
     assert tool(archive, sys.executable, LOADER, "bins", ".").returncode == 0
