@@ -19,7 +19,8 @@ LABELS = "io.trtmatrix.image."
 class HeldImage:
     """An image of this host.
 
-    ``references``: ``name@sha256:…`` of each registry that it came from or went to. ``recipe``: what went into an image that the project made (empty: it made none).
+    ``references``: ``name@sha256:…`` of each registry that it came from or went to. ``recipe``: what went
+    into an image that the project made (empty: it made none).
     """
 
     id: str

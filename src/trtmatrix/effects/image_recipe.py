@@ -79,7 +79,7 @@ def _tag(name: str) -> str:
 
 
 def _reference(name: str, held: HeldImage | None, ran: str) -> str:
-    """Return the registry's digest of the image that ran: as matrix.yaml pins it, else as the engine has it."""
+    """Return the registry's digest of the image that ran: as it is pinned, else as the engine has it."""
     if "@sha256:" in name:
         return name
     if held is None or held.id != ran:

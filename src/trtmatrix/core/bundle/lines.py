@@ -7,7 +7,7 @@ from typing import Any
 
 from trtmatrix.core.bundle.facts import Environment, OutputLine, VersionLine
 from trtmatrix.core.calibration import Calibration
-from trtmatrix.core.config import ImageOrigin
+from trtmatrix.core.config import ImageOrigin, Version
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.judge import subject_of
 from trtmatrix.core.manner import Kind, Manner
@@ -38,8 +38,11 @@ def kind_word(manner: Manner) -> str:
     return _KINDS[manner.kind]
 
 
-def environment_of(record: Record, os: str) -> Environment:
-    """Return what ran a cell, as its record has it; ``os``: the image's, which no record has."""
+def environment_of(record: Record, version: Version, os: str) -> Environment:
+    """Return what ran a cell, as its record has it; ``os``: the image's, which no record has.
+
+    Where nothing in the image says its CUDA it is what the version is pinned for.
+    """
     seen, gpu, data = record.observed, record.gpu, record.data
     engine = data.get("engine") or {}
     variant = str(gpu.get("variant") or "")
@@ -48,7 +51,8 @@ def environment_of(record: Record, os: str) -> Environment:
         library=_text(seen, "library"), bindings=_text(seen, "bindings"), gpu=_text(gpu, "name"),
         gpu_count=1 if gpu.get("name") else 0, compute=_text(gpu, "compute"), variant=memory, mig=mig,
         driver=_text(gpu, "driver") or _text(seen, "driver"), driver_cuda=_text(engine, "driver_cuda"),
-        libcuda=_text(seen, "libcuda"), clocks=dict(gpu.get("clocks") or {}), cuda=_text(seen, "cuda"),
+        libcuda=_text(seen, "libcuda"), clocks=dict(gpu.get("clocks") or {}), 
+        cuda=_text(seen, "cuda") or (version.cuda.value if version.cuda else ""),
         cudnn=_text(seen, "cudnn"), os=os, machine=_text(seen, "machine"), python=_text(seen, "python"),
         numpy=_text(seen, "numpy"), torch=_text(seen, "torch"), torch_tensorrt=_text(seen, "torch_tensorrt"),
         variables={name: str(value) for name, value in (data.get("environment") or {}).items()},
@@ -137,7 +141,7 @@ def why_not_latest(row: Sequence[Entry], newest_known: str) -> str:
     if newest is not tried:
         excluded = newest.excluded
         why = (excluded.detail or excluded.why.value) if excluded else "nobody ran it"
-        words.append(f"{newest.cell.version.name} was not run: {why}")
+        words.append(f"{newest.cell.version.name} was not run: {why} (on the host that wrote this)")
     if newest_known and newest_known != newest.cell.version.name:
         words.append(f"{newest_known} is the newest release that is known of, and no image of it is pinned")
     return "; ".join(words)
