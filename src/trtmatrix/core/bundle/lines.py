@@ -51,7 +51,7 @@ def environment_of(record: Record, version: Version, os: str) -> Environment:
         library=_text(seen, "library"), bindings=_text(seen, "bindings"), gpu=_text(gpu, "name"),
         gpu_count=1 if gpu.get("name") else 0, compute=_text(gpu, "compute"), variant=memory, mig=mig,
         driver=_text(gpu, "driver") or _text(seen, "driver"), driver_cuda=_text(engine, "driver_cuda"),
-        libcuda=_text(seen, "libcuda"), clocks=dict(gpu.get("clocks") or {}), 
+        libcuda=_text(seen, "libcuda"), clocks=dict(gpu.get("clocks") or {}),
         cuda=_text(seen, "cuda") or (version.cuda.value if version.cuda else ""),
         cudnn=_text(seen, "cudnn"), os=os, machine=_text(seen, "machine"), python=_text(seen, "python"),
         numpy=_text(seen, "numpy"), torch=_text(seen, "torch"), torch_tensorrt=_text(seen, "torch_tensorrt"),
