@@ -25,16 +25,23 @@ from trtmatrix.core.bundle.lines import (
 from trtmatrix.core.config import ImageOrigin, WheelsOrigin
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.manner import manner_of
+from trtmatrix.core.manner import Kind, Manner, manner_of
 from trtmatrix.core.model import Control, Product, Repro, release_of
+from trtmatrix.core.record import RAN
 from trtmatrix.core.words import PRODUCT_NAMES
+from trtmatrix.effects.asked import asked_of
 from trtmatrix.effects.cases import CaseCache, read_content
 from trtmatrix.effects.code import digest_program
 from trtmatrix.effects.image_facts import find_image, read_os
-from trtmatrix.effects.image_recipe import Recipe, make_recipe
+from trtmatrix.effects.image_recipe import ImageRecipe, make_recipe
 from trtmatrix.effects.remembered import Remembered
 
 Tell = Callable[[str], None]
+
+BY_US_ALONE = frozenset({Kind.LIMIT, Kind.REMARK})
+"""Failures that no other tool can show: what the repro measures by itself, how attention was compiled."""
+
+OWN_REFERENCE = "ONNX Runtime on the CPU, in float64 where the graph allows"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +49,7 @@ class Gathered:
     """What an archive is made of: its texts' facts, where the case's files lie, the good version's entry.
 
     ``build``: the number of the engine whose outputs are shown. ``recipe`` is None outside of containers.
+    ``manner``: in which way the cell fails.
     """
 
     found: Found
@@ -49,11 +57,15 @@ class Gathered:
     files: Path
     good: Entry | None
     build: int
-    recipe: Recipe | None
+    manner: Manner
+    recipe: ImageRecipe | None
 
 
-def gather(found: Found, dockerfile: Path | None, tell: Tell) -> Gathered:
-    """Return all that is known of a failing cell; its case is prepared where it is not."""
+def gather(found: Found, archive: str, dockerfile: Path | None, tell: Tell) -> Gathered:
+    """Return all that is known of a failing cell; its case is prepared where it is not.
+
+    ``archive``: what the archive is called.
+    """
     context, entry, record = found.context, found.entry, found.record
     cases = CaseCache(context.project.cache)
     if not cases.folder(found.loaded, found.case).is_dir():
@@ -81,9 +93,14 @@ def gather(found: Found, dockerfile: Path | None, tell: Tell) -> Gathered:
         newest_known=newest or found.row[-1].cell.version.name,
         latest_words=why_not_latest(found.row, newest),
         on_cpu=on_cpu_words(found.others), own_model=found.own_model, tool=__version__,
-        measured_on=record.started[:10],
+        measured_on=record.started[:10], is_control=found.case.control is Control.NEGATIVE,
+        recipe=None if manner.kind in BY_US_ALONE else asked_of(found.loaded, found.case, files),
+        reference_by=OWN_REFERENCE if found.own_model else "",
+        message="" if record.ended == RAN else record.detail, archive=archive,
     )  # fmt: skip
-    return Gathered(found=found, failure=failure, files=files, good=good, build=build, recipe=recipe)
+    return Gathered(
+        found=found, failure=failure, files=files, good=good, build=build, manner=manner, recipe=recipe
+    )
 
 
 def with_changes(gathered: Gathered, changes: Sequence[ChangeLine]) -> Gathered:
@@ -91,7 +108,7 @@ def with_changes(gathered: Gathered, changes: Sequence[ChangeLine]) -> Gathered:
     return replace(gathered, failure=replace(gathered.failure, changes=tuple(changes)))
 
 
-def _image(found: Found, dockerfile: Path | None) -> tuple[Recipe | None, str]:
+def _image(found: Found, dockerfile: Path | None) -> tuple[ImageRecipe | None, str]:
     """Return how to get the cell's image and the name of the operating system inside."""
     project, version, record = found.context.project, found.entry.cell.version, found.record
     origin = version.origin
@@ -130,17 +147,12 @@ def _newest_known(product: Product) -> str:
     return max(read_store().origins, key=release_of, default="")
 
 
-def _notes(found: Found, files: Path, good: Entry | None, recipe: Recipe | None, build: int) -> list[str]:
+def _notes(
+    found: Found, files: Path, good: Entry | None, recipe: ImageRecipe | None, build: int
+) -> list[str]:
     """Return what a reader must know that stands nowhere else."""
     entry, record = found.entry, found.record
     notes = list(recipe.notes) if recipe else [_runtime(found)]
-    if found.case.control is Control.NEGATIVE:
-        defect = entry.cell.repro.defects.get(found.case.defect)
-        what = f" ({defect.what})" if defect else ""
-        notes.append(
-            f"This is a control: a known defect{what} was put into its graph on purpose, so it must fail at "
-            "every version. It shows that measuring and judging work; it is no bug of the product."
-        )
     content = record.digests.get("content")
     if content != read_content(files):
         since = "is older than such digests" if content is None else "was made with other files"

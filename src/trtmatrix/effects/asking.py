@@ -16,7 +16,9 @@ def ask(question: str, text: str, *, yes: bool, stdin: TextIO, stderr: TextIO) -
     if yes:
         return True
     if not stdin.isatty():
-        raise UsageError("nobody can be asked here, as stdin is no terminal: look at the list above, then add --yes")
+        raise UsageError(
+            "nobody can be asked here, as stdin is no terminal: look at the list above, then add --yes"
+        )
     stderr.write(f"{question} [y/N] ")
     stderr.flush()
     answer = stdin.readline()

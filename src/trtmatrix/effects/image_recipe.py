@@ -37,7 +37,7 @@ docker build --network=none --build-arg BASE={base} --build-arg RECIPE=archive -
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class ImageRecipe:
     """An image, the files of the folder ``image`` by name, and what is to be told of it."""
 
     image: Image
@@ -52,7 +52,7 @@ def make_recipe(
     held: HeldImage | None,
     dockerfile: Path | None,
     builder: Path | None,
-) -> Recipe:
+) -> ImageRecipe:
     """Return how to get the image of a version that ran as ``ran`` (its own digest).
 
     ``held``: the image of that name here; ``dockerfile``: what the user says that it was built by;
@@ -69,7 +69,7 @@ def make_recipe(
     if origin.build is not None and builder is not None:
         return _by_wheels(image, version, origin.build, builder.parent, notes)
     if image.reference:
-        return Recipe(image=image, notes=notes)
+        return ImageRecipe(image=image, notes=notes)
     return _by_history(image, held if same else None, notes)
 
 
@@ -95,7 +95,7 @@ def _other_image(name: str, held: HeldImage | None) -> str:
     return f"What is called {name} on the host that wrote this is another image ({held.id}) than what ran."
 
 
-def _by_dockerfile(image: Image, dockerfile: Path, notes: tuple[str, ...]) -> Recipe:
+def _by_dockerfile(image: Image, dockerfile: Path, notes: tuple[str, ...]) -> ImageRecipe:
     try:
         content = dockerfile.read_bytes()
     except OSError as error:
@@ -105,13 +105,15 @@ def _by_dockerfile(image: Image, dockerfile: Path, notes: tuple[str, ...]) -> Re
     more = (
         ("The Dockerfile copies files of its build context, which are not in this archive.",) if needs else ()
     )
-    return Recipe(
+    return ImageRecipe(
         image=_built(image, f"docker build --tag {shlex.quote(image.tag)} {IMAGE}"),
         files={"Dockerfile": content}, notes=(*notes, *more),
     )  # fmt: skip
 
 
-def _by_wheels(image: Image, version: Version, build: Build, folder: Path, notes: tuple[str, ...]) -> Recipe:
+def _by_wheels(
+    image: Image, version: Version, build: Build, folder: Path, notes: tuple[str, ...]
+) -> ImageRecipe:
     """Take what docker/wheels/build builds from, and write its steps as a script that needs Docker alone."""
     lock = folder / "locks" / f"{version.name}.txt"
     files = {name: (folder / name).read_bytes() for name in ("Dockerfile", "tensorrt.py")}
@@ -125,20 +127,20 @@ def _by_wheels(image: Image, version: Version, build: Build, folder: Path, notes
     files[BUILD] = WHEELS_SCRIPT.format(
         tag=shlex.quote(image.tag), base=base, get_base=get_base, index=index
     ).encode()
-    return Recipe(image=_built(image, f"sh {IMAGE}/{BUILD}"), files=files, notes=notes)
+    return ImageRecipe(image=_built(image, f"sh {IMAGE}/{BUILD}"), files=files, notes=notes)
 
 
-def _by_history(image: Image, held: HeldImage | None, notes: tuple[str, ...]) -> Recipe:
+def _by_history(image: Image, held: HeldImage | None, notes: tuple[str, ...]) -> ImageRecipe:
     """Tell how an image came about that is in no registry and of which no Dockerfile is known."""
     unknown = (
         f"The image {image.name} is in no registry that is known here, and what it was built by was not "
         "named (--dockerfile FILE)."
     )
     if held is None:
-        return Recipe(image=image, notes=(*notes, unknown))
+        return ImageRecipe(image=image, notes=(*notes, unknown))
     history = read_history(held.id).encode()
     more = f"{unknown} {IMAGE}/{HISTORY} lists its steps as the engine has them."
-    return Recipe(image=image, files={HISTORY: history}, notes=(*notes, more))
+    return ImageRecipe(image=image, files={HISTORY: history}, notes=(*notes, more))
 
 
 def _built(image: Image, line: str) -> Image:
