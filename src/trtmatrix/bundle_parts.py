@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from trtmatrix.bundle_gather import Gathered
 from trtmatrix.core.bundle import facts
-from trtmatrix.core.judge import subject_of
 from trtmatrix.core.jsontext import to_json
+from trtmatrix.core.judge import subject_of
 from trtmatrix.core.record import Record
 from trtmatrix.effects.packing import Part
 from trtmatrix.effects.store import read_output
@@ -26,7 +26,7 @@ RUN_WITH, CHECKED_BY, COMPARED, SEEN, ASKED_FOR = 1, 2, 3, 4, 5
 
 def data_parts(gathered: Gathered, attached: Mapping[str, Path]) -> list[Part]:
     """Return all but the texts that tell of the others; ``attached``: name → file, as the user asked."""
-    files, record, good = gathered.files, gathered.found.record, gathered.good
+    record, good = gathered.found.record, gathered.good
     parts = [*_models(gathered), *_arrays(gathered)]
     parts += [
         _json(facts.RECORD, record, "the record of the run, as it was stored"),
