@@ -51,7 +51,7 @@ def run_archive(folder: Path, out: Path, settings: Mapping[str, str], seconds: f
     started = time.monotonic()
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            ["sh", str(folder / RUN)], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+            ["/bin/sh", str(folder / RUN)], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
             env={**kept, **settings, "OUT": str(out)}, cwd=out, start_new_session=True,
         )  # fmt: skip
         timed_out = False

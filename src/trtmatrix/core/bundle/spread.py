@@ -1,7 +1,7 @@
 """Whether the figures of a run of an archive are within the spread of those that were recorded. Pure.
 
-The rule: of the engines that fail in the recorded way, each figure lies between the least and the largest that
-was recorded, or outside by no more than right engines may differ by themselves.
+The rule: of the engines that fail in the recorded way, each figure lies between the least and the largest
+that was recorded, or outside by no more than right engines may differ by themselves.
 
 - An error in noise floors: by 2 · PASS_FACTOR. The error of a wrong engine is what the bug adds and what the
   precision makes unavoidable; a right engine is PASS_FACTOR floors off at most, so two wrong ones differ by
