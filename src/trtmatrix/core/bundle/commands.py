@@ -1,8 +1,8 @@
 """The command lines of Polygraphy and trtexec that do what the repro asks of the build. Pure.
 
-Polygraphy's options are those of :data:`POLYGRAPHY_VERSION`. trtexec's, by release: ``--stronglyTyped`` from 9,
-``--builderOptimizationLevel`` from 8.6, no precision flags from 11 on
-(https://github.com/NVIDIA/TensorRT/blob/main/samples/common/sampleOptions.cpp; ``api_changes.yaml`` has what goes).
+Polygraphy's options are those of :data:`POLYGRAPHY_VERSION`. trtexec's, by release: ``--stronglyTyped`` from
+9, ``--builderOptimizationLevel`` from 8.6, no precision flags from 11 on (``api_changes.yaml`` has what goes;
+https://github.com/NVIDIA/TensorRT/blob/main/samples/common/sampleOptions.cpp).
 """
 
 from __future__ import annotations
@@ -221,9 +221,9 @@ def _shapes(shapes: Mapping[str, Shape]) -> str:
 
 def _trtexec_notes(recipe: Recipe) -> Iterable[str]:
     if recipe.marked:
-        yield f"trtexec has no option to mark inner tensors as outputs, which this case does ({', '.join(recipe.marked)})"
+        yield f"trtexec cannot mark inner tensors as outputs, and this case does: {', '.join(recipe.marked)}"
     if recipe.keep_fp32:
-        yield f"trtexec keeps layers in FP32 by name alone, and this case by type ({', '.join(recipe.keep_fp32)})"
+        yield f"trtexec keeps layers in FP32 by name, and this case by type: {', '.join(recipe.keep_fp32)}"
     if recipe.samples > 1:
         yield f"of {recipe.samples} samples trtexec is given the first"
 
