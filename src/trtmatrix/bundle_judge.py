@@ -72,17 +72,12 @@ def find_known_cell(record: Record) -> Cell | None:
     The project is the working directory's: an archive is verified wherever it is, and better where the
     repro's facts are.
     """
-    plain = {
-        "matrix": Path("matrix.yaml"),
-        "repros": Path("repros"),
-        "results": Path("results"),
-        "cache": None,
-    }
-    if not plain["matrix"].is_file():
+    matrix = Path("matrix.yaml")
+    if not matrix.is_file():
         return None
+    files = argparse.Namespace(matrix=matrix, repros=Path("repros"), results=Path("results"), cache=None)
     try:
-        context = open_context(argparse.Namespace(**plain))
-        return _cell_in(context, record)
+        return _cell_in(open_context(files), record)
     except (TrtMatrixError, OSError):
         return None
 

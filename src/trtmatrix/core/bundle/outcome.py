@@ -63,7 +63,7 @@ def range_text(values: tuple[float, float]) -> str:
     return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
 
 
-def outcomerange_text(found: Verified) -> str:
+def outcome_text(found: Verified) -> str:
     """Return an outcome for the terminal."""
     lines = [f"{found.file}: {'verified: the failure comes back' if found.verified else 'NOT VERIFIED'}"]
     lines += [f"  {problem}" for problem in found.problems]
