@@ -68,11 +68,11 @@ def _models(gathered: Gathered) -> Iterator[Part]:
     for file in sorted((folder / facts.OTHERS).glob("*.onnx")):
         what = "a graph that it is compared with"
         yield Part(name=f"{facts.OTHERS}/{file.name}", file=file, what=what, rank=COMPARED)
-    for name in _external(folder):
+    for name in external_files(folder):
         yield Part(name=name, file=folder / name, what="weights of the graph", weights=own, rank=RUN_WITH)
 
 
-def _external(folder: Path) -> list[str]:
+def external_files(folder: Path) -> list[str]:
     """Return the files with the weights of a prepared graph, by the names that it gives them."""
     from trtmatrix.effects.store import read_json
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from trtmatrix.bundle_gather import Gathered
+from trtmatrix.bundle_parts import external_files
 from trtmatrix.core.bundle import facts
 from trtmatrix.core.bundle.commands import (
     POLYGRAPHY_NEEDS,
@@ -24,7 +25,7 @@ from trtmatrix.core.jsontext import to_json
 from trtmatrix.effects.cases import read_content
 from trtmatrix.effects.packing import Choice, Part
 
-FILES = (facts.MODEL, facts.INPUTS, facts.REFERENCE, facts.DEFECTS, facts.EXTRA)
+FILES = (facts.MODEL, "check.onnx", facts.INPUTS, facts.REFERENCE, facts.DEFECTS, facts.EXTRA)
 """Files whose digests expected.json holds, so that repro.py can tell that they are others."""
 
 
@@ -54,7 +55,8 @@ def _other_tools(failure: Failure) -> dict[str, tuple[str, str]]:
     trtexec = command_file(failure, trtexec_command(failure), TRTEXEC_NEEDS)
     loader = data_loader_script(failure.recipe) if failure.recipe and (polygraphy or trtexec) else ""
     texts = {
-        facts.POLYGRAPHY: (polygraphy, "the same by polygraphy"), facts.TRTEXEC: (trtexec, "the same by trtexec"),
+        facts.POLYGRAPHY: (polygraphy, "the same by polygraphy"),
+        facts.TRTEXEC: (trtexec, "the same by trtexec"),
         facts.LOADER: (loader, "inputs and reference for these two"),
     }  # fmt: skip
     return {name: pair for name, pair in texts.items() if pair[0]}
@@ -68,20 +70,21 @@ def make_expected_json(gathered: Gathered, choice: Choice) -> dict[str, Any]:
     digests = {
         item.item.name: item.item.sha256 for item in choice.kept
         if item.item.name in FILES or item.item.name.startswith(f"{facts.OTHERS}/")
+        or item.item.name in external_files(gathered.files)
     }  # fmt: skip
-    expected: dict[str, Any] = make_expected(found.entry, found.calibration, digests)
-    content, untouched = found.record.digests.get("content"), not any(item.item.taken for item in choice.kept)
-    if content == read_content(gathered.files) and untouched and not choice.left_out:
+    expected: dict[str, Any] = make_expected(found.entry, found.calibration, digests, gathered.manner)
+    content, given = found.record.digests.get("content"), expected["files"]
+    touched = any(item.item.taken for item in choice.kept if item.item.name in given)
+    if content == read_content(gathered.files) and not touched and not choice.left_out:
         expected["content"] = content
     return expected
 
 
 def make_repro(gathered: Gathered, expected: Mapping[str, Any]) -> str:
     """Return ``repro.py``."""
-    from trtmatrix.effects.inline_sources import probe_sources
-
     from trtmatrix.core.inline.script import make_script
+    from trtmatrix.effects.inline_sources import read_sources
 
     source = gathered.found.loaded.file.read_text(encoding="utf-8")
-    script: str = make_script(source, probe_sources(), gathered.failure.product, expected)
+    script: str = make_script(source, read_sources(), gathered.failure.product, expected)
     return script

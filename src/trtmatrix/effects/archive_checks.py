@@ -37,8 +37,8 @@ def archive_content(folder: Path) -> str:
 
     from trtmatrix.effects.cases import content_digest
 
-    names = [facts.MODEL, "check.onnx", *(read_json(folder / facts.EXPECTED) or {}).get("external", [])]
-    names += [f"{facts.OTHERS}/{file.name}" for file in (folder / facts.OTHERS).glob("*.onnx")]
+    arrays_of = (facts.INPUTS, facts.REFERENCE, facts.DEFECTS, facts.EXTRA)
+    names = [name for name in (read_json(folder / facts.EXPECTED) or {})["files"] if name not in arrays_of]
     arrays: dict[str, NDArray[Any]] = {}
     for kind, name in (("inputs", facts.INPUTS), ("extra", facts.EXTRA)):
         if (folder / name).is_file():
