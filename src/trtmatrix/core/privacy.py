@@ -35,10 +35,11 @@ PLACEHOLDERS: Mapping[Private, str] = {
 class Secrets:
     """Values that are known to be private on a host.
 
-    ``domains``: endings of host names (``corp.example``). ``tokens``: passwords and keys, ``values``: of other
-    environment variables. ``words``: those of this program's own text (lower case): a user or host whose name
-    is one of them is taken out where it can be nothing else (of paths, beside ``@``). ``versions``: of four
-    numbers, which look like addresses. ``keep``: texts that are never touched, such as an image's name.
+    ``domains``: endings of host names (``corp.example``). ``tokens``: passwords and keys; ``values``: what
+    other environment variables hold. ``words``: those of this program's own text (lower case): a user or host
+    whose name is one of them is taken out where it can be nothing else (of paths, beside ``@``).
+    ``versions``: of four numbers, which look like addresses. ``keep``: texts that are never touched, such as
+    an image's name.
     """
 
     users: tuple[str, ...] = ()

@@ -20,8 +20,8 @@ Span = tuple[int, int, Private]
 def redact(text: str, secrets: Secrets, *, before: str = "", script: bool = False) -> Redacted:
     """Put a placeholder in the place of each private part of a plain text.
 
-    What it returns, it leaves alone when given again. ``before``: what stands before the text, which says what
-    it is (``"serial: "``). ``script``: it is run, or builds an image: ``/root`` is no home there.
+    What it returns, it leaves alone when given again. ``before``: what stands before the text, which says
+    what it is (``"serial: "``). ``script``: it is run, or builds an image: ``/root`` is no home there.
     """
     rules = rules_for(secrets, script)
     counts: Counter[Private] = Counter()

@@ -23,9 +23,11 @@ MACS = (
 )
 """MAC addresses (and those of InfiniBand, of 8 pairs) with colons, with hyphens, and as Cisco writes them."""
 
-RELEASES = frozenset(
-    ["10.0.0.6", "10.0.1.6", "10.1.0.27", "10.2.0.19", "10.3.0.26", "10.3.0.30", "10.4.0.26", "10.5.0.18", "10.6.0.26", "10.7.0.23", "10.8.0.40", "10.8.0.43", "10.9.0.34", "10.10.0.31", "10.11.0.33", "10.12.0.36", "10.13.0.35", "10.13.2.6", "10.13.3.9", "10.14.1.48"]
-)
+RELEASES = frozenset({
+    "10.0.0.6", "10.0.1.6", "10.1.0.27", "10.2.0.19", "10.3.0.26", "10.3.0.30", "10.4.0.26", "10.5.0.18",
+    "10.6.0.26", "10.7.0.23", "10.8.0.40", "10.8.0.43", "10.9.0.34", "10.10.0.31", "10.11.0.33",
+    "10.12.0.36", "10.13.0.35", "10.13.2.6", "10.13.3.9", "10.14.1.48",
+})  # fmt: skip
 """TensorRT's releases that could be addresses of private networks: https://pypi.org/project/tensorrt/#history."""
 
 _VERSION_BEFORE = re.compile(
@@ -33,8 +35,9 @@ _VERSION_BEFORE = re.compile(
     r"|python|torch|numpy|wheel|\bv|[=<>~!]=|[a-z]-|\.so\.?)[\"'`)]{0,2}[\s:=|(@]{0,8}[\"'`]?(?:is\s)?v?$"
 )
 _ADDRESS_BEFORE = re.compile(
-    r"(?i)(?://|\binet6?|addr(?:ess)?|\bip(?:v4)?|\bhost(?:name)?|gateway|peer|remote|server|client|listen\w*(?: on)?"
-    r"|connect\w*(?: to)?|dns|nameserver|route|proxy|ping|ssh)[\"']?[\s:=(]{0,4}[\"']?(?:[\w.<>-]+@)?$"
+    r"(?i)(?://|\binet6?|addr(?:ess)?|\bip(?:v4)?|\bhost(?:name)?|gateway|peer|remote|server|client"
+    r"|listen\w*(?: on)?|connect\w*(?: to)?|dns|nameserver|route|proxy|ping|ssh)"
+    r"[\"']?[\s:=(]{0,4}[\"']?(?:[\w.<>-]+@)?$"
 )
 _ADDRESS_AFTER = re.compile(r":\d{2,5}(?![\w.])|/\d{1,2}(?![\w./])")
 
@@ -65,7 +68,7 @@ def private_ipv4(versions: Collection[str]) -> Callable[[re.Match[str]], bool]:
 
 
 def _is_small(numbers: list[int], before: str, after: str) -> bool:
-    """Whether four numbers are as those of a version: of TensorRT 4 to 15, or of any in a cell's id or path."""
+    """Whether four numbers are as small as a version's; those from 10 on only in a cell's id or a path."""
     first, second, third, _ = numbers
     if not (4 <= first <= 15 and second <= 20 and third <= 9):
         return False

@@ -48,13 +48,11 @@ PREFIXED = (
     r"dckr_pat_[\w-]{16,}", r"ya29\.[\w-]{16,}", r"SG\.[\w-]{16,}\.[\w-]{16,}", r"wandb_v1_\w{16,}",
     r"eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?",
 )  # fmt: skip
-"""Tokens that are known by how they start: of GitHub, GitLab, Hugging Face, OpenAI and Anthropic, NVIDIA, AWS,
-Slack, Google, npm, PyPI, Docker, SendGrid, Weights & Biases; and JSON Web Tokens."""
+"""Tokens that are known by how they start: of GitHub, GitLab, Hugging Face, OpenAI and Anthropic, NVIDIA,
+AWS, Slack, Google, npm, PyPI, Docker, SendGrid, Weights & Biases; and JSON Web Tokens."""
 
-KEY_BLOCK = (
-    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
-    r"|(?:[A-Za-z0-9+/=]{16,}(?:\s|\\n)*)+-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-)
+_KEY = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+KEY_BLOCK = rf"-----BEGIN {_KEY}.*?(?:-----END {_KEY}|\Z)|(?:[\w+/=]{{16,}}(?:\s|\\n)*)+-----END {_KEY}"
 """A private key; also one whose start was cut off, as a log's is."""
 
 PASSWORDS = r"passw(?:or)?d|passphrase|passwd|secret"
@@ -62,15 +60,16 @@ KEYS = (
     r"token|api[_-]?key|apikey|access[_-]?key(?:[_-]?id)?|private[_-]?key|credentials?|auth[_-]?key"
     r"|session[_-]?id|cookie|secret[_-]?key"
 )
-NAMED = rf"(?i)(?P<name>{PASSWORDS}|{KEYS})[\"']?\s{{0,3}}(?::|=|(?<=--))\s{{0,3}}[\"']?(?P<v>[^\s\"'<>,;&\\{{}}()\[\]]{{4,}})"
-OPTION = rf"(?i)--?(?P<name>{PASSWORDS}|{KEYS})[ =](?P<v>[^\s\"'<>,;&\\]{{4,}})"
+_WORTH = r"(?P<v>[^\s\"'<>,;&\\{}()\[\]]{4,})"
+NAMED = rf"(?i)(?P<name>{PASSWORDS}|{KEYS})[\"']?\s{{0,3}}[:=]\s{{0,3}}[\"']?{_WORTH}"
+OPTION = rf"(?i)--?(?P<name>{PASSWORDS}|{KEYS}) {_WORTH}"
 AUTHORIZATION = (
     r"(?i)authorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:(?:bearer|basic|token|digest|negotiate)\s+)?"
     r"(?P<v>(?!(?:bearer|basic|token|digest|negotiate)\b)[\w.~+/=-]{6,})"
 )
 SERIAL = (
-    r"(?i)(?:serial(?:[ _-]?(?:number|no|num|nr|id))?|(?<![a-z])s/n|asset[ _-]?tag|board[ _-]?id|machine[ _-]?id)"
-    r"[\"']?\s{0,40}[:=#]?\s{0,40}[\"']?(?P<v>[A-Za-z0-9][A-Za-z0-9/_-]{5,40})"
+    r"(?i)(?:serial(?:[ _-]?(?:number|no|num|nr|id))?|(?<![a-z])s/n|asset[ _-]?tag"
+    r"|board[ _-]?id|machine[ _-]?id)[\"']?\s{0,40}[:=#]?\s{0,40}[\"']?(?P<v>[A-Za-z0-9][A-Za-z0-9/_-]{5,40})"
 )
 UUID = r"(?i)(?<![0-9a-f])(?:(?:GPU|MIG|MIG-GPU)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])"
 EMAIL = (
@@ -142,7 +141,7 @@ def _longest_first(values: Iterable[str]) -> list[str]:
 
 
 def _tokens() -> Iterator[Rule]:
-    """Yield the rules of tokens, keys and passwords that are known by how they look or what they are called."""
+    """Yield the rules of tokens and passwords that are known by how they look or what they are called."""
     kind = Private.TOKEN
     yield Rule(kind=kind, pattern=re.compile(KEY_BLOCK, re.DOTALL), needs="PRIVATE KEY")
     yield Rule(kind=kind, pattern=re.compile(f"{LEFT}(?:{'|'.join(PREFIXED)})"))

@@ -24,7 +24,7 @@ SUFFIX = ".tar.gz"
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """An archive that was written. ``sha256`` and ``size``: of its file; ``folder``: the one that is in it."""
+    """An archive that was written. ``sha256`` and ``size``: of its file; ``folder``: the one inside."""
 
     file: Path
     sha256: str

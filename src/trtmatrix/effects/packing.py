@@ -30,7 +30,7 @@ HOPELESS = 8 * LIMIT_BYTES
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A file that is to go into an archive: its content is one of ``text``, ``data``, ``file`` and ``arrays``.
+    """A file for an archive: its content is one of ``text``, ``data``, ``file`` and ``arrays``.
 
     ``name``: relative, with ``/``. ``arrays``: by name, each an array or the file ``.npy`` that holds it.
     ``floors``: of float64 arrays, the noise floor (relative L2): where all does not fit they are rounded, far
@@ -156,8 +156,9 @@ def _packed_file(part: Part, name: str, file: Path, told: Sequence[str]) -> Pack
         stream.seek(0)
         blocks = iter(lambda: stream.read(1 << 20), b"") if size <= HOPELESS else ()
         squeezed = sum(len(squeeze.compress(block)) for block in blocks) + len(squeeze.flush())
+    packed = squeezed if size <= HOPELESS else size
     item = Item(
-        name=name, sha256=digest, size=size, packed=squeezed if size <= HOPELESS else size, what=part.what, rank=part.rank,
+        name=name, sha256=digest, size=size, packed=packed, what=part.what, rank=part.rank,
         weights=part.weights, told=tuple(told),
     )  # fmt: skip
     return Packed(item=item, part=part, file=file)

@@ -8,43 +8,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import trtmatrix
 import trtprobe
 from trtmatrix.core.privacy import Secrets, is_ordinary
+from trtmatrix.core.variables import STANDARD, Values, is_private_host
 
 NOBODY = frozenset({"root", "user", "admin", "nobody", "ubuntu", "debian", "docker", "runner", "trtmatrix"})
 """Users that are everybody's."""
 
 ANY_HOST = frozenset({"localhost", "localdomain", "ip6-localhost", "ubuntu", "debian", "docker", "(none)"})
-PUBLIC_HOSTS = (
-    "localhost", "nvidia.com", "nvcr.io", "ngc.nvidia.com", "docker.io", "docker.com", "github.com", "ghcr.io",
-    "pypi.org", "pythonhosted.org", "pytorch.org", "python.org", "huggingface.co", "debian.org", "ubuntu.com",
-    "anaconda.org", "conda-forge.org", "microsoft.com", "google.com", "googleapis.com", "quay.io", "gitlab.com",
-)  # fmt: skip
-"""Hosts whose names, and those below them, say nothing of anybody."""
-
-STANDARD = re.compile(
-    r"/|/(?:usr|bin|sbin|lib|lib32|lib64|etc|dev|proc|sys|run|var|boot|snap|opt|nix|srv|media|mnt)(?:/.*)?"
-    r"|/(?:tmp|home|root|Users|work|workspace|data|src|app|job|out)/?"
-)
-"""Folders that many hosts have."""
-
-HARMLESS = re.compile(
-    r"(?i)(?:term|terminfo|colorterm|lang|language|lc_\w+|shell|shlvl|_|ls_colors|lscolors|less\w*|pager|editor|visual|tz"
-    r"|display|xdg_(?:session|current|seat|vtnr)\w*|debian_frontend|python(?:hash\w*|dont\w*|unbuf\w*|io\w*|utf8)"
-    r"|\w*_version|nvidia_(?:visible|driver|require|product|tf32|disable)\w*|cuda_(?:visible|module|device)\w*"
-    r"|omp_\w+|mkl_\w+|gomp_\w+|histsize|histfilesize|histcontrol|columns|lines|ps1|ps2|mail|oldpwd|pwd|home|user"
-    r"|logname|hostname|path|manpath|infopath|gpg_key|python_sha256)"
-)
-"""Variables whose values say nothing, or are looked at by other ways (paths)."""
-
-SENSITIVE = re.compile(r"(?i)pass|secret|token|key|auth|cred|cookie|session|private|salt|license|licence|dsn")
-SERIALS = tuple(
-    f"/sys/class/dmi/id/{name}"
-    for name in ("product_serial", "product_uuid", "board_serial", "chassis_serial", "chassis_asset_tag")
-) + ("/etc/machine-id", "/var/lib/dbus/machine-id")
+_DMI = ("product_serial", "product_uuid", "board_serial", "chassis_serial", "chassis_asset_tag")
+SERIALS = (*(f"/sys/class/dmi/id/{name}" for name in _DMI), "/etc/machine-id", "/var/lib/dbus/machine-id")
 
 
 def known_secrets(
@@ -63,7 +38,7 @@ def known_secrets(
     """
     variables = dict(os.environ if environment is None else environment)
     words = own_words()
-    found = _Values(words)
+    found = Values(words)
     for name, value in variables.items():
         found.add(name, value)
     homes = _homes(variables)
@@ -78,15 +53,13 @@ def known_secrets(
 
 def warnings(secrets: Secrets) -> tuple[str, ...]:
     """Return what the user should know of names that cannot be told from ordinary words."""
-    told = []
-    for what, names in (("user", secrets.users), ("host", secrets.hosts)):
-        for name in names:
-            if is_ordinary(name, secrets.words):
-                told.append(
-                    f"the {what}'s name {name!r} is an ordinary word, too: it is taken out of paths and beside @ "
-                    "alone, so look for it yourself"
-                )
-    return tuple(told)
+    names = [("user", name) for name in secrets.users] + [("host", name) for name in secrets.hosts]
+    return tuple(
+        f"the {what}'s name {name!r} is an ordinary word, too: it is taken out of paths and beside @ alone, "
+        "so look for it yourself"
+        for what, name in names
+        if is_ordinary(name, secrets.words)
+    )
 
 
 @lru_cache(maxsize=1)
@@ -167,13 +140,7 @@ def _domains() -> Iterator[str]:
         return
     for words in map(str.split, lines):
         if words and words[0] in {"search", "domain"}:
-            yield from (word.strip(".") for word in words[1:] if _is_private_host(word.strip(".")))
-
-
-def _is_private_host(name: str) -> bool:
-    """Whether a name with dots is of a host that is not everybody's."""
-    lower = name.lower()
-    return "." in lower and not any(lower == host or lower.endswith(f".{host}") for host in PUBLIC_HOSTS)
+            yield from (word.strip(".") for word in words[1:] if is_private_host(word.strip(".")))
 
 
 def _line(file: str) -> str:
@@ -218,51 +185,3 @@ def _places(paths: Iterable[str], homes: tuple[str, ...]) -> Iterator[str]:
                 break
             if place == path or place.count("/") >= 3:
                 yield place
-
-
-class _Values:
-    """Sorts what variables hold into tokens, paths, hosts and other values."""
-
-    def __init__(self, words: frozenset[str]) -> None:
-        self._words = words
-        self.tokens: list[str] = []
-        self.values: list[str] = []
-        self.paths: list[str] = []
-        self.hosts: list[str] = []
-
-    def add(self, name: str, value: str) -> None:
-        """Look at one variable."""
-        value = value.strip()
-        for path in re.split(r"[:;,=\s]", value):
-            if path.startswith("/") and len(path) > 1 and not STANDARD.fullmatch(path.rstrip("/")):
-                self.paths.append(path.rstrip("/"))
-        sensitive = bool(SENSITIVE.search(name))
-        if HARMLESS.fullmatch(name) or not self._says_something(value, sensitive=sensitive):
-            return
-        if "://" in value:
-            self._add_address(value)
-        (self.tokens if sensitive else self.values).append(value)
-        if sensitive:
-            self.tokens += [one for one in re.findall(r"[\w+/=.~-]{16,}", value) if not one.startswith("/")]
-
-    def _add_address(self, value: str) -> None:
-        """Take hosts and passwords out of a URL."""
-        for url in re.findall(r"[\w+.-]+://[^\s\"']+", value):
-            try:
-                parts = urlsplit(url)
-                host, password = parts.hostname or "", parts.password or ""
-            except ValueError:
-                continue
-            if _is_private_host(host) and not re.fullmatch(r"[\d.]+", host):
-                self.hosts.append(host)
-            if len(password) >= 4:
-                self.tokens.append(password)
-
-    def _says_something(self, value: str, *, sensitive: bool) -> bool:
-        """Whether a value is neither number, version, path, switch nor made of ordinary words."""
-        if len(value) < (4 if sensitive else 6) or value.startswith("/"):
-            return False
-        if re.fullmatch(r"[\d.,:;x+-]+", value):
-            return sensitive and len(value) >= 6 and value.isdigit()
-        words = re.findall(r"[A-Za-z0-9]+", value)
-        return any(word.lower() not in self._words and not word.isdigit() for word in words)

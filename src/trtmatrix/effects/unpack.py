@@ -1,4 +1,4 @@
-"""Unpacks an archive that may come from anyone: files alone, into one folder, each with its digest checked."""
+"""Unpacks an archive that may come from anyone: files alone, into one folder, their digests checked."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ def read_archive(file: Path, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         top = _unpack(file, folder)
-        if problems := _differences(top):
-            raise ChangedError(file, problems)
+        _check(file, top)
     except BaseException:
         _empty(folder, gone=made)
         raise
@@ -78,7 +77,7 @@ def _unpack(file: Path, folder: Path) -> Path:
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"{file}: cannot be unpacked: {reason}: it may be cut short, or no archive of bundle make (.tar.gz)"
+            f"{file}: cannot be unpacked: {reason}: it may be cut short, or no archive of bundle make"
         ) from error
 
 
@@ -155,6 +154,11 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> N
     with os.fdopen(descriptor, "wb") as out:
         shutil.copyfileobj(source, out, 1 << 20)
     target.chmod(mode)
+
+
+def _check(file: Path, top: Path) -> None:
+    if problems := _differences(top):
+        raise ChangedError(file, problems)
 
 
 def _differences(top: Path) -> list[str]:
