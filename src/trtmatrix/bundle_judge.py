@@ -39,8 +39,13 @@ class Judged:
     notes: tuple[str, ...] = ()
 
 
-def judge_run(record: Record, expected: Mapping[str, Any], result: Mapping[str, Any]) -> Judged:
-    """Return what a run's ``result.json`` is, beside the archive's record and what it says is to come."""
+def judge_run(
+    record: Record, expected: Mapping[str, Any], result: Mapping[str, Any], cell: Cell | None
+) -> Judged:
+    """Return what a run's ``result.json`` is, beside the archive's record and what it says is to come.
+
+    ``cell``: the record's, with its repro's facts; without it the archive's own rules decide.
+    """
     if not result:
         return Judged(recorded=str(expected.get("verdict", "")))
     try:
@@ -50,7 +55,6 @@ def judge_run(record: Record, expected: Mapping[str, Any], result: Mapping[str, 
             recorded=str(expected.get("verdict", "")), differs=f"its result cannot be used: {error}"
         )
     figures = _figures(record.data, result, expected)
-    cell = find_known_cell(record)
     return _by_host(record, now, cell, figures) if cell else _by_rules(expected, result, figures)
 
 

@@ -30,11 +30,12 @@ def data_parts(gathered: Gathered, attached: Mapping[str, Path]) -> list[Part]:
     parts = [*_models(gathered), *_arrays(gathered)]
     parts += [
         _json(facts.RECORD, record, "the record of the run, as it was stored"),
-        Part(name=facts.LOG, text=str(record.data.get("log", "")), what="the product's own words of that run",
-             rank=CHECKED_BY),
         Part(name=facts.LAYERS, text=to_json(layers_of(record)), rank=COMPARED,
              what="of each engine: layers, tactics, size, seconds, clocks"),
     ]  # fmt: skip
+    if log := str(record.data.get("log", "")):
+        what = "the product's own words of that run"
+        parts.append(Part(name=facts.LOG, text=log, what=what, rank=CHECKED_BY))
     if good is not None and good.record is not None:
         what = f"the record of {good.cell.version.name}, the nearest version that passes"
         parts.append(_json(facts.GOOD_RECORD, good.record, what))

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix import __version__
-from trtmatrix.bundle_judge import Judged, judge_run
+from trtmatrix.bundle_judge import Judged, find_known_cell, judge_run
 from trtmatrix.bundle_settings import Tell, find_settings
 from trtmatrix.core.bundle.facts import ENVIRONMENT, EXPECTED, RECORD, RUN
 from trtmatrix.core.bundle.outcome import Verified, outcome_json, range_text
 from trtmatrix.core.errors import UsageError
+from trtmatrix.core.expand import Cell
 from trtmatrix.core.jsontext import to_json
 from trtmatrix.core.record import Record, RecordError, parse_record
 from trtmatrix.effects.archive_checks import check_files, check_image
@@ -20,9 +21,10 @@ from trtmatrix.effects.run_archive import Ran, run_archive
 from trtmatrix.effects.store import read_json
 
 
-def verify_archive(file: Path, seconds: float, tell: Tell) -> Verified:
+def verify_archive(file: Path, seconds: float, tell: Tell, cell: Cell | None = None) -> Verified:
     """Return whether an archive's failure comes back from the archive alone, and write that beside it.
 
+    ``cell``: the archive's, where it is known; else the project of the working directory is asked for it.
     :class:`UsageError` where it is no archive, :class:`MachineryError` where it cannot be run here.
     """
     from trtmatrix.effects.unpack import ChangedError, read_archive
@@ -34,15 +36,14 @@ def verify_archive(file: Path, seconds: float, tell: Tell) -> Verified:
         )
     digest = digest_file(file)
     with tempfile.TemporaryDirectory(prefix="trtmatrix-verify-") as name:
-        root = Path(name)
         try:
-            folder = read_archive(file, root / "archive")
+            folder = read_archive(file, Path(name) / "archive")
         except ChangedError as error:
             found = Verified(
                 file=file.name, sha256=digest, verified=False, problems=error.problems, tool=__version__
             )
         else:
-            found = _verify_folder(file, digest, folder, root / "out", seconds, tell)
+            found = _verify_folder(file, digest, folder, seconds, tell, cell)
     write_outcome(file, found)
     return found
 
@@ -60,8 +61,11 @@ def write_outcome(file: Path, found: Verified) -> None:
     partial.replace(target)
 
 
-def _verify_folder(file: Path, digest: str, folder: Path, out: Path, seconds: float, tell: Tell) -> Verified:
-    record, expected = _read(folder)
+def _verify_folder(
+    file: Path, digest: str, folder: Path, seconds: float, tell: Tell, cell: Cell | None
+) -> Verified:
+    (record, expected), scratch = _read(folder), folder.parent
+    out = scratch / "out"
     problems = [*check_files(folder, expected), *check_image(folder, record)]
     if problems:
         return Verified(
@@ -69,10 +73,10 @@ def _verify_folder(file: Path, digest: str, folder: Path, out: Path, seconds: fl
             tool=__version__,
         )  # fmt: skip
     out.mkdir()
-    settings, notes = find_settings(record, out.parent, tell)
+    settings, notes = find_settings(record, scratch, tell)
     tell(f"running {RUN} of the archive")
     ran = run_archive(folder, out, settings, seconds)
-    judged = judge_run(record, expected, ran.result)
+    judged = judge_run(record, expected, ran.result, cell or find_known_cell(record))
     image, more = _image_now(folder, record)
     seen = ran.result.get("observed", {})
     return Verified(

@@ -47,13 +47,26 @@ def make_command(args: argparse.Namespace) -> ExitCode:
     from trtmatrix.effects.archive import write_archive
 
     written = write_archive(target, packed, secrets, left_out=left_out)
+    return conclude(args, found, written, left_out)
+
+
+def conclude(
+    args: argparse.Namespace, found: Found, written: Written, left_out: Sequence[LeftOut]
+) -> ExitCode:
+    """Verify what was written, unless told not to or nothing could run, and print both."""
     lacking = [left.name for left in left_out if left.name in NEEDED]
+    if lacking:
+        tell(f"not verified: {', '.join(lacking)} did not fit, and nothing runs without")
     if args.no_verify or lacking:
         show(args, written, None, left_out)
-        if lacking:
-            tell(f"not verified: {', '.join(lacking)} did not fit, and nothing runs without")
         return ExitCode.AS_EXPECTED
-    outcome = verify(args, written)
+    from trtmatrix.bundle_verify import verify_archive
+
+    try:
+        outcome = verify_archive(written.file, args.seconds, tell, found.entry.cell)
+    except MachineryError as error:
+        show(args, written, None, left_out)
+        raise MachineryError(f"{written.file} is written, and could not be verified: {error}") from error
     show(args, written, outcome, left_out)
     return ExitCode.AS_EXPECTED if outcome.verified else ExitCode.SURPRISE
 
@@ -62,26 +75,13 @@ NEEDED = frozenset({"model.onnx", "inputs.npz", "extra.npz"})
 """Files without which nothing can be run."""
 
 
-def verify(args: argparse.Namespace, written: Written) -> Verified:
-    """Verify what was just written; where that cannot be done here the archive stays, and it is said."""
-    from trtmatrix.bundle_verify import verify_archive
-
-    try:
-        return verify_archive(written.file, args.seconds, tell)
-    except MachineryError as error:
-        raise MachineryError(f"{written.file} is written and not verified: {error}") from error
-
-
 def verify_command(args: argparse.Namespace) -> ExitCode:
     """Run an archive from itself alone and say whether its failure comes back."""
     from trtmatrix.bundle_verify import verify_archive
     from trtmatrix.core.bundle.outcome import outcome_json, outcome_text
 
     outcome = verify_archive(args.file, args.seconds, tell)
-    print(
-        json.dumps(outcome_json(outcome), indent=1) if args.json else outcome_text(outcome),
-        end="\n" if args.json else "",
-    )
+    print(json.dumps(outcome_json(outcome), indent=1) if args.json else outcome_text(outcome).rstrip())
     return ExitCode.AS_EXPECTED if outcome.verified else ExitCode.SURPRISE
 
 
@@ -190,7 +190,7 @@ def show(
         print(json.dumps(data, indent=1))
         return
     print(f"{written.file}: {write_size(written.size)}, sha256 {written.sha256}")
-    print(outcome_text(outcome) if outcome else "not verified (bundle verify FILE does that)\n", end="")
+    print(outcome_text(outcome).rstrip() if outcome else "not verified: bundle verify FILE does that")
 
 
 def tell(text: str) -> None:
