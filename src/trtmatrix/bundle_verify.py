@@ -16,7 +16,9 @@ from trtmatrix.core.errors import UsageError
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.jsontext import to_json
 from trtmatrix.core.record import Record, RecordError, parse_record
+from trtmatrix.core.redact import redact
 from trtmatrix.effects.archive_checks import check_files, check_image
+from trtmatrix.effects.private import known_secrets
 from trtmatrix.effects.run_archive import Ran, run_archive
 from trtmatrix.effects.store import read_json
 
@@ -78,9 +80,9 @@ def _verify_folder(
     ran = run_archive(folder, out, settings, seconds)
     judged = judge_run(record, expected, ran.result, cell or find_known_cell(record))
     image, more = _image_now(folder, record)
-    seen = ran.result.get("observed", {})
+    seen, problems = ran.result.get("observed", {}), _why_not(ran, judged, seconds)
     return Verified(
-        file=file.name, sha256=digest, verified=not (problems := _why_not(ran, judged, seconds)),
+        file=file.name, sha256=digest, verified=not problems,
         problems=tuple(problems), notes=(*notes, *more, *judged.notes), cell=str(record.cell),
         recorded=judged.recorded, verdict=judged.verdict, reason=judged.reason, manner=judged.manner,
         figures=judged.figures, judged_by=judged.by, image=image,
@@ -89,7 +91,7 @@ def _verify_folder(
         driver=str(seen.get("driver") or ""), library=str(seen.get("library") or ""),
         os=str(ran.result.get("platform", {}).get("os") or ""), exit_code=ran.code,
         seconds=round(ran.seconds, 1), when=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        said=ran.said,
+        said="" if not problems else redact(ran.said, known_secrets()).text,
     )  # fmt: skip
 
 
