@@ -6,6 +6,7 @@ import io
 import json
 import re
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,8 @@ def test_it_holds_what_a_maintainer_asks_for(made: Made) -> None:
     files = read_files(made.archive)
     assert {
         "ISSUE.md", "repro.py", "reproduce.sh", "model.onnx", "inputs.npz", "reference.npz",
-        "outputs-bad.npz", "outputs-good.npz", "record.json", "record-good.json", "environment.json", "expected.json",
+        "outputs-bad.npz", "outputs-good.npz", "record.json", "record-good.json",
+        "environment.json", "expected.json",
         "layers.json", "SHA256SUMS", "polygraphy.sh", "image/history.txt",
     } <= set(files)  # fmt: skip
     assert files["model.onnx"] == (made.project.folder / "model" / "model.onnx").read_bytes()
@@ -99,7 +101,7 @@ def test_a_dockerfile_that_was_named_goes_out_with_its_build_line(made: Made, tm
     ("edit", "said"),
     [
         (lambda cell: cell.replace(WRONG, RIGHT), "it does not fail, it is PASS"),
-        (lambda cell: cell.replace(WRONG, "onnxruntime-9"), f"perhaps you meant {RIGHT}"),
+        (lambda cell: cell.replace(WRONG, "onnxruntime-9"), f"perhaps you meant {WRONG}"),
         (lambda cell: cell.replace("#cpu", "#nvidia-l4"), "ends in #cpu"),
         (lambda cell: "controls/matmul-softmax-tf32@" + cell.partition("@")[2], "there is no record of it"),
         (lambda cell: "nothing/here@" + cell.partition("@")[2], "name it by --model"),
@@ -107,9 +109,8 @@ def test_a_dockerfile_that_was_named_goes_out_with_its_build_line(made: Made, tm
     ],
 )
 def test_a_cell_without_a_failure_is_told_with_what_to_type(
-    made: Made, tmp_path: Path, edit: object, said: str
+    made: Made, tmp_path: Path, edit: Callable[[str], str], said: str
 ) -> None:
-    assert callable(edit)
     done = made.make(tmp_path / "x.tar.gz", "--yes", cell=edit(made.cell))
     assert done.code == 2
     assert said in done.told
