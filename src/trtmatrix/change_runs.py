@@ -20,7 +20,7 @@ from trtmatrix.core.entry import Entry, Stored, are_comparable
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.expand import Cell, Selection, expand
 from trtmatrix.core.model import Case, Gpu, Product, Verdict
-from trtmatrix.core.plan import Pull, make_plan
+from trtmatrix.core.plan import Excluded, Pull, make_plan
 from trtmatrix.core.record import Record
 from trtmatrix.core.table import one_line
 from trtmatrix.digests import cell_digests
@@ -28,6 +28,7 @@ from trtmatrix.effects.repro_files import LoadedRepro
 
 if TYPE_CHECKING:
     from trtmatrix.onnxmodel.batching import Batched
+    from trtmatrix.scene import Scene
 
 BUDGET_SECONDS = 900.0
 """What all changes of a cell may take together, as far as the cell's own runs tell it beforehand."""
@@ -149,34 +150,42 @@ class Changed:
 
     def run(self, changes: Sequence[Change]) -> tuple[dict[str, Entry], dict[str, str]]:
         """Run changes by the version's own launcher, and say why others did not run."""
-        chosen, late = self._within_budget(changes)
-        chosen, broken = self._prepared(chosen)
-        if not chosen:
-            return {}, {**late, **broken}
-        entries, why = self._perform([self._names[change.id] for change in chosen])
+        scene = self._look(changes)[0]
+        able = {cell.case.id for launch in scene.plan.launches for cell in launch.cells}
+        why = {item.cell.case.id: _words(item) for item in scene.plan.excluded}
+        chosen, late = self._within_budget([c for c in changes if self._names[c.id] in able])
+        ready, broken = self._prepared(chosen)
+        entries: dict[str, Entry] = {}
+        if ready:
+            entries, not_ready = self._perform(*self._look(ready))
+            why.update(not_ready)
         not_run = {change: why[name] for change, name in self._names.items() if name in why}
-        return self._by_change(entries), {**late, **broken, **not_run}
+        return self._by_change(entries), {**not_run, **late, **broken}
 
-    def _perform(self, cases: Sequence[str]) -> tuple[dict[str, Entry], dict[str, str]]:
+    def _look(self, changes: Sequence[Change]) -> tuple[Scene, Context]:
+        """Return the plan of changed cases on this host."""
         from trtmatrix.effects.gpu import find_gpus
-        from trtmatrix.perform import Options, perform
         from trtmatrix.scene import Scene, find_host
 
-        selection = self._runs.selection(self._loaded.repro.id, cases)
-        opened, scan, own = replace(self._context, selection=selection), find_gpus(), self._runs.cell.gpu
-        host = find_host(opened, scan)
+        names = [self._names[change.id] for change in changes]
+        selection = self._runs.selection(self._loaded.repro.id, names)
+        context, scan, own = replace(self._context, selection=selection), find_gpus(), self._runs.cell.gpu
+        host = find_host(context, scan)
         gpu = next((gpu for gpu in scan.gpus if gpu.slug == own.slug), own)
-        cells = self._runs.cells(self._loaded, cases, gpu)
+        cells = self._runs.cells(self._loaded, names, gpu)
         plan = make_plan(cells, host, selection, Pull.NEVER)
-        scene = Scene(host=host, scan=scan, cells=cells, plan=plan, stored=())
+        return Scene(host=host, scan=scan, cells=cells, plan=plan, stored=()), context
+
+    def _perform(self, scene: Scene, context: Context) -> tuple[dict[str, Entry], dict[str, str]]:
+        from trtmatrix.perform import Options, perform
+
         options = replace(Options(), confirm=False)
         if hasattr(self._runs.args, "memory"):
             from trtmatrix.commands import options_of
 
             options = replace(options_of(self._runs.args), confirm=False, rebuilds=1, rerun=False)
-        result = perform(opened, scene, options)
-        excluded = [*plan.excluded, *result.performed.not_ready]
-        why = {e.cell.case.id: one_line(f"not measured: {e.why.value}: {e.detail}") for e in excluded}
+        result = perform(context, scene, options)
+        why = {item.cell.case.id: _words(item) for item in result.performed.not_ready}
         return {e.cell.case.id: e for e in result.entries if e.record is not None}, why
 
     def _within_budget(self, changes: Sequence[Change]) -> tuple[list[Change], dict[str, str]]:
@@ -187,17 +196,22 @@ class Changed:
         return list(changes[:count]), {change.id: why for change in changes[count:]}
 
     def _prepared(self, changes: Sequence[Change]) -> tuple[list[Change], dict[str, str]]:
-        """Return the changes whose case can be prepared, and why others cannot."""
+        """Return the changes whose case can be prepared, and why others cannot.
+
+        They are prepared as of the file of the original: what emulates is its code, so that the calibration's
+        noise is theirs as well, and figures can be compared.
+        """
         from trtmatrix.effects.cases import CaseCache
 
         cases = {case.id: case for case in self._loaded.repro.cases}
         cache = CaseCache(self._runs.cache, tag=f"{os.urandom(6).hex()}-")
+        original = replace(self._loaded, file=self._runs.loaded.file)
         ready: list[Change] = []
         troubles: dict[str, str] = {}
         try:
             for change in changes:
                 try:
-                    cache.prepare(self._loaded, cases[self._names[change.id]])
+                    cache.prepare(original, cases[self._names[change.id]])
                 except UsageError as error:
                     reason = str(error).partition(" failed: ")[2].partition("\n")[0]
                     troubles[change.id] = one_line(f"not measured: the graph cannot be made so: {reason}")
@@ -206,6 +220,11 @@ class Changed:
         finally:
             cache.remove_partial()
         return ready, troubles
+
+
+def _words(item: Excluded) -> str:
+    """Return why a changed case was not run."""
+    return one_line(f"not measured: {item.why.value}: {item.detail}".rstrip(": "))
 
 
 def _has(digests: Mapping[str, Any], wanted: Mapping[str, str] | None) -> bool:

@@ -10,9 +10,18 @@ from collections import Counter
 from collections.abc import Iterator
 
 from trtmatrix.core.privacy import PLACEHOLDERS, Private, Redacted, Secrets
-from trtmatrix.core.redact_rules import Rule, rules_for
+from trtmatrix.core.redact_rules import PLACEHOLDER, Rule, rules_for
 
-__all__ = ["PLACEHOLDERS", "Private", "Redacted", "Secrets", "redact", "redact_code", "redact_json"]
+__all__ = [
+    "PLACEHOLDERS",
+    "Private",
+    "Redacted",
+    "Secrets",
+    "as_markdown",
+    "redact",
+    "redact_code",
+    "redact_json",
+]
 
 Span = tuple[int, int, Private]
 
@@ -29,6 +38,11 @@ def redact(text: str, secrets: Secrets, *, before: str = "", script: bool = Fals
         text = _replace(text, [(start - len(before), end - len(before), kind) for start, end, kind in spans])
         counts.update(kind for _, _, kind in spans)
     return Redacted(text=text, counts=dict(counts))
+
+
+def as_markdown(text: str) -> str:
+    """Return a text with the placeholders in square brackets: Markdown takes the others for HTML."""
+    return re.sub(PLACEHOLDER, lambda match: f"[{match.group()[1:-1]}]", text)
 
 
 def _find(text: str, rules: tuple[Rule, ...], first: int) -> list[Span]:
@@ -60,6 +74,7 @@ def _replace(text: str, spans: list[Span]) -> str:
 
 _VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?')
 _BY_NAME = {Private.SERIAL, Private.TOKEN}
+_SAYS = re.compile(r"(?i)serial|tag|id|pass|secret|token|key")
 """What a JSON number can be, if its name says so."""
 
 
@@ -76,6 +91,8 @@ def redact_json(text: str, secrets: Secrets) -> Redacted:
     pieces, at, name = [], 0, ""
     for match in _VALUE.finditer(text):
         literal = match.group()
+        if literal[0] != '"' and not (literal.isdigit() and _SAYS.search(name)):
+            continue
         value: str = json.loads(literal) if literal[0] == '"' else literal
         is_name = literal[0] == '"' and text[match.end() :].lstrip(" \t\r\n").startswith(":")
         found = redact(value, secrets, before="" if is_name else name)

@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Collection
 
-IPV4 = re.compile(r"(?<![\w.])(?:(?<=\\[nrt]))?(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
+IPV4 = re.compile(r"(?:(?<![\w.])|(?<=\\[nrt]))(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
 IPV6 = re.compile(
     r"(?<![A-Za-z0-9_])(?=[0-9A-Fa-f]*:)[0-9A-Fa-f:]{2,39}(?:(?<=:)(?:\d{1,3}\.){3}\d{1,3})?(?<!:)(?![A-Za-z0-9_])"
 )
@@ -32,13 +32,14 @@ RELEASES = frozenset({
 
 _VERSION_BEFORE = re.compile(
     r"(?i)(?:version|release|tensorrt|\btrt|rtx|cudnn|cuda|driver|cublas\w*|nvinfer\w*|onnx\w*|bindings|library|lib\w*"
-    r"|python|torch|numpy|wheel|\bv|[=<>~!]=|[a-z]-|\.so\.?)[\"'`)]{0,2}[\s:=|(@]{0,8}[\"'`]?(?:is\s)?v?$"
+    r"|python|torch|numpy|wheel|\bv|[=<>~!]=|\.so\.?)[\"'`)]{0,2}[\s:=|(@_-]{0,8}[\"'`]?(?:is\s)?v?$"
 )
 _ADDRESS_BEFORE = re.compile(
     r"(?i)(?://|\binet6?|addr(?:ess)?|\bip(?:v4)?|\bhost(?:name)?|gateway|peer|remote|server|client"
     r"|listen\w*(?: on)?|connect\w*(?: to)?|dns|nameserver|route|proxy|ping|ssh)"
     r"[\"']?[\s:=(]{0,4}[\"']?(?:[\w.<>-]+@)?$"
 )
+_VERSION_AFTER = re.compile(r"(?i)-(?:py|cp|cu|none|\d+\+)|\.(?:whl|so|tar|deb|dev|post)|(?:rc|a|b)\d|\+")
 _ADDRESS_AFTER = re.compile(r":\d{2,5}(?![\w.])|/\d{1,2}(?![\w./])")
 
 
@@ -60,7 +61,9 @@ def private_ipv4(versions: Collection[str]) -> Callable[[re.Match[str]], bool]:
         after = match.string[match.end() : match.end() + 8]
         if _ADDRESS_BEFORE.search(before) or _ADDRESS_AFTER.match(after):
             return True
-        if quad in versions or quad in RELEASES or _VERSION_BEFORE.search(before):
+        if quad in versions or quad in RELEASES:
+            return False
+        if _VERSION_BEFORE.search(before) or _VERSION_AFTER.match(after):
             return False
         return not _is_small(numbers, before, after)
 

@@ -52,7 +52,9 @@ PREFIXED = (
 AWS, Slack, Google, npm, PyPI, Docker, SendGrid, Weights & Biases; and JSON Web Tokens."""
 
 _KEY = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-KEY_BLOCK = rf"-----BEGIN {_KEY}.*?(?:-----END {_KEY}|\Z)|(?:[\w+/=]{{16,}}(?:\s|\\n)*)+-----END {_KEY}"
+KEY_BLOCK = (
+    rf"-----BEGIN {_KEY}.*?(?:-----END {_KEY}|\Z)|(?<![\w+/=])(?:[\w+/=]{{16,}}(?:\s|\\n)+)+-----END {_KEY}"
+)
 """A private key; also one whose start was cut off, as a log's is."""
 
 PASSWORDS = r"passw(?:or)?d|passphrase|passwd|secret"
@@ -147,7 +149,7 @@ def _tokens() -> Iterator[Rule]:
     yield Rule(kind=kind, pattern=re.compile(f"{LEFT}(?:{'|'.join(PREFIXED)})"))
     public = r"(?:ssh|ecdsa)-[\w@.-]{3,40} AAAA[\w+/=]{20,}"
     yield Rule(kind=kind, pattern=re.compile(public), needs=" AAAA")
-    in_url = r"(?<=://)(?!git@)[^\s/@\"'<>]{1,512}(?=@)"
+    in_url = r"(?<=://)(?!git@)[^\s/@\"'<>\[\]]{1,512}(?=@)"
     yield Rule(kind=kind, pattern=re.compile(in_url), needs="://")
     yield Rule(kind=kind, pattern=re.compile(AUTHORIZATION), group="v")
     bearer = r"(?i)\bbearer\s+(?P<v>[\w.~+/=-]{12,})"
@@ -217,7 +219,7 @@ def _named(kind: Private, names: Iterable[str], words: frozenset[str], called: s
     if ordinary:
         either = f"(?P<v>{'|'.join(ordinary)})"
         beside = (
-            rf"(?<=[\w>]@){either}(?![\w.-])"
+            rf"(?:(?<=[\w>]@)|(?<=://)){either}(?![\w.-])"
             if kind is Private.HOST
             else rf"(?<![\w/.@-]){either}(?=@[A-Za-z<])"
         )

@@ -14,10 +14,13 @@ PUBLIC_HOSTS = (
 """Hosts whose names, and those below them, say nothing of anybody."""
 
 STANDARD = re.compile(
-    r"/|/(?:usr|bin|sbin|lib|lib32|lib64|etc|dev|proc|sys|run|var|boot|snap|opt|nix|srv|media|mnt)(?:/.*)?"
-    r"|/(?:tmp|home|root|Users|work|workspace|data|src|app|job|out)/?"
+    r"/|/(?:usr|bin|sbin|lib|lib32|lib64|etc|dev|proc|sys|run|var|boot|snap|opt|nix)(?:/.*)?"
+    r"|/(?:tmp|home|root|Users|mnt|media|srv|work|workspace|data|src|app|job|out)/?"
 )
 """Folders that many hosts have."""
+
+SYSTEM = re.compile(r"/[^/]*|/usr/[^/]+|/var/[^/]+|/home/[^/]+|/Users/[^/]+")
+"""Folders that hold more than one user's work."""
 
 HARMLESS = re.compile(
     r"(?i)(?:term|terminfo|colorterm|lang|language|lc_\w+|shell|shlvl|_|ls_colors|lscolors|less\w*|pager|editor|visual|tz"

@@ -7,20 +7,23 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from trtmatrix.core.bundle.facts import IMAGE, LIMIT_BYTES, LeftOut
 from trtmatrix.core.bundle.manifest import OVERHEAD, RESERVE, Item, choose, write_size
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.privacy import is_ordinary
-from trtmatrix.core.redact import Private, Secrets, redact, redact_code, redact_json
+from trtmatrix.core.redact import Private, Secrets, as_markdown, redact, redact_code, redact_json
 from trtmatrix.effects.npz import FINER, bits_for, narrow, write_npz
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ONNX = ".onnx"
+TEXTS = frozenset({".json", ".log", ".md", ".py", ".sh", ".txt", ".yaml", ".yml", ".csv", ".toml"})
+"""Ends of names of files that are texts, whatever bytes are in them."""
+
 LARGE = 64_000_000
 """Bytes from which on a file that is no graph is not held in memory."""
 
@@ -94,15 +97,22 @@ def _pack(part: Part, secrets: Secrets, renamed: dict[str, str]) -> Packed:
         return _packed(part, name, data, {}, told)
     if part.text is not None:
         return _packed_text(part, name, part.text, secrets, told)
-    if part.file is not None and part.file.stat().st_size > LARGE and not name.endswith(ONNX):
+    if part.file is not None and _is_large(part.file, name):
         return _packed_file(part, name, part.file, told)
     data = part.data if part.data is not None else _read(part)
     if name.endswith(ONNX):
         return _packed_graph(part, name, data, secrets, renamed)
-    text = as_text(data)
-    if text is not None:
-        return _packed_text(part, name, text, secrets, told)
+    if is_text(name, data):
+        return _packed_text(part, name, data.decode("utf-8", "surrogateescape"), secrets, told)
     return _packed(part, name, data, {}, told + _private_bytes(data, secrets))
+
+
+def _is_large(file: Path, name: str) -> bool:
+    """Whether a file is so large that it is not held in memory: neither graph nor text."""
+    if file.stat().st_size <= LARGE or name.endswith(ONNX):
+        return False
+    with file.open("rb") as stream:
+        return not is_text(name, stream.read(1 << 20))
 
 
 def _read(part: Part) -> bytes:
@@ -111,14 +121,9 @@ def _read(part: Part) -> bytes:
     return part.file.read_bytes()
 
 
-def as_text(data: bytes) -> str | None:
-    """Return what bytes say where they are a text, else None."""
-    if b"\0" in data:
-        return None
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
+def is_text(name: str, data: bytes) -> bool:
+    """Whether a file is one that people read, by its name or as it has no zero bytes."""
+    return b"\0" not in data or PurePosixPath(name).suffix in TEXTS
 
 
 def _packed_text(part: Part, name: str, text: str, secrets: Secrets, told: list[str]) -> Packed:
@@ -129,7 +134,16 @@ def _packed_text(part: Part, name: str, text: str, secrets: Secrets, told: list[
     else:
         script = name.endswith(".sh") or name.startswith(f"{IMAGE}/")
         found = redact(text, secrets, script=script)
-    return _packed(part, name, found.text.encode("utf-8", "backslashreplace"), found.counts, told)
+    text = as_markdown(found.text) if name.endswith(".md") else found.text
+    return _packed(part, name, _encode(text), found.counts, told)
+
+
+def _encode(text: str) -> bytes:
+    """Return a text's bytes: those that were no UTF-8 as they were."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace")
 
 
 def _packed(part: Part, name: str, data: bytes, taken: Mapping[Private, int], told: Sequence[str]) -> Packed:
@@ -188,10 +202,13 @@ def _private_bytes(data: bytes, secrets: Secrets) -> list[str]:
         Private.HOME: secrets.homes, Private.WORKSPACE: secrets.workspaces, Private.SERIAL: secrets.serials,
         Private.TOKEN: secrets.tokens, Private.VARIABLE: secrets.values,
     }  # fmt: skip
-    found = [
-        kind for kind, values in named.items() if any(len(v) >= 5 and v.encode() in data for v in values)
-    ]
+    found = [kind for kind, values in named.items() if _holds(data, values)]
     return [f"CAREFUL: it is no text and holds a {kind.value}, which stays in it" for kind in found]
+
+
+def _holds(data: bytes, values: Iterable[str]) -> bool:
+    long = [value for value in values if len(value) >= 5]
+    return any(value.encode(coding) in data for value in long for coding in ("utf-8", "utf-16-le"))
 
 
 def load_array(array: NDArray[Any] | Path) -> NDArray[Any]:

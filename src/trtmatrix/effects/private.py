@@ -12,7 +12,7 @@ from pathlib import Path
 import trtmatrix
 import trtprobe
 from trtmatrix.core.privacy import Secrets, is_ordinary
-from trtmatrix.core.variables import STANDARD, Values, is_private_host
+from trtmatrix.core.variables import STANDARD, SYSTEM, Values, is_private_host
 
 NOBODY = frozenset({"root", "user", "admin", "nobody", "ubuntu", "debian", "docker", "runner", "trtmatrix"})
 """Users that are everybody's."""
@@ -176,12 +176,9 @@ def _gpu_serials() -> Iterator[str]:
 def _places(paths: Iterable[str], homes: tuple[str, ...]) -> Iterator[str]:
     """Yield folders of the user's work, and those above that are neither standard nor a home's."""
     for path in paths:
-        for place in (path, *map(str, Path(path).parents)):
-            if (
-                STANDARD.fullmatch(place)
-                or place in homes
-                or any(home.startswith(f"{place}/") for home in homes)
-            ):
+        if not STANDARD.fullmatch(path) or not SYSTEM.fullmatch(path):
+            yield path
+        for place in map(str, Path(path).parents):
+            if STANDARD.fullmatch(place) or place in homes or place.count("/") < 3:
                 break
-            if place == path or place.count("/") >= 3:
-                yield place
+            yield place

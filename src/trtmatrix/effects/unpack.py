@@ -45,6 +45,8 @@ def read_archive(file: Path, folder: Path) -> Path:
     lead out, more than can be meant); :class:`ChangedError` where files differ from SHA256SUMS, are missing
     or extra. Where it raises, nothing is left but what was there.
     """
+    if not file.is_file():
+        raise UsageError(f"{file}: is not there, or is no file: name the archive that bundle make wrote")
     made = not folder.exists()
     if not made and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder}: an archive is unpacked into an empty folder, and this is none")

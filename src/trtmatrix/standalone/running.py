@@ -43,6 +43,8 @@ def run_builds(
                 result.update(build, counts=backend.counts)
             run_build(run, backend, files, build, save / ("outputs-%d.npz" % (number + 1)) if save else None)
             result["builds"].append(build)
+        if trouble := backend.trouble():
+            raise ends.RunFailed("the GPU's context reports an error after it: " + trouble)
         result["ended"] = ends.RAN
     except ends.CellEnd as end:
         result.update(ended=end.ended, detail=str(end))

@@ -62,7 +62,7 @@ def conclude(result: Dict[str, Any], expected: Dict[str, Any]) -> Tuple[int, str
 def _compare(judged: List[Tuple[str, str, str]], wanted: List[str]) -> Tuple[int, str, str]:
     """Hold what was said of each engine against the ways in which the recorded ones fail."""
     failing = [one for one in judged if one[0] == FAIL]
-    same = [one for one in failing if one[1] in wanted]
+    same = [one for one in failing if any(_is_same(one[1], way) for way in wanted)]
     verdict = "FLAKY" if failing and any(one[0] == "PASS" for one in judged) else (failing or judged)[0][0]
     of = "" if len(judged) == 1 else "%d of %d engines: " % (len(same or failing or judged), len(judged))
     if same:
@@ -74,6 +74,13 @@ def _compare(judged: List[Tuple[str, str, str]], wanted: List[str]) -> Tuple[int
     if unsaid:
         return CANNOT_SAY, INVALID, unsaid[0][2]
     return NOT_THERE, verdict, of + (judged[0][2] or "right")
+
+
+def _is_same(way: str, wanted: str) -> bool:
+    """Whether two ways to fail are of one kind, and of what they name have something in common."""
+    kind, _, what = way.partition(": ")
+    other, _, names = wanted.partition(": ")
+    return kind == other and bool(set(what.split(", ")) & set(names.split(", ")))
 
 
 def last_words(code: int, verdict: str, why: str) -> str:

@@ -68,7 +68,6 @@ def make_rules(subject: Subject) -> dict[str, Any]:
     case, noise = subject.case, subject.noise
     on_tensorrt = subject.product is Product.TENSORRT
     signs = list(read_signs(NOTHING, subject, noise)) if noise else []
-    today = subject.calibration.noises.get(case.noise_key, noise)
     outputs, defects = {}, []
     for name in noise.outputs if noise else ():
         assert noise is not None
@@ -78,10 +77,8 @@ def make_rules(subject: Subject) -> dict[str, Any]:
         ]  # fmt: skip
         outputs[name] = {"floor": noise.floor(name, subject.precision), "explained": known}
     for sign in signs:
-        assert noise is not None and today is not None  # noqa: PT018 - there are signs
-        output = (noise if sign.name in noise.defects else today).size(sign.name, subject.precision)[0]
         defects.append({
-            "name": sign.name, "output": output, "bound": write_number(sign.bound), "usable": sign.usable,
+            "name": sign.name, "output": sign.output, "bound": write_number(sign.bound), "usable": sign.usable,
             "hidden": sign.size < SIGNATURE_FLOORS,
         })  # fmt: skip
     return {

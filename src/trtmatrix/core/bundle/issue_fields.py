@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trtmatrix.core.bundle.facts import SCRIPT, Environment, Failure, Form
+from trtmatrix.core.bundle.issue_parts import RIGHT, WRONG
 from trtmatrix.core.markdown import bullets, code, fence, plain
 from trtmatrix.core.model import Verdict
 
@@ -99,10 +100,9 @@ def latest_words(failure: Failure) -> str:
     tried = {line.version: line for line in failure.versions}
     found = tried.get(failure.latest)
     if failure.latest and failure.latest == failure.newest_known:
-        is_this = failure.latest == failure.version
-        if is_this:
+        if failure.latest == failure.version:
             return f"Yes: this is {plain(failure.latest)}, the latest that is known of."
-        if found is not None and found.verdict is not None:
+        if found is not None and found.verdict in RIGHT | WRONG:
             return f"Yes: {plain(failure.latest)} {_verdict_words(found.verdict)}."
     why = plain(failure.latest_words) or "it could not be run here"
     newest = f" ({plain(failure.newest_known)})" if failure.newest_known else ""
@@ -114,7 +114,7 @@ def latest_words(failure: Failure) -> str:
     return words
 
 
-def _verdict_words(verdict: Verdict) -> str:
+def _verdict_words(verdict: Verdict | None) -> str:
     match verdict:
         case Verdict.PASS:
             return "is right"
@@ -123,7 +123,7 @@ def _verdict_words(verdict: Verdict) -> str:
         case Verdict.FLAKY:
             return "fails in some builds"
         case _:
-            return f"gave no answer ({verdict.value})"
+            return f"gave no answer ({verdict.value})" if verdict else "was not run"
 
 
 def frameworks_words(failure: Failure) -> str:

@@ -104,7 +104,7 @@ def since_words(failure: Failure) -> str:
     first = next((line for line in known[start + 1 :] if line.verdict in WRONG), None)
     words = [f"right at {_told(known[start])}"] if start >= 0 else []
     words.append(f"wrong at {_told(first)}" if first else f"wrong at {plain(failure.version)}")
-    words += [f"wrong at {plain(failure.version)}"] if first and not first.is_this else []
+    words += [f"and still at {plain(failure.version)}"] if first and not first.is_this else []
     words += [f"right again at {_told(later)}"] if later else []
     words += ["no version is known to be right"] if start < 0 and not later else []
     kept = {facts.GOOD_OUTPUTS, facts.GOOD_RECORD} & set(failure.files) or not failure.files

@@ -29,6 +29,25 @@ class Cut:
 _TRT, _GPU = "trtprobe.backends.tensorrt_gpu", "trtprobe.backends.gpu_engine"
 _ORT, _BASE = "trtprobe.backends.onnxruntime_cpu", "trtprobe.backends.base"
 
+DOCS = {
+    "plugins": "the graph has a node that is one of NVIDIA's plugins.",
+    "keep_fp32": "operators (such as ``Softmax``) that the FP16 flag must leave in float32.",
+    "outputs": "inner tensors that the engine must write too.",
+    "profile": "by dynamic input its least, best and largest shape (a shape tensor: values).",
+    "quantized": 'what the graph\'s QuantizeLinear nodes round to, "int8" or "fp8".',
+}
+"""What is told of each argument of a build that a script may lack."""
+
+
+def _argument(name: str, kind: str, value: str, stored: str = "") -> tuple[Cut, ...]:
+    """Return the cuts that take an argument out of a build: of the call, the options and what is told."""
+    texts = (
+        f"        {name}: {kind},\n", f"            {name}={value},\n", f"    {name}: {stored or kind}\n",
+        f"        ``{name}``: {DOCS[name]}\n",
+    )  # fmt: skip
+    return tuple(Cut(module=_BASE, old=text, unless=frozenset({name})) for text in texts)
+
+
 CUTS = (
     # plans, memos and plugins that cells of one process share
     Cut(module=_BASE, old='''\
@@ -155,7 +174,44 @@ CUTS = (
 ''', new='''\
         """Run twice on one stream and keep the second: the first also loads the kernels."""
 '''),
-    # what this case does not ask of a build
+    # what this case does not ask of a build: an argument that is left out is refused, not ignored
+    Cut(module=_BASE, old="    plugins: bool\n", new="    plugins: bool = False\n"),
+    Cut(module=_BASE, old='''\
+        return self._build(
+            model,
+            BuildOptions(
+                precision, level, plugins, tuple(keep_fp32), tuple(outputs), _ranges(profile or {}),
+                _one_of(quantized, QUANTIZED),
+            ),
+        )  # fmt: skip
+''', new='''\
+        options = BuildOptions(
+            precision=precision,
+            level=level,
+            plugins=plugins,
+            keep_fp32=tuple(keep_fp32),
+            outputs=tuple(outputs),
+            profile=_ranges(profile or {}),
+            quantized=_one_of(quantized, QUANTIZED),
+        )
+        return self._build(model, options)
+'''),
+    Cut(module=_BASE, old='''\
+        5; None leaves the product's default). ``plugins``: the graph has a node that is one of
+        NVIDIA's plugins. ``keep_fp32``: operators (such as ``Softmax``) that the FP16 flag must
+        leave in float32. ``outputs``: inner tensors that the engine must write too, so that it
+        cannot fuse across them. ``profile``: by dynamic input its least, best and largest shape (or
+        values, where the input is a shape tensor). ``quantized``: what the graph's QuantizeLinear
+        nodes round to, of :data:`QUANTIZED`; a strongly typed network does so anyway.
+''', new='''\
+        5; None leaves the product's default).
+''' + "".join(f"        ``{name}``: {text}\n" for name, text in DOCS.items())),
+    *_argument("plugins", "bool = False", "plugins"),
+    *_argument("keep_fp32", "Sequence[str] = ()", "tuple(keep_fp32)", "Tuple[str, ...] = ()"),
+    *_argument("outputs", "Sequence[str] = ()", "tuple(outputs)", "Tuple[str, ...] = ()"),
+    *_argument("profile", "Optional[Mapping[str, Sequence[Sequence[int]]]] = None", "_ranges(profile or {})",
+               "Tuple[Tuple[str, Range], ...] = ()"),
+    *_argument("quantized", "Sequence[str] = ()", "_one_of(quantized, QUANTIZED)", "Tuple[str, ...] = ()"),
     Cut(module=_TRT, old='''\
         if options.plugins:
             self._register_plugins()

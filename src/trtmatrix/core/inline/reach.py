@@ -20,7 +20,7 @@ MODULE_NAMES = frozenset({*vars(builtins), "__file__", "__name__", "__doc__"})
 class Reached:
     """What is needed: pieces by symbol, imports from outside, and the uses that are to be rewritten.
 
-    ``dead``: methods that nobody calls. ``after``: modules in the order in which they must stand.
+    ``needs``: by module those that must stand before it.
     """
 
     modules: Mapping[str, Module]
@@ -31,6 +31,7 @@ class Reached:
     attributes: set[str] = field(default_factory=set)
     plain: set[str] = field(default_factory=set)
     statements: list[Piece] = field(default_factory=list)
+    needs: dict[str, dict[str, None]] = field(default_factory=dict)
     _seen: set[int] = field(default_factory=set)
 
     def add(self, symbol: Symbol) -> None:
@@ -112,6 +113,8 @@ class Reached:
     def _note(self, module: Module, use: Use, node: ast.AST, symbol: Symbol) -> None:
         symbol = self._origin(self.swaps.get(symbol, symbol))
         self.uses.setdefault(module.name, []).append((use, node, symbol))
+        if use.at_once and symbol[0] != module.name:
+            self.needs.setdefault(module.name, {})[symbol[0]] = None
         self.add(symbol)
 
     def _origin(self, symbol: Symbol) -> Symbol:
@@ -122,21 +125,35 @@ class Reached:
             return symbol
         return self._origin((passed.module, passed.name))
 
-    def order(self, first: Sequence[str]) -> list[str]:
-        """Return the modules that are needed: ``first`` at the top, what others build on before them."""
-        needed = {name for name, _ in self.symbols}
+    def order(self, first: Sequence[str], last: str) -> list[str]:
+        """Return the modules that are needed in reading order: the ``first``, what they use, ``last`` at the end.
+
+        What a module needs while it is read (base classes, defaults, decorators) stands before it.
+        """
         found: dict[str, None] = {}
-
-        def visit(name: str, above: tuple[str, ...]) -> None:
-            if name in found or name in above or name not in needed:
-                return
-            for used in sorted({symbol[0] for _, _, symbol in self.uses.get(name, ())} - {name}):
-                visit(used, (*above, name))
-            found[name] = None
-
-        for name in [*first, *sorted(needed)]:
-            visit(name, ())
+        needed = {name for name, _ in self.symbols}
+        for name in [*first, *(near for name in first for near in self._near(name)), *self._near(last)[::-1]]:
+            if name in needed:
+                self._put(name, found, ())
         return list(found)
+
+    def _put(self, name: str, found: dict[str, None], above: tuple[str, ...]) -> None:
+        if name in above:
+            raise InlineError(f"{name} and {above[-1]} need each other while they are read")
+        for needed in self.needs.get(name, {}):
+            if needed not in found and needed != name:
+                self._put(needed, found, (*above, name))
+        found[name] = None
+
+    def _near(self, name: str) -> list[str]:
+        """Return a module and all that it uses, the nearest first."""
+        found = {name: None}
+        for module in (queue := [name]):
+            for _, _, (used, _) in self.uses.get(module, ()):
+                if used not in found:
+                    found[used] = None
+                    queue.append(used)
+        return queue
 
 
 def _name_of(use: Use) -> ast.AST:

@@ -10,12 +10,13 @@ from trtmatrix.core.inline.edits import SWAPS, shorten
 from trtmatrix.core.inline.prune import prune
 from trtmatrix.core.inline.reach import Reached, pieces_of
 from trtmatrix.core.inline.settings import write_head, write_settings
-from trtmatrix.core.inline.source import Module, read_module
+from trtmatrix.core.inline.source import InlineError, Module, read_module
 from trtmatrix.core.inline.weave import name_symbols, write_imports, write_module
 from trtmatrix.core.model import Product
 
 REPRO = "repro"
 MAIN = ("trtmatrix.standalone.main", "main")
+ENGINE = "trtprobe.backends.gpu_engine"
 BACKENDS = {
     Product.TENSORRT: ("trtprobe.backends.tensorrt_gpu", "TensorRtBackend"),
     Product.TENSORRT_RTX: ("trtprobe.backends.tensorrt_gpu", "RtxBackend"),
@@ -41,7 +42,9 @@ def make_script(
     names = name_symbols(reached, (REPRO,))
     outside = set(reached.outside)
     outside.add(("sys", "import sys"))
-    order = [REPRO, *(name for name in reached.order([BACKENDS[product][0]]) if name != REPRO)]
+    order = reached.order((REPRO, BACKENDS[product][0], ENGINE), MAIN[0])
+    if REPRO in reached.needs:
+        raise InlineError(f"the repro needs {', '.join(reached.needs[REPRO])} while it is read: it stands first")
     groups = [
         f"{_rule(name, expected)}\n\n{write_module(reached, name, names)}" for name in order
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 OURS = ("trtprobe", "trtmatrix.standalone")
 """Packages whose modules are inlined; all others are imported."""
@@ -55,6 +56,7 @@ class Module:
         return f"{self.name}:{getattr(node, 'lineno', 1)}"
 
 
+@lru_cache(maxsize=256)
 def read_module(name: str, source: str) -> Module:
     """Split a module; :class:`InlineError` where it is no Python or imports what cannot be inlined."""
     try:

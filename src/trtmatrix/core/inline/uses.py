@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trtmatrix.core.inline.source import Imported, bound_by, imports_of
 
@@ -16,18 +16,34 @@ Scope = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 class Use:
     """A global name that is used, or an attribute of one (``ends.RAN``), where it stands.
 
-    ``bound``: the names of the scopes around it, which hide globals.
+    ``bound``: the names of the scopes around it, which hide globals. ``at_once``: it is looked up when the
+    module is read, not when a function is called.
     """
 
     node: ast.Name | ast.Attribute
     name: str
     attribute: str
     bound: frozenset[str]
+    at_once: bool = False
 
 
 def find_uses(node: ast.AST, imports: Mapping[str, Imported]) -> Iterator[Use]:
     """Yield the uses of global names in a piece."""
-    yield from _visit(node, frozenset(), imports)
+    late = {id(part) for body in _looked_up_later(node) for part in ast.walk(body)}
+    for use in _visit(node, frozenset(), imports):
+        yield replace(use, at_once=id(use.node) not in late)
+
+
+def _looked_up_later(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is not looked up when the module is read: bodies of functions, and annotations."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Lambda):
+            yield part.body
+        elif isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from part.body
+            yield from (part.returns,) if part.returns else ()
+        elif isinstance(part, (ast.arg, ast.AnnAssign)) and part.annotation:
+            yield part.annotation
 
 
 def find_attributes(node: ast.AST) -> Iterator[str]:

@@ -12,7 +12,7 @@ from trtmatrix.core.inline.source import InlineError, Module, Piece, end_of, imp
 ROLE = re.compile(r":(?:class|func|meth|data|attr|mod):`[~.]?(?:[\w.]*\.)?(\w+)`")
 """How a docstring names another part of the documentation, which a single file does not have."""
 
-NOTE = re.compile(r" *# (?:noqa|type: ignore|fmt: skip)\b[^#\n]*")
+NOTE = re.compile(r" *# (?:noqa|type: ignore|fmt: skip)\b[^#\n]*(#)?")
 """Remarks for the project's own checkers."""
 
 Edit = tuple[int, int, int, int, str]
@@ -76,8 +76,8 @@ def write_module(reached: Reached, name: str, names: Mapping[Symbol, str]) -> st
 
 def tidy(text: str) -> str:
     """Return source without what only the project's documentation and checkers read."""
-    text = ROLE.sub(r"\1", text)
-    return NOTE.sub("", text)
+    text = NOTE.sub(lambda found: "  #" if found[1] else "", ROLE.sub(r"\1", text))
+    return re.sub(r":\n\n(?= )", ":\n", text)
 
 
 def _rewritten(reached: Reached, module: Module, names: Mapping[Symbol, str]) -> list[Edit]:
