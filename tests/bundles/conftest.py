@@ -33,11 +33,16 @@ class Made:
     def make(self, target: Path, *words: str, cell: str = "") -> Done:
         """Call ``bundle make`` again."""
         name = cell or self.cell
-        return self.project.call_bare("bundle", "make", name, *self.project.files, f"--to={target}", *words)
+        return self.call("make", name, *self.project.files, f"--to={target}", *words)
 
     def verify(self, archive: Path, *words: str) -> Done:
         """Call ``bundle verify`` as somebody who has nothing but the archive."""
-        return self.project.call_bare("bundle", "verify", str(archive), "--json", *words)
+        return self.call("verify", str(archive), "--json", *words)
+
+    def call(self, *words: str, **variables: str) -> Done:
+        """Call ``bundle``; what it unpacks lies in the project's folder."""
+        given = {"TMPDIR": str(self.project.folder), **variables}
+        return self.project.call_bare("bundle", *words, variables=given)
 
     def record(self, version: str) -> Path:
         """Return the file of a version's record."""
@@ -61,12 +66,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return Made(project=project, cell=cell, archive=archive, done=done)
 
 
+def containers_below(folder: Path) -> list[str]:
+    """Return the containers that archives unpacked below a folder run in; others may run theirs."""
+    found = docker.from_env().containers.list(all=True, filters={"name": "reproduce-"}, ignore_removed=True)
+    return [
+        str(container.name) for container in found
+        if any(str(mount.get("Source", "")).startswith(f"{folder}/") for mount in container.attrs["Mounts"])
+    ]  # fmt: skip
+
+
 @pytest.fixture(autouse=True)
-def _nothing_left() -> Iterator[None]:
+def _nothing_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fail where a container of an archive is left behind."""
     yield
-    names = [container.name for container in docker.from_env().containers.list(all=True)]
-    assert not [name for name in names if name.startswith("reproduce-")]
+    assert not containers_below(tmp_path_factory.getbasetemp())
 
 
 def run_script(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
