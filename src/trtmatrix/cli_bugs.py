@@ -52,7 +52,7 @@ def add_bisect_options(parser: argparse.ArgumentParser) -> None:
         "--case", dest="wanted_case", metavar="CASE", help="REPRO/CASE, or CASE where one repro alone has it"
     )
     what.add_argument(
-        "--exec", dest="command", metavar="COMMAND",
+        "--exec", dest="shell_command", metavar="COMMAND",
         help="instead of a case: a shell command run for each version ({version}, {image} are put in): exit "
         "code 0 good, 1 to 124, 126 and 127 bad, 125 cannot say, 128 and above ends the search",
     )  # fmt: skip
