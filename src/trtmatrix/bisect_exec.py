@@ -1,4 +1,4 @@
-"""Asks versions or images by a shell command of the user's: its exit code is the answer, as for git bisect."""
+"""Asks versions or images by a shell command of the user's, whose exit code answers, as for git bisect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,6 +29,9 @@ SKIP, ABORT = 125, 128
 
 _SHELL_CODES = {126: "the shell could not execute it", 127: "the shell did not find it"}
 """What those mean of a shell: https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html."""
+
+
+_STDERR = 2
 
 
 class Commands:
@@ -98,13 +100,10 @@ class Commands:
 
     def commands(self, numbers: tuple[int, ...]) -> tuple[str, ...]:
         """Return the command itself for each of these, and what searches again."""
-        lines = [
-            shlex.join(["env", *_variables(self.candidates[n]), "sh", "-c", fill(self.command, self.candidates[n])])
-            for n in numbers
-        ]  # fmt: skip
-        row = (
-            [w for c in self.candidates for w in ("--image", c.name)] if self.subject.what == "image" else []
-        )
+        shown = [self.candidates[number] for number in numbers]
+        lines = [shlex.join(["env", *_variables(c), "sh", "-c", fill(self.command, c)]) for c in shown]
+        by_image = self.subject.what == "image"
+        row = [word for c in self.candidates for word in ("--image", c.name) if by_image]
         ends = [w for key in ("good", "bad") if (v := getattr(self.args, key)) for w in (f"--{key}", v)]
         times = [] if self.times == 1 else ["--rebuilds", str(self.times)]
         product = [] if self.args.product == "tensorrt" else ["--product", self.args.product]
@@ -139,7 +138,7 @@ def run_shell(command: str, candidate: Candidate) -> int:
     ours = dict(word.split("=", 1) for word in _variables(candidate))
     inherited = {key: value for key, value in os.environ.items() if key != "TRTMATRIX_EXIT_CODE_FILE"}
     child = subprocess.Popen(
-        ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=sys.stderr, env={**inherited, **ours},
+        ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=_STDERR, env={**inherited, **ours},
         start_new_session=True,
     )  # fmt: skip
     try:
@@ -150,7 +149,12 @@ def run_shell(command: str, candidate: Candidate) -> int:
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """End a session: first by the signal that lets it clean up, then by the one that does not."""
+    """End a session: first by the signal that lets it clean up, then by the one that does not.
+
+    No second interrupt cuts that short.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, number)

@@ -117,10 +117,13 @@ def find_edge(search: Search, side: Side) -> Edge | None:
 
 
 def most_tries(search: Search) -> int:
-    """Return how many tries the edge that is looked for takes at most, if none of them cannot say."""
+    """Return how many tries the edge that is looked for takes at most, if none of them cannot say.
+
+    0 where no version is known to be bad: nobody knows then.
+    """
     anchor = find_bad(search)
     if anchor is None:
-        return len([n for n in range(search.count) if n not in search.answers])
+        return 0
     for side in _sides(search, anchor):
         if _next_on(search, anchor, side) is not None:
             edge = find_edge(search, side)

@@ -54,10 +54,7 @@ def _stands(entry: Entry, outcome: Outcome, rebuilds: int, current: Mapping[str,
 def _why_not(entry: Entry) -> str:
     """Return why a cell without a record does not run here."""
     excluded = entry.excluded
-    if excluded is None:
-        return "there is no record of it"
-    detail = f" ({excluded.detail})" if excluded.detail else ""
-    return f"there is no record of it, and {excluded.why.value}{detail}"
+    return "no record" if excluded is None else f"no record; {excluded.detail or excluded.why.value}"
 
 
 def reply_of(

@@ -1,9 +1,9 @@
-"""A bisect's result as text, as Markdown that is ready to paste into an issue, and as JSON. Decides nothing."""
+"""A bisect's result as text, as Markdown that is ready to paste into an issue, and as JSON."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tabulate import tabulate
@@ -82,9 +82,10 @@ def _sentences(report: Report, mark: Mark, escape: Mark) -> Iterator[str]:
         yield from _fixed(report, mark)
     if not is_monotone(report.search):
         yield _not_monotone(report, mark)
-    if silent := report.silent:
-        said = "; ".join(f"{mark(report.name(n))} ({escape(_why(report.replies[n]))})" for n in silent)
-        yield f"Cannot say: {said}."
+    if report.silent:
+        yield f"Cannot say: {'; '.join(_silent(report, mark, escape))}."
+    if hinted := _hinted(report):
+        yield f"Reported or recorded before a change, and not counted: {_stretches(report, hinted, mark)}."
     yield _counts(report, escape)
     if report.cut_short:
         yield f"The search was cut short: {escape(report.cut_short)}."
@@ -104,7 +105,7 @@ def _opening(report: Report, mark: Mark, escape: Mark) -> str:
 def _came_in(report: Report, mark: Mark) -> Iterator[str]:
     edge, bad = report.came_in, report.bad
     if bad is None:
-        yield "Nothing that could say fails, so there is no edge to find."
+        yield "Nothing that was tried fails, so there is no edge to find: name what fails by --bad."
         return
     if edge is not None:
         first = _first(report, edge, "first bad", edge.bad, mark)
@@ -156,15 +157,33 @@ def _wrong_end(report: Report, number: int, mark: Mark, escape: Mark) -> str:
 
 
 def _not_monotone(report: Report, mark: Mark) -> str:
-    said = ", ".join(
-        f"{answer.value} at {mark(report.name(numbers[0]))}"
-        + (f" to {mark(report.name(numbers[-1]))}" if len(numbers) > 1 else "")
-        for answer, numbers in report.stretches
-    )
+    said = _stretches(report, report.stretches, mark)
     return (
         f"Warning: the history is not monotone ({said}): there are more edges than one of a kind, and those "
         f"named here are the nearest to {mark(report.name(report.bad or 0))}."
     )
+
+
+def _stretches(report: Report, stretches: Iterable[tuple[Answer, tuple[int, ...]]], mark: Mark) -> str:
+    return ", ".join(
+        f"{answer.value} at {mark(report.name(numbers[0]))}"
+        + (f" to {mark(report.name(numbers[-1]))}" if len(numbers) > 1 else "")
+        for answer, numbers in stretches
+    )
+
+
+def _silent(report: Report, mark: Mark, escape: Mark) -> list[str]:
+    """Return those that cannot say, the ones of one reason together."""
+    groups: dict[str, list[str]] = {}
+    for number in report.silent:
+        groups.setdefault(_why(report.replies[number]), []).append(mark(report.name(number)))
+    return [f"{', '.join(names)} ({escape(why)})" for why, names in groups.items()]
+
+
+def _hinted(report: Report) -> list[tuple[Answer, tuple[int, ...]]]:
+    """Return what is only reported, of those that have not answered by themselves."""
+    said = {n for _, numbers in report.stretches for n in numbers}
+    return [(hint, (n,)) for n, hint in sorted(report.search.hints.items()) if n not in said]
 
 
 def _why(reply: Reply) -> str:
