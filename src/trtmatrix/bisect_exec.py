@@ -14,7 +14,7 @@ from pathlib import Path
 from trtmatrix.bisect_versions import words
 from trtmatrix.bisecting import SearchEnd
 from trtmatrix.core.bisect import Answer
-from trtmatrix.core.bisect_report import Candidate, Reply, Subject
+from trtmatrix.core.bisect_report import Again, Candidate, Reply, Subject
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.image_names import HeldImage, find_image
 from trtmatrix.core.model import Product
@@ -98,16 +98,18 @@ class Commands:
             image=held.registry if held else "", image_id=held.id if held else "",
         )  # fmt: skip
 
-    def commands(self, numbers: tuple[int, ...]) -> tuple[str, ...]:
+    def commands(self, again: Again) -> tuple[str, ...]:
         """Return the command itself for each of these, and what searches again."""
-        shown = [self.candidates[number] for number in numbers]
+        shown = [self.candidates[number] for number in again.shown]
         lines = [shlex.join(["env", *_variables(c), "sh", "-c", fill(self.command, c)]) for c in shown]
+        names = [self.candidates[number].name for number in again.row]
         by_image = self.subject.what == "image"
-        row = [word for c in self.candidates for word in ("--image", c.name) if by_image]
-        ends = [w for key in ("good", "bad") if (v := getattr(self.args, key)) for w in (f"--{key}", v)]
+        row = [word for name in names for word in ("--image", name) if by_image]
+        ends = again.ends(lambda number: self.candidates[number].name)
         times = [] if self.times == 1 else ["--rebuilds", str(self.times)]
-        product = [] if self.args.product == "tensorrt" else ["--product", self.args.product]
-        return (*lines, words([DOOR, "bisect", "--", "--exec", self.command, *row, *ends, *product, *times]))
+        product = [] if by_image or self.args.product == "tensorrt" else ["--product", self.args.product]
+        search = [DOOR, "bisect", "--", "--exec", self.command, *row, *ends, *product, *times]
+        return (*lines, words(search))
 
 
 def fill(command: str, candidate: Candidate) -> str:

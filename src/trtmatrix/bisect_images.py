@@ -11,7 +11,7 @@ from pathlib import Path
 from trtmatrix.bisect_versions import CaseRun, case_words, make_subject, open_case, rests_on, words
 from trtmatrix.core.bisect import Answer
 from trtmatrix.core.bisect_reply import hint_of
-from trtmatrix.core.bisect_report import Candidate, Reply
+from trtmatrix.core.bisect_report import Again, Candidate, Reply
 from trtmatrix.core.config import Fact, ImageOrigin, Source, Version
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.image_names import HeldImage, find_image
@@ -84,14 +84,16 @@ class UserImages:
             return version
         return self._with_image(self._run_of(held, version).ask(version), held)
 
-    def commands(self, numbers: tuple[int, ...]) -> tuple[str, ...]:
+    def commands(self, again: Again) -> tuple[str, ...]:
         """Return what searches these images again; an image is named by its digest where it has one."""
-        named = []
-        for number in numbers or range(len(self.names)):
-            held = self._held.get(number)
-            named += ["--image", held.registry if held and held.registry else self.names[number]]
+        named = [word for number in again.row for word in ("--image", self._name(number))]
         product = ["--product", self.args.product]
-        return (words([DOOR, "bisect", "--", *case_words(self.run, self.args), *named, *product]),)
+        case = case_words(self.run, self.args)
+        return (words([DOOR, "bisect", "--", *case, *named, *again.ends(self._name), *product]),)
+
+    def _name(self, number: int) -> str:
+        held = self._held.get(number)
+        return held.registry if held and held.registry else self.names[number]
 
     def _with_image(self, reply: Reply, held: HeldImage) -> Reply:
         return replace(reply, image=held.registry, image_id=held.id)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from trtmatrix.context import Context, open_context
 from trtmatrix.core.bisect import Answer
 from trtmatrix.core.bisect_reply import hint_of, reply_of, stored_reply
-from trtmatrix.core.bisect_report import Candidate, Reply, Subject
+from trtmatrix.core.bisect_report import Again, Candidate, Reply, Subject
 from trtmatrix.core.compare import Entry
 from trtmatrix.core.config import ImageOrigin, Matrix, Version
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.expand import CONTROLS, nearest_names
 from trtmatrix.core.model import CPU, Case, Evidence, Gpu, Product, Repro
-from trtmatrix.core.plan import Pull
+from trtmatrix.core.plan import Isolation, Pull
 from trtmatrix.core.upgrade.question import DOOR
 from trtmatrix.core.words import PRODUCT_NAMES
 from trtmatrix.moving import choose_gpu, file_options, model_options
@@ -77,13 +77,16 @@ class CaseRun:
         }
 
     def ask(self, version: Version) -> Reply:
-        """Run the case at a version, with as many engines as a good answer needs."""
+        """Run the case at a version, with as many engines as a good answer needs.
+
+        In a process of its own: what another cell left, or was remembered of one, is no build.
+        """
         from trtmatrix.perform import Options, perform
         from trtmatrix.scene import look_around
 
         context = self.narrowed([version])
         scene = look_around(context, self.pull)
-        result = perform(context, scene, Options(rebuilds=self.rebuilds))
+        result = perform(context, scene, Options(rebuilds=self.rebuilds, isolation=Isolation.PROCESS))
         entry = self._mine(result.entries).get(version.name)
         not_ready = [item.detail or item.why.value for item in result.performed.not_ready]
         if entry is None or entry.outcome is None or entry.evidence is not Evidence.MEASURED:
@@ -126,16 +129,16 @@ class Versions:
         """Run the case at a version."""
         return self.run.ask(self.versions[number])
 
-    def commands(self, numbers: tuple[int, ...]) -> tuple[str, ...]:
+    def commands(self, again: Again) -> tuple[str, ...]:
         """Return what runs the case at these versions, and what searches between them again."""
-        names = ",".join(self.versions[number].name for number in numbers)
+        names = ",".join(self.candidates[number].name for number in again.shown)
         row = ["--repro", self.run.repro.id] if self.args.model is None else []
         case = case_words(self.run, self.args)
-        ends = [w for key in ("good", "bad") if (v := getattr(self.args, key)) for w in (f"--{key}", v)]
+        ends = again.ends(lambda number: self.candidates[number].name)
         product = [] if self.args.product == "tensorrt" else ["--product", self.args.product]
         run = words([DOOR, "matrix", "--", "--trt", names, *row, *case])
-        again = words([DOOR, "bisect", "--", *case, *ends, *product])
-        return (run, again) if names else (again,)
+        search = words([DOOR, "bisect", "--", *case, *ends, *product])
+        return (run, search) if names else (search,)
 
 
 def case_words(run: CaseRun, args: argparse.Namespace) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from trtmatrix import __version__
 from trtmatrix.core.bisect import Answer, Search, learn, most_tries, next_try
-from trtmatrix.core.bisect_report import Candidate, Reply, Report, Subject
+from trtmatrix.core.bisect_report import Again, Candidate, Reply, Report, Subject
 from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
 
 INTERRUPTED = "it was interrupted; the same command goes on from what is stored"
@@ -36,8 +36,8 @@ class Asker(Protocol):
     def ask(self, number: int) -> Reply:
         """Run a candidate; :class:`SearchEnd` where the search is to end."""
 
-    def commands(self, numbers: tuple[int, ...]) -> tuple[str, ...]:
-        """Return the commands that show these candidates again, one after another."""
+    def commands(self, again: Again) -> tuple[str, ...]:
+        """Return the commands that show this again, one after another."""
 
 
 class SearchEnd(MachineryError):
@@ -81,8 +81,7 @@ def run_search(asker: Asker, search: Search, *, can_run: bool, tell: Tell) -> tu
         subject=asker.subject, candidates=asker.candidates, search=search, replies=replies,
         rests_on=asker.rests_on, cut_short=cut_short, tool=f"trtmatrix {__version__}",
     )  # fmt: skip
-    shown = tuple(sorted({end for edge in report.edges for end in (edge.good, edge.bad)}))
-    report = replace(report, commands=asker.commands(shown or report.tried))
+    report = replace(report, commands=asker.commands(_again(report)))
     if not cut_short and report.is_found:
         code = ExitCode.AS_EXPECTED
     return report, code
@@ -96,8 +95,18 @@ def _ask(asker: Asker, search: Search, number: int, tell: Tell) -> Reply:
     ahead = f", {most} to go at most" if most > 1 else ""
     tell(f"{asker.candidates[number].name}: asked{ahead}")
     reply = asker.ask(number)
-    tell(f"{asker.candidates[number].name}: {reply.answer.value} ({reply.words})")
+    tell(f"{asker.candidates[number].name}: {reply.answer.value} ({reply.why})")
     return reply
+
+
+def _again(report: Report) -> Again:
+    """Return what shows a result again: the ends of its edges, and what lies between them."""
+    edges, search = report.edges, report.search
+    shown = {end for edge in edges for end in (edge.good, edge.bad)} or set(report.tried)
+    between = {n for edge in edges for n in (*edge.silent, *edge.left)}
+    row = sorted(shown | between) if edges else range(search.count)
+    good, bad = (edges[0].good, edges[0].bad) if edges else (search.good, search.bad)
+    return Again(shown=tuple(sorted(shown)), row=tuple(row), good=good, bad=bad)
 
 
 def _opening(asker: Asker, known: Mapping[int, Reply]) -> str:

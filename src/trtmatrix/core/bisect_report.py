@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from trtmatrix.core.bisect import Answer, Edge, Search, Side, find_bad, find_edge, find_runs, wrong_ends
+from trtmatrix.core.table import one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,26 @@ class Reply:
     library: str = ""
     driver: str = ""
     tried: bool = False
+
+    @property
+    def why(self) -> str:
+        """What came out and the reason, in one line."""
+        return one_line(": ".join(part for part in (self.words, self.reason) if part), 200)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Again:
+    """What shows a result again: ``shown`` are run, between ``good`` and ``bad`` in ``row`` is searched."""
+
+    shown: tuple[int, ...]
+    row: tuple[int, ...]
+    good: int | None
+    bad: int | None
+
+    def ends(self, names: Callable[[int], str]) -> list[str]:
+        """Return the options that name the ends."""
+        named = (("--good", self.good), ("--bad", self.bad))
+        return [word for option, end in named if end is not None for word in (option, names(end))]
 
 
 @dataclass(frozen=True, kw_only=True)

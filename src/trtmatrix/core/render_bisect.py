@@ -18,7 +18,6 @@ SCHEMA = 1
 """The number of the JSON's shape."""
 
 WIDTH = 100
-_REASON = 200
 _HEADS = ("", "answer", "what came out", "how it is known")
 
 Mark = Callable[[str], str]
@@ -36,7 +35,7 @@ def render_bisect_text(report: Report) -> str:
               for line in _sentences(report, one_line, str)]  # fmt: skip
     facts = [f"  {name}: {words}" for name, words in _facts(report)]
     parts += ["\n".join(facts)] if facts else []
-    parts += ["\n".join(["Reproduce with:", *(f"  {line}" for line in _commands(report))])]
+    parts += ["\n".join(["Reproduce with:", *(f"  {line}" for line in report.commands)])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -50,7 +49,7 @@ def render_bisect_markdown(report: Report) -> str:
         for name, *cells in (_row(report, number) for number in range(len(report.candidates)))
     ]
     parts += [fold(f"All {len(rows)} {report.subject.what}s", table(heads, rows))]
-    parts += [f"Reproduce with:\n\n{fence(chr(10).join(_commands(report)))}"]
+    parts += [f"Reproduce with:\n\n{fence(chr(10).join(report.commands))}"]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -66,7 +65,7 @@ def bisect_json(report: Report) -> str:
         "monotone": is_monotone(report.search), "cut_short": report.cut_short or None,
         "tried": [report.name(number) for number in report.tried],
         "row": [_line(report, number) for number in range(len(report.candidates))],
-        "paragraph": " ".join(_sentences(report, code, plain)), "commands": list(_commands(report)),
+        "paragraph": " ".join(_sentences(report, code, plain)), "commands": report.commands,
         "tool": report.tool,
     }  # fmt: skip
     return to_json(data)
@@ -152,7 +151,7 @@ def _wrong_end(report: Report, number: int, mark: Mark, escape: Mark) -> str:
     reply = report.replies[number]
     return (
         f"{mark(report.name(number))}, named by --{wanted}, is not {wanted} here but "
-        f"{escape(reply.answer.value)} ({escape(_why(reply))}): nothing was searched; name another end."
+        f"{escape(reply.answer.value)} ({escape(reply.why)}): nothing was searched; name another end."
     )
 
 
@@ -176,7 +175,7 @@ def _silent(report: Report, mark: Mark, escape: Mark) -> list[str]:
     """Return those that cannot say, the ones of one reason together."""
     groups: dict[str, list[str]] = {}
     for number in report.silent:
-        groups.setdefault(_why(report.replies[number]), []).append(mark(report.name(number)))
+        groups.setdefault(report.replies[number].why, []).append(mark(report.name(number)))
     return [f"{', '.join(names)} ({escape(why)})" for why, names in groups.items()]
 
 
@@ -184,10 +183,6 @@ def _hinted(report: Report) -> list[tuple[Answer, tuple[int, ...]]]:
     """Return what is only reported, of those that have not answered by themselves."""
     said = {n for _, numbers in report.stretches for n in numbers}
     return [(hint, (n,)) for n, hint in sorted(report.search.hints.items()) if n not in said]
-
-
-def _why(reply: Reply) -> str:
-    return one_line(": ".join(part for part in (reply.words, reply.reason) if part), _REASON)
 
 
 def _counts(report: Report, escape: Mark) -> str:
@@ -214,7 +209,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
 
 def _evidence(report: Report, reply: Reply) -> str:
     figure = f"{report.subject.figure_label or 'figure'} {reply.figure}" if reply.figure else ""
-    parts = [_why(reply), figure, reply.known, f"library {reply.library}" if reply.library else ""]
+    parts = [reply.why, figure, reply.known, f"library {reply.library}" if reply.library else ""]
     parts += [f"driver {reply.driver}" if reply.driver else ""]
     if reply.image or reply.image_id:
         parts.append(f"image {reply.image or reply.image_id}")
@@ -226,12 +221,8 @@ def _row(report: Report, number: int) -> list[str]:
     if reply is None:
         hint = report.search.hints.get(number)
         return [name, "", "", f"not tried; reported or recorded as {hint.value}" if hint else "not tried"]
-    shown = _why(reply) + (f", {reply.figure}" if reply.figure else "")
+    shown = reply.why + (f", {reply.figure}" if reply.figure else "")
     return [name, reply.answer.value, shown, reply.known]
-
-
-def _commands(report: Report) -> Iterator[str]:
-    return iter(report.commands)
 
 
 def _named(report: Report, edge: Edge | None, end: str) -> str | None:
