@@ -39,3 +39,9 @@ def make_row() -> tuple[str, ...]:
     make_spoilt(FLAKY, EVERY_OTHER)
     make_spoilt(AGAIN, "# a newer one that is right\n")
     return ROW
+
+
+def make_sleeper() -> str:
+    """Return an image whose ONNX Runtime takes ten minutes to begin."""
+    code = "\n\ndef InferenceSession(*args, **kwargs):\n    import time\n\n    time.sleep(600)\n"
+    return make_spoilt("trtmatrix/test-sleeper:latest", code)

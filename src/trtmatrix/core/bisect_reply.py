@@ -9,7 +9,7 @@ from trtmatrix.core.bisect_report import Reply
 from trtmatrix.core.confirm import count_engines
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.image_names import registry_name
-from trtmatrix.core.model import Evidence, Outcome, Verdict
+from trtmatrix.core.model import Cause, Evidence, Outcome, Verdict
 from trtmatrix.core.stale import Why, find_reason
 from trtmatrix.core.words import full_words
 
@@ -19,6 +19,14 @@ ANSWERS: Mapping[Verdict, Answer] = {
     Verdict.NO_VERDICT: Answer.CANNOT_SAY,
 }  # fmt: skip
 """One wrong engine of several is a failure; what says nothing of the numbers cannot say."""
+
+
+def answer_of(entry: Entry, outcome: Outcome) -> Answer:
+    """Return what an outcome answers; what is only built is good where that it is not built is the bug."""
+    if outcome.verdict is Verdict.BUILT and Cause.BUILD_FAILED in entry.cell.case.bug_is:
+        return Answer.GOOD
+    return ANSWERS[outcome.verdict]
+
 
 _STORED = frozenset({Evidence.MEASURED, Evidence.RECORDED})
 
@@ -42,7 +50,7 @@ def stored_reply(
 
 def _stands(entry: Entry, outcome: Outcome, rebuilds: int, current: Mapping[str, str]) -> bool:
     """Whether records stand for a cell that could be run."""
-    answer = ANSWERS[outcome.verdict]
+    answer = answer_of(entry, outcome)
     reason = find_reason(entry, rebuilds=rebuilds if answer is Answer.GOOD else 1, current=current)
     if reason is None:
         return True
@@ -61,7 +69,7 @@ def reply_of(
     entry: Entry, outcome: Outcome, *, rebuilds: int, images: Mapping[str, str], tried: bool = False
 ) -> Reply:
     """Return what the records of a cell answer."""
-    record, answer = entry.record, ANSWERS[outcome.verdict]
+    record, answer = entry.record, answer_of(entry, outcome)
     reason, engines = outcome.reason, count_engines(entry.records)
     if answer is Answer.GOOD and engines < rebuilds:
         few = f"{engines} engine{'' if engines == 1 else 's'} of the {rebuilds} asked for"
@@ -90,5 +98,5 @@ def _known(entry: Entry) -> str:
 
 def hint_of(entry: Entry) -> Answer | None:
     """Return what a report, or a record that does not stand any more, lets expect; None for neither."""
-    answer = ANSWERS[entry.outcome.verdict] if entry.outcome is not None else Answer.CANNOT_SAY
+    answer = Answer.CANNOT_SAY if entry.outcome is None else answer_of(entry, entry.outcome)
     return None if answer is Answer.CANNOT_SAY else answer
