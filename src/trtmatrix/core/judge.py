@@ -59,11 +59,12 @@ def subject_of(record: Record, case: Case, repro: Repro, calibration: Calibratio
 def _judge_all(record: Record, case: Case, repro: Repro, calibration: Calibration) -> list[Outcome]:
     """Return the outcome of each engine; those of several processes share what was counted."""
     subject = subject_of(record, case, repro, calibration)
-    outcomes = [_judge_one(build, subject) for build in record.builds]
+    outcomes = [judge_engine(build, subject) for build in record.builds]
     return outcomes * (record.engines // len(outcomes))
 
 
-def _judge_one(build: Measured, subject: Subject) -> Outcome:
+def judge_engine(build: Measured, subject: Subject) -> Outcome:
+    """Say what one engine means: its numbers, then its remark."""
     outcome = judge_build(build, subject)
     if outcome.verdict is not Verdict.PASS:
         return outcome

@@ -2,40 +2,177 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from trtmatrix.core.calibration import Calibration
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.expand import Cell
+from trtmatrix.core.failing import SIZE, Kind, Manner, of_engine
+from trtmatrix.core.judge import subject_of
+from trtmatrix.core.model import Verdict
+from trtmatrix.core.numbers import nan_last
+from trtmatrix.core.record import RAN, Record
+from trtmatrix.core.short import short
+
+__all__ = ["Kind", "Manner", "manner_in", "manner_of", "plain_message", "same_manner"]
+
+WEAKER = 10.0
+"""Wrong numbers whose relative error is so many times smaller are another failure: less of it is noise."""
+
+SAME_C = 2.0
+"""A known defect that is there so many times less or more is another failure."""
+
+SAME_ERROR = 1.02
+"""Wrong numbers whose relative errors differ by no more are the same, whatever they are called."""
+
+ALIKE = 0.5
+"""The share of words that two errors' messages have in common, if they are the same error."""
 
 
-class Kind(str, Enum):
-    """What is wrong."""
+def manner_of(entry: Entry, calibration: Calibration) -> Manner | None:
+    """Return the way in which a cell fails, by its records; None where it does not fail, or has none.
 
-    ENDED = "ended"
-    """A build failure, crash or time-out that is the bug; ``what`` is the cause, ``message`` says it."""
-    NOT_FINITE = "not finite"
-    ZEROS = "zeros"
-    """Outputs that are zero all over where the reference is not."""
-    DEFECT = "known defect"
-    """The error has a known defect's shape; ``what`` names it."""
-    LIMIT = "own limit"
-    """A measurement of the case's own is above its limit; ``what`` names it."""
-    REMARK = "remark"
-    """Right, but not compiled as the case wants it."""
-    WRONG = "wrong numbers"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Manner:
-    """The way in which a cell fails.
-
-    ``outputs``: those that are wrong. ``sizes``: of each engine that fails, the figure that ``Kind`` goes by
-    (c of a defect, a measurement, else the worst output's error in noise floors), so that a spread is known.
-    ``message``: an error's text without what differs from run to run (numbers, addresses, paths).
-    ``words``: all that in a sentence.
+    A control that says nothing (INVALID) does not fail, nor does what is only reported. Of a FLAKY cell it is
+    the way of those engines that fail.
     """
+    outcome = entry.outcome
+    if outcome is None or outcome.verdict not in {Verdict.FAIL, Verdict.FLAKY}:
+        return None
+    return manner_in(entry.records, entry.cell, calibration)
 
-    kind: Kind
-    what: str = ""
-    outputs: tuple[str, ...] = ()
-    sizes: tuple[float, ...] = ()
-    message: str = ""
-    words: str = ""
+
+def manner_in(records: Sequence[Record], cell: Cell, calibration: Calibration) -> Manner | None:
+    """Return the way in which comparable records of a cell fail, the newest first; None where none does.
+
+    Where engines fail in several ways it is that of most of them, the newest record's first among equals.
+    """
+    newest = records[0] if records else None
+    if newest is None or newest.ended != RAN:
+        causes = {cause.value for cause in cell.case.bug_is}
+        return _ended(newest) if newest is not None and newest.ended in causes else None
+    found = [
+        manner for record in records if record.ended == RAN
+        for subject in (subject_of(record, cell.case, cell.repro, calibration),)
+        for build in record.builds
+        if (manner := of_engine(build, subject)) is not None
+    ]  # fmt: skip
+    if not found:
+        return None
+    (kind, what), _ = Counter((manner.kind, manner.what) for manner in found).most_common(1)[0]
+    return _pool([manner for manner in found if (manner.kind, manner.what) == (kind, what)])
+
+
+def _pool(alike: Sequence[Manner]) -> Manner:
+    """Make one manner of those of several engines, which are of one kind; each has its words' pattern."""
+    first, sizes = alike[0], tuple(size for manner in alike for size in manner.sizes)
+    outputs = tuple(sorted({name for manner in alike for name in manner.outputs}))
+    errors = tuple(error for manner in alike for error in manner.errors)
+    return replace(
+        first, outputs=outputs, sizes=sizes, errors=errors,
+        words=_about(outputs) + first.words.replace(SIZE, _range_text(sizes)),
+    )  # fmt: skip
+
+
+def _about(outputs: Sequence[str]) -> str:
+    more = f" and {len(outputs) - 4} more" if len(outputs) > 4 else ""
+    return f"{', '.join(outputs[:4])}{more}: " if outputs else ""
+
+
+def _range_text(sizes: Sequence[float]) -> str:
+    known = [size for size in sizes if not math.isnan(size)]
+    texts = list(dict.fromkeys(map(short, (min(known), max(known)) if known else sizes[:1])))
+    return " to ".join(texts)
+
+
+def _ended(record: Record) -> Manner:
+    message = plain_message(record.detail)
+    return Manner(kind=Kind.ENDED, what=record.ended, message=message, words=f"{record.ended}: {message}")
+
+
+def plain_message(text: str) -> str:
+    """Return an error's text without what differs from run to run: which build, addresses, paths, numbers.
+
+    The numbers of errors, exit codes and signals stay.
+    """
+    text = re.sub(r"^build \d+ of \d+: ", "", " ".join(text.split()))
+    text = re.sub(r"0x[0-9a-fA-F]+", "…", text)
+    text = re.sub(r"(?<![\w.<])(?:/[\w.+-]+){2,}", "<path>", text)
+    text = re.sub(r"(?<!code )(?<!Code )(?<!signal )(?<![\w.#])\d+(?:[.:]\d+)*(?![\w])", "#", text)
+    return text[:500]
+
+
+def same_manner(wanted: Manner, found: Manner | None) -> str:
+    """Say how a failure differs from the one that is wanted, in words; nothing where it is the same.
+
+    The same are: how it ended with the same error; NaN; zeros; a known defect to a similar extent; the same
+    measurements above their limits; the same remark; wrong numbers whose relative error is not far smaller
+    and that come out in the same precision. Some of the same outputs must be wrong, where both name any: who
+    compares graphs whose outputs have other names takes them out first. A model of the user's own has no
+    known defects, so that what it does is compared with what the whole model does, not with the repro's cell.
+    """
+    if found is None:
+        return "it does not fail"
+    differs = _difference(wanted, found)
+    return f"it fails otherwise: {differs}" if differs else ""
+
+
+def _difference(wanted: Manner, found: Manner) -> str:
+    if _same_numbers(wanted, found):
+        return ""
+    if found.kind is not wanted.kind or not _shares(wanted.what, found.what):
+        return f"{found.words or found.kind.value}; before: {wanted.words or wanted.kind.value}"
+    if wanted.outputs and found.outputs and not {*wanted.outputs} & {*found.outputs}:
+        return f"{', '.join(found.outputs)} instead of {', '.join(wanted.outputs)}"
+    match wanted.kind:
+        case Kind.ENDED:
+            same = _are_alike(wanted.message, found.message)
+            return "" if same else f"{found.message}; before: {wanted.message}"
+        case Kind.DEFECT:
+            return _other_extent(wanted, found)
+        case Kind.WRONG:
+            before, after = _largest(wanted.errors), _largest(found.errors)
+            small = wanted.errors and found.errors and after < before / WEAKER
+            return f"relative error {short(after)} instead of {short(before)}" if small else ""
+        case Kind.NOT_FINITE | Kind.ZEROS | Kind.LIMIT | Kind.REMARK:
+            return ""
+
+
+def _same_numbers(wanted: Manner, found: Manner) -> bool:
+    """Whether the same outputs are wrong to the same extent: an older record does not know each defect."""
+    before, after = _largest(wanted.errors), _largest(found.errors)
+    numbers = {Kind.DEFECT, Kind.WRONG, Kind.ZEROS}
+    near = before > 0 and math.isfinite(before) and 1 / SAME_ERROR <= after / before <= SAME_ERROR
+    return {wanted.kind, found.kind} <= numbers and wanted.outputs == found.outputs and near
+
+
+def _shares(wanted: str, found: str) -> bool:
+    """Whether two lists of names have one in common, or are both empty."""
+    return wanted == found or bool({*wanted.split(", ")} & {*found.split(", ")})
+
+
+def _other_extent(wanted: Manner, found: Manner) -> str:
+    if not (wanted.sizes and found.sizes):
+        return ""
+    before = max(wanted.sizes, key=abs)
+    after = max(found.sizes, key=abs)
+    same = before * after > 0 and 1 / SAME_C <= after / before <= SAME_C
+    return "" if same else f"c = {short(after)} of {found.what} instead of {short(before)}"
+
+
+def _largest(values: Sequence[float]) -> float:
+    return max(map(nan_last, values), default=0.0)
+
+
+def _are_alike(ours: str, theirs: str) -> bool:
+    """Whether two messages are of one error: the same codes and signals, and half of the words."""
+    if ours == theirs:
+        return True
+    codes = [set(re.findall(r"(?:[cC]ode|signal) \d+|\bSIG[A-Z]+\b", text)) for text in (ours, theirs)]
+    if codes[0] != codes[1]:
+        return False
+    a, b = (set(re.findall(r"[^\W\d_]+", text)) for text in (ours, theirs))
+    return bool(a | b) and len(a & b) / len(a | b) >= ALIKE

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.factors import (
@@ -17,18 +18,17 @@ from trtmatrix.core.factors import (
     CLOSER_BOUND,
     EXPLAINED,
     FAIL_FACTOR,
-    NAMED,
     PASS_FACTOR,
     POSSIBLE,
     SHOWN_FIT,
     SIGNATURE_FLOORS,
-    VALID_BOUND,
     VALID_FLOORS,
 )
 from trtmatrix.core.model import BEYOND, Case, Control, Defect, Outcome, Product, Verdict
 from trtmatrix.core.noise import NO_FLOOR, Noise, fits, is_allowed, is_near, precision_of
 from trtmatrix.core.record import Measured
 from trtmatrix.core.short import short
+from trtmatrix.core.signs import Sign, best_sign, name_signs
 
 
 def computed_in(asked: str, product: Product) -> str:
@@ -51,47 +51,6 @@ class Subject:
     def precision(self) -> str:
         """The precision in which the graph may be computed: ONNX Runtime has no TF32 and no flags."""
         return computed_in(self.noise.precision if self.noise else self.case.precision, self.product)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sign:
-    """A known defect's signature in an output: c, the share of the error explained, what bounds c.
-
-    ``size``: the defect's, in noise floors; ``c`` is None where the record does not have it.
-    """
-
-    name: str
-    size: float
-    bound: float
-    c: float | None = None
-    explained: float = 0.0
-
-    @property
-    def usable(self) -> bool:
-        """Whether c tells a right engine from one with the defect."""
-        return self.bound <= VALID_BOUND
-
-    @property
-    def named(self) -> bool:
-        """Whether c is what the defect as it is known gives."""
-        return self.c is not None and NAMED[0] <= self.c <= NAMED[1]
-
-    @property
-    def beyond(self) -> bool:
-        """Whether no right engine has such a c; NaN is beyond all bounds."""
-        return self.usable and self.c is not None and not abs(self.c) <= CLOSER_BOUND * self.bound
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether c is somewhat larger than in a right engine."""
-        return self.usable and self.c is not None and not abs(self.c) <= self.bound
-
-    @property
-    def residual(self) -> float:
-        """The error (its square, as a share of the whole) that is left when the defect is taken away once."""
-        if not self.c:
-            return math.inf
-        return 1 - 2 * self.explained / self.c + self.explained / self.c**2
 
 
 def judge_build(build: Measured, subject: Subject) -> Outcome:
@@ -156,18 +115,26 @@ def _without_noise(build: Measured, case: Case) -> Outcome:
 
 
 def _unexpected(build: Measured) -> str:
-    for name, values in build.outputs.items():
-        if (bad := values.get("nan_unexpected", 0)) != 0:
-            return f"{name}: {bad} of {values.get('count')} NaN or infinite where the reference is finite"
+    for name, values in unexpected_in(build).items():
+        bad = values["nan_unexpected"]
+        return f"{name}: {bad} of {values.get('count')} NaN or infinite where the reference is finite"
     return ""
 
 
+def unexpected_in(build: Measured) -> Mapping[str, Mapping[str, Any]]:
+    """Return the outputs that are NaN or infinite where the reference is finite."""
+    return {name: values for name, values in build.outputs.items() if values.get("nan_unexpected", 0) != 0}
+
+
+def above_limits(build: Measured, case: Case) -> dict[str, float]:
+    """Return the measurements that are above their limits in the case; NaN is above all."""
+    found = {name: measured(build, name) for name in case.limits}
+    return {k: value for k, value in found.items() if value is not None and not value <= case.limits[k]}
+
+
 def _above_limit(build: Measured, case: Case) -> str:
-    pairs = [(name, measured(build, name), limit) for name, limit in case.limits.items()]
-    above = [
-        f"{name} {value:.6g} > {limit:g}" for name, value, limit in pairs
-        if value is not None and not value <= limit
-    ]  # fmt: skip
+    values = above_limits(build, case)
+    above = [f"{name} {value:.6g} > {case.limits[name]:g}" for name, value in values.items()]
     trials = build.scalars.get("trials")
     return "; ".join(above) + (f" (of {trials:g} trials)" if above and trials else "")
 
@@ -190,7 +157,7 @@ def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
         if subject.case.keep and _is_exact(build):
             return Outcome(verdict=Verdict.PASS)
         return Outcome(verdict=Verdict.INVALID, reason="no output has a noise floor")
-    name = max(sorted(floors), key=lambda output: _nan_last(floors[output]))
+    name = max(sorted(floors), key=lambda output: nan_last(floors[output]))
     outcome = _by_norm(build, subject, noise, name, floors[name])
     if outcome.verdict is not Verdict.FAIL:
         outcome = _by_signature(signs, outcome, f"{name}: {short(floors[name])} noise floors")
@@ -230,7 +197,8 @@ def _not_known(signs: list[Sign], outcome: Outcome) -> str:
     return f"unknown: the record has no signature of {hidden}, which is below the noise" if hidden else ""
 
 
-def _nan_last(value: float) -> float:
+def nan_last(value: float) -> float:
+    """Return what numbers are ordered by, the worst last: NaN is as bad as infinity."""
     return math.inf if math.isnan(value) else value
 
 
@@ -256,11 +224,11 @@ def read_signs(build: Measured, subject: Subject, noise: Noise) -> Iterator[Sign
         if not output:
             continue
         bound = subject.calibration.bound(noise, name, subject.precision)
-        values = build.signatures.get(name, {}).get(output)
-        if values is None:
-            yield Sign(name=name, size=size, bound=bound)
-        else:
-            yield Sign(name=name, size=size, bound=bound, c=values["c"], explained=values["explained"])
+        values = build.signatures.get(name, {}).get(output, {})
+        yield Sign(
+            name=name, size=size, bound=bound, output=output, c=values.get("c"),
+            explained=values.get("explained", 0.0),
+        )  # fmt: skip
 
 
 def _says_nothing(subject: Subject, noise: Noise, signs: list[Sign]) -> str:
@@ -296,10 +264,16 @@ def _by_norm(build: Measured, subject: Subject, noise: Noise, name: str, floors:
 
 def _forbidden_fit(build: Measured, subject: Subject, noise: Noise, name: str) -> str:
     """Say which member an error fits that was not allowed, or nothing."""
+    member = forbidden_fit(build, subject, noise, name)
+    return f"as {member} computes, which was not allowed" if member else ""
+
+
+def forbidden_fit(build: Measured, subject: Subject, noise: Noise, name: str) -> str:
+    """Return the member that an output's error fits and that was not allowed, or nothing."""
     member = fits(noise, {name: build.outputs[name]})[name]
     near = is_near(float(build.outputs[name]["rel_l2"]), noise.outputs[name][member])
     forbidden = near and member not in POSSIBLE and not is_allowed(member, subject.precision)
-    return f"as {member} computes, which was not allowed" if forbidden else ""
+    return member if forbidden else ""
 
 
 def _by_signature(signs: list[Sign], outcome: Outcome, size: str) -> Outcome:
@@ -321,13 +295,10 @@ def _by_signature(signs: list[Sign], outcome: Outcome, size: str) -> Outcome:
 
 def describe_error(signs: list[Sign], subject: Subject, noise: Noise) -> str:
     """Say which known defect an error is consistent with, or what else its shape tells."""
-    seen = [sign for sign in signs if sign.c is not None and sign.usable]
-    named = sorted((sign for sign in seen if sign.named), key=lambda sign: sign.residual)
-    if named:
-        near = [sign for sign in named if sign.residual <= 2 * named[0].residual + 0.02]
-        return " or ".join(_name(sign, subject) for sign in near)
-    best = max(seen, key=lambda sign: sign.explained, default=None)
-    if best is None or best.c is None or not best.doubtful:
+    if named := name_signs(signs):
+        return " or ".join(_name(sign, subject) for sign in named)
+    best = best_sign(signs)
+    if best is None or best.c is None:
         return ""
     if best.explained >= EXPLAINED:
         scale = noise.effective_scale(best.c) if best.name == "lost-scale" else None
