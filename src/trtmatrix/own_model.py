@@ -76,13 +76,32 @@ def open_model(context: Context, args: argparse.Namespace) -> Context:
     remembered = Remembered(cache, digest_program())
     model = read_model(args.model, _digests(remembered))
     inputs = choose_inputs(model, args.inputs, args.profile)
-    folder = cache / "models" / _write(cache, context, model, inputs, args)
+    return context_of(context, cache / "models" / _write(cache, context, model, inputs, args), remembered)
+
+
+def context_of(context: Context, folder: Path, remembered: Remembered) -> Context:
+    """Return a context over the model whose files and repro lie in a folder below ``<cache>/models``."""
     repros = {item.repro.id: item for item in read_repros(folder / "repros", remembered)}
     own = tuple(name for name in repros if name != CONTROLS)  # the controls go along where they are needed
     return replace(
         context, project=replace(context.project, repros=folder / "repros"), repros=repros,
         selection=replace(context.selection, repros=own, cases=()),
     )  # fmt: skip
+
+
+def stored_models(context: Context, repro: str, case: str) -> list[Context]:
+    """Return contexts over the models of earlier runs whose repro and case have these ids, the newest first.
+
+    Those whose repros are the same are one.
+    """
+    remembered = Remembered(context.project.cache, digest_program())
+    found: dict[str, Context] = {}
+    files = (context.project.cache / "models").glob(f"*/repros/{repro.replace('-', '_')}.py")
+    for file in sorted(files, key=lambda item: item.stat().st_mtime_ns, reverse=True):
+        opened = context_of(context, file.parent.parent, remembered)
+        if any(known.id == case for known in opened.repros[repro].repro.cases):
+            found.setdefault(file.read_text(encoding="utf-8"), opened)
+    return list(found.values())
 
 
 def model_repro(context: Context) -> LoadedRepro:

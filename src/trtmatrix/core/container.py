@@ -79,29 +79,50 @@ def make_container_spec(
         folders.probe: f"{ROOT}/trtprobe", folders.repros: f"{ROOT}/repros",
         folders.cases: f"{ROOT}/cases", folders.job: f"{ROOT}/job",
     }  # fmt: skip
-    ids: tuple[str, ...] = ()
-    cdi: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    if gpu.present:
-        match engine.gpu_access:
-            case GpuAccess.TOOLKIT:
-                ids = (gpu.uuid or str(gpu.index),)
-            case GpuAccess.CDI:
-                cdi = (f"nvidia.com/gpu={gpu.index}",)
-            case GpuAccess.NODES:
-                minor = gpu.index if gpu.minor is None else gpu.minor
-                nodes = (f"/dev/nvidia{minor}", "/dev/nvidiactl", "/dev/nvidia-uvm")
-                if engine.driver_folder is not None:
-                    mounts[engine.driver_folder] = "/usr/local/nvidia"
-            case None:
-                pass
+    access = give_gpu(gpu, engine)
+    mounts |= access.mounts
     labels = {PROJECT_LABEL: "1", OWNER_LABEL: owner, f"{PROJECT_LABEL}.version": version.name}
     return ContainerSpec(
         image=image, name=name, command=probe_command("python3", ROOT), user=user,
-        environment={**_environment(toolkit=bool(ids)), **_compat(version, gpu)}, read_only_mounts=mounts,
-        out=(folders.out, f"{ROOT}/out"), labels=labels, limits=limits, gpu_device_ids=ids,
-        cdi_devices=cdi, devices=nodes,
+        environment={**_environment(toolkit=bool(access.ids)), **_compat(version, gpu)},
+        read_only_mounts=mounts,
+        out=(folders.out, f"{ROOT}/out"), labels=labels, limits=limits,
+        gpu_device_ids=access.ids, cdi_devices=access.cdi, devices=access.nodes,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """How one container gets its GPU: the toolkit's ids, CDI's names, or device nodes and what they need."""
+
+    ids: tuple[str, ...] = ()
+    cdi: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    mounts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def words(self) -> list[str]:
+        """The options of ``docker run``, but for the mounts."""
+        devices = [f"--device={device}" for device in (*self.cdi, *self.nodes)]
+        return [*(f"--gpus=device={device}" for device in self.ids), *devices]
+
+
+def give_gpu(gpu: Gpu, engine: Engine) -> Access:
+    """Return how a container gets a GPU of this host in the engine's way; nothing where it is not here."""
+    if not gpu.present:
+        return Access()
+    match engine.gpu_access:
+        case GpuAccess.TOOLKIT:
+            return Access(ids=(gpu.uuid or str(gpu.index),))
+        case GpuAccess.CDI:
+            return Access(cdi=(f"nvidia.com/gpu={gpu.index}",))
+        case GpuAccess.NODES:
+            minor = gpu.index if gpu.minor is None else gpu.minor
+            nodes = (f"/dev/nvidia{minor}", "/dev/nvidiactl", "/dev/nvidia-uvm")
+            driver = engine.driver_folder
+            return Access(nodes=nodes, mounts={} if driver is None else {driver: "/usr/local/nvidia"})
+        case None:
+            return Access()
 
 
 def probe_command(python: str, root: str) -> tuple[str, ...]:
@@ -146,8 +167,7 @@ def docker_command(spec: ContainerSpec) -> str:
     words += [f"--env={key}={value}" for key, value in spec.environment.items()]
     words += [f"--volume={host}:{inside}:ro" for host, inside in spec.read_only_mounts.items()]
     words += [f"--volume={spec.out[0]}:{spec.out[1]}"]
-    words += [f"--gpus=device={device}" for device in spec.gpu_device_ids]
-    words += [f"--device={device}" for device in (*spec.cdi_devices, *spec.devices)]
+    words += Access(ids=spec.gpu_device_ids, cdi=spec.cdi_devices, nodes=spec.devices).words
     words += [f"--entrypoint={spec.command[0]}", spec.image, *spec.command[1:]]
     return shlex.join(words)
 

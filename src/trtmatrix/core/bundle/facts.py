@@ -16,6 +16,7 @@ INPUTS, REFERENCE, DEFECTS, EXTRA = "inputs.npz", "reference.npz", "defects.npz"
 BAD_OUTPUTS, GOOD_OUTPUTS = "outputs-bad.npz", "outputs-good.npz"
 RECORD, GOOD_RECORD, EXPECTED = "record.json", "record-good.json", "expected.json"
 ENVIRONMENT, LOG, LAYERS, SUMS = "environment.json", "log.txt", "layers.json", "SHA256SUMS"
+POLYGRAPHY, TRTEXEC, LOADER = "polygraphy.sh", "trtexec.sh", "polygraphy_inputs.py"
 OTHERS, IMAGE = "others", "image"
 """Folders: graphs to compare with; the Dockerfile of an image that is in no registry, and what it needs."""
 
@@ -122,6 +123,34 @@ class ChangeLine:
     why_not: str = ""
 
 
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What is asked of the build and the run, for other tools than ours.
+
+    The first fields are those of the probe's ``Backend.build``; ``marked``: inner tensors that are outputs too.
+    ``inputs``: the name of an array in ``inputs.npz``, without the mark of its sample, → the graph's name;
+    ``outputs`` likewise of ``reference.npz``. ``samples``: where there are several, the arrays' names end in
+    ``.s0``, ``.s1`` and so on. ``shapes``: of the first sample, by the graph's names. ``has_reference``:
+    whether there is a ``reference.npz``.
+    """
+
+    precision: str
+    level: int | None = None
+    plugins: bool = False
+    keep_fp32: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
+    profile: Mapping[str, tuple[Shape, Shape, Shape]] = field(default_factory=dict)
+    quantized: tuple[str, ...] = ()
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    samples: int = 1
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    has_reference: bool = True
+
+
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
     """A file that is not in the archive: its digest, size and why."""
@@ -141,7 +170,11 @@ class Failure:
     ``latest``: the newest version of the product that was tried, ``newest_known``: the newest that is known
     of; ``latest_words``: why the latest was not tried, where it was not. ``on_cpu``: what is said of other
     frameworks (ONNX Runtime's verdict of the same graph, with version and figure). ``params``: the case's.
-    ``manner``: in which way it fails, in words. ``measured_on``: the record's date.
+    ``manner``: in which way it fails, in words. ``measured_on``: the record's date. ``recipe``: None where
+    other tools cannot show it (a race between streams, say). ``archive``: the archive's name without
+    ``.tar.gz``; empty: the cell's. ``is_control``: a known defect was put into the graph on purpose.
+    ``reference_by``: how the reference was computed, in words; empty: by the repro's own mathematics.
+    ``message``: the product's own words or a traceback, where it ended early.
     """
 
     cell: CellId
@@ -179,3 +212,13 @@ class Failure:
     attached: tuple[str, ...] = ()
     tool: str = ""
     measured_on: str = ""
+    recipe: Recipe | None = None
+    archive: str = ""
+    is_control: bool = False
+    reference_by: str = ""
+    message: str = ""
+
+    @property
+    def archive_name(self) -> str:
+        """What the archive's file and its one folder are called."""
+        return self.archive or f"{self.cell.repro}-{self.cell.case}-{self.cell.version}"

@@ -1,0 +1,193 @@
+"""``reproduce.sh``: one ``docker run`` over an archive's own files, with the image found, pulled or built. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from trtmatrix.core.bundle.facts import SCRIPT, SUMS, Failure, Image
+from trtmatrix.core.container import SCRATCH, Limits, tmpfs_options
+from trtmatrix.core.model import Product
+
+CANNOT_SAY = 125
+"""The exit code where nothing was shown, as git's bisect has it."""
+
+PYTHON_NEEDS = {
+    Product.TENSORRT: "tensorrt", Product.TENSORRT_RTX: "tensorrt-rtx", Product.ONNXRUNTIME: "onnxruntime",
+}  # fmt: skip
+
+_HEAD = """\
+#!/bin/sh
+# Shows the failure of this archive again: @WHAT@
+#
+#   sh reproduce.sh [options of @SCRIPT@, see --help]
+#
+# Exit code: 1 the failure comes back, 0 it does not, 125 cannot say (and why), 130 and 143 interrupted.
+# @WHERE@
+# What may be set in the environment:
+#   OUT          the folder that is written to, result.json goes there (default: ./out)
+@SETTINGS@
+#   UNCHECKED=1  do not compare the files with @SUMS@, after a change of your own
+set -u
+
+say() { printf 'reproduce.sh: %s\\n' "$*" >&2; }
+stop() { say "$@"; exit 125; }
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || exit 125
+: "${OUT:=./out}"
+mkdir -p -- "$OUT" || stop "cannot write to $OUT: set OUT to a folder of yours"
+out=$(CDPATH='' cd -- "$OUT" && pwd) || exit 125
+rm -f -- "$out/result.json"  # one of an earlier run says nothing of this one
+
+if [ -z "${UNCHECKED:-}" ]; then
+  if command -v sha256sum >/dev/null; then sums=sha256sum; else sums='shasum -a 256'; fi
+  # shellcheck disable=SC2086 # a command and its options
+  differing=$(cd "$here" && LC_ALL=C $sums -c @SUMS@ 2>&1) || {
+    printf '%s\\n' "$differing" | grep -v ': OK$' >&2
+    stop "files differ from @SUMS@ (above): unpack the archive again, or set UNCHECKED=1 if you changed them"
+  }
+fi
+
+"""
+
+_BARE = """\
+: "${PYTHON:=python3}"
+command -v "$PYTHON" >/dev/null || stop "there is no $PYTHON: set PYTHON to one with @NEEDS@ and numpy"
+"$PYTHON" -B "$here/@SCRIPT@" --files "$here" --out "$out" "$@"
+code=$?
+"""
+
+_CONTAINER = """\
+: "${DOCKER:=docker}" "${IMAGE:=}" "${GPU_OPTIONS=@GPU@}" "${RUN_AS:=$(id -u):$(id -g)}"
+reference=@REFERENCE@
+id=@ID@
+
+command -v "$DOCKER" >/dev/null || stop "there is no $DOCKER here: install Docker, or set DOCKER=podman"
+told=$("$DOCKER" version 2>&1) || stop "$DOCKER does not answer; is it started, and may you use it? $told"
+
+is_here() { [ -n "$1" ] && "$DOCKER" image inspect "$1" >/dev/null 2>&1; }
+
+@BUILD@
+if [ -n "$IMAGE" ]; then
+  say "in $IMAGE, as IMAGE asks; the failure was seen in @NAME@"
+elif is_here "$reference"; then
+  IMAGE=$reference
+elif is_here "$id"; then
+  IMAGE=$id
+elif [ -n "$reference" ] && say "pulling $reference" && "$DOCKER" pull "$reference" >&2; then
+  IMAGE=$reference
+else
+  [ -z "$reference" ] || say "it cannot be pulled (NGC: $DOCKER login nvcr.io, user \\$oauthtoken)"
+  build_image
+fi
+
+name=reproduce-$$-$(date +%s)
+client=
+# shellcheck disable=SC2329 # the traps call it
+cleanup() {
+  trap '' HUP INT TERM
+  say "interrupted: the container is removed"
+  if [ -n "$client" ]; then kill "$client" 2>/dev/null; wait "$client" 2>/dev/null; fi
+  # It may be in the making still when its client is gone.
+  "$DOCKER" rm -f "$name" >/dev/null 2>&1 || { sleep 1; "$DOCKER" rm -f "$name" >/dev/null 2>&1; }
+  exit "$1"
+}
+trap 'cleanup 129' HUP
+trap 'cleanup 130' INT
+trap 'cleanup 143' TERM
+
+bind() { printf 'type=bind,"src=%s",dst=%s' "$(printf %s "$1" | sed 's/"/""/g')" "$2"; }
+set -- -B /archive/@SCRIPT@ --files /archive --out /out "$@"
+set -- --mount "$(bind "$here" /archive),readonly" --mount "$(bind "$out" /out)" --entrypoint python3 "$IMAGE" "$@"
+case $GPU_OPTIONS in *--gpus*) ;; *) set -- --env NVIDIA_VISIBLE_DEVICES=void "$@" ;; esac
+# shellcheck disable=SC2086 # several options
+"$DOCKER" run --rm --init --name "$name" --network none --read-only --cap-drop ALL \\
+  --security-opt no-new-privileges --security-opt label=disable --pids-limit @PROCESSES@ \\
+  --user "$RUN_AS" --workdir @SCRATCH@ --tmpfs @TMPFS@ \\
+@ENVIRONMENT@
+  $GPU_OPTIONS "$@" &
+client=$!
+wait "$client"
+code=$?
+"""
+
+_TAIL = """\
+case $code in
+  0 | 1) say "details: $out/result.json" ;;
+  125) say "nothing can be said: see above" ;;
+  *) say "@SCRIPT@ ended with exit code $code, which says nothing of the failure"; code=125 ;;
+esac
+exit "$code"
+"""
+
+_NO_BUILD = """\
+build_image() {
+  stop "the image @NAME@ (id @SHORT@) is not here, is in no registry, and this archive does not say how it" \\
+    "was built: load it, or set IMAGE to one with @NEEDS@ @VERSION@"
+}
+"""
+
+_BUILD = """\
+build_image() {
+  say "building @NAME@ from image/, once"
+  if ! (cd "$here" && @LINE@) >&2; then
+    stop "it cannot be built: see above, or set IMAGE to one with @NEEDS@ @VERSION@"
+  fi
+  is_here @TAG@ || stop "the build left no image @TAG@"
+  IMAGE=@TAG@
+  built=$("$DOCKER" image inspect --format '{{.Id}}' "$IMAGE")
+  [ "$built" = "$id" ] || say "its id is $built, not $id as where the failure was seen: built again, it differs"
+}
+"""
+
+_SETTINGS = """\
+#   IMAGE        another image, of another release say: the same files are run in it
+#   GPU_OPTIONS  how the container gets its GPU (default: @GPU@)
+#   DOCKER       the engine's command (default: docker)
+#   RUN_AS       user and group inside (default: yours; with a rootless engine 0:0)"""
+
+_PYTHON_SETTING = "#   PYTHON       an interpreter that has @NEEDS@ (default: python3)"
+
+
+def render_reproduce(failure: Failure) -> str:
+    """Return ``reproduce.sh``, in POSIX sh; without an image it asks for an interpreter with the product."""
+    image = failure.image
+    where = "It runs in a container that sees this folder (read-only), OUT and nothing else; no network."
+    if image is None:
+        where = "The failure was seen outside of any container, so that is where this runs."
+    text = _HEAD + (_BARE if image is None else _CONTAINER) + _TAIL
+    text = text.replace("@SETTINGS@", _SETTINGS if image else _PYTHON_SETTING)
+    text = text.replace("@BUILD@", _BUILD if image and image.build else _NO_BUILD)
+    values = {
+        "WHERE": where, "WHAT": _comment(f"{failure.cell}: {failure.title}"), "SCRIPT": SCRIPT, "SUMS": SUMS,
+        "NEEDS": PYTHON_NEEDS[failure.product], "VERSION": _comment(failure.environment.library),
+        "GPU": "--gpus device=0" if failure.environment.gpu else "", "SCRATCH": SCRATCH,
+        "PROCESSES": str(Limits().processes), "TMPFS": f"{SCRATCH}:{tmpfs_options(Limits())}",
+        "ENVIRONMENT": _environment(), **_image_values(image),
+    }  # fmt: skip
+    return re.sub("@([A-Z]+)@", lambda found: values[found[1]], text)
+
+
+def _image_values(image: Image | None) -> dict[str, str]:
+    if image is None:
+        return {}
+    return {
+        "REFERENCE": shlex.quote(image.reference), "ID": shlex.quote(image.id), "LINE": image.build,
+        "TAG": shlex.quote(image.tag), "NAME": _comment(image.name), "SHORT": image.id[:19],
+    }  # fmt: skip
+
+
+def _environment() -> str:
+    """Return what our own containers are given: HOME, USER and caches in scratch."""
+    home = f"{SCRATCH}/home"
+    given = {
+        "HOME": home, "USER": "user", "LOGNAME": "user", "TMPDIR": SCRATCH, "XDG_CACHE_HOME": f"{home}/.cache",
+        "CUDA_CACHE_PATH": f"{home}/cuda", "TORCHINDUCTOR_CACHE_DIR": f"{home}/inductor",
+        "TRITON_CACHE_DIR": f"{home}/triton", "ORT_DISABLE_TELEMETRY": "1",
+    }  # fmt: skip
+    return "\n".join(f"  --env {name}={value} \\" for name, value in given.items())
+
+
+def _comment(text: str) -> str:
+    """Return a text that can stand in a comment, and between double quotes."""
+    return "".join(c for c in " ".join(text.split()) if c not in '"$`\\')
