@@ -15,6 +15,8 @@ SAMPLE, STATIC, FOLD, OUTPUT = "one sample", "one shape", "computed beforehand",
 EARLIER, LATER, AT, OUT = "earlier output", "later inputs", "inputs instead", "left out"
 DIM, FED, WEIGHT = "size of ", "fed to ", "weights "
 INSTEAD = " → "
+EARLY = frozenset({SAMPLE, STATIC, FOLD, OUTPUT})
+"""What is tried first: it makes all else simpler, and cheap to run."""
 
 
 class Shrinker:

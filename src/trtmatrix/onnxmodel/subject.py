@@ -237,9 +237,7 @@ def extract(
     graph = model.graph
     graph.name = own.name or "graph"
     graph.node.extend(nodes)
-    graph.input.extend(
-        info_of(subject, name, fed[0][name] if name in given else None) for name in entering
-    )
+    graph.input.extend(info_of(subject, name, fed[0][name] if name in given else None) for name in entering)
     graph.output.extend(info_of(subject, name) for name in outputs)
     graph.initializer.extend(t for t in own.initializer if t.name in used and t.name not in constants)
     graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in constants.items() if n in used)
