@@ -87,8 +87,8 @@ def _recipe(found: Found) -> tuple[Recipe, Path]:
     if recipe is None:
         raise UsageError(
             f"{found.entry.cell.id}: its run builds no engine of its own graph by itself, so that no smaller "
-            f"graph can stand for it\n  cut {found.loaded.file.name} down by hand: python -m trtmatrix prepare "
-            f"{found.loaded.repro.id}/{found.case.id} writes its files"
+            f"graph can stand for it\n  cut {found.loaded.file.name} down by hand: python -m trtmatrix "
+            f"prepare {found.loaded.repro.id}/{found.case.id} writes its files"
         )
     if recipe.marked:
         raise UsageError(

@@ -103,7 +103,7 @@ class Trials:
                 return Ran(manner=None, right=False, said=" ".join(str(error).split())[:300])
 
     def _open(self, subject: Subject, version: str, stack: contextlib.ExitStack | None) -> Context:
-        """Make a model a repro; ``stack``: removes what was not there before, of a model that does not stay."""
+        """Make a model a repro; ``stack`` removes what was not there before, where it does not stay."""
         from trtmatrix.effects.cases import CaseCache
         from trtmatrix.own_model import model_repro, open_model
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 NUMBERS = frozenset({Kind.DEFECT, Kind.WRONG, Kind.ZEROS})
 """Ways of being wrong that a plain model, which has no known defects, cannot tell from each other."""
 
+LEAST_NODES = 2
+"""A single node is not reduced."""
+
 SMALLEST_FOUND = "nothing else that was tried can be smaller"
 INTERRUPTED = "it was interrupted; what is here is the smallest so far"
 
@@ -82,7 +85,8 @@ class Shrinking:
     """A search under way: the smallest model so far, which lies in the folder at any time."""
 
     def __init__(
-        self, start: Start, wanted: Manner, trials: Trials, target: Path, steps: int, deadline: float, tell: Tell
+        self, start: Start, wanted: Manner, trials: Trials, target: Path, steps: int, deadline: float,
+        tell: Tell,
     ) -> None:  # fmt: skip
         """Take where it starts, what must stay, where the result goes, and how long it may take."""
         self.best, self.search = start.subject, Search(steps=steps)
@@ -97,8 +101,10 @@ class Shrinking:
         try:
             self._pass(early=True)
             if polygraphy:
-                self._by_polygraphy()
+                self._by_polygraphy("bisect")
             self._pass(early=False)
+            if polygraphy and self._by_polygraphy("linear"):
+                self._pass(early=False)
         except KeyboardInterrupt:
             ended = INTERRUPTED
         end = self._end(ended or self._why_ended())
@@ -154,30 +160,33 @@ class Shrinking:
         self.search = learn(self.search, trial)
         if trial.answer is Answer.SAME and candidate is not None:
             self.best = candidate
-            write_minimised(self._target, candidate, minimised_data(self._end("it is still under way")))
-        self._tell(step_line(len(self.search.trials), trial, self.best.size.text))
+            write_minimised(self._target, candidate, minimised_data(self._end("it was ended before its end")))
+        if trial.ran or trial.answer is Answer.SAME:
+            self._tell(step_line(self.search.ran, trial, self.best.size.text))
 
-    def _by_polygraphy(self) -> None:
-        """Let Polygraphy's reducer look for fewer nodes; what it finds is checked and kept as all else is."""
+    def _by_polygraphy(self, mode: str) -> bool:
+        """Let Polygraphy's reducer look for fewer nodes: first by halving, at the end node by node.
+
+        What it finds is checked and kept as all else is. Returns whether it is smaller now.
+        """
         from trtmatrix.effects.polygraphy_reduce import reduce_nodes, why_not
 
-        if (reason := why_not(self.best)) or not self._has_time():
-            self._notes.append(f"Polygraphy did not take part: {reason or 'the budget was spent before'}")
-            return
-        for mode in ("bisect", "linear"):
-            if len(self.best.model.graph.node) < 2 or not self._has_time():
-                return
-            base = self.best
+        base = self.best
+        if len(base.model.graph.node) < LEAST_NODES:
+            return False
+        reason = why_not(base) or ("" if self._has_time() else "the budget was spent before")
+        if not reason:
+            reason = reduce_nodes(base, mode, self._check_of(mode), self._has_time, self._trials.scratch)
+        if reason:
+            self._notes.append(f"Polygraphy's reducer ({mode}): {reason}")
+        return self.best is not base
 
-            def check(candidate: Subject, mode: str = mode) -> bool:
-                number = len(self.search.trials) + 1
-                move = Move(axis=f"Polygraphy {mode}", level=f"its graph {number}")
-                return self.try_subject(move, candidate) is Answer.SAME
+    def _check_of(self, mode: str) -> Callable[[Subject], bool]:
+        def check(candidate: Subject) -> bool:
+            level = f"to {candidate.size.nodes} nodes"
+            return self.try_subject(Move(axis=f"Polygraphy {mode}", level=level), candidate) is Answer.SAME
 
-            trouble = reduce_nodes(base, mode, check, self._has_time, self._trials.scratch)
-            if trouble:
-                self._notes.append(f"Polygraphy ({mode}) ended early: {trouble}")
-                return
+        return check
 
     def _has_time(self) -> bool:
         return not self.search.is_spent and time.monotonic() < self._deadline

@@ -118,7 +118,7 @@ def next_round(search: Search) -> Search | None:
 def sizes_below(size: int) -> tuple[int, ...]:
     """Return the sizes to try of a dimension, from 1 on: powers of two, then what is near its half."""
     powers = [1 << bits for bits in range(size.bit_length()) if 1 << bits < size]
-    halves = [size // 2] if size > 2 else []  # noqa: PLR2004 - of 2 it is 1
+    halves = [size // 2] if size > 2 else []
     return tuple(sorted({*powers, *halves}))
 
 
@@ -127,6 +127,6 @@ def describe_trials(trials: Sequence[Trial]) -> str:
     count = {answer: sum(trial.answer is answer for trial in trials) for answer in Answer}
     ran = sum(trial.ran for trial in trials)
     return (
-        f"{len(trials)} tried, {ran} of them run: {count[Answer.SAME]} kept, {count[Answer.NOT]} did not fail "
-        f"in the same way, {count[Answer.CANNOT_SAY]} could not be made or run"
+        f"{len(trials)} tried, {ran} of them run: {count[Answer.SAME]} kept, {count[Answer.NOT]} did not "
+        f"fail in the same way, {count[Answer.CANNOT_SAY]} could not be made or run"
     )

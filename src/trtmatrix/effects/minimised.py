@@ -1,9 +1,8 @@
-"""The folder that minimise leaves: the smallest model so far, its inputs, and what was tried; always whole."""
+"""What minimise leaves: the smallest model so far, its inputs, what was tried; always whole."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,7 +54,7 @@ def _cell_in(report: Path) -> str:
 
 
 def write_minimised(target: Path, subject: Subject, report: Mapping[str, Any]) -> None:
-    """Write the folder, whole or not at all; what it was before is replaced. ``OSError`` where it cannot be."""
+    """Write the folder whole or not at all, in place of what it was; ``OSError`` where it cannot be."""
     target = target.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as name:
@@ -72,8 +71,3 @@ def write_minimised(target: Path, subject: Subject, report: Mapping[str, Any]) -
             if before.exists():
                 before.rename(target)
             raise
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder of scratch files."""
-    shutil.rmtree(folder, ignore_errors=True)

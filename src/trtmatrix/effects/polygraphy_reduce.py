@@ -1,7 +1,7 @@
 """Polygraphy's reducer of nodes, with our own check: it asks over a socket, and is answered by who called.
 
-Source: https://github.com/NVIDIA/TensorRT/tree/main/tools/Polygraphy/polygraphy/tools/debug. It cuts a graph by
-halving or node by node, and calls a command for each graph, whose exit code says whether it still fails.
+It cuts a graph by halving or node by node, and calls a command for each graph, whose exit code says whether
+it still fails. Source: https://github.com/NVIDIA/TensorRT/tree/main/tools/Polygraphy/polygraphy/tools/debug.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fewer nodes: an earlier output, later inputs that are fed what the whole model had there, nodes left out."""
+"""Fewer nodes: an earlier output, later inputs, fed what the whole model had there, nodes left out."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def inputs_at(subject: Subject) -> Iterator[str]:
 
 
 def _first_output(node: NodeProto) -> str:
-    return next(filter(None, node.output))
+    return str(next(name for name in node.output if name))
 
 
 def start_after(subject: Subject, tensor: str, values: Values) -> Subject:

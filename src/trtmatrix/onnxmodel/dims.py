@@ -16,10 +16,70 @@ from trtmatrix.onnxmodel.subject import Array, Subject
 from trtmatrix.onnxmodel.walk import OWN, attribute_of
 
 BROADCAST = frozenset(
-    "Abs Acos Add And BitwiseAnd BitwiseNot BitwiseOr Cast Ceil Clip Cos Div Dropout Elu Equal Erf Exp Floor Gelu "
-    "Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN LayerNormalization LeakyRelu Less "
-    "LessOrEqual Log LogSoftmax Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow RMSNormalization Reciprocal Relu "
-    "Round Selu Sigmoid Sign Sin Softmax Softplus Softsign Sqrt Sub Sum Tan Tanh ThresholdedRelu Where Xor".split()
+    [
+        "Abs",
+        "Acos",
+        "Add",
+        "And",
+        "BitwiseAnd",
+        "BitwiseNot",
+        "BitwiseOr",
+        "Cast",
+        "Ceil",
+        "Clip",
+        "Cos",
+        "Div",
+        "Dropout",
+        "Elu",
+        "Equal",
+        "Erf",
+        "Exp",
+        "Floor",
+        "Gelu",
+        "Greater",
+        "GreaterOrEqual",
+        "HardSigmoid",
+        "HardSwish",
+        "Identity",
+        "IsInf",
+        "IsNaN",
+        "LayerNormalization",
+        "LeakyRelu",
+        "Less",
+        "LessOrEqual",
+        "Log",
+        "LogSoftmax",
+        "Max",
+        "Mean",
+        "Min",
+        "Mish",
+        "Mod",
+        "Mul",
+        "Neg",
+        "Not",
+        "Or",
+        "PRelu",
+        "Pow",
+        "RMSNormalization",
+        "Reciprocal",
+        "Relu",
+        "Round",
+        "Selu",
+        "Sigmoid",
+        "Sign",
+        "Sin",
+        "Softmax",
+        "Softplus",
+        "Softsign",
+        "Sqrt",
+        "Sub",
+        "Sum",
+        "Tan",
+        "Tanh",
+        "ThresholdedRelu",
+        "Where",
+        "Xor",
+    ]
 )
 """Element by element, inputs aligned at their last dimension; or along a last dimension that stays whole."""
 
@@ -101,10 +161,16 @@ def _aligned(traced: Traced, small: Sequence[Dims], large: Sequence[Dims]) -> bo
     return True
 
 
+def _all_aligned(names: Sequence[str], large: str, traced: Traced) -> bool:
+    """Join all that there are of some tensors with one that they are broadcast to."""
+    fit = True
+    for name in filter(None, names):
+        fit &= _aligned(traced, traced.dims[name], traced.dims[large])
+    return fit
+
+
 def _broadcast(node: NodeProto, traced: Traced) -> bool:
-    out = traced.dims[node.output[0]]
-    others = [name for name in (*node.input, *node.output[1:]) if name]
-    return all([_aligned(traced, traced.dims[name], out) for name in others])
+    return _all_aligned((*node.input, *node.output[1:]), node.output[0], traced)
 
 
 def _flat(dims: Sequence[Dims]) -> list[int]:
@@ -148,8 +214,7 @@ def _gemm(node: NodeProto, traced: Traced) -> bool:
     b = b[::-1] if attribute_of(node, "transB", 0) else b
     out = traced.dims[node.output[0]]
     traced.atoms.join(a[1], b[0])
-    bias = [traced.dims[name] for name in node.input[2:] if name]
-    return _join(traced, [a[0], b[1]], out) and all([_aligned(traced, dims, out) for dims in bias])
+    return _join(traced, [a[0], b[1]], out) and _all_aligned(node.input[2:], node.output[0], traced)
 
 
 def _conv(node: NodeProto, traced: Traced) -> bool:
@@ -243,7 +308,7 @@ def _slice(node: NodeProto, traced: Traced) -> bool:
     x, out = traced.dims[node.input[0]], traced.dims[node.output[0]]
     if len(x) != len(out):
         return False
-    axes = traced.constants.get(node.input[3]) if len(node.input) > 3 else None  # noqa: PLR2004
+    axes = traced.constants.get(node.input[3]) if len(node.input) > 3 else None
     sliced = {int(axis) % len(x) for axis in axes} if axes is not None else set(range(len(x)))
     for place, (a, b) in enumerate(zip(x, out, strict=True)):
         if place in sliced:

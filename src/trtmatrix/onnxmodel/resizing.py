@@ -1,4 +1,4 @@
-"""Smaller dimensions: one size changed in all tensors that share it, weights and constants of shapes with it."""
+"""Smaller dimensions: a size changed in all tensors that share it, weights and constants of shapes too."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
@@ -169,10 +168,10 @@ def info_of(subject: Subject, name: str, sample: Array | None = None) -> ValueIn
     if sample is not None:
         kind = helper.np_dtype_to_tensor_dtype(sample.dtype)
         return helper.make_tensor_value_info(name, kind, [None] * sample.ndim)
-    kind, shape = subject.known.types.get(name, 0), subject.known.shapes.get(name)
-    if not kind or shape is None:
+    known, shape = subject.known.types.get(name), subject.known.shapes.get(name)
+    if not known or shape is None:
         raise CannotShrinkError(f"it is not known what {name} is")
-    return helper.make_tensor_value_info(name, kind, [None] * len(shape))
+    return helper.make_tensor_value_info(name, known, [None] * len(shape))
 
 
 class Values:

@@ -88,8 +88,8 @@ if __name__ == "__main__":
 class Page:
     """What differs from repro to repro. ``precision`` is the probe's, ``floor`` what the floor is of.
 
-    ``tolerance``: ``atol`` and ``rtol``, or nothing. ``options``: what else is asked of the build (``level``
-    and the like), ``bug_is``: the causes that are the bug itself; both where the model stands for another case.
+    ``tolerance``: ``atol`` and ``rtol``, or nothing. ``options``: what else is asked of the build, such as
+    ``level``; ``bug_is``: the causes that are the bug itself; both where the model stands for another case.
     """
 
     title: str
