@@ -9,7 +9,7 @@ from typing import Any
 
 from trtmatrix import __version__
 from trtmatrix.bundle_find import Found
-from trtmatrix.core.bundle.facts import ChangeLine, Failure
+from trtmatrix.core.bundle.facts import ChangeLine, Failure, Recipe
 from trtmatrix.core.bundle.lines import (
     Layout,
     environment_of,
@@ -29,7 +29,7 @@ from trtmatrix.core.manner import Kind, Manner, manner_of
 from trtmatrix.core.model import Control, Product, Repro, release_of
 from trtmatrix.core.record import RAN
 from trtmatrix.core.words import PRODUCT_NAMES
-from trtmatrix.effects.asked import asked_of
+from trtmatrix.effects.asked import read_recipe
 from trtmatrix.effects.cases import CaseCache, read_content
 from trtmatrix.effects.code import digest_program
 from trtmatrix.effects.image_facts import find_image, read_os
@@ -41,7 +41,7 @@ Tell = Callable[[str], None]
 BY_US_ALONE = frozenset({Kind.LIMIT, Kind.REMARK})
 """Failures that no other tool can show: what the repro measures by itself, how attention was compiled."""
 
-OWN_REFERENCE = "ONNX Runtime on the CPU, in float64 where the graph allows"
+OWN_REFERENCE = "ONNX Runtime"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ def gather(found: Found, archive: str, dockerfile: Path | None, tell: Tell) -> G
         latest_words=why_not_latest(found.row, newest),
         on_cpu=on_cpu_words(found.others), own_model=found.own_model, tool=__version__,
         measured_on=record.started[:10], is_control=found.case.control is Control.NEGATIVE,
-        recipe=None if manner.kind in BY_US_ALONE else asked_of(found.loaded, found.case, files),
+        recipe=_asked(found, manner, files),
         reference_by=OWN_REFERENCE if found.own_model else "",
         message="" if record.ended == RAN else record.detail, archive=archive,
     )  # fmt: skip
@@ -106,6 +106,13 @@ def gather(found: Found, archive: str, dockerfile: Path | None, tell: Tell) -> G
 def with_changes(gathered: Gathered, changes: Sequence[ChangeLine]) -> Gathered:
     """Return the same with what changes the failure."""
     return replace(gathered, failure=replace(gathered.failure, changes=tuple(changes)))
+
+
+def _asked(found: Found, manner: Manner, files: Path) -> Recipe | None:
+    """Return what other tools are to be asked for; None where none of them can show the failure."""
+    if manner.kind in BY_US_ALONE:
+        return None
+    return read_recipe(found.loaded.file, found.case.params, files, found.entry.cell.version.product)
 
 
 def _image(found: Found, dockerfile: Path | None) -> tuple[ImageRecipe | None, str]:

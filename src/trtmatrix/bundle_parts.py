@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from trtmatrix.bundle_gather import Gathered
 from trtmatrix.core.bundle import facts
-from trtmatrix.core.judge import subject_of
 from trtmatrix.core.jsontext import to_json
+from trtmatrix.core.judge import subject_of
 from trtmatrix.core.record import Record
 from trtmatrix.effects.packing import Part
 from trtmatrix.effects.store import read_output
@@ -26,15 +26,16 @@ RUN_WITH, CHECKED_BY, COMPARED, SEEN, ASKED_FOR = 1, 2, 3, 4, 5
 
 def data_parts(gathered: Gathered, attached: Mapping[str, Path]) -> list[Part]:
     """Return all but the texts that tell of the others; ``attached``: name → file, as the user asked."""
-    files, record, good = gathered.files, gathered.found.record, gathered.good
+    record, good = gathered.found.record, gathered.good
     parts = [*_models(gathered), *_arrays(gathered)]
     parts += [
         _json(facts.RECORD, record, "the record of the run, as it was stored"),
-        Part(name=facts.LOG, text=str(record.data.get("log", "")), what="the product's own words of that run",
-             rank=CHECKED_BY),
         Part(name=facts.LAYERS, text=to_json(layers_of(record)), rank=COMPARED,
              what="of each engine: layers, tactics, size, seconds, clocks"),
     ]  # fmt: skip
+    if log := str(record.data.get("log", "")):
+        what = "the product's own words of that run"
+        parts.append(Part(name=facts.LOG, text=log, what=what, rank=CHECKED_BY))
     if good is not None and good.record is not None:
         what = f"the record of {good.cell.version.name}, the nearest version that passes"
         parts.append(_json(facts.GOOD_RECORD, good.record, what))
@@ -68,11 +69,11 @@ def _models(gathered: Gathered) -> Iterator[Part]:
     for file in sorted((folder / facts.OTHERS).glob("*.onnx")):
         what = "a graph that it is compared with"
         yield Part(name=f"{facts.OTHERS}/{file.name}", file=file, what=what, rank=COMPARED)
-    for name in _external(folder):
+    for name in external_files(folder):
         yield Part(name=name, file=folder / name, what="weights of the graph", weights=own, rank=RUN_WITH)
 
 
-def _external(folder: Path) -> list[str]:
+def external_files(folder: Path) -> list[str]:
     """Return the files with the weights of a prepared graph, by the names that it gives them."""
     from trtmatrix.effects.store import read_json
 

@@ -6,10 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -47,12 +48,18 @@ class Done:
         return {cell["version"]: cell["verdict"] for cell in self.data["cells"]}
 
 
+Column = tuple[str, str, str, str]
+"""A version's name, product, image and library."""
+
+
 class Project:
     """matrix.yaml, results and cache in a folder; ``current``: the image of the newer ONNX Runtime."""
 
-    def __init__(self, folder: Path, current: str = images.CURRENT) -> None:
+    def __init__(
+        self, folder: Path, current: str = images.CURRENT, columns: Sequence[Column] | None = None
+    ) -> None:
         self.folder, self.results = folder, folder / "results"
-        columns = [
+        columns = columns or [
             (RTX, "tensorrt-rtx", images.CURRENT, "1.7.1.116"),
             (OLDER, "onnxruntime", images.OLDER, images.OLDER_VERSION),
             (CURRENT, "onnxruntime", current, images.CURRENT_VERSION),
@@ -62,21 +69,35 @@ class Project:
             text += COLUMN.format(version=version, product=product, image=image, library=library)
         (folder / "matrix.yaml").write_text(text)
 
+    @property
+    def files(self) -> list[str]:
+        """The options that name the project's files."""
+        return [
+            f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={REPOSITORY / 'repros'}",
+            f"--results={self.results}", f"--cache={self.folder / 'cache'}",
+        ]  # fmt: skip
+
     def call(self, command: str, *words: str) -> Done:
         """Call ``trtmatrix`` as a user does."""
-        files = [f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={REPOSITORY / 'repros'}"]
-        files += [f"--results={self.results}", f"--cache={self.folder / 'cache'}"]
+        return self.call_bare(command, *self.files, *words)
+
+    def call_bare(self, *words: str, variables: Mapping[str, str] = MappingProxyType({})) -> Done:
+        """The same without the project's files, with further environment variables."""
         done = subprocess.run(
-            [sys.executable, "-m", "trtmatrix", command, *files, *words],
-            capture_output=True, text=True, check=False, timeout=240, cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "OMP_NUM_THREADS": "1"},
+            [sys.executable, "-m", "trtmatrix", *words], capture_output=True, text=True, check=False,
+            timeout=240, cwd=self.folder, stdin=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "OMP_NUM_THREADS": "1", **variables},
         )  # fmt: skip
         return Done(code=done.returncode, printed=done.stdout, told=done.stderr)
 
     def run(self, model: Path, *words: str) -> Done:
         """Run a model with the samples beside it, and print JSON."""
         inputs = model.parent / "inputs"
-        given = [f"--inputs={inputs}"] if inputs.is_dir() else []
+        return self.run_with(model, inputs if inputs.is_dir() else None, *words)
+
+    def run_with(self, model: Path, inputs: Path | None, *words: str) -> Done:
+        """The same with these inputs."""
+        given = [f"--inputs={inputs}"] if inputs else []
         return self.call("run", f"--model={model}", *given, "--json", *words)
 
     def record(self, version: str) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def _other_extent(wanted: Manner, found: Manner) -> str:
         return ""
     before = max(wanted.sizes, key=abs)
     after = max(found.sizes, key=abs)
-    same = before * after > 0 and 1 / SAME_C <= after / before <= SAME_C
+    same = before == after or (before * after > 0 and 1 / SAME_C <= after / before <= SAME_C)
     return "" if same else f"c = {short(after)} of {found.what} instead of {short(before)}"
 
 

@@ -150,7 +150,7 @@ def _trials(build: Measured) -> str:
 
 def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
     signs = list(read_signs(build, subject, noise))
-    if reason := _says_nothing(subject, noise, signs):
+    if reason := says_nothing(subject, noise, signs):
         return Outcome(verdict=Verdict.INVALID, reason=reason)
     floors = read_floors(build, subject, noise)
     if not floors:
@@ -231,7 +231,7 @@ def read_signs(build: Measured, subject: Subject, noise: Noise) -> Iterator[Sign
         )  # fmt: skip
 
 
-def _says_nothing(subject: Subject, noise: Noise, signs: list[Sign]) -> str:
+def says_nothing(subject: Subject, noise: Noise, signs: list[Sign]) -> str:
     """Return why a case can say nothing, or nothing where it can."""
     if not signs:
         floors = [noise.floor(output, subject.precision) or 0.0 for output in noise.outputs]

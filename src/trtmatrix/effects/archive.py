@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
@@ -18,14 +17,14 @@ from trtmatrix.core.bundle.facts import LIMIT_BYTES, SUMS, LeftOut
 from trtmatrix.core.bundle.manifest import LEFT_OUT, left_out_json, sums_text, write_size
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.redact import Secrets
-from trtmatrix.effects.packing import Packed, Part, pack_parts, public_name
+from trtmatrix.effects.packing import Packed, Part, digest_stream, pack_parts, public_name
 
 SUFFIX = ".tar.gz"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """An archive that was written. ``sha256`` and ``size``: of its file; ``folder``: the one that is in it."""
+    """An archive that was written. ``sha256`` and ``size``: of its file; ``folder``: the one inside."""
 
     file: Path
     sha256: str
@@ -57,7 +56,9 @@ def write_archive(
             size = out.tell()
             if size > limit:
                 raise UsageError(_too_large(target, size, limit))
-            digest = _sha256(out)
+            out.flush()
+            out.seek(0)
+            digest = digest_stream(out)
     except OSError as error:
         raise UsageError(f"--to {target}: cannot be written: {error.strerror or error}") from error
     names = tuple(sorted(file.item.name for file in files))
@@ -120,12 +121,3 @@ def _open(file: Packed) -> Iterator[IO[bytes]]:
         return
     with file.file.open("rb") as stream:
         yield stream
-
-
-def _sha256(out: IO[bytes]) -> str:
-    out.flush()
-    out.seek(0)
-    total = sha256()
-    while block := out.read(1 << 20):
-        total.update(block)
-    return total.hexdigest()

@@ -173,10 +173,7 @@ class CaseCache:
     def _write_array(self, array: Array) -> Path:
         import numpy as np
 
-        data = array.view(np.uint8).reshape(-1).data if array.size else b""
-        return self._write_blob(
-            f"{array.dtype.str} {array.shape}".encode(), data, ".npy", lambda out: np.save(out, array)
-        )
+        return self._write_blob(*_array_bytes(array), ".npy", lambda out: np.save(out, array))
 
     def _write_model(self, model: bytes | Path) -> Path:
         if isinstance(model, Path):
@@ -211,9 +208,7 @@ class CaseCache:
         self, head: bytes, data: bytes | memoryview, suffix: str, write: Callable[[IO[bytes]], object]
     ) -> Path:
         """Return the file named after its content, written now if it is not there."""
-        content = sha256(head)
-        content.update(data)
-        path = self.blobs / f"{content.hexdigest()}{suffix}"
+        path = self.blobs / _blob_name(head, data, suffix)
         if not path.exists():
             with tempfile.NamedTemporaryFile(
                 dir=self.blobs, prefix=self.tag, suffix=".partial", delete=False
@@ -272,8 +267,40 @@ def _broken(function: str, loaded: LoadedRepro, case: Case, error: Exception) ->
 
 def _content(files: Mapping[str, Path]) -> str:
     """Return a digest of what a product is given: graphs, inputs and extra arrays, but no reference."""
-    names = sorted(name for name in files if not name.startswith("reference/"))
-    return sha256("\n".join(f"{name} {files[name].name}" for name in names).encode()).hexdigest()
+    return _content_of({name: file.name for name, file in files.items() if not name.startswith("reference/")})
+
+
+def _content_of(blobs: Mapping[str, str]) -> str:
+    return sha256("\n".join(f"{name} {blobs[name]}" for name in sorted(blobs)).encode()).hexdigest()
+
+
+def content_digest(models: Mapping[str, Path], arrays: Mapping[str, Array]) -> str:
+    """Return what :func:`read_content` gives of a case with these files and arrays.
+
+    ``models``: graphs and files with weights, by the names that they have in a case's folder; ``arrays``: as
+    ``inputs/x``.
+    """
+    from trtmatrix.onnxmodel.reading import digest_file
+
+    blobs = {
+        name: digest_file(file) + (".onnx" if name.endswith(".onnx") else "") for name, file in models.items()
+    }
+    blobs |= {f"{name}.npy": _blob_name(*_array_bytes(array), ".npy") for name, array in arrays.items()}
+    return _content_of(blobs)
+
+
+def _array_bytes(array: Array) -> tuple[bytes, bytes | memoryview]:
+    """Return what identifies an array: dtype and shape, and its values; it must be contiguous."""
+    import numpy as np
+
+    data = array.view(np.uint8).reshape(-1).data if array.size else b""
+    return f"{array.dtype.str} {array.shape}".encode(), data
+
+
+def _blob_name(head: bytes, data: bytes | memoryview, suffix: str) -> str:
+    content = sha256(head)
+    content.update(data)
+    return f"{content.hexdigest()}{suffix}"
 
 
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:

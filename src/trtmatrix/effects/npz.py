@@ -46,8 +46,10 @@ def write_npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def _compression(data: memoryview) -> int:
-    import lzma
-
+    try:
+        import lzma
+    except ImportError:  # a Python that was built without it
+        return ZIP_DEFLATED
     sample = data[:SAMPLE]
     small = len(lzma.compress(sample, format=lzma.FORMAT_ALONE)) < WORTH * len(zlib.compress(sample, 9))
     return ZIP_LZMA if small else ZIP_DEFLATED

@@ -1,8 +1,8 @@
 """The command lines of Polygraphy and trtexec that do what the repro asks of the build. Pure.
 
-Polygraphy's options are those of :data:`POLYGRAPHY_VERSION`. trtexec's, by release: ``--stronglyTyped`` from 9,
-``--builderOptimizationLevel`` from 8.6, no precision flags from 11 on
-(https://github.com/NVIDIA/TensorRT/blob/main/samples/common/sampleOptions.cpp; ``api_changes.yaml`` has what goes).
+Polygraphy's options are those of :data:`POLYGRAPHY_VERSION`. trtexec's, by release: ``--stronglyTyped`` from
+9, ``--builderOptimizationLevel`` from 8.6, no precision flags from 11 on (``api_changes.yaml`` has what goes;
+https://github.com/NVIDIA/TensorRT/blob/main/samples/common/sampleOptions.cpp).
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def polygraphy_command(failure: Failure) -> Commands:
             notes.append("not beside ONNX Runtime: the graph has one of TensorRT's plugins")
         else:
             compare, _ = _comparison(failure, recipe)
-            lines.append(_join("polygraphy", "run", MODEL, *runner, "--onnxrt", *load, *compare))
+            marked = ["--onnx-outputs", *_all_outputs(recipe)] if recipe.marked else []
+            words = [*runner, "--onnxrt", *marked, *load, *compare]
+            lines.append(_join("polygraphy", "run", MODEL, *words))
     if failure.product is Product.TENSORRT_RTX:
         lines = [
             line.replace("polygraphy run", "POLYGRAPHY_USE_TENSORRT_RTX=1 polygraphy run") for line in lines
@@ -94,7 +96,7 @@ def trtexec_command(failure: Failure) -> Commands:
 
 
 def command_file(failure: Failure, commands: Commands, needs: str) -> str:
-    """Return commands as a file of POSIX sh; empty where there are none. Its exit code is the last one's."""
+    """Return commands as a file of POSIX sh; empty where there are none; it fails where one of them does."""
     if not commands.lines:
         return ""
     library = f"{failure.product_name} {failure.environment.library or failure.version}"
@@ -103,7 +105,8 @@ def command_file(failure: Failure, commands: Commands, needs: str) -> str:
         f"# {failure.cell}: the same as reproduce.sh, where {library} and {needs} are installed.",
     ]
     lines += [f"# {note}" for note in commands.notes]
-    lines += ['cd -- "$(dirname -- "$0")" || exit', "set -x", *commands.lines]
+    lines += ['cd -- "$(dirname -- "$0")" || exit', "failed=0", "set -x"]
+    lines += [*(f"{line} || failed=1" for line in commands.lines), 'exit "$failed"']
     return "\n".join(lines) + "\n"
 
 
@@ -146,11 +149,16 @@ def _runner(failure: Failure, recipe: Recipe) -> list[str]:
             f"{LOADER}:keep_fp32",
         ]
     if recipe.marked:
-        words += ["--trt-outputs", *recipe.outputs.values(), *recipe.marked]
+        words += ["--trt-outputs", *_all_outputs(recipe)]
     for which, flag in enumerate(("--trt-min-shapes", "--trt-opt-shapes", "--trt-max-shapes")):
         shapes = [f"{name}:[{','.join(map(str, shape[which]))}]" for name, shape in recipe.profile.items()]
         words += [flag, *shapes] if shapes else []
     return words
+
+
+def _all_outputs(recipe: Recipe) -> list[str]:
+    """Return the graph's outputs and the tensors that are marked, each once."""
+    return list(dict.fromkeys((*recipe.outputs.values(), *recipe.marked)))
 
 
 def _is_typed(recipe: Recipe, release: _Release) -> bool:
@@ -221,9 +229,9 @@ def _shapes(shapes: Mapping[str, Shape]) -> str:
 
 def _trtexec_notes(recipe: Recipe) -> Iterable[str]:
     if recipe.marked:
-        yield f"trtexec has no option to mark inner tensors as outputs, which this case does ({', '.join(recipe.marked)})"
+        yield f"trtexec cannot mark inner tensors as outputs, and this case does: {', '.join(recipe.marked)}"
     if recipe.keep_fp32:
-        yield f"trtexec keeps layers in FP32 by name alone, and this case by type ({', '.join(recipe.keep_fp32)})"
+        yield f"trtexec keeps layers in FP32 by name, and this case by type: {', '.join(recipe.keep_fp32)}"
     if recipe.samples > 1:
         yield f"of {recipe.samples} samples trtexec is given the first"
 

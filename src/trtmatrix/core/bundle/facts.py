@@ -130,7 +130,7 @@ Shape = tuple[int, ...]
 class Recipe:
     """What is asked of the build and the run, for other tools than ours.
 
-    The first fields are those of the probe's ``Backend.build``; ``marked``: inner tensors that are outputs too.
+    The first fields are those of the probe's ``Backend.build``; ``marked``: inner tensors, made outputs.
     ``inputs``: the name of an array in ``inputs.npz``, without the mark of its sample, → the graph's name;
     ``outputs`` likewise of ``reference.npz``. ``samples``: where there are several, the arrays' names end in
     ``.s0``, ``.s1`` and so on. ``shapes``: of the first sample, by the graph's names. ``has_reference``:
@@ -173,8 +173,9 @@ class Failure:
     ``manner``: in which way it fails, in words. ``measured_on``: the record's date. ``recipe``: None where
     other tools cannot show it (a race between streams, say). ``archive``: the archive's name without
     ``.tar.gz``; empty: the cell's. ``is_control``: a known defect was put into the graph on purpose.
-    ``reference_by``: how the reference was computed, in words; empty: by the repro's own mathematics.
-    ``message``: the product's own words or a traceback, where it ended early.
+    ``reference_by``: what computed the reference in float64 on the CPU; empty: NumPy, from the repro's own
+    mathematics. ``message``: the product's own words or a traceback, where it ended early. ``files``: what is
+    in the archive; empty: not known yet, all that may be is listed.
     """
 
     cell: CellId
@@ -217,6 +218,7 @@ class Failure:
     is_control: bool = False
     reference_by: str = ""
     message: str = ""
+    files: tuple[str, ...] = ()
 
     @property
     def archive_name(self) -> str:

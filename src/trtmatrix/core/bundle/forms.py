@@ -13,49 +13,49 @@ TORCH_REPOSITORY = "pytorch/TensorRT"
 _HEAD = """\
 ## Description
 
-{description}
+@DESCRIPTION@
 
 
 ## Environment
 
-**TensorRT Version**: {tensorrt}
+**TensorRT Version**: @TENSORRT@
 
-**NVIDIA GPU**: {gpu}
+**NVIDIA GPU**: @GPU@
 
-**NVIDIA Driver Version**: {driver}
+**NVIDIA Driver Version**: @DRIVER@
 
-**CUDA Version**: {cuda}
+**CUDA Version**: @CUDA@
 
-**CUDNN Version**: {cudnn}
+**CUDNN Version**: @CUDNN@
 
 
-Operating System: {os}
+Operating System: @OS@
 
-Python Version (if applicable): {python}
+Python Version (if applicable): @PYTHON@
 
-Tensorflow Version (if applicable): {tensorflow}
+Tensorflow Version (if applicable): @TENSORFLOW@
 
-PyTorch Version (if applicable): {torch}
+PyTorch Version (if applicable): @TORCH@
 
-Baremetal or Container (if so, version): {container}
+Baremetal or Container (if so, version): @CONTAINER@
 
-{environment}
+@ENVIRONMENT@
 
 
 ## Relevant Files
 
-**Model link**: {model}
+**Model link**: @MODEL@
 
-{files}
+@FILES@
 
 
 ## Steps To Reproduce
 
 **Commands or scripts**:
 
-{commands}
+@COMMANDS@
 
-**Have you tried [the latest release](https://developer.nvidia.com/tensorrt)?**: {latest}
+**Have you tried [the latest release](https://developer.nvidia.com/tensorrt)?**: @LATEST@
 
 """
 
@@ -64,57 +64,57 @@ _CAPTURE = """\
 (https://docs.nvidia.com/deeplearning/tensorrt/latest/inference-library/capture-replay.html) \
 if you're on an x86_64 Unix system**
 
-{capture}
+@CAPTURE@
 
 """
 
 _TAIL = """\
 **Can this model run on other frameworks?** For example run ONNX model with ONNXRuntime \
-(`polygraphy run <model.onnx> --onnxrt`): {frameworks}
+(`polygraphy run <model.onnx> --onnxrt`): @FRAMEWORKS@
 
-{end}
+@END@
 """
 
 _TORCH = """\
 ##  Bug Description
 
-{description}
+@DESCRIPTION@
 
 ## To Reproduce
 
 Steps to reproduce the behavior:
 
-{commands}
+@COMMANDS@
 
 ## Expected behavior
 
-{expected}
+@EXPECTED@
 
 ## Environment
 
 > Build information about Torch-TensorRT can be found by turning on debug messages
 
- - Torch-TensorRT Version (e.g. 1.0.0): {torch_tensorrt}
- - PyTorch Version (e.g. 1.0): {torch}
- - CPU Architecture: {machine}
- - OS (e.g., Linux): {os}
- - How you installed PyTorch (`conda`, `pip`, `libtorch`, source): {installed}
- - Build command you used (if compiling from source): {built}
- - Are you using local sources or building from archives: {sources}
- - Python version: {python}
- - CUDA version: {cuda}
- - GPU models and configuration: {gpu}
- - Any other relevant information: {other}
+ - Torch-TensorRT Version (e.g. 1.0.0): @TORCH_TENSORRT@
+ - PyTorch Version (e.g. 1.0): @TORCH@
+ - CPU Architecture: @MACHINE@
+ - OS (e.g., Linux): @OS@
+ - How you installed PyTorch (`conda`, `pip`, `libtorch`, source): @INSTALLED@
+ - Build command you used (if compiling from source): @BUILT@
+ - Are you using local sources or building from archives: @SOURCES@
+ - Python version: @PYTHON@
+ - CUDA version: @CUDA@
+ - GPU models and configuration: @GPU@
+ - Any other relevant information: @OTHER@
 
 ## Additional context
 
-{context}
+@CONTEXT@
 
-{end}
+@END@
 """
 
 FORMS = {Form.NVIDIA: _HEAD + _TAIL, Form.NVIDIA_CAPTURE: _HEAD + _CAPTURE + _TAIL, Form.TORCH: _TORCH}
-"""Headings and labels are upstream's, to the letter; in braces what is put in.
+"""Headings and labels are upstream's, to the letter; what is put in stands between @.
 
 Sources: ``.github/ISSUE_TEMPLATE`` of https://github.com/NVIDIA/TensorRT and https://github.com/pytorch/TensorRT.
 """
@@ -130,17 +130,24 @@ def choose_form(failure: Failure) -> Form:
     return Form.NVIDIA
 
 
+def product_words(failure: Failure) -> str:
+    """Return what fails, with its version."""
+    library = f"{failure.product_name} {failure.environment.library or failure.version}"
+    if choose_form(failure) is not Form.TORCH:
+        return library
+    return f"Torch-TensorRT {failure.environment.torch_tensorrt}".rstrip() + f" ({library})"
+
+
+def subject(failure: Failure) -> str:
+    """Return what was run: the case with the finding, or the user's model with the case."""
+    if failure.own_model:
+        return f"{failure.title.removeprefix('your ')} ({failure.cell.case})"
+    return f"{failure.cell.case} ({failure.title})"
+
+
 def make_title(failure: Failure) -> str:
     """Return the title as upstream's form words it, in one line."""
-    environment = failure.environment
-    library = environment.library or failure.version
-    product, prefix = f"{failure.product_name} {library}", ""
-    if choose_form(failure) is Form.TORCH:
-        prefix = "\N{BUG} [Bug] "
-        product = f"Torch-TensorRT {environment.torch_tensorrt}".rstrip() + f" ({product})"
-    about = f"{failure.cell.case} ({failure.title})"
-    if failure.own_model:
-        about = f"{failure.title.removeprefix('your ')} ({failure.cell.case})"
-    where = f"GPU {environment.gpu}" if environment.gpu else "the CPU"
-    title = f"{prefix}{failure.kind} failure of {product} when running {about} on {where}"
-    return " ".join(title.split())
+    prefix = "\N{BUG} [Bug] " if choose_form(failure) is Form.TORCH else ""
+    where = f"GPU {failure.environment.gpu}" if failure.environment.gpu else "the CPU"
+    title = f"{failure.kind} failure of {product_words(failure)} when running {subject(failure)} on {where}"
+    return " ".join(f"{prefix}{title}".split())

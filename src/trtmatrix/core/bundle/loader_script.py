@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trtmatrix.core.bundle.facts import INPUTS, LOADER, REFERENCE, Recipe
+from trtmatrix.core.bundle.filling import fill
 
 _TEXT = '''\
 #!/usr/bin/env python3
-"""The inputs and the reference of this archive, for polygraphy and trtexec. Needs NumPy alone but for `reference`.
+"""The inputs and the reference of this archive, for polygraphy and trtexec. Needs NumPy.
 
-  python3 @LOADER@ reference FILE.json   the reference as polygraphy's --load-outputs reads it
-  python3 @LOADER@ bins DIR [--int32]    the first sample for trtexec's --loadInputs; --int32: int64 as int32,
-                                                    which TensorRT below 10 makes of it
-  python3 @LOADER@ compare FILE.json     what trtexec's --exportOutput wrote, against the reference
+  reference FILE.json   writes the reference as polygraphy's --load-outputs reads it (needs Polygraphy)
+  bins DIR [--int32]    writes the first sample for trtexec's --loadInputs; --int32: int64 as int32, which
+                        TensorRT below 10 makes of it
+  compare FILE.json     compares what trtexec's --exportOutput wrote with the reference
 """
 
 import json
@@ -74,7 +75,7 @@ def file_name(name):
 
 def compare(path):
     with open(path) as stream:
-        text = re.sub(r"(?<=[\\\\s,\\\\[])(-?)(nan|inf)(?=[\\\\s,\\\\]])", spelled, stream.read())
+        text = re.sub(r"(?<=[\\s,\\[])(-?)(nan|inf)(?=[\\s,\\]])", spelled, stream.read())
     got = {item["name"]: np.array(item["values"], np.float64) for item in json.loads(text)}
     for name, right in next(samples("@REFERENCE_FILE@", OUTPUTS)).items():
         y, r = got[name].ravel(), right.astype(np.float64).ravel()
@@ -103,14 +104,11 @@ if __name__ == "__main__":
 def data_loader_script(recipe: Recipe) -> str:
     """Return the script, for Python 3.6 and later."""
     values = {
-        "@LOADER@": LOADER, "@INPUTS_FILE@": INPUTS, "@REFERENCE_FILE@": REFERENCE,
-        "@INPUTS@": _literal(recipe.inputs), "@OUTPUTS@": _literal(recipe.outputs),
-        "@SAMPLES@": str(recipe.samples), "@KEEP@": repr(tuple(kind.upper() for kind in recipe.keep_fp32)),
+        "LOADER": LOADER, "INPUTS_FILE": INPUTS, "REFERENCE_FILE": REFERENCE,
+        "INPUTS": _literal(recipe.inputs), "OUTPUTS": _literal(recipe.outputs),
+        "SAMPLES": str(recipe.samples), "KEEP": repr(tuple(kind.upper() for kind in recipe.keep_fp32)),
     }  # fmt: skip
-    text = _TEXT.replace("\\\\", "\\")
-    for place, value in values.items():
-        text = text.replace(place, value)
-    return text
+    return fill(_TEXT, values)
 
 
 def bin_name(recipe: Recipe, name: str) -> str:

@@ -1,11 +1,11 @@
-"""``reproduce.sh``: one ``docker run`` over an archive's own files, with the image found, pulled or built. Pure."""
+"""``reproduce.sh``: one ``docker run`` over an archive's files; the image is found, pulled or built. Pure."""
 
 from __future__ import annotations
 
-import re
 import shlex
 
 from trtmatrix.core.bundle.facts import SCRIPT, SUMS, Failure, Image
+from trtmatrix.core.bundle.filling import fill
 from trtmatrix.core.container import SCRATCH, Limits, tmpfs_options
 from trtmatrix.core.model import Product
 
@@ -98,7 +98,8 @@ trap 'cleanup 143' TERM
 
 bind() { printf 'type=bind,"src=%s",dst=%s' "$(printf %s "$1" | sed 's/"/""/g')" "$2"; }
 set -- -B /archive/@SCRIPT@ --files /archive --out /out "$@"
-set -- --mount "$(bind "$here" /archive),readonly" --mount "$(bind "$out" /out)" --entrypoint python3 "$IMAGE" "$@"
+set -- --mount "$(bind "$here" /archive),readonly" --mount "$(bind "$out" /out)" \\
+  --entrypoint python3 "$IMAGE" "$@"
 case $GPU_OPTIONS in *--gpus*) ;; *) set -- --env NVIDIA_VISIBLE_DEVICES=void "$@" ;; esac
 # shellcheck disable=SC2086 # several options
 "$DOCKER" run --rm --init --name "$name" --network none --read-only --cap-drop ALL \\
@@ -136,7 +137,8 @@ build_image() {
   is_here @TAG@ || stop "the build left no image @TAG@"
   IMAGE=@TAG@
   built=$("$DOCKER" image inspect --format '{{.Id}}' "$IMAGE")
-  [ "$built" = "$id" ] || say "its id is $built, not $id as where the failure was seen: built again, it differs"
+  [ "$built" = "$id" ] || \\
+    say "its id is $built, not $id as where the failure was seen: built again, it differs"
 }
 """
 
@@ -165,7 +167,7 @@ def render_reproduce(failure: Failure) -> str:
         "PROCESSES": str(Limits().processes), "TMPFS": f"{SCRATCH}:{tmpfs_options(Limits())}",
         "ENVIRONMENT": _environment(), **_image_values(image),
     }  # fmt: skip
-    return re.sub("@([A-Z]+)@", lambda found: values[found[1]], text)
+    return fill(text, values)
 
 
 def _image_values(image: Image | None) -> dict[str, str]:
@@ -181,9 +183,10 @@ def _environment() -> str:
     """Return what our own containers are given: HOME, USER and caches in scratch."""
     home = f"{SCRATCH}/home"
     given = {
-        "HOME": home, "USER": "user", "LOGNAME": "user", "TMPDIR": SCRATCH, "XDG_CACHE_HOME": f"{home}/.cache",
-        "CUDA_CACHE_PATH": f"{home}/cuda", "TORCHINDUCTOR_CACHE_DIR": f"{home}/inductor",
-        "TRITON_CACHE_DIR": f"{home}/triton", "ORT_DISABLE_TELEMETRY": "1",
+        "HOME": home, "USER": "user", "LOGNAME": "user", "TMPDIR": SCRATCH,
+        "XDG_CACHE_HOME": f"{home}/.cache", "CUDA_CACHE_PATH": f"{home}/cuda",
+        "TORCHINDUCTOR_CACHE_DIR": f"{home}/inductor", "TRITON_CACHE_DIR": f"{home}/triton",
+        "ORT_DISABLE_TELEMETRY": "1",
     }  # fmt: skip
     return "\n".join(f"  --env {name}={value} \\" for name, value in given.items())
 

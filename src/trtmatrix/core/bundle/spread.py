@@ -1,0 +1,87 @@
+"""Whether the figures of a run of an archive are within the spread of those that were recorded. Pure.
+
+The rule: of the engines that fail in the recorded way, each figure lies between the least and the largest
+that was recorded, or outside by no more than right engines may differ by themselves.
+
+- An error in noise floors: by 2 · PASS_FACTOR. The error of a wrong engine is what the bug adds and what the
+  precision makes unavoidable; a right engine is PASS_FACTOR floors off at most, so two wrong ones differ by
+  twice that (triangle inequality).
+- c of a known defect: by twice the bound on a right engine's c.
+- A relative L2 error without a floor: by SAME_ERROR, a factor.
+
+Counts and other measurements of the repro's own are told and not compared: that they are above their limit is
+the verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trtmatrix.core.manner import SAME_ERROR
+
+FLOORS, ERROR, C_OF = ": error in noise floors", ": relative L2 error", "c of "
+"""How repro.py calls its figures (:func:`trtmatrix.standalone.telling.figures_of`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure over the engines that fail: least and largest as recorded, and as they came out now.
+
+    ``slack``: by how much the new may lie outside; None where it is not compared.
+    """
+
+    name: str
+    recorded: tuple[float, float]
+    found: tuple[float, float]
+    slack: float | None = None
+
+    @property
+    def within(self) -> bool:
+        """Whether the new figures lie within the spread; NaN does where NaN was recorded."""
+        if self.slack is None:
+            return True
+        if any(math.isnan(value) for value in (*self.recorded, *self.found)):
+            return any(map(math.isnan, self.recorded)) == any(map(math.isnan, self.found))
+        if any(math.isinf(value) for value in (*self.recorded, *self.found)):
+            return self.recorded[1] == self.found[1]
+        low, high = self.recorded[0] - self.slack, self.recorded[1] + self.slack
+        return low <= self.found[0] and self.found[1] <= high
+
+
+def compare_figures(
+    recorded: Sequence[Mapping[str, float]], found: Sequence[Mapping[str, float]], rules: Mapping[str, Any]
+) -> tuple[Figure, ...]:
+    """Return the figures that both have, of engines that fail; ``rules``: those of ``expected.json``."""
+    names = dict.fromkeys(name for figures in recorded for name in figures)
+    lines = []
+    for name in names:
+        before = [float(figures[name]) for figures in recorded if name in figures]
+        after = [float(figures[name]) for figures in found if name in figures]
+        if after:
+            lines.append(Figure(
+                name=name, recorded=_range(before), found=_range(after), slack=_slack(name, before, rules)
+            ))  # fmt: skip
+    return tuple(lines)
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    if any(map(math.isnan, values)):
+        return math.nan, math.nan
+    return min(values), max(values)
+
+
+def _slack(name: str, before: Sequence[float], rules: Mapping[str, Any]) -> float | None:
+    factor = 2 * float(rules.get("pass", 0.0))
+    if name.endswith(FLOORS):
+        return factor
+    if name.startswith(C_OF):
+        bounds = {rule["name"]: float(rule["bound"]) for rule in rules.get("defects", [])}
+        return 2 * bounds.get(name.removeprefix(C_OF), 0.0)
+    if name.endswith(ERROR):
+        floor = rules.get("outputs", {}).get(name.removesuffix(ERROR), {}).get("floor")
+        finite = [value for value in before if math.isfinite(value)]
+        return factor * float(floor) if floor else (SAME_ERROR - 1) * max(finite, default=0.0)
+    return None

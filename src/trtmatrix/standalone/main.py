@@ -1,0 +1,77 @@
+"""The command line of an archive's repro.py."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+from trtmatrix.standalone.casefiles import CaseFiles
+from trtmatrix.standalone.running import Run, run_builds, run_processes
+from trtmatrix.standalone.telling import CANNOT_SAY, conclude, last_words, print_figures
+from trtprobe.backends.base import Backend
+from trtprobe.files import write_json
+
+
+def main(case: Dict[str, Any], run: Run, product: Callable[[], Backend]) -> int:
+    """Run the case and say whether the failure came back; returns the exit code."""
+    parser = argparse.ArgumentParser(description="see the top of this file")
+    here = Path(__file__).resolve().parent
+    parser.add_argument("--files", type=Path, default=here, help="where model.onnx and the rest are")
+    parser.add_argument("--out", type=Path, help="a folder for result.json")
+    parser.add_argument("--builds", type=int, default=case["builds"], metavar="K", help="engines to build")
+    parser.add_argument("--seconds", type=float, default=case["seconds"], help="limit of one build and run")
+    parser.add_argument("--save-outputs", action="store_true", help="as outputs-K.npz into --out")
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.builds < 1 or (args.save_outputs and not args.out):
+        parser.error("--builds counts from 1, and --save-outputs needs --out DIR")
+    if not (args.files / "model.onnx").is_file():
+        parser.error("%s holds no model.onnx: name the unpacked archive by --files" % args.files)
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+    if args.child:
+        files = CaseFiles(args.files, case["params"])
+        run_builds(run, product, files, args.builds, args.child, args.out if args.save_outputs else None)
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    expected = read_expected(args.files)
+    result = run_processes(sys.argv[1:], case["processes"], args.seconds * args.builds)
+    return tell(result, expected, args.out)
+
+
+def read_expected(folder: Path) -> Dict[str, Any]:
+    """Return what was recorded; tells which files are not those that it was recorded with."""
+    path = folder / "expected.json"
+    if not path.is_file():
+        print("there is no expected.json: it is run, and nothing can be said of what comes out")
+        return {}
+    expected: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    for name, digest in expected["files"].items():
+        if not (folder / name).is_file():
+            print("%s is not there" % name)
+        elif hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
+            print("%s is not the file that this was recorded with" % name)
+    return expected
+
+
+def tell(result: Dict[str, Any], expected: Dict[str, Any], out: Path) -> int:
+    """Print the figures and the conclusion, and write ``result.json`` where a folder is given."""
+    for key, where in (("library", "observed"), ("gpu", "engine"), ("driver", "observed")):
+        recorded = expected.get("environment", {}).get(key)
+        print("%-8s %s (recorded: %s)" % (key, result[where].get(key), recorded))
+    code, verdict, why = CANNOT_SAY, "", "%s %s" % (result["ended"], result["detail"])
+    if expected:
+        for number, build in enumerate(result.get("builds", [result]), 1):
+            print("engine %d" % number)
+            print_figures(build["measurements"], expected)
+        code, verdict, why = conclude(result, expected)
+    result.update(verdict=verdict, exit_code=code, why=why)
+    if out:
+        write_json(out / "result.json", result)
+    print(last_words(code, verdict, why))
+    return code

@@ -1,0 +1,41 @@
+#!/bin/sh
+# Shows the failure of this archive again: attention-1a2b/fp32-0f1e@onnxruntime-1.31.1#cpu: your model attention.onnx
+#
+#   sh reproduce.sh [options of repro.py, see --help]
+#
+# Exit code: 1 the failure comes back, 0 it does not, 125 cannot say (and why), 130 and 143 interrupted.
+# The failure was seen outside of any container, so that is where this runs.
+# What may be set in the environment:
+#   OUT          the folder that is written to, result.json goes there (default: ./out)
+#   PYTHON       an interpreter that has onnxruntime (default: python3)
+#   UNCHECKED=1  do not compare the files with SHA256SUMS, after a change of your own
+set -u
+
+say() { printf 'reproduce.sh: %s\n' "$*" >&2; }
+stop() { say "$@"; exit 125; }
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || exit 125
+: "${OUT:=./out}"
+mkdir -p -- "$OUT" || stop "cannot write to $OUT: set OUT to a folder of yours"
+out=$(CDPATH='' cd -- "$OUT" && pwd) || exit 125
+rm -f -- "$out/result.json"  # one of an earlier run says nothing of this one
+
+if [ -z "${UNCHECKED:-}" ]; then
+  if command -v sha256sum >/dev/null; then sums=sha256sum; else sums='shasum -a 256'; fi
+  # shellcheck disable=SC2086 # a command and its options
+  differing=$(cd "$here" && LC_ALL=C $sums -c SHA256SUMS 2>&1) || {
+    printf '%s\n' "$differing" | grep -v ': OK$' >&2
+    stop "files differ from SHA256SUMS (above): unpack the archive again, or set UNCHECKED=1 if you changed them"
+  }
+fi
+
+: "${PYTHON:=python3}"
+command -v "$PYTHON" >/dev/null || stop "there is no $PYTHON: set PYTHON to one with onnxruntime and numpy"
+"$PYTHON" -B "$here/repro.py" --files "$here" --out "$out" "$@"
+code=$?
+case $code in
+  0 | 1) say "details: $out/result.json" ;;
+  125) say "nothing can be said: see above" ;;
+  *) say "repro.py ended with exit code $code, which says nothing of the failure"; code=125 ;;
+esac
+exit "$code"

@@ -1,0 +1,104 @@
+#!/bin/sh
+# Shows the failure of this archive again: streams-torch/late-buffer-cpp-half@10.3.0#nvidia-l4: Torch-TensorRT called inside a stream of the caller's own
+#
+#   sh reproduce.sh [options of repro.py, see --help]
+#
+# Exit code: 1 the failure comes back, 0 it does not, 125 cannot say (and why), 130 and 143 interrupted.
+# It runs in a container that sees this folder (read-only), OUT and nothing else; no network.
+# What may be set in the environment:
+#   OUT          the folder that is written to, result.json goes there (default: ./out)
+#   IMAGE        another image, of another release say: the same files are run in it
+#   GPU_OPTIONS  how the container gets its GPU (default: --gpus device=0)
+#   DOCKER       the engine's command (default: docker)
+#   RUN_AS       user and group inside (default: yours; with a rootless engine 0:0)
+#   UNCHECKED=1  do not compare the files with SHA256SUMS, after a change of your own
+set -u
+
+say() { printf 'reproduce.sh: %s\n' "$*" >&2; }
+stop() { say "$@"; exit 125; }
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || exit 125
+: "${OUT:=./out}"
+mkdir -p -- "$OUT" || stop "cannot write to $OUT: set OUT to a folder of yours"
+out=$(CDPATH='' cd -- "$OUT" && pwd) || exit 125
+rm -f -- "$out/result.json"  # one of an earlier run says nothing of this one
+
+if [ -z "${UNCHECKED:-}" ]; then
+  if command -v sha256sum >/dev/null; then sums=sha256sum; else sums='shasum -a 256'; fi
+  # shellcheck disable=SC2086 # a command and its options
+  differing=$(cd "$here" && LC_ALL=C $sums -c SHA256SUMS 2>&1) || {
+    printf '%s\n' "$differing" | grep -v ': OK$' >&2
+    stop "files differ from SHA256SUMS (above): unpack the archive again, or set UNCHECKED=1 if you changed them"
+  }
+fi
+
+: "${DOCKER:=docker}" "${IMAGE:=}" "${GPU_OPTIONS=--gpus device=0}" "${RUN_AS:=$(id -u):$(id -g)}"
+reference=nvcr.io/nvidia/tensorrt@sha256:eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee
+id=sha256:dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd
+
+command -v "$DOCKER" >/dev/null || stop "there is no $DOCKER here: install Docker, or set DOCKER=podman"
+told=$("$DOCKER" version 2>&1) || stop "$DOCKER does not answer; is it started, and may you use it? $told"
+
+is_here() { [ -n "$1" ] && "$DOCKER" image inspect "$1" >/dev/null 2>&1; }
+
+build_image() {
+  stop "the image nvcr.io/nvidia/pytorch:24.08-py3 (id sha256:dddddddddddd) is not here, is in no registry, and this archive does not say how it" \
+    "was built: load it, or set IMAGE to one with tensorrt 10.3.0.26"
+}
+
+if [ -n "$IMAGE" ]; then
+  say "in $IMAGE, as IMAGE asks; the failure was seen in nvcr.io/nvidia/pytorch:24.08-py3"
+elif is_here "$reference"; then
+  IMAGE=$reference
+elif is_here "$id"; then
+  IMAGE=$id
+elif [ -n "$reference" ] && say "pulling $reference" && "$DOCKER" pull "$reference" >&2; then
+  IMAGE=$reference
+else
+  [ -z "$reference" ] || say "it cannot be pulled (NGC: $DOCKER login nvcr.io, user \$oauthtoken)"
+  build_image
+fi
+
+name=reproduce-$$-$(date +%s)
+client=
+# shellcheck disable=SC2329 # the traps call it
+cleanup() {
+  trap '' HUP INT TERM
+  say "interrupted: the container is removed"
+  if [ -n "$client" ]; then kill "$client" 2>/dev/null; wait "$client" 2>/dev/null; fi
+  # It may be in the making still when its client is gone.
+  "$DOCKER" rm -f "$name" >/dev/null 2>&1 || { sleep 1; "$DOCKER" rm -f "$name" >/dev/null 2>&1; }
+  exit "$1"
+}
+trap 'cleanup 129' HUP
+trap 'cleanup 130' INT
+trap 'cleanup 143' TERM
+
+bind() { printf 'type=bind,"src=%s",dst=%s' "$(printf %s "$1" | sed 's/"/""/g')" "$2"; }
+set -- -B /archive/repro.py --files /archive --out /out "$@"
+set -- --mount "$(bind "$here" /archive),readonly" --mount "$(bind "$out" /out)" \
+  --entrypoint python3 "$IMAGE" "$@"
+case $GPU_OPTIONS in *--gpus*) ;; *) set -- --env NVIDIA_VISIBLE_DEVICES=void "$@" ;; esac
+# shellcheck disable=SC2086 # several options
+"$DOCKER" run --rm --init --name "$name" --network none --read-only --cap-drop ALL \
+  --security-opt no-new-privileges --security-opt label=disable --pids-limit 1024 \
+  --user "$RUN_AS" --workdir /tmp --tmpfs /tmp:rw,exec,nosuid,nodev,size=8589934592,mode=1777 \
+  --env HOME=/tmp/home \
+  --env USER=user \
+  --env LOGNAME=user \
+  --env TMPDIR=/tmp \
+  --env XDG_CACHE_HOME=/tmp/home/.cache \
+  --env CUDA_CACHE_PATH=/tmp/home/cuda \
+  --env TORCHINDUCTOR_CACHE_DIR=/tmp/home/inductor \
+  --env TRITON_CACHE_DIR=/tmp/home/triton \
+  --env ORT_DISABLE_TELEMETRY=1 \
+  $GPU_OPTIONS "$@" &
+client=$!
+wait "$client"
+code=$?
+case $code in
+  0 | 1) say "details: $out/result.json" ;;
+  125) say "nothing can be said: see above" ;;
+  *) say "repro.py ended with exit code $code, which says nothing of the failure"; code=125 ;;
+esac
+exit "$code"
