@@ -144,6 +144,7 @@ def test_a_machine_that_fails_ends_the_search_and_keeps_what_is_known() -> None:
             "named by --good, is not good here but cannot say",
         ),
         ("????", {}, ExitCode.SURPRISE, "Cannot say: 10.0.0, 10.1.0, 10.2.0, 10.3.0 (NO VERDICT (crashed)"),
+        ("????", {}, ExitCode.SURPRISE, "Nothing could say, so there is nothing to search"),
         ("GGFF", {}, ExitCode.AS_EXPECTED, "It is not fixed in 10.3.0, the newest that can say."),
         ("GBBG", {"good": 3, "bad": 1}, ExitCode.AS_EXPECTED, "first fixed 10.3.0."),
     ],
@@ -152,6 +153,13 @@ def test_how_a_search_ends(letters: str, ends: dict[str, int], code: ExitCode, s
     report, ended = search(Made(letters), **ends)
     assert said in flat(report)
     assert ended is code
+
+
+def test_no_edge_is_claimed_between_ends_that_are_not_as_named() -> None:
+    made = Made("BGGBB", stored={2: "G", 3: "B"})
+    report, code = search(made, good=0, bad=4)
+    assert (report.edges, report.is_found, code) == ((), False, ExitCode.SURPRISE)
+    assert json.loads(bisect_json(report))["first_bad"] is None
 
 
 def test_a_history_that_is_not_monotone_is_warned_of() -> None:
