@@ -1,0 +1,144 @@
+"""Takes private text out of a text: known values of a host, and what looks private anywhere. Pure."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+
+from trtmatrix.core.privacy import PLACEHOLDERS, Private, Redacted, Secrets
+from trtmatrix.core.redact_rules import PLACEHOLDER, Rule, is_secret, rules_for
+
+__all__ = [
+    "PLACEHOLDERS",
+    "Private",
+    "Redacted",
+    "Secrets",
+    "as_markdown",
+    "redact",
+    "redact_code",
+    "redact_json",
+]
+
+Span = tuple[int, int, Private]
+
+
+def redact(text: str, secrets: Secrets, *, before: str = "", script: bool = False) -> Redacted:
+    """Put a placeholder in the place of each private part of a plain text.
+
+    What it returns, it leaves alone when given again. ``before``: what stands before the text, which says
+    what it is (``"serial: "``). ``script``: it is run, or builds an image: ``/root`` is no home there.
+    """
+    rules = rules_for(secrets, script)
+    counts: Counter[Private] = Counter()
+    while spans := _find(before + text, rules, len(before)):
+        text = _replace(text, [(start - len(before), end - len(before), kind) for start, end, kind in spans])
+        counts.update(kind for _, _, kind in spans)
+    return Redacted(text=text, counts=dict(counts))
+
+
+def as_markdown(text: str) -> str:
+    """Return a text with the placeholders in square brackets: Markdown takes the others for HTML."""
+    return re.sub(PLACEHOLDER, lambda match: f"[{match.group()[1:-1]}]", text)
+
+
+def _find(text: str, rules: tuple[Rule, ...], first: int) -> list[Span]:
+    """Return the private parts from a position on; of two that overlap, that of the earlier rule."""
+    taken = bytearray(len(text))
+    spans: list[Span] = []
+    for rule in rules:
+        if rule.needs not in text:
+            continue
+        for match in rule.pattern.finditer(text):
+            start, end = match.span(rule.group)
+            if start < first or start == end or 1 in taken[start:end]:
+                continue
+            if rule.accept is not None and not rule.accept(match):
+                continue
+            taken[start:end] = b"\1" * (end - start)
+            if rule.kind is not None:
+                spans.append((start, end, rule.kind))
+    return sorted(spans)
+
+
+def _replace(text: str, spans: list[Span]) -> str:
+    pieces, at = [], 0
+    for start, end, kind in spans:
+        pieces += [text[at:start], PLACEHOLDERS[kind]]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+_VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?')
+_BY_NAME = {Private.SERIAL, Private.TOKEN}
+_SAYS = re.compile(r"(?i)serial|tag|id|pass|secret|token|key")
+"""What a JSON number can be, if its name says so."""
+
+
+def redact_json(text: str, secrets: Secrets) -> Redacted:
+    """The same for JSON, which stays JSON: strings are decoded before they are looked at.
+
+    A value's name says what it is (``"serial"``). What is no JSON is taken as plain text.
+    """
+    try:
+        json.loads(text)
+    except ValueError:
+        return redact(text, secrets)
+    counts: Counter[Private] = Counter()
+    pieces, at, name = [], 0, ""
+    for match in _VALUE.finditer(text):
+        literal = match.group()
+        if literal[0] != '"' and not (literal.isdigit() and _SAYS.search(name)):
+            continue
+        value: str = json.loads(literal) if literal[0] == '"' else literal
+        is_name = literal[0] == '"' and text[match.end() :].lstrip(" \t\r\n").startswith(":")
+        if not is_name and is_secret(name.removesuffix(": "), value):
+            found = Redacted(text=PLACEHOLDERS[Private.TOKEN], counts={Private.TOKEN: 1})
+        else:
+            found = redact(value, secrets, before="" if is_name else name)
+        if is_name:
+            name = f"{found.text}: "
+        if found.text == value or (literal[0] != '"' and not set(found.counts) <= _BY_NAME):
+            continue
+        pieces += [text[at : match.start()], json.dumps(found.text, ensure_ascii=literal.isascii())]
+        at = match.end()
+        counts.update(found.counts)
+    return Redacted(text="".join([*pieces, text[at:]]), counts=dict(counts))
+
+
+def redact_code(text: str, secrets: Secrets) -> Redacted:
+    """The same for Python source, in its comments and strings alone: a name in the code is never touched.
+
+    What is no Python is taken as plain text.
+    """
+    try:
+        places = list(_strings(text))
+    except (tokenize.TokenError, SyntaxError):
+        return redact(text, secrets, script=True)
+    counts: Counter[Private] = Counter()
+    pieces, at = [], 0
+    for begin, end in places:
+        start = max(begin, at)  # inside of an f-string places overlap
+        line = text.rfind("\n", 0, start) + 1
+        found = redact(text[start:end], secrets, before=text[line:start], script=True)
+        pieces += [text[at:start], found.text]
+        at = end
+        counts.update(found.counts)
+    return Redacted(text="".join([*pieces, text[at:]]), counts=dict(counts))
+
+
+_QUOTED = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+
+
+def _strings(source: str) -> Iterator[tuple[int, int]]:
+    """Yield where comments and strings stand, in characters."""
+    starts = [0]
+    for line in io.StringIO(source):
+        starts.append(starts[-1] + len(line))
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in _QUOTED:
+            (row, column), (last, end) = token.start, token.end
+            yield starts[row - 1] + column, starts[last - 1] + end
