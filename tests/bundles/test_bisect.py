@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from tests.bundles.bisect_images import AGAIN, BROKEN, FLAKY, RIGHT, ROW, make_empty, make_row, make_sleeper
-from tests.bundles.bisecting import Done, Project
+from tests.bundles.bisecting import Project, answers
+from tests.models.conftest import Done
 from tests.models.images import BASE, CURRENT_VERSION, DEFECTIVE, OLDER, OLDER_VERSION
 from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
 
@@ -44,7 +45,7 @@ def check_edges(done: Done, names: tuple[str, ...]) -> None:
     edges = [done.data[key] for key in ("last_good", "first_bad", "last_bad", "first_fixed")]
     assert edges == [names[1], names[3], names[4], names[5]]
     assert done.data["edges"][0]["cannot_say"] == [names[2]]
-    assert done.answers == SAID
+    assert answers(done) == SAID
     assert done.data["monotone"] is True
 
 
@@ -76,8 +77,8 @@ def test_a_list_of_images_and_a_report_that_is_ready_to_paste(project: Project) 
     assert f"Last bad `{FLAKY}`, first fixed `{AGAIN}`." in report
     for image in (RIGHT, DEFECTIVE, FLAKY, AGAIN):
         assert str(docker.from_env().images.get(image).id) in report
-    command = report.split("Reproduce with:\n\n```sh\n")[1].splitlines()[0]
-    words = shlex.split(command.removeprefix("nox -s bisect -- "))
+    assert str(project.folder) not in report
+    words = shlex.split(done.data["commands"][0].removeprefix("nox -s bisect -- "))
     again = project.call("bisect", "--json", *words)
     assert (again.code, again.data["tried"]) == (0, [])
     assert again.data["first_bad"] == DEFECTIVE

@@ -312,6 +312,21 @@ def test_a_command_is_run_again_before_it_counts_as_good(
     assert (said["9.3.0"], said["10.0.0"]) == ("exit code 0 3 times", "exit code 1 in run 3 of 3")
 
 
+def test_a_report_for_others_says_nothing_private(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    monkeypatch.setenv("HOME", "/home/wilhelmina")
+    command = f"test ! -e /home/wilhelmina/model || exit 9; {NOT_ODD}"
+    file = tmp_path / "found.md"
+    assert bisect(tmp_path, "--exec", command, "--output", str(file)) == 0
+    assert "wilhelmina" not in file.read_text()
+    assert "Last good `9.3.0`, first bad `10.0.0`" in file.read_text()
+    shown = capsys.readouterr()
+    assert "wilhelmina" in shown.out  # the terminal is the user's own
+    assert "taken out as private: " in shown.err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
