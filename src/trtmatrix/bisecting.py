@@ -176,7 +176,24 @@ def _show(args: argparse.Namespace, report: Report) -> None:
     from trtmatrix.core import render_bisect
 
     if args.output is not None:
-        args.output.write_text(render_bisect.render_bisect_markdown(report), encoding="utf-8")
+        markdown = render_bisect.render_bisect_markdown(report)
+        args.output.write_text(_make_public(markdown, args, report), encoding="utf-8")
     text = render_bisect.bisect_json(report) if args.json else render_bisect.render_bisect_text(report)
     with contextlib.suppress(BrokenPipeError):  # the exit code stays what was found
         print(text, end="", flush=True)
+
+
+def _make_public(markdown: str, args: argparse.Namespace, report: Report) -> str:
+    """Return a report that is meant for others without what is private on this host; what went is told."""
+    from trtmatrix.core.redact import as_markdown, redact
+    from trtmatrix.effects.private import known_secrets
+
+    places = [path.resolve().parent for path in (args.matrix, args.repros, args.results)]
+    places += [args.cache.resolve()] if args.cache else []
+    named = [name for c in report.candidates for name in (c.name, c.image) if name]
+    versions = [reply.library for reply in report.replies.values() if reply.library]
+    found = redact(markdown, known_secrets(places, keep=named, versions=[*versions, *named]))
+    if found.counts:
+        gone = ", ".join(f"{count} {kind.value}" for kind, count in found.counts.items())
+        _tell(f"{args.output}: taken out as private: {gone}")
+    return as_markdown(found.text)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.models.images import DEFECT, DEFECTIVE, OLDER, make_defective, make_older, make_spoilt
+from tests.models.images import (
+    BASE,
+    DEFECT,
+    DEFECTIVE,
+    OLDER,
+    make_defective,
+    make_image,
+    make_older,
+    make_spoilt,
+)  # fmt: skip
 
 RIGHT, AGAIN = "trtmatrix/test-right:latest", "trtmatrix/test-fixed:latest"
 BROKEN, FLAKY = "trtmatrix/test-broken:latest", "trtmatrix/test-flaky:latest"
@@ -45,3 +54,11 @@ def make_sleeper() -> str:
     """Return an image whose ONNX Runtime takes ten minutes to begin."""
     code = "\n\ndef InferenceSession(*args, **kwargs):\n    import time\n\n    time.sleep(600)\n"
     return make_spoilt("trtmatrix/test-sleeper:latest", code)
+
+
+def make_empty() -> str:
+    """Return an image with nothing to run in it."""
+    text = "FROM scratch\nCOPY nothing /\n"
+    return make_image(
+        "trtmatrix/test-empty:latest", BASE, text, lambda folder: (folder / "nothing").touch(), ""
+    )

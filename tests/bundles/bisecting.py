@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from tests.models.conftest import Done
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 REPROS = Path(__file__).parent / "repros"
@@ -21,24 +20,9 @@ COLUMN = """\
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """How a command ended: its code, what it printed, and what it told beside that."""
-
-    code: int
-    printed: str
-    told: str
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """What was printed, as JSON."""
-        data: dict[str, Any] = json.loads(self.printed)
-        return data
-
-    @property
-    def answers(self) -> list[str | None]:
-        """What each of the row answered."""
-        return [line["answer"] for line in self.data["row"]]
+def answers(done: Done) -> list[str | None]:
+    """Return what each of the row answered."""
+    return [line["answer"] for line in done.data["row"]]
 
 
 class Project:

@@ -16,9 +16,10 @@ import docker
 import numpy as np
 import pytest
 
-from tests.bundles.bisect_images import AGAIN, BROKEN, FLAKY, RIGHT, ROW, make_row, make_sleeper
-from tests.bundles.bisecting import Done, Project
-from tests.models.images import CURRENT_VERSION, DEFECTIVE, OLDER, OLDER_VERSION
+from tests.bundles.bisect_images import AGAIN, BROKEN, FLAKY, RIGHT, ROW, make_empty, make_row, make_sleeper
+from tests.bundles.bisecting import Project, answers
+from tests.models.conftest import Done
+from tests.models.images import BASE, CURRENT_VERSION, DEFECTIVE, OLDER, OLDER_VERSION
 from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
 
 CASE = ("--case", "small-attention/scaled")
@@ -44,7 +45,7 @@ def check_edges(done: Done, names: tuple[str, ...]) -> None:
     edges = [done.data[key] for key in ("last_good", "first_bad", "last_bad", "first_fixed")]
     assert edges == [names[1], names[3], names[4], names[5]]
     assert done.data["edges"][0]["cannot_say"] == [names[2]]
-    assert done.answers == SAID
+    assert answers(done) == SAID
     assert done.data["monotone"] is True
 
 
@@ -76,8 +77,8 @@ def test_a_list_of_images_and_a_report_that_is_ready_to_paste(project: Project) 
     assert f"Last bad `{FLAKY}`, first fixed `{AGAIN}`." in report
     for image in (RIGHT, DEFECTIVE, FLAKY, AGAIN):
         assert str(docker.from_env().images.get(image).id) in report
-    command = report.split("Reproduce with:\n\n```sh\n")[1].splitlines()[0]
-    words = shlex.split(command.removeprefix("nox -s bisect -- "))
+    assert str(project.folder) not in report
+    words = shlex.split(done.data["commands"][0].removeprefix("nox -s bisect -- "))
     again = project.call("bisect", "--json", *words)
     assert (again.code, again.data["tried"]) == (0, [])
     assert again.data["first_bad"] == DEFECTIVE
@@ -122,12 +123,16 @@ def test_a_command_over_images(project: Project) -> None:
 
 
 def test_images_that_cannot_be_looked_into_are_told(project: Project) -> None:
-    row = ["--image", RIGHT, "--image", "trtmatrix/no-such-image:1", "--image", DEFECTIVE]
+    silent = ["127.0.0.1:1/trtmatrix/nowhere:1", make_empty(), BASE]
+    row = [word for image in (RIGHT, *silent, DEFECTIVE) for word in ("--image", image)]
     done = project.bisect(*CASE, *row)
     assert done.code == 0
-    assert done.data["edges"][0]["cannot_say"] == ["trtmatrix/no-such-image:1"]
-    reasons = [line["reason"] for line in done.data["row"]]
-    assert reasons[1] == "pull it, or say --pull"
+    assert done.data["edges"][0]["cannot_say"] == silent
+    said = [(line["words"], line["reason"]) for line in done.data["row"]]
+    assert said[1] == ("not here", "pull it, or say --pull")
+    assert said[2][0] == "cannot be run"
+    assert "python3" in said[2][1]
+    assert said[3] == ("no ONNX Runtime in it", "it has nothing that is known")
     pulled = project.bisect(*CASE, *row, "--pull")
     assert pulled.code == 0
     assert pulled.data["row"][1]["words"] == "not pulled"
@@ -206,7 +211,7 @@ def test_an_interrupted_command_ends_with_all_that_it_started(project: Project) 
     while processes_of(session) and time.monotonic() < late:
         time.sleep(0.05)
     assert processes_of(session) == []
-    assert f"{NAMES[5]}  bad     exit code 1" in printed
+    assert f"{NAMES[5]} bad exit code 1 run now" in " ".join(printed.split())
 
 
 def processes_of(session: str) -> list[str]:

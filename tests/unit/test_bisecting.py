@@ -144,6 +144,7 @@ def test_a_machine_that_fails_ends_the_search_and_keeps_what_is_known() -> None:
             "named by --good, is not good here but cannot say",
         ),
         ("????", {}, ExitCode.SURPRISE, "Cannot say: 10.0.0, 10.1.0, 10.2.0, 10.3.0 (NO VERDICT (crashed)"),
+        ("????", {}, ExitCode.SURPRISE, "Nothing could say, so there is nothing to search"),
         ("GGFF", {}, ExitCode.AS_EXPECTED, "It is not fixed in 10.3.0, the newest that can say."),
         ("GBBG", {"good": 3, "bad": 1}, ExitCode.AS_EXPECTED, "first fixed 10.3.0."),
     ],
@@ -152,6 +153,13 @@ def test_how_a_search_ends(letters: str, ends: dict[str, int], code: ExitCode, s
     report, ended = search(Made(letters), **ends)
     assert said in flat(report)
     assert ended is code
+
+
+def test_no_edge_is_claimed_between_ends_that_are_not_as_named() -> None:
+    made = Made("BGGBB", stored={2: "G", 3: "B"})
+    report, code = search(made, good=0, bad=4)
+    assert (report.edges, report.is_found, code) == ((), False, ExitCode.SURPRISE)
+    assert json.loads(bisect_json(report))["first_bad"] is None
 
 
 def test_a_history_that_is_not_monotone_is_warned_of() -> None:
@@ -302,6 +310,21 @@ def test_a_command_is_run_again_before_it_counts_as_good(
     data = json.loads(capsys.readouterr().out)
     said = {line["name"]: line.get("words") for line in data["row"]}
     assert (said["9.3.0"], said["10.0.0"]) == ("exit code 0 3 times", "exit code 1 in run 3 of 3")
+
+
+def test_a_report_for_others_says_nothing_private(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    monkeypatch.setenv("HOME", "/home/wilhelmina")
+    command = f"test ! -e /home/wilhelmina/model || exit 9; {NOT_ODD}"
+    file = tmp_path / "found.md"
+    assert bisect(tmp_path, "--exec", command, "--output", str(file)) == 0
+    assert "wilhelmina" not in file.read_text()
+    assert "Last good `9.3.0`, first bad `10.0.0`" in file.read_text()
+    shown = capsys.readouterr()
+    assert "wilhelmina" in shown.out  # the terminal is the user's own
+    assert "taken out as private: " in shown.err
 
 
 @pytest.mark.parametrize(

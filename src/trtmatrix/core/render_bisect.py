@@ -20,6 +20,11 @@ SCHEMA = 1
 WIDTH = 100
 _HEADS = ("", "answer", "what came out", "how it is known")
 
+_NOTHING_FAILS = "Nothing that was tried fails, so there is no edge to find: name what fails by --bad."
+_NOTHING_SAYS = (
+    "Nothing could say, so there is nothing to search: nox -s doctor says what keeps it from running."
+)
+
 Mark = Callable[[str], str]
 
 
@@ -104,7 +109,7 @@ def _opening(report: Report, mark: Mark, escape: Mark) -> str:
 def _came_in(report: Report, mark: Mark) -> Iterator[str]:
     edge, bad = report.came_in, report.bad
     if bad is None:
-        yield "Nothing that was tried fails, so there is no edge to find: name what fails by --bad."
+        yield _NOTHING_FAILS if report.stretches else _NOTHING_SAYS
         return
     if edge is not None:
         first = _first(report, edge, "first bad", edge.bad, mark)
