@@ -115,6 +115,7 @@ def test_what_is_wanted_stays() -> None:
     secrets = known_secrets(environment={"MODEL": "zorblax-net"}, keep=["zorblax-net/tf32@10.7.0#h200"])
     assert redact("zorblax-net/tf32@10.7.0#h200", secrets).counts == {}
     assert redact("zorblax-net", secrets).text == "<environment>"
+    assert "CAREFUL: zorblax-net/tf32@10.7.0#h200 holds something private" in " ".join(warnings(secrets))
 
 
 def test_files_of_the_host_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
