@@ -115,6 +115,12 @@ def test_a_file_that_is_no_text_is_told_of(coding: str) -> None:
     ]
 
 
+def test_weights_are_never_taken_for_a_text() -> None:
+    data = b"/home/zbigniew and other numbers"
+    (packed,) = pack_parts([Part(name="weights.data", data=data, weights=True)], HOST)
+    assert packed.data == data
+
+
 def test_names_of_arrays_are_told_of() -> None:
     (packed,) = pack_parts([Part(name="y.npz", arrays={"wilhelmina": np.zeros(1)})], HOST)
     assert "CAREFUL: the array wilhelmina" in packed.item.told[0]

@@ -128,7 +128,8 @@ def test_what_only_looks_private_stays(text: str) -> None:
 
 def test_json_stays_json_and_is_looked_at_decoded() -> None:
     text = r"""{"path": "\/home\/x\/a", "u": "\u0077ilhelmina", "serial": 1654922009999, "n": [1.5, 1000000],
-      "library": "10.16.0.72", "password": "hunter\"2", "USER": "zbigniew", "key": "-----BEGIN PRIVATE KEY-----\nMIIa"}"""
+      "library": "10.16.0.72", "password": "hunter\"2", "USER": "zbigniew",
+      "key": "-----BEGIN PRIVATE KEY-----\nMIIa"}"""
     found = redact_json(text, SECRETS)
     assert json.loads(found.text) == {
         "path": "<home>/a", "u": "<user>", "serial": "<serial>", "n": [1.5, 1000000],

@@ -98,7 +98,7 @@ def check_name(name: str) -> None:
 
 def _pack(part: Part, secrets: Secrets, renamed: dict[str, str]) -> Packed:
     name = renamed.get(part.name) or "/".join(public_name(word, secrets) for word in part.name.split("/"))
-    told = [f"its name was {len(part.name)} characters with something private"] if name != part.name else []
+    told = ["it has another name, as its own holds something private"] if name != part.name else []
     if part.arrays is not None:
         data = write_npz({key: load_array(array) for key, array in part.arrays.items()})
         told += _private_names("array", part.arrays, secrets)
@@ -110,7 +110,7 @@ def _pack(part: Part, secrets: Secrets, renamed: dict[str, str]) -> Packed:
     data = part.data if part.data is not None else _read(part)
     if name.endswith(ONNX):
         return _packed_graph(part, name, data, secrets, renamed)
-    if is_text(name, data):
+    if is_text(name, data) and not part.weights:
         return _packed_text(part, name, data.decode("utf-8", "surrogateescape"), secrets, told)
     return _packed(part, name, data, {}, told + _private_bytes(data, secrets))
 
