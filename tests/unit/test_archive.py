@@ -179,6 +179,7 @@ def test_npz_is_read_by_numpy_and_small(tmp_path: Path) -> None:
             assert read[name].dtype == array.dtype
     with ZipFile(io.BytesIO(data)) as archive:
         kinds = {info.filename: info.compress_type for info in archive.infolist()}
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
     assert kinds["steps.npy"] == ZIP_LZMA
     assert kinds["scalar.npy"] == ZIP_DEFLATED
     from_file = pack_parts([Part(name="a.npz", arrays={"noise": tmp_path / "x.npy"})], NOBODY)
