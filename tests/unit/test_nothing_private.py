@@ -1,4 +1,4 @@
-"""Secrets planted in environment, logs, paths, records, code and graphs: none is in any byte of the archive."""
+"""Secrets planted in environment, logs, paths, records, code, graphs: none is in a byte of the archive."""
 
 from __future__ import annotations
 
@@ -113,6 +113,12 @@ def test_a_file_that_is_no_text_is_told_of(coding: str) -> None:
         Private.USER,
         Private.WORKSPACE,
     ]
+
+
+def test_weights_are_never_taken_for_a_text() -> None:
+    data = b"/home/zbigniew and other numbers"
+    (packed,) = pack_parts([Part(name="weights.data", data=data, weights=True)], HOST)
+    assert packed.data == data
 
 
 def test_names_of_arrays_are_told_of() -> None:

@@ -37,6 +37,13 @@ PRIVATE = [
     (Private.HOST, "GPU-BOX-07.lab.initech.example", "<host>"),
     (Private.HOST, "printer.lab.initech.example:631", "<host>:631"),
     (Private.HOST, "http://main/ hostname=main", "http://<host>/ hostname=<host>"),
+    (Private.HOST, "gpu-box-07.other.corp ip-10-0-0-5 HOSTNAME=cetus", "<host> <host> HOSTNAME=<host>"),
+    (Private.HOST, "db.prod.cluster.local gpu-box-07.json", "<host> <host>.json"),
+    (
+        Private.USER,
+        "USER=zbigniew uid=1000(zbigniew) LOGNAME=root",
+        "USER=<user> uid=1000(<user>) LOGNAME=root",
+    ),
     (Private.HOME, "/export/people/wilhelmina/a.py", "<home>/a.py"),
     (Private.HOME, "/home/somebody/a.py", "<home>/a.py"),
     (Private.HOME, "file:///Users/somebody/a.py", "file://<home>/a.py"),
@@ -50,6 +57,7 @@ PRIVATE = [
     (Private.ADDRESS, "10.20.30.40, 172.16.0.9:22", "<ip>, <ip>:22"),
     (Private.ADDRESS, "tcp://10.7.0.23:2375", "tcp://<ip>:2375"),
     (Private.ADDRESS, "inet 10.1.2.3/24", "inet <ip>/24"),
+    (Private.ADDRESS, "http://10.7.0.23/x peer 10.1.2.3", "http://<ip>/x peer <ip>"),
     (Private.ADDRESS, "2001:db8::ff00:42:8329", "<ip>"),
     (Private.ADDRESS, "[fe80::1]", "[<ip>]"),
     (Private.ADDRESS, "fd12:3456:789a:1:0:0:0:1", "<ip>"),
@@ -107,8 +115,9 @@ def test_every_kind_is_in_the_table() -> None:
         "1373.3945 -0.2232 6x1568x384 1e-05 0x7f3a",
         "q@k.T x@w @pytest.fixture git@github.com",
         "max_tokens: 2048 token: Embedding api_key: none password:",
-        "/tmp/home/x /usr/local/nvidia/lib64 /projects /opt/trtmatrix/job",
+        "/scratch/home/x /usr/local/nvidia/lib64 /projects /opt/trtmatrix/job",
         "serial execution of streams",
+        "threading.local torch._inductor.internal gpu.json --env USER=trtmatrix",
         "sm80_xmma_gemm_f16f16_f16f16_f16_nn_n_tilesize32x32x64_stage6_warpsize2x2x1_tensor16x8x16",
         "00:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff",
     ],
@@ -119,11 +128,12 @@ def test_what_only_looks_private_stays(text: str) -> None:
 
 def test_json_stays_json_and_is_looked_at_decoded() -> None:
     text = r"""{"path": "\/home\/x\/a", "u": "\u0077ilhelmina", "serial": 1654922009999, "n": [1.5, 1000000],
-      "library": "10.16.0.72", "password": "hunter\"2", "key": "-----BEGIN PRIVATE KEY-----\nMIIa"}"""
+      "library": "10.16.0.72", "password": "hunter\"2", "USER": "zbigniew",
+      "key": "-----BEGIN PRIVATE KEY-----\nMIIa"}"""
     found = redact_json(text, SECRETS)
     assert json.loads(found.text) == {
         "path": "<home>/a", "u": "<user>", "serial": "<serial>", "n": [1.5, 1000000],
-        "library": "10.16.0.72", "password": "<secret>", "key": "<secret>",
+        "library": "10.16.0.72", "password": "<secret>", "USER": "<user>", "key": "<secret>",
     }  # fmt: skip
     assert redact_json('{"cut": "/home/x', SECRETS).text == '{"cut": "<home>'
 

@@ -52,9 +52,8 @@ PREFIXED = (
 AWS, Slack, Google, npm, PyPI, Docker, SendGrid, Weights & Biases; and JSON Web Tokens."""
 
 _KEY = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-KEY_BLOCK = (
-    rf"-----BEGIN {_KEY}.*?(?:-----END {_KEY}|\Z)|(?<![\w+/=])(?:[\w+/=]{{16,}}(?:\s|\\n)+)+-----END {_KEY}"
-)
+_CUT = r"(?<![\w+/=])(?:[\w+/=]{16,}(?:\s|\\n)+){1,200}"
+KEY_BLOCK = rf"-----BEGIN {_KEY}.*?(?:-----END {_KEY}|\Z)|{_CUT}-----END {_KEY}"
 """A private key; also one whose start was cut off, as a log's is."""
 
 PASSWORDS = r"passw(?:or)?d|passphrase|passwd|secret"
@@ -81,7 +80,21 @@ EMAIL = (
 HOME = rf"{PATH}(?:/var|/export|/usr|/mnt)?{SLASH}(?:home|Users){SLASH}(?!<)[A-Za-z0-9_.][\w.+-]*"
 WINDOWS = r"(?i)\b[A-Z]:\\{1,2}Users\\{1,2}(?!<)[^\\\s\"'<>]+"
 ROOT_HOME = rf"{PATH}/root(?![\w-])"
-DIGEST = r"(?i)(?<![0-9a-z])[0-9a-f]{32,}(?![0-9a-z])"
+NETWORK = (
+    r"(?i)(?<![\w.-])(?:[a-z0-9-]{1,63}\.){1,8}(?:lan|corp|intranet|localdomain|cluster\.local|(?:ec2|compute)\.internal)"
+    r"(?![\w-])|(?<![a-z0-9])ip(?:-\d{1,3}){4}(?![\w-])"
+)
+"""Names in networks that are nobody else's, and Amazon's for an address."""
+_ENDS = "local|internal|intra|home|com|net|org|edu|gov|io|example"
+BELOW = rf"(?:(?:\.[A-Za-z0-9-]+)*\.(?:{_ENDS})|(?:\.[A-Za-z0-9-]+){{2,}})"
+"""What may stand behind a host's name."""
+VARIABLE = r"(?<![A-Za-z_]){name}[\"']?\s{{0,2}}[=:]\s{{0,2}}[\"']?(?P<v>[A-Za-z0-9][\w.-]{{1,63}})"
+USER_SAID = (
+    VARIABLE.format(name="(?:USER|LOGNAME|SUDO_USER|USERNAME)"),
+    r"\buid=\d+\((?P<v>[\w.-]+)\)",
+)
+HOST_SAID = (VARIABLE.format(name="HOSTNAME"),)
+EVERYBODY = frozenset({"root", "nobody", "user", "trtmatrix", "localhost"})
 
 HARMLESS = frozenset({"none", "null", "true", "false", "yes", "no", "unset", "empty", "redacted"})
 
@@ -97,7 +110,6 @@ def rules_for(secrets: Secrets, script: bool = False) -> tuple[Rule, ...]:
         *_literal(None, secrets.keep),
         *_known(secrets),
         *_tokens(),
-        Rule(kind=None, pattern=re.compile(DIGEST)),
         *_looks(secrets, script),
         *_names(secrets),
     )
@@ -205,6 +217,10 @@ def _is_serial(match: re.Match[str]) -> bool:
 
 def _names(secrets: Secrets) -> Iterator[Rule]:
     """Yield the rules of names of hosts and users."""
+    for kind, patterns in ((Private.USER, USER_SAID), (Private.HOST, HOST_SAID)):
+        for said in patterns:
+            yield Rule(kind=kind, pattern=re.compile(said), group="v", accept=_is_somebody)
+    yield Rule(kind=Private.HOST, pattern=re.compile(NETWORK))
     if secrets.domains:
         ends = "|".join(map(re.escape, _longest_first(secrets.domains)))
         pattern = re.compile(rf"(?i)(?<![A-Za-z0-9.-])(?:[a-z0-9-]{{1,63}}\.){{0,8}}(?:{ends}){RIGHT}")
@@ -215,13 +231,18 @@ def _names(secrets: Secrets) -> Iterator[Rule]:
     yield from _named(Private.USER, secrets.users, secrets.words, "user(?:name)?|login|logname|owner|author")
 
 
+def _is_somebody(match: re.Match[str]) -> bool:
+    return match["v"] not in EVERYBODY
+
+
 def _named(kind: Private, names: Iterable[str], words: frozenset[str], called: str) -> Iterator[Rule]:
     plain: list[str] = []
     ordinary: list[str] = []
     for name in _longest_first(names):
         (ordinary if is_ordinary(name, words) else plain).append(re.escape(name))
     if plain:
-        yield Rule(kind=kind, pattern=re.compile(f"(?i){LEFT}(?:{'|'.join(plain)}){RIGHT}"))
+        below = f"{BELOW}?" if kind is Private.HOST else ""
+        yield Rule(kind=kind, pattern=re.compile(f"(?i){LEFT}(?:{'|'.join(plain)}){below}{RIGHT}"))
     if ordinary:
         either = f"(?P<v>{'|'.join(ordinary)})"
         beside = (

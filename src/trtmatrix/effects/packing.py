@@ -78,6 +78,8 @@ def pack_parts(parts: Sequence[Part], secrets: Secrets) -> tuple[Packed, ...]:
     """
     renamed: dict[str, str] = {}
     packed = []
+    for part in parts:
+        check_name(part.name)
     for part in sorted(parts, key=lambda part: not part.name.endswith(ONNX)):  # graphs name the others
         try:
             packed.append(_pack(part, secrets, renamed))
@@ -88,9 +90,15 @@ def pack_parts(parts: Sequence[Part], secrets: Secrets) -> tuple[Packed, ...]:
     return tuple(sorted(packed, key=lambda one: order[id(one.part)]))
 
 
+def check_name(name: str) -> None:
+    """:class:`MachineryError` where a name is not relative and plain."""
+    if not name.isprintable() or any(word in {"", ".", ".."} for word in name.split("/")):
+        raise MachineryError(f"{name!r} is no name for a file of an archive")
+
+
 def _pack(part: Part, secrets: Secrets, renamed: dict[str, str]) -> Packed:
     name = renamed.get(part.name) or "/".join(public_name(word, secrets) for word in part.name.split("/"))
-    told = [f"its name was {len(part.name)} characters with something private"] if name != part.name else []
+    told = ["it has another name, as its own holds something private"] if name != part.name else []
     if part.arrays is not None:
         data = write_npz({key: load_array(array) for key, array in part.arrays.items()})
         told += _private_names("array", part.arrays, secrets)
@@ -102,7 +110,7 @@ def _pack(part: Part, secrets: Secrets, renamed: dict[str, str]) -> Packed:
     data = part.data if part.data is not None else _read(part)
     if name.endswith(ONNX):
         return _packed_graph(part, name, data, secrets, renamed)
-    if is_text(name, data):
+    if is_text(name, data) and not part.weights:
         return _packed_text(part, name, data.decode("utf-8", "surrogateescape"), secrets, told)
     return _packed(part, name, data, {}, told + _private_bytes(data, secrets))
 

@@ -6,12 +6,14 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 import trtmatrix
 import trtprobe
 from trtmatrix.core.privacy import Secrets, is_ordinary
+from trtmatrix.core.redact import redact
 from trtmatrix.core.variables import STANDARD, SYSTEM, Values, is_private_host
 
 NOBODY = frozenset({"root", "user", "admin", "nobody", "ubuntu", "debian", "docker", "runner", "trtmatrix"})
@@ -52,14 +54,17 @@ def known_secrets(
 
 
 def warnings(secrets: Secrets) -> tuple[str, ...]:
-    """Return what the user should know of names that cannot be told from ordinary words."""
+    """Return what the user should know: names like ordinary words, and what is wanted with private parts."""
     names = [("user", name) for name in secrets.users] + [("host", name) for name in secrets.hosts]
-    return tuple(
+    bare = replace(secrets, keep=())
+    kept = [text for text in secrets.keep if redact(text, bare).counts]
+    ordinary = [
         f"the {what}'s name {name!r} is an ordinary word, too: it is taken out of paths and beside @ alone, "
         "so look for it yourself"
         for what, name in names
         if is_ordinary(name, secrets.words)
-    )
+    ]
+    return (*ordinary, *(f"CAREFUL: {text} holds something private, and is needed as it is" for text in kept))
 
 
 @lru_cache(maxsize=1)
