@@ -31,16 +31,15 @@ def look_into(loaded: LoadedRepro, cell: Cell, prepared: Path) -> tuple[Seen, Ba
     ``prepared``: the case's folder, as :class:`trtmatrix.effects.cases.CaseCache` makes it.
     """
     found = _find_tensor(cell, prepared)
-    batched, no_batch = None, "the case has no parameter for its batch"
-    if is_own(loaded):
-        from trtmatrix.onnxmodel.batching import NoBatchError
+    if not is_own(loaded):
+        return Seen(**found), None
+    from trtmatrix.onnxmodel.batching import NoBatchError
 
-        try:
-            batched = _add_row(loaded)
-        except (NoBatchError, OSError) as error:
-            no_batch = one_line(str(error))
-    size = batched.size if batched else 0
-    return Seen(**found, own_batch=size, no_batch=no_batch), batched
+    try:
+        batched = _add_row(loaded)
+    except (NoBatchError, OSError) as error:
+        return Seen(**found, no_batch=one_line(str(error))), None
+    return Seen(**found, own_batch=batched.size), batched
 
 
 def is_own(loaded: LoadedRepro) -> bool:
@@ -48,7 +47,7 @@ def is_own(loaded: LoadedRepro) -> bool:
     return loaded.repro.upstream == OWN_MODEL
 
 
-def _find_tensor(cell: Cell, prepared: Path) -> dict[str, str]:
+def _find_tensor(cell: Cell, prepared: Path) -> dict[str, Any]:
     """Return an inner tensor and its operator, or why there is none."""
     from trtmatrix.onnxmodel.marking import choose_tensor, read_markable
 
@@ -60,7 +59,7 @@ def _find_tensor(cell: Cell, prepared: Path) -> dict[str, str]:
     except Exception as error:  # noqa: BLE001 - onnx and protobuf raise what they like
         return {"no_tensor": f"the graph cannot be read: {one_line(str(error), 120)}"}
     if not (tensor := choose_tensor(markable)):
-        return {"no_tensor": "the graph has no inner tensor in float32 or float16"}
+        return {}
     return {"tensor": tensor, "operator": markable.nodes[tensor].operator}
 
 

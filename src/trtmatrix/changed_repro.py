@@ -91,7 +91,7 @@ class _Built:
             self.put("_configure", self.configure)
         if "optimisation" in change:
             self.put("ort", _Optimised(trt.ort, change["optimisation"]))
-        if hasattr(trt, "ort"):  # an output that is remembered was computed without the change
+        if change and hasattr(trt, "ort"):  # an output that is remembered was computed without the change
             self.put("memo", None)
 
     def put(self, name, value):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from trtmatrix.core.privacy import PLACEHOLDERS, Private, Redacted, Secrets
-from trtmatrix.core.redact_rules import PLACEHOLDER, Rule, rules_for
+from trtmatrix.core.redact_rules import PLACEHOLDER, Rule, is_secret, rules_for
 
 __all__ = [
     "PLACEHOLDERS",
@@ -95,7 +95,10 @@ def redact_json(text: str, secrets: Secrets) -> Redacted:
             continue
         value: str = json.loads(literal) if literal[0] == '"' else literal
         is_name = literal[0] == '"' and text[match.end() :].lstrip(" \t\r\n").startswith(":")
-        found = redact(value, secrets, before="" if is_name else name)
+        if not is_name and is_secret(name.removesuffix(": "), value):
+            found = Redacted(text=PLACEHOLDERS[Private.TOKEN], counts={Private.TOKEN: 1})
+        else:
+            found = redact(value, secrets, before="" if is_name else name)
         if is_name:
             name = f"{found.text}: "
         if found.text == value or (literal[0] != '"' and not set(found.counts) <= _BY_NAME):
@@ -117,7 +120,8 @@ def redact_code(text: str, secrets: Secrets) -> Redacted:
         return redact(text, secrets, script=True)
     counts: Counter[Private] = Counter()
     pieces, at = [], 0
-    for start, end in places:
+    for begin, end in places:
+        start = max(begin, at)  # inside of an f-string places overlap
         line = text.rfind("\n", 0, start) + 1
         found = redact(text[start:end], secrets, before=text[line:start], script=True)
         pieces += [text[at:start], found.text]
@@ -132,7 +136,7 @@ _QUOTED = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE"
 def _strings(source: str) -> Iterator[tuple[int, int]]:
     """Yield where comments and strings stand, in characters."""
     starts = [0]
-    for line in source.splitlines(keepends=True):
+    for line in io.StringIO(source):
         starts.append(starts[-1] + len(line))
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type in _QUOTED:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 IPV4 = re.compile(r"(?:(?<![\w.])|(?<=\\[nrt]))(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
 IPV6 = re.compile(
-    r"(?<![A-Za-z0-9_])(?=[0-9A-Fa-f]*:)[0-9A-Fa-f:]{2,39}(?:(?<=:)(?:\d{1,3}\.){3}\d{1,3})?(?<!:)(?![A-Za-z0-9_])"
+    r"(?<![A-Za-z0-9_])(?=[0-9A-Fa-f]*:)[0-9A-Fa-f:]{2,39}(?:(?<=:)(?:\d{1,3}\.){3}\d{1,3})?(?<!:)(?![A-Za-z0-9_]|\.\d)"
 )
 _PAIR = "[0-9A-Fa-f]{2}"
 _NOT_BEFORE = rf"(?<![^0-9A-Za-z]{_PAIR}[:-])(?<![0-9A-Za-z])"
@@ -26,7 +26,7 @@ MACS = (
 RELEASES = frozenset({
     "10.0.0.6", "10.0.1.6", "10.1.0.27", "10.2.0.19", "10.3.0.26", "10.3.0.30", "10.4.0.26", "10.5.0.18",
     "10.6.0.26", "10.7.0.23", "10.8.0.40", "10.8.0.43", "10.9.0.34", "10.10.0.31", "10.11.0.33",
-    "10.12.0.36", "10.13.0.35", "10.13.2.6", "10.13.3.9", "10.14.1.48",
+    "10.12.0.36", "10.13.0.35", "10.13.2.6", "10.13.3.9", "10.14.1.48", "10.15.1.29", "10.16.0.72", "10.16.1.11",
 })  # fmt: skip
 """TensorRT's releases that could be addresses of private networks: https://pypi.org/project/tensorrt/#history."""
 
@@ -73,7 +73,7 @@ def private_ipv4(versions: Collection[str]) -> Callable[[re.Match[str]], bool]:
 def _is_small(numbers: list[int], before: str, after: str) -> bool:
     """Whether four numbers are as small as a version's; those from 10 on only in a cell's id or a path."""
     first, second, third, _ = numbers
-    if not (4 <= first <= 15 and second <= 20 and third <= 9):
+    if not (1 <= first <= 15 and second <= 20 and third <= 9):
         return False
     in_path = before.endswith("/") and after.startswith("/")
     return first != 10 or in_path or (before.endswith("@") and after.startswith("#"))
@@ -88,6 +88,8 @@ def is_private_ipv6(match: re.Match[str]) -> bool:
         return False
     if address.is_loopback or address.is_unspecified:
         return False
+    if address.ipv4_mapped is not None:
+        return not address.ipv4_mapped.is_loopback
     groups = [group for group in text.split(":") if group]
     if "::" not in text:
         return any(len(group) >= 3 for group in groups)

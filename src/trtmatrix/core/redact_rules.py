@@ -165,12 +165,18 @@ def _has_digit(match: re.Match[str]) -> bool:
 
 
 def _is_secret(match: re.Match[str]) -> bool:
-    """Whether what is called a password or a key is one: a key has digits beside letters, and is no path."""
-    value = match["v"].rstrip(".:")
-    if value.lower() in HARMLESS or len(value) < 4 or value.startswith("$"):
+    """Whether what is called a password or a key is one: a key has digits beside letters."""
+    return is_secret(match["name"], match["v"].rstrip(".:"))
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a value that is called so is a secret."""
+    if value.lower() in HARMLESS or len(value) < 4 or value.startswith(("$", "<")):
         return False
-    if re.fullmatch(PASSWORDS, match["name"], re.IGNORECASE):
+    if re.search(f"(?i)(?:{PASSWORDS})$", name):
         return True
+    if not re.search(f"(?i)(?:{KEYS})$", name):
+        return False
     return len(value) >= 8 and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
 
 
@@ -223,6 +229,6 @@ def _named(kind: Private, names: Iterable[str], words: frozenset[str], called: s
             if kind is Private.HOST
             else rf"(?<![\w/.@-]){either}(?=@[A-Za-z<])"
         )
-        yield Rule(kind=kind, pattern=re.compile(beside), group="v", needs="@")
+        yield Rule(kind=kind, pattern=re.compile(beside), group="v")
         said = rf"(?i)(?<![a-z])(?:{called})[\"']?\s{{0,3}}[:=]\s{{0,3}}[\"']?{either}(?![\w-])"
         yield Rule(kind=kind, pattern=re.compile(said), group="v")

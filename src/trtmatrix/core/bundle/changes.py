@@ -59,9 +59,9 @@ class Seen:
 
     tensor: str = ""
     operator: str = ""
-    no_tensor: str = ""
+    no_tensor: str = "the graph has no inner tensor in float32 or float16"
     own_batch: int = 0
-    no_batch: str = ""
+    no_batch: str = "the case has no parameter for its batch"
 
 
 def list_changes(cell: Cell, seen: Seen) -> tuple[Change, ...]:

@@ -99,17 +99,18 @@ def latest_words(failure: Failure) -> str:
     """Return whether the latest release was tried; where it was not, why, and what was instead."""
     tried = {line.version: line for line in failure.versions}
     found = tried.get(failure.latest)
+    is_this = failure.latest in {failure.version, failure.cell.version}
     if failure.latest and failure.latest == failure.newest_known:
-        if failure.latest == failure.version:
+        if is_this:
             return f"Yes: this is {plain(failure.latest)}, the latest that is known of."
         if found is not None and found.verdict in RIGHT | WRONG:
             return f"Yes: {plain(failure.latest)} {_verdict_words(found.verdict)}."
     why = plain(failure.latest_words) or "it could not be run here"
     newest = f" ({plain(failure.newest_known)})" if failure.newest_known else ""
     words = f"No{newest}: {why}."
-    if found is not None and found.verdict is not None and not found.is_this:
+    if found is not None and found.verdict is not None and not is_this:
         words += f" The newest that was tried, {plain(failure.latest)}, {_verdict_words(found.verdict)}."
-    elif failure.latest == failure.version:
+    elif is_this:
         words += f" This, {plain(failure.latest)}, is the newest that was tried."
     return words
 

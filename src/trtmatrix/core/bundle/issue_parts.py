@@ -8,7 +8,7 @@ from trtmatrix.core.bundle import facts
 from trtmatrix.core.bundle.facts import ChangeLine, Failure, LeftOut, OutputLine, VersionLine
 from trtmatrix.core.factors import FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.core.markdown import bullets, code, link, plain, table
-from trtmatrix.core.model import Evidence, Verdict
+from trtmatrix.core.model import Evidence, Product, Verdict
 from trtmatrix.core.words import EVIDENCE_MEANINGS
 
 PRECISION_WORDS = {
@@ -81,11 +81,15 @@ def reference_words(failure: Failure) -> str:
     words = [f"**Why the reference is right**: it is computed in float64 on the CPU by {plain(by)}."]
     if any(line.floors is not None for line in failure.outputs):
         unit = plain(UNIT_WORDS.get(failure.precision, failure.precision))
+        if failure.product is Product.ONNXRUNTIME:
+            unit = "its own precision"
         words.append(
             f"One noise floor is the relative L2 error that rounding to {unit} alone makes in this "
             f"computation. A right engine stays within {PASS_FACTOR:g} floors; from {FAIL_FACTOR:g} on it is "
             "wrong, and below that where its error has the shape of a known defect."
         )
+    if " c = " in f"{failure.manner} {failure.reason}":
+        words.append("c is how much of that defect's own change is in the error: 1 is exactly the defect.")
     return " ".join([*words, plain(failure.on_cpu)]).rstrip()
 
 
@@ -126,7 +130,12 @@ def changes_table(lines: Sequence[ChangeLine]) -> str:
     if not lines:
         return "**What changes it**: not measured."
     rows = [
-        [plain(line.change), "stays" if line.fails else "**is gone**", plain(line.figure), str(line.builds)]
+        [
+            plain(line.change),
+            "stays" if line.fails else "**is gone**",
+            plain(line.figure),
+            str(line.builds or ""),
+        ]
         for line in said
     ]
     parts = ["**What changes it**" + (":" if said else ": nothing could be measured.")]

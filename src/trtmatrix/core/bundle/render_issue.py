@@ -103,7 +103,7 @@ def _message(failure: Failure) -> str:
 
 
 def _upstream(failure: Failure) -> str:
-    if failure.own_model or not failure.upstream:
+    if failure.own_model or "#" not in failure.upstream:
         return ""
     return f"First reported as {link(failure.url, failure.upstream)}."
 
