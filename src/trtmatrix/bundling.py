@@ -44,9 +44,11 @@ def make_command(args: argparse.Namespace) -> ExitCode:
     if not ask_first(args, gathered, packed, left_out, secrets):
         print(f"nothing was written to {target}", file=sys.stderr)
         return ExitCode.SURPRISE
+    from trtmatrix.bundle_verify import outcome_file
     from trtmatrix.effects.archive import write_archive
 
     written = write_archive(target, packed, secrets, left_out=left_out)
+    outcome_file(target).unlink(missing_ok=True)  # of an older archive of this name
     return conclude(args, found, written, left_out)
 
 
