@@ -32,7 +32,7 @@ PLANTED: Mapping[Private, tuple[str, ...]] = {
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
         "correct-horse-9",
     ),
-    Private.EMAIL: ("wilhelmina@initech.example", "z.b+ci@mail.example.org", "ops@a.example", "x_y@b-c.example"),
+    Private.EMAIL: ("wilhelmina@initech.example", "z.b+ci@mail.example.org", "ops@a.example", "x_y@b-c.org"),
     Private.VARIABLE: ("blue-falcon-17", "team=quantum-otter", "sekrit/registry/path", "Zorblax"),
 }  # fmt: skip
 """No two of a kind that one rule alone would find."""

@@ -1,4 +1,4 @@
-"""Secrets planted in environment, logs, paths, records, code and graphs: none is in any byte of the archive."""
+"""Secrets planted in environment, logs, paths, records, code, graphs: none is in a byte of the archive."""
 
 from __future__ import annotations
 

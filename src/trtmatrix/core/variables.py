@@ -26,7 +26,7 @@ HARMLESS = re.compile(
     r"(?i)(?:term|terminfo|colorterm|lang|language|lc_\w+|shell|shlvl|_|ls_colors|lscolors|less\w*|pager|editor|visual|tz"
     r"|display|xdg_(?:session|current|seat|vtnr)\w*|debian_frontend|python(?:hash\w*|dont\w*|unbuf\w*|io\w*|utf8)"
     r"|\w*_version|nvidia_(?:visible|driver|require|product|tf32|disable)\w*|cuda_(?:visible|module|device)\w*"
-    r"|omp_\w+|mkl_\w+|gomp_\w+|histsize|histfilesize|histcontrol|columns|lines|ps1|ps2|mail|oldpwd|pwd|home|user"
+    r"|omp_\w+|mkl_\w+|gomp_\w+|histsize|histfilesize|histcontrol|columns|lines|ps1|ps2|mail|oldpwd|pwd|home|user|username|sudo_user"
     r"|logname|hostname|path|manpath|infopath|gpg_key|python_sha256)"
 )
 """Variables whose values say nothing, or are looked at by other ways (paths)."""
@@ -55,7 +55,7 @@ class Values:
         """Look at one variable."""
         value = value.strip()
         for path in re.split(r"[:;,=\s]", value):
-            if path.startswith("/") and len(path) > 1 and not STANDARD.fullmatch(path.rstrip("/")):
+            if re.match("/[^/]", path) and not STANDARD.fullmatch(path.rstrip("/")):
                 self.paths.append(path.rstrip("/"))
         sensitive = bool(SENSITIVE.search(name))
         if HARMLESS.fullmatch(name) or not self._says_something(value, sensitive=sensitive):

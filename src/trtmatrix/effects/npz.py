@@ -87,5 +87,6 @@ def _round(array: NDArray[Any], bits: int) -> NDArray[Any]:
 
     mantissa, exponent = np.frexp(array)
     scale = float(2 ** (bits + 1))
-    rounded = np.ldexp(np.round(mantissa * scale) / scale, exponent)
-    return np.where(np.isfinite(array), rounded, array)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = np.ldexp(np.round(mantissa * scale) / scale, exponent)
+    return np.where(np.isfinite(rounded), rounded, array)

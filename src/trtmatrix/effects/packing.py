@@ -78,6 +78,8 @@ def pack_parts(parts: Sequence[Part], secrets: Secrets) -> tuple[Packed, ...]:
     """
     renamed: dict[str, str] = {}
     packed = []
+    for part in parts:
+        check_name(part.name)
     for part in sorted(parts, key=lambda part: not part.name.endswith(ONNX)):  # graphs name the others
         try:
             packed.append(_pack(part, secrets, renamed))
@@ -86,6 +88,12 @@ def pack_parts(parts: Sequence[Part], secrets: Secrets) -> tuple[Packed, ...]:
             raise UsageError(f"{where}: cannot be read: {error.strerror or error}") from error
     order = {id(part): index for index, part in enumerate(parts)}
     return tuple(sorted(packed, key=lambda one: order[id(one.part)]))
+
+
+def check_name(name: str) -> None:
+    """:class:`MachineryError` where a name is not relative and plain."""
+    if not name.isprintable() or any(word in {"", ".", ".."} for word in name.split("/")):
+        raise MachineryError(f"{name!r} is no name for a file of an archive")
 
 
 def _pack(part: Part, secrets: Secrets, renamed: dict[str, str]) -> Packed:

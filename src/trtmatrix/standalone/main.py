@@ -38,7 +38,8 @@ def main(case: Dict[str, Any], run: Run, product: Callable[[], Backend]) -> int:
         files = CaseFiles(args.files, case["params"])
         run_builds(run, product, files, args.builds, args.child, args.out if args.save_outputs else None)
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, lambda number, _: sys.exit(128 + number))
     expected = read_expected(args.files)
     result = run_processes(sys.argv[1:], case["processes"], args.seconds * args.builds)
     return tell(result, expected, args.out)
