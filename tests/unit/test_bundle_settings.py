@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import venv
 from pathlib import Path
 
 import pytest
@@ -76,13 +77,15 @@ def test_without_a_container_a_fresh_environment_is_made(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     installed: list[tuple[Path, tuple[str, ...]]] = []
+    made: list[Path] = []
+    monkeypatch.setattr(venv, "create", lambda folder, **_: made.append(folder))
     monkeypatch.setattr(wheels, "install_wheels", lambda python, names: installed.append((python, names)))
     cell = make_cell(version="onnxruntime-1.31.1")
     record = make_record(cell, digests={"runtime": "wheels"}, observed={"library": "1.31.1"})
     settings, notes = find_settings(record, tmp_path, print)
     python = tmp_path / "env" / "bin" / "python"
     assert settings == {"PYTHON": str(python)}
-    assert python.exists()
+    assert made == [tmp_path / "env"]
     assert installed == [(python, ("onnxruntime==1.31.1", "numpy"))]
     assert "not in a container" in notes[0]
 
