@@ -11,7 +11,7 @@ from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.judge import subject_of
 from trtmatrix.core.model import Control
-from trtmatrix.core.numbers import read_floors
+from trtmatrix.core.numbers import nan_last, read_floors
 from trtmatrix.core.plots import FLOORS, Plot
 from trtmatrix.core.record import RAN, Record
 from trtmatrix.core.table import Section, Table, make_tables
@@ -75,13 +75,9 @@ def _point(version: str, entry: Entry | None, values: Values) -> Point:
     several = len(finite) > 1
     return Point(
         version=version, word=cell_text(entry),
-        value=statistics.median(found) if values is latencies_of else max(found, key=_nan_last),
+        value=statistics.median(found) if values is latencies_of else max(found, key=nan_last),
         low=min(finite) if several else None, high=max(finite) if several else None,
     )  # fmt: skip
-
-
-def _nan_last(value: float) -> float:
-    return math.inf if math.isnan(value) else value
 
 
 def floors_of(entry: Entry, calibration: Calibration) -> list[float]:
@@ -91,7 +87,7 @@ def floors_of(entry: Entry, calibration: Calibration) -> list[float]:
         subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
         for build in record.builds if subject.noise else ():
             floors = read_floors(build, subject, subject.noise).values() if subject.noise else ()
-            found += [max(floors, key=_nan_last)] if floors else []
+            found += [max(floors, key=nan_last)] if floors else []
     return found
 
 

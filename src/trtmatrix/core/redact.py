@@ -73,6 +73,7 @@ def _replace(text: str, spans: list[Span]) -> str:
 
 
 _VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?')
+_COLON = re.compile(r"[ \t\r\n]*:")
 _BY_NAME = {Private.SERIAL, Private.TOKEN}
 _SAYS = re.compile(r"(?i)serial|tag|id|pass|secret|token|key")
 """What a JSON number can be, if its name says so."""
@@ -85,28 +86,35 @@ def redact_json(text: str, secrets: Secrets) -> Redacted:
     """
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return redact(text, secrets)
     counts: Counter[Private] = Counter()
+    seen: dict[tuple[str, str], Redacted] = {}
     pieces, at, name = [], 0, ""
     for match in _VALUE.finditer(text):
-        literal = match.group()
-        if literal[0] != '"' and not (literal.isdigit() and _SAYS.search(name)):
-            continue
-        value: str = json.loads(literal) if literal[0] == '"' else literal
-        is_name = literal[0] == '"' and text[match.end() :].lstrip(" \t\r\n").startswith(":")
-        if not is_name and is_secret(name.removesuffix(": "), value):
-            found = Redacted(text=PLACEHOLDERS[Private.TOKEN], counts={Private.TOKEN: 1})
-        else:
-            found = redact(value, secrets, before="" if is_name else name)
+        literal, is_name = match.group(), _COLON.match(text, match.end()) is not None
+        key = (literal, "" if is_name else name)
+        if key not in seen:
+            seen[key] = _redact_value(*key, secrets)
+        found = seen[key]
         if is_name:
-            name = f"{found.text}: "
-        if found.text == value or (literal[0] != '"' and not set(found.counts) <= _BY_NAME):
-            continue
-        pieces += [text[at : match.start()], json.dumps(found.text, ensure_ascii=literal.isascii())]
-        at = match.end()
-        counts.update(found.counts)
+            name = found.text
+        if found.counts:
+            pieces += [text[at : match.start()], json.dumps(found.text, ensure_ascii=literal.isascii())]
+            at = match.end()
+            counts.update(found.counts)
     return Redacted(text="".join([*pieces, text[at:]]), counts=dict(counts))
+
+
+def _redact_value(literal: str, name: str, secrets: Secrets) -> Redacted:
+    """Look at a string or number of JSON that stands under a name; most numbers stay."""
+    if literal[0] == '"':
+        value: str = json.loads(literal)
+        if is_secret(name, value):
+            return Redacted(text=PLACEHOLDERS[Private.TOKEN], counts={Private.TOKEN: 1})
+        return redact(value, secrets, before=f"{name}: " if name else "")
+    found = redact(literal, secrets, before=f"{name}: ") if _SAYS.search(name) else Redacted(text=literal)
+    return found if set(found.counts) <= _BY_NAME else Redacted(text=literal)
 
 
 def redact_code(text: str, secrets: Secrets) -> Redacted:

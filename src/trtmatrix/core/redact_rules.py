@@ -52,9 +52,8 @@ PREFIXED = (
 AWS, Slack, Google, npm, PyPI, Docker, SendGrid, Weights & Biases; and JSON Web Tokens."""
 
 _KEY = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-KEY_BLOCK = (
-    rf"-----BEGIN {_KEY}.*?(?:-----END {_KEY}|\Z)|(?<![\w+/=])(?:[\w+/=]{{16,}}(?:\s|\\n)+)+-----END {_KEY}"
-)
+_CUT = r"(?<![\w+/=])(?:[\w+/=]{16,}(?:\s|\\n)+){1,200}"
+KEY_BLOCK = rf"-----BEGIN {_KEY}.*?(?:-----END {_KEY}|\Z)|{_CUT}-----END {_KEY}"
 """A private key; also one whose start was cut off, as a log's is."""
 
 PASSWORDS = r"passw(?:or)?d|passphrase|passwd|secret"
