@@ -52,7 +52,7 @@ def add_bisect_options(parser: argparse.ArgumentParser) -> None:
         "--case", dest="wanted_case", metavar="CASE", help="REPRO/CASE, or CASE where one repro alone has it"
     )
     what.add_argument(
-        "--exec", dest="command", metavar="COMMAND",
+        "--exec", dest="shell_command", metavar="COMMAND",
         help="instead of a case: a shell command run for each version ({version}, {image} are put in): exit "
         "code 0 good, 1 to 124, 126 and 127 bad, 125 cannot say, 128 and above ends the search",
     )  # fmt: skip
@@ -70,8 +70,8 @@ def add_bisect_options(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--images", type=Path, metavar="FILE", help="the same from a file, one a line")
     how = parser.add_argument_group("how")
     how.add_argument(
-        "--rebuilds", type=_count, default=3, metavar="K",
-        help="engines built before a version counts as good (default: 3)",
+        "--rebuilds", type=_count, metavar="K",
+        help="engines built before a version counts as good (default: 3); with --exec so many runs (1)",
     )  # fmt: skip
     how.add_argument("--no-run", action="store_true", help="from stored records alone, run nothing")
     how.add_argument("--pull", action="store_true", help="pull or build images that are not here")

@@ -173,12 +173,12 @@ def make_question(
     left_out = tuple(r.id for r in context.plain_repros if args.repro and r.id not in args.repro)
     return Question(
         before=before, after=after, gpu=gathered.gpu, matrix=context.matrix, entries=gathered.entries,
-        gpu_word=gathered.gpu_word, options=tuple(_files(args)), restricted=restricted,
+        gpu_word=gathered.gpu_word, options=tuple(file_options(args)), restricted=restricted,
         left_out=tuple(name for name in left_out if name != "controls"), command=command_of(args),
     )  # fmt: skip
 
 
-def _files(args: argparse.Namespace) -> list[str]:
+def file_options(args: argparse.Namespace) -> list[str]:
     """Return the options that name other files than the usual."""
     usual = {
         "matrix": Path("matrix.yaml"),
@@ -198,11 +198,17 @@ def command_of(args: argparse.Namespace) -> str:
     words += ["--gpu", args.gpu[0]] if args.gpu else []
     for name in ("repro", "case"):
         words += [f"--{name}", ",".join(getattr(args, name))] if getattr(args, name) else []
-    for name in ("model", "inputs", "atol", "rtol", "check"):
+    words += model_options(args, "check")
+    words += [word for value in args.code for word in ("--code", str(value))]
+    words += [f"--{name.replace('_', '-')}" for name in ("explain", "no_run") if getattr(args, name)]
+    return f"{DOOR} upgrade -- {shlex.join([*words, *file_options(args)])}"
+
+
+def model_options(args: argparse.Namespace, *others: str) -> list[str]:
+    """Return the options about a model of one's own, as they were given; ``others``: more of one value."""
+    words: list[str] = []
+    for name in ("model", "inputs", "atol", "rtol", *others):
         value = getattr(args, name)
         words += [f"--{name}", str(value)] if value is not None else []
     words += ["--precision", args.precision] if args.model is not None else []
-    for name in ("profile", "code"):
-        words += [word for value in getattr(args, name) for word in (f"--{name}", str(value))]
-    words += [f"--{name.replace('_', '-')}" for name in ("explain", "no_run") if getattr(args, name)]
-    return f"{DOOR} upgrade -- {shlex.join([*words, *_files(args)])}"
+    return words + [word for value in args.profile for word in ("--profile", str(value))]

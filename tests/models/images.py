@@ -47,16 +47,22 @@ InferenceSession = _LosesScale
 def make_older() -> str:
     """Return the image with an older ONNX Runtime, made now if it is not there."""
     text = f"FROM {BASE}\nCOPY site/ {SITE}/\n"
-    return _make(OLDER, BASE, text, lambda folder: _unpack(folder / "site"), "".join(WHEELS))
+    return make_image(OLDER, BASE, text, lambda folder: _unpack(folder / "site"), "".join(WHEELS))
 
 
 def make_defective() -> str:
     """Return the test image with a defect in its ONNX Runtime: it computes attention without its scale."""
+    return make_spoilt(DEFECTIVE, DEFECT)
+
+
+def make_spoilt(name: str, code: str) -> str:
+    """Return the test image under another name, with code of Python put at the end of its ONNX Runtime."""
     text = f"FROM {CURRENT}\nCOPY defect.py /tmp/\nRUN cat /tmp/defect.py >> {SITE}/onnxruntime/__init__.py\n"
-    return _make(DEFECTIVE, CURRENT, text, lambda folder: (folder / "defect.py").write_text(DEFECT), DEFECT)
+    return make_image(name, CURRENT, text, lambda folder: (folder / "defect.py").write_text(code), code)
 
 
-def _make(name: str, base: str, text: str, fill: Callable[[Path], object], inputs: str) -> str:
+def make_image(name: str, base: str, text: str, fill: Callable[[Path], object], inputs: str) -> str:
+    """Return an image that is built by a Dockerfile's text over a folder, made now if it is not there."""
     client = docker.from_env()
     parent = client.images.get(base).id
     digest = hashlib.sha256(f"{text}{inputs}{parent}".encode()).hexdigest()

@@ -1,0 +1,40 @@
+"""Images by the names that people give them, among those that an engine has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_SHORT = ("docker.io/library/", "docker.io/")
+_LEAST_ID = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldImage:
+    """An image that is here. ``name``: a tag or digest that the engine knows it by; ``id``: ``sha256:…``.
+
+    ``registry``: ``name@sha256:…`` where a registry has it, else empty.
+    """
+
+    name: str
+    id: str
+    registry: str = ""
+
+
+def find_image(images: Mapping[str, str], wanted: str) -> HeldImage | None:
+    """Return the image of a name, digest or ID; None where it is not here. ``images``: reference → ID."""
+    plain = next((wanted.removeprefix(p) for p in _SHORT if wanted.startswith(p)), wanted)
+    names = [wanted, plain, f"{plain}:latest"]
+    name = next((name for name in names if name in images), None)
+    if name is None:
+        digits = wanted.removeprefix("sha256:")
+        by_id = [n for n, i in images.items() if i.removeprefix("sha256:").startswith(digits)]
+        name = min(by_id, default=None) if len(digits) >= _LEAST_ID else None
+    if name is None:
+        return None
+    return HeldImage(name=name, id=images[name], registry=registry_name(images, images[name]))
+
+
+def registry_name(images: Mapping[str, str], image_id: str) -> str:
+    """Return ``name@sha256:…`` of an image that a registry has, else nothing."""
+    return min((name for name, i in images.items() if i == image_id and "@sha256:" in name), default="")

@@ -1,0 +1,274 @@
+"""The search for the edges of a failure, over made-up histories: it ends in time and claims what is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from trtmatrix.core.bisect import (
+    Answer,
+    Edge,
+    Search,
+    Side,
+    find_bad,
+    find_edge,
+    find_runs,
+    is_monotone,
+    learn,
+    most_tries,
+    next_try,
+    wrong_ends,
+)
+
+LETTERS = {"G": Answer.GOOD, "B": Answer.BAD, "?": Answer.CANNOT_SAY}
+GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
+
+
+def read(text: str) -> list[Answer]:
+    """A history as letters: good, bad, or cannot say."""
+    return [LETTERS[letter] for letter in text]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """A search to its end, and what was tried before and after the first of its two edges was done with."""
+
+    search: Search
+    tried: tuple[int, ...]
+    first: int
+
+    def edge(self, side: Side) -> Edge | None:
+        return find_edge(self.search, side)
+
+
+def play(history: list[Answer], search: Search) -> Played:
+    tried: list[int] = []
+    first: int | None = None
+    while (number := next_try(search)) is not None:
+        assert number not in search.answers
+        if first is None and _first_is_done(search):
+            first = len(tried)
+        tried.append(number)
+        search = learn(search, number, history[number])
+    return Played(search=search, tried=tuple(tried), first=len(tried) if first is None else first)
+
+
+def _first_is_done(search: Search) -> bool:
+    bad = find_bad(search)
+    if bad is None or (search.good is not None and search.good not in search.answers):
+        return False
+    side = Side.FIXED if search.good is not None and search.good > bad else Side.CAME_IN
+    edge = find_edge(search, side)
+    if edge is not None:
+        return not edge.left
+    beyond = range(bad) if side is Side.CAME_IN else range(search.count - 1, bad, -1)
+    said = [search.answers.get(n) for n in beyond]
+    return next((answer for answer in said if answer is not CANNOT_SAY), BAD) is BAD
+
+
+histories = st.lists(st.sampled_from(list(Answer)), min_size=1, max_size=70)
+
+
+@st.composite
+def shaped(draw: st.DrawFn) -> list[Answer]:
+    """A failure that comes in and maybe goes, with some that cannot say: what is usual."""
+    lengths = draw(st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(0, 40)))
+    history = [GOOD] * lengths[0] + [BAD] * lengths[1] + [GOOD] * lengths[2]
+    silent = draw(st.sets(st.integers(0, len(history) - 1), max_size=len(history)))
+    return [CANNOT_SAY if n in silent else answer for n, answer in enumerate(history)]
+
+
+@st.composite
+def searches(draw: st.DrawFn, *, named: bool) -> tuple[list[Answer], Search]:
+    """A history with some stored answers, and its ends named rightly or looked for."""
+    history = draw(histories | shaped())
+    stored = draw(st.sets(st.integers(0, len(history) - 1), max_size=len(history) // 2))
+    search = Search(count=len(history), answers={n: history[n] for n in stored})
+    if named:
+        goods = [n for n, answer in enumerate(history) if answer is GOOD]
+        bads = [n for n, answer in enumerate(history) if answer is BAD]
+        if goods:
+            search = replace(search, good=draw(st.sampled_from(goods)))
+        if bads:
+            search = replace(search, bad=draw(st.sampled_from(bads)))
+    return history, search
+
+
+def budget(count: int, silent: int) -> int:
+    """⌈log₂ n⌉ + unknowns + 2."""
+    return (count - 1).bit_length() + silent + 2
+
+
+def check_edges(history: list[Answer], played: Played) -> None:
+    """Each edge is really there, and nothing that is known speaks against it."""
+    for side in Side:
+        edge = played.edge(side)
+        if edge is None:
+            continue
+        assert (edge.good < edge.bad) is (side is Side.CAME_IN)
+        assert (history[edge.good], history[edge.bad]) == (GOOD, BAD)
+        between = range(min(edge.good, edge.bad) + 1, max(edge.good, edge.bad))
+        assert edge.left == ()
+        assert [history[n] for n in between] == [CANNOT_SAY] * len(between)
+        assert edge.silent == tuple(between)
+
+
+@example((read("GBGB"), Search(count=4, answers=dict(enumerate(read("GBGB"))))))
+@given(searches(named=False) | searches(named=True))
+def test_each_edge_is_really_there(drawn: tuple[list[Answer], Search]) -> None:
+    history, search = drawn
+    played = play(history, search)
+    check_edges(history, played)
+    assert next_try(played.search) is None
+    assert {n: history[n] for n in played.search.answers} == dict(played.search.answers)
+
+
+@given(searches(named=False) | searches(named=True))
+def test_no_more_is_tried_than_halving_takes(drawn: tuple[list[Answer], Search]) -> None:
+    history, search = drawn
+    played = play(history, search)
+    silent = history.count(CANNOT_SAY)
+    for tried in (played.tried[: played.first], played.tried[played.first :]):
+        quiet = len([n for n in tried if history[n] is CANNOT_SAY])
+        assert len(tried) <= budget(len(history), quiet)
+    assert len(played.tried) <= 2 * budget(len(history), 0) + silent
+
+
+@given(shaped())
+def test_both_edges_are_found_where_the_ends_differ(history: list[Answer]) -> None:
+    played = play(history, Search(count=len(history)))
+    said = [answer for answer in history if answer is not CANNOT_SAY]
+    if BAD in {said[0], said[-1]} if said else False:
+        assert (played.edge(Side.CAME_IN) is not None) is (said[0] is GOOD)
+        assert (played.edge(Side.FIXED) is not None) is (said[-1] is GOOD)
+
+
+@given(searches(named=True), st.data())
+def test_reports_cost_nothing_where_both_ends_are_named(
+    drawn: tuple[list[Answer], Search], data: st.DataObject
+) -> None:
+    history, search = drawn
+    if search.good is None or search.bad is None:
+        return
+    hints = data.draw(
+        st.dictionaries(st.integers(0, len(history) - 1), st.sampled_from([GOOD, BAD]), max_size=8)
+    )
+    played = play(history, replace(search, hints=hints))
+    check_edges(history, played)
+    tried = played.tried[: played.first]
+    quiet = len([n for n in tried if history[n] is CANNOT_SAY])
+    span = abs(search.good - search.bad) + 1
+    assert len(tried) <= budget(span, quiet)
+
+
+@given(searches(named=False), st.data())
+def test_a_report_that_is_wrong_costs_one_try(
+    drawn: tuple[list[Answer], Search], data: st.DataObject
+) -> None:
+    history, search = drawn
+    number = data.draw(st.integers(0, len(history) - 1))
+    played = play(history, replace(search, hints={number: BAD}))
+    check_edges(history, played)
+    tried = played.tried[: played.first]
+    quiet = len([n for n in tried if history[n] is CANNOT_SAY])
+    assert len(tried) <= budget(len(history), quiet) + 1
+
+
+def test_every_small_history_is_searched_rightly() -> None:
+    for count in range(1, 6):
+        for letters in product("GB?", repeat=count):
+            history = read("".join(letters))
+            played = play(history, Search(count=count))
+            check_edges(history, played)
+            quiet = len([n for n in played.tried if history[n] is CANNOT_SAY])
+            assert len(played.tried) <= 2 * budget(count, 0) + quiet
+
+
+def test_both_named_ends_are_tried_before_anything_else() -> None:
+    search = Search(count=9, good=1, bad=7, hints={4: BAD})
+    assert play(read("GGGGBBBBB"), search).tried[:2] == (1, 7)
+
+
+@pytest.mark.parametrize(
+    ("letters", "wrong"), [("BGGGB", (0,)), ("?GGGB", (0,)), ("GGGGG", (4,)), ("BGGG?", (0, 4))]
+)
+def test_an_end_that_is_not_as_named_ends_the_search(letters: str, wrong: tuple[int, ...]) -> None:
+    played = play(read(letters), Search(count=5, good=0, bad=4))
+    assert wrong_ends(played.search) == wrong
+    assert set(played.tried) == {0, 4}
+
+
+def test_the_fix_is_looked_for_first_where_the_good_end_is_newer() -> None:
+    played = play(read("GGBBBBGGG"), Search(count=9, good=8, bad=3))
+    assert played.edge(Side.FIXED) == Edge(side=Side.FIXED, good=6, bad=5)
+    assert played.edge(Side.CAME_IN) == Edge(side=Side.CAME_IN, good=1, bad=2)
+    assert all(n > 3 for n in played.tried[2 : played.first])
+
+
+def test_a_stored_answer_is_not_tried_again() -> None:
+    history = read("GGGBBB")
+    search = Search(count=6, answers={0: GOOD, 2: GOOD, 3: BAD, 5: BAD})
+    assert play(history, search).tried == ()
+    assert find_edge(search, Side.CAME_IN) == Edge(side=Side.CAME_IN, good=2, bad=3)
+
+
+def test_what_cannot_say_makes_a_range() -> None:
+    played = play(read("GG??BB"), Search(count=6))
+    edge = played.edge(Side.CAME_IN)
+    assert edge == Edge(side=Side.CAME_IN, good=1, bad=4, silent=(2, 3))
+    assert edge is not None
+    assert not edge.is_sharp
+
+
+def test_a_search_that_was_cut_short_names_what_is_left() -> None:
+    edge = find_edge(Search(count=9, answers={0: GOOD, 4: CANNOT_SAY, 8: BAD}), Side.CAME_IN)
+    assert edge == Edge(side=Side.CAME_IN, good=0, bad=8, silent=(4,), left=(1, 2, 3, 5, 6, 7))
+
+
+def test_the_newest_known_failure_is_the_one_that_is_looked_at() -> None:
+    played = play(read("GBGGB"), Search(count=5, answers={1: BAD, 2: GOOD, 4: BAD}))
+    assert played.edge(Side.CAME_IN) == Edge(side=Side.CAME_IN, good=3, bad=4)
+    assert not is_monotone(played.search)
+    assert find_runs(played.search) == ((BAD, (1,)), (GOOD, (2, 3)), (BAD, (4,)))
+
+
+@pytest.mark.parametrize("letters", ["G", "B", "GGBB", "BBGG", "G?BB?G", "???"])
+def test_a_failure_that_comes_and_goes_once_is_monotone(letters: str) -> None:
+    search = Search(count=len(letters), answers=dict(enumerate(read(letters))))
+    assert is_monotone(search)
+
+
+@pytest.mark.parametrize("letters", ["BGB", "GBGB", "BGBG", "B?G?B"])
+def test_a_failure_that_comes_twice_is_not_monotone(letters: str) -> None:
+    search = Search(count=len(letters), answers=dict(enumerate(read(letters))))
+    assert not is_monotone(search)
+
+
+def test_where_both_ends_are_right_reports_say_what_to_try() -> None:
+    history = read("GGGGBGGGG")
+    assert play(history, Search(count=9)).edge(Side.CAME_IN) is None
+    played = play(history, Search(count=9, hints={3: BAD, 4: BAD, 6: BAD}))
+    assert played.edge(Side.CAME_IN) == Edge(side=Side.CAME_IN, good=3, bad=4)
+    assert played.edge(Side.FIXED) == Edge(side=Side.FIXED, good=5, bad=4)
+
+
+def test_of_equally_good_tries_the_one_where_reports_change_is_taken() -> None:
+    search = Search(count=12, good=0, bad=11, answers={0: GOOD, 11: BAD})
+    assert next_try(search) in {5, 6}
+    assert next_try(replace(search, hints={7: GOOD, 8: BAD})) == 7
+    assert next_try(replace(search, here=frozenset({4}))) == 4
+    assert next_try(replace(search, here=frozenset({1}))) in {5, 6}  # that could take one more
+
+
+@given(searches(named=True))
+def test_what_is_told_of_tries_to_come_holds(drawn: tuple[list[Answer], Search]) -> None:
+    history, search = drawn
+    if CANNOT_SAY in history or search.good is None or search.bad is None:
+        return
+    search = learn(learn(search, search.good, GOOD), search.bad, BAD)
+    told = most_tries(search)
+    assert play(history, search).first <= told

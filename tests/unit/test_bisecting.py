@@ -1,0 +1,400 @@
+"""The command bisect: what it asks and when, how it ends, what it refuses, what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import (
+    H200,
+    make_case,
+    make_cell,
+    make_entry,
+    make_expectation,
+    make_record,
+    make_reported,
+    make_repro,
+    make_unknown,
+    make_version,
+)
+from goldenfile import check_golden
+
+from trtmatrix import cli
+from trtmatrix.bisect_exec import fill, read_exit_code, run_shell
+from trtmatrix.bisect_images import make_version as make_column
+from trtmatrix.bisecting import SearchEnd, run_search
+from trtmatrix.core.bisect import Answer, Search
+from trtmatrix.core.bisect_reply import ANSWERS, hint_of, stored_reply
+from trtmatrix.core.bisect_report import Again, Candidate, Reply, Report, Subject
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.errors import ExitCode, MachineryError
+from trtmatrix.core.image_names import find_image
+from trtmatrix.core.model import Cause, Evidence, Exclusion, Product, Verdict
+from trtmatrix.core.render_bisect import bisect_json, render_bisect_markdown, render_bisect_text
+
+GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
+REPLIES = {
+    "G": Reply(answer=GOOD, words="PASS (3 builds)", figure="1.2", known="run now", tried=True),
+    "B": Reply(answer=BAD, words="FAIL (3 builds)", figure="12", reason="12 noise floors | lost-scale",
+               known="run now", tried=True, image="nvcr.io/x@sha256:" + "1" * 64, driver="580.159"),
+    "F": Reply(answer=BAD, words="FLAKY (2 of 3 builds fail)", known="run now", tried=True),
+    "?": Reply(answer=CANNOT_SAY, words="NO VERDICT (crashed)", reason="SIGSEGV", known="run now",
+               tried=True),
+}  # fmt: skip
+
+
+class Made:
+    """A row whose history is known; ``trouble`` is raised where a candidate is asked."""
+
+    def __init__(
+        self, letters: str, stored: Mapping[int, str] | None = None,
+        trouble: Mapping[int, BaseException] | None = None,
+    ) -> None:  # fmt: skip
+        self.letters, self.stored, self.trouble = letters, dict(stored or {}), dict(trouble or {})
+        self.candidates = tuple(Candidate(name=f"10.{n}.0") for n in range(len(letters)))
+        self.subject = Subject(
+            title="sdpa-scale/sdpa-tf32", about="lost √scale in fused attention", product="TensorRT",
+            upstream="NVIDIA/TensorRT#4333", url="https://github.com/NVIDIA/TensorRT/issues/4333",
+            place="NVIDIA H200 (driver 580.159)", figure_label="error in noise floors",
+        )  # fmt: skip
+        self.rests_on = "a good answer rests on 3 builds"
+        self.asked: list[int] = []
+
+    def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
+        known = {
+            n: replace(REPLIES[letter], tried=False, known="stored record of 2026-11-20, measured here")
+            for n, letter in self.stored.items()
+        }
+        return known, {}
+
+    def here(self) -> frozenset[int]:
+        return frozenset()
+
+    def ask(self, number: int) -> Reply:
+        self.asked.append(number)
+        if number in self.trouble:
+            raise self.trouble[number]
+        return REPLIES[self.letters[number]]
+
+    def commands(self, again: Again) -> tuple[str, ...]:
+        shown = ",".join(self.candidates[n].name for n in again.shown)
+        ends = " ".join(again.ends(lambda n: self.candidates[n].name))
+        return (f"nox -s matrix -- --trt {shown}", f"nox -s bisect -- {ends}")
+
+
+def search(made: Made, good: int | None = None, bad: int | None = None) -> tuple[Report, ExitCode]:
+    return run_search(
+        made, Search(count=len(made.letters), good=good, bad=bad), can_run=True, tell=lambda _: None
+    )
+
+
+def test_what_is_stored_is_not_asked() -> None:
+    made = Made("GGBB", stored={0: "G", 1: "G", 3: "B"})
+    report, code = search(made)
+    assert (code, made.asked, report.tried) == (ExitCode.AS_EXPECTED, [2], (2,))
+
+
+def test_nothing_is_asked_where_nothing_may_run() -> None:
+    made = Made("GGBB", stored={0: "G", 3: "B"})
+    report, code = run_search(made, Search(count=4), can_run=False, tell=lambda _: None)
+    assert (made.asked, code) == ([], ExitCode.AS_EXPECTED)
+    edge = report.came_in
+    assert edge is not None
+    assert (edge.good, edge.bad, edge.silent) == (0, 3, (1, 2))
+
+
+def test_an_interrupt_keeps_what_is_known() -> None:
+    made = Made("GGGGGBBBB", trouble={4: KeyboardInterrupt()})
+    report, code = search(made)
+    assert code is ExitCode.INTERRUPTED
+    assert {0, 8} <= set(report.replies)
+    assert report.commands[1] == "nox -s bisect -- --good 10.0.0 --bad 10.8.0"
+    assert "one before it that was not tried: 10.1.0, … 5 more …, 10.7.0" in flat(report)
+
+
+def test_a_machine_that_fails_ends_the_search_and_keeps_what_is_known() -> None:
+    made = Made("GGGGGBBBB", trouble={4: MachineryError("the disk is full")})
+    report, code = search(made)
+    assert code is ExitCode.MACHINERY
+    assert "cut short: the disk is full" in flat(report)
+
+
+@pytest.mark.parametrize(
+    ("letters", "ends", "code", "said"),
+    [
+        ("GGBB", {"good": 0, "bad": 3}, ExitCode.AS_EXPECTED, "Last good 10.1.0, first bad 10.2.0."),
+        ("GGBBG", {}, ExitCode.SURPRISE, "Nothing that was tried fails"),
+        ("GGBBG", {"bad": 3}, ExitCode.AS_EXPECTED, "Last bad 10.3.0, first fixed 10.4.0."),
+        ("G?BB", {}, ExitCode.AS_EXPECTED, "first bad 10.2.0 or one before it that cannot say: 10.1.0."),
+        ("BBBB", {}, ExitCode.SURPRISE, "It fails at 10.0.0, the oldest that can say"),
+        ("?BBB", {}, ExitCode.SURPRISE, "It fails at 10.1.0, the oldest that can say"),
+        (
+            "BGGG",
+            {"good": 0, "bad": 3},
+            ExitCode.SURPRISE,
+            "10.0.0, named by --good, is not good here but bad",
+        ),
+        (
+            "?GGB",
+            {"good": 0, "bad": 3},
+            ExitCode.SURPRISE,
+            "named by --good, is not good here but cannot say",
+        ),
+        ("????", {}, ExitCode.SURPRISE, "Cannot say: 10.0.0, 10.1.0, 10.2.0, 10.3.0 (NO VERDICT (crashed)"),
+        ("????", {}, ExitCode.SURPRISE, "Nothing could say, so there is nothing to search"),
+        ("GGFF", {}, ExitCode.AS_EXPECTED, "It is not fixed in 10.3.0, the newest that can say."),
+        ("GBBG", {"good": 3, "bad": 1}, ExitCode.AS_EXPECTED, "first fixed 10.3.0."),
+    ],
+)
+def test_how_a_search_ends(letters: str, ends: dict[str, int], code: ExitCode, said: str) -> None:
+    report, ended = search(Made(letters), **ends)
+    assert said in flat(report)
+    assert ended is code
+
+
+def test_no_edge_is_claimed_between_ends_that_are_not_as_named() -> None:
+    made = Made("BGGBB", stored={2: "G", 3: "B"})
+    report, code = search(made, good=0, bad=4)
+    assert (report.edges, report.is_found, code) == ((), False, ExitCode.SURPRISE)
+    assert json.loads(bisect_json(report))["first_bad"] is None
+
+
+def test_a_history_that_is_not_monotone_is_warned_of() -> None:
+    report, code = search(Made("GBGGB", stored={1: "B", 2: "G"}), good=0, bad=4)
+    assert code is ExitCode.AS_EXPECTED
+    warning = "not monotone (good at 10.0.0, bad at 10.1.0, good at 10.2.0 to 10.3.0, bad at 10.4.0)"
+    assert warning in flat(report)
+    assert json.loads(bisect_json(report))["monotone"] is False
+
+
+def flat(report: Report) -> str:
+    return " ".join(render_bisect_text(report).split())
+
+
+def test_the_report_as_text_markdown_and_json() -> None:
+    report, _ = search(Made("GGG?BBFGG", stored={0: "G"}), bad=5)
+    report = replace(report, search=replace(report.search, hints={1: BAD}), tool="trtmatrix 0.1.0")
+    check_golden("bisect.txt", render_bisect_text(report))
+    check_golden("bisect.md", render_bisect_markdown(report))
+    check_golden("bisect.json", bisect_json(report))
+
+
+def stored(entry: Entry, rebuilds: int = 1, *, can_run: bool = True) -> Reply | None:
+    return stored_reply(entry, rebuilds=rebuilds, can_run=can_run, current={}, images={})
+
+
+def test_every_verdict_answers() -> None:
+    assert set(ANSWERS) == set(Verdict)
+    assert {verdict for verdict, answer in ANSWERS.items() if answer is BAD} == {Verdict.FAIL, Verdict.FLAKY}
+
+
+def three(value: float = 175.0) -> Entry:
+    return make_entry(value=value, others=(value, value))
+
+
+@pytest.mark.parametrize(
+    ("entry", "can_run", "answer"),
+    [
+        (three, True, GOOD),
+        (make_entry, True, None),  # one engine of three
+        (make_entry, False, GOOD),
+        (lambda: three(1400.0), True, BAD),
+        (lambda: make_reported(make_cell()), True, None),
+        (lambda: make_reported(make_cell()), False, CANNOT_SAY),
+        (make_unknown, True, None),
+        (lambda: make_unknown(excluded=Exclusion.NO_GPU), False, CANNOT_SAY),
+        (lambda: make_entry(ended="crashed"), True, CANNOT_SAY),
+        (lambda: make_entry(ended="image missing"), True, None),  # it may be there now
+    ],
+)
+def test_what_a_stored_record_answers(
+    entry: Callable[[], Entry], can_run: bool, answer: Answer | None
+) -> None:
+    reply = stored(entry(), 3, can_run=can_run)
+    assert (reply.answer if reply else None) is answer
+
+
+@pytest.mark.parametrize(("bug", "answer"), [((), CANNOT_SAY), ((Cause.BUILD_FAILED,), GOOD)])
+def test_what_is_only_built_is_good_where_building_was_the_bug(
+    bug: tuple[Cause, ...], answer: Answer
+) -> None:
+    cell = make_cell(case=make_case(bug_is=frozenset(bug)), version="tensorrt-rtx-1.7")
+    reply = stored(make_entry(cell, ended="built"))
+    assert reply is not None
+    assert reply.answer is answer
+
+
+def test_few_engines_are_told() -> None:
+    reply = stored(make_entry(), 3, can_run=False)
+    assert reply is not None
+    assert reply.reason.startswith("1 engine of the 3 asked for")
+
+
+def test_a_published_record_answers_and_one_before_a_change_does_not() -> None:
+    entry = make_entry(value=1400.0, evidence=Evidence.RECORDED)
+    changed = {"repro": "another"}
+    assert stored_reply(entry, rebuilds=3, can_run=True, current=changed, images={}) is None
+    assert hint_of(entry) is BAD
+    record = make_record(
+        entry.cell, 1400.0, digests={}, gpu={"name": H200.name, "driver": H200.driver, "variant": ""}
+    )
+    published = replace(entry, record=record, records=(record,))
+    reply = stored(published, 3)
+    assert reply is not None
+    assert (reply.answer, "recorded elsewhere" in reply.known) == (BAD, True)
+
+
+def test_a_report_is_a_hint_and_no_answer() -> None:
+    repro = make_repro(make_case(), expectations=(make_expectation(),))
+    assert hint_of(make_reported(make_cell(repro))) is BAD
+    assert hint_of(make_unknown()) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"), [(0, GOOD), (1, BAD), (124, BAD), (125, CANNOT_SAY), (126, BAD), (127, BAD)]
+)
+def test_exit_codes_are_read_as_git_does(code: int, answer: Answer) -> None:
+    assert read_exit_code(code, "10.7.0") is answer
+
+
+@pytest.mark.parametrize("code", [128, 255, -9])
+def test_codes_that_end_the_search(code: int) -> None:
+    with pytest.raises(SearchEnd, match=r"10\.7\.0: the command ended with .* ends the search"):
+        read_exit_code(code, "10.7.0")
+
+
+def test_a_command_knows_its_version_and_image(capfd: pytest.CaptureFixture[str]) -> None:
+    odd = Candidate(name="a b'c", image="x:1; exit 9")
+    command = fill('printf "%s|%s|%s" {version} {image} "$TRTMATRIX_VERSION|${HOME:+{}}"', odd)
+    assert run_shell(command, odd) == 0
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err) == ("", "a b'c|x:1; exit 9|a b'c|{}")
+
+
+def bisect(tmp_path: Path, *words: str) -> int:
+    return cli.run(["bisect", f"--cache={tmp_path / 'cache'}", *words])
+
+
+NOT_ODD = "case {version} in 10.*) exit 1;; esac"
+
+
+def test_a_command_over_the_versions_of_the_matrix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    assert bisect(tmp_path, "--exec", NOT_ODD, "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["last_good"], data["first_bad"], data["first_fixed"]) == ("9.3.0", "10.0.0", None)
+    assert len(data["tried"]) <= 6  # of 11
+
+
+def test_a_version_without_an_image_cannot_be_asked_about_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    assert bisect(tmp_path, "--exec", "run {image}", "--product", "tensorrt-rtx", "--json") == 1
+    data = json.loads(capsys.readouterr().out)
+    assert {line["answer"] for line in data["row"]} == {"cannot say"}
+    assert data["tried"] == []
+
+
+def test_a_command_is_run_again_before_it_counts_as_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    count = f"echo x >> {tmp_path}/{{version}}; test $(wc -l < {tmp_path}/{{version}}) -lt 3 || {NOT_ODD}"
+    assert bisect(tmp_path, "--exec", count, "--rebuilds", "3", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    said = {line["name"]: line.get("words") for line in data["row"]}
+    assert (said["9.3.0"], said["10.0.0"]) == ("exit code 0 3 times", "exit code 1 in run 3 of 3")
+
+
+def test_a_report_for_others_says_nothing_private(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    monkeypatch.setenv("HOME", "/home/wilhelmina")
+    command = f"test ! -e /home/wilhelmina/model || exit 9; {NOT_ODD}"
+    file = tmp_path / "found.md"
+    assert bisect(tmp_path, "--exec", command, "--output", str(file)) == 0
+    assert "wilhelmina" not in file.read_text()
+    assert "Last good `9.3.0`, first bad `10.0.0`" in file.read_text()
+    shown = capsys.readouterr()
+    assert "wilhelmina" in shown.out  # the terminal is the user's own
+    assert "taken out as private: " in shown.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "nothing is looked for: name one of --case CASE"),
+        (["--case", "sdpa-tf32", "--exec", "true"], "--case and --exec are two things"),
+        (["--exec", " "], "--exec: the command is empty"),
+        (["--exec", "true", "--no-run"], "--no-run: nothing is stored of a command"),
+        (["--exec", "true", "--gpu", "L4"], "--gpu: nothing is stored of a command"),
+        (["--exec", "true", "--good", "10.7"], "--good 10.7: not among the 11 versions; perhaps"),
+        (["--exec", "true", "--good", "10.7.0", "--bad", "10.7.0"], "--good and --bad are both 10.7.0"),
+        (["--exec", "true", "--image", "a:1"], "--image: 1 image; to search between takes two"),
+        (["--exec", "true", "--image", "a:1", "--image", "a:1"], "a:1 stands twice"),
+        (["--exec", "true", "--images", "nowhere.txt"], "--images nowhere.txt: cannot be read"),
+        (["--exec", "true", "--images", "nowhere.txt", "--image", "a:1"], "by one of the two"),
+        (["--exec", "true", "--output", "found.html"], "--output found.html: name a file .md"),
+        (["--case", "sdpa-tf23"], "perhaps you meant sdpa-tf32"),
+        (["--case", "sdpa-scale/sdpa-tf32@10.7.0#l4"], "--case sdpa-scale/sdpa-tf32 --bad 10.7.0"),
+        (["--case", "native-sdpa-tf32", "--product", "onnxruntime"], "is not run by ONNX Runtime: say"),
+        (["--case", "sdpa-tf32", "--product", "onnxruntime", "--gpu", "L4"], "L4: ONNX Runtime is run on"),
+        (["--case", "sdpa-tf32", "--gpu", "L5"], "--gpu L5: not known"),
+        (["--model", "nowhere.onnx", "--gpu", "L4"], "nowhere.onnx"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_said(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bisect(tmp_path, *words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_list_of_images_says_which_line_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "row").write_text("# oldest first\na:1\nb: 2\n")
+    assert bisect(tmp_path, "--exec", "true", "--images", str(tmp_path / "row")) == 2
+    assert "'b: 2' is no image's name" in capsys.readouterr().err
+
+
+IMAGES = {
+    "nvcr.io/nvidia/tensorrt:24.01-py3": "sha256:" + "a" * 64, "python:latest": "sha256:" + "b" * 64,
+    "nvcr.io/nvidia/tensorrt@sha256:" + "c" * 64: "sha256:" + "a" * 64,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name"),
+    [
+        ("nvcr.io/nvidia/tensorrt:24.01-py3", "nvcr.io/nvidia/tensorrt:24.01-py3"),
+        ("nvcr.io/nvidia/tensorrt@sha256:" + "c" * 64, "nvcr.io/nvidia/tensorrt@sha256:" + "c" * 64),
+        ("python", "python:latest"),
+        ("docker.io/library/python", "python:latest"),
+        ("sha256:" + "b" * 12, "python:latest"),
+        ("python:3", None),
+        ("bbbb", None),
+    ],
+)
+def test_an_image_is_found_by_name_digest_and_id(wanted: str, name: str | None) -> None:
+    found = find_image(IMAGES, wanted)
+    assert (found.name if found else None) == name
+
+
+def test_an_image_of_a_registry_is_known_by_its_digest() -> None:
+    found = find_image(IMAGES, "nvcr.io/nvidia/tensorrt:24.01-py3")
+    assert found is not None
+    assert found.registry == "nvcr.io/nvidia/tensorrt@sha256:" + "c" * 64
+
+
+def test_an_image_becomes_a_column_named_by_what_is_inside() -> None:
+    found = {"tensorrt": "10.7.0.post1", "torch": "2.6.0a0+df5bbc09d1"}
+    column = make_column(Product.TENSORRT, "10.7.0.post1", "x:1", found)
+    assert (column.name, column.torch.value if column.torch else "") == ("10.7.0.post1", "2.6.0a0+df5bbc09d1")
+    assert column.release == make_version("10.7.0.post1").release
+    assert make_column(Product.ONNXRUNTIME, "1.31.1", "x:1", {}).name == "onnxruntime-1.31.1"
