@@ -79,11 +79,11 @@ def _good_version(found: Found, name: str | None) -> str:
 
 def _recipe(found: Found) -> tuple[Recipe, Path]:
     """Return what the case asks of its build, and the folder of its files, prepared now if need be."""
-    from trtmatrix.effects.asked import asked_of
+    from trtmatrix.effects.asked import read_recipe
     from trtmatrix.effects.cases import CaseCache
 
     folder = CaseCache(found.context.project.cache).prepare(found.loaded, found.case)
-    recipe = asked_of(found.loaded, found.case, folder)
+    recipe = read_recipe(found.loaded.file, found.case.params, folder, found.entry.cell.version.product)
     if recipe is None:
         raise UsageError(
             f"{found.entry.cell.id}: its run builds no engine of its own graph by itself, so that no smaller "
