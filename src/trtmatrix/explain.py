@@ -78,7 +78,7 @@ def search_for_layer(
     if search is None:
         return WrongLayer(version=version, why_not=_NOT_WRONG if known else _NO_FLOORS)
     failing, budget, cut_short = search.wrong, step_budget(len(markable.inner)), ""
-    with _own_interrupt():
+    with own_interrupt():
         try:
             while (group := next_group(search, budget)) is not None:
                 reading = _read(group, failing, measure(group))
@@ -105,7 +105,7 @@ _NO_FLOORS = "no noise floor is known of its outputs: nothing tells a wrong inne
 
 
 @contextmanager
-def _own_interrupt() -> Iterator[None]:
+def own_interrupt() -> Iterator[None]:
     """Put back what answers signals: a run that is interrupted ignores all further ones."""
     main = threading.current_thread() is threading.main_thread()  # no other may set any
     numbers = (signal.SIGINT, signal.SIGTERM) if main else ()

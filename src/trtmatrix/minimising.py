@@ -3,10 +3,252 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from trtmatrix.core.errors import ExitCode
+from trtmatrix.core.errors import ExitCode, MachineryError
+from trtmatrix.core.manner import Kind, Manner, same_manner
+from trtmatrix.core.minimise import Answer, Axis, Move, Search, Trial, learn, next_move, next_round
+from trtmatrix.core.render_minimise import Minimised, minimised_data, render_minimised, step_line
+from trtmatrix.effects.minimised import check_target, write_minimised
+from trtmatrix.explain import own_interrupt
+from trtmatrix.minimise_start import Start, find_start
+from trtmatrix.minimise_trials import FOLDER, Trials, anonymous
+
+if TYPE_CHECKING:
+    from trtmatrix.onnxmodel.subject import Subject
+
+NUMBERS = frozenset({Kind.DEFECT, Kind.WRONG, Kind.ZEROS})
+"""Ways of being wrong that a plain model, which has no known defects, cannot tell from each other."""
+
+LEAST_NODES = 2
+"""A single node is not reduced."""
+
+SMALLEST_FOUND = "nothing else that was tried can be smaller"
+INTERRUPTED = "it was interrupted; what is here is the smallest so far"
+
+Check = Callable[["Subject"], tuple[Answer, str, bool]]
+Tell = Callable[[str], None]
 
 
 def minimise_command(args: argparse.Namespace) -> ExitCode:
-    """Not there yet."""
-    raise NotImplementedError(args.command)
+    """Make the model of a failing cell smaller, as long as it fails in the same way."""
+    target: Path = args.to or Path(f"minimised-{args.cell.partition('/')[2].partition('@')[0] or 'cell'}")
+    deadline = time.monotonic() + args.seconds
+    start = find_start(args)
+    cell = str(start.found.entry.cell.id)
+    check_target(target, cell)
+    root = start.found.context.project.cache / FOLDER
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=root, prefix=".scratch-") as scratch, own_interrupt():
+        trials = Trials(start, Path(scratch))
+        wanted = find_baseline(start, trials)
+        _tell(f"{cell}: {wanted.words}")
+        shrinking = Shrinking(start, wanted, trials, target, args.steps, deadline, _tell)
+        end, code = shrinking.run(polygraphy=not args.no_polygraphy)
+    _show(args, end)
+    return code
+
+
+def find_baseline(start: Start, trials: Trials) -> Manner:
+    """Return how the cell's model fails as a plain model; :class:`MachineryError` where it does otherwise."""
+    cell = start.found.entry.cell
+    ran = trials.run(start.subject, cell.version.name)
+    if ran.manner is None:
+        raise MachineryError(
+            f"{cell.id}: it fails ({start.manner.words}), but its graph run as a plain model does not: "
+            f"{ran.said}\n  what fails is more than the graph (its run, a limit or a defect of its own), or "
+            "the version cannot be run here: python -m trtmatrix doctor"
+        )
+    alike = {start.manner.kind, ran.manner.kind} <= NUMBERS or not same_manner(
+        anonymous(start.manner), anonymous(ran.manner)
+    )
+    if not alike:
+        raise MachineryError(
+            f"{cell.id}: its graph run as a plain model fails otherwise: {ran.manner.words}; the cell: "
+            f"{start.manner.words}"
+        )
+    if start.good and not (good := trials.run(start.subject, start.good)).right:
+        raise MachineryError(
+            f"--good {start.good}: it is not right there: {good.said}\n  name a version at which it passes"
+        )
+    return ran.manner
+
+
+class Shrinking:
+    """A search under way: the smallest model so far, which lies in the folder at any time."""
+
+    def __init__(
+        self, start: Start, wanted: Manner, trials: Trials, target: Path, steps: int, deadline: float,
+        tell: Tell,
+    ) -> None:  # fmt: skip
+        """Take where it starts, what must stay, where the result goes, and how long it may take."""
+        self.best, self.search = start.subject, Search(steps=steps)
+        self._start, self._wanted, self._trials, self._target = start, wanted, trials, target
+        self._deadline, self._tell = deadline, tell
+        self._seen = {start.subject.digest}
+        self._notes = list(start.notes)
+
+    def run(self, *, polygraphy: bool) -> tuple[Minimised, ExitCode]:
+        """Search until nothing is smaller, the budget is spent, or it is interrupted."""
+        ended = ""
+        try:
+            self._pass(early=True)
+            if polygraphy:
+                self._by_polygraphy("bisect")
+            self._pass(early=False)
+            if polygraphy and self._by_polygraphy("linear"):
+                self._pass(early=False)
+        except KeyboardInterrupt:
+            ended = INTERRUPTED
+        end = self._end(ended or self._why_ended())
+        if ended or not end.is_smaller:
+            return end, ExitCode.INTERRUPTED if ended else ExitCode.SURPRISE
+        try:
+            end = self._last(end)
+        except KeyboardInterrupt:
+            return replace(
+                end, last_said="it was interrupted before it was run once more"
+            ), ExitCode.INTERRUPTED
+        return end, ExitCode.AS_EXPECTED
+
+    def _pass(self, *, early: bool) -> None:
+        """Try one axis after another until nothing is smaller; early: only what makes the rest simple."""
+        from trtmatrix.onnxmodel.shrink import EARLY, Shrinker
+
+        shrinker, axes = None, list[Axis]()
+        while self._has_time():
+            if shrinker is None or shrinker.subject is not self.best:
+                shrinker = Shrinker(self.best, self._trials.scratch, self._worst())
+                axes = [axis for axis in shrinker.axes() if not early or axis.name in EARLY]
+            move = next_move(self.search, axes)
+            if move is not None:
+                self._try_move(shrinker.make, move)
+            elif early or (fresh := next_round(self.search)) is None:
+                return
+            else:
+                self.search = fresh
+
+    def _try_move(self, make: Callable[[Move], Subject], move: Move) -> None:
+        from trtmatrix.onnxmodel.subject import CannotShrinkError
+
+        try:
+            candidate = make(move)
+        except CannotShrinkError as error:
+            self._learn(Trial(move=move, answer=Answer.CANNOT_SAY, said=str(error), ran=False), None)
+            return
+        self.try_subject(move, candidate)
+
+    def try_subject(self, move: Move, candidate: Subject) -> Answer:
+        """Run a smaller model unless it was run before, and keep it where it fails in the same way."""
+        if candidate.digest in self._seen:
+            trial = Trial(move=move, answer=Answer.NOT, said="it was tried before", ran=False)
+        else:
+            self._seen.add(candidate.digest)
+            answer, said, ran = self._trials.check(self._wanted, candidate)
+            trial = Trial(move=move, answer=answer, said=said, ran=ran)
+        self._learn(trial, candidate)
+        return trial.answer
+
+    def _learn(self, trial: Trial, candidate: Subject | None) -> None:
+        self.search = learn(self.search, trial)
+        if trial.answer is Answer.SAME and candidate is not None:
+            self.best = candidate
+            write_minimised(self._target, candidate, minimised_data(self._end("it was ended before its end")))
+        if trial.ran or trial.answer is Answer.SAME:
+            self._tell(step_line(self.search.ran, trial, self.best.size.text))
+
+    def _by_polygraphy(self, mode: str) -> bool:
+        """Let Polygraphy's reducer look for fewer nodes: first by halving, at the end node by node.
+
+        What it finds is checked and kept as all else is. Returns whether it is smaller now.
+        """
+        from trtmatrix.effects.polygraphy_reduce import reduce_nodes, why_not
+
+        base = self.best
+        if len(base.model.graph.node) < LEAST_NODES:
+            return False
+        reason = why_not(base) or ("" if self._has_time() else "the budget was spent before")
+        if not reason:
+            reason = reduce_nodes(base, mode, self._check_of(mode), self._has_time, self._trials.scratch)
+        if reason:
+            self._notes.append(f"Polygraphy's reducer ({mode}): {reason}")
+        return self.best is not base
+
+    def _check_of(self, mode: str) -> Callable[[Subject], bool]:
+        def check(candidate: Subject) -> bool:
+            level = f"to {candidate.size.nodes} nodes"
+            return self.try_subject(Move(axis=f"Polygraphy {mode}", level=level), candidate) is Answer.SAME
+
+        return check
+
+    def _has_time(self) -> bool:
+        return not self.search.is_spent and time.monotonic() < self._deadline
+
+    def _why_ended(self) -> str:
+        if self.search.is_spent:
+            return f"all of its {self.search.steps} runs are spent: more by --steps"
+        return SMALLEST_FOUND if time.monotonic() < self._deadline else "its time is over: more by --seconds"
+
+    def _worst(self) -> int:
+        """Return the number of the sample that is most wrong, of those that there are."""
+        named = [output.rpartition(".s")[2] for output in self._wanted.outputs if ".s" in output]
+        numbers = [int(number) for number in named if number.isdecimal()]
+        return min(numbers, default=0) if min(numbers, default=0) < len(self.best.samples) else 0
+
+    def _end(self, ended: str) -> Minimised:
+        before, after = self._start.subject.size, self.best.size
+        return Minimised(
+            cell=str(self._start.found.entry.cell.id), manner=self._wanted.words, good=self._start.good,
+            before=before.text, after=after.text, ended=ended, trials=self.search.trials,
+            sizes={"before": asdict(before), "after": asdict(after)}, notes=tuple(self._notes),
+            folder=str(self._target) if self.search.kept else "", model_words=self._model_words(),
+        )  # fmt: skip
+
+    def _model_words(self) -> str:
+        """Return the options that name the result on a command line; nothing where they cannot say all."""
+        from trtmatrix.explain_steps import profile_texts
+
+        asked = self._start.asked
+        if asked["build"] or asked["bug_is"]:
+            return ""
+        inputs = self._target / ("inputs.npz" if len(self.best.samples) == 1 else "inputs")
+        words = ["--model", str(self._target / "model.onnx"), "--inputs", str(inputs)]
+        words += ["--precision", str(asked["precision"])]
+        for name in ("atol", "rtol"):
+            words += [f"--{name}", f"{asked[name]:g}"] if asked[name] is not None else []
+        for text in profile_texts(self.best.profile):
+            words += ["--profile", text]
+        return shlex.join(words)
+
+    def _last(self, end: Minimised) -> Minimised:
+        """Run the result once more, as a cell of its own whose record stays, so that it can be bundled."""
+        version = self._start.found.entry.cell.version.name
+        self._tell("run once more, as a cell of its own")
+        ran = self._trials.run(self.best, version, keep=True)
+        if ran.manner is None:
+            said = f"run once more, it did not fail in each engine: {ran.said}" if ran.cell else ran.said
+            end = replace(end, last_said=said)
+        else:
+            end = replace(end, smallest=ran.cell, last_said=f"run once more: {ran.said}")
+        write_minimised(self._target, self.best, minimised_data(end))
+        return end
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _show(args: argparse.Namespace, end: Minimised) -> None:
+    if args.json:
+        from trtmatrix.core.jsontext import to_json
+
+        print(to_json(minimised_data(end)), end="")
+    else:
+        print(render_minimised(end), end="")

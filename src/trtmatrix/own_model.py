@@ -269,7 +269,8 @@ def _write(cache: Path, context: Context, model: ModelFile, inputs: Inputs, args
         digests={"model": model.digest[:16], "inputs": content[:16]}, samples=len(inputs.samples),
         inputs=file_names(tensor.name for tensor in model.inputs),
         outputs=file_names(tensor.name for tensor in model.outputs), profile=inputs.profile,
-        quantized=model.quantized, tolerance=_tolerance(args),
+        quantized=model.quantized, tolerance=_tolerance(args), options=getattr(args, "build", {}),
+        bug_is=getattr(args, "bug_is", ()),
     )  # fmt: skip
     text = write_page(page)
     controls = context.repros[CONTROLS].file.read_bytes() if CONTROLS in context.repros else b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -24,13 +25,14 @@ if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs i
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How cells are run; see ``run --help``."""
+    """How cells are run; see ``run --help``. ``quiet``: no progress is shown, as of one step of many."""
 
     limits: Limits = field(default_factory=Limits)
     rerun: bool = False
     rebuilds: int = 1
     confirm: bool = True
     isolation: Isolation = Isolation.WORKER
+    quiet: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +60,11 @@ def perform(context: Context, scene: Scene, options: Options) -> Result:
 def execute(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Performed:
     """Remove leftovers of dead runs, and run the cells of the plan that are not served."""
     from trtmatrix.effects.containers import remove_leftovers
-    from trtmatrix.effects.progress import open_progress
+    from trtmatrix.effects.progress import NoProgress, open_progress
     from trtmatrix.run import run_plan
     from trtmatrix.workshop import new_run_id
 
-    progress = open_progress()
+    progress = NoProgress(sys.stderr) if options.quiet else open_progress()
     try:
         if scene.host.engine.available:
             for name in remove_leftovers():

@@ -90,6 +90,16 @@ class PlainProgress:
         """Nothing to undo."""
 
 
+class NoProgress(PlainProgress):
+    """Notes alone, for what is run as one of many steps that are told of otherwise."""
+
+    def begin(self, label: str, total: int) -> None:
+        """Say nothing."""
+
+    def step(self, label: str, text: str) -> None:
+        """Say nothing."""
+
+
 class LiveProgress:
     """Bars in a terminal: one for each stretch, one for each layer being pulled."""
 

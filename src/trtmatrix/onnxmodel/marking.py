@@ -61,7 +61,7 @@ def read_markable(file: Path) -> Markable:
     sources: dict[str, tuple[str, ...]] = dict.fromkeys(moving, ())  # of those that cannot be marked too
     tensors, inputs, nodes, inner = list[str](), dict[str, tuple[str, ...]](), dict[str, Node](), set[str]()
     for place, node in enumerate(graph.node):
-        used = [name for name in _inputs_of(node) if name in sources]
+        used = [name for name in inputs_of(node) if name in sources]
         if not used or node.op_type in SHAPES:
             continue
         behind = tuple(dict.fromkeys(source for name in used for source in sources[name]))
@@ -78,7 +78,7 @@ def read_markable(file: Path) -> Markable:
     )
 
 
-def _inputs_of(node: NodeProto) -> Iterator[str]:
+def inputs_of(node: NodeProto) -> Iterator[str]:
     """Yield what a node is computed from, also what the graphs inside of it take from around them."""
     yield from filter(None, node.input)
     for graph in inner_graphs(node):
@@ -88,7 +88,7 @@ def _inputs_of(node: NodeProto) -> Iterator[str]:
 def _taken(graph: GraphProto) -> Iterator[str]:
     own = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
     for node in graph.node:
-        yield from (name for name in _inputs_of(node) if name not in own)
+        yield from (name for name in inputs_of(node) if name not in own)
         own.update(node.output)
     yield from (info.name for info in graph.output if info.name not in own)
 
@@ -115,7 +115,7 @@ def lean_copy(file: Path, folder: Path) -> Path:
             partial = Path(made) / "lean"
             partial.mkdir()
             for location, weights in outside.items():
-                _link(weights, partial / location)
+                link_or_copy(weights, partial / location)
             onnx.save(model, str(partial / file.name))
             partial.rename(folder)
     return folder / file.name
@@ -165,7 +165,7 @@ def write_marked(markable: Markable, tensors: Iterable[str], folder: Path) -> Pa
     model = mark_tensors(onnx.load(str(markable.file), load_external_data=False), tensors)
     folder.mkdir(parents=True, exist_ok=True)
     for name, file in find_external(markable.file, model).items():
-        _link(file, folder / name)
+        link_or_copy(file, folder / name)
     target = folder / markable.file.name
     partial = target.with_suffix(".partial")
     partial.write_bytes(model.SerializeToString())
@@ -173,7 +173,7 @@ def write_marked(markable: Markable, tensors: Iterable[str], folder: Path) -> Pa
     return target
 
 
-def _link(source: Path, target: Path) -> None:
+def link_or_copy(source: Path, target: Path) -> None:
     """Give a file another name; a copy where that is on another disk."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)

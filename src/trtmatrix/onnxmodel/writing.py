@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trtmatrix.core.advice import OWN_MODEL
 from trtmatrix.core.tensors import Range
@@ -58,7 +58,7 @@ def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     options: Dict[str, Any] = {{"profile": PROFILE}} if PROFILE else {{}}
     if QUANTIZED:
         options["quantized"] = QUANTIZED
-    engine = trt.build(files.model, precision=params["precision"], **options)
+{asked}    engine = trt.build(files.model, precision=params["precision"], **options)
     inputs, found = files.inputs, {{}}
     for sample in range(SAMPLES):
         mark = ".s%d" % sample if SAMPLES > 1 else ""
@@ -88,7 +88,8 @@ if __name__ == "__main__":
 class Page:
     """What differs from repro to repro. ``precision`` is the probe's, ``floor`` what the floor is of.
 
-    ``tolerance``: ``atol`` and ``rtol``, or nothing.
+    ``tolerance``: ``atol`` and ``rtol``, or nothing. ``options``: what else is asked of the build, such as
+    ``level``; ``bug_is``: the causes that are the bug itself; both where the model stands for another case.
     """
 
     title: str
@@ -103,6 +104,8 @@ class Page:
     profile: Mapping[str, Range]
     quantized: Sequence[str]
     tolerance: Mapping[str, float]
+    options: Mapping[str, object] = field(default_factory=dict)
+    bug_is: Sequence[str] = ()
 
 
 SECONDS = 1800.0
@@ -125,11 +128,17 @@ def write_page(page: Page) -> str:
     }  # fmt: skip
     if page.tolerance:
         case["tolerance"] = dict(page.tolerance)
+    if page.bug_is:
+        case["bug_is"] = list(page.bug_is)
+    asked = "".join(
+        f"    options[{_scalar(name)}] = {_scalar(value)}\n" for name, value in page.options.items()
+    )
     profile = {name: tuple(tuple(shape) for shape in shapes) for name, shapes in page.profile.items()}
     return TEMPLATE.format(
         title=page.title.replace("\\", "/").replace('"', "'"), facts=literal(facts), samples=page.samples,
         inputs=literal(dict(page.inputs)), outputs=literal(dict(page.outputs)), profile=literal(profile),
         quantized=literal(tuple(page.quantized)), case=literal(case, depth=1), floor=page.floor,
+        asked=asked,
     )  # fmt: skip
 
 
