@@ -15,7 +15,7 @@ from trtmatrix.core.bisect_report import Again, Candidate, Reply, Subject
 from trtmatrix.core.compare import Entry
 from trtmatrix.core.config import ImageOrigin, Matrix, Version
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.expand import CONTROLS, unknown_name
+from trtmatrix.core.expand import CONTROLS, nearest_names
 from trtmatrix.core.model import CPU, Case, Evidence, Gpu, Product, Repro
 from trtmatrix.core.plan import Isolation, Pull
 from trtmatrix.core.upgrade.question import DOOR
@@ -242,5 +242,5 @@ def _find_case(context: Context, wanted: str | None) -> tuple[Repro, Case]:
         raise UsageError(f"--case {wanted}: several repros have it; name one: {names}")
     if not found:
         known = [c.id for _, c in rows] + [f"{r.id}/{c.id}" for r, c in rows]
-        raise UsageError(unknown_name("--case", wanted, known))
+        raise UsageError(nearest_names("--case", wanted, known))
     return found[0]

@@ -9,7 +9,7 @@ from trtmatrix.context import Context, open_context
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.expand import Selection, unknown_name
+from trtmatrix.core.expand import Selection, nearest_names
 from trtmatrix.core.judge import judge
 from trtmatrix.core.model import CPU, NO_GPU, Case, CellId, Evidence, Product, Verdict
 from trtmatrix.core.plan import Pull
@@ -57,7 +57,7 @@ def find_cell(args: argparse.Namespace) -> Found:
     version = next((v for v in context.matrix.versions if v.name == cell.version), None)
     if version is None:
         known = [v.name for v in context.matrix.versions]
-        raise UsageError(f"{cell}: " + unknown_name("version", cell.version, known))
+        raise UsageError(f"{cell}: " + nearest_names("version", cell.version, known))
     case = next(known for known in loaded.repro.cases if known.id == cell.case)
     if version.product not in case.products:
         products = ", ".join(sorted(product.value for product in case.products))
@@ -118,13 +118,13 @@ def _open(args: argparse.Namespace, cell: CellId) -> Context:
     if cell.repro in context.repros:
         cases = [case.id for case in context.repros[cell.repro].repro.cases]
         if cell.case not in cases:
-            raise UsageError(f"{cell}: " + unknown_name(f"case of {cell.repro}", cell.case, cases))
+            raise UsageError(f"{cell}: " + nearest_names(f"case of {cell.repro}", cell.case, cases))
         return context
     models = stored_models(context, cell.repro, cell.case)
     if len(models) > 1:
         raise UsageError(f"{cell}: several models were run under this id: name the one by --model")
     if not models:
-        known = unknown_name("repro", cell.repro, list(context.repros))
+        known = nearest_names("repro", cell.repro, list(context.repros))
         raise UsageError(f"{cell}: {known}\n  of a model of your own: name it by --model, with its inputs")
     return models[0]
 

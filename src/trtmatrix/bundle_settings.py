@@ -29,10 +29,8 @@ def find_settings(record: Record, scratch: Path, tell: Tell) -> tuple[dict[str, 
     ``scratch``: where an environment is made, where the failure was seen outside of containers.
     :class:`MachineryError` where the failure cannot be looked for here.
     """
-    if record.gpu.get("name"):
-        return _gpu_settings(record)
     if record.digests.get("runtime") == "container":
-        return {"GPU_OPTIONS": ""}, []
+        return _gpu_settings(record) if record.gpu.get("name") else ({"GPU_OPTIONS": ""}, [])
     import venv
 
     from trtmatrix.effects.wheels import install_wheels

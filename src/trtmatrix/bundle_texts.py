@@ -28,6 +28,8 @@ from trtmatrix.effects.packing import Choice, Part
 FILES = (facts.MODEL, "check.onnx", facts.INPUTS, facts.REFERENCE, facts.DEFECTS, facts.EXTRA)
 """Files whose digests expected.json holds, so that repro.py can tell that they are others."""
 
+RUNS, RUNS_BARE = "one docker run, with the image by digest", "runs repro.py, checks the files first"
+
 
 def text_parts(gathered: Gathered, choice: Choice) -> list[Part]:
     """Return the texts of an archive that holds what was chosen."""
@@ -39,7 +41,7 @@ def text_parts(gathered: Gathered, choice: Choice) -> list[Part]:
     texts = {
         facts.SCRIPT: (make_repro(gathered, expected), "the repro as one script, with what it needs inlined"),
         facts.EXPECTED: (to_json(expected), "what is to come out, and the rules of right and wrong"),
-        facts.RUN: (render_reproduce(failure), "one docker run, with the image by digest"),
+        facts.RUN: (render_reproduce(failure), RUNS if failure.image else RUNS_BARE),
         facts.ENVIRONMENT: (environment_json(failure), "driver, clocks, image, versions"),
         **_other_tools(failure),
     }

@@ -44,17 +44,22 @@ def make_command(args: argparse.Namespace) -> ExitCode:
     if not ask_first(args, gathered, packed, left_out, secrets):
         print(f"nothing was written to {target}", file=sys.stderr)
         return ExitCode.SURPRISE
+    from trtmatrix.bundle_verify import outcome_file
     from trtmatrix.effects.archive import write_archive
 
     written = write_archive(target, packed, secrets, left_out=left_out)
-    return conclude(args, found, written, left_out)
+    outcome_file(target).unlink(missing_ok=True)  # of an older archive of this name
+    return conclude(args, gathered, written, left_out)
 
 
 def conclude(
-    args: argparse.Namespace, found: Found, written: Written, left_out: Sequence[LeftOut]
+    args: argparse.Namespace, gathered: Gathered, written: Written, left_out: Sequence[LeftOut]
 ) -> ExitCode:
     """Verify what was written, unless told not to or nothing could run, and print both."""
-    lacking = [left.name for left in left_out if left.name in NEEDED]
+    from trtmatrix.bundle_parts import external_files
+
+    needed = {*NEEDED, *external_files(gathered.files)}
+    lacking = [left.name for left in left_out if left.name in needed]
     if lacking:
         tell(f"not verified: {', '.join(lacking)} did not fit, and nothing runs without")
     if args.no_verify or lacking:
@@ -63,7 +68,7 @@ def conclude(
     from trtmatrix.bundle_verify import verify_archive
 
     try:
-        outcome = verify_archive(written.file, args.seconds, tell, found.entry.cell)
+        outcome = verify_archive(written.file, args.seconds, tell, gathered.found.entry.cell)
     except MachineryError as error:
         show(args, written, None, left_out)
         raise MachineryError(f"{written.file} is written, and could not be verified: {error}") from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from trtmatrix.bundle_find import Found, find_cell
 from trtmatrix.core.bundle.facts import Recipe
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.expand import unknown_name
+from trtmatrix.core.expand import nearest_names
 from trtmatrix.core.manner import Manner, manner_of
 from trtmatrix.core.model import Control
 
@@ -70,7 +70,7 @@ def _good_version(found: Found, name: str | None) -> str:
     version = next((v for v in found.context.matrix.versions if v.name == name), None)
     if version is None:
         known = [v.name for v in found.context.matrix.versions]
-        raise UsageError(f"--good {name}: " + unknown_name("version", name, known))
+        raise UsageError(f"--good {name}: " + nearest_names("version", name, known))
     own = found.entry.cell.version
     if version.product is not own.product or version.name == own.name:
         raise UsageError(f"--good {name}: name another version of {own.product.value} than {own.name}")
@@ -79,11 +79,11 @@ def _good_version(found: Found, name: str | None) -> str:
 
 def _recipe(found: Found) -> tuple[Recipe, Path]:
     """Return what the case asks of its build, and the folder of its files, prepared now if need be."""
-    from trtmatrix.effects.asked import asked_of
+    from trtmatrix.effects.asked import read_recipe
     from trtmatrix.effects.cases import CaseCache
 
     folder = CaseCache(found.context.project.cache).prepare(found.loaded, found.case)
-    recipe = asked_of(found.loaded, found.case, folder)
+    recipe = read_recipe(found.loaded.file, found.case.params, folder, found.entry.cell.version.product)
     if recipe is None:
         raise UsageError(
             f"{found.entry.cell.id}: its run builds no engine of its own graph by itself, so that no smaller "

@@ -56,7 +56,7 @@ def select_versions(matrix: Matrix, selection: Selection) -> tuple[Version, ...]
     for name in selection.versions:
         found = [v.name for v in matrix.versions if name in {v.name, v.product.value}]
         if not found:
-            raise UsageError(unknown_name("--trt", name, [v.name for v in matrix.versions]))
+            raise UsageError(nearest_names("--trt", name, [v.name for v in matrix.versions]))
         wanted.update(found)
     runtimes = set(selection.runtimes)
     return tuple(
@@ -76,7 +76,7 @@ def select_repros(repros: Sequence[Repro], selection: Selection) -> tuple[Repro,
     known = [repro.id for repro in repros]
     for name in selection.repros:
         if name not in known:
-            raise UsageError(unknown_name("--repro", name, known))
+            raise UsageError(nearest_names("--repro", name, known))
     return tuple(r for r in repros if not selection.repros or r.id in selection.repros)
 
 
@@ -86,7 +86,7 @@ def select_cases(repros: Iterable[Repro], selection: Selection) -> list[tuple[Re
     for pattern in selection.cases:
         if not any(_matches(repro, case, pattern) for repro, case in rows):
             names = [case.id for _, case in rows] + [f"{repro.id}/{case.id}" for repro, case in rows]
-            raise UsageError(unknown_name("--case", pattern, names))
+            raise UsageError(nearest_names("--case", pattern, names))
     return [
         (repro, case) for repro, case in rows
         if not selection.cases or any(_matches(repro, case, p) for p in selection.cases)
@@ -217,8 +217,8 @@ def _matches(repro: Repro, case: Case, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern)
 
 
-def unknown_name(option: str, name: str, known: Sequence[str]) -> str:
-    """Return what is said of a name that nothing has: the nearest ones, or some that there are."""
+def nearest_names(option: str, name: str, known: Sequence[str]) -> str:
+    """Say that nothing has this name, and which names are near it."""
     import difflib
 
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)

@@ -16,71 +16,16 @@ from trtmatrix.onnxmodel.subject import Array, Subject
 from trtmatrix.onnxmodel.walk import OWN, attribute_of
 
 BROADCAST = frozenset(
-    [
-        "Abs",
-        "Acos",
-        "Add",
-        "And",
-        "BitwiseAnd",
-        "BitwiseNot",
-        "BitwiseOr",
-        "Cast",
-        "Ceil",
-        "Clip",
-        "Cos",
-        "Div",
-        "Dropout",
-        "Elu",
-        "Equal",
-        "Erf",
-        "Exp",
-        "Floor",
-        "Gelu",
-        "Greater",
-        "GreaterOrEqual",
-        "HardSigmoid",
-        "HardSwish",
-        "Identity",
-        "IsInf",
-        "IsNaN",
-        "LayerNormalization",
-        "LeakyRelu",
-        "Less",
-        "LessOrEqual",
-        "Log",
-        "LogSoftmax",
-        "Max",
-        "Mean",
-        "Min",
-        "Mish",
-        "Mod",
-        "Mul",
-        "Neg",
-        "Not",
-        "Or",
-        "PRelu",
-        "Pow",
-        "RMSNormalization",
-        "Reciprocal",
-        "Relu",
-        "Round",
-        "Selu",
-        "Sigmoid",
-        "Sign",
-        "Sin",
-        "Softmax",
-        "Softplus",
-        "Softsign",
-        "Sqrt",
-        "Sub",
-        "Sum",
-        "Tan",
-        "Tanh",
-        "ThresholdedRelu",
-        "Where",
+    {
+        "Abs", "Acos", "Add", "And", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "Cast", "Ceil", "Clip", "Cos",
+        "Div", "Dropout", "Elu", "Equal", "Erf", "Exp", "Floor", "Gelu", "Greater", "GreaterOrEqual",
+        "HardSigmoid", "HardSwish", "Identity", "IsInf", "IsNaN", "LayerNormalization", "LeakyRelu", "Less",
+        "LessOrEqual", "Log", "LogSoftmax", "Max", "Mean", "Min", "Mish", "Mod", "Mul", "Neg", "Not", "Or",
+        "PRelu", "Pow", "RMSNormalization", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin",
+        "Softmax", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Tan", "Tanh", "ThresholdedRelu", "Where",
         "Xor",
-    ]
-)
+    }
+)  # fmt: skip
 """Element by element, inputs aligned at their last dimension; or along a last dimension that stays whole."""
 
 REARRANGING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
@@ -89,6 +34,8 @@ BY_CHANNEL = frozenset({"BatchNormalization", "InstanceNormalization"})
 ROUNDING = frozenset({"QuantizeLinear", "DequantizeLinear"})
 NO_BOUND = frozenset({"Shape", "Size"})
 REDUCING = "Reduce"
+TOLD = frozenset({"Expand", "Slice", "Split"})
+"""Their further inputs, as those of what rearranges and reduces, list sizes or axes: they keep their length."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +79,9 @@ def _ask(node: NodeProto, traced: Traced) -> None:
         rule = _broadcast if node.op_type in BROADCAST else rule
         rule = _rearrange if node.op_type in REARRANGING else rule
         rule = _channels if node.op_type in POOLING | BY_CHANNEL else rule
+    if node.op_type in TOLD | REARRANGING or node.op_type.startswith(REDUCING):
+        for name in node.input[1:]:
+            traced.freeze(name)
     is_known = all(name in traced.dims for name in names if name)
     if rule is None or not is_known or not rule(node, traced):
         for name in {*inputs_of(node), *node.output}:

@@ -1,0 +1,61 @@
+"""Which figures of a run count as those that were recorded."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from trtmatrix.core.bundle.spread import Figure, compare_figures
+from trtmatrix.core.factors import PASS_FACTOR
+
+RULES = {
+    "pass": PASS_FACTOR, "outputs": {"y": {"floor": 1e-3}, "z": {"floor": None}},
+    "defects": [{"name": "lost-scale", "bound": 0.05}],
+}  # fmt: skip
+FLOORS, ERROR, C = "y: error in noise floors", "y: relative L2 error", "c of lost-scale"
+
+
+def within(name: str, recorded: list[float], found: list[float]) -> bool:
+    (figure,) = compare_figures([{name: v} for v in recorded], [{name: v} for v in found], RULES)
+    return figure.within
+
+
+@pytest.mark.parametrize(
+    ("name", "recorded", "found", "same"),
+    [
+        (FLOORS, [2310.0, 2313.0], [2311.0], True),
+        (FLOORS, [2310.0, 2313.0], [2313.0 + 2 * PASS_FACTOR], True),
+        (FLOORS, [2310.0, 2313.0], [2313.1 + 2 * PASS_FACTOR], False),
+        (FLOORS, [2310.0, 2313.0], [2309.9 - 2 * PASS_FACTOR], False),
+        (FLOORS, [2310.0], [2310.0, 9.0], False),  # each engine
+        (ERROR, [1.98], [1.98 + 2e-3 * PASS_FACTOR], True),
+        (ERROR, [1.98], [1.989], False),
+        ("z: relative L2 error", [1.0], [1.019], True),
+        ("z: relative L2 error", [1.0], [1.03], False),
+        (C, [0.998, 0.999], [1.09], True),
+        (C, [0.998, 0.999], [1.11], False),
+        (C, [1.0], [-1.0], False),
+        ("wrong", [30.0], [1.0], True),  # a count: that it is above its limit is the verdict
+        ("y: largest |y - r|", [2.0], [4.0], True),
+        (FLOORS, [math.nan], [math.nan], True),
+        (FLOORS, [10.0], [math.nan], False),
+        (FLOORS, [math.nan], [10.0], False),
+        (FLOORS, [math.inf], [math.inf], True),
+        (FLOORS, [10.0], [math.inf], False),
+    ],
+)
+def test_a_figure_is_within_the_spread(
+    name: str, recorded: list[float], found: list[float], same: bool
+) -> None:
+    assert within(name, recorded, found) is same
+
+
+def test_the_spread_is_that_of_all_engines() -> None:
+    (figure,) = compare_figures([{C: 0.9}, {C: 1.1}], [{C: 1.0}, {C: 0.95}], RULES)
+    assert figure == Figure(name=C, recorded=(0.9, 1.1), found=(0.95, 1.0), slack=0.1)
+
+
+def test_what_only_one_has_is_not_compared() -> None:
+    assert compare_figures([{C: 1.0}], [{FLOORS: 1.0}], RULES) == ()
+    assert compare_figures([], [{FLOORS: 1.0}], RULES) == ()
