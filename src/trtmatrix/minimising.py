@@ -108,6 +108,8 @@ class Shrinking:
         except KeyboardInterrupt:
             ended = INTERRUPTED
         end = self._end(ended or self._why_ended())
+        if end.is_smaller:
+            write_minimised(self._target, self.best, minimised_data(end))
         if ended or not end.is_smaller:
             return end, ExitCode.INTERRUPTED if ended else ExitCode.SURPRISE
         try:

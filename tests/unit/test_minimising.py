@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,10 +17,14 @@ from onnxmodels import mlp, normal, saved
 from trtmatrix import cli
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.minimise import Answer, Move, Trial
+from trtmatrix.core.model import Cause, Product
 from trtmatrix.core.render_minimise import Minimised, commands, minimised_data, render_minimised, step_line
+from trtmatrix.effects.asked import read_recipe
 from trtmatrix.effects.minimised import check_target, write_minimised
 from trtmatrix.effects.polygraphy_reduce import reduce_nodes, why_not
+from trtmatrix.effects.repro_files import read_repro
 from trtmatrix.onnxmodel.subject import Subject, Values, read_subject
+from trtmatrix.onnxmodel.writing import Page, write_page
 
 MOVE = Move(axis="size of x[0]", level="1")
 
@@ -53,9 +58,9 @@ def test_polygraphy_asks_here_and_gets_what_the_whole_model_has_at_its_inputs(
         return needed in operators(candidate)
 
     assert reduce_nodes(subject, mode, check, lambda: True, tmp_path) == ""
-    smallest = min(kept, key=lambda one: one.size.nodes)  # it finds the last cut or the first, not always both
-    assert needed in operators(smallest)
-    assert smallest.size.nodes <= subject.size.nodes / 2
+    smallest = operators(min(kept, key=lambda one: one.size.nodes))
+    assert needed in smallest
+    assert len(smallest) <= 2  # its halving never tries the very first node alone
 
 
 def test_polygraphy_is_ended_when_the_budget_is_spent(subject: Subject, tmp_path: Path) -> None:
@@ -214,3 +219,29 @@ def test_what_cannot_be_minimised_is_told(
     assert code == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
+
+
+def page(**fields: Any) -> Page:
+    plain: dict[str, Any] = {
+        "title": "your model a.onnx", "summary": "", "case": "tf32-1", "precision": "tf32", "floor": "tf32",
+        "digests": {}, "samples": 1, "inputs": {"x": "x"}, "outputs": {"y": "y"}, "profile": {},
+        "quantized": (), "tolerance": {},
+    }  # fmt: skip
+    return Page(**{**plain, **fields})
+
+
+def test_what_a_cell_asks_of_its_build_is_asked_for_the_smaller_model_too(
+    subject: Subject, tmp_path: Path
+) -> None:
+    options = {"level": 3, "keep_fp32": ("Softmax",)}
+    file = tmp_path / "small.py"
+    file.write_text(write_page(page(options=options, bug_is=["build failed"])))
+    loaded = read_repro(file)
+    (case,) = loaded.repro.cases
+    assert case.bug_is == {Cause.BUILD_FAILED}
+    (tmp_path / "inputs").mkdir()
+    np.save(tmp_path / "inputs" / "x.npy", subject.samples[0]["x"])
+    recipe = read_recipe(file, case.params, tmp_path, Product.TENSORRT)
+    assert recipe is not None
+    assert (recipe.level, recipe.keep_fp32, recipe.precision) == (3, ("Softmax",), "tf32")
+    assert write_page(page()).count("options[") == 1  # what the model itself is quantized to

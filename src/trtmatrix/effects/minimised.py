@@ -63,11 +63,10 @@ def write_minimised(target: Path, subject: Subject, report: Mapping[str, Any]) -
         write_files(subject, partial)
         text = json.dumps(report, indent=1, sort_keys=True, allow_nan=False)
         (partial / REPORT).write_text(text + "\n", encoding="utf-8")
-        if target.exists():
-            target.rename(before)
         try:
+            if target.exists():
+                target.rename(before)
             partial.rename(target)
-        except OSError:
-            if before.exists():
+        finally:  # also where an interrupt comes in between
+            if before.exists() and not target.exists():
                 before.rename(target)
-            raise

@@ -28,9 +28,12 @@ GRAPH = "polygraphy_debug.onnx"
 FAILS, WELL = b"1", b"0"
 POLL_SECONDS = 0.1
 MAIN = "import sys; from polygraphy.tools import main; sys.exit(main())"
+FAIL_CODE = 3
+"""Python's own exit code 1, of an asker that broke, is no failure of a graph."""
+
 ASK = (
-    "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(b'?'); "
-    "sys.exit(int(s.recv(1) or b'0'))"
+    "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
+    f"sys.exit({FAIL_CODE} if s.recv(1) == {FAILS!r} else 0)"
 )
 LOADER = """\
 import glob
@@ -89,7 +92,16 @@ def reduce_nodes(
 
 def _command(mode: str) -> list[str]:
     asked = [sys.executable, "-c", ASK, "ask"]
-    options = ["--mode", mode, "--data-loader-script", "load.py", "-o", "reduced.onnx", "--fail-code", "1"]
+    options = [
+        "--mode",
+        mode,
+        "--data-loader-script",
+        "load.py",
+        "-o",
+        "reduced.onnx",
+        "--fail-code",
+        str(FAIL_CODE),
+    ]
     return [sys.executable, "-c", MAIN, "debug", "reduce", "model.onnx", *options, "--check", *asked]
 
 
