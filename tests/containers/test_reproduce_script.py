@@ -24,7 +24,7 @@ from trtmatrix.core.bundle.run_script import render_reproduce
 from trtmatrix.core.container import SCRATCH
 from trtmatrix.core.model import CellId, Product, Verdict
 
-TAG = "trtmatrix/test-reproduced:latest"
+TAG, MADE = "trtmatrix/test-reproduced:latest", "reproduce:000000000000"
 SOURCE = """\
 import argparse, json, os, sys, time
 parser = argparse.ArgumentParser()
@@ -190,8 +190,13 @@ def test_an_image_in_no_registry_is_built_from_the_archive(tmp_path: Path) -> No
         done = reproduce(archive)
         assert done.returncode == 1
         assert f"its id is {image_id(TAG)}, not sha256:000" in done.stderr
+        again = reproduce(archive)
+        assert again.returncode == 1
+        assert "building" not in again.stderr
+        assert f"its id is {image_id(TAG)}, not sha256:000" in again.stderr
     finally:
-        docker.from_env().images.remove(TAG, force=True)
+        for name in (TAG, MADE):
+            docker.from_env().images.remove(name, force=True)
     (archive / "image" / "Dockerfile").write_text("FROM nothing-of-the-kind:0\n")
     done = reproduce(archive, UNCHECKED="1")
     assert done.returncode == 125
@@ -222,19 +227,20 @@ def test_a_signal_leaves_no_container(
 
 def names_of(pid: int) -> list[str]:
     """Return the containers that the script of a process has started."""
-    found = docker.from_env().containers.list(all=True, filters={"name": f"^reproduce-{pid}-"})
-    return [str(container.name) for container in found]
+    found = docker.from_env().api.containers(all=True, filters={"name": f"^/reproduce-{pid}-"})
+    return [name for container in found for name in container["Names"]]
 
 
-def test_a_signal_while_the_container_is_made_leaves_none(archive: Path) -> None:
-    for delay in (0.0, 0.05, 0.1, 0.2):
+@pytest.mark.parametrize("whole_group", [True, False])
+def test_a_signal_while_the_container_is_made_leaves_none(archive: Path, whole_group: bool) -> None:
+    for delay in (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4):
         process = subprocess.Popen(
             ["/bin/sh", str(archive / RUN), "--sleep", "60"], cwd=archive.parent, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, text=True, start_new_session=True,
         )  # fmt: skip
         try:
             time.sleep(0.15 + delay)
-            os.kill(process.pid, signal.SIGTERM)
+            (os.killpg if whole_group else os.kill)(process.pid, signal.SIGTERM)
             process.wait(timeout=30)
         finally:
             end(process)
@@ -247,7 +253,7 @@ def test_a_signal_while_the_container_is_made_leaves_none(archive: Path) -> None
         ({"DOCKER": "no-such-docker"}, "there is no no-such-docker here"),
         ({"DOCKER_HOST": "unix:///nowhere"}, "docker does not answer"),
         ({"OUT": "/proc/nothing"}, "cannot write to /proc/nothing: set OUT"),
-        ({"GPU_OPTIONS": "--no-such-option"}, "nothing can be said"),
+        ({"GPU_OPTIONS": "--no-such-option"}, "the container cannot be made: see above"),
     ],
 )
 def test_what_cannot_work_says_why(archive: Path, variables: dict[str, Any], words: str) -> None:

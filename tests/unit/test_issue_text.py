@@ -187,6 +187,18 @@ def test_it_ends_in_how_to_reproduce() -> None:
         assert f"tar -xzf {name}.tar.gz && cd {name} && sh reproduce.sh" in end
 
 
+def test_figures_are_explained_where_they_are_used() -> None:
+    assert "1 is exactly the defect" in render_issue(CONTROL)
+    assert "1 is exactly the defect" not in render_issue(OWN)
+    assert "rounding to TF32 alone" in render_issue(CONTROL)
+    assert "rounding to its own precision alone" in render_issue(ONNXRUNTIME)
+
+
+def test_an_issue_is_named_where_there_is_one() -> None:
+    assert "First reported as [NVIDIA/TensorRT#4333]" in render_issue(CONTROL)
+    assert "First reported" not in render_issue(replace(CONTROL, upstream="trtmatrix"))
+
+
 def test_a_control_says_so_first() -> None:
     assert render_issue(CONTROL).partition("## Description")[2].strip().startswith("> **A control, not a bug")
     assert "A control" not in render_issue(OWN)

@@ -61,6 +61,7 @@ _CONTAINER = """\
 : "${DOCKER:=docker}" "${IMAGE:=}" "${GPU_OPTIONS=@GPU@}" "${RUN_AS:=$(id -u):$(id -g)}"
 reference=@REFERENCE@
 id=@ID@
+made=@MADE@  # what an image that is built from image/ is called here, so that it is built once
 
 command -v "$DOCKER" >/dev/null || stop "there is no $DOCKER here: install Docker, or set DOCKER=podman"
 told=$("$DOCKER" version 2>&1) || stop "$DOCKER does not answer; is it started, and may you use it? $told"
@@ -74,6 +75,8 @@ elif is_here "$reference"; then
   IMAGE=$reference
 elif is_here "$id"; then
   IMAGE=$id
+elif is_here "$made"; then
+  use_made
 elif [ -n "$reference" ] && say "pulling $reference" && "$DOCKER" pull "$reference" >&2; then
   IMAGE=$reference
 else
@@ -82,14 +85,31 @@ else
 fi
 
 name=reproduce-$$-$(date +%s)
-client=
+client='' making=0
+# shellcheck disable=SC2329 # the traps call it
+is_there() { "$DOCKER" container inspect "$name" >/dev/null 2>&1; }
 # shellcheck disable=SC2329 # the traps call it
 cleanup() {
   trap '' HUP INT TERM
   say "interrupted: the container is removed"
-  if [ -n "$client" ]; then kill "$client" 2>/dev/null; wait "$client" 2>/dev/null; fi
-  # It may be in the making still when its client is gone.
-  "$DOCKER" rm -f "$name" >/dev/null 2>&1 || { sleep 1; "$DOCKER" rm -f "$name" >/dev/null 2>&1; }
+  # One that is in the making appears a little later, also where its client is gone; one that is removed while
+  # it is being started may come back.
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    status=$("$DOCKER" container inspect --format '{{.State.Status}}' "$name" 2>/dev/null) || status=none
+    case $status in
+      none) if [ "$making" = 0 ]; then break; fi ;;
+      created) if [ -z "$client" ]; then break; fi ;;
+      *) break ;;
+    esac
+    sleep 1
+  done
+  for _ in 1 2 3 4 5; do  # its own end may be removing it just now
+    "$DOCKER" rm -f "$name" >/dev/null 2>&1
+    is_there || break
+    sleep 1
+  done
+  # It hands signals on and may wait for a container that is no more.
+  if [ -n "$client" ]; then kill -9 "$client" 2>/dev/null; fi
   exit "$1"
 }
 trap 'cleanup 129' HUP
@@ -101,12 +121,15 @@ set -- -B /archive/@SCRIPT@ --files /archive --out /out "$@"
 set -- --mount "$(bind "$here" /archive),readonly" --mount "$(bind "$out" /out)" \\
   --entrypoint python3 "$IMAGE" "$@"
 case $GPU_OPTIONS in *--gpus*) ;; *) set -- --env NVIDIA_VISIBLE_DEVICES=void "$@" ;; esac
+making=1
 # shellcheck disable=SC2086 # several options
-"$DOCKER" run --rm --init --name "$name" --network none --read-only --cap-drop ALL \\
+"$DOCKER" create --rm --init --name "$name" --network none --read-only --cap-drop ALL \\
   --security-opt no-new-privileges --security-opt label=disable --pids-limit @PROCESSES@ \\
   --user "$RUN_AS" --workdir @SCRATCH@ --tmpfs @TMPFS@ \\
 @ENVIRONMENT@
-  $GPU_OPTIONS "$@" &
+  $GPU_OPTIONS "$@" >/dev/null || stop "the container cannot be made: see above"
+making=0
+"$DOCKER" start --attach "$name" &
 client=$!
 wait "$client"
 code=$?
@@ -126,6 +149,7 @@ build_image() {
   stop "the image @NAME@ (id @SHORT@) is not here, is in no registry, and this archive does not say how it" \\
     "was built: load it, or set IMAGE to one with @NEEDS@ @VERSION@"
 }
+use_made() { IMAGE=$made; }
 """
 
 _BUILD = """\
@@ -135,10 +159,14 @@ build_image() {
     stop "it cannot be built: see above, or set IMAGE to one with @NEEDS@ @VERSION@"
   fi
   is_here @TAG@ || stop "the build left no image @TAG@"
-  IMAGE=@TAG@
+  "$DOCKER" tag @TAG@ "$made" || stop "it cannot be called $made"
+  use_made
+}
+use_made() {
+  IMAGE=$made
   built=$("$DOCKER" image inspect --format '{{.Id}}' "$IMAGE")
   [ "$built" = "$id" ] || \\
-    say "its id is $built, not $id as where the failure was seen: built again, it differs"
+    say "$made is built from image/; its id is $built, not $id as where the failure was seen"
 }
 """
 
@@ -176,6 +204,7 @@ def _image_values(image: Image | None) -> dict[str, str]:
     return {
         "REFERENCE": shlex.quote(image.reference), "ID": shlex.quote(image.id), "LINE": image.build,
         "TAG": shlex.quote(image.tag), "NAME": _comment(image.name), "SHORT": image.id[:19],
+        "MADE": shlex.quote(f"reproduce:{image.id.removeprefix('sha256:')[:12] or 'image'}"),
     }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ fi
 : "${DOCKER:=docker}" "${IMAGE:=}" "${GPU_OPTIONS=--gpus device=0}" "${RUN_AS:=$(id -u):$(id -g)}"
 reference=''
 id=sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
+made=reproduce:bbbbbbbbbbbb  # what an image that is built from image/ is called here, so that it is built once
 
 command -v "$DOCKER" >/dev/null || stop "there is no $DOCKER here: install Docker, or set DOCKER=podman"
 told=$("$DOCKER" version 2>&1) || stop "$DOCKER does not answer; is it started, and may you use it? $told"
@@ -45,6 +46,7 @@ build_image() {
   stop "the image trtmatrix/tensorrt:9.2.0 (id sha256:bbbbbbbbbbbb) is not here, is in no registry, and this archive does not say how it" \
     "was built: load it, or set IMAGE to one with tensorrt 9.2.0.5"
 }
+use_made() { IMAGE=$made; }
 
 if [ -n "$IMAGE" ]; then
   say "in $IMAGE, as IMAGE asks; the failure was seen in trtmatrix/tensorrt:9.2.0"
@@ -52,6 +54,8 @@ elif is_here "$reference"; then
   IMAGE=$reference
 elif is_here "$id"; then
   IMAGE=$id
+elif is_here "$made"; then
+  use_made
 elif [ -n "$reference" ] && say "pulling $reference" && "$DOCKER" pull "$reference" >&2; then
   IMAGE=$reference
 else
@@ -60,14 +64,31 @@ else
 fi
 
 name=reproduce-$$-$(date +%s)
-client=
+client='' making=0
+# shellcheck disable=SC2329 # the traps call it
+is_there() { "$DOCKER" container inspect "$name" >/dev/null 2>&1; }
 # shellcheck disable=SC2329 # the traps call it
 cleanup() {
   trap '' HUP INT TERM
   say "interrupted: the container is removed"
-  if [ -n "$client" ]; then kill "$client" 2>/dev/null; wait "$client" 2>/dev/null; fi
-  # It may be in the making still when its client is gone.
-  "$DOCKER" rm -f "$name" >/dev/null 2>&1 || { sleep 1; "$DOCKER" rm -f "$name" >/dev/null 2>&1; }
+  # One that is in the making appears a little later, also where its client is gone; one that is removed while
+  # it is being started may come back.
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    status=$("$DOCKER" container inspect --format '{{.State.Status}}' "$name" 2>/dev/null) || status=none
+    case $status in
+      none) if [ "$making" = 0 ]; then break; fi ;;
+      created) if [ -z "$client" ]; then break; fi ;;
+      *) break ;;
+    esac
+    sleep 1
+  done
+  for _ in 1 2 3 4 5; do  # its own end may be removing it just now
+    "$DOCKER" rm -f "$name" >/dev/null 2>&1
+    is_there || break
+    sleep 1
+  done
+  # It hands signals on and may wait for a container that is no more.
+  if [ -n "$client" ]; then kill -9 "$client" 2>/dev/null; fi
   exit "$1"
 }
 trap 'cleanup 129' HUP
@@ -79,8 +100,9 @@ set -- -B /archive/repro.py --files /archive --out /out "$@"
 set -- --mount "$(bind "$here" /archive),readonly" --mount "$(bind "$out" /out)" \
   --entrypoint python3 "$IMAGE" "$@"
 case $GPU_OPTIONS in *--gpus*) ;; *) set -- --env NVIDIA_VISIBLE_DEVICES=void "$@" ;; esac
+making=1
 # shellcheck disable=SC2086 # several options
-"$DOCKER" run --rm --init --name "$name" --network none --read-only --cap-drop ALL \
+"$DOCKER" create --rm --init --name "$name" --network none --read-only --cap-drop ALL \
   --security-opt no-new-privileges --security-opt label=disable --pids-limit 1024 \
   --user "$RUN_AS" --workdir /tmp --tmpfs /tmp:rw,exec,nosuid,nodev,size=8589934592,mode=1777 \
   --env HOME=/tmp/home \
@@ -92,7 +114,9 @@ case $GPU_OPTIONS in *--gpus*) ;; *) set -- --env NVIDIA_VISIBLE_DEVICES=void "$
   --env TORCHINDUCTOR_CACHE_DIR=/tmp/home/inductor \
   --env TRITON_CACHE_DIR=/tmp/home/triton \
   --env ORT_DISABLE_TELEMETRY=1 \
-  $GPU_OPTIONS "$@" &
+  $GPU_OPTIONS "$@" >/dev/null || stop "the container cannot be made: see above"
+making=0
+"$DOCKER" start --attach "$name" &
 client=$!
 wait "$client"
 code=$?
