@@ -87,6 +87,7 @@ SUITES = (
     Suite(name="unit", seconds=600, command=(*PYTEST, "tests/unit")),
     Suite(name="probe", seconds=540, command=(*PYTEST, "tests/probe")),
     Suite(name="containers", seconds=480, command=(*PYTEST, "tests/containers"), lacking=_docker),
+    Suite(name="bundles", seconds=480, command=(*PYTEST, "tests/bundles"), lacking=_docker),
     Suite(name="worker", seconds=420, command=(*PYTEST, "tests/worker"), lacking=_docker),
     Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi),
     Suite(name="browser", seconds=300, command=(*PYTEST, "tests/browser"), lacking=_browser),
