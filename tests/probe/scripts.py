@@ -47,7 +47,7 @@ def lay_out(case: Path, folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """An archive's folder with its script, and how it is run: by ``python``, with nothing of ours on its path."""
+    """An archive's folder with its script, run by ``python`` with nothing of ours on its path."""
 
     folder: Path
     python: Path
@@ -71,12 +71,12 @@ class Script:
 
 
 def run_by_hand(
-    repro: Path, case: Path, product: Product, python: Path = Path(sys.executable), builds: int = 1,
-    **environment: str,
+    repro: Path, case: Path, product: Product, environment: Mapping[str, str],
+    python: Path = Path(sys.executable), builds: int = 1,
 ) -> dict[str, Any]:  # fmt: skip
     """Return what the probe makes of a case: ``python repros/<name>.py --files DIR``."""
-    paths = [environment.pop("PYTHONPATH", ""), str(PROBE.parent)]
-    command = [python, repro, f"--files={case}", f"--product={product.value}", f"--builds={builds}"]
+    paths = [environment.get("PYTHONPATH", ""), str(PROBE.parent)]
+    command = [str(python), str(repro), f"--files={case}", f"--product={product.value}", f"--builds={builds}"]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=300,
         env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
@@ -93,8 +93,8 @@ def recorded(
     cell = vars(CellId(repro=repro.id, case=case.id, version=VERSION, gpu="cpu"))
     now = "2025-01-02T03:04:05.000Z"
     return record_from({
-        "schema": 1, "cell": cell, "run": "20250102t030405-00000000", "started": now, "digests": {}, "gpu": {},
-        "product": product.value, "noise": noise, **result,
+        "schema": 1, "cell": cell, "run": "20250102t030405-00000000", "started": now, "digests": {},
+        "gpu": {}, "product": product.value, "noise": noise, **result,
     })  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""How an archive's repro.py ends: crashes, time-outs, builds that differ, files that are missing or changed."""
+"""How an archive's repro.py ends: crashes, time-outs, builds that differ, files that are not there."""
 
 from __future__ import annotations
 
@@ -74,14 +74,16 @@ def archive(
     nothing: dict[str, Any] = {"outputs": {}, "signatures": {}, "scalars": {}, "remark": ""}
     result: dict[str, Any] = {"ended": ended, "detail": "recorded", "observed": {}, "measurements": nothing}
     if not ended:
-        result = run_by_hand(file, files, Product.TENSORRT, builds=own.builds, **environment)
+        result = run_by_hand(file, files, Product.TENSORRT, environment, builds=own.builds)
     entry = entry_of(recorded(result, repro, own, Product.TENSORRT, {}), repro, own, pinned())
     file.write_text(HEAD.format(offset=3, body=after or body))
     write_script(entry, file, files, folder / "archive")
     return Script(folder=folder / "archive", python=MAIN, environment=environment)
 
 
-MAIN_LINES = '\n\nif __name__ == "__main__":\n    from trtprobe import by_hand\n\n    by_hand.main(__file__)\n'
+MAIN_LINES = (
+    '\n\nif __name__ == "__main__":\n    from trtprobe import by_hand\n\n    by_hand.main(__file__)\n'
+)
 
 
 def pinned() -> Any:
@@ -125,22 +127,22 @@ def test_one_of_several_engines_is_enough(driver: Path, tmp_path: Path) -> None:
     assert (code, result["verdict"], "builds" in result) == (0, "PASS", False)
 
 
-ENDINGS: list[tuple[str, str, str, tuple[str, ...], str]] = [
-    (CRASH, "crashed", "crashed", (), "killed by SIGSEGV"),
-    (RAISE, "crashed", "crashed", (), "raised ZeroDivisionError: by the repro"),
-    (HANG, "time-out", "time-out", ("--seconds=3",), "not done after 3 s"),
+ENDINGS: list[tuple[str, str, tuple[str, ...], str]] = [
+    (CRASH, "crashed", (), "killed by SIGSEGV"),
+    (RAISE, "crashed", (), "raised ZeroDivisionError: by the repro"),
+    (HANG, "time-out", ("--seconds=3",), "not done after 3 s"),
 ]
 
 
-@pytest.mark.parametrize(("body", "bug", "ended", "words", "detail"), ENDINGS)
+@pytest.mark.parametrize(("body", "bug", "words", "detail"), ENDINGS)
 @pytest.mark.parametrize("is_bug", [True, False])
 def test_an_ending_comes_back_where_it_is_the_bug(
-    driver: Path, tmp_path: Path, body: str, bug: str, ended: str, words: tuple[str, ...], detail: str, is_bug: bool
+    driver: Path, tmp_path: Path, body: str, bug: str, words: tuple[str, ...], detail: str, is_bug: bool
 ) -> None:
-    own = {"bug_is": frozenset({Cause(bug)})} if is_bug else {}
+    own: dict[str, Any] = {"bug_is": frozenset({Cause(bug)})} if is_bug else {}
     script = archive(tmp_path, driver, body, ended=bug, limits={}, **own)
     code, result, last = script.result(*words)
-    assert (result["ended"], code) == (ended, 1 if is_bug else 125)
+    assert (result["ended"], code) == (bug, 1 if is_bug else 125)
     assert detail in result["detail"]
     assert detail in last
     assert last.startswith("THE FAILURE CAME BACK (FAIL)" if is_bug else "CANNOT SAY (NO VERDICT)")
@@ -215,10 +217,12 @@ def test_outputs_are_saved_where_that_is_asked_for(driver: Path, tmp_path: Path)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupt_leaves_no_process(driver: Path, tmp_path: Path, number: signal.Signals) -> None:
     script = archive(tmp_path, driver, HANG, ended="time-out")
-    command = [script.python, "-u", script.folder / facts.SCRIPT]
+    command = [str(script.python), "-u", str(script.folder / facts.SCRIPT)]
     log = tmp_path / "log"
     with log.open("w") as stream:
-        process = subprocess.Popen(command, stdout=stream, stderr=stream, env={**script.environment, "PATH": "/bin"})
+        process = subprocess.Popen(
+            command, stdout=stream, stderr=stream, env={**script.environment, "PATH": "/bin"}
+        )
     deadline = time.monotonic() + 30
     while "pid " not in log.read_text() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -252,12 +256,12 @@ def own_model(folder: Path, driver: Path, inputs: Mapping[str, Any], text: str, 
     )  # fmt: skip
     figure = Figure(measure="floors", label="floors")
     repro = Repro(
-        id="my-model", title="t", upstream="your own model", url="", summary="", figure=figure, expectations=(),
-        workarounds=(), cases=(own,),
+        id="my-model", title="t", upstream="your own model", url="", summary="", figure=figure,
+        expectations=(), workarounds=(), cases=(own,),
     )  # fmt: skip
     file = folder / "my_model.py"
     file.write_text(text)
-    result = run_by_hand(file, files, Product.TENSORRT, **stand_in(driver))
+    result = run_by_hand(file, files, Product.TENSORRT, stand_in(driver))
     entry = entry_of(recorded(result, repro, own, Product.TENSORRT, {}), repro, own, pinned())
     write_script(entry, file, files, folder / "archive")
     return Script(folder=folder / "archive", python=MAIN, environment=stand_in(driver))
@@ -270,7 +274,11 @@ def test_a_model_of_ones_own_runs_its_samples_in_one_engine(driver: Path, tmp_pa
     text = own_page(samples=2, profile=profile)
     script = own_model(tmp_path, driver, {"x.s0": X, "x.s1": X[:1]}, text, graph)
     code, result, last = script.result()
-    assert (code, result["verdict"], sorted(result["measurements"]["outputs"])) == (0, "PASS", ["y.s0", "y.s1"])
+    assert (code, result["verdict"], sorted(result["measurements"]["outputs"])) == (
+        0,
+        "PASS",
+        ["y.s0", "y.s1"],
+    )
     assert result["measurements"]["scalars"] == {"beyond": 0.0}, last
 
 

@@ -1,4 +1,4 @@
-"""An archive's repro.py against the probe: the same case gives the same figures, with nothing of ours there."""
+"""An archive's repro.py against the probe: the same case gives the same, with nothing of ours there."""
 
 from __future__ import annotations
 
@@ -51,15 +51,21 @@ def version_of(product: Product) -> Any:
 def small(name: str) -> tuple[LoadedRepro, Case]:
     repro, (case_id, params) = loaded(name), SMALL[name]
     case = next(case for case in repro.repro.cases if case.id == case_id)
-    return repro, replace(case, params={**case.params, **params}, noise_key="small" if params else case.noise_key)
+    return repro, replace(
+        case, params={**case.params, **params}, noise_key="small" if params else case.noise_key
+    )
 
 
-def prepare(name: str, product: Product, case_folder: Path, folder: Path, python: Path, **known: str) -> Any:
-    """Run a case by hand and write its script; returns the script, the probe's result and what is expected."""
+def prepare(
+    name: str, product: Product, case_folder: Path, folder: Path, python: Path, known: Mapping[str, str]
+) -> Any:
+    """Run a case by hand and write its script; returns that, the probe's result and what is expected."""
     repro, case = small(name)
-    result = run_by_hand(repro.file, case_folder, product, python, **known)
+    result = run_by_hand(repro.file, case_folder, product, known, python)
     record = recorded(result, repro.repro, case, product, read_noise_file(case_folder))
-    version = replace(version_of(product), library=replace(version_of(product).library, value=record.observed["library"]))
+    version = replace(
+        version_of(product), library=replace(version_of(product).library, value=record.observed["library"])
+    )
     entry = entry_of(record, repro.repro, case, version)
     expected = write_script(entry, repro.file, case_folder, folder / "archive")
     return Script(folder=folder / "archive", python=python, environment=known), result, expected
@@ -68,7 +74,9 @@ def prepare(name: str, product: Product, case_folder: Path, folder: Path, python
 def measured(result: Mapping[str, Any]) -> Any:
     """What a result measured, times apart."""
     found = result["measurements"]
-    scalars = {name: value for name, value in found["scalars"].items() if not name.endswith(("ms", "speedup"))}
+    scalars = {
+        name: value for name, value in found["scalars"].items() if not name.endswith(("ms", "speedup"))
+    }
     return {**found, "scalars": scalars}
 
 
@@ -86,13 +94,19 @@ def test_onnx_runtime_gives_what_it_gives_the_probe(
         pytest.skip(f"no Python {number} here")
     python = environment(number, ("numpy", ONNXRUNTIMES[number]))
     case_folder = cases.prepare(*small(name))
-    script, result, expected = prepare(name, Product.ONNXRUNTIME, case_folder, tmp_path, python)
+    script, result, expected = prepare(name, Product.ONNXRUNTIME, case_folder, tmp_path, python, {})
     code, again, last = script.result()
     assert (again["ended"], again["detail"]) == (result["ended"], result["detail"]) == ("ran", "")
     assert measured(again) == measured(result)
     failing = expected["verdict"] == "FAIL"
-    assert (code, again["verdict"], again["exit_code"]) == (int(failing), expected["verdict"], int(failing)), last
-    assert last.startswith("THE FAILURE CAME BACK (FAIL): " if failing else "THE FAILURE IS NOT THERE (PASS): ")
+    assert (code, again["verdict"], again["exit_code"]) == (
+        int(failing),
+        expected["verdict"],
+        int(failing),
+    ), last
+    assert last.startswith(
+        "THE FAILURE CAME BACK (FAIL): " if failing else "THE FAILURE IS NOT THERE (PASS): "
+    )
     assert again["observed"]["library"] == result["observed"]["library"]
     assert again["platform"]["packages"]["onnxruntime"] == ONNXRUNTIMES[number].partition("==")[2]
 
@@ -100,7 +114,7 @@ def test_onnx_runtime_gives_what_it_gives_the_probe(
 def graph(dtype: str = "float32", *inputs: str, **more: Any) -> dict[str, Any]:
     """A stand-in's graph over ``inputs`` and y."""
     shape = [dtype, [2, 3]]
-    return {"inputs": {name: shape for name in inputs or ("x",)}, "outputs": {"y": shape}, **more}
+    return {"inputs": dict.fromkeys(inputs or ("x",), shape), "outputs": {"y": shape}, **more}
 
 
 SOFTMAX = {"layers": [{"type": "SOFTMAX", "output": "/Softmax_output_0"}]}
@@ -122,13 +136,15 @@ def test_tensorrt_gives_what_it_gives_the_probe(
     name: str, release: str, driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given, params = STANDINS[name]
-    monkeypatch.setitem(SMALL, name, (SMALL[name][0], {**SMALL[name][1], **params}))  # type: ignore[arg-type]
+    monkeypatch.setitem(SMALL, name, (SMALL[name][0], {**SMALL[name][1], **params}))
     x = X.astype(given["outputs"]["y"][0])
-    folder = write_case(tmp_path / "case", small(name)[1].params, given, inputs=dict.fromkeys(given["inputs"], x))
+    folder = write_case(
+        tmp_path / "case", small(name)[1].params, given, inputs=dict.fromkeys(given["inputs"], x)
+    )
     (folder / "reference").mkdir()
     np.save(folder / "reference" / "y.npy", np.maximum(x, 0).astype(np.float64))
     environment_ = {**stand_in(driver), "STANDIN_TENSORRT": release}
-    script, result, _ = prepare(name, Product.TENSORRT, folder, tmp_path, MAIN, **environment_)
+    script, result, _ = prepare(name, Product.TENSORRT, folder, tmp_path, MAIN, environment_)
     code, again, last = script.result()
     assert (again["ended"], again["detail"]) == (result["ended"], result["detail"])
     processes = again.get("processes", 1)  # a script counts over all, by hand there is one

@@ -126,7 +126,9 @@ def subjects(draw: st.DrawFn) -> Subject:
         case.update(control=Control.NEGATIVE, defect="lost-scale")
     noise = make_noise(draw(st.sampled_from([1.0, 4.0, 8.0])), bound=draw(st.sampled_from([0.001, 0.2, 0.9])))
     outputs = draw(st.sampled_from([{"y": MEMBERS}, {"y": MEMBERS, "z": MEMBERS}, {"y": {"fp32": 0.0}}]))
-    subject = replace(make_subject(replace(noise, outputs=outputs), **case), product=draw(st.sampled_from(Product)))
+    subject = replace(
+        make_subject(replace(noise, outputs=outputs), **case), product=draw(st.sampled_from(Product))
+    )
     return replace(subject, noise=None) if draw(st.integers(0, 4)) == 0 else subject
 
 

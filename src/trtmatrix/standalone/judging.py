@@ -6,17 +6,17 @@ It says what the full one (trtmatrix.core.judge) says; a test holds the two agai
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
-PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"  # noqa: S105 - a verdict, not a password
+PASS, FAIL, INVALID = "PASS", "FAIL", "INVALID"
 
 
-def judge_build(found: Dict[str, Any], rules: Dict[str, Any]) -> Tuple[str, str, str]:
+def judge_build(found: dict[str, Any], rules: dict[str, Any]) -> tuple[str, str, str]:
     """Return the verdict, in which way it fails (such as ``known defect: lost-scale``), and why.
 
-    ``found``: the measurements of one engine; ``rules``: ``expected.json``'s. Errors are relative L2 errors to
-    the float64 reference, in noise floors: what the precision makes unavoidable. ``c``: how much of a known
-    defect the error contains, 1 where it is there and 0 where it is not.
+    ``found``: the measurements of one engine; ``rules``: those of ``expected.json``. An error is a relative
+    L2 error to the float64 reference, in noise floors: what the precision makes unavoidable. ``c``: how much
+    of a known defect the error contains, 1 where it is there and 0 where it is not.
     """
     way, why = _beyond_limits(found, rules)
     if way:
@@ -33,23 +33,22 @@ def judge_build(found: Dict[str, Any], rules: Dict[str, Any]) -> Tuple[str, str,
         wanted = " or ".join(rules["remarks"])
         if word in ("", "?"):
             return INVALID, "", "right, but it cannot be seen whether " + wanted
-        return FAIL, "remark: " + word, "right, but %s, not %s" % (word, wanted)
+        return FAIL, "remark: " + word, f"right, but {word}, not {wanted}"
     return PASS, "", why
 
 
-def _beyond_limits(found: Dict[str, Any], rules: Dict[str, Any]) -> Tuple[str, str]:
+def _beyond_limits(found: dict[str, Any], rules: dict[str, Any]) -> tuple[str, str]:
     """Look for NaN where there should be none, and for measurements of the case's own above their limits."""
     for name, values in found["outputs"].items():
         if values.get("nan_unexpected"):
-            return "not finite", "%s: %s NaN or infinite" % (name, values["nan_unexpected"])
-    values = {name: _worst(found, name) for name in rules["limits"]}
-    limits = {name: rules["limits"][name] for name, value in values.items() if value is not None}
-    above = [name for name, limit in limits.items() if not values[name] <= limit]
-    why = "; ".join("%s %.6g > %g" % (name, values[name], limits[name]) for name in above)
-    return "own limit: " + ", ".join(above) if above else "", why
+            return "not finite", f"{name}: {values['nan_unexpected']} NaN or infinite"
+    sizes = [(name, _worst(found, name), limit) for name, limit in rules["limits"].items()]
+    above = [one for one in sizes if one[1] is not None and not one[1] <= one[2]]
+    why = "; ".join(f"{name} {size:.6g} > {limit:g}" for name, size, limit in above)
+    return "own limit: " + ", ".join(name for name, _, _ in above) if above else "", why
 
 
-def _judge_outputs(found: Dict[str, Any], rules: Dict[str, Any]) -> Tuple[str, str, str]:
+def _judge_outputs(found: dict[str, Any], rules: dict[str, Any]) -> tuple[str, str, str]:
     """Hold each output's error against the noise floor, then against the shapes of known defects."""
     if rules["says_nothing"]:
         return INVALID, "", rules["says_nothing"]
@@ -62,9 +61,8 @@ def _judge_outputs(found: Dict[str, Any], rules: Dict[str, Any]) -> Tuple[str, s
     name = max(sorted(floors), key=lambda output: _nan_last(floors[output]))
     error, size = float(found["outputs"][name]["rel_l2"]), floors[name]
     signs = read_signs(found, rules)
-    why = "%s: %.3g noise floors, relative L2 error %.3g; right is up to %g, wrong from %g" % (
-        name, size, error, rules["pass"], rules["fail"],
-    )  # fmt: skip
+    told = f"{name}: {size:.3g} noise floors, relative L2 error {error:.3g}"
+    why = f"{told}; right is up to {rules['pass']:g}, wrong from {rules['fail']:g}"
     if not size < rules["fail"] or any(_beyond(sign, rules["closer"]) for sign in signs):
         return _name_defect(found, rules, signs, why)
     undecided = [sign["name"] for sign in signs if _beyond(sign)]
@@ -84,24 +82,24 @@ def _judge_outputs(found: Dict[str, Any], rules: Dict[str, Any]) -> Tuple[str, s
 
 
 def _name_defect(
-    found: Dict[str, Any], rules: Dict[str, Any], signs: List[Dict[str, Any]], why: str
-) -> Tuple[str, str, str]:
+    found: dict[str, Any], rules: dict[str, Any], signs: list[dict[str, Any]], why: str
+) -> tuple[str, str, str]:
     """Say which known defects a wrong output may hold: those that leave least of the error unexplained."""
     low, high = rules["named"]
     named = [sign for sign in signs if sign["usable"] and low <= sign.get("c", math.nan) <= high]
     for sign in signs:
         if sign["name"] == rules["put_in"] and sign["usable"] and "c" in sign and sign not in named:
-            return INVALID, "", "not by what was put in: c = %.3g of %s" % (sign["c"], sign["name"])
+            return INVALID, "", f"not by what was put in: c = {sign['c']:.3g} of {sign['name']}"
     if named:
         least = min(map(_left_over, named))
         near = [sign for sign in named if _left_over(sign) <= 2 * least + 0.02]
-        told = " or ".join("c = %.4g of %s" % (sign["c"], sign["name"]) for sign in near)
+        told = " or ".join(f"c = {sign['c']:.4g} of {sign['name']}" for sign in near)
         return FAIL, "known defect: " + ", ".join(sign["name"] for sign in near), why + "; " + told
     zeros = [output for output, values in found["outputs"].items() if values.get("share_zeros") == 1]
     return FAIL, "zeros" if zeros else "wrong numbers", why
 
 
-def in_floors(found: Dict[str, Any], rules: Dict[str, Any]) -> Dict[str, float]:
+def in_floors(found: dict[str, Any], rules: dict[str, Any]) -> dict[str, float]:
     """Return each output's error in noise floors, of those that have one."""
     sizes = {}
     for name, values in found["outputs"].items():
@@ -112,7 +110,7 @@ def in_floors(found: Dict[str, Any], rules: Dict[str, Any]) -> Dict[str, float]:
     return sizes
 
 
-def read_signs(found: Dict[str, Any], rules: Dict[str, Any]) -> List[Dict[str, Any]]:
+def read_signs(found: dict[str, Any], rules: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rules of each known defect, with ``c`` and ``explained`` where they were measured."""
     signs = []
     for rule in rules["defects"]:
@@ -121,18 +119,18 @@ def read_signs(found: Dict[str, Any], rules: Dict[str, Any]) -> List[Dict[str, A
     return signs
 
 
-def _beyond(sign: Dict[str, Any], times: float = 1.0) -> bool:
+def _beyond(sign: dict[str, Any], times: float = 1.0) -> bool:
     """Whether c is larger than so many times a right engine's; NaN is."""
     return sign["usable"] and "c" in sign and not abs(sign["c"]) <= times * sign["bound"]
 
 
-def _left_over(sign: Dict[str, Any]) -> float:
+def _left_over(sign: dict[str, Any]) -> float:
     """Return the share of the error (its square) that is left when the defect is taken away once."""
     share: float = 1 - 2 * sign["explained"] / sign["c"] + sign["explained"] / sign["c"] ** 2
     return share
 
 
-def _is_exact(found: Dict[str, Any]) -> bool:
+def _is_exact(found: dict[str, Any]) -> bool:
     """Whether every output is its reference, and any has an element but zeros, NaN and infinity."""
     outputs = found["outputs"].values()
     tells = any(v["count"] > v["nan"] + v["inf"] + v["zeros"] for v in outputs)
@@ -143,7 +141,7 @@ def _is_near(error: float, known: float, factor: float) -> bool:
     return bool(error and known) and max(error / known, known / error) <= factor
 
 
-def _worst(found: Dict[str, Any], name: str) -> Any:  # noqa: ANN401 - Python 3.8 has no float | None
+def _worst(found: dict[str, Any], name: str) -> float | None:
     """Return a measurement: the case's own, or the worst over the outputs; None where there is none."""
     if name in found["scalars"]:
         return float(found["scalars"][name])

@@ -8,7 +8,7 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any
 
 from trtmatrix.standalone.casefiles import CaseFiles
 from trtmatrix.standalone.running import Run, run_builds, run_processes
@@ -17,7 +17,7 @@ from trtprobe.backends.base import Backend
 from trtprobe.files import write_json
 
 
-def main(case: Dict[str, Any], run: Run, product: Callable[[], Backend]) -> int:
+def main(case: dict[str, Any], run: Run, product: type[Backend]) -> int:
     """Run the case and say whether the failure came back; returns the exit code."""
     parser = argparse.ArgumentParser(description="see the top of this file")
     here = Path(__file__).resolve().parent
@@ -31,9 +31,12 @@ def main(case: Dict[str, Any], run: Run, product: Callable[[], Backend]) -> int:
     if args.builds < 1 or (args.save_outputs and not args.out):
         parser.error("--builds counts from 1, and --save-outputs needs --out DIR")
     if not (args.files / "model.onnx").is_file():
-        parser.error("%s holds no model.onnx: name the unpacked archive by --files" % args.files)
-    if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
+        parser.error(f"{args.files} holds no model.onnx: name the unpacked archive by --files")
+    try:
+        if args.out:
+            args.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out cannot be made: {error}")
     if args.child:
         files = CaseFiles(args.files, case["params"])
         run_builds(run, product, files, args.builds, args.child, args.out if args.save_outputs else None)
@@ -45,30 +48,30 @@ def main(case: Dict[str, Any], run: Run, product: Callable[[], Backend]) -> int:
     return tell(result, expected, args.out)
 
 
-def read_expected(folder: Path) -> Dict[str, Any]:
+def read_expected(folder: Path) -> dict[str, Any]:
     """Return what was recorded; tells which files are not those that it was recorded with."""
     path = folder / "expected.json"
     if not path.is_file():
         print("there is no expected.json: it is run, and nothing can be said of what comes out")
         return {}
-    expected: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    expected: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     for name, digest in expected["files"].items():
         if not (folder / name).is_file():
-            print("%s is not there" % name)
+            print(f"{name} is not there")
         elif hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
-            print("%s is not the file that this was recorded with" % name)
+            print(f"{name} is not the file that this was recorded with")
     return expected
 
 
-def tell(result: Dict[str, Any], expected: Dict[str, Any], out: Path) -> int:
+def tell(result: dict[str, Any], expected: dict[str, Any], out: Path) -> int:
     """Print the figures and the conclusion, and write ``result.json`` where a folder is given."""
     for key, where in (("library", "observed"), ("gpu", "engine"), ("driver", "observed")):
         recorded = expected.get("environment", {}).get(key)
-        print("%-8s %s (recorded: %s)" % (key, result[where].get(key), recorded))
-    code, verdict, why = CANNOT_SAY, "", "%s %s" % (result["ended"], result["detail"])
+        print(f"{key:8} {result[where].get(key)} (recorded: {recorded})")
+    code, verdict, why = CANNOT_SAY, "", f"{result['ended']} {result['detail']}"
     if expected:
         for number, build in enumerate(result.get("builds", [result]), 1):
-            print("engine %d" % number)
+            print(f"engine {number}")
             print_figures(build["measurements"], expected)
         code, verdict, why = conclude(result, expected)
     result.update(verdict=verdict, exit_code=code, why=why)

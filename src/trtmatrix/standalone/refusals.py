@@ -1,4 +1,4 @@
-"""Whether a parser refuses a graph for what its version does not have; the probe's words for it, shortened."""
+"""Whether a parser refuses a graph for what its version does not have; the probe's, shortened."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trtprobe import ends
 from trtprobe.backends.refusals import ORT_OPERATOR, ORT_PLACE, ORT_VERSION, UNKNOWN_OPERATOR
 
 
-def refused_by_tensorrt(parser: Any) -> ends.CellEnd:  # noqa: ANN401 - the module is known at run time only
+def refused_by_tensorrt(parser: Any) -> ends.CellEnd:  # noqa: ANN401 - TensorRT's, known at run time only
     """Return how it ends: an operator that the version does not know is no failure of the build."""
     errors = [parser.get_error(index) for index in range(parser.num_errors)]
     lacks = any(UNKNOWN_OPERATOR.search(str(error)) or _is_unsupported(error) for error in errors)
@@ -16,7 +16,7 @@ def refused_by_tensorrt(parser: Any) -> ends.CellEnd:  # noqa: ANN401 - the modu
     return (ends.Unsupported if lacks else ends.BuildFailed)(words[:2000])
 
 
-def _is_unsupported(error: Any) -> bool:  # noqa: ANN401
+def _is_unsupported(error: Any) -> bool:  # noqa: ANN401 - as above
     code = getattr(error, "code", str)()
     return str(getattr(code, "name", code)).startswith("UNSUPPORTED")
 

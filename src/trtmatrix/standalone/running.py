@@ -11,7 +11,7 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,14 +22,19 @@ from trtprobe.cell import last_line, measure_all, nothing_yet
 from trtprobe.exits import exit_words
 from trtprobe.files import write_json
 
-Run = Callable[[Dict[str, Any], CaseFiles, Backend], Dict[str, Any]]
+
+class Run(Protocol):
+    """The repro's ``run``: what it gives by output."""
+
+    def __call__(self, params: dict[str, Any], files: CaseFiles, trt: Backend) -> dict[str, np.ndarray]:
+        """Build and run once."""
 
 
 def run_builds(
-    run: Run, product: Callable[[], Backend], files: CaseFiles, builds: int, out: Path, save: Optional[Path]
-) -> Dict[str, Any]:
+    run: Run, product: type[Backend], files: CaseFiles, builds: int, out: Path, save: Path | None
+) -> dict[str, Any]:
     """Build and run the case so often; ``out/result.json`` holds what is known even if this process dies."""
-    result: Dict[str, Any] = {"observed": observe.observed(), "environment": observe.environment()}
+    result: dict[str, Any] = {"observed": observe.observed(), "environment": observe.environment()}
     result.update(ended=ends.CRASHED, detail="", counts={}, kept={}, builds=[], **nothing_yet())
     write_json(out / "result.json", result)
     try:
@@ -41,10 +46,9 @@ def run_builds(
             build = nothing_yet()
             if number == 0:
                 result.update(build, counts=backend.counts)
-            run_build(run, backend, files, build, save / ("outputs-%d.npz" % (number + 1)) if save else None)
+            run_build(run, backend, files, build, save / f"outputs-{number + 1}.npz" if save else None)
             result["builds"].append(build)
-        if trouble := backend.trouble():
-            raise ends.RunFailed("the GPU's context reports an error after it: " + trouble)
+        check_context(backend)
         result["ended"] = ends.RAN
     except ends.CellEnd as end:
         result.update(ended=end.ended, detail=str(end))
@@ -62,32 +66,37 @@ def run_builds(
     return result
 
 
-def run_build(
-    run: Run, backend: Backend, files: CaseFiles, build: Dict[str, Any], save: Optional[Path]
-) -> None:
+def run_build(run: Run, backend: Backend, files: CaseFiles, build: dict[str, Any], save: Path | None) -> None:
     """Run the repro once and measure what it gives; ``save``: where its outputs are to be written."""
     try:
         outputs = run(dict(files.params), files, backend)
     finally:
         build["engine"].update(backend.facts)
         build["measurements"].update(scalars={**backend.scalars, **backend.counts}, remark=backend.word)
-    build["measurements"].update(measure_all(outputs, files))
+    build["measurements"].update(measure_all(outputs, files))  # type: ignore[arg-type]  # a folder's, there
     if save:
-        np.savez_compressed(str(save), **outputs)
+        np.savez_compressed(str(save), **outputs)  # type: ignore[arg-type]  # by name
 
 
-def run_in_child(words: List[str], seconds: float) -> Dict[str, Any]:
+def check_context(backend: Backend) -> None:
+    """Raise where the GPU's context reports an error once everything is done."""
+    trouble = backend.trouble()
+    if trouble:
+        raise ends.RunFailed("the GPU's context reports an error after it: " + trouble)
+
+
+def run_in_child(words: list[str], seconds: float) -> dict[str, Any]:
     """Call this script in a process of its own and return its result, however it ends."""
     environment = {name: value for name, value in os.environ.items() if name not in observe.UNSET}
     environment["ORT_DISABLE_TELEMETRY"] = "1"
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, os.path.abspath(__file__), *words, "--child", folder]
+        command = [sys.executable, str(Path(__file__).resolve()), *words, "--child", folder]
         child = subprocess.Popen(command, env=environment, start_new_session=True)
         cut = ""
         try:
             child.wait(seconds)
         except subprocess.TimeoutExpired:
-            cut = "not done after %g s" % seconds
+            cut = f"not done after {seconds:g} s"
         finally:  # also when this is interrupted: with all that it has started
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
@@ -95,9 +104,9 @@ def run_in_child(words: List[str], seconds: float) -> Dict[str, Any]:
         written = Path(folder, "result.json")
         if not written.is_file():
             detail = "it did not start: " + exit_words(child.returncode, False)
-            nothing: Dict[str, Any] = {"observed": {}, "environment": {}, "counts": {}, "kept": {}}
+            nothing: dict[str, Any] = {"observed": {}, "environment": {}, "counts": {}, "kept": {}}
             return {**nothing, **nothing_yet(), "ended": ends.PROBE_FAILED, "detail": detail}
-        result: Dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
+        result: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
     if cut:
         result.update(ended=ends.TIME_OUT, detail=cut)
     elif child.returncode == -signal.SIGKILL:
@@ -107,7 +116,7 @@ def run_in_child(words: List[str], seconds: float) -> Dict[str, Any]:
     return result
 
 
-def run_processes(words: List[str], processes: int, seconds: float) -> Dict[str, Any]:
+def run_processes(words: list[str], processes: int, seconds: float) -> dict[str, Any]:
     """Run the case in so many fresh processes and return the first one's result, with the counts of all."""
     results = [run_in_child(words, seconds)]
     while len(results) < processes and results[-1]["ended"] == ends.RAN:
@@ -122,7 +131,7 @@ def run_processes(words: List[str], processes: int, seconds: float) -> Dict[str,
     return first
 
 
-def describe_platform() -> Dict[str, Any]:
+def describe_platform() -> dict[str, Any]:
     """Return the operating system and the versions of the packages that count."""
     from importlib.metadata import distributions
 

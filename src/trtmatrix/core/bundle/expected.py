@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from trtmatrix.core.factors import (
 from trtmatrix.core.judge import subject_of
 from trtmatrix.core.manner import Manner
 from trtmatrix.core.model import Control, Product
-from trtmatrix.core.noise import precision_of
+from trtmatrix.core.noise import Noise, precision_of
 from trtmatrix.core.numbers import Subject, read_signs, says_nothing
 from trtmatrix.core.record import RAN, Measured, Record, write_number
 from trtmatrix.standalone.judging import FAIL, judge_build
@@ -68,28 +69,34 @@ def make_rules(subject: Subject) -> dict[str, Any]:
     case, noise = subject.case, subject.noise
     on_tensorrt = subject.product is Product.TENSORRT
     signs = list(read_signs(NOTHING, subject, noise)) if noise else []
-    outputs, defects = {}, []
-    for name in noise.outputs if noise else ():
-        assert noise is not None
-        known = [
-            float(error) for member, error in noise.outputs[name].items()
-            if member in POSSIBLE and precision_of(member) in ALLOWED.get(subject.precision, ())
-        ]  # fmt: skip
-        outputs[name] = {"floor": noise.floor(name, subject.precision), "explained": known}
-    for sign in signs:
-        defects.append({
-            "name": sign.name, "output": sign.output, "bound": write_number(sign.bound), "usable": sign.usable,
-            "hidden": sign.size < SIGNATURE_FLOORS,
-        })  # fmt: skip
+    outputs = dict(_floors(subject, noise)) if noise else {}
+    defects = [
+        {
+            "name": sign.name, "output": sign.output, "usable": sign.usable,
+            "bound": write_number(sign.bound), "hidden": sign.size < SIGNATURE_FLOORS,
+        }
+        for sign in signs
+    ]  # fmt: skip
     return {
         "pass": PASS_FACTOR, "fail": FAIL_FACTOR, "closer": CLOSER_BOUND, "near": FIT, "named": list(NAMED),
-        "outputs": outputs, "defects": defects, "limits": dict(case.limits), "tolerance": dict(case.tolerance),
+        "limits": dict(case.limits), "tolerance": dict(case.tolerance),
+        "outputs": outputs, "defects": defects,
         "must_give": sorted(outputs) if on_tensorrt else [],
         "remarks": sorted(case.remarks) if on_tensorrt else [],
         "exact_passes": case.keep, "says_nothing": says_nothing(subject, noise, signs) if noise else "",
         "put_in": case.defect if case.control is Control.NEGATIVE else "",
         "bug_is": sorted(cause.value for cause in case.bug_is),
     }  # fmt: skip
+
+
+def _floors(subject: Subject, noise: Noise) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each output's noise floor, and errors above it that would be explained."""
+    for name, members in noise.outputs.items():
+        explained = [
+            float(error) for member, error in members.items()
+            if member in POSSIBLE and precision_of(member) in ALLOWED.get(subject.precision, ())
+        ]  # fmt: skip
+        yield name, {"floor": noise.floor(name, subject.precision), "explained": explained}
 
 
 def as_found(build: Measured) -> dict[str, Any]:
@@ -109,7 +116,8 @@ def _manner(manner: Manner | None) -> dict[str, Any]:
         return {}
     return {
         "kind": manner.kind.value, "what": manner.what, "outputs": list(manner.outputs),
-        "sizes": [write_number(size) for size in manner.sizes], "message": manner.message, "words": manner.words,
+        "sizes": [write_number(size) for size in manner.sizes], "message": manner.message,
+        "words": manner.words,
     }  # fmt: skip
 
 
@@ -123,8 +131,8 @@ def _ranges(builds: list[dict[str, Any]], rules: Mapping[str, Any]) -> dict[str,
 
 
 def _ends(values: list[float]) -> Iterator[float | str]:
-    numbers = [value for value in values if value == value]  # noqa: PLR0124 - NaN is not itself
-    nan = [value for value in values if value != value]  # noqa: PLR0124
+    numbers = [value for value in values if not math.isnan(value)]
+    nan = [value for value in values if math.isnan(value)]
     yield write_number(min(numbers or nan))
     yield write_number(max(nan or numbers, default=0.0))
 

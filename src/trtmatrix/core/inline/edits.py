@@ -1,4 +1,4 @@
-"""What the script leaves out of the probe: what only serves many cells in one process, and what a case never asks.
+"""What the script leaves out of the probe: what serves many cells of one process, what a case never asks.
 
 Each cut names the text that it takes out; where the probe has no such text any more, it is refused loudly.
 """
@@ -79,7 +79,7 @@ CUTS = (
             write_plan(place, plan)
 '''),
     # the probe looks into the file for what it tells of a refusal; files beside it are named in it
-    Cut(module=_TRT, old="def _parse(self, model: Model, flags: int)", new="def _parse(self, model: Path, flags: int)"),
+    Cut(module=_TRT, old="model: Model, flags: int)", new="model: Path, flags: int)"),
     Cut(module=_TRT, old='''\
         if model.must_stay_a_file:
             parsed = parser.parse_from_file(str(model.path))
@@ -150,7 +150,8 @@ CUTS = (
 ''', new='''\
         return OnnxRuntimeEngine(session)
 '''),
-    Cut(module=_ORT, old="started, given = time.perf_counter(), Model(model)", new="started = time.perf_counter()"),
+    Cut(module=_ORT, old="started, given = time.perf_counter(), Model(model)",
+        new="started = time.perf_counter()"),
     Cut(module=_ORT, old="raise onnxruntime_end(self.ort.__version__, given.onnx, str(error)) from error",
         new="raise refused_by_onnxruntime(str(error)) from error"),
     Cut(module=_ORT, old="from trtprobe.backends.refusals import onnxruntime_end\n",

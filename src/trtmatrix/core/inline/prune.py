@@ -1,11 +1,10 @@
-"""Takes out of a repro what its case does not reach: conditions on ``params`` are known. On text, by its tree."""
+"""Takes out of a repro what its case does not reach: conditions on ``params`` are known."""
 
 from __future__ import annotations
 
 import ast
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from trtmatrix.core.inline.reach import Reached, pieces_of
@@ -16,7 +15,9 @@ UNKNOWN = object()
 HAS_STREAMS = Product.TENSORRT
 
 
-def prune(source: str, params: Mapping[str, Any], product: Product, reached: Reached, name: str = "repro") -> str:
+def prune(
+    source: str, params: Mapping[str, Any], product: Product, reached: Reached, name: str = "repro"
+) -> str:
     """Return the source without branches that are never taken with these parameters and this product.
 
     Only in functions that are handed ``params`` and ``trt`` as they are, from ``run`` on.
@@ -55,7 +56,9 @@ def _is_handed_on(what: str, function: ast.FunctionDef, nodes: Sequence[ast.AST]
             isinstance(other, ast.Call) and other.func is call for other in nodes
         ):  # fmt: skip
             return False
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == function.name):
+        if not (
+            isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == function.name
+        ):
             continue
         given = [word.value for word in call.keywords if word.arg == what]
         at = arguments.index(what)
@@ -71,22 +74,25 @@ def _changes(what: str, part: ast.AST) -> bool:
         return part.id == what and not isinstance(part.ctx, ast.Load)
     if isinstance(part, ast.arg):
         return False
-    inside = isinstance(part, (ast.Subscript, ast.Attribute)) and isinstance(part.value, ast.Name)
-    if not inside:
-        return False
-    assert isinstance(part, (ast.Subscript, ast.Attribute)) and isinstance(part.value, ast.Name)  # noqa: PT018
-    if part.value.id != what:
-        return False
-    changing = isinstance(part, ast.Attribute) and part.attr in {"update", "pop", "setdefault", "clear"}
-    return changing or not isinstance(part.ctx, ast.Load)
+    match part:
+        case ast.Attribute(value=ast.Name(id=name), attr="update" | "pop" | "setdefault" | "clear"):
+            return name == what
+        case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):
+            return name == what
+        case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):
+            return name == what
+    return False
 
 
 def _prune_once(source: str, function: ast.FunctionDef, known: Mapping[str, Mapping[str, Any]]) -> str | None:
     """Return the source with the first decided condition taken out, None where there is none."""
     for parent in ast.walk(function):
-        for body in (getattr(parent, "body", None), getattr(parent, "orelse", None)):
-            for index, node in enumerate(body if isinstance(body, list) else ()):
-                if isinstance(node, ast.If) and source.splitlines()[node.lineno - 1].lstrip().startswith("if "):
+        bodies: list[list[ast.stmt]] = [getattr(parent, "body", []), getattr(parent, "orelse", [])]
+        for body in (one for one in bodies if isinstance(one, list)):
+            for index, node in enumerate(body):
+                if isinstance(node, ast.If) and source.splitlines()[node.lineno - 1].lstrip().startswith(
+                    "if "
+                ):
                     value = evaluate(node.test, known)
                     if value is not UNKNOWN and not _is_elif(node, source):
                         return _replace(source, body, index, node.body if value else node.orelse)
@@ -124,8 +130,9 @@ def evaluate(node: ast.expr, known: Mapping[str, Any]) -> Any:  # noqa: ANN401 -
         case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
             values = [evaluate(part, known) for part in parts]
             return UNKNOWN if UNKNOWN in values else tuple(values)
-        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)) | ast.Attribute(
-            value=ast.Name(id=name), attr=key
+        case (
+            ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key))
+            | ast.Attribute(value=ast.Name(id=name), attr=key)
         ):
             return known.get(name, {}).get(key, UNKNOWN)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -152,7 +159,7 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 
 
-def _evaluate_all(values: Sequence[Any], either: bool) -> Any:  # noqa: ANN401, FBT001
+def _evaluate_all(values: Sequence[Any], either: bool) -> Any:  # noqa: ANN401
     """Return what ``and`` or ``or`` of values is: one that decides is enough."""
     for value in values:
         if value is UNKNOWN:

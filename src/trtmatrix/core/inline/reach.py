@@ -1,4 +1,4 @@
-"""What a set of roots reaches: pieces by name, methods of classes by the names of attributes that are read."""
+"""What a set of roots reaches: pieces by name, methods by the names of attributes that are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trtmatrix.core.inline.source import Imported, InlineError, Module, Piece
-from trtmatrix.core.inline.uses import Use, find_attributes, find_uses
+from trtmatrix.core.inline.uses import Use, attributes_of, uses_of
 
 Symbol = tuple[str, str]
 """A module's name and a name that it binds."""
@@ -27,7 +27,7 @@ class Reached:
     swaps: Mapping[Symbol, Symbol]
     symbols: dict[Symbol, None] = field(default_factory=dict)
     outside: dict[tuple[str, str], set[Symbol]] = field(default_factory=dict)
-    uses: dict[str, list[tuple[Use, ast.AST, Symbol]]] = field(default_factory=dict)
+    uses: dict[str, list[tuple[Use, ast.expr, Symbol]]] = field(default_factory=dict)
     attributes: set[str] = field(default_factory=set)
     plain: set[str] = field(default_factory=set)
     statements: list[Piece] = field(default_factory=list)
@@ -79,8 +79,8 @@ class Reached:
         if id(node) in self._seen:
             return
         self._seen.add(id(node))
-        self.attributes |= set(find_attributes(node))
-        for use in find_uses(node, module.imports):
+        self.attributes |= attributes_of(node)
+        for use in uses_of(module, node):
             self._resolve(module, use)
 
     def _resolve(self, module: Module, use: Use) -> None:
@@ -103,14 +103,16 @@ class Reached:
         inner = f"{imported.module}.{imported.name}" if imported.name else imported.module
         if inner in self.modules:
             if not isinstance(use.node, ast.Attribute):
-                raise InlineError(f"{module.where(use.node)}: {use.name} is a module: only its names can be used")
+                raise InlineError(
+                    f"{module.where(use.node)}: {use.name} is a module: only its names can be used"
+                )
             self._note(module, use, use.node, (inner, use.attribute))
         elif imported.module in self.modules:
             self._note(module, use, _name_of(use), (imported.module, imported.name))
         else:
             raise InlineError(f"{module.where(use.node)}: there is no source of {imported.module}")
 
-    def _note(self, module: Module, use: Use, node: ast.AST, symbol: Symbol) -> None:
+    def _note(self, module: Module, use: Use, node: ast.expr, symbol: Symbol) -> None:
         symbol = self._origin(self.swaps.get(symbol, symbol))
         self.uses.setdefault(module.name, []).append((use, node, symbol))
         if use.at_once and symbol[0] != module.name:
@@ -126,13 +128,14 @@ class Reached:
         return self._origin((passed.module, passed.name))
 
     def order(self, first: Sequence[str], last: str) -> list[str]:
-        """Return the modules that are needed in reading order: the ``first``, what they use, ``last`` at the end.
+        """Return the modules in reading order: the ``first``, what they use, ``last`` at the end.
 
         What a module needs while it is read (base classes, defaults, decorators) stands before it.
         """
         found: dict[str, None] = {}
         needed = {name for name, _ in self.symbols}
-        for name in [*first, *(near for name in first for near in self._near(name)), *self._near(last)[::-1]]:
+        near = [used for module in first for used in self._near(module)]
+        for name in [*first, *near, *self._near(last)[::-1]]:
             if name in needed:
                 self._put(name, found, ())
         return list(found)
@@ -156,7 +159,7 @@ class Reached:
         return queue
 
 
-def _name_of(use: Use) -> ast.AST:
+def _name_of(use: Use) -> ast.expr:
     """Return the node of the name alone."""
     return use.node.value if isinstance(use.node, ast.Attribute) else use.node
 
@@ -164,7 +167,9 @@ def _name_of(use: Use) -> ast.AST:
 def _import_line(bound: str, imported: Imported) -> str:
     if not imported.name:
         return f"import {imported.module}" + (f" as {bound}" if bound != imported.module else "")
-    return f"from {imported.module} import {imported.name}" + (f" as {bound}" if bound != imported.name else "")
+    return f"from {imported.module} import {imported.name}" + (
+        f" as {bound}" if bound != imported.name else ""
+    )
 
 
 def methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

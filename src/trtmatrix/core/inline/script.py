@@ -24,9 +24,7 @@ BACKENDS = {
 }
 
 
-def make_script(
-    repro: str, probe: Mapping[str, str], product: Product, expected: Mapping[str, Any]
-) -> str:
+def make_script(repro: str, probe: Mapping[str, str], product: Product, expected: Mapping[str, Any]) -> str:
     """Return the script of one case, for Python 3.8 or later with NumPy and the product alone.
 
     ``repro``: the source of the repro's file; ``probe``: sources by module
@@ -44,10 +42,10 @@ def make_script(
     outside.add(("sys", "import sys"))
     order = reached.order((REPRO, BACKENDS[product][0], ENGINE), MAIN[0])
     if REPRO in reached.needs:
-        raise InlineError(f"the repro needs {', '.join(reached.needs[REPRO])} while it is read: it stands first")
-    groups = [
-        f"{_rule(name, expected)}\n\n{write_module(reached, name, names)}" for name in order
-    ]
+        raise InlineError(
+            f"the repro needs {', '.join(reached.needs[REPRO])} while it is read: it stands first"
+        )
+    groups = [f"{_rule(name, expected)}\n\n{write_module(reached, name, names)}" for name in order]
     parts = [
         write_head(repro, product, expected), write_imports(outside), write_settings(expected),
         "\n\n\n".join(groups),

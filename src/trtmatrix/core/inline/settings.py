@@ -53,7 +53,9 @@ def _plain(text: str) -> str:
 
 def write_settings(expected: Mapping[str, Any]) -> str:
     """Return the settings of the case: what ``run`` is given, how often, how long."""
-    lines = [f"    {name!r}: {expected[name]!r},".replace("'", '"') for name in ("builds", "processes", "seconds")]
+    lines = [
+        f"    {name!r}: {expected[name]!r},".replace("'", '"') for name in ("builds", "processes", "seconds")
+    ]
     params = [f"        {_quoted(name)}: {_quoted(value)}," for name, value in expected["params"].items()]
     return "\n".join(["CASE = {", *lines, '    "params": {', *params, "    },", "}"])
 

@@ -40,7 +40,7 @@ class Imported:
         return any(self.module == package or self.module.startswith(f"{package}.") for package in OURS)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Module:
     """A module's pieces in order, and what it imports, by the name that it gives it."""
 
@@ -69,7 +69,9 @@ def read_module(name: str, source: str) -> Module:
     for piece in pieces:
         for bound in piece.names:
             owner[bound] = (*owner.get(bound, ()), piece)
-    module = Module(name=name, lines=lines, tree=tree, pieces=pieces, imports=_imports(name, tree), owner=owner)
+    module = Module(
+        name=name, lines=lines, tree=tree, pieces=pieces, imports=_imports(name, tree), owner=owner
+    )
     if both := sorted(set(owner) & set(module.imports)):
         raise InlineError(f"{name}: {', '.join(both)}: imported and bound at the top as well")
     return module
@@ -145,7 +147,9 @@ def _imports(name: str, tree: ast.Module) -> dict[str, Imported]:
     for node in ast.walk(tree):
         if not isinstance(node, (ast.Import, ast.ImportFrom)):
             continue
-        if isinstance(node, ast.ImportFrom) and (node.level or any(alias.name == "*" for alias in node.names)):
+        if isinstance(node, ast.ImportFrom) and (
+            node.level or any(alias.name == "*" for alias in node.names)
+        ):
             raise InlineError(f"{name}:{node.lineno}: relative and star imports cannot be inlined")
         for bound, imported in imports_of(node):
             if node not in tree.body and not imported.is_ours:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from trtmatrix.core.inline.source import Imported, bound_by, imports_of
+from trtmatrix.core.inline.source import Imported, Module, bound_by, imports_of
 
 Comprehension = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 Scope = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -27,8 +28,13 @@ class Use:
     at_once: bool = False
 
 
-def find_uses(node: ast.AST, imports: Mapping[str, Imported]) -> Iterator[Use]:
-    """Yield the uses of global names in a piece."""
+@lru_cache(maxsize=8192)
+def uses_of(module: Module, node: ast.AST) -> tuple[Use, ...]:
+    """Return the uses of global names in a piece of a module, which is looked through once."""
+    return tuple(_find_uses(node, module.imports))
+
+
+def _find_uses(node: ast.AST, imports: Mapping[str, Imported]) -> Iterator[Use]:
     late = {id(part) for body in _looked_up_later(node) for part in ast.walk(body)}
     for use in _visit(node, frozenset(), imports):
         yield replace(use, at_once=id(use.node) not in late)
@@ -46,16 +52,15 @@ def _looked_up_later(node: ast.AST) -> Iterator[ast.AST]:
             yield part.annotation
 
 
-def find_attributes(node: ast.AST) -> Iterator[str]:
-    """Yield the names of attributes that a piece reads: a method of such a name may be called."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Attribute):
-            yield part.attr
+@lru_cache(maxsize=8192)
+def attributes_of(node: ast.AST) -> frozenset[str]:
+    """Return the names of attributes that a piece reads: a method of such a name may be called."""
+    return frozenset(part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute))
 
 
 def _visit(node: ast.AST, bound: frozenset[str], imports: Mapping[str, Imported]) -> Iterator[Use]:
     if isinstance(node, Scope):
-        inner = bound | _locals(node, imports)
+        inner = bound | _locals(node)
         body = [node.body] if isinstance(node, ast.Lambda) else node.body
         yield from _visit_all(_header(node), bound, imports)
         yield from _visit_all(body, inner, imports)
@@ -89,9 +94,7 @@ def _visit_all(
         yield from _visit(node, bound, imports)
 
 
-def _visit_class(
-    node: ast.ClassDef, bound: frozenset[str], imports: Mapping[str, Imported]
-) -> Iterator[Use]:
+def _visit_class(node: ast.ClassDef, bound: frozenset[str], imports: Mapping[str, Imported]) -> Iterator[Use]:
     """Visit a class's body: its methods do not see the names that it binds."""
     own = bound | {name for part in node.body for name in bound_by(part)}
     for part in node.body:
@@ -110,9 +113,7 @@ def _header(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[a
     return [one for one in found if one is not None]
 
 
-def _locals(
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, imports: Mapping[str, Imported]
-) -> set[str]:
+def _locals(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
     """Return the names that a function binds; imports of our own modules are none: they go."""
     arguments = node.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]

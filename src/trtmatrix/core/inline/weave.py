@@ -1,4 +1,4 @@
-"""Writes the pieces that are needed as one text: names without their modules, imports gathered, clashes renamed."""
+"""Writes the pieces that are needed as one text: names without their modules, imports gathered."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def name_symbols(reached: Reached, kept: Sequence[str]) -> dict[Symbol, str]:
 
 
 def write_imports(outside: Iterable[tuple[str, str]]) -> str:
-    """Return the imports of all pieces, the standard library's first; ``from`` imports of a module are one."""
+    """Return the imports of all pieces, NumPy's last; ``from`` imports of a module are one."""
     plain, named = set(), dict[str, set[str]]()
     bound: dict[str, str] = {}
     for name, line in outside:
@@ -53,7 +53,9 @@ def write_imports(outside: Iterable[tuple[str, str]]) -> str:
         else:
             module, _, what = line.removeprefix("from ").partition(" import ")
             named.setdefault(module, set()).add(what)
-    lines = sorted(plain) + [f"from {module} import {', '.join(sorted(named[module]))}" for module in sorted(named)]
+    lines = sorted(plain) + [
+        f"from {module} import {', '.join(sorted(named[module]))}" for module in sorted(named)
+    ]
     own = [line for line in lines if not line.startswith("import numpy")]
     return "\n".join([*own, "", *(line for line in lines if line.startswith("import numpy"))]).strip()
 
@@ -67,11 +69,17 @@ def write_module(reached: Reached, name: str, names: Mapping[Symbol, str]) -> st
     for piece in pieces_of(reached, name):
         gone = _dead_lines(reached, module, piece)
         text = tidy(_cut(module, piece, [*edits, *_definitions(module, piece, names)], gone))
-        plain = isinstance(piece.node, (ast.Assign, ast.AnnAssign))
-        close = plain and before is not None and isinstance(before.node, (ast.Assign, ast.AnnAssign))
-        blocks.append(("\n" if close and piece.first == before.last + 1 else "\n\n" if close else "\n\n\n") + text)
+        blocks.append(_gap(before, piece) + text)
         before = piece
     return "".join(blocks).strip("\n")
+
+
+def _gap(before: Piece | None, piece: Piece) -> str:
+    """Return the line ends between two pieces: constants stand as close as they did."""
+    constants = (ast.Assign, ast.AnnAssign)
+    if before is None or not (isinstance(before.node, constants) and isinstance(piece.node, constants)):
+        return "\n\n\n"
+    return "\n" if piece.first == before.last + 1 else "\n\n"
 
 
 def tidy(text: str) -> str:
@@ -84,12 +92,10 @@ def _rewritten(reached: Reached, module: Module, names: Mapping[Symbol, str]) ->
     edits: list[Edit] = []
     for use, node, symbol in reached.uses.get(module.name, ()):
         new = names[symbol]
-        old = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-        if isinstance(node, ast.Name) and old == new:
+        if isinstance(node, ast.Name) and node.id == new:
             continue
         if new in use.bound:
             raise InlineError(f"{module.where(node)}: {new} is hidden there by a local name: rename one")
-        assert isinstance(node, ast.expr)
         edits.append((node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0, new))
     return edits
 
@@ -105,9 +111,11 @@ def _definitions(module: Module, piece: Piece, names: Mapping[Symbol, str]) -> l
             at = line.index(old, line.index("def " if not isinstance(node, ast.ClassDef) else "class "))
             edits.append((node.lineno, at, node.lineno, at + len(old), new))
             continue
-        for part in ast.walk(node):
-            if isinstance(part, ast.Name) and part.id == old and isinstance(part.ctx, ast.Store):
-                edits.append((part.lineno, part.col_offset, part.lineno, part.end_col_offset or 0, new))
+        edits += [
+            (part.lineno, part.col_offset, part.lineno, part.end_col_offset or 0, new)
+            for part in ast.walk(node)
+            if isinstance(part, ast.Name) and part.id == old and isinstance(part.ctx, ast.Store)
+        ]
     return edits
 
 
