@@ -108,6 +108,11 @@ def with_changes(gathered: Gathered, changes: Sequence[ChangeLine]) -> Gathered:
     return replace(gathered, failure=replace(gathered.failure, changes=tuple(changes)))
 
 
+def with_attached(gathered: Gathered, names: tuple[str, ...]) -> Gathered:
+    """Return the same with files that the user attaches."""
+    return replace(gathered, failure=replace(gathered.failure, attached=names))
+
+
 def _asked(found: Found, manner: Manner, files: Path) -> Recipe | None:
     """Return what other tools are to be asked for; None where none of them can show the failure."""
     if manner.kind in BY_US_ALONE:

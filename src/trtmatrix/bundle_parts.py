@@ -42,8 +42,9 @@ def data_parts(gathered: Gathered, attached: Mapping[str, Path]) -> list[Part]:
     for name, content in (gathered.recipe.files if gathered.recipe else {}).items():
         parts.append(Part(name=f"{facts.IMAGE}/{name}", data=content, what="how the image is built"))
     for name, file in attached.items():
-        parts.append(Part(name=name, file=file, what="as asked for by --attach", rank=ASKED_FOR,
-                          weights=gathered.found.own_model))  # fmt: skip
+        weights = gathered.found.own_model and file.suffix != ".json"  # a capture's calls are text
+        what = "attached as asked for: it may hold the model's weights"
+        parts.append(Part(name=name, file=file, what=what, rank=ASKED_FOR, weights=weights))
     return parts
 
 

@@ -31,14 +31,14 @@ def bundle_command(args: argparse.Namespace) -> ExitCode:
 def make_command(args: argparse.Namespace) -> ExitCode:
     """Write the archive of a failing cell; unless told not to, run it from itself alone."""
     from trtmatrix.bundle_find import find_cell
-    from trtmatrix.bundle_gather import gather, with_changes
+    from trtmatrix.bundle_gather import gather, with_attached, with_changes
 
     target = args.to or Path(default_name(args.cell))
     check_target(target)
     found = find_cell(args)
-    attached = find_attachments(args.attach, found)
+    attached = find_attachments(args.attach)
     gathered = gather(found, target.name.removesuffix(SUFFIX), args.dockerfile, tell)
-    gathered = with_changes(gathered, find_changes(args, found))
+    gathered = with_attached(with_changes(gathered, find_changes(args, found)), tuple(attached))
     secrets = secrets_of(args, gathered)
     packed, left_out = pack(gathered, attached, secrets)
     if not ask_first(args, gathered, packed, left_out, secrets):
@@ -108,19 +108,24 @@ def check_target(target: Path) -> None:
         raise UsageError(f"--to {target} is a folder: name a file")
 
 
-def find_attachments(wanted: Sequence[str], found: Found) -> dict[str, Path]:
-    """Return the files that were asked for by name; :class:`UsageError` where they cannot be had."""
-    if not wanted:
-        return {}
-    from trtmatrix.core.model import Product
+def find_attachments(files: Sequence[Path]) -> dict[str, Path]:
+    """Return the files that were asked for, by their names in the archive.
 
-    product = found.entry.cell.version.product
-    if product is not Product.TENSORRT:
-        raise UsageError(f"--attach {', '.join(wanted)}: {product.value} has neither engines nor captures")
-    raise UsageError(
-        f"--attach {', '.join(wanted)}: the record of {found.entry.cell.id} has none, since runs keep none. "
-        "ISSUE.md has the commands that make them from the archive; put the files beside it"
-    )
+    :class:`UsageError` where one is not there or has the name of another.
+    """
+    from trtmatrix.core.bundle.facts import NAMES
+
+    found: dict[str, Path] = {}
+    for file in files:
+        if not file.is_file():
+            raise UsageError(
+                f"--attach {file}: there is no such file; name an engine (.plan), or both files of an API "
+                "capture (.json and .bin). ISSUE.md has the commands that make a capture from the archive"
+            )
+        if file.name in NAMES or file.name in found:
+            raise UsageError(f"--attach {file}: the archive has a {file.name} already: rename yours")
+        found[file.name] = file
+    return found
 
 
 def find_changes(args: argparse.Namespace, found: Found) -> tuple[ChangeLine, ...]:

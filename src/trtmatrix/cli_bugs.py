@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-ATTACHMENTS = ("engine", "capture")
-
 
 def add_bundle_options(
     parser: argparse.ArgumentParser, common: argparse.ArgumentParser, model: argparse.ArgumentParser
@@ -24,8 +22,8 @@ def add_bundle_options(
     )
     make.add_argument("--no-verify", action="store_true", help="do not run the archive afterwards")
     make.add_argument(
-        "--attach", action="append", choices=ATTACHMENTS, default=[],
-        help="attach what holds the model's weights, too: the engine, TensorRT's API capture",
+        "--attach", action="append", type=Path, default=[], metavar="FILE",
+        help="put a file of yours into it: an engine, both files of an API capture; they hold the weights",
     )  # fmt: skip
     make.add_argument(
         "--dockerfile", type=Path, metavar="FILE",

@@ -153,3 +153,18 @@ def test_published_records_of_another_host_make_an_archive_too(made: Made, tmp_p
     assert b"tensorrt==8.6.0 --hash=sha256:" in found["image/requirements.txt"]
     assert json.loads(found["environment.json"])["clocks"]["sm_mhz"] == 1980
     assert b"--gpus" in found["reproduce.sh"]
+
+
+def test_files_of_the_users_own_go_in_by_name_alone(made: Made, tmp_path: Path) -> None:
+    engine, archive = tmp_path / "model.plan", tmp_path / "with-engine.tar.gz"
+    engine.write_bytes(b"a plan")
+    assert "model.plan" not in read_files(made.archive)
+    assert made.make(archive, "--yes", "--no-verify", "--attach", str(engine)).code == 0
+    assert read_files(archive)["model.plan"] == b"a plan"
+    taken = tmp_path / "record.json"
+    taken.write_text("{}")
+    for file, words in ((tmp_path / "none.plan", "there is no such file"), (taken, "record.json already")):
+        refused = made.make(tmp_path / "no.tar.gz", "--yes", "--attach", str(file))
+        assert refused.code == 2
+        assert words in refused.told
+    assert not (tmp_path / "no.tar.gz").exists()

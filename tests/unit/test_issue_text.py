@@ -164,13 +164,6 @@ def test_what_changes_it() -> None:
     assert "**What changes it**: not measured." in render_issue(replace(CONTROL, changes=()))
 
 
-def test_a_capture_is_attached_or_its_commands_are_there() -> None:
-    assert "LD_PRELOAD=libtensorrt_shim.so python3 repro.py" in render_issue(OWN)
-    attached = render_issue(replace(OWN, attached=("capture",)))
-    assert "`capture.json` and `capture.bin` are in the archive" in attached
-    assert "LD_PRELOAD" not in attached
-
-
 def test_the_archives_own_files_are_listed_where_they_are_known() -> None:
     text = render_issue(
         replace(OWN, files=("ISSUE.md", "repro.py", "image/Dockerfile", "image/a.txt", "own.bin"))
@@ -237,3 +230,11 @@ def test_a_long_history_is_left_out_before_the_rest() -> None:
     assert len(text) <= MOST_CHARACTERS
     assert "left out, as GitHub takes no longer text" in text
     assert "**Reproduce with**" in text
+
+
+def test_a_capture_that_is_attached_is_named_and_only_both_of_its_files_are_one() -> None:
+    own = replace(EACH["own"], files=(*EACH["own"].files, "calls.json", "calls.bin"))
+    whole = render_issue(replace(own, attached=("calls.json", "calls.bin")))
+    assert "`calls.json` and `calls.bin` are in the archive" in whole
+    assert "Not attached" not in whole
+    assert "Not attached" in render_issue(replace(own, attached=("calls.json",)))

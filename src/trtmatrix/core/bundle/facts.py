@@ -20,6 +20,13 @@ POLYGRAPHY, TRTEXEC, LOADER = "polygraphy.sh", "trtexec.sh", "polygraphy_inputs.
 OTHERS, IMAGE = "others", "image"
 """Folders: graphs to compare with; the Dockerfile of an image that is in no registry, and what it needs."""
 
+NAMES = frozenset({
+    ISSUE, SCRIPT, RUN, MODEL, INPUTS, REFERENCE, DEFECTS, EXTRA, BAD_OUTPUTS, GOOD_OUTPUTS, RECORD,
+    GOOD_RECORD, EXPECTED, ENVIRONMENT, LOG, LAYERS, SUMS, POLYGRAPHY, TRTEXEC, LOADER, OTHERS, IMAGE,
+    "check.onnx", "left-out.json",
+})  # fmt: skip
+"""What a file of the user's own may not be called there."""
+
 
 class Form(str, Enum):
     """Whose form an issue fills."""

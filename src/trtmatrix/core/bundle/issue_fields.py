@@ -8,8 +8,6 @@ from trtmatrix.core.markdown import bullets, code, fence, plain
 from trtmatrix.core.model import Verdict
 
 UNKNOWN = "not known"
-CAPTURE = "capture"
-"""What ``--attach`` calls an API capture."""
 
 
 def environment_fields(failure: Failure, form: Form) -> dict[str, str]:
@@ -137,8 +135,11 @@ def capture_words(failure: Failure) -> str:
 
     Source: https://docs.nvidia.com/deeplearning/tensorrt/latest/inference-library/capture-replay.html.
     """
-    if CAPTURE in failure.attached:
-        return "`capture.json` and `capture.bin` are in the archive; they hold the model's weights."
+    names = set(failure.attached)
+    for calls in sorted(name for name in names if name.endswith(".json")):
+        constants = calls.removesuffix(".json") + ".bin"
+        if constants in names:
+            return f"{code(calls)} and {code(constants)} are in the archive; they hold the model's weights."
     lines = (
         "export TRT_SHIM_OUTPUT_JSON_FILE=$PWD/capture.json   # capture.bin is written beside it\n"
         "# where there is no libnvinfer.so (wheels): export TRT_SHIM_NVINFER_LIB_NAME=/…/libnvinfer.so.10\n"
