@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.probe.jobs import HERE, MAIN, X, stand_in, write_case
-from tests.probe.pythons import environment, find_pythons
+from tests.probe.pythons import environment, environment_of, find_pythons
 from tests.probe.scripts import Script, entry_of, recorded, run_by_hand, write_script
 from trtmatrix.context import read_matrix
 from trtmatrix.core.model import Case, Product
@@ -131,10 +131,11 @@ STANDINS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", STANDINS)
-@pytest.mark.parametrize("release", ["8.5.3.1", "11.1.0"])
+@pytest.mark.parametrize(("release", "number"), [("8.5.3.1", "3.8"), ("11.1.0", "3.12")])
 def test_tensorrt_gives_what_it_gives_the_probe(
-    name: str, release: str, driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, release: str, number: str, driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    python = environment_of(number) if number in find_pythons() else MAIN
     given, params = STANDINS[name]
     monkeypatch.setitem(SMALL, name, (SMALL[name][0], {**SMALL[name][1], **params}))
     x = X.astype(given["outputs"]["y"][0])
@@ -144,7 +145,7 @@ def test_tensorrt_gives_what_it_gives_the_probe(
     (folder / "reference").mkdir()
     np.save(folder / "reference" / "y.npy", np.maximum(x, 0).astype(np.float64))
     environment_ = {**stand_in(driver), "STANDIN_TENSORRT": release}
-    script, result, _ = prepare(name, Product.TENSORRT, folder, tmp_path, MAIN, environment_)
+    script, result, _ = prepare(name, Product.TENSORRT, folder, tmp_path, python, environment_)
     code, again, last = script.result()
     assert (again["ended"], again["detail"]) == (result["ended"], result["detail"])
     processes = again.get("processes", 1)  # a script counts over all, by hand there is one

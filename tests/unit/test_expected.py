@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +15,7 @@ import pytest
 from builders import make_case, make_cell, make_entry
 from hypothesis import given
 from hypothesis import strategies as st
-from test_numbers import FLOOR, MEMBERS, make_noise, make_subject
+from test_numbers import FLOOR, MEMBERS, make_build, make_noise, make_subject
 from test_published import judged, published
 
 from trtmatrix.core.bundle.expected import as_found, make_expected, make_rules
@@ -136,6 +138,21 @@ def subjects(draw: st.DrawFn) -> Subject:
 def test_both_judges_agree_on_random_engines(build: Measured, subject: Subject) -> None:
     full = judge_engine(build, subject)
     assert short(build, subject)[0] == full.verdict.value, full.reason
+
+
+SIZES = (0.0, 3.99, 4.0, 4.01, 5.8, 7.99, 8.0, 8.01, 12.0, 300.0, math.inf, math.nan)
+SHARES = (0.0, 0.9, 1.1, 1.9, 2.1, -2.1, 45.0, 50.0, 55.0, 60.0, math.nan)
+
+
+@pytest.mark.parametrize("product", Product)
+@pytest.mark.parametrize("control", [None, Control.NEGATIVE])
+def test_both_judges_agree_at_every_edge(product: Product, control: Control | None) -> None:
+    """Errors in noise floors, and c as a multiple of its bound, 0.02: 50 is the defect as it is known."""
+    subject = replace(make_subject(control=control, defect="lost-scale" if control else ""), product=product)
+    floor = make_rules(subject)["outputs"]["y"]["floor"]
+    for size, share in itertools.product(SIZES, SHARES):
+        build = make_build(size * floor / FLOOR, c=0.02 * share, explained=0.5)
+        assert short(build, subject)[0] == judge_engine(build, subject).verdict.value, (size, share)
 
 
 @pytest.mark.parametrize("ended", ["build failed", "crashed", "time-out"])
