@@ -35,7 +35,7 @@ ROUNDING = frozenset({"QuantizeLinear", "DequantizeLinear"})
 NO_BOUND = frozenset({"Shape", "Size"})
 REDUCING = "Reduce"
 TOLD = frozenset({"Expand", "Slice", "Split"})
-"""Their further inputs, as those of what rearranges and reduces, list sizes or axes: they keep their length."""
+"""Their further inputs, as of what rearranges and reduces, list sizes or axes: they keep their length."""
 
 
 @dataclass(frozen=True, kw_only=True)
