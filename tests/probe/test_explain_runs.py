@@ -127,6 +127,12 @@ class Project:
         return add_extras(bare, context, entries, RIGHT, WRONG, args), list(entries)
 
 
+@pytest.fixture(autouse=True)
+def _without_polygraphy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its hint is one more step, where it is installed."""
+    monkeypatch.setattr("trtmatrix.explain.polygraphy_hint", lambda _: "")
+
+
 def test_everything_about_a_model_that_is_wrong_at_one_version(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,8 +10,9 @@ from failures import CONTROL, EACH, ONNXRUNTIME, OWN, TORCH
 from goldenfile import FOLDER, check_golden
 from reportparts import LONG, ODD
 
-from trtmatrix.core.bundle.facts import Failure, Form, VersionLine
+from trtmatrix.core.bundle.facts import ChangeLine, Failure, Form, VersionLine
 from trtmatrix.core.bundle.forms import choose_form, make_title
+from trtmatrix.core.bundle.issue_parts import changes_table
 from trtmatrix.core.bundle.render_issue import render_issue
 from trtmatrix.core.markdown import MOST_CHARACTERS
 from trtmatrix.core.model import Evidence, Verdict
@@ -159,7 +160,9 @@ def test_what_changes_it() -> None:
     text = render_issue(CONTROL)
     assert "| TF32 off | stays | 6434 | 3 |" in text
     assert "Not known: one more output marked: /Softmax_output_0 (no such tensor in the network)." in text
-    gone = replace(CONTROL, changes=(replace(CONTROL.changes[0], fails=False, figure="1.1"),))
+    gone = replace(
+        CONTROL, changes=(replace(CONTROL.changes[0], fails=False, verdict=Verdict.PASS, figure="1.1"),)
+    )
     assert "| TF32 off | **is gone** | 1.1 | 3 |" in render_issue(gone)
     assert "**What changes it**: not measured." in render_issue(replace(CONTROL, changes=()))
 
@@ -238,3 +241,10 @@ def test_a_capture_that_is_attached_is_named_and_only_both_of_its_files_are_one(
     assert "`calls.json` and `calls.bin` are in the archive" in whole
     assert "Not attached" not in whole
     assert "Not attached" in render_issue(replace(own, attached=("calls.json",)))
+
+
+def test_what_fails_otherwise_after_a_change_is_not_called_gone() -> None:
+    base = ChangeLine(change="level 0", fails=False, verdict=Verdict.FAIL, reason="y: NaN", builds=3)
+    text = changes_table([base, replace(base, change="level 5", verdict=Verdict.PASS, reason="")])
+    assert "| level 0 | **fails otherwise**: y: NaN |" in text
+    assert "| level 5 | **is gone** |" in text

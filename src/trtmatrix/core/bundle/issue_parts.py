@@ -132,7 +132,7 @@ def changes_table(lines: Sequence[ChangeLine]) -> str:
     rows = [
         [
             plain(line.change),
-            "stays" if line.fails else "**is gone**",
+            _what_is_left(line),
             plain(line.figure),
             str(line.builds or ""),
         ]
@@ -150,6 +150,15 @@ def changes_table(lines: Sequence[ChangeLine]) -> str:
         else []
     )
     return "\n\n".join(parts)
+
+
+def _what_is_left(line: ChangeLine) -> str:
+    """Return what a change left of the failure: another failure is none that is gone."""
+    if line.fails:
+        return "stays"
+    if line.verdict in {Verdict.FAIL, Verdict.FLAKY}:
+        return f"**fails otherwise**: {plain(line.reason)}"
+    return "**is gone**"
 
 
 def versions_table(lines: Sequence[VersionLine], label: str) -> str:
