@@ -22,6 +22,16 @@ MACS = (
     ),
 )
 """MAC addresses (and those of InfiniBand, of 8 pairs) with colons, with hyphens, and as Cisco writes them."""
+PLAIN_MAC = re.compile(
+    r"(?i)(?<![a-z])(?:macs?(?:[ _-]?addr(?:ess)?(?:es)?)?|hwaddr|ether|lladdr|bssid|(?:hardware|physical)[ _-]address)"
+    r"[\"']?\s{0,10}[:=]?\s{0,10}\[?[\"']?(?P<v>[0-9a-f]{12})(?![0-9a-z])"
+)
+"""Twelve digits that a word before them calls an address."""
+GUID = re.compile(
+    r"(?i)(?<![a-z])(?:(?:port|node|sys(?:tem)?[ _]?image)[ _]?)?guid[\"']?\s{0,10}[:=]?\s{0,10}[\"']?"
+    r"(?P<v>(?:0x)?[0-9a-f]{16}|[0-9a-f]{4}(?::[0-9a-f]{4}){3})(?![0-9a-z])"
+)
+"""How InfiniBand's tools name a port."""
 
 RELEASES = frozenset({
     "10.0.0.6", "10.0.1.6", "10.1.0.27", "10.2.0.19", "10.3.0.26", "10.3.0.30", "10.4.0.26", "10.5.0.18",
