@@ -51,8 +51,9 @@ def _find(text: str, rules: tuple[Rule, ...], first: int) -> list[Span]:
     """Return the private parts from a position on; of two that overlap, that of the earlier rule."""
     taken = bytearray(len(text))
     spans: list[Span] = []
+    lower = text.lower()
     for rule in rules:
-        if rule.needs not in text:
+        if rule.needs not in text or (rule.words and not any(word in lower for word in rule.words)):
             continue
         for match in rule.pattern.finditer(text):
             start, end = match.span(rule.group)
@@ -172,7 +173,7 @@ def redact_code(text: str, secrets: Secrets) -> Redacted:
 
 
 _LITERAL = re.compile(r"(?s)([A-Za-z]{0,2})(\"\"\"|\'\'\'|\"|\')(.*)\2")
-_NAMED = re.compile(r"(\w+)[\"\'\]]*\s*(?::\s*[\w.\[\]| ]+)?[=:][\s\\(\[]*$")
+_NAMED = re.compile(r"(\w+)[\"\'\]]*\s*(?::\s*[\w.\[\]| ]+)?[=:][ \t]*(?:[\\(\[]\s*)*$")
 _QUOTED = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 _BLANK = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT}
 

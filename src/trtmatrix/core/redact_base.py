@@ -14,21 +14,27 @@ class Rule:
     """What is private: ``group`` of a match, where ``accept`` agrees. Earlier rules have the first claim.
 
     ``kind``: None where it is the contrary, and stays as it is whatever else says. ``needs``: a text without
-    this has no match.
+    this has no match; ``words``: nor has one with none of these, in lower case.
     """
 
     kind: Private | None
     pattern: re.Pattern[str]
     group: str | int = 0
     needs: str = ""
+    words: tuple[str, ...] = ()
     accept: Callable[[re.Match[str]], bool] | None = None
 
 
 def said(
-    kind: Private, pattern: str, needs: str = "", accept: Callable[[re.Match[str]], bool] | None = None
+    kind: Private,
+    pattern: str,
+    needs: str = "",
+    accept: Callable[[re.Match[str]], bool] | None = None,
+    words: tuple[str, ...] = (),
 ) -> Rule:
     """Return the rule of a value, the group ``v``, that what stands beside it gives away."""
-    return Rule(kind=kind, pattern=re.compile(pattern), group="v", needs=needs, accept=accept)
+    compiled = re.compile(pattern)
+    return Rule(kind=kind, pattern=compiled, group="v", needs=needs, accept=accept, words=words)
 
 
 LEFT = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%2[Ff]))"

@@ -43,15 +43,17 @@ HOST_NAMED = (
     r"(?:srun|slurmstepd|mpirun|orted|prted|slurmd)(?:: error)?: (?P<v>[A-Za-z][\w-]*\d[\w.-]*)(?=: )",
 )
 """Beside a word for it; behind a user's name; in a prompt of a container; in what SLURM and MPI say."""
+_COUNTRY = "de|uk|fr|ch|jp|cn|eu|ca|nl|se|fi|dk|es|pl|be|au|kr|tw|us|il|sg|br|ru|cz|ie"
 HOST_FULL = (
-    r"(?i)(?<![a-z])(?:hosts?|nodes?|server|machine|peer|rank \d+|worker|on|at|from|to|connect\w*)[\"']?\s{0,3}[:=]?\s{0,3}[\"'(]?"
-    r"(?P<v>[a-z][a-z0-9-]*\d[a-z0-9-]*(?:\.[a-z0-9-]{1,63}){0,6}\.(?:com|net|org|edu|gov|mil|int|example|[a-z]{2}))(?![\w.-]*\w)"
+    r"(?i)(?<![a-z-])(?:hosts?|server|machine|peer|rank \d+|worker|connect\w*)"
+    r"(?:[\"']?\s{0,3}[:=]\s{0,3}|[ \t])[\"'(]?(?P<v>[a-z][a-z0-9-]*\d[a-z0-9-]*(?:\.[a-z0-9-]{1,63}){0,6}"
+    rf"\.(?:com|net|org|edu|gov|mil|int|example|{_COUNTRY}))(?![\w.-]*\w)"
 )
-"""A host's full name, whose first part ends in a number: ``node17.corp.example.com``."""
+"""A host's full name, whose first part holds a number, as those of a cluster's machines do."""
 CLUSTER = r"(?i)(?<![\w.-])(?P<v>[a-z][a-z-]*\d[a-z0-9-]*(?:\.[a-z0-9-]{1,63}){1,6}\.(?:com|org|edu|gov|mil|example))(?![\w-]|\.\w)"
 NETWORK = (
     r"(?i)(?<![\w.-])(?:[a-z0-9-]{1,63}\.){1,8}(?:lan|corp|intranet|localdomain|cluster\.local|(?:ec2|compute)\.internal)"
-    r"(?![\w-])|(?<![a-z0-9])ip(?:-\d{1,3}){4}(?![\w-])"
+    r"(?:(?:\.[a-z0-9-]{1,63}){0,4}\.(?:com|net|org|edu|gov|io|example))?(?![\w-])|(?<![a-z0-9])ip(?:-\d{1,3}){4}(?![\w-])"
 )
 """Names in networks that are nobody else's, and Amazon's for an address."""
 TENANT = (
@@ -62,16 +64,16 @@ TENANT = (
 _OWN = "nexus|artifactory|harbor|jenkins|gitlab|registry|mirror|proxy|ldap|minio|vault|grafana|pypi|git|wiki|jira|devpi"
 IN_URL = r"(?i)://(?:<secret>@)?(?P<v>[a-z0-9][a-z0-9.-]{1,252})"
 _BEFORE_URL = re.compile(r"(?i)index|find-links|trusted|proxy|mirror|registry|ldap|internal")
-_OF_ITS_OWN = re.compile(rf"(?i)(?:{_OWN})[a-z0-9-]*\.")
-TRUSTED = r"(?i)(?:trusted[_-]host|not a trusted or secure host|proxyhost|location at)[\"':=\s]{1,4}(?P<v>[a-z0-9-]+(?:\.[a-z0-9-]+)+)"
+_OF_ITS_OWN = re.compile(rf"(?i)(?:{_OWN})(?:-?\d+)?\.")
+TRUSTED = r"(?i)(?:trusted[_-]host|not a trusted or secure host|proxyhost|locat(?:ion|ed) at)[\"':=\s]{1,4}(?P<v>[a-z0-9-]+(?:\.[a-z0-9-]+)+)"
 POOL = r"HTTPS?ConnectionPool\(host='(?P<v>[\w.-]+)'"
 """How Python's HTTP clients name a host that they could not reach."""
 _DN = r"(?:uid|cn|ou|dc|o|l|st|c|sn|samaccountname|userid)"
 LDAP = (
-    rf"(?i)(?<![\w.])(?=[^\n]{{0,200}}?\b(?:dc|ou|cn)=){_DN}=[^,=\n\"'<>]{{1,80}}"
+    rf"(?i)(?<![\w.]){_DN}=[^,=\n\"'<>]{{1,80}}"
     rf"(?:,\s?{_DN}=[^,=\n\"'<>]{{1,80}}(?=,))*,\s?{_DN}=\w[\w.-]*"
 )
-"""A name in a directory: ``uid=x,ou=people,dc=example``."""
+"""A name in a directory: ``uid=x,ou=y``."""
 PRINCIPAL = r"(?i)(?:principal|krb5ccname|kinit)[\"']?\s{0,3}[:=]?\s{1,3}[\"']?(?P<v>[A-Za-z][\w./-]*@[A-Za-z][\w.-]*)"
 
 _ENDS = "local|internal|intra|home|com|net|org|edu|gov|io|example"
@@ -84,8 +86,8 @@ def name_rules(secrets: Secrets) -> Iterator[Rule]:
     foreign = _foreign(secrets.words)
     for pattern in USER_SAID:
         yield said(Private.USER, pattern, accept=_is_somebody)
-    yield Rule(kind=Private.USER, pattern=re.compile(LDAP), needs="=")
-    yield said(Private.USER, PRINCIPAL, "@")
+    yield Rule(kind=Private.USER, pattern=re.compile(LDAP), needs="=", accept=_is_directory)
+    yield said(Private.USER, PRINCIPAL, "@", words=("principal", "krb5", "kinit"))
     for pattern in HOST_SAID:
         yield said(Private.HOST, pattern, accept=_is_somebody)
     yield from _networks(secrets)
@@ -120,6 +122,11 @@ def _is_somebody(match: re.Match[str]) -> bool:
         and value.lower() not in PUBLIC_HOSTS
         and not _is_public(value)
     )
+
+
+def _is_directory(match: re.Match[str]) -> bool:
+    """Whether a list of letters and values is a name in a directory: not ``c=3,o=4``."""
+    return re.search(r"(?i)(?:^|,)\s?(?:dc|ou|cn|uid)=[^,\d]*[A-Za-z]", match.group()) is not None
 
 
 def _is_public(name: str) -> bool:

@@ -105,10 +105,10 @@ def _looks(secrets: Secrets, script: bool) -> Iterator[Rule]:
     yield Rule(kind=Private.EMAIL, pattern=re.compile(EMAIL), needs="@", accept=_is_email)
     yield Rule(kind=Private.UUID, pattern=re.compile(UUID), needs="-")
     yield Rule(kind=Private.UUID, pattern=re.compile(UUID_CUT), needs="-")
-    yield said(Private.UUID, UUID_PLAIN)
+    yield said(Private.UUID, UUID_PLAIN, words=("uuid",))
     yield said(Private.SERIAL, SERIAL, accept=_is_serial)
     for job in JOB:
-        yield said(Private.VARIABLE, job)
+        yield said(Private.VARIABLE, job, words=("slurm", "job", "array", "pbs", "lsb"))
     for pattern in MACS:
         yield Rule(kind=Private.MAC, pattern=pattern)
     for pattern in (PLAIN_MAC, GUID):

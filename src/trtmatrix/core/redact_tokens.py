@@ -58,7 +58,7 @@ SPOKEN = (
     r"(?i)(?<![\w-])(?:passwd|password|passphrase|pwd)(?:\s(?:is|was))?[ \t]{1,3}"
     r"[\"']?(?P<v>(?=[^\s\"'<>]*\d)(?=[^\s\"'<>]*[A-Za-z])[^\s\"'<>/(){}\[\],;:=]{6,})"
 )
-"""``passwd hunter2``: a word with a digit in it, as English words have none."""
+"""Behind a word for it, without a sign between: with a digit in it, as English words have none."""
 HEADER = (
     r"(?i)(?<![\w-])(?:x-[a-z-]{0,40}(?:key|token|auth[a-z-]*|secret|signature|session)|private-token|job-token|deploy-token)"
     r"[\"']?\s{0,2}[:=]\s{0,3}[\"']?(?P<v>[^\s\"'<>,;]{6,})"
@@ -104,30 +104,38 @@ DOCKER_AUTH = r"(?i)\"(?:auth|identitytoken|registrytoken)\"\s{0,3}:\s{0,3}\"(?P
 """What Docker's configuration file keeps of a login: user and password in base64."""
 
 
+_NAMES = ("pass", "secret", "token", "key", "cred", "session", "cookie", "pwd", "_pw")
+"""What one of is in every name of a password or key."""
+
+
 def token_rules() -> Iterator[Rule]:
     """Yield the rules of tokens and passwords that are known by how they look or what they are called."""
     yield Rule(kind=_TOKEN, pattern=re.compile(KEY_BLOCK, re.DOTALL), needs="PRIVATE KEY")
     yield Rule(kind=_TOKEN, pattern=re.compile(f"{LEFT}(?:{'|'.join(PREFIXED)})"))
     yield Rule(kind=_TOKEN, pattern=re.compile(PUBLIC_KEY), needs=" AAAA")
     yield Rule(kind=_TOKEN, pattern=re.compile(IN_URL), needs="://")
-    yield said(_TOKEN, WEBHOOK, "/")
-    yield said(_TOKEN, AUTHORIZATION)
-    yield said(_TOKEN, BEARER, accept=_has_digit)
-    yield said(_TOKEN, SIGNED, "=")
-    yield said(_TOKEN, CURL, ":")
-    yield said(_TOKEN, LOGIN, "-p")
+    yield said(_TOKEN, WEBHOOK, "/", words=("hook", "chat.", "telegram"))
+    yield said(_TOKEN, AUTHORIZATION, words=("authorization",))
+    yield said(_TOKEN, BEARER, accept=_has_digit, words=("bearer",))
+    yield said(_TOKEN, SIGNED, "=", words=("?", "&"))
+    yield said(_TOKEN, CURL, ":", words=("curl", "wget", "http"))
+    yield said(_TOKEN, LOGIN, "-p", words=("login", "sshpass", "mysql"))
     yield said(_TOKEN, NETRC, "machine")
     yield said(_TOKEN, DOCKER_AUTH, '"')
-    yield said(_TOKEN, HEADER, accept=_is_value)
-    yield said(_TOKEN, COOKIE, "=")
-    yield said(_TOKEN, TRIPLE, accept=_is_secret)
+    yield said(_TOKEN, HEADER, accept=_is_value, words=("x-", "-token"))
+    yield said(_TOKEN, COOKIE, "=", words=("cookie",))
+    yield said(_TOKEN, TRIPLE, accept=_is_secret, words=_NAMES)
     for group in "dsef":
-        yield Rule(kind=_TOKEN, pattern=re.compile(QUOTED), group=group, accept=_is_quoted_secret)
+        yield Rule(
+            kind=_TOKEN, pattern=re.compile(QUOTED), group=group, accept=_is_quoted_secret, words=_NAMES
+        )
     for pattern in (OPTION_QUOTED, NAMED, OPTION):
-        yield said(_TOKEN, pattern, accept=_is_secret)
-    yield said(_TOKEN, SPOKEN)
-    yield said(_TOKEN, HEXED)
-    yield said(_TOKEN, SERVICE, accept=_has_digit)
+        yield said(_TOKEN, pattern, accept=_is_secret, words=_NAMES)
+    yield said(_TOKEN, SPOKEN, words=("pass", "pwd"))
+    yield said(
+        _TOKEN, HEXED, words=("wandb", "weights", "comet", "neptune", "clearml", "key", "netrc", "login")
+    )
+    yield said(_TOKEN, SERVICE, accept=_has_digit, words=("key",))
 
 
 def _has_digit(match: re.Match[str]) -> bool:

@@ -10,7 +10,8 @@ PUBLIC_HOSTS = (
     "localhost", "nvidia.com", "nvcr.io", "docker.io", "docker.com", "github.com", "ghcr.io", "quay.io",
     "pypi.org", "pythonhosted.org", "pytorch.org", "python.org", "huggingface.co", "debian.org",
     "ubuntu.com", "anaconda.org", "conda-forge.org", "microsoft.com", "google.com", "googleapis.com",
-    "gitlab.com",
+    "gitlab.com", "git-scm.com", "kernel.org", "wikipedia.org", "arxiv.org", "readthedocs.io", "onnx.ai", "apache.org",
+    "gnu.org", "intel.com", "redhat.com", "k8s.io", "npmjs.org", "gcr.io", "onnxruntime.ai", "example.org",
 )  # fmt: skip
 """Hosts whose names, and those below them, say nothing of anybody."""
 
@@ -86,7 +87,7 @@ def is_harmless(name: str, value: str) -> bool:
 
 
 def _nodes(value: str) -> Iterator[str]:
-    """Yield the names in a list as SLURM writes it: ``gpu[01-03,7],login1``."""
+    """Yield the names in a list as SLURM writes it: ``gpu[01-03,7],x1``."""
     for head, ranges in re.findall(r"([A-Za-z][\w.-]*)(?:\[([\d,-]+)\])?", value):
         if not ranges:
             yield head
