@@ -10,9 +10,12 @@ from trtmatrix.core.redact_base import HARMLESS, IS, LEFT, RIGHT, Rule, said
 from trtmatrix.core.variables import PUBLIC_HOSTS, is_private_host
 
 EVERYBODY = frozenset({
-    "root", "nobody", "user", "users", "trtmatrix", "localhost", "admin", "ubuntu", "debian", "docker", "runner",
-    "git", "linux", "windows", "centos", "rocky", "fedora", "alpine", "nvidia", "pip", "conda", "host", "hostname",
-    "container", "default", "unknown", "self", "device", "gpu", "cpu", "memory", "the", "any", "all", "not", "is",
+    "root", "nobody", "user", "users", "trtmatrix", "localhost", "admin", "ubuntu", "debian", "docker",
+    "runner",
+    "git", "linux", "windows", "centos", "rocky", "fedora", "alpine", "nvidia", "pip", "conda", "host",
+    "hostname",
+    "container", "default", "unknown", "self", "device", "gpu", "cpu", "memory", "the", "any", "all",
+    "not", "is",
 })  # fmt: skip
 """Users and hosts that are everybody's, and words that stand where a name could."""
 
@@ -24,7 +27,8 @@ USER_SAID = (
     r"\b[ug]id=\d+\((?P<v>[\w.-]+)\)",
 )
 USER_NAMED = (
-    rf"(?i)(?<![a-z])(?:users?|user[ _-]?names?|login|log[ _-]?name|owner|author|uploader|account|(?:run|submitted|built) by){IS}{_WHO}"
+    rf"(?i)(?<![a-z])(?:users?|user[ _-]?names?|login|log[ _-]?name|owner|author|uploader|account|(?:run"
+    rf"|submitted|built) by){IS}{_WHO}"
     r"(?![\w(])",
     r"(?<![\w.@/-])(?P<v>[a-z_][\w.-]{1,31})(?=@[\w.<>-]{2,80}:[~/<][^\s$#]{0,200}[$#])",
     r"\b(?:ssh|scp|sftp|rsync|mosh|autossh)\b[^\n]{0,120}?\s(?P<v>[A-Za-z_][\w.-]{1,31})(?=@[A-Za-z0-9<])",
@@ -32,7 +36,8 @@ USER_NAMED = (
 """Beside a word for it; in a shell's prompt; in a command of SSH."""
 HOST_SAID = (
     VARIABLE.format(name="HOSTNAME"),
-    rf"(?i)(?<![a-z])(?:host[ _-]?names?|node[ _-]?list|nodename|slurmd_nodename|fqdn|server[ _-]?name|computer[ _-]?name)"
+    rf"(?i)(?<![a-z])(?:host[ _-]?names?|node[ _-]?list|nodename|slurmd_nodename|fqdn|server[ _-]?name"
+    rf"|computer[ _-]?name)"
     rf"{IS}{_WHERE}",
 )
 HOST_NAMED = (
@@ -50,22 +55,32 @@ HOST_FULL = (
     rf"\.(?:com|net|org|edu|gov|mil|int|example|{_COUNTRY}))(?![\w.-]*\w)"
 )
 """A host's full name, whose first part holds a number, as those of a cluster's machines do."""
-CLUSTER = r"(?i)(?<![\w.-])(?P<v>[a-z][a-z-]*\d[a-z0-9-]*(?:\.[a-z0-9-]{1,63}){1,6}\.(?:com|org|edu|gov|mil|example))(?![\w-]|\.\w)"
+CLUSTER = (
+    r"(?i)(?<![\w.-])(?P<v>[a-z][a-z-]*\d[a-z0-9-]*(?:\.[a-z0-9-]{1,63}){1,6}\.(?:com|org|edu|gov"
+    r"|mil|example))(?![\w-]|\.\w)"
+)
 NETWORK = (
-    r"(?i)(?<![\w.-])(?:[a-z0-9-]{1,63}\.){1,8}(?:lan|corp|intranet|localdomain|cluster\.local|(?:ec2|compute)\.internal)"
-    r"(?:(?:\.[a-z0-9-]{1,63}){0,4}\.(?:com|net|org|edu|gov|io|example))?(?![\w-])|(?<![a-z0-9])ip(?:-\d{1,3}){4}(?![\w-])"
+    r"(?i)(?<![\w.-])(?:[a-z0-9-]{1,63}\.){1,8}(?:lan|corp|intranet|localdomain|cluster\.local|(?:ec2"
+    r"|compute)\.internal)"
+    r"(?:(?:\.[a-z0-9-]{1,63}){0,4}\.(?:com|net|org|edu|gov|io|example))?(?![\w-])"
+    r"|(?<![a-z0-9])ip(?:-\d{1,3}){4}(?![\w-])"
 )
 """Names in networks that are nobody else's, and Amazon's for an address."""
 TENANT = (
-    r"(?i)(?<![\w.-])(?:[a-z0-9-]{1,63}\.){1,4}(?:jfrog\.io|atlassian\.net|okta\.com|sharepoint\.com|onmicrosoft\.com"
-    r"|s3[\w.-]{0,40}\.amazonaws\.com|blob\.core\.windows\.net|openai\.azure\.com|ngrok(?:-free)?\.(?:io|app)|ts\.net)(?![\w-])"
+    r"(?i)(?<![\w.-])(?:[a-z0-9-]{1,63}\.){1,4}(?:jfrog\.io|atlassian\.net|okta\.com|sharepoint\.com"
+    r"|onmicrosoft\.com"
+    r"|s3[\w.-]{0,40}\.amazonaws\.com|blob\.core\.windows\.net|openai\.azure\.com|ngrok(?:-free)?\.(?:io"
+    r"|app)|ts\.net)(?![\w-])"
 )
 """Names that hold a customer's."""
 _OWN = "nexus|artifactory|harbor|jenkins|gitlab|registry|mirror|proxy|ldap|minio|vault|grafana|pypi|git|wiki|jira|devpi"
 IN_URL = r"(?i)://(?:<secret>@)?(?P<v>[a-z0-9][a-z0-9.-]{1,252})"
 _BEFORE_URL = re.compile(r"(?i)index|find-links|trusted|proxy|mirror|registry|ldap|internal")
 _OF_ITS_OWN = re.compile(rf"(?i)(?:{_OWN})(?:-?\d+)?\.")
-TRUSTED = r"(?i)(?:trusted[_-]host|not a trusted or secure host|proxyhost|locat(?:ion|ed) at)[\"':=\s]{1,4}(?P<v>[a-z0-9-]+(?:\.[a-z0-9-]+)+)"
+TRUSTED = (
+    r"(?i)(?:trusted[_-]host|not a trusted or secure host|proxyhost|locat(?:ion"
+    r"|ed) at)[\"':=\s]{1,4}(?P<v>[a-z0-9-]+(?:\.[a-z0-9-]+)+)"
+)
 POOL = r"HTTPS?ConnectionPool\(host='(?P<v>[\w.-]+)'"
 """How Python's HTTP clients name a host that they could not reach."""
 _DN = r"(?:uid|cn|ou|dc|o|l|st|c|sn|samaccountname|userid)"
@@ -74,7 +89,10 @@ LDAP = (
     rf"(?:,\s?{_DN}=[^,=\n\"'<>]{{1,80}}(?=,))*,\s?{_DN}=\w[\w.-]*"
 )
 """A name in a directory: ``uid=x,ou=y``."""
-PRINCIPAL = r"(?i)(?:principal|krb5ccname|kinit)[\"']?\s{0,3}[:=]?\s{1,3}[\"']?(?P<v>[A-Za-z][\w./-]*@[A-Za-z][\w.-]*)"
+PRINCIPAL = (
+    r"(?i)(?:principal|krb5ccname"
+    r"|kinit)[\"']?\s{0,3}[:=]?\s{1,3}[\"']?(?P<v>[A-Za-z][\w./-]*@[A-Za-z][\w.-]*)"
+)
 
 _ENDS = "local|internal|intra|home|com|net|org|edu|gov|io|example"
 BELOW = rf"(?:(?:\.[A-Za-z0-9-]+)*\.(?:{_ENDS})|(?:\.[A-Za-z0-9-]+){{2,}})"

@@ -10,9 +10,15 @@ from trtmatrix.core.redact_base import PATH, SLASH, Rule
 
 _NAME = r"(?!<)(?:[\w.+-]|%(?!2[Ff])[0-9A-Fa-f]{2})+"
 _SYSTEM = "usr|lib|lib64|opt|etc|proc|sys|dev|bin|boot"
-HOME = rf"{PATH}(?!/tmp/|/(?:{_SYSTEM})/(?!home/))(?:/[\w.+-]{{1,64}}){{0,3}}?{SLASH}(?:home\d*|[Uu]sers|people){SLASH}{_NAME}"
+HOME = (
+    rf"{PATH}(?!/tmp/|/(?:{_SYSTEM})/(?!home/))(?:/[\w.+-]{{1,64}}){{0,3}}?{SLASH}(?:home\d*|[Uu]sers"
+    rf"|people){SLASH}{_NAME}"
+)
 """``/home/x``, also below a mount (``/mnt/nfs/home/x``) and where homes are many (``/home2/x``)."""
-WINDOWS = r"(?i)\b[A-Z]:\\{1,2}(?:Users|Documents and Settings)\\{1,2}(?!<)[^\\\s\"'<>]+(?:(?: [^\\\s\"'<>]+){1,3}(?=\\))?"
+WINDOWS = (
+    r"(?i)\b[A-Z]:\\{1,2}(?:Users"
+    r"|Documents and Settings)\\{1,2}(?!<)[^\\\s\"'<>]+(?:(?: [^\\\s\"'<>]+){1,3}(?=\\))?"
+)
 ROOT_HOME = rf"{PATH}/root(?![\w-])"
 _SHARED = (
     r"scratch|gpfs|lustre|beegfs|weka(?:fs)?|cephfs|ceph|nfs|net|afs|fsx|efs|ptmp|pscratch|mnt|media|Volumes"

@@ -36,7 +36,8 @@ EMAIL = (
 )
 JOB = (
     rf"(?i)(?<![a-z])(?:(?:slurm|array|pbs|lsb)_?)+(?:job|task)_?id{IS}(?P<v>\d{{3,12}})",
-    r"(?:Submitted batch job|(?:srun|salloc|sbatch|slurmstepd|scancel)\b[^\n]{0,60}?\b[Jj](?:ob|OB)(?: allocation)?|\*\*\* (?:JOB|STEP)) "
+    r"(?:Submitted batch job|(?:srun|salloc|sbatch|slurmstepd|scancel)\b[^\n]{0,60}?\b[Jj](?:ob"
+    r"|OB)(?: allocation)?|\*\*\* (?:JOB|STEP)) "
     r"(?P<v>\d{3,12})",
     r"\bslurm-(?P<v>\d{3,12}(?:_\d+)?)(?=\.(?:out|err))",
 )

@@ -11,13 +11,16 @@ from trtmatrix.core.redact_base import HARMLESS, IS, LEFT, Rule, said
 _TOKEN = Private.TOKEN
 
 PREFIXED = (
-    r"gh[opsur]_[A-Za-z0-9]{16,}", r"github_pat_\w{20,}", r"gl(?:pat|ptt|rt|dt|cbt|imt|soat|ft|agent)-[\w-]{16,}",
+    r"gh[opsur]_[A-Za-z0-9]{16,}", r"github_pat_\w{20,}",
+    r"gl(?:pat|ptt|rt|dt|cbt|imt|soat|ft|agent)-[\w-]{16,}",
     r"hf_[A-Za-z0-9]{16,}", r"sk-[A-Za-z0-9_-]{16,}", r"nvapi-[\w-]{16,}",
     r"(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}", r"xox[a-z]-[\w-]{8,}", r"xapp-[\w-]{8,}", r"AIza[\w-]{30,}",
     r"npm_[A-Za-z0-9]{20,}", r"pypi-[\w-]{16,}", r"dckr_(?:pat|oat)_[\w-]{16,}", r"ya29\.[\w-]{16,}",
     r"SG\.[\w-]{16,}\.[\w-]{16,}", r"wandb_v1_\w{16,}", r"[srp]k_(?:live|test)_[A-Za-z0-9]{8,}",
-    r"whsec_[\w+/=]{16,}", r"do[opr]_v1_[0-9a-f]{16,}", r"glc_[\w+/=-]{12,}", r"glsa_\w{16,}", r"hv[sbr]\.[\w-]{20,}",
-    r"ATATT[\w=-]{20,}", r"gsk_[A-Za-z0-9]{20,}", r"r8_[A-Za-z0-9]{20,}", r"dapi[0-9a-f]{32}", r"lin_api_\w{16,}",
+    r"whsec_[\w+/=]{16,}", r"do[opr]_v1_[0-9a-f]{16,}", r"glc_[\w+/=-]{12,}", r"glsa_\w{16,}",
+    r"hv[sbr]\.[\w-]{20,}",
+    r"ATATT[\w=-]{20,}", r"gsk_[A-Za-z0-9]{20,}", r"r8_[A-Za-z0-9]{20,}", r"dapi[0-9a-f]{32}",
+    r"lin_api_\w{16,}",
     r"sh(?:pat|pss|pca)_[0-9a-fA-F]{16,}", r"AGE-SECRET-KEY-1[0-9A-Z]{16,}", r"AKCp[A-Za-z0-9]{20,}",
     r"eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?",
 )  # fmt: skip
@@ -48,7 +51,8 @@ _ASSIGNED = r"(?:\\?[\"'])?\]?\s{0,3}[:=]\s{0,3}[rbfuRBFU]{0,2}"
 _CALLED = rf"(?P<name>{PASSWORDS}|{KEYS}|{ADDRESSED})"
 TRIPLE = rf"(?is){_CALLED}{_ASSIGNED}(?P<q>\"\"\"|''')(?P<v>.{{4,4096}}?)(?P=q)"
 QUOTED = (
-    rf"(?i){_CALLED}{_ASSIGNED}(?:\"(?P<d>(?:[^\"\\\n]|\\[^\n]){{4,1024}})\"|'(?P<s>(?:[^'\\\n]|\\[^\n]){{4,1024}})'"
+    rf"(?i){_CALLED}{_ASSIGNED}(?:\"(?P<d>(?:[^\"\\\n]|\\[^\n]){{4,1024}})\"|'(?P<s>(?:[^'\\\n]"
+    rf"|\\[^\n]){{4,1024}})'"
     r"|\\\"(?P<e>[^\"\n]{4,1024}?)\\\"|\\'(?P<f>[^'\n]{4,1024}?)\\')"
 )
 NAMED = rf"(?i){_CALLED}{IS}{_WORTH}"
@@ -60,7 +64,8 @@ SPOKEN = (
 )
 """Behind a word for it, without a sign between: with a digit in it, as English words have none."""
 HEADER = (
-    r"(?i)(?<![\w-])(?:x-[a-z-]{0,40}(?:key|token|auth[a-z-]*|secret|signature|session)|private-token|job-token|deploy-token)"
+    r"(?i)(?<![\w-])(?:x-[a-z-]{0,40}(?:key|token|auth[a-z-]*|secret|signature|session)|private-token"
+    r"|job-token|deploy-token)"
     r"[\"']?\s{0,2}[:=]\s{0,3}[\"']?(?P<v>[^\s\"'<>,;]{6,})"
 )
 COOKIE = r"(?i)(?<![\w-])(?:set-)?cookie[\"']?:\s{0,3}[\"']?(?P<v>[\w.-]{1,64}=[^\n\"'<>]{4,})"
@@ -71,7 +76,8 @@ AUTHORIZATION = (
 BEARER = r"(?i)\bbearer\s+(?P<v>[\w.~+/=-]{12,})"
 IN_URL = r"(?<=://)(?!git@)[^\s/@\"'<>\[\]]{1,512}(?=@)"
 SIGNED = (
-    r"(?i)[?&](?:sig|signature|x-(?:amz|goog)-[a-z-]+|key|code|awsaccesskeyid|googleaccessid|key-pair-id|policy"
+    r"(?i)[?&](?:sig|signature|x-(?:amz|goog)-[a-z-]+|key|code|awsaccesskeyid|googleaccessid|key-pair-id"
+    r"|policy"
     r"|access_token|auth|sas|st|se|skoid|sktid)=(?P<v>[^\s\"'<>&]{8,})"
 )
 """What is signed or gives access in a URL's query: of S3, Google, CloudFront, Azure."""
@@ -84,8 +90,10 @@ LOGIN = (
     r"|sshpass\s+-p\s?|mysql\w*\s[^\n]{0,200}?\s-p)[\"']?(?P<v>[^\s\"'<>$-][^\s\"'<>$]{3,})"
 )
 WEBHOOK = (
-    r"(?i)(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v\d+/)?webhooks/"
-    r"|\.webhook\.office\.com/webhookb2/|outlook\.office(?:365)?\.com/webhook/|chat\.googleapis\.com/v1/spaces/"
+    r"(?i)(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/"
+    r"|discord(?:app)?\.com/api/(?:v\d+/)?webhooks/"
+    r"|\.webhook\.office\.com/webhookb2/|outlook\.office(?:365)?\.com/webhook/"
+    r"|chat\.googleapis\.com/v1/spaces/"
     r"|api\.telegram\.org/bot)(?P<v>[^\s\"'<>?]{8,})"
 )
 """A webhook's address: who knows it may post."""
@@ -96,7 +104,8 @@ HEXED = (
 )
 """A key that looks like a commit's name: told from one by the words before it."""
 SERVICE = (
-    r"(?i)\b(?:ngc|nvcr|wandb|docker|registry|hugging ?face|hf|openai|azure|aws|gcp|comet|clearml|jenkins|gitlab|github)"
+    r"(?i)\b(?:ngc|nvcr|wandb|docker|registry|hugging ?face|hf|openai|azure|aws|gcp|comet|clearml"
+    r"|jenkins|gitlab|github)"
     r"[ _-](?:api[ _-]|access[ _-]|cli[ _-])?key[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?P<v>[\w+/=.-]{12,})"
 )
 NETRC = r"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(?P<v>[^\s<]\S*)"

@@ -10,7 +10,8 @@ PUBLIC_HOSTS = (
     "localhost", "nvidia.com", "nvcr.io", "docker.io", "docker.com", "github.com", "ghcr.io", "quay.io",
     "pypi.org", "pythonhosted.org", "pytorch.org", "python.org", "huggingface.co", "debian.org",
     "ubuntu.com", "anaconda.org", "conda-forge.org", "microsoft.com", "google.com", "googleapis.com",
-    "gitlab.com", "git-scm.com", "kernel.org", "wikipedia.org", "arxiv.org", "readthedocs.io", "onnx.ai", "apache.org",
+    "gitlab.com", "git-scm.com", "kernel.org", "wikipedia.org", "arxiv.org", "readthedocs.io", "onnx.ai",
+    "apache.org",
     "gnu.org", "intel.com", "redhat.com", "k8s.io", "npmjs.org", "gcr.io", "onnxruntime.ai", "example.org",
 )  # fmt: skip
 """Hosts whose names, and those below them, say nothing of anybody."""
@@ -25,8 +26,10 @@ SYSTEM = re.compile(r"/[^/]*|/usr/[^/]+|/var/[^/]+|/home/[^/]+|/Users/[^/]+")
 """Folders that hold more than one user's work."""
 
 HARMLESS = re.compile(
-    r"(?i)(?:term|terminfo|colorterm|shell|shlvl|_|ls_colors|lscolors|less|lessopen|lessclose|lesscharset|pager|editor|visual"
-    r"|tz|debian_frontend|histsize|histfilesize|histcontrol|columns|lines|ps1|ps2|mail|oldpwd|pwd|home|user|username"
+    r"(?i)(?:term|terminfo|colorterm|shell|shlvl|_|ls_colors|lscolors|less|lessopen|lessclose"
+    r"|lesscharset|pager|editor|visual"
+    r"|tz|debian_frontend|histsize|histfilesize|histcontrol|columns|lines|ps1|ps2|mail|oldpwd|pwd|home"
+    r"|user|username"
     r"|sudo_user|hosttype|ostype|machtype|logname|hostname|path|manpath|infopath|gpg_key|python_sha256"
     r"|xdg_(?:session_(?:id|type|class)|current_desktop|seat|vtnr))"
 )
@@ -41,19 +44,27 @@ TUNED = (
     (r"LANG|LANGUAGE|LC_(?:ALL|CTYPE|NUMERIC|TIME|COLLATE|MONETARY|MESSAGES|PAPER|NAME|ADDRESS|TELEPHONE"
      r"|MEASUREMENT|IDENTIFICATION)", _LOCALE),
     (r"\w+_VERSION", _NUMBER),
-    (r"NV_(?:CUDA|LIB|NVML|NVPROF|NVTX|CUDNN|NCCL|TENSORRT)\w*", rf"(?:{_PACKAGE}|{_NUMBER}|{_PACKAGE}[=-]{_NUMBER})"),
+    (r"NV_(?:CUDA|LIB|NVML|NVPROF|NVTX|CUDNN|NCCL|TENSORRT)\w*", rf"(?:{_PACKAGE}|{_NUMBER}"
+    r"|{_PACKAGE}[=-]{_NUMBER})"),
     (r"(?:OMP|GOMP|KMP)_(?:NUM_THREADS|SCHEDULE|DYNAMIC|NESTED|PROC_BIND|PLACES|STACKSIZE|WAIT_POLICY"
-     r"|MAX_ACTIVE_LEVELS|THREAD_LIMIT|CANCELLATION|DISPLAY_ENV|DISPLAY_AFFINITY|DEFAULT_DEVICE|MAX_TASK_PRIORITY"
-     r"|TARGET_OFFLOAD|TOOL|CPU_AFFINITY|SPINCOUNT|AFFINITY|BLOCKTIME|HW_SUBSET|INIT_AT_FORK|DUPLICATE_LIB_OK)"
-     r"|MKL_(?:NUM_THREADS|DYNAMIC|THREADING_LAYER|INTERFACE_LAYER|SERVICE_FORCE_INTEL|DEBUG_CPU_TYPE|CBWR|VERBOSE)",
-     r"(?i)(?:[\d\s,:(){}*+-]|\b\d+[bkmgct]?\b|\b(?:true|false|yes|no|cores|threads|sockets|ll_caches|numa_domains|spread|close"
-     r"|master|primary|static|dynamic|guided|auto|active|passive|mandatory|disabled|enabled|default|verbose|monotonic"
-     r"|nonmonotonic|gnu|intel|tbb|sequential|lp64|ilp64|granularity|fine|compact|scatter|balanced|none|infinite"
+     r"|MAX_ACTIVE_LEVELS|THREAD_LIMIT|CANCELLATION|DISPLAY_ENV|DISPLAY_AFFINITY|DEFAULT_DEVICE"
+     r"|MAX_TASK_PRIORITY"
+     r"|TARGET_OFFLOAD|TOOL|CPU_AFFINITY|SPINCOUNT|AFFINITY|BLOCKTIME|HW_SUBSET|INIT_AT_FORK"
+     r"|DUPLICATE_LIB_OK)"
+     r"|MKL_(?:NUM_THREADS|DYNAMIC|THREADING_LAYER|INTERFACE_LAYER|SERVICE_FORCE_INTEL|DEBUG_CPU_TYPE"
+     r"|CBWR|VERBOSE)",
+     r"(?i)(?:[\d\s,:(){}*+-]|\b\d+[bkmgct]?\b|\b(?:true|false|yes|no|cores|threads|sockets|ll_caches"
+     r"|numa_domains|spread|close"
+     r"|master|primary|static|dynamic|guided|auto|active|passive|mandatory|disabled|enabled|default"
+     r"|verbose|monotonic"
+     r"|nonmonotonic|gnu|intel|tbb|sequential|lp64|ilp64|granularity|fine|compact|scatter|balanced|none"
+     r"|infinite"
      r"|infinity|avx2?|avx512|sse\d?|compatible|strict)\b|[=,])*"),
     (r"CUDA_(?:VISIBLE_DEVICES|DEVICE_ORDER|DEVICE_MAX_CONNECTIONS|MODULE_LOADING|MODULE_DATA_LOADING)",
      r"[\d,\s-]*|(?i:lazy|eager|default|fastest_first|pci_bus_id|nodevfiles|void|all|none)"),
     (r"NVIDIA_(?:VISIBLE_DEVICES|DRIVER_CAPABILITIES|DISABLE_REQUIRE|TF32_OVERRIDE|PRODUCT_NAME)",
-     r"(?i)[\d,\s]*|(?:(?:all|none|void|true|false|compute|utility|graphics|video|display|compat32|ngx|tensorrt|cuda"
+     r"(?i)[\d,\s]*|(?:(?:all|none|void|true|false|compute|utility|graphics|video|display|compat32|ngx"
+     r"|tensorrt|cuda"
      r"|pytorch|triton server|triton)\b,?)*"),
     (r"NVIDIA_REQUIRE_\w+", r"(?:(?:cuda|driver|arch|brand)[<>=!]+[\d.]*[a-z]*\d*[, ]*)*"),
     (r"PYTHON(?:HASHSEED|DONTWRITEBYTECODE|UNBUFFERED|IOENCODING|UTF8|FAULTHANDLER|NOUSERSITE)",
