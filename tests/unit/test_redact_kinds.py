@@ -62,7 +62,8 @@ TAKEN = [
     ("root@3f2a9b1c7d4e:/workspace# x", "root@<host>:/workspace# x"),
     ("(base) zedd@zebra7:~/x$ python", "(base) <user>@<host>:~/x$ python"),
     ("host zebra17.corp.example.com: down", "host <host>: down"),
-    ("Submitted batch job 8837261 slurm-8837261.out", "Submitted batch job <environment> slurm-<environment>.out"),
+    ("Submitted batch job 8837261", "Submitted batch job <environment>"),
+    ("slurm-8837261.out", "slurm-<environment>.out"),
     ("SLURM_JOB_NODELIST=zebra[017-020]", "SLURM_JOB_NODELIST=<host>"),
     (r"user: ZEBRA\asmith", "user: <user>"),
 ]  # fmt: skip
@@ -82,7 +83,8 @@ def test_is_taken_out(text: str, wanted: str) -> None:
         "[V] [TRT] Parsing node: node_of_gpu_0/conv1_1 [Conv]", "host: Ubuntu 22.04 host=false",
         "node: /model/layers.0/attn/MatMul_12 on layer1.conv2.net", "the user: it may be asked",
         "XDG_CACHE_HOME=/tmp/home/.cache", r"\\d+\\w+ \\nfoo\\nbar", "c=3,o=4,l=5 dc=0.1",
-        "GPU-accelerated MIG-enabled", "tar -xzf streams-torch-late-1.3.tar.gz at attention-1a2b-1.31.1.tar.gz",
+        "GPU-accelerated MIG-enabled",
+        "tar -xzf streams-torch-late-1.3.tar.gz at attention-1a2b-1.31.1.tar.gz",
         "from https://docs.nvidia.com/x https://git-scm.com/docs", "password authentication failed",
         "/usr/local/lib/python3.10/dist-packages/torch/x.py /usr/src/tensorrt /opt/conda/lib",
     ],
@@ -100,7 +102,7 @@ def test_stays(text: str) -> None:
         ({"mac": "001b44113ab7", "x": "001b44113ab7"}, {"mac": "<mac>", "x": "001b44113ab7"}),
         ({"password": {"a": ["xyzzy"]}, "b": "free"}, {"password": {"a": ["<secret>"]}, "b": "free"}),
         ({"api_key": {"v": "abcdefgh1234"}}, {"api_key": {"v": "<secret>"}}),
-        ({"host": {"os": "Ubuntu 22.04"}, "node": "MatMul_3"}, {"host": {"os": "Ubuntu 22.04"}, "node": "MatMul_3"}),
+        ({"host": {"os": "Ubuntu 22"}, "node": "MatMul_3"}, {"host": {"os": "Ubuntu 22"}, "node": "MatMul_3"}),
     ],
 )  # fmt: skip
 def test_names_of_json_say_what_lies_below(data: object, wanted: object) -> None:
@@ -125,7 +127,8 @@ def test_strings_of_python_are_whole(code: str, wanted: str | None) -> None:
 
 def test_environments_of_clusters() -> None:
     secrets = known_secrets(environment={
-        "SLURM_JOB_ID": "8837261", "OMP_PLACES": "zebrasecret", "LC_NAME": "Zebra Inc", "ZEBRA_VERSION": "zebralib",
+        "SLURM_JOB_ID": "8837261", "OMP_PLACES": "zebrasecret", "LC_NAME": "Zebra Inc",
+        "ZEBRA_VERSION": "zebralib",
         "SLURM_JOB_NODELIST": "zebra[017-018]", "PROJ": "/mnt/lustre/projx/jane",
     })  # fmt: skip
     text = "8837261 zebrasecret zebralib zebra018 /mnt/lustre/projx/other 0.8837261 88372610"
@@ -136,7 +139,8 @@ def test_environments_of_clusters() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("OMP_PROC_BIND", "spread"), ("OMP_PLACES", "{0:4}:2"), ("KMP_AFFINITY", "granularity=fine,compact,1,0"),
+        ("OMP_PROC_BIND", "spread"), ("OMP_PLACES", "{0:4}:2"),
+        ("KMP_AFFINITY", "granularity=fine,compact,1,0"),
         ("CUDA_MODULE_LOADING", "LAZY"), ("LC_ALL", "de_DE.UTF-8"), ("NV_LIBNPP_VERSION", "12.3.1.54-1"),
         ("NVIDIA_REQUIRE_CUDA", "cuda>=12.6 brand=tesla,driver>=535,driver<536"),
     ],

@@ -188,7 +188,7 @@ def _hidden(literal: str) -> Redacted | None:
 
 
 def _strings(source: str) -> Iterator[tuple[int, int, bool]]:
-    """Yield where comments and strings stand, in characters, and whether a string's name says it is secret."""
+    """Yield where comments and strings stand, in characters, and whether a string is secret by its name."""
     starts = [0]
     for line in io.StringIO(source):
         starts.append(starts[-1] + len(line))

@@ -1,4 +1,4 @@
-"""The rules by which names of users and hosts are known: those of this host, and what is said beside. Pure."""
+"""The rules by which names of users and hosts are known: this host's, and what is said beside. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ EVERYBODY = frozenset({
 """Users and hosts that are everybody's, and words that stand where a name could."""
 
 _WHO = r"(?P<v>(?:[A-Za-z0-9][\w.-]{0,30}\\{1,2})?[A-Za-z_][\w.-]{1,63})"
-_WHERE = r"(?P<v>[A-Za-z0-9][\w.-]{1,252}(?:\[[\d,-]{1,80}\])?(?:,[A-Za-z][\w.-]{1,252}(?:\[[\d,-]{1,80}\])?){0,64})"
+_RANGE = r"(?:\[[\d,-]{1,80}\])?"
+_WHERE = rf"(?P<v>[A-Za-z0-9][\w.-]{{1,252}}{_RANGE}(?:,[A-Za-z][\w.-]{{1,252}}{_RANGE}){{0,64}})"
 VARIABLE = r"(?<![A-Za-z_]){name}[\"']?\s{{0,2}}[=:]\s{{0,2}}[\"']?(?P<v>[A-Za-z0-9][\w.-]{{1,63}})"
 USER_SAID = (
     VARIABLE.format(name="(?:USER|LOGNAME|SUDO_USER|USERNAME)"),
@@ -73,7 +74,10 @@ TENANT = (
     r"|app)|ts\.net)(?![\w-])"
 )
 """Names that hold a customer's."""
-_OWN = "nexus|artifactory|harbor|jenkins|gitlab|registry|mirror|proxy|ldap|minio|vault|grafana|pypi|git|wiki|jira|devpi"
+_OWN = (
+    "nexus|artifactory|harbor|jenkins|gitlab|registry|mirror|proxy|ldap|minio|vault|grafana|pypi|git|wiki"
+    "|jira|devpi"
+)
 IN_URL = r"(?i)://(?:<secret>@)?(?P<v>[a-z0-9][a-z0-9.-]{1,252})"
 _BEFORE_URL = re.compile(r"(?i)index|find-links|trusted|proxy|mirror|registry|ldap|internal")
 _OF_ITS_OWN = re.compile(rf"(?i)(?:{_OWN})(?:-?\d+)?\.")
@@ -156,7 +160,7 @@ def _is_private(match: re.Match[str]) -> bool:
 
 
 def _is_own_site(match: re.Match[str]) -> bool:
-    """Whether a URL's host is a site of somebody's own: by its name, or as a place for packages or a proxy."""
+    """Whether a URL's host is somebody's own: by its name, or as a place for packages or a proxy."""
     if not _is_private(match):
         return False
     line = match.string[match.string.rfind("\n", 0, match.start()) + 1 : match.start()]

@@ -29,7 +29,10 @@ SERIAL = (
 UUID = r"(?i)(?<![0-9a-f])(?:(?:GPU|MIG|MIG-GPU)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])"
 UUID_CUT = r"(?<![\w-])(?:GPU|MIG)-[0-9a-f]{8,32}(?![\w-])"
 """The start of a UUID, which the driver's tools take for the whole."""
-UUID_PLAIN = r"(?i)(?<![a-z])uuids?(?:\\?[\"'])?\s{0,40}[:=]?\s{0,40}\[?\\?[\"']?(?:GPU-)?(?P<v>[0-9a-f]{32})(?![0-9a-z])"
+UUID_PLAIN = (
+    r"(?i)(?<![a-z])uuids?(?:\\?[\"'])?\s{0,40}[:=]?\s{0,40}\[?\\?[\"']?"
+    r"(?:GPU-)?(?P<v>[0-9a-f]{32})(?![0-9a-z])"
+)
 EMAIL = (
     r"(?<![\w.%+-])[A-Za-z0-9_][\w.%+-]{0,63}@(?=[\w-]*[A-Za-z])(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}"
     r"(?![A-Za-z0-9])"
