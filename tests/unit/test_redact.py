@@ -115,7 +115,7 @@ def test_every_kind_is_in_the_table() -> None:
         "1373.3945 -0.2232 6x1568x384 1e-05 0x7f3a",
         "q@k.T x@w @pytest.fixture git@github.com",
         "max_tokens: 2048 token: Embedding api_key: none password:",
-        "/scratch/home/x /usr/local/nvidia/lib64 /projects /opt/trtmatrix/job",
+        "/usr/local/nvidia/lib64 /projects /opt/trtmatrix/job",
         "serial execution of streams",
         "threading.local torch._inductor.internal gpu.json --env USER=trtmatrix",
         "sm80_xmma_gemm_f16f16_f16f16_f16_nn_n_tilesize32x32x64_stage6_warpsize2x2x1_tensor16x8x16",

@@ -15,13 +15,25 @@ _NOT_BEFORE = rf"(?<![^0-9A-Za-z]{_PAIR}[:-])(?<![0-9A-Za-z])"
 MACS = (
     re.compile(rf"{_NOT_BEFORE}{_PAIR}(?::{_PAIR}){{5}}(?::{_PAIR}:{_PAIR})?(?![0-9A-Za-z]|:{_PAIR})"),
     re.compile(
-        rf"{_NOT_BEFORE}(?=[0-9-]*[A-Fa-f]){_PAIR}(?:-{_PAIR}){{5}}(?:-{_PAIR}-{_PAIR})?(?![0-9A-Za-z]|-{_PAIR})"
+        rf"{_NOT_BEFORE}(?=[0-9-]*[A-Fa-f]){_PAIR}(?:-{_PAIR}){{5}}(?:-{_PAIR}-{_PAIR})?(?![0-9A-Za-z]"
+        rf"|-{_PAIR})"
     ),
     re.compile(
         r"(?i)(?<![0-9a-z.])(?=[0-9.]*[a-f])[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}(?![0-9a-z]|\.[0-9a-z])"
     ),
 )
 """MAC addresses (and those of InfiniBand, of 8 pairs) with colons, with hyphens, and as Cisco writes them."""
+PLAIN_MAC = re.compile(
+    r"(?i)(?<![a-z])(?:macs?(?:[ _-]?addr(?:ess)?(?:es)?)?|hwaddr|ether|lladdr|bssid|(?:hardware"
+    r"|physical)[ _-]address)"
+    r"[\"']?\s{0,10}[:=]?\s{0,10}\[?[\"']?(?P<v>[0-9a-f]{12})(?![0-9a-z])"
+)
+"""Twelve digits that a word before them calls an address."""
+GUID = re.compile(
+    r"(?i)(?<![a-z])(?:(?:port|node|sys(?:tem)?[ _]?image)[ _]?)?guid[\"']?\s{0,10}[:=]?\s{0,10}[\"']?"
+    r"(?P<v>(?:0x)?[0-9a-f]{16}|[0-9a-f]{4}(?::[0-9a-f]{4}){3})(?![0-9a-z])"
+)
+"""How InfiniBand's tools name a port."""
 
 RELEASES = frozenset({
     "10.0.0.6", "10.0.1.6", "10.1.0.27", "10.2.0.19", "10.3.0.26", "10.3.0.30", "10.4.0.26", "10.5.0.18",
@@ -32,7 +44,8 @@ RELEASES = frozenset({
 """TensorRT's releases that could be addresses of private networks: https://pypi.org/project/tensorrt/#history."""
 
 _VERSION_BEFORE = re.compile(
-    r"(?i)(?:version|release|tensorrt|\btrt|rtx|cudnn|cuda|driver|cublas\w*|nvinfer\w*|onnx\w*|bindings|library|lib\w*"
+    r"(?i)(?:version|release|tensorrt|\btrt|rtx|cudnn|cuda|driver|cublas\w*|nvinfer\w*|onnx\w*|bindings"
+    r"|library|lib\w*"
     r"|python|torch|numpy|wheel|\bv|[=<>~!]=|\.so\.?)[\"'`)]{0,2}[\s:=|(@_-]{0,8}[\"'`]?(?:is\s)?v?$"
 )
 _ADDRESS_BEFORE = re.compile(

@@ -3,100 +3,48 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from trtmatrix.core.privacy import PLACEHOLDERS, Private, Secrets, is_ordinary
+from trtmatrix.core.privacy import Private, Secrets
 from trtmatrix.core.redact_addresses import (
+    GUID,
     IPV4,
     IPV6,
     MACS,
+    PLAIN_MAC,
     is_private_ipv6,
     private_ipv4,
 )
+from trtmatrix.core.redact_base import IS, LEFT, PATH, PLACEHOLDER, RIGHT, SLASH, Rule, said
+from trtmatrix.core.redact_names import longest_first, name_rules
+from trtmatrix.core.redact_places import place_rules
+from trtmatrix.core.redact_tokens import token_rules
 
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """What is private: ``group`` of a match, where ``accept`` agrees. Earlier rules have the first claim.
-
-    ``kind``: None where it is the contrary, and stays as it is whatever else says. ``needs``: a text without
-    this has no match.
-    """
-
-    kind: Private | None
-    pattern: re.Pattern[str]
-    group: str | int = 0
-    needs: str = ""
-    accept: Callable[[re.Match[str]], bool] | None = None
-
-
-LEFT = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%2[Ff]))"
-"""Where a name may start: at no letter's end, but for an escaped line end's."""
-RIGHT = r"(?![A-Za-z0-9])"
-PATH = r"(?:(?<![A-Za-z0-9_.])|(?<=\\[nrt])|(?<=%2[Ff]))"
-"""Where an absolute path may start."""
-SLASH = r"(?:/|\\/|%2[Ff])"
-
-PLACEHOLDER = "|".join(map(re.escape, PLACEHOLDERS.values()))
-
-PREFIXED = (
-    r"gh[opsur]_[A-Za-z0-9]{16,}", r"github_pat_\w{20,}", r"glpat-[\w-]{16,}", r"hf_[A-Za-z0-9]{16,}",
-    r"sk-[A-Za-z0-9_-]{16,}", r"nvapi-[\w-]{16,}", r"(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}",
-    r"xox[abeoprs]-[\w-]{8,}", r"AIza[\w-]{30,}", r"npm_[A-Za-z0-9]{20,}", r"pypi-[\w-]{16,}",
-    r"dckr_pat_[\w-]{16,}", r"ya29\.[\w-]{16,}", r"SG\.[\w-]{16,}\.[\w-]{16,}", r"wandb_v1_\w{16,}",
-    r"eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?",
-)  # fmt: skip
-"""Tokens that are known by how they start: of GitHub, GitLab, Hugging Face, OpenAI and Anthropic, NVIDIA,
-AWS, Slack, Google, npm, PyPI, Docker, SendGrid, Weights & Biases; and JSON Web Tokens."""
-
-_KEY = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-_CUT = r"(?<![\w+/=])(?:[\w+/=]{16,}(?:\s|\\n)+){1,200}"
-KEY_BLOCK = rf"-----BEGIN {_KEY}.*?(?:-----END {_KEY}|\Z)|{_CUT}-----END {_KEY}"
-"""A private key; also one whose start was cut off, as a log's is."""
-
-PASSWORDS = r"passw(?:or)?d|passphrase|passwd|secret"
-KEYS = (
-    r"token|api[_-]?key|apikey|access[_-]?key(?:[_-]?id)?|private[_-]?key|credentials?|auth[_-]?key"
-    r"|session[_-]?id|cookie|secret[_-]?key"
-)
-_WORTH = r"(?P<v>[^\s\"'<>,;&\\{}()\[\]]{4,})"
-NAMED = rf"(?i)(?P<name>{PASSWORDS}|{KEYS})[\"']?\s{{0,3}}[:=]\s{{0,3}}[\"']?{_WORTH}"
-OPTION = rf"(?i)--?(?P<name>{PASSWORDS}|{KEYS}) {_WORTH}"
-AUTHORIZATION = (
-    r"(?i)authorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:(?:bearer|basic|token|digest|negotiate)\s+)?"
-    r"(?P<v>(?!(?:bearer|basic|token|digest|negotiate)\b)[\w.~+/=-]{6,})"
-)
 SERIAL = (
-    r"(?i)(?:serial(?:[ _-]?(?:number|no|num|nr|id))?|(?<![a-z])s/n|asset[ _-]?tag"
-    r"|board[ _-]?id|machine[ _-]?id)[\"']?\s{0,40}[:=#]?\s{0,40}[\"']?(?P<v>[A-Za-z0-9][A-Za-z0-9/_-]{5,40})"
+    r"(?i)(?:serials?(?:[ _-]?(?:numbers?|no|num|nr|ids?))?|(?<![a-z])s/n|asset[ _-]?tag|board[ _-]?id"
+    r"|machine[ _-]?id|boot[ _-]?id|product[ _-]?id|service[ _-]?tag)"
+    r"[\"']?\s{0,40}[:=#]?\s{0,40}[\"']?(?P<v>[A-Za-z0-9][A-Za-z0-9/_-]{5,40})"
 )
 UUID = r"(?i)(?<![0-9a-f])(?:(?:GPU|MIG|MIG-GPU)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])"
+UUID_CUT = r"(?<![\w-])(?:GPU|MIG)-[0-9a-f]{8,32}(?![\w-])"
+"""The start of a UUID, which the driver's tools take for the whole."""
+UUID_PLAIN = (
+    r"(?i)(?<![a-z])uuids?(?:\\?[\"'])?\s{0,40}[:=]?\s{0,40}\[?\\?[\"']?"
+    r"(?:GPU-)?(?P<v>[0-9a-f]{32})(?![0-9a-z])"
+)
 EMAIL = (
     r"(?<![\w.%+-])[A-Za-z0-9_][\w.%+-]{0,63}@(?=[\w-]*[A-Za-z])(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}"
     r"(?![A-Za-z0-9])"
 )
-HOME = rf"{PATH}(?:/var|/export|/usr|/mnt)?{SLASH}(?:home|Users){SLASH}(?!<)[A-Za-z0-9_.][\w.+-]*"
-WINDOWS = r"(?i)\b[A-Z]:\\{1,2}Users\\{1,2}(?!<)[^\\\s\"'<>]+"
-ROOT_HOME = rf"{PATH}/root(?![\w-])"
-NETWORK = (
-    r"(?i)(?<![\w.-])(?:[a-z0-9-]{1,63}\.){1,8}(?:lan|corp|intranet|localdomain|cluster\.local|(?:ec2|compute)\.internal)"
-    r"(?![\w-])|(?<![a-z0-9])ip(?:-\d{1,3}){4}(?![\w-])"
+JOB = (
+    rf"(?i)(?<![a-z])(?:(?:slurm|array|pbs|lsb)_?)+(?:job|task)_?id{IS}(?P<v>\d{{3,12}})",
+    r"(?:Submitted batch job|(?:srun|salloc|sbatch|slurmstepd|scancel)\b[^\n]{0,60}?\b[Jj](?:ob"
+    r"|OB)(?: allocation)?|\*\*\* (?:JOB|STEP)) "
+    r"(?P<v>\d{3,12})",
+    r"\bslurm-(?P<v>\d{3,12}(?:_\d+)?)(?=\.(?:out|err))",
 )
-"""Names in networks that are nobody else's, and Amazon's for an address."""
-_ENDS = "local|internal|intra|home|com|net|org|edu|gov|io|example"
-BELOW = rf"(?:(?:\.[A-Za-z0-9-]+)*\.(?:{_ENDS})|(?:\.[A-Za-z0-9-]+){{2,}})"
-"""What may stand behind a host's name."""
-VARIABLE = r"(?<![A-Za-z_]){name}[\"']?\s{{0,2}}[=:]\s{{0,2}}[\"']?(?P<v>[A-Za-z0-9][\w.-]{{1,63}})"
-USER_SAID = (
-    VARIABLE.format(name="(?:USER|LOGNAME|SUDO_USER|USERNAME)"),
-    r"\buid=\d+\((?P<v>[\w.-]+)\)",
-)
-HOST_SAID = (VARIABLE.format(name="HOSTNAME"),)
-EVERYBODY = frozenset({"root", "nobody", "user", "trtmatrix", "localhost"})
-
-HARMLESS = frozenset({"none", "null", "true", "false", "yes", "no", "unset", "empty", "redacted"})
+"""Numbers of jobs, by which a cluster's people find who ran what."""
 
 
 @lru_cache(maxsize=16)
@@ -109,9 +57,9 @@ def rules_for(secrets: Secrets, script: bool = False) -> tuple[Rule, ...]:
         Rule(kind=None, pattern=re.compile(PLACEHOLDER), needs="<"),
         *_literal(None, secrets.keep),
         *_known(secrets),
-        *_tokens(),
+        *token_rules(),
         *_looks(secrets, script),
-        *_names(secrets),
+        *name_rules(secrets),
     )
 
 
@@ -130,19 +78,24 @@ def _below(path: str, secrets: Secrets) -> bool:
 
 
 def _literal(kind: Private | None, values: Iterable[str]) -> Iterator[Rule]:
-    """Yield the rule of these texts, short ones as whole words alone."""
-    words = [
-        re.escape(value) if len(value) >= 12 or not value.isalnum() else f"{LEFT}{re.escape(value)}{RIGHT}"
-        for value in _longest_first(values)
-    ]
+    """Yield the rule of these texts, short ones as whole words alone, numbers as whole figures."""
+    words = [_word(value) for value in longest_first(values)]
     if words:
         yield Rule(kind=kind, pattern=re.compile("|".join(words)))
+
+
+def _word(value: str) -> str:
+    if value.isdigit():
+        return rf"{LEFT}(?<![\d.]){value}(?!\.?\d){RIGHT}"
+    if len(value) >= 12 or not value.isalnum():
+        return re.escape(value)
+    return f"{LEFT}{re.escape(value)}{RIGHT}"
 
 
 def _paths(kind: Private, paths: Iterable[str]) -> Iterator[Rule]:
     """Yield the rule of these absolute paths; one of a single folder only where the name ends there."""
     words = []
-    for path in _longest_first(paths):
+    for path in longest_first(paths):
         parts = path.strip("/").split("/")
         end = r"(?![\w-])" if len(parts) == 1 else ""
         words.append(SLASH + SLASH.join(map(re.escape, parts)) + end)
@@ -150,59 +103,20 @@ def _paths(kind: Private, paths: Iterable[str]) -> Iterator[Rule]:
         yield Rule(kind=kind, pattern=re.compile(f"{PATH}(?:{'|'.join(words)})"))
 
 
-def _longest_first(values: Iterable[str]) -> list[str]:
-    return sorted(set(filter(None, values)), key=lambda value: (-len(value), value))
-
-
-def _tokens() -> Iterator[Rule]:
-    """Yield the rules of tokens and passwords that are known by how they look or what they are called."""
-    kind = Private.TOKEN
-    yield Rule(kind=kind, pattern=re.compile(KEY_BLOCK, re.DOTALL), needs="PRIVATE KEY")
-    yield Rule(kind=kind, pattern=re.compile(f"{LEFT}(?:{'|'.join(PREFIXED)})"))
-    public = r"(?:ssh|ecdsa)-[\w@.-]{3,40} AAAA[\w+/=]{20,}"
-    yield Rule(kind=kind, pattern=re.compile(public), needs=" AAAA")
-    in_url = r"(?<=://)(?!git@)[^\s/@\"'<>\[\]]{1,512}(?=@)"
-    yield Rule(kind=kind, pattern=re.compile(in_url), needs="://")
-    yield Rule(kind=kind, pattern=re.compile(AUTHORIZATION), group="v")
-    bearer = r"(?i)\bbearer\s+(?P<v>[\w.~+/=-]{12,})"
-    yield Rule(kind=kind, pattern=re.compile(bearer), group="v", accept=_has_digit)
-    signed = r"(?i)[?&](?:sig|signature|x-amz-[a-z-]+|key|code)=(?P<v>[^\s\"'<>&]{8,})"
-    yield Rule(kind=kind, pattern=re.compile(signed), group="v", needs="=")
-    for pattern in (NAMED, OPTION):
-        yield Rule(kind=kind, pattern=re.compile(pattern), group="v", accept=_is_secret)
-
-
-def _has_digit(match: re.Match[str]) -> bool:
-    return any(character.isdigit() for character in match["v"])
-
-
-def _is_secret(match: re.Match[str]) -> bool:
-    """Whether what is called a password or a key is one: a key has digits beside letters."""
-    return is_secret(match["name"], match["v"].rstrip(".:"))
-
-
-def is_secret(name: str, value: str) -> bool:
-    """Whether a value that is called so is a secret."""
-    if value.lower() in HARMLESS or len(value) < 4 or value.startswith(("$", "<")):
-        return False
-    if re.search(f"(?i)(?:{PASSWORDS})$", name):
-        return True
-    if not re.search(f"(?i)(?:{KEYS})$", name):
-        return False
-    return len(value) >= 8 and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-
-
 def _looks(secrets: Secrets, script: bool) -> Iterator[Rule]:
     """Yield the rules of what looks private on any host."""
-    yield Rule(kind=Private.HOME, pattern=re.compile(HOME))
-    yield Rule(kind=Private.HOME, pattern=re.compile(WINDOWS), needs="\\")
-    if not script:
-        yield Rule(kind=Private.HOME, pattern=re.compile(ROOT_HOME), needs="/root")
+    yield from place_rules(script=script)
     yield Rule(kind=Private.EMAIL, pattern=re.compile(EMAIL), needs="@", accept=_is_email)
     yield Rule(kind=Private.UUID, pattern=re.compile(UUID), needs="-")
-    yield Rule(kind=Private.SERIAL, pattern=re.compile(SERIAL), group="v", accept=_is_serial)
+    yield Rule(kind=Private.UUID, pattern=re.compile(UUID_CUT), needs="-")
+    yield said(Private.UUID, UUID_PLAIN, words=("uuid",))
+    yield said(Private.SERIAL, SERIAL, accept=_is_serial)
+    for job in JOB:
+        yield said(Private.VARIABLE, job, words=("slurm", "job", "array", "pbs", "lsb"))
     for pattern in MACS:
         yield Rule(kind=Private.MAC, pattern=pattern)
+    for pattern in (PLAIN_MAC, GUID):
+        yield Rule(kind=Private.MAC, pattern=pattern, group="v")
     yield Rule(kind=Private.ADDRESS, pattern=IPV6, needs=":", accept=is_private_ipv6)
     yield Rule(kind=Private.ADDRESS, pattern=IPV4, needs=".", accept=private_ipv4(secrets.versions))
 
@@ -213,43 +127,3 @@ def _is_email(match: re.Match[str]) -> bool:
 
 def _is_serial(match: re.Match[str]) -> bool:
     return sum(map(str.isdigit, match["v"])) >= 3
-
-
-def _names(secrets: Secrets) -> Iterator[Rule]:
-    """Yield the rules of names of hosts and users."""
-    for kind, patterns in ((Private.USER, USER_SAID), (Private.HOST, HOST_SAID)):
-        for said in patterns:
-            yield Rule(kind=kind, pattern=re.compile(said), group="v", accept=_is_somebody)
-    yield Rule(kind=Private.HOST, pattern=re.compile(NETWORK))
-    if secrets.domains:
-        ends = "|".join(map(re.escape, _longest_first(secrets.domains)))
-        pattern = re.compile(rf"(?i)(?<![A-Za-z0-9.-])(?:[a-z0-9-]{{1,63}}\.){{0,8}}(?:{ends}){RIGHT}")
-        yield Rule(kind=Private.HOST, pattern=pattern)
-    yield from _named(
-        Private.HOST, secrets.hosts, secrets.words, "host(?:name)?|node(?:name)?|server|machine"
-    )
-    yield from _named(Private.USER, secrets.users, secrets.words, "user(?:name)?|login|logname|owner|author")
-
-
-def _is_somebody(match: re.Match[str]) -> bool:
-    return match["v"] not in EVERYBODY
-
-
-def _named(kind: Private, names: Iterable[str], words: frozenset[str], called: str) -> Iterator[Rule]:
-    plain: list[str] = []
-    ordinary: list[str] = []
-    for name in _longest_first(names):
-        (ordinary if is_ordinary(name, words) else plain).append(re.escape(name))
-    if plain:
-        below = f"{BELOW}?" if kind is Private.HOST else ""
-        yield Rule(kind=kind, pattern=re.compile(f"(?i){LEFT}(?:{'|'.join(plain)}){below}{RIGHT}"))
-    if ordinary:
-        either = f"(?P<v>{'|'.join(ordinary)})"
-        beside = (
-            rf"(?:(?<=[\w>]@)|(?<=://)){either}(?![\w.-])"
-            if kind is Private.HOST
-            else rf"(?<![\w/.@-]){either}(?=@[A-Za-z<])"
-        )
-        yield Rule(kind=kind, pattern=re.compile(beside), group="v")
-        said = rf"(?i)(?<![a-z])(?:{called})[\"']?\s{{0,3}}[:=]\s{{0,3}}[\"']?{either}(?![\w-])"
-        yield Rule(kind=kind, pattern=re.compile(said), group="v")

@@ -47,7 +47,7 @@ def known_secrets(
     places = [path for folder in (*workspaces, _cwd()) for path in _spellings(folder)]
     return Secrets(
         users=_unique(_users(variables)), hosts=_unique([*_hosts(variables), *found.hosts]),
-        domains=_unique(_domains()), homes=homes, workspaces=_unique([*_places(places, homes), *found.paths]),
+        domains=_unique(_domains()), homes=homes, workspaces=_unique(_places([*places, *found.paths], homes)),
         serials=_unique(_serials()), tokens=_unique(found.tokens), values=_unique(found.values), words=words,
         versions=frozenset(versions), keep=_unique(keep),
     )  # fmt: skip
