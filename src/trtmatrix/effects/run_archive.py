@@ -52,7 +52,7 @@ def run_archive(folder: Path, out: Path, settings: Mapping[str, str], seconds: f
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             ["/bin/sh", str(folder / RUN)], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-            env={**kept, **settings, "OUT": str(out)}, cwd=out, start_new_session=True,
+            env={**kept, **settings, "REPRODUCE_OUT": str(out)}, cwd=out, start_new_session=True,
         )  # fmt: skip
         timed_out = False
         try:

@@ -25,18 +25,18 @@ _HEAD = """\
 # Exit code: 1 the failure comes back, 0 it does not, 125 cannot say (and why), 130 and 143 interrupted.
 # @WHERE@
 # What may be set in the environment:
-#   OUT          the folder that is written to, result.json goes there (default: ./out)
+#   REPRODUCE_OUT  the folder that is written to, result.json goes there (default: ./out)
 @SETTINGS@
-#   UNCHECKED=1  do not compare the files with @SUMS@, after a change of your own
+#   UNCHECKED=1    do not compare the files with @SUMS@, after a change of your own
 set -u
 
 say() { printf 'reproduce.sh: %s\\n' "$*" >&2; }
 stop() { say "$@"; exit 125; }
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || exit 125
-: "${OUT:=./out}"
-mkdir -p -- "$OUT" || stop "cannot write to $OUT: set OUT to a folder of yours"
-out=$(CDPATH='' cd -- "$OUT" && pwd) || exit 125
+: "${REPRODUCE_OUT:=./out}"
+mkdir -p -- "$REPRODUCE_OUT" && out=$(CDPATH='' cd -- "$REPRODUCE_OUT" && pwd) && [ -w "$out" ] ||
+  stop "cannot write to $REPRODUCE_OUT: set REPRODUCE_OUT to a folder of yours"
 rm -f -- "$out/result.json"  # one of an earlier run says nothing of this one
 
 if [ -z "${UNCHECKED:-}" ]; then
@@ -136,8 +136,16 @@ code=$?
 """
 
 _TAIL = """\
+# Python ends in 1 too where it cannot even read the script: without a result nothing was run.
 case $code in
-  0 | 1) say "details: $out/result.json" ;;
+  0 | 1)
+    if [ -f "$out/result.json" ]; then
+      say "details: $out/result.json"
+    else
+      say "@SCRIPT@ ended with exit code $code and left no result in $out, which says nothing of the failure"
+      code=125
+    fi
+    ;;
   125) say "nothing can be said: see above" ;;
   *) say "@SCRIPT@ ended with exit code $code, which says nothing of the failure"; code=125 ;;
 esac
@@ -171,18 +179,20 @@ use_made() {
 """
 
 _SETTINGS = """\
-#   IMAGE        another image, of another release say: the same files are run in it
-#   GPU_OPTIONS  how the container gets its GPU (default: @GPU@)
-#   DOCKER       the engine's command (default: docker)
-#   RUN_AS       user and group inside (default: yours; with a rootless engine 0:0)"""
+#   IMAGE          another image, of another release say: the same files are run in it
+#   GPU_OPTIONS    how the container gets its GPU (default: @GPU@)
+#   DOCKER         the engine's command (default: docker)
+#   RUN_AS         user and group inside (default: yours; with a rootless engine 0:0)"""
 
-_PYTHON_SETTING = "#   PYTHON       an interpreter that has @NEEDS@ (default: python3)"
+_PYTHON_SETTING = "#   PYTHON         an interpreter that has @NEEDS@ (default: python3)"
 
 
 def render_reproduce(failure: Failure) -> str:
     """Return ``reproduce.sh``, in POSIX sh; without an image it asks for an interpreter with the product."""
     image = failure.image
-    where = "It runs in a container that sees this folder (read-only), OUT and nothing else; no network."
+    where = (
+        "It runs in a container without network that sees this folder (read-only) and REPRODUCE_OUT alone."
+    )
     if image is None:
         where = "The failure was seen outside of any container, so that is where this runs."
     text = _HEAD + (_BARE if image is None else _CONTAINER) + _TAIL
