@@ -65,10 +65,14 @@ def conclude(
     if args.no_verify or lacking:
         show(args, written, None, left_out)
         return ExitCode.AS_EXPECTED
+    from trtmatrix.bundle_judge import Known
     from trtmatrix.bundle_verify import verify_archive
 
+    cell = gathered.found.entry.cell
     try:
-        outcome = verify_archive(written.file, args.seconds, tell, gathered.found.entry.cell)
+        outcome = verify_archive(
+            written.file, args.seconds, tell, Known(cell=cell, loaded=gathered.found.loaded)
+        )
     except MachineryError as error:
         show(args, written, None, left_out)
         raise MachineryError(f"{written.file} is written, and could not be verified: {error}") from error

@@ -17,6 +17,9 @@ BAD_OUTPUTS, GOOD_OUTPUTS = "outputs-bad.npz", "outputs-good.npz"
 RECORD, GOOD_RECORD, EXPECTED = "record.json", "record-good.json", "expected.json"
 ENVIRONMENT, LOG, LAYERS, SUMS = "environment.json", "log.txt", "layers.json", "SHA256SUMS"
 POLYGRAPHY, TRTEXEC, LOADER = "polygraphy.sh", "trtexec.sh", "polygraphy_inputs.py"
+RAN = "image-id.txt"
+"""What reproduce.sh writes beside the result: the id of the image that it ran."""
+
 OTHERS, IMAGE = "others", "image"
 """Folders: graphs to compare with; the Dockerfile of an image that is in no registry, and what it needs."""
 

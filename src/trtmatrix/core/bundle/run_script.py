@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from trtmatrix.core.bundle.facts import SCRIPT, SUMS, Failure, Image
+from trtmatrix.core.bundle.facts import RAN, SCRIPT, SUMS, Failure, Image
 from trtmatrix.core.bundle.filling import fill
 from trtmatrix.core.container import SCRATCH, Limits, tmpfs_options
 from trtmatrix.core.model import Product
@@ -37,7 +37,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || exit 125
 : "${REPRODUCE_OUT:=./out}"
 mkdir -p -- "$REPRODUCE_OUT" && out=$(CDPATH='' cd -- "$REPRODUCE_OUT" && pwd) && [ -w "$out" ] ||
   stop "cannot write to $REPRODUCE_OUT: set REPRODUCE_OUT to a folder of yours"
-rm -f -- "$out/result.json"  # one of an earlier run says nothing of this one
+rm -f -- "$out/result.json" "$out/@RAN@"  # one of an earlier run says nothing of this one
 
 if [ -z "${UNCHECKED:-}" ]; then
   if command -v sha256sum >/dev/null; then sums=sha256sum; else sums='shasum -a 256'; fi
@@ -129,10 +129,13 @@ making=1
 @ENVIRONMENT@
   $GPU_OPTIONS "$@" >/dev/null || stop "the container cannot be made: see above"
 making=0
+ran=$("$DOCKER" container inspect --format '{{.Image}}' "$name" 2>/dev/null) || ran=''
 "$DOCKER" start --attach "$name" &
 client=$!
 wait "$client"
 code=$?
+rm -f -- "$out/@RAN@"  # whatever was put there from inside
+printf '%s\\n' "$ran" >"$out/@RAN@"
 """
 
 _TAIL = """\
@@ -200,6 +203,7 @@ def render_reproduce(failure: Failure) -> str:
     text = text.replace("@BUILD@", _BUILD if image and image.build else _NO_BUILD)
     values = {
         "WHERE": where, "WHAT": _comment(f"{failure.cell}: {failure.title}"), "SCRIPT": SCRIPT, "SUMS": SUMS,
+        "RAN": RAN,
         "NEEDS": PYTHON_NEEDS[failure.product], "VERSION": _comment(failure.environment.library),
         "GPU": "--gpus device=0" if failure.environment.gpu else "", "SCRATCH": SCRATCH,
         "PROCESSES": str(Limits().processes), "TMPFS": f"{SCRATCH}:{tmpfs_options(Limits())}",
