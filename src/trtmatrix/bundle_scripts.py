@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.bundle_judge import Known
-from trtmatrix.core.bundle.facts import RUN, SCRIPT
+from trtmatrix.core.bundle.facts import RUN, SCRIPT, SUFFIX
 from trtmatrix.core.bundle.script_check import is_rendered
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.record import Record
@@ -36,7 +36,7 @@ def check_scripts(
 def _refusal(file: Path, why: str) -> str:
     return (
         f"{file}: {why}: it is not run. Read it, and where you trust it run it by hand:\n"
-        f"  tar -xzf {file.name} && cd {file.name.removesuffix('.tar.gz')} && sh {RUN}"
+        f"  tar -xzf {file.name} && cd {file.name.removesuffix(SUFFIX)} && sh {RUN}"
     )
 
 

@@ -92,7 +92,8 @@ def tell(result: dict[str, Any], expected: dict[str, Any], out: Path) -> int:
     """Print the figures and the conclusion, and write ``result.json`` where a folder is given."""
     for key, where in (("library", "observed"), ("gpu", "engine"), ("driver", "observed")):
         recorded = expected.get("environment", {}).get(key)
-        print(f"{key:8} {result[where].get(key)} (recorded: {recorded})")
+        if result[where].get(key) or recorded:
+            print(f"{key:8} {result[where].get(key)} (recorded: {recorded})")
     code, verdict, why = CANNOT_SAY, "", f"{result['ended']} {result['detail']}"
     if expected:
         for number, build in enumerate(result.get("builds", [result]), 1):

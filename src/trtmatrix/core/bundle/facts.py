@@ -11,6 +11,9 @@ from trtmatrix.core.model import CellId, Evidence, Product, Verdict
 LIMIT_BYTES = 25_000_000
 """What GitHub takes as an attachment: https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/attaching-files."""
 
+SUFFIX = ".tar.gz"
+"""What the name of an archive ends in."""
+
 ISSUE, SCRIPT, RUN, MODEL = "ISSUE.md", "repro.py", "reproduce.sh", "model.onnx"
 INPUTS, REFERENCE, DEFECTS, EXTRA = "inputs.npz", "reference.npz", "defects.npz", "extra.npz"
 BAD_OUTPUTS, GOOD_OUTPUTS = "outputs-bad.npz", "outputs-good.npz"

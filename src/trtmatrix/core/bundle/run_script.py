@@ -52,7 +52,8 @@ fi
 
 _BARE = """\
 : "${PYTHON:=python3}"
-command -v "$PYTHON" >/dev/null || stop "there is no $PYTHON: set PYTHON to one with @NEEDS@ and numpy"
+command -v "$PYTHON" >/dev/null || stop "there is no $PYTHON: set PYTHON to one with @NEEDS@ and numpy" \\
+  "(pip install @NEEDS@==@VERSION@ numpy)"
 "$PYTHON" -B "$here/@SCRIPT@" --files "$here" --out "$out" "$@"
 code=$?
 """
@@ -187,7 +188,9 @@ _SETTINGS = """\
 #   DOCKER         the engine's command (default: docker)
 #   RUN_AS         user and group inside (default: yours; with a rootless engine 0:0)"""
 
-_PYTHON_SETTING = "#   PYTHON         an interpreter that has @NEEDS@ (default: python3)"
+_PYTHON_SETTING = """\
+#   PYTHON         an interpreter that has @NEEDS@ and numpy (default: python3); one is made by
+#                  python3 -m venv env && env/bin/pip install @NEEDS@==@VERSION@ numpy"""
 
 
 def render_reproduce(failure: Failure) -> str:

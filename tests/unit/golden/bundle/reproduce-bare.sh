@@ -7,7 +7,8 @@
 # The failure was seen outside of any container, so that is where this runs.
 # What may be set in the environment:
 #   REPRODUCE_OUT  the folder that is written to, result.json goes there (default: ./out)
-#   PYTHON         an interpreter that has onnxruntime (default: python3)
+#   PYTHON         an interpreter that has onnxruntime and numpy (default: python3); one is made by
+#                  python3 -m venv env && env/bin/pip install onnxruntime==1.31.1 numpy
 #   UNCHECKED=1    do not compare the files with SHA256SUMS, after a change of your own
 set -u
 
@@ -30,7 +31,8 @@ if [ -z "${UNCHECKED:-}" ]; then
 fi
 
 : "${PYTHON:=python3}"
-command -v "$PYTHON" >/dev/null || stop "there is no $PYTHON: set PYTHON to one with onnxruntime and numpy"
+command -v "$PYTHON" >/dev/null || stop "there is no $PYTHON: set PYTHON to one with onnxruntime and numpy" \
+  "(pip install onnxruntime==1.31.1 numpy)"
 "$PYTHON" -B "$here/repro.py" --files "$here" --out "$out" "$@"
 code=$?
 # Python ends in 1 too where it cannot even read the script: without a result nothing was run.
