@@ -45,7 +45,7 @@ def _repro_differs(folder: Path, record: Record, expected: Mapping[str, Any], kn
     if known is None:
         return f"{SCRIPT} is compared with nothing: its repro is not here in the same state"
     there = (folder / SCRIPT).read_text(encoding="utf-8", errors="replace")
-    fresh = render_repro(known.loaded.file, record, expected)
+    fresh = render_repro(known, record, expected)
     if there in {fresh, _redacted(fresh)}:
         return ""
     return f"{SCRIPT} is not what this version makes of the repro here"
@@ -57,14 +57,16 @@ def _redacted(text: str) -> str:
     return redact(text, known_secrets()).text
 
 
-def render_repro(repro: Path, record: Record, expected: Mapping[str, Any]) -> str:
+def render_repro(known: Known, record: Record, expected: Mapping[str, Any]) -> str:
     """Return ``repro.py`` as it is written now; nothing where that cannot be done of this expectation."""
     from trtmatrix.core.inline.script import make_script
     from trtmatrix.core.inline.source import InlineError
     from trtmatrix.effects.inline_sources import read_sources
 
+    case, source = known.cell.case, known.loaded.file.read_text(encoding="utf-8")
+    own = {**expected, "params": {**case.params, **case.tolerance}}  # in the repro's order, which JSON loses
     try:
-        script: str = make_script(repro.read_text(encoding="utf-8"), read_sources(), record.product, expected)
+        script: str = make_script(source, read_sources(), record.product, own)
     except (InlineError, AttributeError, KeyError, TypeError, ValueError):
         return ""
     return script

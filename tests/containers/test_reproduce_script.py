@@ -46,7 +46,7 @@ if args.silent:
     sys.exit(args.code)
 seen = {"files": sorted(os.listdir(args.files)), "uid": os.getuid(),
         "interfaces": os.listdir("/sys/class/net"),
-        "writable": [f for f in (args.files, args.out, "/", os.environ["TMPDIR"]) if writable(f)],
+        "writable": [f for f in (args.files, args.out, "/", os.environ.get("TMPDIR", "/no")) if writable(f)],
         "gpu": os.environ.get("NVIDIA_VISIBLE_DEVICES"), "cwd": os.getcwd()}
 json.dump(seen, open(os.path.join(args.out, "result.json"), "w"))
 sys.exit(args.code)
