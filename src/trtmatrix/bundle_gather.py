@@ -170,9 +170,7 @@ def _notes(
         since = "is older than such digests" if content is None else "was made with other files"
         notes.append(f"Graph and inputs were made by the present repro; the record {since}.")
     if build:
-        notes.append(
-            f"The outputs and figures shown are of the {build + 1}. of {len(record.builds)} engines."
-        )
+        notes.append(f"The outputs and figures shown are of engine {build + 1} of {len(record.builds)}.")
     if good is None:
         notes.append("No version is known here that passes with a record of its own.")
     if entry.overruled:

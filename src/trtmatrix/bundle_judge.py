@@ -9,17 +9,28 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.context import Context, open_context
+from trtmatrix.core.bundle.expected import make_rules
+from trtmatrix.core.bundle.facts import EXPECTED
 from trtmatrix.core.bundle.spread import Figure, compare_figures
 from trtmatrix.core.errors import TrtMatrixError
 from trtmatrix.core.expand import Cell
-from trtmatrix.core.judge import judge
+from trtmatrix.core.judge import judge, subject_of
 from trtmatrix.core.manner import manner_in, same_manner
 from trtmatrix.core.model import NO_GPU, Verdict
 from trtmatrix.core.record import SCHEMA, Record, RecordError, record_from
 from trtmatrix.core.words import full_words
 from trtmatrix.effects.calibration import read_calibration
+from trtmatrix.effects.repro_files import LoadedRepro
 
 FAILS = frozenset({Verdict.FAIL.value, Verdict.FLAKY.value})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A cell as the project here has it: its facts, and the repro's file."""
+
+    cell: Cell
+    loaded: LoadedRepro
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +51,12 @@ class Judged:
 
 
 def judge_run(
-    record: Record, expected: Mapping[str, Any], result: Mapping[str, Any], cell: Cell | None
+    record: Record, expected: Mapping[str, Any], result: Mapping[str, Any], known: Known | None
 ) -> Judged:
     """Return what a run's ``result.json`` is, beside the archive's record and what it says is to come.
 
-    ``cell``: the record's, with its repro's facts; without it the archive's own rules decide.
+    ``result``: with figures that were measured here. ``known``: the record's cell, with its repro's facts;
+    without it the archive's own rules decide.
     """
     if not result:
         return Judged(recorded=str(expected.get("verdict", "")))
@@ -54,8 +66,17 @@ def judge_run(
         return Judged(
             recorded=str(expected.get("verdict", "")), differs=f"its result cannot be used: {error}"
         )
-    figures = _figures(record.data, result, expected)
-    return _by_host(record, now, cell, figures) if cell else _by_rules(expected, result, figures)
+    if known is not None:
+        rules = make_rules(subject_of(record, known.cell.case, known.cell.repro, read_calibration()))
+        expected = {**expected, "rules": rules}
+    try:
+        figures = _figures(record.data, result, expected)
+        if known is None:
+            return _by_rules(expected, result, figures)
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        words = f"it cannot be judged by {EXPECTED}: {type(error).__name__}: {error}"
+        return Judged(recorded=str(expected["verdict"]), differs=words)
+    return _by_host(record, now, known.cell, figures)
 
 
 def record_of(record: Record, result: Mapping[str, Any]) -> Record:
@@ -70,7 +91,7 @@ def record_of(record: Record, result: Mapping[str, Any]) -> Record:
     return record_from(data, "result.json")
 
 
-def find_known_cell(record: Record) -> Cell | None:
+def find_known_cell(record: Record) -> Known | None:
     """Return the record's cell where the project here has the same repro; None where it does not.
 
     The project is the working directory's: an archive is verified wherever it is, and better where the
@@ -86,7 +107,7 @@ def find_known_cell(record: Record) -> Cell | None:
         return None
 
 
-def _cell_in(context: Context, record: Record) -> Cell | None:
+def _cell_in(context: Context, record: Record) -> Known | None:
     from trtmatrix.digests import cell_digests
     from trtmatrix.own_model import stored_models
 
@@ -101,7 +122,7 @@ def _cell_in(context: Context, record: Record) -> Cell | None:
             cell = Cell(repro=loaded.repro, case=case, version=version, gpu=NO_GPU)
             digests = cell_digests(cell, loaded)
             if case.id == id_.case and all(record.digests.get(name) == digests[name] for name in digests):
-                return cell
+                return Known(cell=cell, loaded=loaded)
     return None
 
 
@@ -112,11 +133,21 @@ def _by_host(record: Record, now: Record, cell: Cell, figures: tuple[Figure, ...
     differs = "" if after.verdict.value in FAILS else f"the failure does not come back: {full_words(after)}"
     if not differs and wanted is not None:
         differs = same_manner(wanted, found)
+    share, notes = _of_the_engines(before.verdict.value, after.verdict.value)
     return Judged(
-        recorded=full_words(before), verdict=full_words(after), reason=after.reason, differs=differs,
-        manner=found.words if found else "", figures=figures,
+        recorded=full_words(before), verdict=full_words(after), reason=after.reason, differs=differs or share,
+        manner=found.words if found else "", figures=figures, notes=notes,
         by="the judge of trtmatrix, with the same repro",
     )  # fmt: skip
+
+
+def _of_the_engines(recorded: str, now: str) -> tuple[str, tuple[str, ...]]:
+    """Return what is wrong, or is to be noted, where other shares of the engines fail than were recorded."""
+    if (recorded, now) == (Verdict.FAIL.value, Verdict.FLAKY.value):
+        return "recorded: every engine fails; here some pass (FLAKY)", ()
+    if (recorded, now) == (Verdict.FLAKY.value, Verdict.FAIL.value):
+        return "", ("recorded: some engines fail (FLAKY); here every one does",)
+    return "", ()
 
 
 def _by_rules(expected: Mapping[str, Any], result: Mapping[str, Any], figures: tuple[Figure, ...]) -> Judged:
@@ -124,9 +155,11 @@ def _by_rules(expected: Mapping[str, Any], result: Mapping[str, Any], figures: t
     from trtmatrix.standalone.telling import CAME_BACK, conclude
 
     code, verdict, why = conclude(dict(result), dict(expected))
+    share, notes = _of_the_engines(str(expected.get("verdict", "")), verdict)
     return Judged(
         recorded=str(expected.get("verdict", "")), verdict=verdict, reason=why, figures=figures,
-        differs="" if code == CAME_BACK else f"the failure does not come back: {verdict}, {why}",
+        differs=share if code == CAME_BACK else f"the failure does not come back: {verdict}, {why}",
+        notes=notes,
         by="the rules of the archive: its repro is not here in the same state",
     )  # fmt: skip
 

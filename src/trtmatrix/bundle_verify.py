@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from trtmatrix import __version__
-from trtmatrix.bundle_judge import Judged, find_known_cell, judge_run
+from trtmatrix.bundle_judge import Judged, Known, find_known_cell, judge_run
+from trtmatrix.bundle_measure import measure_here
+from trtmatrix.bundle_scripts import check_scripts
 from trtmatrix.bundle_settings import Tell, find_settings
-from trtmatrix.core.bundle.facts import ENVIRONMENT, EXPECTED, RECORD, RUN
+from trtmatrix.core.bundle.expected_check import expected_trouble
+from trtmatrix.core.bundle.facts import EXPECTED, RECORD, REFERENCE, RUN, SCRIPT
 from trtmatrix.core.bundle.outcome import Verified, outcome_json, range_text
-from trtmatrix.core.errors import UsageError
-from trtmatrix.core.expand import Cell
+from trtmatrix.core.errors import TrtMatrixError, UsageError
 from trtmatrix.core.jsontext import to_json
-from trtmatrix.core.record import Record, RecordError, parse_record
+from trtmatrix.core.record import RAN, Record, RecordError, parse_record
 from trtmatrix.core.redact import redact
 from trtmatrix.effects.archive_checks import check_files, check_image
 from trtmatrix.effects.private import known_secrets
@@ -23,36 +27,75 @@ from trtmatrix.effects.run_archive import Ran, run_archive
 from trtmatrix.effects.store import read_json
 
 
-def verify_archive(file: Path, seconds: float, tell: Tell, cell: Cell | None = None) -> Verified:
+def verify_archive(file: Path, seconds: float, tell: Tell, known: Known | None = None) -> Verified:
     """Return whether an archive's failure comes back from the archive alone, and write that beside it.
 
-    ``cell``: the archive's, where it is known; else the project of the working directory is asked for it.
+    ``known``: the archive's cell, where it is known; else the project of the working directory is asked.
+    An older outcome goes first, so that none of another run is left however this ends.
     :class:`UsageError` where it is no archive, :class:`MachineryError` where it cannot be run here.
     """
-    from trtmatrix.effects.unpack import ChangedError, read_archive
     from trtmatrix.onnxmodel.reading import digest_file
 
     if not file.is_file():
         raise UsageError(
             f"{file}: there is no such file; an archive is made by: python -m trtmatrix bundle make"
         )
+    forget_outcome(file)
     digest = digest_file(file)
+    try:
+        found = _verify(file, digest, seconds, tell, known)
+    except TrtMatrixError as error:
+        why = redact(str(error), known_secrets()).text
+        write_outcome(
+            file, Verified(file=file.name, sha256=digest, verified=False, problems=(why,), tool=__version__)
+        )
+        raise
+    found = _public(found)
+    write_outcome(file, found)
+    return found
+
+
+def _verify(file: Path, digest: str, seconds: float, tell: Tell, known: Known | None) -> Verified:
+    from trtmatrix.effects.unpack import ChangedError, read_archive
+
     with tempfile.TemporaryDirectory(prefix="trtmatrix-verify-") as name:
         try:
             folder = read_archive(file, Path(name) / "archive")
         except ChangedError as error:
-            found = Verified(
+            return Verified(
                 file=file.name, sha256=digest, verified=False, problems=error.problems, tool=__version__
             )
-        else:
-            found = _verify_folder(file, digest, folder, seconds, tell, cell)
-    write_outcome(file, found)
-    return found
+        return _verify_folder(file, digest, folder, seconds, tell, known)
 
 
 def outcome_file(file: Path) -> Path:
     """Return where the outcome of an archive's verification lies."""
     return file.with_name(f"{file.name}.verify.json")
+
+
+def forget_outcome(file: Path) -> None:
+    """Remove the outcome of an earlier verification."""
+    try:
+        outcome_file(file).unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"{outcome_file(file)}: cannot be replaced: {error.strerror or error}") from error
+
+
+def _public(found: Verified) -> Verified:
+    """Return an outcome whose texts hold nothing private of this host, as it is sent along."""
+    wanted = (found.cell, found.image, found.image_recorded, found.sha256, found.when)
+    secrets = known_secrets(
+        keep=[text for text in wanted if text],
+        versions=[text for text in (found.library, found.driver, found.tool) if text],
+    )
+    texts: dict[str, Any] = {}
+    for name, value in vars(found).items():
+        if isinstance(value, str) and value not in wanted:
+            texts[name] = redact(value, secrets).text
+        elif name in {"problems", "notes"}:
+            texts[name] = tuple(redact(text, secrets).text for text in value)
+    figures = tuple(replace(figure, name=redact(figure.name, secrets).text) for figure in found.figures)
+    return replace(found, figures=figures, **texts)
 
 
 def write_outcome(file: Path, found: Verified) -> None:
@@ -64,34 +107,43 @@ def write_outcome(file: Path, found: Verified) -> None:
 
 
 def _verify_folder(
-    file: Path, digest: str, folder: Path, seconds: float, tell: Tell, cell: Cell | None
+    file: Path, digest: str, folder: Path, seconds: float, tell: Tell, known: Known | None
 ) -> Verified:
     (record, expected), scratch = _read(folder), folder.parent
     out = scratch / "out"
-    problems = [*check_files(folder, expected), *check_image(folder, record)]
+    problems, unchecked = check_files(folder, expected, record)
+    problems += check_image(folder, record)
     if problems:
         return Verified(
             file=file.name, sha256=digest, verified=False, problems=tuple(problems), cell=str(record.cell),
             tool=__version__,
         )  # fmt: skip
+    known = known or find_known_cell(record)
+    unchecked += check_scripts(file, folder, record, expected, known)
     out.mkdir()
     settings, notes = find_settings(record, scratch, tell)
     tell(f"running {RUN} of the archive")
     ran = run_archive(folder, out, settings, seconds)
-    judged = judge_run(record, expected, ran.result, cell or find_known_cell(record))
-    image, more = _image_now(folder, record)
-    seen, problems = ran.result.get("observed", {}), _why_not(ran, judged, seconds)
+    result, untrue = measure_here(folder, out, ran.result)
+    judged = judge_run(record, expected, result, known)
+    recorded = record.digests.get("image", "")
+    other = [f"run in {ran.image}, built or pulled anew; recorded: {recorded}"]
+    more = (
+        other if ran.image and ran.image.removeprefix("sha256:") != recorded.removeprefix("sha256:") else []
+    )
+    problems = [*_why_not(ran, judged, seconds), *untrue]
+    seen = _object(ran.result.get("observed"))
     return Verified(
         file=file.name, sha256=digest, verified=not problems,
-        problems=tuple(problems), notes=(*notes, *more, *judged.notes), cell=str(record.cell),
+        problems=tuple(problems), notes=(*unchecked, *notes, *more, *judged.notes), cell=str(record.cell),
         recorded=judged.recorded, verdict=judged.verdict, reason=judged.reason, manner=judged.manner,
-        figures=judged.figures, judged_by=judged.by, image=image,
-        image_recorded=record.digests.get("image", ""), tool=__version__,
-        gpu=str(ran.result.get("engine", {}).get("gpu") or ""),
+        figures=judged.figures, judged_by=_how(judged, result), image=ran.image,
+        image_recorded=recorded, tool=__version__,
+        gpu=str(_object(ran.result.get("engine")).get("gpu") or ""),
         driver=str(seen.get("driver") or ""), library=str(seen.get("library") or ""),
-        os=str(ran.result.get("platform", {}).get("os") or ""), exit_code=ran.code,
+        os=str(_object(ran.result.get("platform")).get("os") or ""), exit_code=ran.code,
         seconds=round(ran.seconds, 1), when=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        said="" if not problems else redact(ran.said, known_secrets()).text,
+        said="" if not problems else ran.said,
     )  # fmt: skip
 
 
@@ -104,23 +156,26 @@ def _read(folder: Path) -> tuple[Record, dict[str, Any]]:
         raise UsageError(f"the archive's {RECORD} cannot be read: {error}") from error
     if expected is None or not (folder / RUN).is_file():
         raise UsageError(f"the archive has no {EXPECTED} or no {RUN}: bundle make writes both")
+    if trouble := expected_trouble(expected):
+        raise UsageError(f"the archive's {EXPECTED} cannot be used: {trouble}: ask for an archive anew")
     return record, expected
 
 
-def _image_now(folder: Path, record: Record) -> tuple[str, list[str]]:
-    """Return the digest of the image that the script found here, in its order; a note where it is another."""
-    from trtmatrix.effects.image_facts import find_image
+def _object(value: Any) -> Mapping[str, Any]:  # noqa: ANN401 - JSON of anyone's
+    return value if isinstance(value, dict) else {}
 
-    ran = record.digests.get("image", "")
-    if record.digests.get("runtime") != "container":
-        return "", []
-    image = (read_json(folder / ENVIRONMENT) or {}).get("image") or {}
-    names = [name for name in (image.get("reference"), ran, image.get("tag")) if name]
-    held = next((found for name in names if (found := find_image(name)) is not None), None)
-    if held is None:
-        return "", []
-    other = [] if held.id == ran else [f"run in {held.id}, built or pulled anew; recorded: {ran}"]
-    return held.id, other
+
+def _how(judged: Judged, result: Mapping[str, Any]) -> str:
+    """Return who judged, and what."""
+    if not judged.by:
+        return ""
+    if result.get("ended") != RAN:
+        return f"{judged.by}; how it ended is as {SCRIPT} tells it"
+    counts = any(
+        _object(build.get("measurements")).get("scalars") for build in result.get("builds") or [result]
+    )
+    told = f"; what {SCRIPT} counts by itself is as it tells it" if counts else ""
+    return f"{judged.by}; the outputs that were saved were measured here against {REFERENCE}{told}"
 
 
 def _why_not(ran: Ran, judged: Judged, seconds: float) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trtmatrix.core.bundle.facts import SUFFIX
 from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from trtmatrix.core.redact import Secrets
     from trtmatrix.effects.archive import Written
     from trtmatrix.effects.packing import Packed
-
-SUFFIX = ".tar.gz"
 
 
 def bundle_command(args: argparse.Namespace) -> ExitCode:
@@ -65,10 +64,14 @@ def conclude(
     if args.no_verify or lacking:
         show(args, written, None, left_out)
         return ExitCode.AS_EXPECTED
+    from trtmatrix.bundle_judge import Known
     from trtmatrix.bundle_verify import verify_archive
 
+    cell = gathered.found.entry.cell
     try:
-        outcome = verify_archive(written.file, args.seconds, tell, gathered.found.entry.cell)
+        outcome = verify_archive(
+            written.file, args.seconds, tell, Known(cell=cell, loaded=gathered.found.loaded)
+        )
     except MachineryError as error:
         show(args, written, None, left_out)
         raise MachineryError(f"{written.file} is written, and could not be verified: {error}") from error
@@ -100,8 +103,9 @@ def default_name(cell: str) -> str:
 
 def check_target(target: Path) -> None:
     """Refuse a target that cannot be written, before anything runs."""
-    if not target.name.endswith(SUFFIX) or target.name == SUFFIX:
-        raise UsageError(f"--to {target}: the name must end in {SUFFIX}")
+    from trtmatrix.effects.archive import check_name
+
+    check_name(target)
     if not target.parent.is_dir():
         raise UsageError(f"--to {target}: there is no folder {target.parent}")
     if target.is_dir():

@@ -28,6 +28,10 @@ smaller), 1 not (the failure does not come back, no edge, nothing smaller)
 """
 
 
+KEPT = "what had ended is kept, the next run goes on"
+"""What is said where a command is interrupted that goes on from what it has."""
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and exit with its code."""
     code = run(sys.argv[1:] if argv is None else argv)
@@ -56,7 +60,9 @@ def run(argv: Sequence[str]) -> ExitCode:
         print(f"trtmatrix: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("trtmatrix: interrupted; what had ended is kept, the next run goes on", file=sys.stderr)
+        verifies = (args.command, getattr(args, "action", "")) == ("bundle", "verify")
+        kept = "nothing was verified, and no outcome is left" if verifies else KEPT
+        print(f"trtmatrix: interrupted; {kept}", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

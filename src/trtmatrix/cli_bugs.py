@@ -29,7 +29,12 @@ def add_bundle_options(
         "--dockerfile", type=Path, metavar="FILE",
         help="what the image was built by, where it is in no registry and not of matrix.yaml's wheels",
     )  # fmt: skip
-    verify = actions.add_parser("verify", help="run an archive from itself alone, in a fresh container")
+    verify = actions.add_parser("verify", help="run an archive from itself alone, in a fresh container",
+        description="Run an archive from itself alone and say whether its failure comes back. That runs the "
+        "code that is in it: its repro.py in a container without network, outside of any where the failure "
+        "was seen there. A script that this version of trtmatrix would not write is named; where it would be "
+        "run outside of containers it is not run.",
+    )  # fmt: skip
     verify.add_argument("file", type=Path, metavar="FILE")
     for command in (make, verify):
         command.add_argument(

@@ -26,7 +26,7 @@ def read_files(archive: Path) -> dict[str, bytes]:
 def write_files(files: Mapping[str, bytes], target: Path, *, sums: bool = True) -> Path:
     """Write files as an archive; ``sums``: with digests that fit."""
     if sums:
-        digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items() if name != SUMS}
+        digests = {name: digest_of(data) for name, data in files.items() if name != SUMS}
         files = {**files, SUMS: sums_text(digests).encode()}
     target.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(target, "w:gz") as packed:
@@ -44,6 +44,11 @@ def change(archive: Path, target: Path, changes: Mapping[str, Change], *, sums: 
         assert alter(files[name]) != files[name], f"{name} is not changed"
         files[name] = alter(files[name])
     return write_files(files, target, sums=sums)
+
+
+def digest_of(data: bytes) -> str:
+    """Return what SHA256SUMS says of a content."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def flip(place: int) -> Change:

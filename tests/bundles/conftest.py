@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -64,6 +66,23 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     archive.parent.mkdir()
     done = project.call_bare("bundle", "make", cell, *project.files, f"--to={archive}", "--yes", "--json")
     return Made(project=project, cell=cell, archive=archive, done=done)
+
+
+def outcome_beside(archive: Path) -> dict[str, Any]:
+    """Return the outcome that lies beside an archive."""
+    found: dict[str, Any] = json.loads(archive.with_name(f"{archive.name}.verify.json").read_text())
+    return found
+
+
+def refused(made: Made, archive: Path, *words: str) -> dict[str, Any]:
+    """Verify an archive that must not be verified; returns the outcome, which lies beside it too."""
+    done = made.verify(archive, *words)
+    assert done.code == 1, done.told + done.printed
+    beside = outcome_beside(archive)
+    assert beside == done.data
+    assert not beside["verified"]
+    assert beside["problems"]
+    return beside
 
 
 def containers_below(folder: Path) -> list[str]:

@@ -26,6 +26,8 @@ def test_an_archive_of_a_failing_cell_is_made_and_shows_the_failure_again(made: 
     assert (outcome["recorded"], outcome["verdict"], outcome["exit_code"]) == ("FAIL", "FAIL", 1)
     assert outcome["image"] == outcome["image_recorded"]
     assert outcome["judged_by"].startswith("the judge of trtmatrix")
+    assert "outputs that were saved were measured here" in outcome["judged_by"]
+    assert outcome["notes"] == [], "its scripts are those that this version writes"
     beside = json.loads(made.archive.with_name("attention.tar.gz.verify.json").read_text())
     assert beside["verified"]
     assert beside["sha256"] == made.done.data["sha256"]
@@ -131,6 +133,7 @@ def test_a_control_is_shown_as_one(made: Made, tmp_path: Path) -> None:
     done = made.make(target, "--yes", "--json", cell=f"controls/wrong-scale-fp32@{RIGHT}#cpu")
     assert done.code == 0, done.told
     assert done.data["verify"]["verified"]
+    assert done.data["verify"]["notes"] == []
     assert "c of lost-scale" in [figure["name"] for figure in done.data["verify"]["figures"]]
     assert b"A control, not a bug report" in read_files(target)["ISSUE.md"]
 

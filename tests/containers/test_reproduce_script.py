@@ -32,6 +32,7 @@ for name in ("files", "out"):
     parser.add_argument("--" + name)
 parser.add_argument("--code", type=int, default=1)
 parser.add_argument("--sleep", type=float, default=0)
+parser.add_argument("--silent", action="store_true")
 args = parser.parse_args()
 def writable(folder):
     try:
@@ -41,9 +42,11 @@ def writable(folder):
     return True
 print("started", flush=True)
 time.sleep(args.sleep)
+if args.silent:
+    sys.exit(args.code)
 seen = {"files": sorted(os.listdir(args.files)), "uid": os.getuid(),
         "interfaces": os.listdir("/sys/class/net"),
-        "writable": [f for f in (args.files, args.out, "/", os.environ["TMPDIR"]) if writable(f)],
+        "writable": [f for f in (args.files, args.out, "/", os.environ.get("TMPDIR", "/no")) if writable(f)],
         "gpu": os.environ.get("NVIDIA_VISIBLE_DEVICES"), "cwd": os.getcwd()}
 json.dump(seen, open(os.path.join(args.out, "result.json"), "w"))
 sys.exit(args.code)
@@ -119,12 +122,24 @@ def test_exit_codes(archive: Path, code: int, wanted: int) -> None:
     assert ("says nothing of the failure" in done.stderr) is (code not in {0, 1, 125})
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_without_a_result_nothing_is_said(archive: Path, code: int) -> None:
+    done = reproduce(archive, "--code", str(code), "--silent")
+    assert done.returncode == 125
+    assert "left no result" in done.stderr
+
+
+def test_a_folder_of_the_callers_own_shell_is_left_alone(archive: Path, tmp_path: Path) -> None:
+    assert reproduce(archive, OUT=str(tmp_path / "theirs")).returncode == 1
+    assert not (tmp_path / "theirs").exists()
+
+
 @pytest.mark.parametrize("name", ["with blanks", "a,b", "a:b", 'a"b', "ä'b", "-a"])
 def test_any_folder_will_do(tmp_path: Path, name: str) -> None:
     folder = write_archive(tmp_path / name / "archive", Image(name=IMAGE, id=image_id()))
     elsewhere = tmp_path / "else where"
     elsewhere.mkdir()
-    assert reproduce(folder, cwd=elsewhere, OUT=f"o {name}").returncode == 1
+    assert reproduce(folder, cwd=elsewhere, REPRODUCE_OUT=f"o {name}").returncode == 1
     assert read_result(elsewhere / f"o {name}")["uid"] == os.getuid()
     assert sorted(path.name for path in folder.iterdir()) == sorted([SCRIPT, RUN, SUMS])
 
@@ -252,7 +267,7 @@ def test_a_signal_while_the_container_is_made_leaves_none(archive: Path, whole_g
     [
         ({"DOCKER": "no-such-docker"}, "there is no no-such-docker here"),
         ({"DOCKER_HOST": "unix:///nowhere"}, "docker does not answer"),
-        ({"OUT": "/proc/nothing"}, "cannot write to /proc/nothing: set OUT"),
+        ({"REPRODUCE_OUT": "/proc/nothing"}, "cannot write to /proc/nothing: set REPRODUCE_OUT"),
         ({"GPU_OPTIONS": "--no-such-option"}, "the container cannot be made: see above"),
     ],
 )

@@ -193,7 +193,7 @@ def test_files_that_are_missing_or_changed_are_told(driver: Path, tmp_path: Path
     assert "there is no expected.json" in done.stdout
     (script.folder / facts.MODEL).unlink()
     done = script.run()
-    assert done.returncode == 2
+    assert done.returncode == 125
     assert "holds no model.onnx: name the unpacked archive by --files" in done.stderr
 
 
@@ -203,8 +203,54 @@ USAGE = [("--builds=0",), ("--save-outputs",), ("--files=/nowhere",)]
 @pytest.mark.parametrize("words", USAGE)
 def test_bad_usage_is_refused_in_a_line(driver: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     done = archive(tmp_path, driver, RIGHT).run(*words)
-    assert done.returncode == 2
+    assert done.returncode == 125, "to git bisect 2 is a bad version"
+    assert "CANNOT SAY: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+BROKEN = ["", "[]", "{", '{"files": {}, "rules": {}, "figures": {}}', '{"files": [], "fails": []}']
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_broken_expectation_is_no_failure_that_came_back(driver: Path, tmp_path: Path, text: str) -> None:
+    script = archive(tmp_path, driver, WRONG)
+    (script.folder / facts.EXPECTED).write_text(text)
+    done = script.run()
+    assert done.returncode == 125
+    assert "expected.json cannot be used" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_vanishes_is_no_failure_that_came_back(driver: Path, tmp_path: Path) -> None:
+    gone = WRONG.replace("    return", '    import shutil\n    shutil.rmtree("out")\n    return')
+    done = archive(tmp_path, driver, WRONG, after=gone).run("--out=out")
+    assert done.returncode == 125
+    assert "result.json cannot be written" in done.stdout.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_outputs_that_cannot_be_saved_are_no_crash_of_the_products(driver: Path, tmp_path: Path) -> None:
+    gone = RIGHT.replace("    return", '    import shutil\n    shutil.rmtree("out")\n    return')
+    crash = frozenset({Cause("crashed")})
+    script = archive(tmp_path, driver, CRASH, after=gone, ended="crashed", limits={}, bug_is=crash)
+    assert script.run("--out=out", "--save-outputs").returncode == 125
+
+
+def test_without_numpy_nothing_is_said(driver: Path, tmp_path: Path) -> None:
+    script = archive(tmp_path, driver, WRONG)
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "numpy.py").write_text("raise ModuleNotFoundError('no numpy', name='numpy')")
+    done = script.run(PYTHONPATH=str(tmp_path / "hidden"))
+    assert done.returncode == 125
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("CANNOT SAY: ModuleNotFoundError: no numpy (line ")
+    assert line.endswith("NumPy is needed: run this by an interpreter that has it and TensorRT")
+
+
+def test_help_says_what_the_head_says(driver: Path, tmp_path: Path) -> None:
+    done = archive(tmp_path, driver, WRONG).run("--help")
+    assert done.returncode == 0
+    assert "Exit code: 1 the failure came back" in done.stdout
 
 
 def test_outputs_are_saved_where_that_is_asked_for(driver: Path, tmp_path: Path) -> None:

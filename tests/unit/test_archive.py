@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.core.bundle.facts import LIMIT_BYTES, SUMS, LeftOut
-from trtmatrix.core.bundle.manifest import LEFT_OUT, Item, choose, listing, question, write_size
+from trtmatrix.core.bundle.manifest import LEFT_OUT, Item, choose, listing, write_size
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.redact import Secrets
 from trtmatrix.effects import archive as archives
@@ -238,8 +238,6 @@ def test_the_list_names_weights_of_a_model_of_ones_own() -> None:
     assert "  model.onnx    4.1 kB  the graph\n" in text
     assert "Taken out: nothing private was found" in text
     assert "Left out: b, 7 B, sha256 12: too large\nNote: look\n" in text
-    assert question(items) == "Write it, your model's weights included?"
-    assert question([]) == "Write it?"
     assert write_size(LIMIT_BYTES) == "25.0 MB"
 
 

@@ -56,6 +56,12 @@ def test_the_spread_is_that_of_all_engines() -> None:
     assert figure == Figure(name=C, recorded=(0.9, 1.1), found=(0.95, 1.0), slack=0.1)
 
 
-def test_what_only_one_has_is_not_compared() -> None:
-    assert compare_figures([{C: 1.0}], [{FLOORS: 1.0}], RULES) == ()
+def test_a_recorded_figure_that_is_absent_now_is_told() -> None:
+    (figure,) = compare_figures([{C: 1.0}], [{FLOORS: 1.0}], RULES)
+    assert (figure.found, figure.within) == (None, False)
+    (figure,) = compare_figures([{"wrong": 1.0}], [{}], RULES)
+    assert (figure.found, figure.within, figure.slack) == (None, True, None)
+
+
+def test_what_was_not_recorded_is_not_compared() -> None:
     assert compare_figures([], [{FLOORS: 1.0}], RULES) == ()

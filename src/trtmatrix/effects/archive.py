@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from trtmatrix.core.bundle.facts import LIMIT_BYTES, SUMS, LeftOut
+from trtmatrix.core.bundle.facts import LIMIT_BYTES, SUFFIX, SUMS, LeftOut
 from trtmatrix.core.bundle.manifest import LEFT_OUT, left_out_json, sums_text, write_size
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.redact import Secrets
 from trtmatrix.effects.packing import Packed, Part, digest_stream, pack_parts, public_name
-
-SUFFIX = ".tar.gz"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +44,7 @@ def write_archive(
     All lie in one folder that is named like the archive. :class:`UsageError` where the archive cannot be
     written there, or would be larger than ``limit``.
     """
-    if not target.name.endswith(SUFFIX) or target.name == SUFFIX:
-        raise UsageError(f"--to {target}: name it with {SUFFIX} at its end: --to {target}{SUFFIX}")
+    check_name(target)
     folder = public_name(target.name.removesuffix(SUFFIX), secrets)
     files = _with_lists(packed, left_out, secrets)
     try:
@@ -63,6 +60,12 @@ def write_archive(
         raise UsageError(f"--to {target}: cannot be written: {error.strerror or error}") from error
     names = tuple(sorted(file.item.name for file in files))
     return Written(file=target, sha256=digest, size=size, folder=folder, names=names)
+
+
+def check_name(target: Path) -> None:
+    """Refuse a target that is not called as an archive is."""
+    if not target.name.endswith(SUFFIX) or target.name == SUFFIX:
+        raise UsageError(f"--to {target}: name it with {SUFFIX} at its end: --to {target}{SUFFIX}")
 
 
 def _too_large(target: Path, size: int, limit: int) -> str:

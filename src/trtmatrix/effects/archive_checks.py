@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from trtmatrix.core.bundle import facts
 from trtmatrix.core.record import Record
-from trtmatrix.effects.store import read_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def check_files(folder: Path, expected: Mapping[str, Any]) -> list[str]:
-    """Return which files are not those that were recorded, whatever SHA256SUMS says."""
+def check_files(folder: Path, expected: Mapping[str, Any], record: Record) -> tuple[list[str], list[str]]:
+    """Return which files are not those that were recorded, whatever SHA256SUMS says; and what is to be noted.
+
+    The record's own digest of what the product was given decides; :data:`facts.EXPECTED` may be anyone's.
+    """
     from trtmatrix.onnxmodel.reading import digest_file
 
     problems = []
@@ -24,21 +26,27 @@ def check_files(folder: Path, expected: Mapping[str, Any]) -> list[str]:
             problems.append(f"{name} is not in the archive")
         elif digest_file(folder / name) != digest:
             problems.append(f"{name} is not the file that {facts.EXPECTED} was written for")
-    if not problems and (wanted := expected.get("content")) and archive_content(folder) != wanted:
-        problems.append(
+    wanted = record.digests.get("content")
+    if problems:
+        return problems, []
+    if not wanted:
+        return [], [f"{facts.RECORD} has no digest of graph and inputs: that they are its own is not checked"]
+    if archive_content(folder, expected) != wanted:
+        what = (
             f"{facts.MODEL}, {facts.INPUTS} or what belongs to them is not what {facts.RECORD} was made with"
         )
-    return problems
+        return [what], []
+    return [], []
 
 
-def archive_content(folder: Path) -> str:
+def archive_content(folder: Path, expected: Mapping[str, Any]) -> str:
     """Return the digest of what an unpacked archive gives to a product, as a record has it of its case."""
     import numpy as np
 
     from trtmatrix.effects.cases import content_digest
 
     arrays_of = (facts.INPUTS, facts.REFERENCE, facts.DEFECTS, facts.EXTRA)
-    names = [name for name in (read_json(folder / facts.EXPECTED) or {})["files"] if name not in arrays_of]
+    names = [name for name in expected["files"] if name not in arrays_of]
     arrays: dict[str, NDArray[Any]] = {}
     for kind, name in (("inputs", facts.INPUTS), ("extra", facts.EXTRA)):
         if (folder / name).is_file():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.core.bundle.facts import RUN
+from trtmatrix.core.bundle.facts import RAN, RUN
 from trtmatrix.effects.store import read_json
 
 RESULT = "result.json"
@@ -31,12 +32,14 @@ KEPT_NAMES = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "USER", "XD
 class Ran:
     """How a run of an archive ended. ``code``: the script's; ``said``: the end of what it printed.
 
-    ``result``: what repro.py wrote, empty where it wrote nothing; ``timed_out``: it was ended by us.
+    ``result``: what repro.py wrote, empty where it wrote nothing; ``image``: the id of the image
+    that ran, as the script tells it; ``timed_out``: it was ended by us.
     """
 
     code: int
     said: str
     seconds: float
+    image: str = ""
     result: Mapping[str, Any] = field(default_factory=dict)
     timed_out: bool = False
 
@@ -51,8 +54,9 @@ def run_archive(folder: Path, out: Path, settings: Mapping[str, str], seconds: f
     started = time.monotonic()
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            ["/bin/sh", str(folder / RUN)], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-            env={**kept, **settings, "OUT": str(out)}, cwd=out, start_new_session=True,
+            ["/bin/sh", str(folder / RUN), "--save-outputs"],
+            stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+            env={**kept, **settings, "REPRODUCE_OUT": str(out)}, cwd=out, start_new_session=True,
         )  # fmt: skip
         timed_out = False
         try:
@@ -65,8 +69,20 @@ def run_archive(folder: Path, out: Path, settings: Mapping[str, str], seconds: f
         text = said.read().decode("utf-8", "replace")
     return Ran(
         code=process.returncode, said=text[-TAIL:], seconds=time.monotonic() - started,
-        result=read_json(out / RESULT) or {}, timed_out=timed_out,
+        result=_written(out / RESULT), timed_out=timed_out, image=_image(out / RAN),
     )  # fmt: skip
+
+
+def _written(file: Path) -> dict[str, Any]:
+    """Return the result; one that was put there as a link leads into this host, and is none."""
+    return {} if file.is_symlink() or not file.is_file() else read_json(file) or {}
+
+
+def _image(file: Path) -> str:
+    if file.is_symlink() or not file.is_file():
+        return ""
+    text = file.read_text(encoding="utf-8", errors="replace").strip()
+    return text if re.fullmatch(r"(sha256:)?[0-9a-f]{64}", text) else ""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -22,6 +22,9 @@ from trtprobe.cell import last_line, measure_all, nothing_yet
 from trtprobe.exits import exit_words
 from trtprobe.files import write_json
 
+UNCAUGHT = 125
+"""What this script ends with on an error that is not the product's; see its first lines."""
+
 
 class Run(Protocol):
     """The repro's ``run``: what it gives by output."""
@@ -75,7 +78,10 @@ def run_build(run: Run, backend: Backend, files: CaseFiles, build: dict[str, Any
         build["measurements"].update(scalars={**backend.scalars, **backend.counts}, remark=backend.word)
     build["measurements"].update(measure_all(outputs, files))  # type: ignore[arg-type]  # a folder's, there
     if save:
-        np.savez_compressed(str(save), **outputs)  # type: ignore[arg-type]  # by name
+        try:
+            np.savez_compressed(str(save), **outputs)  # type: ignore[arg-type]  # by name
+        except OSError as error:  # no crash of the product's
+            raise ends.CellEnd(f"{save} cannot be written: {error}") from error
 
 
 def check_context(backend: Backend) -> None:
@@ -109,6 +115,8 @@ def run_in_child(words: list[str], seconds: float) -> dict[str, Any]:
         result: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
     if cut:
         result.update(ended=ends.TIME_OUT, detail=cut)
+    elif child.returncode == UNCAUGHT:
+        result.update(ended=ends.PROBE_FAILED, detail="an error of this script's own: see above")
     elif child.returncode == -signal.SIGKILL:
         result.update(ended=ends.OUT_OF_HOST_MEMORY, detail="killed from outside, most likely for memory")
     elif child.returncode:

@@ -11,12 +11,18 @@ from trtmatrix.core.model import CellId, Evidence, Product, Verdict
 LIMIT_BYTES = 25_000_000
 """What GitHub takes as an attachment: https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/attaching-files."""
 
+SUFFIX = ".tar.gz"
+"""What the name of an archive ends in."""
+
 ISSUE, SCRIPT, RUN, MODEL = "ISSUE.md", "repro.py", "reproduce.sh", "model.onnx"
 INPUTS, REFERENCE, DEFECTS, EXTRA = "inputs.npz", "reference.npz", "defects.npz", "extra.npz"
 BAD_OUTPUTS, GOOD_OUTPUTS = "outputs-bad.npz", "outputs-good.npz"
 RECORD, GOOD_RECORD, EXPECTED = "record.json", "record-good.json", "expected.json"
 ENVIRONMENT, LOG, LAYERS, SUMS = "environment.json", "log.txt", "layers.json", "SHA256SUMS"
 POLYGRAPHY, TRTEXEC, LOADER = "polygraphy.sh", "trtexec.sh", "polygraphy_inputs.py"
+RAN = "image-id.txt"
+"""What reproduce.sh writes beside the result: the id of the image that it ran."""
+
 OTHERS, IMAGE = "others", "image"
 """Folders: graphs to compare with; the Dockerfile of an image that is in no registry, and what it needs."""
 

@@ -58,6 +58,7 @@ def _os(failure: Failure) -> str:
     inside = f"{env.os} in the container" if env.os and failure.image else env.os
     host = f"host: {env.host_os}" if env.host_os else ""
     machine = env.machine
+    inside = inside or ("" if host else "not recorded")
     return plain(", ".join(part for part in (inside, host, machine) if part)) or UNKNOWN
 
 

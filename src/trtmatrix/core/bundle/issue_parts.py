@@ -138,8 +138,11 @@ def changes_table(lines: Sequence[ChangeLine]) -> str:
         ]
         for line in said
     ]
+    heads: Sequence[str] = CHANGE_HEADS
+    if not any(line.builds for line in said):  # the product builds no engines, or they were not counted
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
     parts = ["**What changes it**" + (":" if said else ": nothing could be measured.")]
-    parts += [table(CHANGE_HEADS, rows)] if said else []
+    parts += [table(heads, rows)] if said else []
     parts += (
         [
             "Not known: "
@@ -208,10 +211,12 @@ _FILES = (
 )
 
 
-def files_list(files: Sequence[str]) -> str:
+def files_list(files: Sequence[str], *, in_container: bool = True) -> str:
     """Return what is in an archive, by its files' names; of none what may be in one."""
     tops = dict.fromkeys(name.partition("/")[0] for name in files)
     words = dict(_FILES)
+    if not in_container:
+        words[facts.RUN] = f"checks the files and runs {facts.SCRIPT}, outside of containers as it was seen"
     shown = [name for name in words if name in tops or not tops]
     rest = [name for name in tops if name not in words and name != facts.ISSUE]
     return bullets([f"{code(name)}: {words[name]}" for name in shown] + [code(name) for name in rest])

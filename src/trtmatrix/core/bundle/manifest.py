@@ -91,12 +91,6 @@ def listing(items: Sequence[Item], left_out: Sequence[LeftOut] = (), warnings: S
     return "\n".join(lines) + "\n"
 
 
-def question(items: Sequence[Item]) -> str:
-    """Return what is asked before these go out."""
-    weights = any(item.weights for item in items)
-    return "Write it, your model's weights included?" if weights else "Write it?"
-
-
 def _taken(items: Sequence[Item]) -> str:
     counts: Counter[Private] = Counter()
     for item in items:

@@ -50,15 +50,18 @@ def outcome_json(found: Verified) -> dict[str, Any]:
     data["figures"] = [
         {
             "name": figure.name, "recorded": list(map(write_number, figure.recorded)),
-            "found": list(map(write_number, figure.found)), "slack": figure.slack, "within": figure.within,
+            "found": list(map(write_number, figure.found)) if figure.found else None,
+            "slack": figure.slack, "within": figure.within, "compared": figure.slack is not None,
         }
         for figure in found.figures
     ]  # fmt: skip
     return data
 
 
-def range_text(values: tuple[float, float]) -> str:
+def range_text(values: tuple[float, float] | None) -> str:
     """Write a least and a largest figure."""
+    if values is None:
+        return "absent"
     low, high = values
     return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
 
@@ -71,9 +74,12 @@ def outcome_text(found: Verified) -> str:
         lines.append(f"  recorded {found.recorded}, here {found.verdict}: {found.reason or found.manner}")
     lines += [
         f"  {figure.name}: {range_text(figure.found)} (recorded: {range_text(figure.recorded)})"
+        f"{'' if figure.slack is not None else ', not compared'}"
         for figure in found.figures
     ]  # fmt: skip
     lines += [f"  note: {note}" for note in found.notes]
+    if found.judged_by:
+        lines.append(f"  judged by {found.judged_by}")
     if found.image:
         lines.append(f"  image {found.image}")
     if found.exit_code is not None:

@@ -73,7 +73,8 @@ def _description(failure: Failure, *, folds: bool) -> str:
     parts.append(bullets(map(plain, failure.notes)))
     if failure.versions:
         versions = versions_table(failure.versions, failure.figure_label) if folds else TOO_LONG
-        parts.append(fold(f"This case at {len(failure.versions)} versions", versions))
+        count = len(failure.versions)
+        parts.append(fold(f"This case at {count} version{'s' if count != 1 else ''}", versions))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -113,7 +114,9 @@ def _model_words(failure: Failure) -> str:
 
 
 def _files(failure: Failure) -> str:
-    parts = [fold("What is in the archive", files_list(failure.files))]
+    parts = [
+        fold("What is in the archive", files_list(failure.files, in_container=failure.image is not None))
+    ]
     if failure.left_out:
         parts.append(f"Left out of it:\n\n{left_out_list(failure.left_out)}")
     return "\n\n".join(parts)
@@ -151,7 +154,7 @@ def _others(failure: Failure) -> str:
 def _tool(name: str, commands: Commands) -> str:
     notes = bullets(map(plain, commands.notes))
     if not commands.lines:
-        return notes
+        return f"By {name} it cannot be shown:\n\n{notes}" if notes else ""
     lines = fence("\n".join(commands.lines))
     return f"By {name}, in the archive's folder:\n\n{lines}" + (f"\n\n{notes}" if notes else "")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from trtmatrix.core.bundle.facts import SCRIPT, SUMS, Failure, Image
+from trtmatrix.core.bundle.facts import RAN, SCRIPT, SUMS, Failure, Image
 from trtmatrix.core.bundle.filling import fill
 from trtmatrix.core.container import SCRATCH, Limits, tmpfs_options
 from trtmatrix.core.model import Product
@@ -25,19 +25,19 @@ _HEAD = """\
 # Exit code: 1 the failure comes back, 0 it does not, 125 cannot say (and why), 130 and 143 interrupted.
 # @WHERE@
 # What may be set in the environment:
-#   OUT          the folder that is written to, result.json goes there (default: ./out)
+#   REPRODUCE_OUT  the folder that is written to, result.json goes there (default: ./out)
 @SETTINGS@
-#   UNCHECKED=1  do not compare the files with @SUMS@, after a change of your own
+#   UNCHECKED=1    do not compare the files with @SUMS@, after a change of your own
 set -u
 
 say() { printf 'reproduce.sh: %s\\n' "$*" >&2; }
 stop() { say "$@"; exit 125; }
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || exit 125
-: "${OUT:=./out}"
-mkdir -p -- "$OUT" || stop "cannot write to $OUT: set OUT to a folder of yours"
-out=$(CDPATH='' cd -- "$OUT" && pwd) || exit 125
-rm -f -- "$out/result.json"  # one of an earlier run says nothing of this one
+: "${REPRODUCE_OUT:=./out}"
+mkdir -p -- "$REPRODUCE_OUT" && out=$(CDPATH='' cd -- "$REPRODUCE_OUT" && pwd) && [ -w "$out" ] ||
+  stop "cannot write to $REPRODUCE_OUT: set REPRODUCE_OUT to a folder of yours"
+rm -f -- "$out/result.json" "$out/@RAN@"  # one of an earlier run says nothing of this one
 
 if [ -z "${UNCHECKED:-}" ]; then
   if command -v sha256sum >/dev/null; then sums=sha256sum; else sums='shasum -a 256'; fi
@@ -52,7 +52,8 @@ fi
 
 _BARE = """\
 : "${PYTHON:=python3}"
-command -v "$PYTHON" >/dev/null || stop "there is no $PYTHON: set PYTHON to one with @NEEDS@ and numpy"
+command -v "$PYTHON" >/dev/null || stop "there is no $PYTHON: set PYTHON to one with @NEEDS@ and numpy" \\
+  "(pip install @NEEDS@==@VERSION@ numpy)"
 "$PYTHON" -B "$here/@SCRIPT@" --files "$here" --out "$out" "$@"
 code=$?
 """
@@ -129,15 +130,26 @@ making=1
 @ENVIRONMENT@
   $GPU_OPTIONS "$@" >/dev/null || stop "the container cannot be made: see above"
 making=0
+ran=$("$DOCKER" container inspect --format '{{.Image}}' "$name" 2>/dev/null) || ran=''
 "$DOCKER" start --attach "$name" &
 client=$!
 wait "$client"
 code=$?
+rm -f -- "$out/@RAN@"  # whatever was put there from inside
+printf '%s\\n' "$ran" >"$out/@RAN@"
 """
 
 _TAIL = """\
+# Python ends in 1 too where it cannot even read the script: without a result nothing was run.
 case $code in
-  0 | 1) say "details: $out/result.json" ;;
+  0 | 1)
+    if [ -f "$out/result.json" ]; then
+      say "details: $out/result.json"
+    else
+      say "@SCRIPT@ ended with exit code $code and left no result in $out, which says nothing of the failure"
+      code=125
+    fi
+    ;;
   125) say "nothing can be said: see above" ;;
   *) say "@SCRIPT@ ended with exit code $code, which says nothing of the failure"; code=125 ;;
 esac
@@ -171,18 +183,22 @@ use_made() {
 """
 
 _SETTINGS = """\
-#   IMAGE        another image, of another release say: the same files are run in it
-#   GPU_OPTIONS  how the container gets its GPU (default: @GPU@)
-#   DOCKER       the engine's command (default: docker)
-#   RUN_AS       user and group inside (default: yours; with a rootless engine 0:0)"""
+#   IMAGE          another image, of another release say: the same files are run in it
+#   GPU_OPTIONS    how the container gets its GPU (default: @GPU@)
+#   DOCKER         the engine's command (default: docker)
+#   RUN_AS         user and group inside (default: yours; with a rootless engine 0:0)"""
 
-_PYTHON_SETTING = "#   PYTHON       an interpreter that has @NEEDS@ (default: python3)"
+_PYTHON_SETTING = """\
+#   PYTHON         an interpreter that has @NEEDS@ and numpy (default: python3); one is made by
+#                  python3 -m venv env && env/bin/pip install @NEEDS@==@VERSION@ numpy"""
 
 
 def render_reproduce(failure: Failure) -> str:
     """Return ``reproduce.sh``, in POSIX sh; without an image it asks for an interpreter with the product."""
     image = failure.image
-    where = "It runs in a container that sees this folder (read-only), OUT and nothing else; no network."
+    where = (
+        "It runs in a container without network that sees this folder (read-only) and REPRODUCE_OUT alone."
+    )
     if image is None:
         where = "The failure was seen outside of any container, so that is where this runs."
     text = _HEAD + (_BARE if image is None else _CONTAINER) + _TAIL
@@ -190,6 +206,7 @@ def render_reproduce(failure: Failure) -> str:
     text = text.replace("@BUILD@", _BUILD if image and image.build else _NO_BUILD)
     values = {
         "WHERE": where, "WHAT": _comment(f"{failure.cell}: {failure.title}"), "SCRIPT": SCRIPT, "SUMS": SUMS,
+        "RAN": RAN,
         "NEEDS": PYTHON_NEEDS[failure.product], "VERSION": _comment(failure.environment.library),
         "GPU": "--gpus device=0" if failure.environment.gpu else "", "SCRATCH": SCRATCH,
         "PROCESSES": str(Limits().processes), "TMPFS": f"{SCRATCH}:{tmpfs_options(Limits())}",

@@ -28,14 +28,14 @@ FLOORS, ERROR, C_OF = ": error in noise floors", ": relative L2 error", "c of "
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure over the engines that fail: least and largest as recorded, and as they came out now.
+    """A figure over the engines that fail: least and largest as recorded and as they are now (None: absent).
 
     ``slack``: by how much the new may lie outside; None where it is not compared.
     """
 
     name: str
     recorded: tuple[float, float]
-    found: tuple[float, float]
+    found: tuple[float, float] | None
     slack: float | None = None
 
     @property
@@ -43,6 +43,8 @@ class Figure:
         """Whether the new figures lie within the spread; NaN does where NaN was recorded."""
         if self.slack is None:
             return True
+        if self.found is None:
+            return False
         if any(math.isnan(value) for value in (*self.recorded, *self.found)):
             return any(map(math.isnan, self.recorded)) == any(map(math.isnan, self.found))
         if any(math.isinf(value) for value in (*self.recorded, *self.found)):
@@ -54,16 +56,19 @@ class Figure:
 def compare_figures(
     recorded: Sequence[Mapping[str, float]], found: Sequence[Mapping[str, float]], rules: Mapping[str, Any]
 ) -> tuple[Figure, ...]:
-    """Return the figures that both have, of engines that fail; ``rules``: those of ``expected.json``."""
+    """Return the recorded figures beside the new ones, of engines that fail.
+
+    ``rules``: as :func:`trtmatrix.core.bundle.expected.make_rules` gives them.
+    """
     names = dict.fromkeys(name for figures in recorded for name in figures)
     lines = []
     for name in names:
         before = [float(figures[name]) for figures in recorded if name in figures]
         after = [float(figures[name]) for figures in found if name in figures]
-        if after:
-            lines.append(Figure(
-                name=name, recorded=_range(before), found=_range(after), slack=_slack(name, before, rules)
-            ))  # fmt: skip
+        lines.append(Figure(
+            name=name, recorded=_range(before), found=_range(after) if after else None,
+            slack=_slack(name, before, rules),
+        ))  # fmt: skip
     return tuple(lines)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from trtmatrix.core.inline.edits import SWAPS, shorten
 from trtmatrix.core.inline.prune import prune
 from trtmatrix.core.inline.reach import Reached, pieces_of
-from trtmatrix.core.inline.settings import write_head, write_settings
+from trtmatrix.core.inline.settings import HEAD_IMPORTS, write_head, write_settings
 from trtmatrix.core.inline.source import InlineError, Module, read_module
 from trtmatrix.core.inline.weave import name_symbols, write_imports, write_module
 from trtmatrix.core.model import Product
@@ -39,7 +39,7 @@ def make_script(repro: str, probe: Mapping[str, str], product: Product, expected
     reached = _reach(read_module(REPRO, pruned), probe, product, words)
     names = name_symbols(reached, (REPRO,))
     outside = set(reached.outside)
-    outside.add(("sys", "import sys"))
+    outside |= {(line.split()[-1], line) for line in HEAD_IMPORTS}
     order = reached.order((REPRO, BACKENDS[product][0], ENGINE), MAIN[0])
     if REPRO in reached.needs:
         raise InlineError(
@@ -47,12 +47,17 @@ def make_script(repro: str, probe: Mapping[str, str], product: Product, expected
         )
     groups = [f"{_rule(name, expected)}\n\n{write_module(reached, name, names)}" for name in order]
     parts = [
-        write_head(repro, product, expected), write_imports(outside), write_settings(expected),
+        write_head(repro, product, expected), _after_head(write_imports(outside)), write_settings(expected),
         "\n\n\n".join(groups),
         'if __name__ == "__main__":\n'
         f"    sys.exit({names[MAIN]}(CASE, {names[REPRO, 'run']}, {names[BACKENDS[product]]}))",
     ]  # fmt: skip
     return "\n\n".join(parts[:3]) + "\n\n\n" + "\n\n\n".join(parts[3:]) + "\n"
+
+
+def _after_head(imports: str) -> str:
+    """Return the imports less those of the head."""
+    return "\n".join(line for line in imports.splitlines() if line not in HEAD_IMPORTS)
 
 
 def _reach(

@@ -32,7 +32,28 @@ each part names the file of trtmatrix that it is taken from, less what this case
 """
 
 from __future__ import annotations
+
+import os
+import sys
+
+
+def cannot_say(kind, error, trace):
+    """End in 125 on an error that nobody caught: Python's own 1 would say that the failure came back."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f" (line {{trace.tb_lineno}} of {{trace.tb_frame.f_code.co_filename}})"
+    hint = "; NumPy is needed: {needs}" if getattr(error, "name", "") == "numpy" else ""
+    sys.stdout.flush()
+    print(f"CANNOT SAY: {{kind.__name__}}: {{error}}{{place}}{{hint}}", file=sys.stderr, flush=True)
+    os._exit(130 if issubclass(kind, KeyboardInterrupt) else 125)
+
+
+sys.excepthook = cannot_say
 '''
+
+HEAD_IMPORTS = ("import os", "import sys")
+HEAD_NAMES = ("cannot_say",)
+"""What the head binds and imports by itself."""
 
 
 def write_head(repro: str, product: Product, expected: Mapping[str, Any]) -> str:
@@ -41,6 +62,7 @@ def write_head(repro: str, product: Product, expected: Mapping[str, Any]) -> str
     recorded = f"{expected['cell']}: {expected['verdict']}, {expected['reason']}"
     return HEAD.format(
         title=_plain(expected["title"]), told=_plain(text), product=NAMES[product],
+        needs=f"run this by an interpreter that has it and {NAMES[product]}",
         recorded="\n".join(textwrap.wrap(_plain(recorded), 106, break_long_words=False)),
         more="".join(f", {need}" for need in expected["needs"]),
     ).rstrip("\n")  # fmt: skip

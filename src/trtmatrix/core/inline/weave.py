@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from trtmatrix.core.inline.reach import Reached, Symbol, methods, pieces_of
+from trtmatrix.core.inline.settings import HEAD_NAMES
 from trtmatrix.core.inline.source import InlineError, Module, Piece, end_of, imports_of
 
 ROLE = re.compile(r":(?:class|func|meth|data|attr|mod):`[~.]?(?:[\w.]*\.)?(\w+)`")
@@ -25,7 +26,7 @@ def name_symbols(reached: Reached, kept: Sequence[str]) -> dict[Symbol, str]:
     ``kept``: modules whose names stay in any case. :class:`InlineError` where even that does not help.
     """
     taken: dict[str, str] = {name: "an import" for name, _ in reached.outside}
-    taken |= dict.fromkeys(reached.plain, "built in")
+    taken |= dict.fromkeys(reached.plain, "built in") | dict.fromkeys(HEAD_NAMES, "the script's head")
     symbols = sorted(reached.symbols, key=lambda symbol: symbol[0] not in kept)
     names: dict[Symbol, str] = {}
     for symbol in symbols:

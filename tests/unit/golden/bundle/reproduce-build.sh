@@ -4,24 +4,24 @@
 #   sh reproduce.sh [options of repro.py, see --help]
 #
 # Exit code: 1 the failure comes back, 0 it does not, 125 cannot say (and why), 130 and 143 interrupted.
-# It runs in a container that sees this folder (read-only), OUT and nothing else; no network.
+# It runs in a container without network that sees this folder (read-only) and REPRODUCE_OUT alone.
 # What may be set in the environment:
-#   OUT          the folder that is written to, result.json goes there (default: ./out)
-#   IMAGE        another image, of another release say: the same files are run in it
-#   GPU_OPTIONS  how the container gets its GPU (default: --gpus device=0)
-#   DOCKER       the engine's command (default: docker)
-#   RUN_AS       user and group inside (default: yours; with a rootless engine 0:0)
-#   UNCHECKED=1  do not compare the files with SHA256SUMS, after a change of your own
+#   REPRODUCE_OUT  the folder that is written to, result.json goes there (default: ./out)
+#   IMAGE          another image, of another release say: the same files are run in it
+#   GPU_OPTIONS    how the container gets its GPU (default: --gpus device=0)
+#   DOCKER         the engine's command (default: docker)
+#   RUN_AS         user and group inside (default: yours; with a rootless engine 0:0)
+#   UNCHECKED=1    do not compare the files with SHA256SUMS, after a change of your own
 set -u
 
 say() { printf 'reproduce.sh: %s\n' "$*" >&2; }
 stop() { say "$@"; exit 125; }
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd) || exit 125
-: "${OUT:=./out}"
-mkdir -p -- "$OUT" || stop "cannot write to $OUT: set OUT to a folder of yours"
-out=$(CDPATH='' cd -- "$OUT" && pwd) || exit 125
-rm -f -- "$out/result.json"  # one of an earlier run says nothing of this one
+: "${REPRODUCE_OUT:=./out}"
+mkdir -p -- "$REPRODUCE_OUT" && out=$(CDPATH='' cd -- "$REPRODUCE_OUT" && pwd) && [ -w "$out" ] ||
+  stop "cannot write to $REPRODUCE_OUT: set REPRODUCE_OUT to a folder of yours"
+rm -f -- "$out/result.json" "$out/image-id.txt"  # one of an earlier run says nothing of this one
 
 if [ -z "${UNCHECKED:-}" ]; then
   if command -v sha256sum >/dev/null; then sums=sha256sum; else sums='shasum -a 256'; fi
@@ -116,12 +116,23 @@ making=1
   --env ORT_DISABLE_TELEMETRY=1 \
   $GPU_OPTIONS "$@" >/dev/null || stop "the container cannot be made: see above"
 making=0
+ran=$("$DOCKER" container inspect --format '{{.Image}}' "$name" 2>/dev/null) || ran=''
 "$DOCKER" start --attach "$name" &
 client=$!
 wait "$client"
 code=$?
+rm -f -- "$out/image-id.txt"  # whatever was put there from inside
+printf '%s\n' "$ran" >"$out/image-id.txt"
+# Python ends in 1 too where it cannot even read the script: without a result nothing was run.
 case $code in
-  0 | 1) say "details: $out/result.json" ;;
+  0 | 1)
+    if [ -f "$out/result.json" ]; then
+      say "details: $out/result.json"
+    else
+      say "repro.py ended with exit code $code and left no result in $out, which says nothing of the failure"
+      code=125
+    fi
+    ;;
   125) say "nothing can be said: see above" ;;
   *) say "repro.py ended with exit code $code, which says nothing of the failure"; code=125 ;;
 esac
