@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import re
@@ -155,8 +156,9 @@ def redact_code(text: str, secrets: Secrets) -> Redacted:
     What is no Python is taken as plain text.
     """
     try:
+        ast.parse(text)  # before Python 3.12 tokenize takes what is none
         places = list(_strings(text))
-    except (tokenize.TokenError, SyntaxError):
+    except (tokenize.TokenError, SyntaxError, ValueError):
         return redact(text, secrets, script=True)
     counts: Counter[Private] = Counter()
     pieces, at = [], 0
