@@ -4,8 +4,8 @@ A failure is unsteady where engines that are built alike are wrong in the same o
 
 - in several ways: NaN in one, wrong numbers or zeros in another; or
 - by relative L2 errors of which the largest is ``ORDERS`` times the least, or more; or
-- by an error above ``ABSURD``, unless several engines agree on it: a wrong formula gives the same numbers each
-  time, of some size; what memory held before has any.
+- by an error above ``ABSURD``, unless several engines agree on it: a wrong formula gives the same numbers
+  each time, of some size; what memory held before has any.
 
 What such a failure gives in one run says nothing of the next, so that it comes back by any of these ways.
 """
