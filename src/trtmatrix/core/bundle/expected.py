@@ -41,8 +41,8 @@ def make_expected(
     which way the cell fails, for its words. ``ValueError`` where the cell has no record or no verdict.
 
     ``rules``: what :func:`trtmatrix.standalone.judging.judge_build` goes by. ``fails``: in which ways the
-    recorded engines fail, as it says them; of garbage, any of its ways. ``figures``: the least and the largest of each
-    over these engines.
+    recorded engines fail, as it says them; of garbage, any of its ways. ``figures``: the least and the
+    largest of each over these engines.
     """
     record, outcome = entry.record, entry.outcome
     if record is None or outcome is None:
