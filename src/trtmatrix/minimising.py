@@ -118,8 +118,8 @@ def _warnings(cell: Manner, wanted: Manner) -> Iterator[str]:
     if cell.kind is Kind.DEFECT and wanted.kind is not Kind.DEFECT:
         yield (
             f"the cell fails by a known defect ({cell.words}), and a plain model has none: a smaller one "
-            "counts as the same by its relative error alone, and may be wrong for another reason. Look at what is "
-            "left before it is called that defect"
+            "counts as the same by its relative error alone, and may be wrong for another reason. Look at "
+            "what is left before it is called that defect"
         )
     if wanted.unsteady:
         yield "it is not steady: any garbage in its outputs counts as the same, whatever its size"
