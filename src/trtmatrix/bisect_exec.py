@@ -33,9 +33,13 @@ _SHELL_CODES = {126: "the shell could not execute it", 127: "the shell did not f
 
 _STDERR = 2
 
+INTERRUPTED = "it was interrupted; nothing is stored of a command, so that the same one starts anew"
+
 
 class Commands:
     """Runs one command for each candidate."""
+
+    interrupted = INTERRUPTED
 
     def __init__(self, args: argparse.Namespace, candidates: tuple[Candidate, ...], what: str) -> None:
         """Keep the command, and the row that it is run for."""
@@ -183,7 +187,9 @@ def _read_versions(matrix: Path, product: Product) -> tuple[Candidate, ...]:
 
     candidates = tuple(candidate for _, candidate in candidates_of(read_matrix(matrix), product))
     if len(candidates) < 2:
+        count = "1 version" if candidates else "no version"
         raise UsageError(
-            f"--product {product.value}: {matrix} has {len(candidates)} version of it: name --image"
+            f"--product {product.value}: {matrix} has {count} of it, and to search takes two at least: "
+            "name --image"
         )
     return candidates

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from trtmatrix.bisect_versions import CaseRun, case_words, make_subject, open_case, rests_on, words
+from trtmatrix.bisect_versions import (
+    INTERRUPTED,
+    CaseRun,
+    case_words,
+    make_subject,
+    open_case,
+    rests_on,
+    words,
+)
 from trtmatrix.core.bisect import Answer
 from trtmatrix.core.bisect_reply import hint_of
 from trtmatrix.core.bisect_report import Again, Candidate, Reply
@@ -31,6 +39,8 @@ SOURCE = "image"
 
 class UserImages:
     """Images in the order that they were given, the oldest first."""
+
+    interrupted = INTERRUPTED
 
     def __init__(self, run: CaseRun, args: argparse.Namespace, names: tuple[str, ...]) -> None:
         """Keep what runs a case, and the images' names."""
@@ -185,7 +195,8 @@ def read_images(args: argparse.Namespace) -> tuple[str, ...]:
     if double:
         raise UsageError(f"{where}: {', '.join(double)} stands twice: a row has each image once")
     if len(names) < 2:
-        raise UsageError(f"{where}: {len(names)} image; to search between takes two at least, oldest first")
+        count = "1 image" if names else "no image"
+        raise UsageError(f"{where}: {count}; to search between takes two at least, oldest first")
     return tuple(names)
 
 

@@ -22,6 +22,8 @@ from trtmatrix.core.upgrade.question import DOOR
 from trtmatrix.core.words import PRODUCT_NAMES
 from trtmatrix.moving import choose_gpu, file_options, model_options
 
+INTERRUPTED = "it was interrupted; the same command goes on from what is stored"
+
 
 @dataclass(frozen=True, kw_only=True)
 class CaseRun:
@@ -79,12 +81,14 @@ class CaseRun:
     def ask(self, version: Version) -> Reply:
         """Run the case at a version, with as many engines as a good answer needs.
 
-        In a process of its own: what another cell left, or was remembered of one, is no build.
+        In a process of its own: what another cell left, or was remembered of one, is no build. Without what
+        goes along with a run: controls and ONNX Runtime's own versions answer nothing here, and a host
+        without a network would wait for pip each time.
         """
         from trtmatrix.perform import Options, perform
         from trtmatrix.scene import look_around
 
-        context = self.narrowed([version])
+        context = replace(self.narrowed([version]), controls=False)
         scene = look_around(context, self.pull)
         result = perform(context, scene, Options(rebuilds=self.rebuilds, isolation=Isolation.PROCESS))
         entry = self._mine(result.entries).get(version.name)
@@ -101,6 +105,8 @@ class CaseRun:
 
 class Versions:
     """matrix.yaml's versions of one product, the oldest first."""
+
+    interrupted = INTERRUPTED
 
     def __init__(self, run: CaseRun, args: argparse.Namespace) -> None:
         """Keep what runs a case, and what was asked."""

@@ -15,8 +15,6 @@ from trtmatrix.core.bisect import Answer, Search, learn, most_tries, next_try
 from trtmatrix.core.bisect_report import Again, Candidate, Reply, Report, Subject
 from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
 
-INTERRUPTED = "it was interrupted; the same command goes on from what is stored"
-
 Tell = Callable[[str], None]
 
 
@@ -26,6 +24,8 @@ class Asker(Protocol):
     candidates: tuple[Candidate, ...]
     subject: Subject
     rests_on: str
+    interrupted: str
+    """What is said of a search that was interrupted: whether it goes on, or starts anew."""
 
     def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
         """Return what is answered without running anything, and what is only reported."""
@@ -62,7 +62,7 @@ def bisect_command(args: argparse.Namespace) -> ExitCode:
 def run_search(asker: Asker, search: Search, *, can_run: bool, tell: Tell) -> tuple[Report, ExitCode]:
     """Ask until nothing is to be learnt, and return what came out; an interrupt keeps what is known."""
     replies: dict[int, Reply] = {}
-    cut_short, code = "", ExitCode.SURPRISE
+    cut_short, code, number = "", ExitCode.SURPRISE, None
     try:
         known, hints = asker.known()
         replies.update(known)
@@ -74,9 +74,11 @@ def run_search(asker: Asker, search: Search, *, can_run: bool, tell: Tell) -> tu
             replies[number] = reply
             search = learn(search, number, reply.answer)
     except KeyboardInterrupt:
-        cut_short, code = INTERRUPTED, ExitCode.INTERRUPTED
+        cut_short, code = asker.interrupted, ExitCode.INTERRUPTED
     except MachineryError as error:
         cut_short, code = str(error), error.exit_code
+    if cut_short and can_run and number is not None:  # it was run, and has not answered
+        replies.setdefault(number, _CUT_SHORT)
     report = Report(
         subject=asker.subject, candidates=asker.candidates, search=search, replies=replies,
         rests_on=asker.rests_on, cut_short=cut_short, tool=f"trtmatrix {__version__}",
@@ -87,6 +89,9 @@ def run_search(asker: Asker, search: Search, *, can_run: bool, tell: Tell) -> tu
     return report, code
 
 
+_CUT_SHORT = Reply(
+    answer=Answer.CANNOT_SAY, words="the search ended while it ran", known="run now", tried=True
+)
 _NOT_RUN = Reply(answer=Answer.CANNOT_SAY, words="no record", known="not run (--no-run)")
 
 

@@ -85,8 +85,10 @@ def add_minimise_options(parser: argparse.ArgumentParser) -> None:
     """Add those of ``minimise``."""
     parser.add_argument("cell", metavar="CELL", help="as tables print it: REPRO/CASE@VERSION#GPU")
     parser.add_argument(
-        "--good", metavar="VERSION", help="what still fails must be right at this version, too"
-    )
+        "--good", metavar="VERSION",
+        help="what still fails must be right at this version, too (default: the nearest that is, of those "
+        "that can be run here); none: wherever",
+    )  # fmt: skip
     parser.add_argument("--to", type=Path, metavar="DIR", help="where to write (default: ./minimised-CASE)")
     parser.add_argument("--steps", type=_count, default=200, metavar="N", help="runs at most (default: 200)")
     parser.add_argument(

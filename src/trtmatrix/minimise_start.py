@@ -13,13 +13,16 @@ from trtmatrix.core.bundle.facts import Recipe
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.expand import nearest_names
 from trtmatrix.core.manner import Manner, manner_of
-from trtmatrix.core.model import Control
+from trtmatrix.core.model import Control, Verdict
 
 if TYPE_CHECKING:
     from trtmatrix.onnxmodel.subject import Subject
 
 PRECISIONS: Mapping[str, str] = {"fp16-flag": "fp16"}
 """The probe's precision → what --precision calls it, where that differs."""
+
+NO_GOOD = "none"
+"""What --good calls that no version must be right."""
 
 EITHER = frozenset({"tf32", "fp32", "fp16"})
 
@@ -29,7 +32,8 @@ class Start:
     """The failing cell as a plain model. ``manner``: in which way the cell itself fails.
 
     ``asked``: what opens a model as this one was: precision, tolerance, what else is asked of a build.
-    ``every``: each engine of the cell fails, so that a single one tells.
+    ``every``: each engine of the cell fails, so that a single one tells. ``good``: the version that was named
+    as right; where none was, ``nearby`` are those that can be run here and may be, the likeliest first.
     """
 
     found: Found
@@ -38,6 +42,7 @@ class Start:
     asked: Mapping[str, Any]
     every: bool
     good: str = ""
+    nearby: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
 
 
@@ -59,13 +64,14 @@ def find_start(args: argparse.Namespace) -> Start:
     return Start(
         found=found, manner=manner, subject=_subject(found, recipe, folder), good=good,
         asked=_asked(found, recipe), every=outcome.failed >= outcome.builds,
+        nearby=find_nearby(found) if args.good is None else (),
         notes=_notes(recipe, case.precision),
     )  # fmt: skip
 
 
 def _good_version(found: Found, name: str | None) -> str:
     """Return the version that must be right; :class:`UsageError` where it cannot be compared with."""
-    if name is None:
+    if name in {None, NO_GOOD}:
         return ""
     version = next((v for v in found.context.matrix.versions if v.name == name), None)
     if version is None:
@@ -75,6 +81,26 @@ def _good_version(found: Found, name: str | None) -> str:
     if version.product is not own.product or version.name == own.name:
         raise UsageError(f"--good {name}: name another version of {own.product.value} than {own.name}")
     return name
+
+
+def find_nearby(found: Found) -> tuple[str, ...]:
+    """Return the versions of the cell's product that can be run here, those with a record of a PASS first.
+
+    Of either kind the nearest come first, the older of two. Those that fail by what is known are left out.
+    """
+    from trtmatrix.perform import here
+
+    is_here, gpu = here(found.context.project), found.entry.cell.gpu.slug
+    launches = [launch for launch in found.scene.plan.launches if is_here(launch)]
+    able = {cell.version.name for launch in launches for cell in launch.cells if cell.gpu.slug == gpu}
+    place = found.row.index(found.entry)
+    fit = [
+        (entry.outcome is None or entry.record is None, abs(number - place), number, entry)
+        for number, entry in enumerate(found.row)
+        if number != place and entry.cell.version.name in able
+        and (entry.outcome is None or entry.outcome.verdict is Verdict.PASS)
+    ]  # fmt: skip
+    return tuple(item[3].cell.version.name for item in sorted(fit, key=lambda item: item[:3]))
 
 
 def _recipe(found: Found) -> tuple[Recipe, Path]:

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,37 +35,85 @@ FOLDER = "minimise"
 class Ran:
     """What one model did at one version. ``manner``: how it fails; None where it is right or cannot tell.
 
-    ``right``: it passed. ``said``: in words. ``record``: the cell's id.
+    ``right``: it passed. ``said``: in words. ``record``: the cell's id. ``some``: not all of its engines
+    fail.
     """
 
     manner: Manner | None
     right: bool
     said: str
     cell: str = ""
+    some: bool = False
 
 
 class Trials:
     """Runs models in the place of one cell's."""
 
     def __init__(self, start: Start, scratch: Path) -> None:
-        """Take what is minimised; ``scratch``: a folder in the cache."""
-        self._start, self.scratch = start, scratch
+        """Take what is minimised; ``scratch``: a folder in the cache.
+
+        ``good``: the version at which a model must be right. ``builds``: the engines of each trial, 0 for as
+        many as the model's repro has.
+        """
+        self._start, self.scratch, self.good = start, scratch, start.good
+        self.builds = 1 if start.every else 0
         self._checked: bool | None = None
+        self._troubles: dict[str, str] = {}
+        self._ahead: dict[str, Ran] = {}
 
     def check(self, wanted: Manner, subject: Subject) -> tuple[Answer, str, bool]:
         """Say whether a model fails in the way that is wanted, in words, and whether anything was run."""
         if trouble := self.trouble_of(subject):
             return Answer.CANNOT_SAY, trouble, False
-        bad = self.run(subject, self._start.found.entry.cell.version.name)
+        bad = self._ahead.get(subject.digest) or self.run(subject, self._version)
         if bad.manner is None:
             return (Answer.NOT if bad.right else Answer.CANNOT_SAY), bad.said, True
         if differs := same_manner(anonymous(wanted), anonymous(bad.manner)):
             return Answer.NOT, differs, True
-        if self._start.good:
-            good = self.run(subject, self._start.good)
+        if self.good:
+            good = self.run(subject, self.good)
             if not good.right:
-                return Answer.NOT, f"{self._start.good} is not right either: {good.said}", True
+                return Answer.NOT, f"{self.good} is not right either: {good.said}", True
         return Answer.SAME, bad.manner.words, True
+
+    @property
+    def _version(self) -> str:
+        return self._start.found.entry.cell.version.name
+
+    def run_ahead(self, subjects: Sequence[Subject]) -> None:
+        """Run models that will be asked about in one launch: each start of a product costs seconds.
+
+        Answers are the same as one by one. What cannot be opened is told when it is asked about.
+        """
+        fresh = {one.digest: one for one in subjects if one.digest not in self._ahead}
+        fresh = {digest: one for digest, one in fresh.items() if not self.trouble_of(one)}
+        if len(fresh) < 2:
+            return
+        with contextlib.ExitStack() as stack:
+            opened = dict[str, Context]()
+            for digest, subject in fresh.items():
+                with contextlib.suppress(TrtMatrixError, OSError):
+                    opened[digest] = self._open(subject, self._version, stack, self.builds)
+            with contextlib.suppress(TrtMatrixError, OSError):
+                self._ahead |= self._run_together(opened)
+
+    def _run_together(self, opened: Mapping[str, Context]) -> dict[str, Ran]:
+        """Run several models' repros as those of one project; returns what each did."""
+        if not opened:
+            return {}
+        loaded = {digest: next(iter(one.repros.values())) for digest, one in opened.items()}
+        with tempfile.TemporaryDirectory(dir=self.scratch, prefix=".together-") as name:
+            for one in loaded.values():
+                shutil.copy(one.file, name)
+            Path(name).chmod(0o755)
+            first = next(iter(opened.values()))
+            repros = {one.repro.id: one for one in loaded.values()}
+            context = replace(
+                first, repros=repros, project=replace(first.project, repros=Path(name)),
+                selection=replace(first.selection, repros=tuple(repros)),
+            )  # fmt: skip
+            found = self._run_all(context, self._version, keep=False)
+        return {digest: found[one.repro.id] for digest, one in loaded.items()}
 
     def trouble_of(self, subject: Subject) -> str:
         """Return why ONNX Runtime cannot compute a model here, which then has no reference; else nothing.
@@ -77,6 +125,12 @@ class Trials:
             self._checked = not self.trouble_of(self._start.subject)
         if not self._checked:
             return ""
+        if subject.digest not in self._troubles:
+            self._troubles[subject.digest] = self._compute(subject)
+        return self._troubles[subject.digest]
+
+    def _compute(self, subject: Subject) -> str:
+        """Compute a model by ONNX Runtime; returns why it cannot, else nothing."""
         from trtmatrix.onnxmodel.sessions import NotComputedError, Session
         from trtmatrix.onnxmodel.subject import CannotShrinkError, write_model
 
@@ -89,20 +143,23 @@ class Trials:
                 return f"ONNX Runtime cannot compute it: {error}"
         return ""
 
-    def run(self, subject: Subject, version: str, *, keep: bool = False) -> Ran:
-        """Run a model at a version and say what it did.
+    def run(self, subject: Subject, version: str, *, keep: bool = False, builds: int | None = None) -> Ran:
+        """Run a model at a version and say what it did. ``builds``: as many engines, if not those of a trial.
 
         ``keep``: as a cell of the user's own, whose record and files stay, of as many engines as such a cell
         has. What cannot be run is told in words; an interrupt goes through, and leaves nothing behind.
         """
         with contextlib.ExitStack() as stack:
             try:
-                opened = self._open(subject, version, None if keep else stack)
-                return self._run(opened, version, keep=keep)
+                many = self.builds if builds is None else builds
+                opened = self._open(subject, version, None if keep else stack, many)
+                return next(iter(self._run_all(opened, version, keep=keep).values()))
             except (TrtMatrixError, OSError) as error:
                 return Ran(manner=None, right=False, said=" ".join(str(error).split())[:300])
 
-    def _open(self, subject: Subject, version: str, stack: contextlib.ExitStack | None) -> Context:
+    def _open(
+        self, subject: Subject, version: str, stack: contextlib.ExitStack | None, builds: int
+    ) -> Context:
         """Make a model a repro; ``stack`` removes what was not there before, where it does not stay."""
         from trtmatrix.effects.cases import CaseCache
         from trtmatrix.own_model import model_repro, open_model
@@ -111,7 +168,9 @@ class Trials:
         cache, results = whole.project.cache, whole.project.results
         before = {folder.name for folder in (cache / "models").glob("*")}
         with tempfile.TemporaryDirectory(dir=self.scratch, prefix=".opening-") as name:
-            args = self.arguments(subject, Path(name))
+            args = dict(self.arguments(subject, Path(name)))
+            if stack is not None:  # ids of models that differ by their inputs alone are not the same
+                args["model"] = args["model"].rename(Path(name) / f"small-{subject.digest[:8]}.onnx")
             opened = open_model(whole, argparse.Namespace(**args))
         loaded = model_repro(opened)
         if stack is not None:
@@ -120,7 +179,7 @@ class Trials:
             fresh = [item for item in mine if not item.exists()]
             fresh += [folder] if folder.name not in before else []
             stack.callback(_remove, cases.blobs, fresh)
-            results, loaded = cache / FOLDER / "results", self._cheap(loaded)
+            results, loaded = cache / FOLDER / "results", _with_builds(loaded, builds)
         return replace(
             opened, controls=False, repros={loaded.repro.id: loaded},
             project=replace(opened.project, results=results),
@@ -141,25 +200,31 @@ class Trials:
         cell = self._start.found.entry.cell
         return (cell.gpu.slug,) if cell.version.product is Product.TENSORRT else ()
 
-    def _cheap(self, loaded: LoadedRepro) -> LoadedRepro:
-        """Return a repro of one build, where each build of the whole model fails."""
-        if not self._start.every:
-            return loaded
-        cases = tuple(replace(case, builds=1) for case in loaded.repro.cases)
-        return replace(loaded, repro=replace(loaded.repro, cases=cases))
-
-    def _run(self, opened: Context, version: str, *, keep: bool) -> Ran:
+    def _run_all(self, opened: Context, version: str, *, keep: bool) -> dict[str, Ran]:
+        """Run the models of a context at a version; returns by repro what each did."""
         from trtmatrix.perform import Options, perform
         from trtmatrix.scene import look_around
 
         scene = look_around(opened, Pull.NEVER)
         result = perform(opened, scene, Options(confirm=keep, quiet=True))
-        entry = next((e for e in result.entries if e.cell.version.name == version), None)
-        if entry is None or entry.record is None:
-            reasons = [*result.performed.not_ready, *([entry.excluded] if entry and entry.excluded else [])]
+        entries = {e.cell.repro.id: e for e in result.entries if e.cell.version.name == version}
+        found: dict[str, Ran] = {}
+        for repro in opened.repros:
+            entry = entries.get(repro)
+            if entry is not None and entry.record is not None:
+                found[repro] = _read(entry, self._start.found.calibration)
+                continue
+            reasons = [item for item in result.performed.not_ready if item.cell.repro.id == repro]
+            reasons += [entry.excluded] if entry and entry.excluded else []
             said = "; ".join(f"{item.why.value} {item.detail}".strip() for item in reasons)
-            return Ran(manner=None, right=False, said=said or "it did not run")
-        return _read(entry, self._start.found.calibration)
+            found[repro] = Ran(manner=None, right=False, said=said or "it did not run")
+        return found
+
+
+def _with_builds(loaded: LoadedRepro, builds: int) -> LoadedRepro:
+    """Return a repro whose cases are of so many builds; of its own where that is 0."""
+    cases = tuple(replace(case, builds=builds or case.builds) for case in loaded.repro.cases)
+    return replace(loaded, repro=replace(loaded.repro, cases=cases))
 
 
 def _read(entry: Entry, calibration: Calibration) -> Ran:
@@ -170,6 +235,7 @@ def _read(entry: Entry, calibration: Calibration) -> Ran:
     return Ran(
         manner=manner, right=outcome is not None and outcome.verdict is Verdict.PASS,
         said=manner.words if manner else f"{said}{reason}"[:300], cell=str(entry.cell.id),
+        some=outcome is not None and outcome.failed < outcome.builds,
     )  # fmt: skip
 
 

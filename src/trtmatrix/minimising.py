@@ -7,14 +7,24 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.core.errors import ExitCode, MachineryError
 from trtmatrix.core.manner import Kind, Manner, same_manner
-from trtmatrix.core.minimise import Answer, Axis, Move, Search, Trial, learn, next_move, next_round
+from trtmatrix.core.minimise import (
+    Answer,
+    Axis,
+    Move,
+    Search,
+    Trial,
+    how_many_ahead,
+    learn,
+    next_moves,
+    next_round,
+)
 from trtmatrix.core.render_minimise import Minimised, minimised_data, render_minimised, step_line
 from trtmatrix.effects.minimised import check_target, write_minimised
 from trtmatrix.explain import own_interrupt
@@ -29,6 +39,15 @@ NUMBERS = frozenset({Kind.DEFECT, Kind.WRONG, Kind.ZEROS})
 
 LEAST_NODES = 2
 """A single node is not reduced."""
+
+STEADY_BUILDS = 3
+"""Engines of the whole model that tell whether its failure is steady."""
+
+UNSTEADY_BUILDS = 2
+"""Engines of each trial where it is not: memory that nothing wrote may hold what is right."""
+
+GOOD_TRIES = 3
+"""Versions that are asked whether they are right, where none was named."""
 
 SMALLEST_FOUND = "nothing else that was tried can be smaller"
 INTERRUPTED = "it was interrupted; what is here is the smallest so far"
@@ -48,37 +67,76 @@ def minimise_command(args: argparse.Namespace) -> ExitCode:
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root, prefix=".scratch-") as scratch, own_interrupt():
         trials = Trials(start, Path(scratch))
-        wanted = find_baseline(start, trials)
+        wanted, notes = find_baseline(start, trials)
         _tell(f"{cell}: {wanted.words}")
+        notes += choose_good(start, trials)
+        start = replace(start, good=trials.good, notes=(*start.notes, *notes))
+        for note in notes:
+            _tell(f"NOTE: {note}")
         shrinking = Shrinking(start, wanted, trials, target, args.steps, deadline, _tell)
         end, code = shrinking.run(polygraphy=not args.no_polygraphy)
     _show(args, end)
     return code
 
 
-def find_baseline(start: Start, trials: Trials) -> Manner:
-    """Return how the cell's model fails as a plain model; :class:`MachineryError` where it does otherwise."""
+def find_baseline(start: Start, trials: Trials) -> tuple[Manner, list[str]]:
+    """Return how the cell's model fails as a plain model, and what is to be told of it loudly.
+
+    It is run with several engines, which tell whether it fails steadily: where it does not, each trial needs
+    more than one. :class:`MachineryError` where it fails otherwise.
+    """
     cell = start.found.entry.cell
-    ran = trials.run(start.subject, cell.version.name)
+    ran = trials.run(start.subject, cell.version.name, builds=STEADY_BUILDS if start.every else None)
     if ran.manner is None:
         raise MachineryError(
             f"{cell.id}: it fails ({start.manner.words}), but its graph run as a plain model does not: "
             f"{ran.said}\n  what fails is more than the graph (its run, a limit or a defect of its own), or "
             "the version cannot be run here: python -m trtmatrix doctor"
         )
-    alike = {start.manner.kind, ran.manner.kind} <= NUMBERS or not same_manner(
-        anonymous(start.manner), anonymous(ran.manner)
-    )
-    if not alike:
-        raise MachineryError(
-            f"{cell.id}: its graph run as a plain model fails otherwise: {ran.manner.words}; the cell: "
-            f"{start.manner.words}"
-        )
+    if differs := same_manner(_plainly(start.manner), _plainly(ran.manner)):
+        raise MachineryError(f"{cell.id}: its graph run as a plain model: {differs}")
     if start.good and not (good := trials.run(start.subject, start.good)).right:
         raise MachineryError(
             f"--good {start.good}: it is not right there: {good.said}\n  name a version at which it passes"
         )
-    return ran.manner
+    wanted = ran.manner
+    if start.manner.unsteady and not wanted.unsteady:  # it was garbage by its records, and may be so again
+        errors = (*start.manner.errors, *wanted.errors)
+        wanted = replace(wanted, unsteady=True, errors=errors, words=start.manner.words)
+    trials.builds = 0 if ran.some else UNSTEADY_BUILDS if wanted.unsteady else trials.builds
+    return wanted, list(_warnings(start.manner, wanted))
+
+
+def _plainly(manner: Manner) -> Manner:
+    """Return a manner without what a plain model has no names for: known defects; outputs of the repro."""
+    if manner.kind not in NUMBERS or manner.unsteady:
+        return anonymous(manner)
+    return replace(anonymous(manner), kind=Kind.WRONG, what="")
+
+
+def _warnings(cell: Manner, wanted: Manner) -> Iterator[str]:
+    if cell.kind is Kind.DEFECT and wanted.kind is not Kind.DEFECT:
+        yield (
+            f"the cell fails by a known defect ({cell.words}), and a plain model has none: a smaller one "
+            "counts as the same by its relative error alone, and may be wrong for another reason. Look at "
+            "what is left before it is called that defect"
+        )
+    if wanted.unsteady:
+        yield "it is not steady: any garbage in its outputs counts as the same, whatever its size"
+
+
+def choose_good(start: Start, trials: Trials) -> list[str]:
+    """Choose the nearest version that is right, where none was named; returns what is to be told of it."""
+    if start.good:
+        return []
+    for name in start.nearby[:GOOD_TRIES]:
+        if trials.run(start.subject, name).right:
+            trials.good = name
+            return [f"what is left must be right at {name}, the nearest version that is (another: --good)"]
+    return [
+        "no other version is asked whether it is right there: what is left may fail at every version, as by "
+        "a reference that is no longer exact, and says nothing of this one. Name a version by --good"
+    ]
 
 
 class Shrinking:
@@ -129,23 +187,27 @@ class Shrinking:
             if shrinker is None or shrinker.subject is not self.best:
                 shrinker = Shrinker(self.best, self._trials.scratch, self._worst())
                 axes = [axis for axis in shrinker.axes() if not early or axis.name in EARLY]
-            move = next_move(self.search, axes)
-            if move is not None:
-                self._try_move(shrinker.make, move)
+            moves = next_moves(self.search, axes, how_many_ahead(self.search))
+            if moves:
+                self._try_moves(shrinker.make, moves)
             elif early or (fresh := next_round(self.search)) is None:
                 return
             else:
                 self.search = fresh
 
-    def _try_move(self, make: Callable[[Move], Subject], move: Move) -> None:
-        from trtmatrix.onnxmodel.subject import CannotShrinkError
-
-        try:
-            candidate = make(move)
-        except CannotShrinkError as error:
-            self._learn(Trial(move=move, answer=Answer.CANNOT_SAY, said=str(error), ran=False), None)
-            return
-        self.try_subject(move, candidate)
+    def _try_moves(self, make: Callable[[Move], Subject], moves: Sequence[Move]) -> None:
+        """Try moves one after another until one is kept: all in one launch, as if each were tried alone."""
+        made = {move: _made(make, move) for move in moves}
+        fresh = {one.digest: one for one in made.values() if not isinstance(one, str)}
+        self._trials.run_ahead([one for digest, one in fresh.items() if digest not in self._seen])
+        for move, candidate in made.items():
+            if not self._has_time():
+                return
+            if isinstance(candidate, str):
+                trial = Trial(move=move, answer=Answer.CANNOT_SAY, said=candidate, ran=False)
+                self._learn(trial, None)
+            elif self.try_subject(move, candidate) is Answer.SAME:
+                return
 
     def try_subject(self, move: Move, candidate: Subject) -> Answer:
         """Run a smaller model unless it was run before, and keep it where it fails in the same way."""
@@ -241,6 +303,16 @@ class Shrinking:
             end = replace(end, smallest=ran.cell, last_said=f"run once more: {ran.said}")
         write_minimised(self._target, self.best, minimised_data(end))
         return end
+
+
+def _made(make: Callable[[Move], Subject], move: Move) -> Subject | str:
+    """Return what a move makes, or why it cannot be made."""
+    from trtmatrix.onnxmodel.subject import CannotShrinkError
+
+    try:
+        return make(move)
+    except CannotShrinkError as error:
+        return str(error)
 
 
 def _tell(text: str) -> None:

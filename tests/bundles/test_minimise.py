@@ -125,6 +125,25 @@ def test_the_smallest_is_a_cell_of_its_own_that_can_be_run_and_bundled(
     assert [cell["id"] for cell in ran.data["cells"]] == [smallest]
 
 
+def test_trials_share_launches_and_the_nearest_right_version_is_asked_without_its_name(
+    tmp_path: Path,
+) -> None:
+    failing = make_failing(tmp_path)
+    done = failing.minimise(tmp_path / "smallest", "--no-polygraphy")
+    assert (done.code, done.data["good"]) == (0, RIGHT), done.told
+    assert f"NOTE: what is left must be right at {RIGHT}" in done.told
+    found = (failing.project.folder / "cache" / "minimise" / "results").rglob("*.json")
+    records = [record for record in map(read_json, found) if record["cell"]["version"] == WRONG]
+    assert len({record["run"] for record in records}) < len(records) / 2
+    none = failing.minimise(tmp_path / "none", "--no-polygraphy", "--steps=1", "--good=none")
+    assert (none.data["good"], "NOTE: no other version is asked" in none.told) == ("", True)
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(file.read_text())
+    return data
+
+
 def test_the_same_search_ends_in_the_same_bytes_and_runs_nothing_twice(
     failing: Failing, tmp_path: Path
 ) -> None:

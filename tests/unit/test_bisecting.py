@@ -23,7 +23,6 @@ from builders import (
 from goldenfile import check_golden
 
 from trtmatrix import cli
-from trtmatrix.bisect_exec import fill, read_exit_code, run_shell
 from trtmatrix.bisect_images import make_version as make_column
 from trtmatrix.bisecting import SearchEnd, run_search
 from trtmatrix.core.bisect import Answer, Search
@@ -33,6 +32,7 @@ from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import ExitCode, MachineryError
 from trtmatrix.core.image_names import find_image
 from trtmatrix.core.model import Cause, Evidence, Exclusion, Product, Verdict
+from trtmatrix.core.plan import Excluded
 from trtmatrix.core.render_bisect import bisect_json, render_bisect_markdown, render_bisect_text
 
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
@@ -61,6 +61,7 @@ class Made:
             place="NVIDIA H200 (driver 580.159)", figure_label="error in noise floors",
         )  # fmt: skip
         self.rests_on = "a good answer rests on 3 builds"
+        self.interrupted = "it was interrupted"
         self.asked: list[int] = []
 
     def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
@@ -113,6 +114,40 @@ def test_an_interrupt_keeps_what_is_known() -> None:
     assert {0, 8} <= set(report.replies)
     assert report.commands[1] == "nox -s bisect -- --good 10.0.0 --bad 10.8.0"
     assert "one before it that was not tried: 10.1.0, … 5 more …, 10.7.0" in flat(report)
+    assert "10.4.0 cannot say the search ended while it ran run now" in flat(report)
+    assert "10.1.0 not tried" in flat(report)
+    assert "3 of 9 versions run; " in flat(report)
+    assert "Cannot say:" not in flat(report)
+
+
+@pytest.mark.parametrize(
+    ("letters", "trouble", "said"),
+    [
+        ("GGBB", {3: KeyboardInterrupt()}, "Nothing is known yet."),
+        ("GGBB", {3: SearchEnd("it ended with 130")}, "Nothing is known yet."),
+        ("GGGG", {0: KeyboardInterrupt()}, "Nothing that was tried until then fails."),
+    ],
+)
+def test_where_a_search_was_cut_short_no_doctor_is_called(
+    letters: str, trouble: Mapping[int, BaseException], said: str
+) -> None:
+    report, _ = search(Made(letters, trouble=trouble))
+    assert said in flat(report)
+    assert "doctor" not in flat(report)
+    assert "The search was cut short: it" in flat(report)
+    assert f"{len(report.replies)} of 4 versions run;" in flat(report)
+
+
+def test_images_that_are_not_here_are_one_reason() -> None:
+    entries = [
+        replace(make_unknown(), excluded=Excluded(cell=make_cell(), why=why, detail=detail))
+        for why, detail in (
+            (Exclusion.IMAGE_NOT_PULLED, "nvcr.io/a:1"), (Exclusion.IMAGE_NOT_PULLED, "nvcr.io/a:2"),
+            (Exclusion.NO_ENGINE, "it does not run"),
+        )
+    ]  # fmt: skip
+    said = [reply.why for entry in entries if (reply := stored(entry, can_run=False))]
+    assert said == ["not run: no record, image not pulled"] * 2 + ["not run: no record; it does not run"]
 
 
 def test_a_machine_that_fails_ends_the_search_and_keeps_what_is_known() -> None:
@@ -253,63 +288,11 @@ def test_a_report_is_a_hint_and_no_answer() -> None:
     assert hint_of(make_unknown()) is None
 
 
-@pytest.mark.parametrize(
-    ("code", "answer"), [(0, GOOD), (1, BAD), (124, BAD), (125, CANNOT_SAY), (126, BAD), (127, BAD)]
-)
-def test_exit_codes_are_read_as_git_does(code: int, answer: Answer) -> None:
-    assert read_exit_code(code, "10.7.0") is answer
-
-
-@pytest.mark.parametrize("code", [128, 255, -9])
-def test_codes_that_end_the_search(code: int) -> None:
-    with pytest.raises(SearchEnd, match=r"10\.7\.0: the command ended with .* ends the search"):
-        read_exit_code(code, "10.7.0")
-
-
-def test_a_command_knows_its_version_and_image(capfd: pytest.CaptureFixture[str]) -> None:
-    odd = Candidate(name="a b'c", image="x:1; exit 9")
-    command = fill('printf "%s|%s|%s" {version} {image} "$TRTMATRIX_VERSION|${HOME:+{}}"', odd)
-    assert run_shell(command, odd) == 0
-    shown = capfd.readouterr()
-    assert (shown.out, shown.err) == ("", "a b'c|x:1; exit 9|a b'c|{}")
+NOT_ODD = "case {version} in 10.*) exit 1;; esac"
 
 
 def bisect(tmp_path: Path, *words: str) -> int:
     return cli.run(["bisect", f"--cache={tmp_path / 'cache'}", *words])
-
-
-NOT_ODD = "case {version} in 10.*) exit 1;; esac"
-
-
-def test_a_command_over_the_versions_of_the_matrix(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    assert bisect(tmp_path, "--exec", NOT_ODD, "--json") == 0
-    data = json.loads(capsys.readouterr().out)
-    assert (data["last_good"], data["first_bad"], data["first_fixed"]) == ("9.3.0", "10.0.0", None)
-    assert len(data["tried"]) <= 6  # of 11
-
-
-def test_a_version_without_an_image_cannot_be_asked_about_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    assert bisect(tmp_path, "--exec", "run {image}", "--product", "tensorrt-rtx", "--json") == 1
-    data = json.loads(capsys.readouterr().out)
-    assert {line["answer"] for line in data["row"]} == {"cannot say"}
-    assert data["tried"] == []
-
-
-def test_a_command_is_run_again_before_it_counts_as_good(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    count = f"echo x >> {tmp_path}/{{version}}; test $(wc -l < {tmp_path}/{{version}}) -lt 3 || {NOT_ODD}"
-    assert bisect(tmp_path, "--exec", count, "--rebuilds", "3", "--json") == 0
-    data = json.loads(capsys.readouterr().out)
-    said = {line["name"]: line.get("words") for line in data["row"]}
-    assert (said["9.3.0"], said["10.0.0"]) == ("exit code 0 3 times", "exit code 1 in run 3 of 3")
 
 
 def test_a_report_for_others_says_nothing_private(

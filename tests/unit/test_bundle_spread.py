@@ -65,3 +65,20 @@ def test_a_recorded_figure_that_is_absent_now_is_told() -> None:
 
 def test_what_was_not_recorded_is_not_compared() -> None:
     assert compare_figures([], [{FLOORS: 1.0}], RULES) == ()
+
+
+NAN = "y: NaN or infinite"
+HUGE = [{ERROR: 2.06e23, FLOORS: 8.4e29, NAN: 2.0}, {ERROR: 1.48e11, FLOORS: 6e17, NAN: 1.0}]
+SOME = [{ERROR: 1.08, FLOORS: 1080.0, NAN: 736.0}, {ERROR: 1.04, FLOORS: 1040.0}]
+
+
+@pytest.mark.parametrize("recorded", [HUGE, SOME, [{ERROR: 5e25, FLOORS: 5e28}]])
+def test_errors_of_garbage_are_told_and_not_compared(recorded: list[dict[str, float]]) -> None:
+    lines = compare_figures(recorded, [{ERROR: 1.0439, FLOORS: 4.2e6, NAN: 2.0}], RULES)
+    assert {line.name for line in lines} >= {ERROR, FLOORS}
+    assert all(line.within and line.slack is None for line in lines)
+
+
+def test_nan_in_each_engine_is_no_garbage() -> None:
+    lines = compare_figures([{**one, ERROR: 0.5, FLOORS: 500.0} for one in HUGE], [{ERROR: 0.9}], RULES)
+    assert not all(line.within for line in lines)

@@ -156,6 +156,7 @@ def test_published_failures_of_other_repros_are_told_apart() -> None:
 
 
 BASE = Manner(kind=Kind.WRONG, outputs=("y", "z"), sizes=(40.0,), errors=(0.5,), words="y: wrong")
+SMALL = replace(BASE, errors=(0.01,))
 DEFECT = Manner(kind=Kind.DEFECT, what="lost-scale", outputs=("y",), sizes=(1.0,), errors=(0.3,))
 ENDED = Manner(kind=Kind.ENDED, what="build failed", message="Error Code 10: no implementation for node a")
 
@@ -163,7 +164,10 @@ SAME = [
     (BASE, {"outputs": ("z",)}, ""),
     (BASE, {"outputs": ()}, ""),
     (BASE, {"sizes": (1e6,), "errors": (0.06,)}, ""),
-    (BASE, {"errors": (900.0,)}, ""),
+    (BASE, {"errors": (4.9,)}, ""),
+    (BASE, {"errors": (900.0,)}, "relative error 900 instead of 0.5"),
+    (SMALL, {"errors": (1.4,)}, ""),
+    (SMALL, {"errors": (50.0,)}, "relative error 50 instead of 0.01"),
     (BASE, {"errors": (0.04,)}, "relative error 0.04 instead of 0.5"),
     (BASE, {"outputs": ("w",)}, "w instead of y, z"),
     (BASE, {"what": "fp16"}, ""),
@@ -172,8 +176,8 @@ SAME = [
     (BASE, {"kind": Kind.DEFECT, "what": "lost-scale"}, ""),
     (BASE, {"kind": Kind.DEFECT, "what": "lost-scale", "errors": (0.4,)}, "y: wrong"),
     (DEFECT, {"sizes": (0.6,)}, ""),
-    (DEFECT, {"sizes": (0.4,), "errors": ()}, "c = 0.4 of lost-scale instead of 1"),
-    (DEFECT, {"sizes": (-1.0,), "errors": ()}, "c = -1 of lost-scale instead of 1"),
+    (DEFECT, {"sizes": (0.4,)}, "c = 0.4 of lost-scale instead of 1"),
+    (DEFECT, {"sizes": (-1.0,)}, "c = -1 of lost-scale instead of 1"),
     (DEFECT, {"what": "lost-mask, lost-scale"}, ""),
     (DEFECT, {"what": "lost-mask", "errors": (0.2,)}, "known defect"),
     (ENDED, {"message": "Error Code 10: no implementation for node b"}, ""),

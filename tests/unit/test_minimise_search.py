@@ -15,8 +15,10 @@ from trtmatrix.core.minimise import (
     Search,
     Trial,
     describe_trials,
+    how_many_ahead,
     learn,
     next_move,
+    next_moves,
     next_round,
     sizes_below,
 )
@@ -96,6 +98,26 @@ def test_no_more_is_run_than_allowed_and_the_best_so_far_is_kept(
     best, search, tried = minimise(sizes, lambda _: True, halved, steps)
     assert len(tried) == search.ran <= steps
     assert best == (tried[-1] if tried else sizes)
+
+
+@given(SIZES, HALVED, st.integers(1, 9), st.integers(0, 9))
+def test_what_is_foreseen_is_what_is_tried_as_long_as_all_is_refused(
+    sizes: Sizes, halved: Mapping[str, bool], count: int, steps: int
+) -> None:
+    axes, search, tried = axes_of(sizes, halved), Search(steps=steps), list[Move]()
+    while len(tried) < count and (move := next_move(search, axes)) is not None:
+        tried.append(move)
+        search = learn(search, Trial(move=move, answer=Answer.NOT))
+    assert next_moves(Search(steps=steps), axes, count) == tried
+    assert len(tried) <= min(count, steps)
+
+
+def test_more_is_run_ahead_the_longer_nothing_was_kept() -> None:
+    search, counts = Search(steps=99), list[int]()
+    for answer in [Answer.NOT] * 20 + [Answer.SAME]:
+        counts.append(how_many_ahead(search))
+        search = learn(search, Trial(move=Move(axis="a", level="0"), answer=answer))
+    assert (counts[0], counts[10], counts[20], how_many_ahead(search)) == (4, 10, 16, 4)
 
 
 def test_what_was_not_run_costs_no_step() -> None:

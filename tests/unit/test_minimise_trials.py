@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,17 +17,25 @@ from trtmatrix.core.errors import ExitCode, MachineryError
 from trtmatrix.core.manner import Kind, Manner
 from trtmatrix.core.minimise import Answer
 from trtmatrix.minimise_trials import Ran, Trials
-from trtmatrix.minimising import INTERRUPTED, Shrinking, find_baseline
+from trtmatrix.minimising import (
+    INTERRUPTED,
+    STEADY_BUILDS,
+    UNSTEADY_BUILDS,
+    Shrinking,
+    choose_good,
+    find_baseline,
+)
 from trtmatrix.onnxmodel.subject import Subject, read_subject
 
 WRONG = Manner(kind=Kind.WRONG, outputs=("y",), sizes=(900.0,), errors=(0.5,), words="y: wrong")
 RIGHT = Ran(manner=None, right=True, said="PASS 1")
 
 
-def fails(kind: Kind = Kind.WRONG, error: float = 0.5, output: str = "y") -> Ran:
+def fails(kind: Kind = Kind.WRONG, error: float = 0.5, output: str = "y", *, unsteady: bool = False) -> Ran:
     manner = Manner(
-        kind=kind, outputs=(output,), sizes=(900.0,), errors=(error,), words=f"{output}: {kind.value}"
-    )
+        kind=kind, outputs=(output,), sizes=(900.0,), errors=(error,), words=f"{output}: {kind.value}",
+        unsteady=unsteady,
+    )  # fmt: skip
     return Ran(manner=manner, right=False, said=manner.words, cell="model-1/tf32-2@2#cpu")
 
 
@@ -35,13 +45,24 @@ class Stub(Trials):
     def __init__(self, start: Any, scratch: Path, needs: str = "h1", ends: int = 10**6) -> None:
         super().__init__(start, scratch)
         self.needs, self.ends, self.runs = needs, ends, list[str]()
+        self.ahead, self.batches = False, list[int]()
 
-    def run(self, subject: Subject, version: str, *, keep: bool = False) -> Ran:
+    def run(self, subject: Subject, version: str, *, keep: bool = False, builds: int | None = None) -> Ran:
         """Say what a model does."""
-        del keep
+        del keep, builds
         self.runs.append(version)
         if len(self.runs) >= self.ends:
             raise KeyboardInterrupt
+        return self.say(subject, version)
+
+    def run_ahead(self, subjects: Sequence[Subject]) -> None:
+        """Know what models do before they are asked about."""
+        if self.ahead:
+            self.batches.append(len(subjects))
+            self._ahead |= {one.digest: self.say(one, "2") for one in subjects}
+
+    def say(self, subject: Subject, version: str) -> Ran:
+        """Return what a model does at a version."""
         made = {name for node in subject.model.graph.node for name in node.output}
         return fails() if version == "2" and self.needs in made else RIGHT
 
@@ -101,10 +122,70 @@ def test_a_cell_that_is_more_than_its_graph_is_told(
 
 def test_a_defect_that_a_plain_model_has_no_name_for_is_its_wrong_numbers(start: Any, tmp_path: Path) -> None:
     start.manner = Manner(kind=Kind.DEFECT, what="lost-scale")
-    assert find_baseline(start, Stub(start, tmp_path)).kind is Kind.WRONG
+    assert find_baseline(start, Stub(start, tmp_path))[0].kind is Kind.WRONG
     start.manner = Manner(kind=Kind.LIMIT, what="rows_differ")
     with pytest.raises(MachineryError, match="fails otherwise"):
         find_baseline(start, Stub(start, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("cell", "plain", "told"),
+    [
+        (fails(Kind.DEFECT).manner, fails(), "may be wrong for another reason"),
+        (fails(error=1e23, unsteady=True).manner, fails(error=1.04), "any garbage in its outputs"),
+        (fails(error=1e23).manner, fails(error=1e9, unsteady=True), "instead of|"),
+        (WRONG, fails(), ""),
+    ],
+)
+def test_what_a_plain_model_may_drift_to_is_told_loudly(
+    cell: Manner, plain: Ran, told: str, start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start.manner = cell
+    trials = Stub(start, tmp_path)
+    monkeypatch.setattr(trials, "run", lambda _, version, **__: plain if version == "2" else RIGHT)
+    if told.endswith("|"):
+        with pytest.raises(MachineryError, match=told):
+            find_baseline(start, trials)
+        return
+    wanted, notes = find_baseline(start, trials)
+    assert [told in note for note in notes] == [True] * bool(told)
+    assert wanted.unsteady == cell.unsteady
+    assert trials.builds == (UNSTEADY_BUILDS if wanted.unsteady else 1)
+
+
+def test_the_start_is_run_with_several_engines_and_some_that_fail_need_as_many(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials, asked = Stub(start, tmp_path), list[int]()
+    some = replace(fails(), some=True)
+
+    def run(_: Subject, version: str, *, builds: int | None = None) -> Ran:
+        asked.append(builds or 0)
+        return some if version == "2" else RIGHT
+
+    monkeypatch.setattr(trials, "run", run)
+    find_baseline(start, trials)
+    assert asked == [STEADY_BUILDS, 0]
+    assert trials.builds == 0
+
+
+@pytest.mark.parametrize(
+    ("nearby", "chosen", "told"),
+    [
+        (("1",), "1", "must be right at 1"),
+        (("2", "1"), "1", "must be right at 1"),
+        (("2", "2", "2", "1"), "", "no other version is asked"),
+        ((), "", "no other version is asked"),
+    ],
+)
+def test_the_nearest_version_that_is_right_is_the_good_one(
+    nearby: tuple[str, ...], chosen: str, told: str, start: Any, tmp_path: Path
+) -> None:
+    start.good, start.nearby = "", nearby
+    trials = Stub(start, tmp_path)
+    (note,) = choose_good(start, trials)
+    assert trials.good == chosen
+    assert told in note
 
 
 def shrink(start: Any, trials: Stub, target: Path, *, steps: int = 500, seconds: float = 600.0) -> Any:
@@ -122,6 +203,18 @@ def test_what_is_left_is_what_fails_and_lies_in_the_folder(start: Any, tmp_path:
     report = json.loads((tmp_path / "out" / "minimised.json").read_text())
     assert (report["smallest"], report["smaller"]) == ("model-1/tf32-2@2#cpu", True)
     assert any("kept (" in line for line in told)
+
+
+def test_what_is_run_ahead_changes_nothing_but_the_launches(start: Any, tmp_path: Path) -> None:
+    start.good = ""
+    alone, together = Stub(start, tmp_path), Stub(start, tmp_path)
+    together.ahead = True
+    ends = [shrink(start, trials, tmp_path / "out")[0] for trials in (alone, together)]
+    assert ends[0] == ends[1]
+    assert len(together.runs) == 1, "only the last, as a cell of its own"
+    assert len(together.batches) < len(alone.runs)
+    assert max(together.batches) > 1
+    assert sum(together.batches) >= len(alone.runs) - 1
 
 
 @pytest.mark.parametrize("ends", [3, 6, 9])

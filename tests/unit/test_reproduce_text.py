@@ -19,6 +19,8 @@ from trtmatrix.core.model import CellId
 
 GOLDEN = FOLDER / "bundle"
 BARE = replace(ONNXRUNTIME, image=None)
+SAMPLES = ("control", "bare")
+"""With an image that may have to be built, and without any; the others differ in a line or two."""
 
 
 @pytest.mark.parametrize("name", [*EACH, "bare"])
@@ -27,7 +29,8 @@ def test_sample(name: str, tmp_path: Path) -> None:
     (tmp_path / "reproduce.sh").write_text(text)
     done = subprocess.run(["/bin/sh", "-n", tmp_path / "reproduce.sh"], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    check_golden(f"reproduce-{name}.sh", text, GOLDEN)
+    if name in SAMPLES:
+        check_golden(f"reproduce-{name}.sh", text, GOLDEN)
 
 
 def test_the_image_is_named_by_its_digest_first() -> None:

@@ -9,7 +9,7 @@ from trtmatrix.core.bisect_report import Reply
 from trtmatrix.core.confirm import count_engines
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.image_names import registry_name
-from trtmatrix.core.model import Cause, Evidence, Outcome, Verdict
+from trtmatrix.core.model import Cause, Evidence, Exclusion, Outcome, Verdict
 from trtmatrix.core.stale import Why, find_reason
 from trtmatrix.core.words import full_words
 
@@ -59,9 +59,14 @@ def _stands(entry: Entry, outcome: Outcome, rebuilds: int, current: Mapping[str,
     return answer is Answer.BAD or count_engines(entry.records) >= rebuilds
 
 
+_NOT_HERE = frozenset({Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT})
+
+
 def _why_not(entry: Entry) -> str:
     """Return why a cell without a record does not run here."""
     excluded = entry.excluded
+    if excluded is not None and excluded.why in _NOT_HERE:  # each has its own name, which stands elsewhere
+        return f"no record, {excluded.why.value}"
     return "no record" if excluded is None else f"no record; {excluded.detail or excluded.why.value}"
 
 

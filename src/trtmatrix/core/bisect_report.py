@@ -124,8 +124,8 @@ class Report:
 
     @property
     def silent(self) -> tuple[int, ...]:
-        """Those that cannot say."""
-        return tuple(n for n, reply in sorted(self.replies.items()) if reply.answer is Answer.CANNOT_SAY)
+        """Those that cannot say; one whose run was cut short may yet."""
+        return tuple(n for n, answer in sorted(self.search.answers.items()) if answer is Answer.CANNOT_SAY)
 
     def name(self, number: int) -> str:
         """Return a candidate's name."""

@@ -54,6 +54,8 @@ class Manner:
     of a defect, a measurement, the share of NaN, else the worst output's error in noise floors), so that a
     spread is known. ``errors``: the relative L2 error of the worst output of each. ``message``: an error's
     text without what differs from run to run (numbers, addresses, paths). ``words``: all that in a sentence.
+    ``unsteady``: the engines give garbage that differs from one to the next (:mod:`trtmatrix.core.garbage`);
+    ``kind`` and ``sizes`` are then those of most of them, ``outputs`` and ``errors`` those of all.
     """
 
     kind: Kind
@@ -63,6 +65,7 @@ class Manner:
     message: str = ""
     words: str = ""
     errors: tuple[float, ...] = ()
+    unsteady: bool = False
 
 
 def of_engine(build: Measured, subject: Subject) -> Manner | None:

@@ -12,6 +12,7 @@ from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.failing import SIZE, Kind, Manner, of_engine
+from trtmatrix.core.garbage import describe_garbage, is_unsteady, other_garbage
 from trtmatrix.core.judge import subject_of
 from trtmatrix.core.model import Verdict
 from trtmatrix.core.numbers import nan_last
@@ -22,6 +23,13 @@ __all__ = ["Kind", "Manner", "manner_in", "manner_of", "plain_message", "same_ma
 
 WEAKER = 10.0
 """Wrong numbers whose relative error is so many times smaller are another failure: less of it is noise."""
+
+STRONGER = 10.0
+"""So many times larger it is another failure, too, where it is also above ``PLAIN``."""
+
+PLAIN = 2.0
+"""The relative L2 error of an output whose sign is lost. Up to it an error may be that of the same failure,
+seen nearer to where it comes in: what is computed after it dilutes it."""
 
 SAME_C = 2.0
 """A known defect that is there so many times less or more is another failure."""
@@ -48,7 +56,8 @@ def manner_of(entry: Entry, calibration: Calibration) -> Manner | None:
 def manner_in(records: Sequence[Record], cell: Cell, calibration: Calibration) -> Manner | None:
     """Return the way in which comparable records of a cell fail, the newest first; None where none does.
 
-    Where engines fail in several ways it is that of most of them, the newest record's first among equals.
+    Where engines fail in several ways it is that of most of them, the newest record's first among equals;
+    where what they give is garbage, that of all of them.
     """
     newest = records[0] if records else None
     if newest is None or newest.ended != RAN:
@@ -63,7 +72,16 @@ def manner_in(records: Sequence[Record], cell: Cell, calibration: Calibration) -
     if not found:
         return None
     (kind, what), _ = Counter((manner.kind, manner.what) for manner in found).most_common(1)[0]
-    return _pool([manner for manner in found if (manner.kind, manner.what) == (kind, what)])
+    alike = _pool([manner for manner in found if (manner.kind, manner.what) == (kind, what)])
+    return _unsteady(alike, found) if is_unsteady(found) else alike
+
+
+def _unsteady(alike: Manner, found: Sequence[Manner]) -> Manner:
+    """Return the manner of engines whose garbage differs; ``alike``: that of most of them."""
+    outputs = tuple(sorted({name for manner in found for name in manner.outputs}))
+    errors = tuple(error for manner in found for error in manner.errors)
+    words = _about(outputs) + describe_garbage(found)
+    return replace(alike, outputs=outputs, errors=errors, words=words, unsteady=True)
 
 
 def _pool(alike: Sequence[Manner]) -> Manner:
@@ -108,11 +126,14 @@ def plain_message(text: str) -> str:
 def same_manner(wanted: Manner, found: Manner | None) -> str:
     """Say how a failure differs from the one that is wanted, in words; nothing where it is the same.
 
-    The same are: how it ended with the same error; NaN; zeros; a known defect to a similar extent; the same
-    measurements above their limits; the same remark; wrong numbers whose relative error is not far smaller
-    and that come out in the same precision. Some of the same outputs must be wrong, where both name any: who
-    compares graphs whose outputs have other names takes them out first. A model of the user's own has no
-    known defects, so that what it does is compared with what the whole model does, not with the repro's cell.
+    The same are: how it ended with the same error; NaN; zeros; a known defect whose c is of the same sign and
+    at most ``SAME_C`` times more or less; the same measurements above their limits; the same remark; wrong
+    numbers that come out in the same precision and whose relative error is at most ``WEAKER`` times smaller,
+    and at most ``STRONGER`` times larger or up to ``PLAIN``. Of an ``unsteady`` failure any garbage is the
+    same (:func:`trtmatrix.core.garbage.other_garbage`). Some of the same outputs must be wrong, where both
+    name any: who compares graphs whose outputs have other names takes them out first. A model of the user's
+    own has no known defects, so that what it does is compared with what the whole model does, not with the
+    repro's cell.
     """
     if found is None:
         return "it does not fail"
@@ -121,28 +142,40 @@ def same_manner(wanted: Manner, found: Manner | None) -> str:
 
 
 def _difference(wanted: Manner, found: Manner) -> str:
-    if _same_numbers(wanted, found):
+    if not wanted.unsteady and _same_numbers(wanted, found):
         return ""
-    if found.kind is not wanted.kind or not _shares(wanted.what, found.what):
+    alike = found.kind is wanted.kind and _shares(wanted.what, found.what)
+    if not (wanted.unsteady or alike):
         return f"{found.words or found.kind.value}; before: {wanted.words or wanted.kind.value}"
     if wanted.outputs and found.outputs and not {*wanted.outputs} & {*found.outputs}:
         return f"{', '.join(found.outputs)} instead of {', '.join(wanted.outputs)}"
+    return other_garbage(wanted, found) if wanted.unsteady else _extent(wanted, found)
+
+
+def _extent(wanted: Manner, found: Manner) -> str:
+    """Say how two steady failures of one kind differ."""
     match wanted.kind:
         case Kind.ENDED:
             same = _are_alike(wanted.message, found.message)
             return "" if same else f"{found.message}; before: {wanted.message}"
         case Kind.DEFECT:
-            return _other_extent(wanted, found)
+            return _other_c(wanted, found)
         case Kind.WRONG:
             before, after = _largest(wanted.errors), _largest(found.errors)
-            small = wanted.errors and found.errors and after < before / WEAKER
-            return f"relative error {short(after)} instead of {short(before)}" if small else ""
+            known = wanted.errors and found.errors
+            other = after < before / WEAKER or after > max(STRONGER * before, PLAIN)
+            return f"relative error {short(after)} instead of {short(before)}" if known and other else ""
         case Kind.NOT_FINITE | Kind.ZEROS | Kind.LIMIT | Kind.REMARK:
             return ""
 
 
 def _same_numbers(wanted: Manner, found: Manner) -> bool:
-    """Whether the same outputs are wrong to the same extent: an older record does not know each defect."""
+    """Whether the same outputs are wrong to the same extent: an older record does not know each defect.
+
+    Of a defect that both know its c says more.
+    """
+    if wanted.kind is found.kind is Kind.DEFECT and _shares(wanted.what, found.what):
+        return False
     before, after = _largest(wanted.errors), _largest(found.errors)
     numbers = {Kind.DEFECT, Kind.WRONG, Kind.ZEROS}
     near = before > 0 and math.isfinite(before) and 1 / SAME_ERROR <= after / before <= SAME_ERROR
@@ -154,7 +187,7 @@ def _shares(wanted: str, found: str) -> bool:
     return wanted == found or bool({*wanted.split(", ")} & {*found.split(", ")})
 
 
-def _other_extent(wanted: Manner, found: Manner) -> str:
+def _other_c(wanted: Manner, found: Manner) -> str:
     if not (wanted.sizes and found.sizes):
         return ""
     before = max(wanted.sizes, key=abs)

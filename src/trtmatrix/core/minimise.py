@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+LEAST_AHEAD, MOST_AHEAD = 4, 16
+"""How many candidates are run at once."""
+
 
 class Answer(str, Enum):
     """What came of a trial."""
@@ -90,6 +93,25 @@ def next_move(search: Search, axes: Iterable[Axis]) -> Move | None:
     if search.is_spent:
         return None
     return next((move for axis in axes if (move := _next_of(search, axis)) is not None), None)
+
+
+def next_moves(search: Search, axes: Sequence[Axis], count: int) -> list[Move]:
+    """Return what is tried one after another as long as all of it is refused: ``count`` moves at most."""
+    moves: list[Move] = []
+    while len(moves) < count and (move := next_move(search, axes)) is not None:
+        moves.append(move)
+        search = learn(search, Trial(move=move, answer=Answer.NOT))
+    return moves
+
+
+def how_many_ahead(search: Search) -> int:
+    """Return how many moves are worth running at once: more, the longer nothing was kept.
+
+    What is run beyond the first that is kept is run in vain, while each start of a product costs seconds.
+    """
+    refused = next((n for n, t in enumerate(reversed(search.trials)) if t.answer is Answer.SAME), None)
+    since = len(search.trials) if refused is None else refused
+    return min(MOST_AHEAD, max(LEAST_AHEAD, since))
 
 
 def _next_of(search: Search, axis: Axis) -> Move | None:

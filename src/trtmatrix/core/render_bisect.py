@@ -25,6 +25,8 @@ _NOTHING_SAYS = (
     "Nothing could say, so there is nothing to search: nox -s doctor says what keeps it from running."
 )
 
+NOT_TRIED = "not tried"
+
 Mark = Callable[[str], str]
 
 
@@ -109,7 +111,10 @@ def _opening(report: Report, mark: Mark, escape: Mark) -> str:
 def _came_in(report: Report, mark: Mark) -> Iterator[str]:
     edge, bad = report.came_in, report.bad
     if bad is None:
-        yield _NOTHING_FAILS if report.stretches else _NOTHING_SAYS
+        if report.cut_short:
+            yield "Nothing that was tried until then fails." if report.stretches else "Nothing is known yet."
+        else:
+            yield _NOTHING_FAILS if report.stretches else _NOTHING_SAYS
         return
     if edge is not None:
         first = _first(report, edge, "first bad", edge.bad, mark)
@@ -225,7 +230,7 @@ def _row(report: Report, number: int) -> list[str]:
     name, reply = report.name(number), report.replies.get(number)
     if reply is None:
         hint = report.search.hints.get(number)
-        return [name, "", "", f"not tried; reported or recorded as {hint.value}" if hint else "not tried"]
+        return [name, NOT_TRIED, "", f"reported or recorded as {hint.value}" if hint else ""]
     shown = reply.why + (f", {reply.figure}" if reply.figure else "")
     return [name, reply.answer.value, shown, reply.known]
 

@@ -18,6 +18,7 @@ from trtmatrix.core.factors import (
     POSSIBLE,
     SIGNATURE_FLOORS,
 )
+from trtmatrix.core.garbage import GARBAGE
 from trtmatrix.core.judge import subject_of
 from trtmatrix.core.manner import Manner
 from trtmatrix.core.model import Control, Product
@@ -40,7 +41,8 @@ def make_expected(
     which way the cell fails, for its words. ``ValueError`` where the cell has no record or no verdict.
 
     ``rules``: what :func:`trtmatrix.standalone.judging.judge_build` goes by. ``fails``: in which ways the
-    recorded engines fail, as it says them. ``figures``: the least and the largest of each over these engines.
+    recorded engines fail, as it says them; of garbage, any of its ways. ``figures``: the least and the
+    largest of each over these engines.
     """
     record, outcome = entry.record, entry.outcome
     if record is None or outcome is None:
@@ -52,6 +54,8 @@ def make_expected(
     ways = {way for verdict, way, _ in (judge_build(build, rules) for build in builds) if verdict == FAIL}
     if record.ended in rules["bug_is"]:
         ways.add(f"ended: {record.ended}")
+    if manner is not None and manner.unsteady:
+        ways |= {kind.value for kind in GARBAGE}
     return {
         "schema": SCHEMA, "cell": str(entry.cell.id), "product": record.product.value,
         "title": f"{repro.title} ({repro.upstream})", "repro_file": f"{repro.id.replace('-', '_')}.py",

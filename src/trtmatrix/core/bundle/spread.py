@@ -9,6 +9,9 @@ that was recorded, or outside by no more than right engines may differ by themse
 - c of a known defect: by twice the bound on a right engine's c.
 - A relative L2 error without a floor: by SAME_ERROR, a factor.
 
+Errors of an output that are garbage, other ones in each engine (:mod:`trtmatrix.core.garbage`), are told and
+not compared: that they are so far off is the verdict.
+
 Counts and other measurements of the repro's own are told and not compared: that they are above their limit is
 the verdict.
 """
@@ -20,9 +23,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trtmatrix.core.garbage import errors_vary
 from trtmatrix.core.manner import SAME_ERROR
 
 FLOORS, ERROR, C_OF = ": error in noise floors", ": relative L2 error", "c of "
+NAN = ": NaN or infinite"
 """How repro.py calls its figures (:func:`trtmatrix.standalone.telling.figures_of`)."""
 
 
@@ -65,11 +70,22 @@ def compare_figures(
     for name in names:
         before = [float(figures[name]) for figures in recorded if name in figures]
         after = [float(figures[name]) for figures in found if name in figures]
+        slack = None if _is_garbage(name, recorded) else _slack(name, before, rules)
         lines.append(Figure(
-            name=name, recorded=_range(before), found=_range(after) if after else None,
-            slack=_slack(name, before, rules),
+            name=name, recorded=_range(before), found=_range(after) if after else None, slack=slack
         ))  # fmt: skip
     return tuple(lines)
+
+
+def _is_garbage(name: str, recorded: Sequence[Mapping[str, float]]) -> bool:
+    """Whether a figure is the error of an output that is NaN in some engines alone, or off by any size."""
+    output = next((name.removesuffix(end) for end in (FLOORS, ERROR) if name.endswith(end)), None)
+    if output is None:
+        return False
+    errors = [float(figures[output + ERROR]) for figures in recorded if output + ERROR in figures]
+    sizes = [error for error in errors if math.isfinite(error) and error > 0]
+    some = {bool(figures.get(output + NAN)) for figures in recorded}
+    return len(some) > 1 or (bool(sizes) and errors_vary(sizes))
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
