@@ -15,27 +15,32 @@ from trtmatrix.core.redact import redact
 
 
 def check_scripts(
-    file: Path, folder: Path, record: Record, expected: Mapping[str, Any], known: Known | None
-) -> list[str]:
+    file: Path, folder: Path, record: Record, expected: Mapping[str, Any], known: Known | None,
+    *, trust: bool = False,
+) -> list[str]:  # fmt: skip
     """Return what is to be noted of an archive's scripts.
 
     ``reproduce.sh`` is run by this host's shell in any case, ``repro.py`` outside of containers where the
-    failure was seen there. :class:`UsageError` where one that this version did not write would be run so.
+    failure was seen there. :class:`UsageError` where one that this version did not write would be run so,
+    unless the user said to ``trust`` it.
     """
-    script = (folder / RUN).read_text(encoding="utf-8", errors="replace")
+    script, notes = (folder / RUN).read_text(encoding="utf-8", errors="replace"), []
     if not is_rendered(script, record.product):
-        raise UsageError(
-            _refusal(file, f"its {RUN} is not what this version writes, and this host's shell runs it")
-        )
+        if not trust:
+            raise UsageError(_refusal(file, f"its {RUN} is not {OURS}, and this host's shell runs it"))
+        notes.append(f"{RUN} is not {OURS}; it was trusted")
     differs = _repro_differs(folder, record, expected, known)
-    if differs and record.digests.get("runtime") != "container":
+    if differs and record.digests.get("runtime") != "container" and not trust:
         raise UsageError(_refusal(file, f"{differs}, and it would be run outside of any container"))
-    return [differs] if differs else []
+    return [*notes, *([differs] if differs else [])]
+
+
+OURS = "what this version of trtmatrix writes"
 
 
 def _refusal(file: Path, why: str) -> str:
     return (
-        f"{file}: {why}: it is not run. Read it, and where you trust it run it by hand:\n"
+        f"{file}: {why}: it is not run. Read it, and where you trust it say --trust, or run it by hand:\n"
         f"  tar -xzf {file.name} && cd {file.name.removesuffix(SUFFIX)} && sh {RUN}"
     )
 

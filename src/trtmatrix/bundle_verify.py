@@ -27,10 +27,13 @@ from trtmatrix.effects.run_archive import Ran, run_archive
 from trtmatrix.effects.store import read_json
 
 
-def verify_archive(file: Path, seconds: float, tell: Tell, known: Known | None = None) -> Verified:
+def verify_archive(
+    file: Path, seconds: float, tell: Tell, known: Known | None = None, *, trust: bool = False
+) -> Verified:
     """Return whether an archive's failure comes back from the archive alone, and write that beside it.
 
     ``known``: the archive's cell, where it is known; else the project of the working directory is asked.
+    ``trust``: its scripts are run also where this version would write others.
     An older outcome goes first, so that none of another run is left however this ends.
     :class:`UsageError` where it is no archive, :class:`MachineryError` where it cannot be run here.
     """
@@ -43,7 +46,7 @@ def verify_archive(file: Path, seconds: float, tell: Tell, known: Known | None =
     forget_outcome(file)
     digest = digest_file(file)
     try:
-        found = _verify(file, digest, seconds, tell, known)
+        found = _verify(file, digest, seconds, tell, known, trust)
     except TrtMatrixError as error:
         why = redact(str(error), known_secrets()).text
         write_outcome(
@@ -55,7 +58,9 @@ def verify_archive(file: Path, seconds: float, tell: Tell, known: Known | None =
     return found
 
 
-def _verify(file: Path, digest: str, seconds: float, tell: Tell, known: Known | None) -> Verified:
+def _verify(
+    file: Path, digest: str, seconds: float, tell: Tell, known: Known | None, trust: bool
+) -> Verified:
     from trtmatrix.effects.unpack import ChangedError, read_archive
 
     with tempfile.TemporaryDirectory(prefix="trtmatrix-verify-") as name:
@@ -65,7 +70,7 @@ def _verify(file: Path, digest: str, seconds: float, tell: Tell, known: Known | 
             return Verified(
                 file=file.name, sha256=digest, verified=False, problems=error.problems, tool=__version__
             )
-        return _verify_folder(file, digest, folder, seconds, tell, known)
+        return _verify_folder(file, digest, folder, seconds, tell, known, trust)
 
 
 def outcome_file(file: Path) -> Path:
@@ -107,7 +112,7 @@ def write_outcome(file: Path, found: Verified) -> None:
 
 
 def _verify_folder(
-    file: Path, digest: str, folder: Path, seconds: float, tell: Tell, known: Known | None
+    file: Path, digest: str, folder: Path, seconds: float, tell: Tell, known: Known | None, trust: bool
 ) -> Verified:
     (record, expected), scratch = _read(folder), folder.parent
     out = scratch / "out"
@@ -119,7 +124,7 @@ def _verify_folder(
             tool=__version__,
         )  # fmt: skip
     known = known or find_known_cell(record)
-    unchecked += check_scripts(file, folder, record, expected, known)
+    unchecked += check_scripts(file, folder, record, expected, known, trust=trust)
     out.mkdir()
     settings, notes = find_settings(record, scratch, tell)
     tell(f"running {RUN} of the archive")

@@ -88,7 +88,7 @@ def verify_command(args: argparse.Namespace) -> ExitCode:
     from trtmatrix.bundle_verify import verify_archive
     from trtmatrix.core.bundle.outcome import outcome_json, outcome_text
 
-    outcome = verify_archive(args.file, args.seconds, tell)
+    outcome = verify_archive(args.file, args.seconds, tell, trust=args.trust)
     print(json.dumps(outcome_json(outcome), indent=1) if args.json else outcome_text(outcome).rstrip())
     return ExitCode.AS_EXPECTED if outcome.verified else ExitCode.SURPRISE
 

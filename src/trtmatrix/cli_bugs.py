@@ -36,6 +36,9 @@ def add_bundle_options(
         "run outside of containers it is not run.",
     )  # fmt: skip
     verify.add_argument("file", type=Path, metavar="FILE")
+    verify.add_argument(
+        "--trust", action="store_true", help="run its scripts also where this version would write others"
+    )
     for command in (make, verify):
         command.add_argument(
             "--seconds",

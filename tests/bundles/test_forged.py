@@ -74,6 +74,11 @@ def test_what_would_run_outside_of_containers_must_be_this_versions_own(made: Ma
     record.digests.pop("runtime")  # type: ignore[attr-defined]  # a plain object
     with pytest.raises(UsageError, match="run outside of any container"):
         check_scripts(Path("a.tar.gz"), tmp_path, record, expected, None)
+    (tmp_path / "reproduce.sh").write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(UsageError, match=r"reproduce\.sh is not .* say --trust"):
+        check_scripts(Path("a.tar.gz"), tmp_path, record, expected, None)
+    notes = check_scripts(Path("a.tar.gz"), tmp_path, record, expected, None, trust=True)
+    assert "it was trusted" in notes[0]
 
 
 @pytest.mark.parametrize("line", ["`touch x`", "$(touch x)", "a; touch x", "'a'; touch x"])
