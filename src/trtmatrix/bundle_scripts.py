@@ -35,7 +35,7 @@ def check_scripts(
     return [*notes, *([differs] if differs else [])]
 
 
-OURS = "what this version of trtmatrix writes"
+OURS = "what this version writes"
 
 
 def _refusal(file: Path, why: str) -> str:
