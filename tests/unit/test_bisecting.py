@@ -107,6 +107,15 @@ def test_nothing_is_asked_where_nothing_may_run() -> None:
     assert (edge.good, edge.bad, edge.silent) == (0, 3, (1, 2))
 
 
+def test_what_cannot_be_run_here_is_not_counted_as_known() -> None:
+    words = replace(REPLIES["G"], answer=Answer.CANNOT_SAY, tried=False)
+    made = Made("GGB", stored={0: "G", 2: "B"})
+    known, hints = made.known()
+    made.known = lambda: ({**known, 1: words}, hints)  # type: ignore[method-assign]  # one that says nothing
+    report, _ = run_search(made, Search(count=3), can_run=False, tell=lambda _: None)
+    assert "0 of 3 versions run, 2 known without a run, 1 that cannot be run here;" in flat(report)
+
+
 def test_an_interrupt_keeps_what_is_known() -> None:
     made = Made("GGGGGBBBB", trouble={4: KeyboardInterrupt()})
     report, code = search(made)

@@ -196,10 +196,13 @@ def _hinted(report: Report) -> list[tuple[Answer, tuple[int, ...]]]:
 
 
 def _counts(report: Report, escape: Mark) -> str:
-    tried, known, every = len(report.tried), len(report.replies) - len(report.tried), len(report.candidates)
+    tried, every = len(report.tried), len(report.candidates)
+    untried = [reply for reply in report.replies.values() if not reply.tried]
+    known = sum(reply.answer is not Answer.CANNOT_SAY for reply in untried)
     what = report.subject.what + ("" if every == 1 else "s")
     parts = [f"{tried} of {every} {what} run"]
     parts += [f"{known} known without a run"] if known else []
+    parts += [f"{len(untried) - known} that cannot be run here"] if len(untried) > known else []
     rests = f"; {escape(report.rests_on)}" if report.rests_on else ""
     return f"{', '.join(parts)}{rests}."
 
