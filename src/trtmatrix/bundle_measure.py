@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtmatrix.core.bundle import facts
+from trtmatrix.core.model import Cause
 from trtmatrix.core.record import RAN
 
 if TYPE_CHECKING:
@@ -41,11 +42,12 @@ def measure_here(folder: Path, out: Path, result: Mapping[str, Any]) -> tuple[di
         try:
             outputs = _read_npz(out / name)
             found = _measure(outputs, files)
+            told = build.get("measurements", {})
+            problems += _otherwise(told, found, number)
+            builds.append({**build, "measurements": {**told, **found}})
         except Exception as error:  # noqa: BLE001 - it may hold anything; whatever it is, it is told
-            return dict(result), [f"{facts.SCRIPT} left no outputs that can be measured: {name}: {error}"]
-        told = build.get("measurements", {})
-        problems += _otherwise(told, found, number)
-        builds.append({**build, "measurements": {**told, **found}})
+            trouble = f"{facts.SCRIPT} left nothing that can be measured: engine {number}, {name}: {error}"
+            return {**result, "ended": Cause.PROBE_FAILED.value, "detail": trouble, "builds": []}, [trouble]
     changed = {**result, "measurements": builds[0]["measurements"]}
     if result.get("builds"):
         changed["builds"] = builds

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from trtmatrix.bundle_judge import Known
-from trtmatrix.core.bundle.facts import RUN, SCRIPT, SUFFIX
+from trtmatrix.core.bundle.facts import RUN, SCRIPT
 from trtmatrix.core.bundle.script_check import is_rendered
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.record import Record
@@ -27,21 +28,26 @@ def check_scripts(
     script, notes = (folder / RUN).read_text(encoding="utf-8", errors="replace"), []
     if not is_rendered(script, record.product):
         if not trust:
-            raise UsageError(_refusal(file, f"its {RUN} is not {OURS}, and this host's shell runs it"))
+            raise UsageError(
+                _refusal(file, folder.name, f"its {RUN} is not {OURS}, and this host's shell runs it")
+            )
         notes.append(f"{RUN} is not {OURS}; it was trusted")
     differs = _repro_differs(folder, record, expected, known)
     if differs and record.digests.get("runtime") != "container" and not trust:
-        raise UsageError(_refusal(file, f"{differs}, and it would be run outside of any container"))
+        raise UsageError(
+            _refusal(file, folder.name, f"{differs}, and it would be run outside of any container")
+        )
     return [*notes, *([differs] if differs else [])]
 
 
 OURS = "what this version writes"
 
 
-def _refusal(file: Path, why: str) -> str:
+def _refusal(file: Path, top: str, why: str) -> str:
+    archive, folder = shlex.quote(str(file)), shlex.quote(top)
     return (
         f"{file}: {why}: it is not run. Read it, and where you trust it say --trust, or run it by hand:\n"
-        f"  tar -xzf {file.name} && cd {file.name.removesuffix(SUFFIX)} && sh {RUN}"
+        f"  tar -xzf {archive} && cd {folder} && sh {RUN}"
     )
 
 

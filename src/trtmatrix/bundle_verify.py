@@ -34,7 +34,7 @@ def verify_archive(
 
     ``known``: the archive's cell, where it is known; else the project of the working directory is asked.
     ``trust``: its scripts are run also where this version would write others.
-    An older outcome goes first, so that none of another run is left however this ends.
+    An older outcome of other bytes goes first; one of these very bytes stays where nothing could be run.
     :class:`UsageError` where it is no archive, :class:`MachineryError` where it cannot be run here.
     """
     from trtmatrix.onnxmodel.reading import digest_file
@@ -43,15 +43,16 @@ def verify_archive(
         raise UsageError(
             f"{file}: there is no such file; an archive is made by: python -m trtmatrix bundle make"
         )
-    forget_outcome(file)
     digest = digest_file(file)
+    if not (is_known := (read_json(outcome_file(file)) or {}).get("sha256") == digest):
+        forget_outcome(file)
     try:
         found = _verify(file, digest, seconds, tell, known, trust)
     except TrtMatrixError as error:
-        why = redact(str(error), known_secrets()).text
-        write_outcome(
-            file, Verified(file=file.name, sha256=digest, verified=False, problems=(why,), tool=__version__)
-        )
+        if not is_known:
+            why = redact(str(error), known_secrets()).text
+            told = Verified(file=file.name, sha256=digest, verified=False, problems=(why,), tool=__version__)
+            write_outcome(file, told)
         raise
     found = _public(found)
     write_outcome(file, found)

@@ -30,7 +30,7 @@ def look_into(loaded: LoadedRepro, cell: Cell, prepared: Path) -> tuple[Seen, Ba
 
     ``prepared``: the case's folder, as :class:`trtmatrix.effects.cases.CaseCache` makes it.
     """
-    found = _find_tensor(cell, prepared)
+    found = {**_find_tensor(cell, prepared), "level": _find_level(loaded, cell, prepared)}
     if not is_own(loaded):
         return Seen(**found), None
     from trtmatrix.onnxmodel.batching import NoBatchError
@@ -45,6 +45,14 @@ def look_into(loaded: LoadedRepro, cell: Cell, prepared: Path) -> tuple[Seen, Ba
 def is_own(loaded: LoadedRepro) -> bool:
     """Whether a repro is that of a user's own model, which lies beside it."""
     return loaded.repro.upstream == OWN_MODEL
+
+
+def _find_level(loaded: LoadedRepro, cell: Cell, prepared: Path) -> int | None:
+    """Return the optimization level that a repro asks for in its own text."""
+    from trtmatrix.effects.asked import read_recipe
+
+    recipe = read_recipe(loaded.file, cell.case.params, prepared, cell.version.product)
+    return recipe.level if recipe else None
 
 
 def _find_tensor(cell: Cell, prepared: Path) -> dict[str, Any]:

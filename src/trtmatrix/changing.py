@@ -19,11 +19,14 @@ from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import TrtMatrixError
 from trtmatrix.core.manner import Manner, manner_of, same_manner
-from trtmatrix.core.model import Cause, Verdict
+from trtmatrix.core.model import Cause, Outcome, Verdict
 from trtmatrix.core.record import Record
 from trtmatrix.core.table import one_line
 
 NOT_ASKED = "not measured: --no-changes"
+NO_LEVELS = "this version has no optimization levels"
+LUCK = 0.05
+"""A failure of some engines alone is called gone where luck alone would hide it less often than this."""
 
 Tell = Callable[[str], None]
 
@@ -83,6 +86,8 @@ def _measure(
 def _line(
     change: Change, answers: Answers, entry: Entry, wanted: Manner, calibration: Calibration
 ) -> ChangeLine:
+    if change.as_it_is and change.level is not None and _ignores_level(entry.record):
+        return ChangeLine(change=change.words, why_not=NO_LEVELS)
     if change.as_it_is:
         return _told(f"{change.words} (as in this case)", entry, "")
     found = answers.entries.get(change.id)
@@ -90,8 +95,20 @@ def _line(
         why = change.why_not or answers.troubles.get(change.id, "not measured: it left no record")
         return ChangeLine(change=change.words, why_not=why)
     if _ignores_level(found.record):
-        return ChangeLine(change=change.words, why_not="this version has no optimization levels")
-    return _told(change.words, found, same_manner(wanted, manner_of(found, calibration)))
+        return ChangeLine(change=change.words, why_not=NO_LEVELS)
+    told = _told(change.words, found, same_manner(wanted, manner_of(found, calibration)))
+    lucky = _luck(entry.outcome, told.builds)
+    if told.verdict is Verdict.PASS and lucky > LUCK:
+        why = f"right in {told.builds or 1} builds, which luck alone gives in {100 * lucky:.0f}% of cases"
+        return replace(told, fails=None, why_not=why)
+    return told
+
+
+def _luck(outcome: Outcome | None, builds: int) -> float:
+    """Return how likely a failure of some engines alone is missed by so many: (1 − k/n)^builds."""
+    if outcome is None or outcome.verdict is not Verdict.FLAKY or not outcome.builds:
+        return 0.0
+    return float((1 - outcome.failed / outcome.builds) ** max(1, builds))
 
 
 def _told(words: str, found: Entry, differs: str) -> ChangeLine:

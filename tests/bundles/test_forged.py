@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.bundles.archives import change, digest_of, put, read_files
 from tests.bundles.conftest import Made, outcome_beside, refused
 from trtmatrix import bundle_verify
+from trtmatrix.bundle_measure import measure_here
 from trtmatrix.bundle_scripts import check_scripts
 from trtmatrix.bundle_verify import forget_outcome
 from trtmatrix.core.bundle.outcome import Verified
@@ -34,7 +37,7 @@ RIGHT_OUTPUTS = '(out / "outputs-1.npz").write_bytes(pathlib.Path("/archive/outp
 def test_a_result_without_outputs_is_not_believed(made: Made, tmp_path: Path) -> None:
     forged = {"repro.py": lambda _: CANNED.format(more="").encode()}
     outcome = refused(made, change(made.archive, tmp_path / "a.tar.gz", forged, sums=True))
-    assert "left no outputs that can be measured" in outcome["problems"][-1]
+    assert "left nothing that can be measured" in outcome["problems"][-1]
 
 
 def test_figures_are_those_of_the_outputs_and_not_the_scripts(made: Made, tmp_path: Path) -> None:
@@ -151,6 +154,33 @@ def test_an_old_outcome_does_not_stand_for_an_archive_that_is_cut(made: Made, tm
     outcome = outcome_beside(archive)
     assert not outcome["verified"]
     assert "cannot be unpacked" in outcome["problems"][0]
+
+
+def test_an_outcome_of_these_very_bytes_stays_where_nothing_was_run(made: Made, tmp_path: Path) -> None:
+    archive = change(
+        made.archive, tmp_path / "a.tar.gz", {"reproduce.sh": put("set -u\n", "set -eu\n")}, sums=True
+    )
+    older = {"verified": True, "sha256": sha256(archive.read_bytes()).hexdigest()}
+    (tmp_path / "a.tar.gz.verify.json").write_text(json.dumps(older))
+    assert made.verify(archive).code == 2
+    assert outcome_beside(archive) == older
+
+
+ODD: list[dict[str, object]] = [
+    {"builds": ["x"]}, {"builds": {"a": 1}}, {"measurements": []}, {"measurements": {"outputs": {"y": 1}}},
+    {"measurements": {"outputs": {"y": {"rel_l2": "a"}}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_result_of_another_shape_is_told_as_one_that_cannot_be_measured(
+    odd: dict[str, object], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "reference.npz", y=np.ones(3))
+    np.savez(tmp_path / "outputs-1.npz", y=np.ones(3))
+    result, (problem,) = measure_here(tmp_path, tmp_path, {"ended": "ran", **odd})
+    assert result["ended"] == "probe failed"
+    assert "left nothing that can be measured: engine 1" in problem
 
 
 def test_an_outcome_that_cannot_be_replaced_is_told(tmp_path: Path) -> None:

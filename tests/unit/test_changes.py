@@ -51,6 +51,7 @@ LISTS: list[tuple[dict[str, Any], list[str]]] = [
     ({"version": "tensorrt-rtx-1.7", "precision": "fp16"}, ["tf32-off", "level-0", "level-5", "marked"]),
     ({"seen": Seen(no_tensor="no tensor", own_batch=3)}, ["tf32-off", "level-0", "level-5", "batch"]),
     ({"seen": Seen(no_tensor="no tensor"), "batch": True}, ["tf32-off", "level-0", "level-5"]),
+    ({"seen": Seen(no_tensor="no tensor", level=0)}, ["tf32-off", "level-3", "level-5"]),
 ]
 
 

@@ -138,6 +138,22 @@ def test_a_level_that_the_builder_does_not_have_was_not_tried() -> None:
     line = changing._line(Change(id="level-5", words="l"), answers, entry, wanted, Calibration())
     assert (line.fails, line.why_not) == (None, "this version has no optimization levels")
 
+    own = Change(id="level-3", words="level 3", level=3, as_it_is=True)
+    assert changing._line(own, answers, entry, wanted, Calibration()).why_not == line.why_not
+
+
+def test_a_failure_of_some_engines_is_gone_only_where_luck_would_not_hide_it() -> None:
+    now_and_then = entry_of(RIGHT, AS_BUG, RIGHT, RIGHT)
+    wanted = manner_of(now_and_then, Calibration())
+    assert wanted is not None
+    change = Change(id="level-5", words="level 5", level=5)
+    for builds, gone in ((1, None), (8, None), (12, False)):
+        answers = changing.Answers(entries={"level-5": entry_of(*[RIGHT] * builds)})
+        line = changing._line(change, answers, now_and_then, wanted, Calibration())
+        assert line.fails is gone
+        assert (line.why_not == "") is (gone is False)
+    assert changing._luck(entry_of(AS_BUG).outcome, 1) == 0
+
 
 def test_what_fails_now_and_then_is_built_more_often(context: Context) -> None:
     entry = published("gemm-mha-v2", "control-lost-mask-fp32")

@@ -54,7 +54,8 @@ class Change:
 class Seen:
     """What was found in a case's graph: an inner tensor and its operator, and a dynamic batch's new size.
 
-    ``no_tensor``, ``no_batch``: why there is none.
+    ``no_tensor``, ``no_batch``: why there is none. ``level``: the optimization level that the build asks for,
+    None where it leaves the default or that is not known.
     """
 
     tensor: str = ""
@@ -62,6 +63,7 @@ class Seen:
     no_tensor: str = "the graph has no inner tensor in float32 or float16"
     own_batch: int = 0
     no_batch: str = "the case has no parameter for its batch"
+    level: int | None = None
 
 
 def list_changes(cell: Cell, seen: Seen) -> tuple[Change, ...]:
@@ -70,7 +72,7 @@ def list_changes(cell: Cell, seen: Seen) -> tuple[Change, ...]:
         case Product.ONNXRUNTIME:
             built = list(_in_onnxruntime(cell.case))
         case Product.TENSORRT | Product.TENSORRT_RTX:
-            built = [*_of_precision(cell), *_of_level(cell)]
+            built = [*_of_precision(cell), *_of_level(cell, seen)]
     return (*built, _marked(seen), _batch(cell.case, seen))
 
 
@@ -102,13 +104,13 @@ def _draws_fp32(repro: Repro) -> bool:
     return any(case.precision in WEAKLY_TYPED for case in repro.cases)
 
 
-def _of_level(cell: Cell) -> Iterator[Change]:
+def _of_level(cell: Cell, seen: Seen) -> Iterator[Change]:
     if cell.version.product is Product.TENSORRT and release_of(cell.version.name) < LEVELS_SINCE:
         words = f"optimization level {', '.join(map(str, LEVELS[:-1]))} or {LEVELS[-1]}"
         why = f"TensorRT has builder optimization levels from {LEVELS_SINCE} on"
         yield Change(id="level", words=words, why_not=why)
         return
-    asked = cell.case.params.get("level")
+    asked = cell.case.params.get("level", seen.level)
     built = DEFAULT_LEVEL if asked is None else asked
     for level in LEVELS:
         default = ", the default" if level == DEFAULT_LEVEL else ""
@@ -151,7 +153,13 @@ def find_equal(repro: Repro, case: Case, change: Change) -> Case | None:
     if not change.params:
         return None
     wanted = {**case.params, **change.params}
-    return next((c for c in repro.cases if dict(c.params) == wanted and c.needs == case.needs), None)
+    return next((c for c in repro.cases if dict(c.params) == wanted and _is_alike(c, case)), None)
+
+
+def _is_alike(case: Case, other: Case) -> bool:
+    """Whether two cases are run and judged alike, but for what their parameters ask."""
+    told = ("needs", "keep", "tolerance", "control", "defect", "bug_is", "remarks", "processes")
+    return all(getattr(case, name) == getattr(other, name) for name in told)
 
 
 def changed_id(case: Case, change: Change) -> str:
