@@ -120,8 +120,8 @@ def test_the_environment_is_the_records() -> None:
     record = make_record(
         make_cell(), observed={"library": "10.7.0", "cuda": None, "python": "3.12.3"},
         gpu={"name": "NVIDIA H200", "variant": "140 GiB, MIG on", "driver": "580.1",
-             "clocks": {"sm_mhz": 1980}},
-        engine={"driver_cuda": "13.0"}, environment={"NVIDIA_TF32_OVERRIDE": "1"},
+             "clocks": {"sm_mhz": 345, "power_limit_w": 700.0}},
+        engine={"driver_cuda": "13.0", "clocks": {"sm_mhz": 1980}}, environment={"NVIDIA_TF32_OVERRIDE": "1"},
     )  # fmt: skip
     found = environment_of(record, make_version("10.7.0", cuda="12.6.3"), "Ubuntu 24.04")
     assert (found.library, found.cuda, found.os, found.python) == (
@@ -131,7 +131,8 @@ def test_the_environment_is_the_records() -> None:
         "3.12.3",
     )
     assert (found.gpu, found.gpu_count, found.variant, found.mig) == ("NVIDIA H200", 1, "140 GiB", "MIG on")
-    assert (found.driver, found.driver_cuda, found.clocks) == ("580.1", "13.0", {"sm_mhz": 1980})
+    assert (found.driver, found.driver_cuda) == ("580.1", "13.0")
+    assert found.clocks == {"sm_mhz": 1980, "power_limit_w": 700.0}, "under load"
     assert found.variables == {"NVIDIA_TF32_OVERRIDE": "1"}
 
 

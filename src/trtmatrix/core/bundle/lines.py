@@ -41,17 +41,18 @@ def kind_word(manner: Manner) -> str:
 def environment_of(record: Record, version: Version, os: str) -> Environment:
     """Return what ran a cell, as its record has it; ``os``: the image's, which no record has.
 
-    Where nothing in the image says its CUDA it is what the version is pinned for.
+    Where nothing in the image says its CUDA it is what the version is pinned for. Clocks are those under
+    load, where the run has seen them (idle ones say nothing of it), with the power limit.
     """
     seen, gpu, data = record.observed, record.gpu, record.data
-    engine = data.get("engine") or {}
+    engine = (data.get("builds") or [data])[0].get("engine") or {}
     variant = str(gpu.get("variant") or "")
     memory, _, mig = variant.partition(", ")
     return Environment(
         library=_text(seen, "library"), bindings=_text(seen, "bindings"), gpu=_text(gpu, "name"),
         gpu_count=1 if gpu.get("name") else 0, compute=_text(gpu, "compute"), variant=memory, mig=mig,
         driver=_text(gpu, "driver") or _text(seen, "driver"), driver_cuda=_text(engine, "driver_cuda"),
-        libcuda=_text(seen, "libcuda"), clocks=dict(gpu.get("clocks") or {}),
+        libcuda=_text(seen, "libcuda"), clocks={**(gpu.get("clocks") or {}), **(engine.get("clocks") or {})},
         cuda=_text(seen, "cuda") or (version.cuda.value if version.cuda else ""),
         cudnn=_text(seen, "cudnn"), os=os, machine=_text(seen, "machine"), python=_text(seen, "python"),
         numpy=_text(seen, "numpy"), torch=_text(seen, "torch"), torch_tensorrt=_text(seen, "torch_tensorrt"),
