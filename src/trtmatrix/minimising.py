@@ -34,7 +34,7 @@ from trtmatrix.minimise_trials import FOLDER, Ran, Trials, anonymous
 if TYPE_CHECKING:
     from trtmatrix.onnxmodel.subject import Subject
 
-NUMBERS = frozenset({Kind.DEFECT, Kind.WRONG, Kind.ZEROS})
+NUMBERS = frozenset({Kind.DEFECT, Kind.WRONG})
 """Ways of being wrong that a plain model, which has no known defects, cannot tell from each other."""
 
 LEAST_NODES = 2
