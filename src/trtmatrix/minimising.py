@@ -165,9 +165,12 @@ class Shrinking:
                 self._pass(early=False)
         except KeyboardInterrupt:
             ended = INTERRUPTED
-        end = self._end(ended or self._why_ended())
-        if end.is_smaller:
-            write_minimised(self._target, self.best, minimised_data(end))
+        try:
+            end = self._end(ended or self._why_ended())
+            self._write(end)
+        except KeyboardInterrupt:
+            end = self._end(ended := INTERRUPTED)
+            self._write(end)
         if ended or not end.is_smaller:
             return end, ExitCode.INTERRUPTED if ended else ExitCode.SURPRISE
         try:
@@ -220,10 +223,11 @@ class Shrinking:
         return trial.answer
 
     def _learn(self, trial: Trial, candidate: Subject | None) -> None:
+        if trial.answer is Answer.SAME and candidate is not None:
+            self.best = candidate  # before all else: an interrupt may come at any time
         self.search = learn(self.search, trial)
         if trial.answer is Answer.SAME and candidate is not None:
-            self.best = candidate
-            write_minimised(self._target, candidate, minimised_data(self._end("it was ended before its end")))
+            self._write(self._end("it was ended before its end"))
         if trial.ran or trial.answer is Answer.SAME:
             self._tell(step_line(self.search.ran, trial, self.best.size.text))
 
@@ -267,11 +271,13 @@ class Shrinking:
 
     def _end(self, ended: str) -> Minimised:
         before, after = self._start.subject.size, self.best.size
+        is_smaller = self.best is not self._start.subject
         return Minimised(
             cell=str(self._start.found.entry.cell.id), manner=self._wanted.words, good=self._start.good,
             before=before.text, after=after.text, ended=ended, trials=self.search.trials,
             sizes={"before": asdict(before), "after": asdict(after)}, notes=tuple(self._notes),
-            folder=str(self._target) if self.search.kept else "", model_words=self._model_words(),
+            is_smaller=is_smaller, folder=str(self._target) if is_smaller else "",
+            model_words=self._model_words(),
         )  # fmt: skip
 
     def _model_words(self) -> str:
@@ -290,6 +296,11 @@ class Shrinking:
             words += ["--profile", text]
         return shlex.join(words)
 
+    def _write(self, end: Minimised) -> None:
+        """Leave the best in the folder, if it is smaller than what the model was."""
+        if end.is_smaller:
+            write_minimised(self._target, self.best, minimised_data(end))
+
     def _last(self, end: Minimised) -> tuple[Minimised, ExitCode]:
         """Run the result once more, as a cell of its own whose record stays, so that it can be bundled.
 
@@ -306,7 +317,7 @@ class Shrinking:
                 replace(end, smallest=ran.cell, last_said=f"run once more: {some}{ran.said}"),
                 ExitCode.AS_EXPECTED,
             )
-        write_minimised(self._target, self.best, minimised_data(end))
+        self._write(end)
         return end, code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import pytest
 from test_minimise_trials import RIGHT, Stub, fails, shrink, start
 
+from trtmatrix import minimising
 from trtmatrix.core.errors import ExitCode
 from trtmatrix.core.manner import Kind
+from trtmatrix.core.minimise import Answer
 from trtmatrix.minimise_trials import Ran
-from trtmatrix.onnxmodel.subject import Subject
+from trtmatrix.minimising import INTERRUPTED
+from trtmatrix.onnxmodel.subject import Subject, read_subject
 
 __all__ = ["start"]
 
@@ -46,3 +50,42 @@ def test_the_last_run_must_fail_as_the_whole_does(last: Ran, told: str, start: A
     assert bool(end.smallest) is not bool(told)
     assert told in end.last_said
     assert ("in some of its engines only" in end.last_said) is last.some
+
+
+def interrupts(wrapped: Any, *, at: int) -> Any:
+    """Return a function that is interrupted when it is called for the ``at``-th time."""
+    calls: list[None] = []
+
+    def call(*args: Any) -> Any:
+        calls.append(None)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        return wrapped(*args)
+
+    return call
+
+
+@pytest.mark.parametrize("name", ["learn", "write_minimised"])
+@pytest.mark.parametrize("last", [False, True])
+def test_an_interrupt_while_something_is_kept_or_written_loses_nothing(
+    name: str, last: bool, start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first time, when the first smaller model was just kept; the last time, after the search."""
+    seen, wrapped = list[Any](), getattr(minimising, name)
+
+    def watched(*args: Any) -> Any:
+        seen.append(args)
+        return wrapped(*args)
+
+    monkeypatch.setattr(minimising, name, watched)
+    start.good = ""
+    shrink(start, Stub(start, tmp_path), tmp_path / "first")
+    same = [number for number, args in enumerate(seen, 1) if name != "learn" or args[1].answer is Answer.SAME]
+    at = same[0] if not last else same[-2] if name == "write_minimised" else same[-1]
+    monkeypatch.setattr(minimising, name, interrupts(wrapped, at=at))
+    end, code, _ = shrink(start, Stub(start, tmp_path), tmp_path / "out")
+    assert (code, end.ended, end.is_smaller) == (ExitCode.INTERRUPTED, INTERRUPTED, True)
+    report = json.loads((tmp_path / "out" / "minimised.json").read_text())
+    left = read_subject(tmp_path / "out" / "model.onnx", [{}], {})
+    assert report["smaller"]
+    assert len(left.model.graph.node) == report["after"]["nodes"]
