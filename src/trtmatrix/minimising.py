@@ -46,6 +46,9 @@ STEADY_BUILDS = 3
 UNSTEADY_BUILDS = 2
 """Engines of each trial where it is not: memory that nothing wrote may hold what is right."""
 
+MOST_TROUBLES = 8
+"""So many runs in a row that the machinery kept from running end the search."""
+
 GOOD_TRIES = 3
 """Versions that are asked whether they are right, where none was named."""
 
@@ -165,6 +168,9 @@ class Shrinking:
                 self._pass(early=False)
         except KeyboardInterrupt:
             ended = INTERRUPTED
+        except MachineryError as error:
+            self._write(self._end(str(error).splitlines()[0]))
+            raise
         try:
             end = self._end(ended or self._why_ended())
             self._write(end)
@@ -214,13 +220,27 @@ class Shrinking:
     def try_subject(self, move: Move, candidate: Subject) -> Answer:
         """Run a smaller model unless it was run before, and keep it where it fails in the same way."""
         if candidate.digest in self._seen:
-            trial = Trial(move=move, answer=Answer.NOT, said="it was tried before", ran=False)
+            said = "it was tried before"
+            trial = Trial(move=move, answer=Answer.NOT, said=said, ran=False)
         else:
-            self._seen.add(candidate.digest)
             answer, said, ran = self._trials.check(self._wanted, candidate)
+            if not self._trials.troubles:  # what the machinery kept from running may be run yet
+                self._seen.add(candidate.digest)
             trial = Trial(move=move, answer=answer, said=said, ran=ran)
         self._learn(trial, candidate)
+        if self._trials.troubles >= MOST_TROUBLES:
+            raise MachineryError(self._troubled(said))
         return trial.answer
+
+    def _troubled(self, said: str) -> str:
+        """Return in words that nothing can be run any more; the best stays where it is."""
+        cell = self._start.found.entry.cell.id
+        is_kept = self.best is not self._start.subject
+        kept = f"\n  the smallest so far stays in {self._target}" if is_kept else ""
+        return (
+            f"{cell}: {MOST_TROUBLES} runs in a row came to nothing by the machinery: {said}{kept}\n"
+            "  what is wrong here: python -m trtmatrix doctor; then minimise again"
+        )
 
     def _learn(self, trial: Trial, candidate: Subject | None) -> None:
         if trial.answer is Answer.SAME and candidate is not None:

@@ -11,7 +11,7 @@ import pytest
 from test_minimise_trials import RIGHT, Stub, fails, shrink, start
 
 from trtmatrix import minimising
-from trtmatrix.core.errors import ExitCode
+from trtmatrix.core.errors import ExitCode, MachineryError
 from trtmatrix.core.manner import Kind
 from trtmatrix.core.minimise import Answer
 from trtmatrix.minimise_trials import Ran
@@ -89,3 +89,33 @@ def test_an_interrupt_while_something_is_kept_or_written_loses_nothing(
     left = read_subject(tmp_path / "out" / "model.onnx", [{}], {})
     assert report["smaller"]
     assert len(left.model.graph.node) == report["after"]["nodes"]
+
+
+class Troubled(Stub):
+    """After some runs the machinery fails, for ever or for a while."""
+
+    well, ill = 6, 10**6
+
+    def run(self, subject: Subject, version: str, *, keep: bool = False, builds: int | None = None) -> Ran:
+        """Say what a model does, or that nothing can be run."""
+        ran = super().run(subject, version, keep=keep, builds=builds)
+        troubled = self.well < len(self.runs) <= self.well + self.ill
+        return Ran(manner=None, right=False, said="no space left", trouble=True) if troubled else ran
+
+
+def test_trouble_that_stays_ends_the_search_and_keeps_the_best(start: Any, tmp_path: Path) -> None:
+    trials = Troubled(start, tmp_path)
+    with pytest.raises(MachineryError, match=r"(?s)no space left.*stays in .*out.*doctor"):
+        shrink(start, trials, tmp_path / "out")
+    assert len(trials.runs) == trials.well + minimising.MOST_TROUBLES
+    report = json.loads((tmp_path / "out" / "minimised.json").read_text())
+    assert report["smaller"]
+    assert "came to nothing by the machinery" in report["ended"]
+
+
+def test_trouble_that_passes_is_no_answer(start: Any, tmp_path: Path) -> None:
+    trials = Troubled(start, tmp_path)
+    trials.ill = minimising.MOST_TROUBLES - 1
+    end, code, _ = shrink(start, trials, tmp_path / "out")
+    assert code is ExitCode.AS_EXPECTED
+    assert end.after.startswith("1 node, 1 input, 1 sample, 1 numbers fed")
