@@ -26,7 +26,7 @@ from trtmatrix.core.minimise import (
     next_round,
 )
 from trtmatrix.core.render_minimise import Minimised, minimised_data, render_minimised, step_line
-from trtmatrix.effects.minimised import check_target, write_minimised
+from trtmatrix.effects.minimised import check_target, size_in, size_of, write_minimised
 from trtmatrix.explain import own_interrupt
 from trtmatrix.minimise_start import Start, find_start
 from trtmatrix.minimise_trials import FOLDER, Ran, Trials, anonymous
@@ -155,6 +155,7 @@ class Shrinking:
         self._deadline, self._tell = deadline, tell
         self._seen = {start.subject.digest}
         self._notes = list(start.notes)
+        self._earlier = size_in(target)
 
     def run(self, *, polygraphy: bool) -> tuple[Minimised, ExitCode]:
         """Search until nothing is smaller, the budget is spent, or it is interrupted."""
@@ -236,7 +237,7 @@ class Shrinking:
         """Return in words that nothing can be run any more; the best stays where it is."""
         cell = self._start.found.entry.cell.id
         is_kept = self.best is not self._start.subject
-        kept = f"\n  the smallest so far stays in {self._target}" if is_kept else ""
+        kept = f"\n  the smallest so far stays in {self._target}" if is_kept or self._earlier else ""
         return (
             f"{cell}: {MOST_TROUBLES} runs in a row came to nothing by the machinery: {said}{kept}\n"
             "  what is wrong here: python -m trtmatrix doctor; then minimise again"
@@ -289,15 +290,22 @@ class Shrinking:
         numbers = [int(number) for number in named if number.isdecimal()]
         return min(numbers, default=0) if min(numbers, default=0) < len(self.best.samples) else 0
 
+    def _is_larger(self) -> bool:
+        """Whether an earlier run left a smaller model in the folder."""
+        return self._earlier is not None and size_of(asdict(self.best.size)) > self._earlier
+
     def _end(self, ended: str) -> Minimised:
         before, after = self._start.subject.size, self.best.size
         is_smaller = self.best is not self._start.subject
+        is_written = is_smaller and not self._is_larger()
+        stays = (f"{self._target} keeps a smaller model of an earlier run: name another folder by --to",)
         return Minimised(
             cell=str(self._start.found.entry.cell.id), manner=self._wanted.words, good=self._start.good,
             before=before.text, after=after.text, ended=ended, trials=self.search.trials,
-            sizes={"before": asdict(before), "after": asdict(after)}, notes=tuple(self._notes),
-            is_smaller=is_smaller, folder=str(self._target) if is_smaller else "",
-            model_words=self._model_words(),
+            sizes={"before": asdict(before), "after": asdict(after)},
+            notes=(*self._notes, *(stays if is_smaller and not is_written else ())),
+            is_smaller=is_smaller, folder=str(self._target) if is_written else "",
+            model_words=self._model_words() if is_written else "",
         )  # fmt: skip
 
     def _model_words(self) -> str:
@@ -317,8 +325,8 @@ class Shrinking:
         return shlex.join(words)
 
     def _write(self, end: Minimised) -> None:
-        """Leave the best in the folder, if it is smaller than what the model was."""
-        if end.is_smaller:
+        """Leave the best in the folder, if it is smaller than the model and than what an earlier run left."""
+        if end.is_smaller and end.folder:
             write_minimised(self._target, self.best, minimised_data(end))
 
     def _last(self, end: Minimised) -> tuple[Minimised, ExitCode]:

@@ -119,3 +119,15 @@ def test_trouble_that_passes_is_no_answer(start: Any, tmp_path: Path) -> None:
     end, code, _ = shrink(start, trials, tmp_path / "out")
     assert code is ExitCode.AS_EXPECTED
     assert end.after.startswith("1 node, 1 input, 1 sample, 1 numbers fed")
+
+
+def test_a_smaller_result_of_an_earlier_run_stays(start: Any, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    shrink(start, Stub(start, tmp_path), target)
+    before = {file.name: file.read_bytes() for file in target.iterdir()}
+    end, code, _ = shrink(start, Stub(start, tmp_path, ends=6), target)
+    assert (code, end.is_smaller, end.folder) == (ExitCode.INTERRUPTED, True, "")
+    assert "keeps a smaller model of an earlier run" in end.notes[-1]
+    assert {file.name: file.read_bytes() for file in target.iterdir()} == before
+    end, code, _ = shrink(start, Stub(start, tmp_path), target)
+    assert (code, end.folder) == (ExitCode.AS_EXPECTED, str(target))

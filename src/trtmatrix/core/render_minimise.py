@@ -50,7 +50,7 @@ def step_line(number: int, trial: Trial, size: str) -> str:
 
 def commands(end: Minimised) -> list[str]:
     """Return the commands that show the result: as an archive, and as a run of the model."""
-    if not end.is_smaller or not end.folder:
+    if not end.is_smaller:
         return []
     version = end.cell.rpartition("@")[2].partition("#")
     gpu = "" if version[2] == "cpu" else f" --gpu {version[2]}"
