@@ -11,7 +11,7 @@ from onnxmodels import FLOAT, make_model, node, normal, saved
 
 from trtmatrix.onnxmodel.atoms import Atoms
 from trtmatrix.onnxmodel.dims import Traced, _ask, trace
-from trtmatrix.onnxmodel.resizing import dimensions
+from trtmatrix.onnxmodel.resizing import dimensions, resized
 from trtmatrix.onnxmodel.subject import Subject, read_subject
 
 ODD = [
@@ -53,3 +53,14 @@ def test_products_of_no_elements_are_frozen() -> None:
     some, none = [*atoms.new(8), *atoms.new(0)], atoms.new(0)
     atoms.join(some, none)
     assert all(atoms.is_frozen(atom) for atom in (*some, *none))
+
+
+def test_a_profile_keeps_its_order_where_sizes_change(tmp_path: Path) -> None:
+    names = [f"x{number}" for number in range(8)]
+    model = make_model([node("Sum", " ".join(names), "y")], dict.fromkeys(names, (FLOAT, (4, 6))),
+                       {"y": (FLOAT, (4, 6))}, {})  # fmt: skip
+    shapes = ((4, 6), (4, 6), (4, 6))
+    fed = {name: normal(4, 6) for name in names}
+    subject = read_subject(saved(model, tmp_path / "m.onnx"), [fed], dict.fromkeys(names, shapes))
+    smaller = resized(subject, "x0[0]", 2)
+    assert list(smaller.profile.items()) == [(name, ((2, 6),) * 3) for name in names]
