@@ -271,6 +271,8 @@ class Shrinking:
 
     def _check_of(self, mode: str) -> Callable[[Subject], bool]:
         def check(candidate: Subject) -> bool:
+            if candidate.size.nodes >= self.best.size.nodes:  # it looks beside what it has found already
+                return False
             level = f"to {candidate.size.nodes} nodes"
             return self.try_subject(Move(axis=f"Polygraphy {mode}", level=level), candidate) is Answer.SAME
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_minimise_trials import RIGHT, Stub, fails, shrink, start
+from test_minimise_trials import RIGHT, WRONG, Stub, fails, shrink, start
 
 from trtmatrix import minimising
 from trtmatrix.core.errors import ExitCode, MachineryError
 from trtmatrix.core.manner import Kind
-from trtmatrix.core.minimise import Answer
+from trtmatrix.core.minimise import Answer, Move
 from trtmatrix.minimise_trials import Ran
-from trtmatrix.minimising import INTERRUPTED
+from trtmatrix.minimising import INTERRUPTED, Shrinking
+from trtmatrix.onnxmodel.shrink import EARLIER, Shrinker
 from trtmatrix.onnxmodel.subject import Subject, read_subject
 
 __all__ = ["start"]
@@ -131,3 +133,24 @@ def test_a_smaller_result_of_an_earlier_run_stays(start: Any, tmp_path: Path) ->
     assert {file.name: file.read_bytes() for file in target.iterdir()} == before
     end, code, _ = shrink(start, Stub(start, tmp_path), target)
     assert (code, end.folder) == (ExitCode.AS_EXPECTED, str(target))
+
+
+def test_what_polygraphy_finds_is_kept_where_it_is_smaller(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, shrinker = start.subject, Shrinker(start.subject, tmp_path)
+    small, large = (shrinker.make(Move(axis=EARLIER, level=level)) for level in ("h1", "h2"))
+    answers = list[bool]()
+
+    def reduce(base: Subject, mode: str, check: Any, *_: Any) -> str:
+        assert (base, mode) == (whole, "bisect")
+        answers.extend(check(one) for one in (small, large, small))
+        return ""
+
+    monkeypatch.setattr("trtmatrix.effects.polygraphy_reduce.reduce_nodes", reduce)
+    monkeypatch.setattr("trtmatrix.effects.polygraphy_reduce.why_not", lambda _: "")
+    trials = Stub(start, tmp_path)
+    shrinking = Shrinking(start, WRONG, trials, tmp_path / "out", 9, time.monotonic() + 60, [].append)
+    assert shrinking._by_polygraphy("bisect")
+    assert answers == [True, False, False]
+    assert shrinking.best is small
