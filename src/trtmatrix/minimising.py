@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
 import tempfile
@@ -70,9 +71,11 @@ def minimise_command(args: argparse.Namespace) -> ExitCode:
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root, prefix=".scratch-") as scratch, own_interrupt():
         trials = Trials(start, Path(scratch))
+        if time.monotonic() >= deadline:
+            raise MachineryError(f"{cell}: its time was over before anything was run: more by --seconds")
         wanted, notes = find_baseline(start, trials)
         _tell(f"{cell}: {wanted.words}")
-        notes += choose_good(start, trials)
+        notes += choose_good(start, trials, deadline)
         start = replace(start, good=trials.good, notes=(*start.notes, *notes))
         for note in notes:
             _tell(f"NOTE: {note}")
@@ -128,11 +131,13 @@ def _warnings(cell: Manner, wanted: Manner) -> Iterator[str]:
         yield "it is not steady: any garbage in its outputs counts as the same, whatever its size"
 
 
-def choose_good(start: Start, trials: Trials) -> list[str]:
+def choose_good(start: Start, trials: Trials, deadline: float = math.inf) -> list[str]:
     """Choose the nearest version that is right, where none was named; returns what is to be told of it."""
     if start.good:
         return []
     for name in start.nearby[:GOOD_TRIES]:
+        if time.monotonic() >= deadline:
+            break
         if trials.run(start.subject, name).right:
             trials.good = name
             return [f"what is left must be right at {name}, the nearest version that is (another: --good)"]
@@ -180,6 +185,9 @@ class Shrinking:
             self._write(end)
         if ended or not end.is_smaller:
             return end, ExitCode.INTERRUPTED if ended else ExitCode.SURPRISE
+        if time.monotonic() >= self._deadline:
+            said = "its time was over before it was run once more, as a cell of its own"
+            return replace(end, last_said=said), ExitCode.AS_EXPECTED
         try:
             return self._last(end)
         except KeyboardInterrupt:
@@ -283,7 +291,7 @@ class Shrinking:
 
     def _why_ended(self) -> str:
         if self.search.is_spent:
-            return f"all of its {self.search.steps} runs are spent: more by --steps"
+            return f"all of its {self.search.steps} moves are judged: more by --steps"
         return SMALLEST_FOUND if time.monotonic() < self._deadline else "its time is over: more by --seconds"
 
     def _worst(self) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from trtmatrix.core.errors import ExitCode, MachineryError
 from trtmatrix.core.manner import Kind
 from trtmatrix.core.minimise import Answer, Move
 from trtmatrix.minimise_trials import Ran
-from trtmatrix.minimising import INTERRUPTED, Shrinking
+from trtmatrix.minimising import INTERRUPTED, Shrinking, choose_good
 from trtmatrix.onnxmodel.shrink import EARLIER, Shrinker
 from trtmatrix.onnxmodel.subject import Subject, read_subject
 
@@ -150,7 +152,37 @@ def test_what_polygraphy_finds_is_kept_where_it_is_smaller(
     monkeypatch.setattr("trtmatrix.effects.polygraphy_reduce.reduce_nodes", reduce)
     monkeypatch.setattr("trtmatrix.effects.polygraphy_reduce.why_not", lambda _: "")
     trials = Stub(start, tmp_path)
-    shrinking = Shrinking(start, WRONG, trials, tmp_path / "out", 9, time.monotonic() + 60, [].append)
+    shrinking = Shrinking(
+        start, WRONG, trials, tmp_path / "out", 9, time.monotonic() + 60, list[str]().append
+    )
     assert shrinking._by_polygraphy("bisect")
     assert answers == [True, False, False]
     assert shrinking.best is small
+
+
+def test_once_time_is_over_no_version_is_asked_and_nothing_run_once_more(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start.good, start.nearby = "", ("1",)
+    trials = Stub(start, tmp_path)
+    (note,) = choose_good(start, trials, deadline=0.0)
+    assert (trials.runs, trials.good) == ([], "")
+    assert "no other version is asked" in note
+    now = SimpleNamespace(monotonic=lambda: float(len(trials.runs)))
+    monkeypatch.setattr(minimising, "time", now)
+    end, code = Shrinking(start, WRONG, trials, tmp_path / "out", 99, 6.0, list[str]().append).run(
+        polygraphy=False
+    )
+    assert len(trials.runs) == 6
+    assert (code, end.smallest) == (ExitCode.AS_EXPECTED, "")
+    assert end.last_said.startswith("its time was over")
+
+
+def test_nothing_is_run_where_time_is_over_before(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start.found.context = SimpleNamespace(project=SimpleNamespace(cache=tmp_path))
+    monkeypatch.setattr(minimising, "find_start", lambda _: start)
+    args = argparse.Namespace(cell="chain/tf32@2#cpu", to=tmp_path / "out", seconds=0.0, steps=9)
+    with pytest.raises(MachineryError, match="time was over before anything was run"):
+        minimising.minimise_command(args)

@@ -238,7 +238,7 @@ def test_no_more_is_run_than_allowed(start: Any, tmp_path: Path) -> None:
     end, code, _ = shrink(start, trials, tmp_path / "out", steps=2)
     assert code is ExitCode.AS_EXPECTED
     assert len(trials.runs) == 3  # and the last, as a cell of its own
-    assert end.ended == "all of its 2 runs are spent: more by --steps"
+    assert end.ended == "all of its 2 moves are judged: more by --steps"
 
 
 def test_nothing_is_tried_once_time_is_over_and_nothing_is_written(start: Any, tmp_path: Path) -> None:
