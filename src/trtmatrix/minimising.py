@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.core.errors import ExitCode, MachineryError
+from trtmatrix.core.garbage import errors_agree
 from trtmatrix.core.manner import Kind, Manner, same_manner
 from trtmatrix.core.minimise import (
     Answer,
@@ -106,7 +107,8 @@ def find_baseline(start: Start, trials: Trials) -> tuple[Manner, list[str]]:
             f"--good {start.good}: it is not right there: {good.said}\n  name a version at which it passes"
         )
     wanted = ran.manner
-    if start.manner.unsteady and not wanted.unsteady:  # it was garbage by its records, and may be so again
+    agreed = len(wanted.errors) > 1 and not ran.some and errors_agree(wanted.errors)
+    if start.manner.unsteady and not (wanted.unsteady or agreed):  # by its records, and may be so again
         errors = (*start.manner.errors, *wanted.errors)
         wanted = replace(wanted, unsteady=True, errors=errors, words=start.manner.words)
     trials.builds = 0 if ran.some else UNSTEADY_BUILDS if wanted.unsteady else trials.builds

@@ -18,7 +18,7 @@ from trtmatrix.core.errors import ExitCode, MachineryError
 from trtmatrix.core.manner import Kind
 from trtmatrix.core.minimise import Answer, Move
 from trtmatrix.minimise_trials import Ran
-from trtmatrix.minimising import INTERRUPTED, Shrinking, choose_good
+from trtmatrix.minimising import INTERRUPTED, Shrinking, choose_good, find_baseline
 from trtmatrix.onnxmodel.shrink import EARLIER, Shrinker
 from trtmatrix.onnxmodel.subject import Subject, read_subject
 
@@ -186,3 +186,25 @@ def test_nothing_is_run_where_time_is_over_before(
     args = argparse.Namespace(cell="chain/tf32@2#cpu", to=tmp_path / "out", seconds=0.0, steps=9)
     with pytest.raises(MachineryError, match="time was over before anything was run"):
         minimising.minimise_command(args)
+
+
+@pytest.mark.parametrize(
+    ("errors", "some", "unsteady"),
+    [((1.04, 1.04, 1.03), False, False), ((1.04, 1.6), False, True), ((1.04,), False, True),
+     ((1.04, 1.04), True, True)],
+)  # fmt: skip
+def test_the_engines_of_now_decide_where_they_agree(
+    errors: tuple[float, ...], some: bool, unsteady: bool, start: Any, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The records may be of memory that nothing wrote."""
+    start.manner = fails(error=1e23, unsteady=True).manner
+    trials, bad = Stub(start, tmp_path), fails()
+    assert bad.manner is not None
+    manner = replace(bad.manner, errors=errors)
+    bad = replace(bad, manner=manner, some=some)
+    monkeypatch.setattr(trials, "run", lambda _, version, **__: bad if version == "2" else RIGHT)
+    wanted, notes = find_baseline(start, trials)
+    assert (wanted.unsteady, bool(notes)) == (unsteady, unsteady)
+    bad = replace(bad, manner=replace(manner, unsteady=True))  # NaN in one of them
+    assert find_baseline(start, trials)[0].unsteady
