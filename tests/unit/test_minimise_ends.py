@@ -208,3 +208,14 @@ def test_the_engines_of_now_decide_where_they_agree(
     assert (wanted.unsteady, bool(notes)) == (unsteady, unsteady)
     bad = replace(bad, manner=replace(manner, unsteady=True))  # NaN in one of them
     assert find_baseline(start, trials)[0].unsteady
+
+
+def test_what_the_machinery_kept_from_running_is_not_remembered(start: Any, tmp_path: Path) -> None:
+    trials = Troubled(start, tmp_path)
+    trials.well, trials.ill = 0, 1
+    move = Move(axis=EARLIER, level="h1")
+    small = Shrinker(start.subject, tmp_path).make(move)
+    told = list[str]()
+    shrinking = Shrinking(start, WRONG, trials, tmp_path / "out", 9, time.monotonic() + 60, told.append)
+    assert shrinking.try_subject(move, small) is Answer.CANNOT_SAY
+    assert shrinking.try_subject(move, small) is Answer.SAME
