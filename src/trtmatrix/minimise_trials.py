@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from trtmatrix.context import Context
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.errors import TrtMatrixError
+from trtmatrix.core.errors import TrtMatrixError, UsageError
 from trtmatrix.core.manner import Manner, manner_of, same_manner
 from trtmatrix.core.minimise import Answer
 from trtmatrix.core.model import Product, Verdict
@@ -36,7 +36,7 @@ class Ran:
     """What one model did at one version. ``manner``: how it fails; None where it is right or cannot tell.
 
     ``right``: it passed. ``said``: in words. ``record``: the cell's id. ``some``: not all of its engines
-    fail.
+    fail. ``trouble``: the machinery failed, not the model: the same may be run another time.
     """
 
     manner: Manner | None
@@ -44,6 +44,7 @@ class Ran:
     said: str
     cell: str = ""
     some: bool = False
+    trouble: bool = False
 
 
 class Trials:
@@ -53,10 +54,11 @@ class Trials:
         """Take what is minimised; ``scratch``: a folder in the cache.
 
         ``good``: the version at which a model must be right. ``builds``: the engines of each trial, 0 for as
-        many as the model's repro has.
+        many as the model's repro has. ``troubles``: runs in a row in which the machinery failed.
         """
         self._start, self.scratch, self.good = start, scratch, start.good
         self.builds = 1 if start.every else 0
+        self.troubles = 0
         self._checked: bool | None = None
         self._troubles: dict[str, str] = {}
         self._ahead: dict[str, Ran] = {}
@@ -65,16 +67,23 @@ class Trials:
         """Say whether a model fails in the way that is wanted, in words, and whether anything was run."""
         if trouble := self.trouble_of(subject):
             return Answer.CANNOT_SAY, trouble, False
-        bad = self._ahead.get(subject.digest) or self.run(subject, self._version)
+        bad = self._noted(self._ahead.get(subject.digest) or self.run(subject, self._version))
         if bad.manner is None:
             return (Answer.NOT if bad.right else Answer.CANNOT_SAY), bad.said, True
         if differs := same_manner(anonymous(wanted), anonymous(bad.manner)):
             return Answer.NOT, differs, True
         if self.good:
-            good = self.run(subject, self.good)
+            good = self._noted(self.run(subject, self.good))
+            if good.manner is None and not good.right:
+                return Answer.CANNOT_SAY, f"{self.good} cannot say whether it is right: {good.said}", True
             if not good.right:
                 return Answer.NOT, f"{self.good} is not right either: {good.said}", True
         return Answer.SAME, bad.manner.words, True
+
+    def _noted(self, ran: Ran) -> Ran:
+        """Count the runs in a row in which the machinery failed."""
+        self.troubles = self.troubles + 1 if ran.trouble else 0
+        return ran
 
     @property
     def _version(self) -> str:
@@ -95,7 +104,8 @@ class Trials:
                 with contextlib.suppress(TrtMatrixError, OSError):
                     opened[digest] = self._open(subject, self._version, stack, self.builds)
             with contextlib.suppress(TrtMatrixError, OSError):
-                self._ahead |= self._run_together(opened)
+                together = self._run_together(opened)  # what one launch did to all is asked again, alone
+                self._ahead |= {digest: ran for digest, ran in together.items() if not ran.trouble}
 
     def _run_together(self, opened: Mapping[str, Context]) -> dict[str, Ran]:
         """Run several models' repros as those of one project; returns what each did."""
@@ -154,8 +164,9 @@ class Trials:
                 many = self.builds if builds is None else builds
                 opened = self._open(subject, version, None if keep else stack, many)
                 return next(iter(self._run_all(opened, version, keep=keep).values()))
-            except (TrtMatrixError, OSError) as error:
-                return Ran(manner=None, right=False, said=" ".join(str(error).split())[:300])
+            except (TrtMatrixError, OSError) as error:  # a model that cannot be opened is the model's own
+                said, trouble = " ".join(str(error).split())[:300], not isinstance(error, UsageError)
+                return Ran(manner=None, right=False, said=said, trouble=trouble)
 
     def _open(
         self, subject: Subject, version: str, stack: contextlib.ExitStack | None, builds: int
@@ -217,7 +228,7 @@ class Trials:
             reasons = [item for item in result.performed.not_ready if item.cell.repro.id == repro]
             reasons += [entry.excluded] if entry and entry.excluded else []
             said = "; ".join(f"{item.why.value} {item.detail}".strip() for item in reasons)
-            found[repro] = Ran(manner=None, right=False, said=said or "it did not run")
+            found[repro] = Ran(manner=None, right=False, said=said or "it did not run", trouble=True)
         return found
 
 
@@ -236,6 +247,7 @@ def _read(entry: Entry, calibration: Calibration) -> Ran:
         manner=manner, right=outcome is not None and outcome.verdict is Verdict.PASS,
         said=manner.words if manner else f"{said}{reason}"[:300], cell=str(entry.cell.id),
         some=outcome is not None and outcome.failed < outcome.builds,
+        trouble=outcome is None or (outcome.cause is not None and outcome.cause.is_machinery),
     )  # fmt: skip
 
 

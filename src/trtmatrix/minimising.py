@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.core.errors import ExitCode, MachineryError
+from trtmatrix.core.garbage import errors_agree
 from trtmatrix.core.manner import Kind, Manner, same_manner
 from trtmatrix.core.minimise import (
     Answer,
@@ -26,15 +28,15 @@ from trtmatrix.core.minimise import (
     next_round,
 )
 from trtmatrix.core.render_minimise import Minimised, minimised_data, render_minimised, step_line
-from trtmatrix.effects.minimised import check_target, write_minimised
+from trtmatrix.effects.minimised import check_target, size_in, size_of, write_minimised
 from trtmatrix.explain import own_interrupt
 from trtmatrix.minimise_start import Start, find_start
-from trtmatrix.minimise_trials import FOLDER, Trials, anonymous
+from trtmatrix.minimise_trials import FOLDER, Ran, Trials, anonymous
 
 if TYPE_CHECKING:
     from trtmatrix.onnxmodel.subject import Subject
 
-NUMBERS = frozenset({Kind.DEFECT, Kind.WRONG, Kind.ZEROS})
+NUMBERS = frozenset({Kind.DEFECT, Kind.WRONG})
 """Ways of being wrong that a plain model, which has no known defects, cannot tell from each other."""
 
 LEAST_NODES = 2
@@ -45,6 +47,9 @@ STEADY_BUILDS = 3
 
 UNSTEADY_BUILDS = 2
 """Engines of each trial where it is not: memory that nothing wrote may hold what is right."""
+
+MOST_TROUBLES = 8
+"""So many runs in a row that the machinery kept from running end the search."""
 
 GOOD_TRIES = 3
 """Versions that are asked whether they are right, where none was named."""
@@ -67,9 +72,11 @@ def minimise_command(args: argparse.Namespace) -> ExitCode:
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root, prefix=".scratch-") as scratch, own_interrupt():
         trials = Trials(start, Path(scratch))
+        if time.monotonic() >= deadline:
+            raise MachineryError(f"{cell}: its time was over before anything was run: more by --seconds")
         wanted, notes = find_baseline(start, trials)
         _tell(f"{cell}: {wanted.words}")
-        notes += choose_good(start, trials)
+        notes += choose_good(start, trials, deadline)
         start = replace(start, good=trials.good, notes=(*start.notes, *notes))
         for note in notes:
             _tell(f"NOTE: {note}")
@@ -100,7 +107,8 @@ def find_baseline(start: Start, trials: Trials) -> tuple[Manner, list[str]]:
             f"--good {start.good}: it is not right there: {good.said}\n  name a version at which it passes"
         )
     wanted = ran.manner
-    if start.manner.unsteady and not wanted.unsteady:  # it was garbage by its records, and may be so again
+    agreed = len(wanted.errors) > 1 and not ran.some and errors_agree(wanted.errors)
+    if start.manner.unsteady and not (wanted.unsteady or agreed):  # by its records, and may be so again
         errors = (*start.manner.errors, *wanted.errors)
         wanted = replace(wanted, unsteady=True, errors=errors, words=start.manner.words)
     trials.builds = 0 if ran.some else UNSTEADY_BUILDS if wanted.unsteady else trials.builds
@@ -125,11 +133,13 @@ def _warnings(cell: Manner, wanted: Manner) -> Iterator[str]:
         yield "it is not steady: any garbage in its outputs counts as the same, whatever its size"
 
 
-def choose_good(start: Start, trials: Trials) -> list[str]:
+def choose_good(start: Start, trials: Trials, deadline: float = math.inf) -> list[str]:
     """Choose the nearest version that is right, where none was named; returns what is to be told of it."""
     if start.good:
         return []
     for name in start.nearby[:GOOD_TRIES]:
+        if time.monotonic() >= deadline:
+            break
         if trials.run(start.subject, name).right:
             trials.good = name
             return [f"what is left must be right at {name}, the nearest version that is (another: --good)"]
@@ -152,6 +162,7 @@ class Shrinking:
         self._deadline, self._tell = deadline, tell
         self._seen = {start.subject.digest}
         self._notes = list(start.notes)
+        self._earlier = size_in(target)
 
     def run(self, *, polygraphy: bool) -> tuple[Minimised, ExitCode]:
         """Search until nothing is smaller, the budget is spent, or it is interrupted."""
@@ -165,18 +176,26 @@ class Shrinking:
                 self._pass(early=False)
         except KeyboardInterrupt:
             ended = INTERRUPTED
-        end = self._end(ended or self._why_ended())
-        if end.is_smaller:
-            write_minimised(self._target, self.best, minimised_data(end))
+        except MachineryError as error:
+            self._write(self._end(str(error).splitlines()[0]))
+            raise
+        try:
+            end = self._end(ended or self._why_ended())
+            self._write(end)
+        except KeyboardInterrupt:
+            end = self._end(ended := INTERRUPTED)
+            self._write(end)
         if ended or not end.is_smaller:
             return end, ExitCode.INTERRUPTED if ended else ExitCode.SURPRISE
+        if time.monotonic() >= self._deadline:
+            said = "its time was over before it was run once more, as a cell of its own"
+            return replace(end, last_said=said), ExitCode.AS_EXPECTED
         try:
-            end = self._last(end)
+            return self._last(end)
         except KeyboardInterrupt:
             return replace(
                 end, last_said="it was interrupted before it was run once more"
             ), ExitCode.INTERRUPTED
-        return end, ExitCode.AS_EXPECTED
 
     def _pass(self, *, early: bool) -> None:
         """Try one axis after another until nothing is smaller; early: only what makes the rest simple."""
@@ -212,19 +231,34 @@ class Shrinking:
     def try_subject(self, move: Move, candidate: Subject) -> Answer:
         """Run a smaller model unless it was run before, and keep it where it fails in the same way."""
         if candidate.digest in self._seen:
-            trial = Trial(move=move, answer=Answer.NOT, said="it was tried before", ran=False)
+            said = "it was tried before"
+            trial = Trial(move=move, answer=Answer.NOT, said=said, ran=False)
         else:
-            self._seen.add(candidate.digest)
             answer, said, ran = self._trials.check(self._wanted, candidate)
+            if not self._trials.troubles:  # what the machinery kept from running may be run yet
+                self._seen.add(candidate.digest)
             trial = Trial(move=move, answer=answer, said=said, ran=ran)
         self._learn(trial, candidate)
+        if self._trials.troubles >= MOST_TROUBLES:
+            raise MachineryError(self._troubled(said))
         return trial.answer
 
+    def _troubled(self, said: str) -> str:
+        """Return in words that nothing can be run any more; the best stays where it is."""
+        cell = self._start.found.entry.cell.id
+        is_kept = self.best is not self._start.subject
+        kept = f"\n  the smallest so far stays in {self._target}" if is_kept or self._earlier else ""
+        return (
+            f"{cell}: {MOST_TROUBLES} runs in a row came to nothing by the machinery: {said}{kept}\n"
+            "  what is wrong here: python -m trtmatrix doctor; then minimise again"
+        )
+
     def _learn(self, trial: Trial, candidate: Subject | None) -> None:
+        if trial.answer is Answer.SAME and candidate is not None:
+            self.best = candidate  # before all else: an interrupt may come at any time
         self.search = learn(self.search, trial)
         if trial.answer is Answer.SAME and candidate is not None:
-            self.best = candidate
-            write_minimised(self._target, candidate, minimised_data(self._end("it was ended before its end")))
+            self._write(self._end("it was ended before its end"))
         if trial.ran or trial.answer is Answer.SAME:
             self._tell(step_line(self.search.ran, trial, self.best.size.text))
 
@@ -247,6 +281,8 @@ class Shrinking:
 
     def _check_of(self, mode: str) -> Callable[[Subject], bool]:
         def check(candidate: Subject) -> bool:
+            if candidate.size.nodes >= self.best.size.nodes:  # it looks beside what it has found already
+                return False
             level = f"to {candidate.size.nodes} nodes"
             return self.try_subject(Move(axis=f"Polygraphy {mode}", level=level), candidate) is Answer.SAME
 
@@ -257,7 +293,7 @@ class Shrinking:
 
     def _why_ended(self) -> str:
         if self.search.is_spent:
-            return f"all of its {self.search.steps} runs are spent: more by --steps"
+            return f"all of its {self.search.steps} moves are judged: more by --steps"
         return SMALLEST_FOUND if time.monotonic() < self._deadline else "its time is over: more by --seconds"
 
     def _worst(self) -> int:
@@ -266,13 +302,22 @@ class Shrinking:
         numbers = [int(number) for number in named if number.isdecimal()]
         return min(numbers, default=0) if min(numbers, default=0) < len(self.best.samples) else 0
 
+    def _is_larger(self) -> bool:
+        """Whether an earlier run left a smaller model in the folder."""
+        return self._earlier is not None and size_of(asdict(self.best.size)) > self._earlier
+
     def _end(self, ended: str) -> Minimised:
         before, after = self._start.subject.size, self.best.size
+        is_smaller = self.best is not self._start.subject
+        is_written = is_smaller and not self._is_larger()
+        stays = (f"{self._target} keeps a smaller model of an earlier run: name another folder by --to",)
         return Minimised(
             cell=str(self._start.found.entry.cell.id), manner=self._wanted.words, good=self._start.good,
             before=before.text, after=after.text, ended=ended, trials=self.search.trials,
-            sizes={"before": asdict(before), "after": asdict(after)}, notes=tuple(self._notes),
-            folder=str(self._target) if self.search.kept else "", model_words=self._model_words(),
+            sizes={"before": asdict(before), "after": asdict(after)},
+            notes=(*self._notes, *(stays if is_smaller and not is_written else ())),
+            is_smaller=is_smaller, folder=str(self._target) if is_written else "",
+            model_words=self._model_words() if is_written else "",
         )  # fmt: skip
 
     def _model_words(self) -> str:
@@ -291,18 +336,36 @@ class Shrinking:
             words += ["--profile", text]
         return shlex.join(words)
 
-    def _last(self, end: Minimised) -> Minimised:
-        """Run the result once more, as a cell of its own whose record stays, so that it can be bundled."""
+    def _write(self, end: Minimised) -> None:
+        """Leave the best in the folder, if it is smaller than the model and than what an earlier run left."""
+        if end.is_smaller and end.folder:
+            write_minimised(self._target, self.best, minimised_data(end))
+
+    def _last(self, end: Minimised) -> tuple[Minimised, ExitCode]:
+        """Run the result once more, as a cell of its own whose record stays, so that it can be bundled.
+
+        It must fail as the whole does there, too: it has more engines than a trial, and a default build.
+        """
         version = self._start.found.entry.cell.version.name
         self._tell("run once more, as a cell of its own")
         ran = self._trials.run(self.best, version, keep=True)
-        if ran.manner is None:
-            said = f"run once more, it did not fail in each engine: {ran.said}" if ran.cell else ran.said
-            end = replace(end, last_said=said)
+        if differs := _differs(self._wanted, ran):
+            end, code = replace(end, last_said=f"run once more, {differs}"), ExitCode.SURPRISE
         else:
-            end = replace(end, smallest=ran.cell, last_said=f"run once more: {ran.said}")
-        write_minimised(self._target, self.best, minimised_data(end))
-        return end
+            some = "in some of its engines only: " if ran.some else ""
+            end, code = (
+                replace(end, smallest=ran.cell, last_said=f"run once more: {some}{ran.said}"),
+                ExitCode.AS_EXPECTED,
+            )
+        self._write(end)
+        return end, code
+
+
+def _differs(wanted: Manner, ran: Ran) -> str:
+    """Say how the last run is not what is wanted; nothing where it is the same."""
+    if ran.manner is None:
+        return f"{'it does not fail' if ran.right else 'it cannot say'}: {ran.said}"
+    return same_manner(anonymous(wanted), anonymous(ran.manner))
 
 
 def _made(make: Callable[[Move], Subject], move: Move) -> Subject | str:

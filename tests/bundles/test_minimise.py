@@ -153,7 +153,7 @@ def test_the_same_search_ends_in_the_same_bytes_and_runs_nothing_twice(
     assert reports[0] == reports[1]
     assert (tmp_path / "a" / "model.onnx").read_bytes() == (tmp_path / "b" / "model.onnx").read_bytes()
     assert (tmp_path / "a" / "inputs.npz").read_bytes() == (tmp_path / "b" / "inputs.npz").read_bytes()
-    assert "all of its 6 runs are spent" in first.data["ended"]
+    assert "all of its 6 moves are judged" in first.data["ended"]
 
 
 def test_trials_leave_no_files_but_their_records(failing: Failing, tmp_path: Path) -> None:

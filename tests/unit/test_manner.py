@@ -158,6 +158,8 @@ def test_published_failures_of_other_repros_are_told_apart() -> None:
 BASE = Manner(kind=Kind.WRONG, outputs=("y", "z"), sizes=(40.0,), errors=(0.5,), words="y: wrong")
 SMALL = replace(BASE, errors=(0.01,))
 DEFECT = Manner(kind=Kind.DEFECT, what="lost-scale", outputs=("y",), sizes=(1.0,), errors=(0.3,))
+NAMELESS = replace(BASE, outputs=(), errors=(1.01,))
+FP16 = replace(BASE, what="fp16")
 ENDED = Manner(kind=Kind.ENDED, what="build failed", message="Error Code 10: no implementation for node a")
 
 SAME = [
@@ -170,11 +172,20 @@ SAME = [
     (SMALL, {"errors": (50.0,)}, "relative error 50 instead of 0.01"),
     (BASE, {"errors": (0.04,)}, "relative error 0.04 instead of 0.5"),
     (BASE, {"outputs": ("w",)}, "w instead of y, z"),
-    (BASE, {"what": "fp16"}, ""),
+    (BASE, {"what": "fp16"}, "y: wrong"),
     (BASE, {"what": "fp16", "errors": (0.4,)}, "y: wrong"),
     (BASE, {"kind": Kind.NOT_FINITE}, "y: wrong"),
     (BASE, {"kind": Kind.DEFECT, "what": "lost-scale"}, ""),
     (BASE, {"kind": Kind.DEFECT, "what": "lost-scale", "errors": (0.4,)}, "y: wrong"),
+    (BASE, {"kind": Kind.DEFECT, "what": "lost-scale", "outputs": ()}, "y: wrong"),
+    (BASE, {"kind": Kind.ZEROS}, "y: wrong"),
+    (NAMELESS, {"kind": Kind.ZEROS, "errors": (1.0,)}, "y: wrong"),
+    (NAMELESS, {"kind": Kind.DEFECT, "what": "lost-scale"}, "y: wrong"),
+    (NAMELESS, {"errors": (1.0,)}, ""),
+    (FP16, {"kind": Kind.DEFECT, "what": "lost-scale"}, "y: wrong"),
+    (DEFECT, {"kind": Kind.WRONG, "what": ""}, ""),
+    (DEFECT, {"kind": Kind.ZEROS, "what": ""}, "zeros"),
+    (DEFECT, {"what": "lost-mask"}, "known defect"),
     (DEFECT, {"sizes": (0.6,)}, ""),
     (DEFECT, {"sizes": (0.4,)}, "c = 0.4 of lost-scale instead of 1"),
     (DEFECT, {"sizes": (-1.0,)}, "c = -1 of lost-scale instead of 1"),

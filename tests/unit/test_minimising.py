@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,15 +114,42 @@ def report(cell: str = "a/b@1#cpu") -> dict[str, object]:
     return {"cell": cell, "schema": 1}
 
 
-def test_the_folder_is_replaced_whole(subject: Subject, tmp_path: Path) -> None:
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_only_our_files_of_a_folder_are_replaced(subject: Subject, tmp_path: Path) -> None:
     target = tmp_path / "out"
+    several = replace(subject, samples=subject.samples * 2)
+    write_minimised(target, several, report())
+    assert names(target) == ["inputs", "minimised.json", "model.onnx"]
+    (target / "more").write_text("mine")
     write_minimised(target, subject, report())
-    (target / "more").touch()
-    write_minimised(target, subject, report())
-    assert sorted(path.name for path in target.iterdir()) == ["inputs.npz", "minimised.json", "model.onnx"]
+    assert names(target) == ["inputs.npz", "minimised.json", "model.onnx", "more"]
+    assert (target / "more").read_text() == "mine"
     assert onnx.load(target / "model.onnx") == subject.model
     check_target(target, "a/b@1#cpu")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["chain.onnx", "out"]
+    assert names(tmp_path) == ["chain.onnx", "out"]
+
+
+@pytest.mark.parametrize("at", range(1, 7))
+def test_an_interrupt_while_files_are_moved_leaves_those_of_before(
+    at: int, subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, calls, move = tmp_path / "out", list[str](), Path.rename
+    write_minimised(target, replace(subject, samples=subject.samples * 2), report())
+
+    def rename(item: Path, to: Path) -> Path:
+        calls.append(item.name)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        return move(item, to)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(KeyboardInterrupt):
+        write_minimised(target, subject, report())
+    assert names(target) == ["inputs", "minimised.json", "model.onnx"]
+    assert names(tmp_path) == ["chain.onnx", "out"]
 
 
 def test_a_folder_stays_as_it_was_where_the_new_one_cannot_be_written(
@@ -161,7 +189,7 @@ def ended(**fields: object) -> Minimised:
         "cell": "sdpa-scale/sdpa-tf32@10.7.0#nvidia-l4", "manner": "y: wrong by 900 noise floors",
         "good": "10.8.0", "before": "12 nodes, 1 input", "after": "3 nodes, 1 input", "trials": trials(),
         "sizes": {"before": {"nodes": 12}, "after": {"nodes": 3}}, "ended": "nothing else can be smaller",
-        "folder": "out", "smallest": "model-1a2b/tf32-3c4d@10.7.0#nvidia-l4",
+        "is_smaller": True, "folder": "out", "smallest": "model-1a2b/tf32-3c4d@10.7.0#nvidia-l4",
         "last_said": "run once more: y: wrong by 900 noise floors", "notes": ("bf16: built as it is typed",),
         "model_words": "--model out/model.onnx --inputs out/inputs.npz --precision tf32",
     }  # fmt: skip
@@ -173,11 +201,10 @@ def test_the_end_is_told_with_the_commands_that_show_it() -> None:
 
 
 def test_where_nothing_is_smaller_no_command_is_named() -> None:
-    none = ended(trials=trials()[1:], folder="", smallest="", last_said="")
+    none = ended(trials=trials()[1:], is_smaller=False, folder="", smallest="", last_said="")
     text = render_minimised(none)
     assert text.endswith("nothing smaller fails in the same way\n")
     assert "Next" not in text
-    assert not none.is_smaller
 
 
 def test_what_asks_more_of_its_build_than_options_can_say_is_shown_by_its_archive_alone() -> None:

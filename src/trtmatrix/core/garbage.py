@@ -4,8 +4,8 @@ A failure is unsteady where engines that are built alike are wrong in the same o
 
 - in several ways: NaN in one, wrong numbers or zeros in another; or
 - by relative L2 errors of which the largest is ``ORDERS`` times the least, or more; or
-- by an error above ``ABSURD``, unless several engines agree on it: a wrong formula gives the same numbers
-  each time, of some size; what memory held before has any.
+- by an error above ``ABSURD``, unless the engines agree on it, or there is but one: a wrong formula gives
+  the same numbers each time, of some size; what memory held before has any.
 
 What such a failure gives in one run says nothing of the next, so that it comes back by any of these ways.
 """
@@ -35,7 +35,7 @@ WORDS = "garbage that differs from run to run"
 
 
 def is_unsteady(found: Sequence[Manner]) -> bool:
-    """Whether the failures of a cell's engines are of that kind; that of a single one is by its size."""
+    """Whether the failures of a cell's engines are of that kind; that of a single one never is."""
     kinds = {manner.kind for manner in found}
     if not found or not kinds <= GARBAGE or not set.intersection(*({*m.outputs} for m in found)):
         return False
@@ -50,7 +50,15 @@ def errors_vary(errors: Sequence[float]) -> bool:
     least, largest = min(errors), max(errors)
     if largest >= ORDERS * least:
         return True
-    return largest > ABSURD and (len(errors) == 1 or largest > AGREE * least)
+    return largest > ABSURD and not errors_agree(errors)
+
+
+def errors_agree(errors: Sequence[float]) -> bool:
+    """Whether relative L2 errors, of which there are some, are those of the same numbers each time.
+
+    A single engine agrees with itself: nothing says that its numbers differ from run to run.
+    """
+    return max(errors) <= AGREE * min(errors)
 
 
 def describe_garbage(found: Sequence[Manner]) -> str:

@@ -35,7 +35,7 @@ SAME_C = 2.0
 """A known defect that is there so many times less or more is another failure."""
 
 SAME_ERROR = 1.02
-"""Wrong numbers whose relative errors differ by no more are the same, whatever they are called."""
+"""Wrong numbers whose relative errors differ by no more are the same, whether a defect is named or not."""
 
 ALIKE = 0.5
 """The share of words that two errors' messages have in common, if they are the same error."""
@@ -170,16 +170,17 @@ def _extent(wanted: Manner, found: Manner) -> str:
 
 
 def _same_numbers(wanted: Manner, found: Manner) -> bool:
-    """Whether the same outputs are wrong to the same extent: an older record does not know each defect.
+    """Whether the same outputs are wrong to the same extent, of which one record knows the defect's name.
 
-    Of a defect that both know its c says more.
+    An older record does not know each defect. Zeros and numbers of another precision are told by what they
+    are; without names of outputs the error alone would say too little.
     """
-    if wanted.kind is found.kind is Kind.DEFECT and _shares(wanted.what, found.what):
+    if {wanted.kind, found.kind} != {Kind.DEFECT, Kind.WRONG}:
         return False
+    unnamed = wanted if wanted.kind is Kind.WRONG else found
     before, after = _largest(wanted.errors), _largest(found.errors)
-    numbers = {Kind.DEFECT, Kind.WRONG, Kind.ZEROS}
     near = before > 0 and math.isfinite(before) and 1 / SAME_ERROR <= after / before <= SAME_ERROR
-    return {wanted.kind, found.kind} <= numbers and wanted.outputs == found.outputs and near
+    return not unnamed.what and bool(wanted.outputs) and wanted.outputs == found.outputs and near
 
 
 def _shares(wanted: str, found: str) -> bool:

@@ -19,8 +19,9 @@ class Minimised:
 
     ``cell``: what was minimised; ``manner``: in which way it fails. ``good``: the version that is right, if
     one was named. ``before``, ``after``: sizes in words, and ``sizes`` the same as numbers. ``ended``: why it
-    ended. ``folder``: where the result lies. ``smallest``: the cell of the result, whose record stands; empty
-    where it was not run again, and ``last_said`` says why, or what came of it. ``notes``: what else to know.
+    ended. ``is_smaller``: something was kept. ``folder``: where the result lies. ``smallest``: the cell of
+    the result, whose record stands; empty where it was not run again, and ``last_said`` says why, or what
+    came of it. ``notes``: what else to know.
     """
 
     cell: str
@@ -31,16 +32,12 @@ class Minimised:
     sizes: Mapping[str, Mapping[str, int]]
     ended: str
     trials: tuple[Trial, ...]
+    is_smaller: bool
     folder: str = ""
     smallest: str = ""
     last_said: str = ""
     model_words: str = ""
     notes: tuple[str, ...] = field(default_factory=tuple)
-
-    @property
-    def is_smaller(self) -> bool:
-        """Whether something was kept."""
-        return any(trial.answer is Answer.SAME for trial in self.trials)
 
 
 def step_line(number: int, trial: Trial, size: str) -> str:
@@ -53,7 +50,7 @@ def step_line(number: int, trial: Trial, size: str) -> str:
 
 def commands(end: Minimised) -> list[str]:
     """Return the commands that show the result: as an archive, and as a run of the model."""
-    if not end.is_smaller or not end.folder:
+    if not end.is_smaller:
         return []
     version = end.cell.rpartition("@")[2].partition("#")
     gpu = "" if version[2] == "cpu" else f" --gpu {version[2]}"

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from trtmatrix.onnxmodel.subject import Subject
 
 MODEL, INPUTS, REPORT = "model.onnx", "inputs", "minimised.json"
+OURS = (MODEL, f"{INPUTS}.npz", INPUTS, REPORT)
+"""All that is ever replaced or removed in a folder."""
 
 
 def write_files(subject: Subject, folder: Path) -> tuple[Path, Path]:
@@ -35,7 +37,7 @@ def write_files(subject: Subject, folder: Path) -> tuple[Path, Path]:
 
 
 def check_target(target: Path, cell: str) -> None:
-    """Check that a folder can be written; one of an earlier run for the same cell is replaced.
+    """Check that a folder can be written; in one of an earlier run for the same cell ours are.
 
     :class:`UsageError` where something else is there.
     """
@@ -53,20 +55,54 @@ def _cell_in(report: Path) -> str:
         return ""
 
 
+def size_in(target: Path) -> tuple[int, ...] | None:
+    """Return the size of the model in a folder, to be compared with :func:`size_of`'s; None of no result."""
+    try:
+        found = json.loads((target / REPORT).read_text(encoding="utf-8"))
+        return size_of(found["after"]) if (target / MODEL).is_file() else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def size_of(counts: Mapping[str, int]) -> tuple[int, ...]:
+    """Return a model's counts in the order in which they make it small: its nodes first."""
+    return tuple(int(counts[name]) for name in ("nodes", "inputs", "samples", "values", "weights"))
+
+
 def write_minimised(target: Path, subject: Subject, report: Mapping[str, Any]) -> None:
-    """Write the folder whole or not at all, in place of what it was; ``OSError`` where it cannot be."""
+    """Write our files to a folder, all or none, in place of those of before; ``OSError`` where it cannot be.
+
+    What else lies there stays as it is.
+    """
     target = target.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as name:
         partial, before = Path(name) / "new", Path(name) / "before"
         partial.mkdir()
+        before.mkdir()
         write_files(subject, partial)
         text = json.dumps(report, indent=1, sort_keys=True, allow_nan=False)
         (partial / REPORT).write_text(text + "\n", encoding="utf-8")
-        try:
-            if target.exists():
-                target.rename(before)
+        if target.exists():
+            _replace(target, partial, before)
+        else:
             partial.rename(target)
-        finally:  # also where an interrupt comes in between
-            if before.exists() and not target.exists():
-                before.rename(target)
+
+
+def _replace(target: Path, partial: Path, before: Path) -> None:
+    """Move our files of before out of a folder and the new ones in; all back where that is not done."""
+    new, done = sorted(item.name for item in partial.iterdir()), False
+    try:
+        for name in OURS:
+            if (target / name).exists():
+                (target / name).rename(before / name)
+        for name in new:
+            (partial / name).rename(target / name)
+        done = True
+    finally:  # also where an interrupt comes in between
+        if not done:
+            for name in new:
+                if not (partial / name).exists():
+                    (target / name).rename(partial / name)
+            for item in before.iterdir():
+                item.rename(target / item.name)

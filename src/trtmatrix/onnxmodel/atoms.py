@@ -50,7 +50,8 @@ class Atoms:
     def join(self, one: Sequence[int], other: Sequence[int]) -> None:
         """Note that two products count the same elements in the same order; what does not fit is frozen."""
         left, right = list(self.expand(one)), list(self.expand(other))
-        if prod(map(self.size, left)) != prod(map(self.size, right)):
+        sizes = [prod(map(self.size, one)) for one in (left, right)]
+        if sizes[0] != sizes[1] or not sizes[0]:  # of no elements nothing is known
             self.freeze([*left, *right])
             return
         while left and right:

@@ -83,13 +83,21 @@ def _ask(node: NodeProto, traced: Traced) -> None:
         for name in node.input[1:]:
             traced.freeze(name)
     is_known = all(name in traced.dims for name in names if name)
-    if rule is None or not is_known or not rule(node, traced):
+    if rule is None or not is_known or not _holds(rule, node, traced):
         for name in {*inputs_of(node), *node.output}:
             traced.freeze(name)
 
 
 Rule = Callable[[NodeProto, Traced], bool]
 """Notes what a node says; whether it could."""
+
+
+def _holds(rule: Rule, node: NodeProto, traced: Traced) -> bool:
+    """Whether a rule holds of a node: not of one that is not what its operator says."""
+    try:
+        return rule(node, traced)
+    except (ValueError, TypeError, KeyError, IndexError, ArithmeticError):
+        return False
 
 
 def _join(traced: Traced, one: Sequence[Dims], other: Sequence[Dims]) -> bool:

@@ -79,8 +79,10 @@ class _Resizing:
             self._info(info)
         sample = {name: self._array(array, name) for name, array in self.subject.samples[0].items()}
         changed = {name for name, array in sample.items() if array is not self.subject.samples[0][name]}
-        profile = {name: r for name, r in self.subject.profile.items() if name not in changed}
-        profile |= {name: (sample[name].shape,) * 3 for name in changed & set(self.subject.profile)}
+        profile = {
+            name: (sample[name].shape,) * 3 if name in changed else shapes
+            for name, shapes in self.subject.profile.items()
+        }  # in its order: the same search gives the same bytes
         whole = replace(self.subject, model=model, samples=(sample,), profile=profile)
         return extract(whole, whole.outputs)  # without the constants that nobody uses any more
 

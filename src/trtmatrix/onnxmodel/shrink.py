@@ -57,7 +57,7 @@ class Shrinker:
             return self._make(move)
         except NotComputedError as error:
             raise CannotShrinkError(f"ONNX Runtime cannot compute what would be fed: {error}") from error
-        except (ValueError, TypeError, KeyError, IndexError, StopIteration) as error:
+        except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, StopIteration) as error:
             # a graph that is not what its operators say: this move is of no use, others may be
             raise CannotShrinkError(f"the graph is odd there: {error!r}"[:200]) from error
 
