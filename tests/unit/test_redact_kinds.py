@@ -79,7 +79,7 @@ def test_is_taken_out(text: str, wanted: str) -> None:
     "text",
     [
         f"git commit {HEX40}", f"wandb at git commit {HEX40}", f"HEAD is now at {HEX40}",
-        "pwd=/work/main PWD=/data", "docker run -u 1000:1000 -p 8080:80 --user 0:0 x",
+        "pwd=/opt/build PWD=/data", "docker run -u 1000:1000 -p 8080:80 --user 0:0 x",
         "[V] [TRT] Parsing node: node_of_gpu_0/conv1_1 [Conv]", "host: Ubuntu 22.04 host=false",
         "node: /model/layers.0/attn/MatMul_12 on layer1.conv2.net", "the user: it may be asked",
         "XDG_CACHE_HOME=/tmp/home/.cache", r"\\d+\\w+ \\nfoo\\nbar", "c=3,o=4,l=5 dc=0.1",
