@@ -69,7 +69,7 @@ def _models(gathered: Gathered) -> Iterator[Part]:
         yield Part(name=check.name, file=check, what="the same graph for ONNX Runtime", rank=COMPARED)
     for file in sorted((folder / facts.OTHERS).glob("*.onnx")):
         what = "a graph that it is compared with"
-        yield Part(name=f"{facts.OTHERS}/{file.name}", file=file, what=what, rank=COMPARED)
+        yield Part(name=f"{facts.OTHERS}/{file.name}", file=file, what=what, rank=SEEN)
     for name in external_files(folder):
         yield Part(name=name, file=folder / name, what="weights of the graph", weights=own, rank=RUN_WITH)
 
@@ -95,7 +95,8 @@ def _arrays(gathered: Gathered) -> Iterator[Part]:
     ):
         if arrays:
             floors = _floors(gathered) if name == facts.REFERENCE else {}
-            yield Part(name=name, arrays=arrays, what=what, rank=rank, floors=floors)
+            coarse = name == facts.DEFECTS
+            yield Part(name=name, arrays=arrays, what=what, rank=rank, floors=floors, coarse=coarse)
 
 
 def _files(folder: Path) -> dict[str, Path]:

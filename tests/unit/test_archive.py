@@ -27,6 +27,7 @@ from trtmatrix.effects.asking import ask
 from trtmatrix.effects.npz import bits_for, narrow, write_npz
 from trtmatrix.effects.packing import HOPELESS, Part, choose_parts, pack_parts
 from trtmatrix.effects.unpack import read_archive
+from trtprobe.measure import measure_signature
 
 NOBODY = Secrets()
 RANDOM = np.random.RandomState(0)
@@ -154,6 +155,21 @@ def test_a_rounding_stays_below_the_floor_in_each_value(values: list[float], flo
     finite = np.isfinite(array) & (np.abs(array) > 1e-300) & (np.abs(array) < 1e300)
     assert np.all(np.abs(rounded[finite] - array[finite]) <= np.abs(array[finite]) * floor / 256)
     assert np.array_equal(rounded[~np.isfinite(array)], array[~np.isfinite(array)], equal_nan=True)
+
+
+def test_a_defects_shape_is_kept_coarsely_before_it_is_left_out() -> None:
+    d, noise = RANDOM.standard_normal(100_000).astype(np.float32), 0.1 * RANDOM.standard_normal(100_000)
+    parts = [Part(name="defects.npz", arrays={"lost/y": d, "n/i": np.arange(9)}, coarse=True, rank=3)]
+    packed = pack_parts(parts, NOBODY)
+    choice = choose_parts(packed, limit=120_000, reserve=1000)
+    assert choice.left_out == ()
+    assert "their shape is what counts" in choice.told[0]
+    with np.load(io.BytesIO(choice.kept[0].data or b"")) as arrays:
+        coarse = arrays["lost/y"]
+        assert np.array_equal(arrays["n/i"], np.arange(9))
+    wrong, right = (measure_signature(y, np.zeros(100_000), coarse)["c"] for y in (d + noise, noise))
+    assert abs(wrong - 1) < 5e-3
+    assert abs(right) < 5e-3
 
 
 def test_what_has_no_floor_is_not_rounded() -> None:

@@ -65,6 +65,20 @@ def bits_for(floor: float) -> int:
     return min(52, max(1, math.ceil(math.log2(FINER / floor)) - 1))
 
 
+COARSE = 1
+"""Bits of mantissa to which a defect's shape may be rounded: c is 8e-4 off then (sdpa-scale's lost scale)."""
+
+
+def coarsen(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of real numbers rounded to COARSE bits of mantissa, as float32 where it was float64."""
+    import numpy as np
+
+    if array.dtype not in (np.float32, np.float64):
+        return array
+    rounded: NDArray[Any] = _round(array.astype(np.float64), COARSE).astype(np.float32)
+    return rounded
+
+
 def narrow(array: NDArray[Any], floor: float) -> NDArray[Any]:
     """Return a float64 array rounded to the bits that its noise floor asks for, as float32 where they fit.
 

@@ -15,7 +15,7 @@ from trtmatrix.core.bundle.manifest import OVERHEAD, RESERVE, Item, choose, writ
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.privacy import is_ordinary
 from trtmatrix.core.redact import Private, Secrets, as_markdown, redact, redact_code, redact_json
-from trtmatrix.effects.npz import FINER, bits_for, narrow, write_npz
+from trtmatrix.effects.npz import COARSE, FINER, bits_for, coarsen, narrow, write_npz
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,8 @@ HOPELESS = 8 * LIMIT_BYTES
 class Part:
     """A file for an archive: its content is one of ``text``, ``data``, ``file`` and ``arrays``.
 
-    ``name``: relative, with ``/``. ``arrays``: by name, each an array or the file ``.npy`` that holds it.
+    ``name``: relative, with ``/``. ``arrays``: by name, each an array or the file ``.npy`` that holds it;
+    ``coarse``: their shape alone counts, and they are rounded to a bit or so before they are left out.
     ``floors``: of float64 arrays, the noise floor (relative L2): where all does not fit they are rounded, far
     below it. ``what``, ``rank``, ``weights``: see :class:`Item`.
     """
@@ -46,6 +47,7 @@ class Part:
     file: Path | None = None
     arrays: Mapping[str, NDArray[Any] | Path] | None = None
     floors: Mapping[str, float] = field(default_factory=dict)
+    coarse: bool = False
     what: str = ""
     rank: int = 0
     weights: bool = False
@@ -262,19 +264,25 @@ def packed_size(packed: Iterable[Packed]) -> int:
 
 def _narrowed(one: Packed, told: list[str]) -> Packed:
     """Return a part with its arrays rounded far below their noise floors, where that makes it smaller."""
-    arrays, floors = one.part.arrays, one.part.floors
-    if arrays is None or not floors:
+    arrays, floors, coarse = one.part.arrays, one.part.floors, one.part.coarse
+    if arrays is None or not (floors or coarse):
         return one
     loaded = {key: load_array(array) for key, array in arrays.items()}
-    rounded = {key: narrow(array, floors.get(key, 0.0)) for key, array in loaded.items()}
+    rounded = {key: coarsen(x) if coarse else narrow(x, floors.get(key, 0.0)) for key, x in loaded.items()}
     changed = [key for key in sorted(rounded) if rounded[key] is not loaded[key]]
     smaller = _packed(one.part, one.item.name, write_npz(rounded), {}, one.item.told) if changed else one
     if smaller.item.packed >= one.item.packed:
         return one
-    words = ", ".join(f"{key} to {bits_for(floors[key])} bits" for key in changed)
-    note = f"rounded so that all fits, at most 1/{FINER} of the noise floor: {words}"
+    note = f"rounded so that all fits, {_rounding(changed, floors, coarse=coarse)}"
     told.append(f"{one.item.name}: {note}")
     return replace(smaller, item=replace(smaller.item, told=(*one.item.told, note)))
+
+
+def _rounding(changed: Sequence[str], floors: Mapping[str, float], *, coarse: bool) -> str:
+    if coarse:
+        return f"to {COARSE} bit of mantissa: their shape is what counts"
+    words = ", ".join(f"{key} to {bits_for(floors[key])} bits" for key in changed)
+    return f"at most 1/{FINER} of the noise floor: {words}"
 
 
 def _too_large(kept: Sequence[Packed], limit: int) -> str:
