@@ -84,7 +84,7 @@ class Suite:
 
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
 SUITES = (
-    Suite(name="unit", seconds=600, command=(*PYTEST, "tests/unit")),
+    Suite(name="unit", seconds=720, command=(*PYTEST, "tests/unit")),
     Suite(name="probe", seconds=540, command=(*PYTEST, "tests/probe")),
     Suite(name="containers", seconds=480, command=(*PYTEST, "tests/containers"), lacking=_docker),
     Suite(name="bundles", seconds=480, command=(*PYTEST, "tests/bundles"), lacking=_docker),
