@@ -6,14 +6,25 @@ import getpass
 import json
 import shutil
 import socket
-from dataclasses import replace
+import sys
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.bundles.archives import read_files
-from tests.bundles.conftest import WRONG, Made
-from tests.models.conftest import Project
+UNIT = Path(__file__).resolve().parents[1] / "unit"
+sys.path.insert(0, str(UNIT))
+
+from planting import HOST, all_planted, as_log, said  # noqa: E402 - it lies beside the unit tests
+
+from tests.bundles.archives import read_files  # noqa: E402
+from tests.bundles.conftest import WRONG, Made  # noqa: E402
+from tests.models.conftest import Project  # noqa: E402
+from trtmatrix import cli  # noqa: E402
+from trtmatrix.core.errors import ExitCode  # noqa: E402
+from trtmatrix.core.redact import Secrets  # noqa: E402
+from trtmatrix.effects import private  # noqa: E402
 
 PLANTED = {
     "an IP address": "203.0.113.77",
@@ -62,3 +73,37 @@ def test_nothing_private_is_in_an_archive_that_still_shows_the_failure(spied: Ma
     assert b"hunter2" not in text
     if getpass.getuser() != "root":  # which stands in every Dockerfile
         assert getpass.getuser().encode() not in text
+
+
+def test_none_of_forty_planted_secrets_goes_out_and_the_failure_still_comes_back(
+    spied: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In environment, log and paths of a record; the host knows what that host would know of itself."""
+    real = private.known_secrets
+
+    def known(*given: Any, **more: Any) -> Secrets:
+        here = real(*given, **more)
+        both = {
+            f.name: getattr(here, f.name) + getattr(HOST, f.name) for f in fields(HOST) if f.name in KNOWN
+        }
+        return replace(here, **both)
+
+    file = spied.record(WRONG)
+    record = json.loads(file.read_text())
+    record["log"] = as_log()
+    record["environment"] = {f"V{number}": said(secret) for number, secret in enumerate(all_planted())}
+    record["observed"]["libcuda"] = "/home/zbigniew/lib/libcuda.so.1"
+    file.write_text(json.dumps(record))
+    monkeypatch.setattr(private, "known_secrets", known)
+    monkeypatch.chdir(spied.project.folder)
+    words = ["bundle", "make", spied.cell, *spied.project.files, f"--to={spied.archive}", "--yes"]
+    assert cli.run(words) == ExitCode.AS_EXPECTED
+    files = read_files(spied.archive)
+    assert len(all_planted()) >= 40
+    whole = b"\n".join([*files.values(), *(name.encode() for name in files)])
+    assert [secret for secret in all_planted() if secret.encode() in whole] == []
+    outcome = json.loads(spied.archive.with_name("a.tar.gz.verify.json").read_text())
+    assert outcome["verified"], outcome["problems"]
+
+
+KNOWN = ("users", "hosts", "domains", "homes", "workspaces", "serials", "tokens", "values")
