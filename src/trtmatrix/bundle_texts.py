@@ -22,7 +22,6 @@ from trtmatrix.core.bundle.loader_script import data_loader_script
 from trtmatrix.core.bundle.render_issue import render_issue
 from trtmatrix.core.bundle.run_script import render_reproduce
 from trtmatrix.core.jsontext import to_json
-from trtmatrix.effects.cases import read_content
 from trtmatrix.effects.packing import Choice, Part
 
 FILES = (facts.MODEL, "check.onnx", facts.INPUTS, facts.REFERENCE, facts.DEFECTS, facts.EXTRA)
@@ -65,7 +64,7 @@ def _other_tools(failure: Failure) -> dict[str, tuple[str, str]]:
 
 
 def make_expected_json(gathered: Gathered, choice: Choice) -> dict[str, Any]:
-    """Return ``expected.json``; ``content``: the record's digest of graph and inputs, where it is theirs."""
+    """Return ``expected.json``."""
     from trtmatrix.core.bundle.expected import make_expected
 
     found = gathered.found
@@ -75,10 +74,6 @@ def make_expected_json(gathered: Gathered, choice: Choice) -> dict[str, Any]:
         or item.item.name in external_files(gathered.files)
     }  # fmt: skip
     expected: dict[str, Any] = make_expected(found.entry, found.calibration, digests, gathered.manner)
-    content, given = found.record.digests.get("content"), expected["files"]
-    touched = any(item.item.taken for item in choice.kept if item.item.name in given)
-    if content == read_content(gathered.files) and not touched and not choice.left_out:
-        expected["content"] = content
     return expected
 
 
