@@ -144,6 +144,30 @@ def minimise(session: nox.Session) -> None:
 
 
 @nox.session
+def lock(session: nox.Session) -> None:
+    """Ask the registry which digests the images' tags stand for; --update writes matrix.lock."""
+    _call(session, "lock", *session.posargs)
+
+
+@nox.session
+def pack(session: nox.Session) -> None:
+    """Write all that a host without a network needs: nox -s pack -- --trt 10.7.0,10.8.0 --to DIR."""
+    _call(session, "pack", *session.posargs)
+
+
+@nox.session
+def unpack(session: nox.Session) -> None:
+    """Check a pack and load it: nox -s unpack -- DIR (without nox: python3 DIR/unpack)."""
+    _call(session, "unpack", *session.posargs)
+
+
+@nox.session
+def merge(session: nox.Session) -> None:
+    """Take in records that were made elsewhere: nox -s merge -- FILES."""
+    _call(session, "merge", *session.posargs)
+
+
+@nox.session
 def surfaces(session: nox.Session) -> None:
     """Read the API surfaces of NVIDIA's own bindings again, from PyPI's wheels."""
     _call(session, "surfaces", *session.posargs)

@@ -13,6 +13,15 @@ from types import FrameType
 
 from trtmatrix import __version__
 from trtmatrix.cli_bugs import add_bisect_options, add_bundle_options, add_minimise_options
+from trtmatrix.cli_hosts import (
+    add_lock_options,
+    add_merge_options,
+    add_network_options,
+    add_pack_options,
+    add_pin_options,
+    add_unpack_options,
+    read_size,
+)
 from trtmatrix.core.errors import ExitCode, TrtMatrixError
 
 Command = Callable[[argparse.Namespace], ExitCode]
@@ -87,6 +96,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 MODULES = {
     "list": "listing", "schema": "listing", "upgrade": "upgrading", "report": "reporting",
     "surfaces": "surfacing", "bundle": "bundling", "bisect": "bisecting", "minimise": "minimising",
+    "lock": "locking", "pack": "packing", "unpack": "unpacking", "merge": "merging",
 }  # fmt: skip
 """Where a command lies that needs little of the program; the others are in ``commands``."""
 
@@ -122,6 +132,10 @@ def make_parser() -> argparse.ArgumentParser:
         ("surfaces", "read the API surfaces of NVIDIA's own bindings again", [common]),
         ("list", "list versions, repros and cases", [common, _select()]),
         ("doctor", "say what was found here and what that lets run", [common, _select()]),
+        ("lock", "ask the registry which digests the images' tags stand for", [common, _select()]),
+        ("pack", "write all that a host without a network needs", [common, _select()]),
+        ("unpack", "check a pack and load it, on a host without a network", []),
+        ("merge", "take in records that were made elsewhere", [common]),
         ("prepare", "write a case's files, to run it by hand", [common]),
         ("publish", "copy records measured here to where git sees them", [common, _select()]),
         ("remeasure", "measure kept outputs again where a defect was added since", [common, _select()]),
@@ -136,13 +150,17 @@ def make_parser() -> argparse.ArgumentParser:
     add_bundle_options(commands.choices["bundle"], common, _model())
     add_bisect_options(commands.choices["bisect"])
     add_minimise_options(commands.choices["minimise"])
+    add_lock_options(commands.choices["lock"])
+    add_pack_options(commands.choices["pack"])
+    add_unpack_options(commands.choices["unpack"])
+    add_merge_options(commands.choices["merge"])
     commands.choices["surfaces"].add_argument(
         "--to", type=Path, metavar="DIR", help="where to write (default: into the package)"
     )
     prepare = commands.choices["prepare"]
     prepare.add_argument("which", metavar="REPRO/CASE")
     prepare.add_argument("--to", type=Path, metavar="DIR", help="where to write (default: ./CASE)")
-    for name in ("run", "table", "list", "doctor", "upgrade", "bisect", "minimise"):
+    for name in ("run", "table", "list", "doctor", "upgrade", "bisect", "minimise", "lock", "merge"):
         commands.choices[name].add_argument("--json", action="store_true", help="print JSON")
     for name, text in (
         ("run", "run and show no controls but those selected"),
@@ -163,6 +181,7 @@ def _common() -> argparse.ArgumentParser:
         "--cache", type=Path, metavar="DIR",
         help="prepared cases, environments, outputs (TRTMATRIX_CACHE, else ~/.cache/trtmatrix)",
     )  # fmt: skip
+    add_network_options(parser)
     return parser
 
 
@@ -281,12 +300,13 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         "--pull", choices=["named", "all", "never"], default="named",
         help="which missing images to pull or build: those of versions named by --trt (default), all, none",
     )  # fmt: skip
+    add_pin_options(group)
     group.add_argument(
-        "--memory", type=_size, default=32 << 30, metavar="SIZE", help="memory of a container (32g)"
+        "--memory", type=read_size, default=32 << 30, metavar="SIZE", help="memory of a container (32g)"
     )
     group.add_argument(
         "--output-size",
-        type=_size,
+        type=read_size,
         default=2 << 30,
         metavar="SIZE",
         help="what a cell may write (2g)",
@@ -305,12 +325,3 @@ def _rebuilds(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 100:
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 100")
     return int(text)
-
-
-def _size(text: str) -> int:
-    """Read ``512m`` or ``32g`` as bytes."""
-    units = {"k": 10, "m": 20, "g": 30}
-    digits, unit = (text[:-1], text[-1].lower()) if text[-1:].lower() in units else (text, "")
-    if not digits.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 512m or 32g")
-    return int(digits) << units.get(unit, 0)

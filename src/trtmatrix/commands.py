@@ -18,7 +18,7 @@ from trtmatrix.core.container import Limits
 from trtmatrix.core.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.core.expand import Selection
 from trtmatrix.core.model import Evidence
-from trtmatrix.core.plan import Host, Isolation, Pull
+from trtmatrix.core.plan import Host, Isolation, Keep, Pull
 from trtmatrix.perform import (
     Options,
     Result,
@@ -85,6 +85,7 @@ def options_of(args: argparse.Namespace) -> Options:
     return Options(
         limits=Limits(memory=args.memory, output=args.output_size, scratch=scratch), rerun=args.rerun,
         rebuilds=args.rebuilds, confirm=not args.no_confirm, isolation=Isolation(args.isolation),
+        keep=Keep(args.keep), locked=args.locked,
     )  # fmt: skip
 
 

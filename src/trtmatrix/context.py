@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
 from trtmatrix.core.config import Matrix
 from trtmatrix.core.errors import ConfigError, UsageError
 from trtmatrix.core.expand import Selection, select_cases, select_repros, select_versions
+from trtmatrix.core.lock import MACHINES, Lock, pin_matrix
 from trtmatrix.core.model import Repro
 from trtmatrix.effects.code import Code, digest_program
 from trtmatrix.effects.paths import Project, default_cache
@@ -24,7 +26,8 @@ RUNTIMES = ("container", "wheels", "host")
 class Context:
     """The project as read, and what the user selected of it.
 
-    ``controls``: these go along. ``code``: digests of this program's own code.
+    ``controls``: these go along. ``code``: digests of this program's own code. The images of ``matrix`` are
+    known by ``lock`` (matrix.lock). ``offline``: no connection is ever opened.
     """
 
     project: Project
@@ -34,6 +37,8 @@ class Context:
     pythons: tuple[str, ...]
     controls: bool = True
     code: Code = field(default_factory=Code)
+    lock: Lock = field(default_factory=Lock)
+    offline: bool = False
 
     @property
     def plain_repros(self) -> list[Repro]:
@@ -53,9 +58,13 @@ def open_context(args: argparse.Namespace) -> Context:
     selection = _selection(args)
     remembered = Remembered(project.cache, digest_program())
     problems: list[str] = []
-    matrix, loaded = None, []
+    matrix, lock, loaded = None, Lock(), []
     try:
         matrix = read_matrix(project.matrix, remembered)
+    except ConfigError as error:
+        problems += error.problems
+    try:
+        lock = read_lock(project.lock, remembered)
     except ConfigError as error:
         problems += error.problems
     try:
@@ -65,10 +74,12 @@ def open_context(args: argparse.Namespace) -> Context:
     if matrix is None or problems:
         raise ConfigError(problems)
     repros = {item.repro.id: item for item in loaded}
+    matrix = pin_matrix(replace(matrix, registry=_registry(args, matrix)), lock, own_platform())
     context = Context(
         project=project, matrix=matrix, repros=repros, selection=selection,
         pythons=tuple(getattr(args, "python", []) or [sys.executable]),
         controls=not getattr(args, "no_controls", False), code=loaded[0].code,
+        lock=lock, offline=getattr(args, "offline", False),
     )  # fmt: skip
     select_versions(matrix, selection)
     select_cases(select_repros(context.plain_repros, selection), selection)
@@ -95,6 +106,36 @@ def read_matrix(path: Path, remembered: Remembered | None = None) -> Matrix:
     if remembered is None:
         return parse()
     return remembered.recall("matrix", sha256(text.encode()).hexdigest(), parse)
+
+
+def read_lock(path: Path, remembered: Remembered | None = None) -> Lock:
+    """Read matrix.lock; an empty one where there is none, :class:`ConfigError` where it has mistakes."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Lock()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: cannot be read: {error}"]) from error
+
+    def parse() -> Lock:
+        from trtmatrix.core.lockfile import parse_matrix_lock
+
+        return parse_matrix_lock(text, str(path))
+
+    if remembered is None:
+        return parse()
+    return remembered.recall("lock", sha256(text.encode()).hexdigest(), parse)
+
+
+def own_platform() -> str:
+    """Return what this host runs, as registries name it: ``linux/amd64``."""
+    machine = os.uname().machine
+    return f"linux/{MACHINES.get(machine, machine)}"
+
+
+def _registry(args: argparse.Namespace, matrix: Matrix) -> str:
+    """Return the mirror that is set: by the command line, the environment, or matrix.yaml."""
+    return getattr(args, "registry", None) or os.environ.get("TRTMATRIX_REGISTRY", "") or matrix.registry
 
 
 def _selection(args: argparse.Namespace) -> Selection:

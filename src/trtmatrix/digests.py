@@ -74,7 +74,7 @@ def image_digest(cell: Cell, host: Host) -> str | None:
     match cell.version.origin:
         case WheelsOrigin(wheels=wheels):
             return environment_digest(wheels)
-        case ImageOrigin(image=image) if cell.gpu.present or cell.version.product is not Product.TENSORRT:
-            return host.engine.images.get(image)
+        case ImageOrigin() as origin if cell.gpu.present or cell.version.product is not Product.TENSORRT:
+            return host.engine.held(origin)
         case _:
             return None

@@ -116,12 +116,13 @@ def _images(scene: Scene, versions: Sequence[Version]) -> Iterator[Finding]:
         origin = version.origin
         if not isinstance(origin, ImageOrigin):
             continue
-        here = origin.image in engine.images
+        held = engine.held(origin)
+        here = held is not None
         why = Exclusion.IMAGE_NOT_PULLED if origin.build is None else Exclusion.IMAGE_NOT_BUILT
         absent = why.value if engine.available else "unknown: no container engine"
         yield Finding(
             level=Level.GOOD if here else Level.LACKING, what=f"image of {version.name}",
-            found=f"{origin.image}: " + (engine.images[origin.image][:19] if here else absent),
+            found=f"{origin.image}: " + (held[:19] if held is not None else absent),
             remedy="" if here or not engine.available else REMEDIES[why].replace("VERSION", version.name),
         )  # fmt: skip
 

@@ -12,7 +12,7 @@ from trtmatrix.core.compare import Entry, Stored
 from trtmatrix.core.config import WheelsOrigin
 from trtmatrix.core.container import Limits
 from trtmatrix.core.model import CellId
-from trtmatrix.core.plan import Isolation, Launch
+from trtmatrix.core.plan import Isolation, Keep, Launch
 from trtmatrix.core.stale import Finding, Reason, find_reason
 from trtmatrix.effects.paths import Project
 from trtmatrix.performed import Performed
@@ -25,7 +25,10 @@ if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs i
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How cells are run; see ``run --help``. ``quiet``: no progress is shown, as of one step of many."""
+    """How cells are run; see ``run --help``. ``quiet``: no progress is shown, as of one step of many.
+
+    ``keep``: which pulled images stay; ``locked``: none is used that matrix.lock does not have.
+    """
 
     limits: Limits = field(default_factory=Limits)
     rerun: bool = False
@@ -33,6 +36,8 @@ class Options:
     confirm: bool = True
     isolation: Isolation = Isolation.WORKER
     quiet: bool = False
+    keep: Keep = Keep.ALL
+    locked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

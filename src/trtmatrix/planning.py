@@ -54,7 +54,8 @@ def print_plan(context: Context, scene: Scene, served: frozenset[CellId], option
 def container_command(context: Context, scene: Scene, launch: Launch, limits: Limits) -> str:
     """Return the ``docker run`` line that a launch amounts to; JOB stands for its own folder."""
     origin = launch.version.origin
-    image = origin.image if isinstance(origin, ImageOrigin) else ""
+    held = scene.host.engine.held(origin) if isinstance(origin, ImageOrigin) and origin.pin else None
+    image = held or (origin.reference if isinstance(origin, ImageOrigin) else "")
     project = context.project
     folders = Folders(
         probe=str(probe_folder()), repros=str(project.repros.resolve()),

@@ -131,7 +131,7 @@ def test_every_command_refuses_and_tells_mistakes_of_all_files(
         (("--rebuilds", "0"), "'0' is no number from 1 to 100"),
         (("--rebuilds", "101"), "'101' is no number from 1 to 100"),
         (("--rebuilds", "many"), "'many' is no number from 1 to 100"),
-        (("--memory", "much"), "no size such as 512m or 32g"),
+        (("--memory", "much"), "no size such as 512m or 4GB"),
         (("--nonsense",), "unrecognized arguments"),
     ],
     ids=" ".join,

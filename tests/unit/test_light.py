@@ -147,7 +147,13 @@ def test_help_imports_nothing_of_the_program(words: list[str]) -> None:
     found = watched(*words)
     assert found.imported(HEAVY | NOT_FOR_LIST) == set()
     ours = {name for name in found.modules if name.startswith("trtmatrix.")}
-    assert ours == {"trtmatrix.cli", "trtmatrix.cli_bugs", "trtmatrix.core", "trtmatrix.core.errors"}
+    assert ours == {
+        "trtmatrix.cli",
+        "trtmatrix.cli_bugs",
+        "trtmatrix.cli_hosts",
+        "trtmatrix.core",
+        "trtmatrix.core.errors",
+    }
 
 
 @pytest.mark.parametrize("words", [[], ["--json"], ["--trt", "10.7.0", "--repro", "plain"]])

@@ -59,11 +59,37 @@ class Build:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pin:
+    """What matrix.lock says of an image for one platform.
+
+    ``manifest``: the digest that it is pulled by; ``ids``: the IDs that an engine may hold it under. That is
+    the digest of its configuration; in engines with containerd's image store that of its manifest or index.
+    """
+
+    manifest: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ImageOrigin:
-    """A container image: pulled from its registry, or (with ``build``) made by us."""
+    """A container image: pulled from its registry, or (with ``build``) made by us.
+
+    ``image`` is its name in matrix.yaml, whatever it is pulled from. ``mirror``: the name that it has where
+    another registry stands for its own. ``pin``: set where matrix.lock has it.
+    """
 
     image: str
     build: Build | None = None
+    mirror: str | None = None
+    pin: Pin | None = None
+
+    @property
+    def reference(self) -> str:
+        """What a registry is asked for: ``name@sha256:…`` where it is locked, else the name with its tag."""
+        name = self.mirror or self.image
+        if self.pin is None:
+            return name
+        return f"{repository_of(name)}@{self.pin.manifest}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +104,13 @@ class InterpreterOrigin:
     """A Python interpreter of the host that can import the product."""
 
     interpreter: str
+
+
+def repository_of(image: str) -> str:
+    """Return an image's name without tag and digest: ``host:5000/a/b:1`` gives ``host:5000/a/b``."""
+    name = image.partition("@")[0]
+    head, slash, last = name.rpartition("/")
+    return head + slash + last.partition(":")[0]
 
 
 Origin = ImageOrigin | WheelsOrigin | InterpreterOrigin
@@ -129,10 +162,11 @@ class Version:
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """The whole of matrix.yaml."""
+    """The whole of matrix.yaml. ``registry``: what stands for ``nvcr.io/nvidia``, a mirror; empty: itself."""
 
     sources: Mapping[str, Source]
     versions: tuple[Version, ...]
+    registry: str = ""
 
     def version(self, name: str) -> Version:
         """Return a column by its name; ``KeyError`` where there is none."""

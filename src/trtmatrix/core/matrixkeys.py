@@ -25,6 +25,9 @@ _TAG, _DIGEST = r":[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", r"@sha256:[0-9a-f]{64}"
 IMAGE = f"^{_HOST}{_PATH}(?:/{_PATH})*(?:{_TAG}|(?:{_TAG})?{_DIGEST})$"
 """An image reference with a tag or a digest, as registries define it."""
 
+REGISTRY = f"^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?(?:/{_PATH})*)?$"
+"""A registry's host with the path before the images' own names: ``my.mirror/nvidia``."""
+
 NUMBER = r"^[0-9]+(?:\.[0-9]+)*(?:[a-z0-9.+-]*[a-z0-9])?$"
 """What a version number looks like; whether it is one is packaging's to say."""
 
@@ -147,11 +150,12 @@ class Version(Keys):
 
 
 class Matrix(Keys):
-    """The whole of matrix.yaml."""
+    """The whole of matrix.yaml. ``registry``: what stands for ``nvcr.io/nvidia``, a mirror; empty: itself."""
 
     schema_: Annotated[Literal[1], BeforeValidator(_schema_number)] = Field(alias="schema")
     sources: dict[str, Source]
     versions: Annotated[tuple[Version, ...], Field(min_length=1)]
+    registry: Annotated[str, Field(json_schema_extra={"pattern": REGISTRY})] = ""
 
 
 def to_version(raw: Version) -> config.Version:
@@ -163,7 +167,8 @@ def to_version(raw: Version) -> config.Version:
 def to_matrix(raw: Matrix) -> config.Matrix:
     """Return matrix.yaml as the program works with it."""
     sources = {key: _plain(source) for key, source in raw.sources.items()}
-    return config.Matrix(sources=sources, versions=tuple(map(to_version, raw.versions)))
+    versions = tuple(map(to_version, raw.versions))
+    return config.Matrix(sources=sources, versions=versions, registry=raw.registry)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any value that a key may have

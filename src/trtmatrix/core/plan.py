@@ -22,6 +22,14 @@ class Pull(str, Enum):
     NEVER = "never"
 
 
+class Keep(str, Enum):
+    """Which images that this tool pulled stay after their last cell."""
+
+    NONE = "none"
+    LOCKED = "locked"
+    ALL = "all"
+
+
 class Isolation(str, Enum):
     """What cells of one launch share."""
 
@@ -53,8 +61,11 @@ class GpuAccess(str, Enum):
 class Engine:
     """The container engine as found: ``images`` maps references to image IDs.
 
-    ``driver_folder`` is the host folder with the driver's libraries that ``device nodes`` needs;
-    ``root`` is where the engine keeps images.
+    ``ids`` are those of all images, also of those without a name. ``driver_folder`` is the host folder with
+    the driver's libraries that ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``:
+    Docker or Podman; ``api``: the highest version of Docker's API that it speaks; ``platform``: what it runs,
+    as registries name it; ``memory``: of its host, in bytes, 0 where it does not say; ``insecure``: the
+    registries, by host or network, that it speaks plain HTTP with.
     """
 
     available: bool
@@ -64,6 +75,23 @@ class Engine:
     gpu_access: GpuAccess | None = None
     driver_folder: str | None = None
     root: str = ""
+    ids: frozenset[str] = frozenset()
+    name: str = "Docker"
+    api: str = ""
+    platform: str = "linux/amd64"
+    memory: int = 0
+    insecure: tuple[str, ...] = ()
+
+    def held(self, origin: ImageOrigin) -> str | None:
+        """Return the ID under which the image of an origin is here, or None.
+
+        A locked image is known by its ID alone: a tag can be pushed again, and neither tag nor digest
+        survives ``docker save`` and ``load``.
+        """
+        if origin.pin is not None:
+            here = self.ids | set(self.images.values())
+            return next((image_id for image_id in origin.pin.ids if image_id in here), None)
+        return self.images.get(origin.mirror or origin.image) or self.images.get(origin.image)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +173,7 @@ def _launch(group: Sequence[Cell], host: Host, selection: Selection) -> Launch:
     on_host = "host" in selection.runtimes and version.product is Product.TENSORRT
     python = host_python(version, host) if on_host or isinstance(version.origin, InterpreterOrigin) else None
     origin = version.origin if python is None and isinstance(version.origin, ImageOrigin) else None
-    missing = origin is not None and origin.image not in host.engine.images
+    missing = origin is not None and host.engine.held(origin) is None
     made = origin is not None and origin.build is not None
     return Launch(
         version=version, gpu=group[0].gpu, cells=tuple(group), python=python,
@@ -238,8 +266,8 @@ def _without_image(cell: Cell, host: Host, selection: Selection, pull: Pull) -> 
                 Exclusion.DRIVER_TOO_OLD,
                 f"{version.name} needs {least}, here is {cell.gpu.driver}",
             )
-    image = version.origin.image
-    if image in engine.images:
+    image = version.origin.reference
+    if engine.held(version.origin) is not None:
         return None
     named = bool(selection.versions)
     wanted = pull is Pull.ALL or (pull is Pull.NAMED and named)

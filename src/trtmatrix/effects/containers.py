@@ -72,7 +72,7 @@ class ContainerLauncher:
         try:
             image_id = self.images.make_ready(launch, self.client)
         except ENGINE_ERRORS as error:
-            image = launch.version.origin.image if isinstance(launch.version.origin, ImageOrigin) else ""
+            image = launch.version.origin.reference if isinstance(launch.version.origin, ImageOrigin) else ""
             raise MachineryError(
                 f"{image} cannot be had: {str(error)[:300]}\n"
                 f"  try it by hand: docker pull {image} (NGC: docker login nvcr.io, "

@@ -11,6 +11,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
+from trtmatrix.core.lock import MACHINES
 from trtmatrix.core.plan import Engine, GpuAccess
 
 DRIVER_FOLDER = "/usr/local/nvidia"
@@ -29,6 +30,8 @@ def find_engine(*, gpu_here: bool) -> Engine:
         return Engine(available=False, reason=_engine_reason(error))
     return Engine(
         available=True, version=str(info.get("ServerVersion", "?")), images=dict(_references(images)),
+        ids=frozenset(str(image["Id"]) for image in images), platform=_platform(info),
+        memory=int(info.get("MemTotal") or 0), insecure=tuple(_insecure(info)),
         gpu_access=_gpu_access(info) if gpu_here else None,
         root=str(info.get("DockerRootDir", "")),
         driver_folder=DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None,
@@ -104,6 +107,21 @@ def _references(images: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     for image in images:
         for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]:
             yield reference, image["Id"]
+
+
+def _platform(info: dict[str, Any]) -> str:
+    """Return what an engine runs, as registries name it: ``linux/amd64``."""
+    machine = str(info.get("Architecture") or "x86_64")
+    return f"{info.get('OSType') or 'linux'}/{MACHINES.get(machine, machine)}"
+
+
+def _insecure(info: dict[str, Any]) -> Iterator[str]:
+    """Yield the registries, by host or network, that an engine speaks plain HTTP with."""
+    registries = info.get("RegistryConfig") or {}
+    yield from registries.get("InsecureRegistryCIDRs") or ()
+    for name, entry in (registries.get("IndexConfigs") or {}).items():
+        if not entry.get("Secure", True):
+            yield name
 
 
 def _gpu_access(info: dict[str, Any]) -> GpuAccess | None:

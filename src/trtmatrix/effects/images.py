@@ -50,12 +50,12 @@ class Images:
         with self._turn:
             turn = self._turns[origin.image]
         with turn:
-            if (launch.pull or launch.build) and not _is_here(origin.image, client):
-                if launch.build:
-                    self._build(origin.image, launch.version.name)
-                else:
-                    self._pull(origin.image, client)
-            return str(client.images.get(origin.image).id)
+            held = find_held(origin, client)
+            if held is None and launch.build:
+                self._build(origin.image, launch.version.name)
+            elif held is None and launch.pull:
+                self._pull(origin.reference, client)
+            return held or str(client.images.get(origin.reference).id)
 
     def _pull(self, image: str, client: docker.DockerClient) -> None:
         """Pull an image, telling of each layer."""
@@ -81,12 +81,13 @@ class Images:
         self.note(f"{image} is built")
 
 
-def _is_here(image: str, client: docker.DockerClient) -> bool:
-    try:
-        client.images.get(image)
-    except docker.errors.ImageNotFound:
-        return False
-    return True
+def find_held(origin: ImageOrigin, client: docker.DockerClient) -> str | None:
+    """Return the ID under which the engine has an origin's image just now, or None."""
+    names = origin.pin.ids if origin.pin is not None else (origin.mirror or origin.image, origin.image)
+    for name in names:
+        with contextlib.suppress(docker.errors.ImageNotFound):
+            return str(client.images.get(name).id)
+    return None
 
 
 def run_builder(command: Sequence[str]) -> tuple[int, str]:

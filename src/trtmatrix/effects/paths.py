@@ -26,6 +26,11 @@ class Project:
         return self.results / "local"
 
     @property
+    def lock(self) -> Path:
+        """The digests of matrix.yaml's images, beside it."""
+        return self.matrix.with_suffix(".lock")
+
+    @property
     def image_builder(self) -> Path | None:
         """The script that makes images from wheels, where the project has it beside matrix.yaml."""
         script = self.matrix.resolve().parent / "docker" / "wheels" / "build"
