@@ -148,7 +148,7 @@ _MENDS = {
     "--registry HOST/PATH",
     Trouble.NEEDS_LOGIN: "log in: {login}",
     Trouble.WRONG_LOGIN: "log in again: {login}",
-    Trouble.MISSING: "check the tag on the registry's pages: it was renamed or taken away, or never was there",
+    Trouble.MISSING: "check the tag on the registry's pages: it was taken away, or never was there",
     Trouble.LIMITED: "try again later; a login usually has a higher limit: {login}",
     Trouble.DAMAGED: "ask again: something between here and the registry changes what it sends; with a proxy "
     "or mirror, ask without it",
