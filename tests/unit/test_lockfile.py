@@ -77,7 +77,7 @@ builds = st.builds(
 )  # fmt: skip
 locks = st.builds(
     Lock, images=keyed(locked_images, lambda image: str(image.image)),
-    builds=st.dictionaries(st.from_regex(r"[a-z0-9.-]{1,12}", fullmatch=True), builds, max_size=3),
+    builds=st.dictionaries(st.from_regex(r"[a-z0-9]{1,5}([.-][a-z0-9]{1,3}){0,3}", fullmatch=True), builds, max_size=3),
 )  # fmt: skip
 
 
