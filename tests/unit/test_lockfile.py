@@ -48,6 +48,7 @@ digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 named = st.dictionaries(texts, texts, max_size=3)
 layers = st.builds(LockedLayer, digest=digests.map("sha256:{}".format), size=st.integers(0, 1 << 50))
 paths = st.from_regex(r"[a-zA-Z]{1,9}(/[a-z ü]{1,9}){0,2}", fullmatch=True)
+names = st.from_regex(r"[a-z0-9]{1,5}([.-][a-z0-9]{1,3}){0,3}", fullmatch=True)
 images = st.from_regex(r"[a-z0-9]{1,9}(/[a-z]{1,9})?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,40}", fullmatch=True)
 
 
@@ -77,7 +78,7 @@ builds = st.builds(
 )  # fmt: skip
 locks = st.builds(
     Lock, images=keyed(locked_images, lambda image: str(image.image)),
-    builds=st.dictionaries(st.from_regex(r"[a-z0-9]{1,5}([.-][a-z0-9]{1,3}){0,3}", fullmatch=True), builds, max_size=3),
+    builds=st.dictionaries(names, builds, max_size=3),
 )  # fmt: skip
 
 
