@@ -19,7 +19,7 @@ def write_lock(path: Path, lock: Lock) -> bool:
     text = format_matrix_lock(lock).encode()
     target = path.resolve()  # a link stays one
     try:
-        if target.exists() and target.read_bytes() == text:
+        if target.read_bytes() == text if target.exists() else lock == Lock():
             return False
         _replace(target, text)
     except OSError as error:
