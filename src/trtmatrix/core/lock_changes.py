@@ -86,6 +86,11 @@ class Finding:
     old_is_there: bool | None = None
 
     @property
+    def is_build(self) -> bool:
+        """Whether it is about an image of ours."""
+        return self.kind in {Kind.BUILD_NEW, Kind.BUILD_CHANGED, Kind.UNHASHED}
+
+    @property
     def why(self) -> str:
         """Why it matters."""
         return WHY[self.kind]
@@ -246,9 +251,10 @@ def _named_facts(what: str, old: Mapping[str, str], new: Mapping[str, str]) -> I
 
 def _build_findings(version: str, old: LockedBuild | None, parts: BuildParts) -> Iterator[Finding]:
     subject, versions = f"build {version}", (version,)
-    wheels = [f"wheel {wheel}" for wheel in parts.build.wheels]
+    wheels, files = (", ".join(names) or "none" for names in (parts.build.wheels, parts.build.files))
     if old is None:
-        facts = (f"image {parts.build.image}", f"base {parts.build.base}", *wheels, *parts.build.files)
+        made = f"{parts.build.image} on {parts.build.base}"
+        facts = (made, f"wheels with their SHA-256: {wheels}", f"files: {files}")
         yield Finding(subject=subject, kind=Kind.BUILD_NEW, versions=versions, facts=facts)
     elif differences := build_differences(old, parts.build):
         yield Finding(subject=subject, kind=Kind.BUILD_CHANGED, versions=versions, facts=differences)

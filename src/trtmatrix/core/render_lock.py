@@ -32,7 +32,7 @@ def _section(kind: Kind, findings: Sequence[Finding]) -> Iterator[str]:
     remedies = {} if kind is not Kind.UNKNOWN else {finding.facts[1:]: None for finding in findings}
     for finding in findings:
         where = f" ({finding.platform})" if finding.platform else ""
-        used = f" · {', '.join(finding.versions)}" if finding.versions else ""
+        used = f" · {', '.join(finding.versions)}" if finding.versions and not finding.is_build else ""
         yield f"  {finding.subject}{where}{used}"
         for fact in finding.facts[:1] if remedies else finding.facts:
             yield f"    {fact}"
@@ -64,7 +64,7 @@ def _fact_lines(facts: Sequence[FactCheck]) -> Iterator[str]:
 
 def _ending(findings: Sequence[Finding], file: str, written: bool | None) -> Iterator[str]:
     counts = Counter(finding.kind for finding in findings)
-    told = [f"{count} {kind.value}" for kind, count in counts.items()]
+    told = [f"{kind.value}: {count}" for kind, count in counts.items()]
     yield f"{file}: {'; '.join(told) or 'none of these versions comes from an image'}"
     missing = unanswered(findings)
     if missing:
