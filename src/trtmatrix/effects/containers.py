@@ -27,6 +27,7 @@ from trtmatrix.core.container import (
 )
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Engine, Launch
+from trtmatrix.effects.engine import open_client
 from trtmatrix.effects.images import Images
 from trtmatrix.effects.launcher import POLL_SECONDS, Ended, Heartbeat, Poll, Ready
 from trtmatrix.effects.owner import is_dead, own_identity
@@ -41,7 +42,7 @@ ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestExcep
 
 def remove_leftovers() -> list[str]:
     """Remove containers of this project whose owner is dead; returns their names."""
-    client = docker.from_env(timeout=60)
+    client = open_client(60)
     removed = []
     for container in client.containers.list(all=True, filters={"label": PROJECT_LABEL}, ignore_removed=True):
         if is_dead(container.labels.get(OWNER_LABEL, "")):
@@ -64,7 +65,7 @@ class ContainerLauncher:
     def client(self) -> docker.DockerClient:
         """The connection to the engine."""
         if self._client is None:
-            self._client = docker.from_env(timeout=120)
+            self._client = open_client(120)
         return self._client
 
     def make_ready(self, launch: Launch) -> Ready:

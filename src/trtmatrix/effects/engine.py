@@ -9,20 +9,53 @@ import socket
 from collections.abc import Iterable, Iterator
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trtmatrix.core.lock import MACHINES
 from trtmatrix.core.plan import Engine, GpuAccess
 
+if TYPE_CHECKING:
+    import docker
+
 DRIVER_FOLDER = "/usr/local/nvidia"
 CDI_KIND = "nvidia.com/gpu"
 DOCKER_SOCKET = "/var/run/docker.sock"
+PODMAN_SOCKET = "/run/podman/podman.sock"
+"""Where ``podman system service`` serves Docker's API for root; a user's is in the user's own folder.
+
+Source: https://docs.podman.io/en/latest/markdown/podman-system-service.1.html.
+"""
 SECONDS = 20
 
 
+def find_address() -> str:
+    """Return the engine's address: DOCKER_HOST, else Docker's socket, else Podman's where that is there.
+
+    The user's own Podman comes before root's, as in ``podman`` itself.
+    """
+    if named := os.environ.get("DOCKER_HOST"):
+        return named
+    own = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    sockets = (DOCKER_SOCKET, f"{own}/podman/podman.sock", PODMAN_SOCKET)
+    return "unix://" + next((path for path in sockets if os.path.exists(path)), DOCKER_SOCKET)  # noqa: PTH110
+
+
+def open_client(timeout: float) -> docker.DockerClient:
+    """Connect to the engine at :func:`find_address`: the one way to do so; ``timeout`` is in seconds.
+
+    TLS and what else Docker's environment says of the address is obeyed. What Docker's SDK raises where no
+    engine answers is passed on.
+    """
+    import docker
+
+    environment = {**os.environ, "DOCKER_HOST": find_address()}
+    client: docker.DockerClient = docker.from_env(timeout=timeout, environment=environment)
+    return client
+
+
 def find_engine(*, gpu_here: bool) -> Engine:
-    """Ask the engine that Docker's own environment names. None is no error: it is said why."""
-    address = os.environ.get("DOCKER_HOST") or f"unix://{DOCKER_SOCKET}"
+    """Ask the engine that is here (:func:`find_address`). None is no error: it is said why."""
+    address = find_address()
     try:
         on_disk = address.startswith("unix:///")
         info, images = _ask(address.removeprefix("unix://")) if on_disk else _ask_by_sdk()
@@ -80,12 +113,11 @@ def _get(connection: HTTPConnection, path: str) -> Any:  # noqa: ANN401 - what t
 
 def _ask_by_sdk() -> Answers:
     """Ask an engine that is reached by TLS, SSH or TCP: Docker's SDK knows how."""
-    import docker
     import docker.errors
     import requests.exceptions
 
     try:
-        client = docker.from_env(timeout=SECONDS)
+        client = open_client(SECONDS)
         return client.info(), client.api.images()
     except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
         raise EngineError(str(error)) from error
