@@ -40,7 +40,7 @@ def find_address() -> str:
     return "unix://" + next((path for path in sockets if os.path.exists(path)), DOCKER_SOCKET)  # noqa: PTH110
 
 
-def open_client(timeout: float) -> docker.DockerClient:
+def open_client(timeout: int) -> docker.DockerClient:
     """Connect to the engine at :func:`find_address`: the one way to do so; ``timeout`` is in seconds.
 
     TLS and what else Docker's environment says of the address is obeyed. What Docker's SDK raises where no
