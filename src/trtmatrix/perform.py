@@ -55,11 +55,21 @@ def perform(context: Context, scene: Scene, options: Options) -> Result:
     served = served_among(entries, options)
     if all(cell.id in served for launch in scene.plan.launches for cell in launch.cells):
         return Result(entries=entries, performed=Performed(), served=served)
+    scene = able(context, scene, options, served)
     performed = execute(context, scene, options, served)
     stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
     executed = frozenset(record.run for record in performed.records)
     entries = entries_of(context, scene, stored, performed.not_ready, executed)
     return Result(entries=entries, performed=performed, served=served)
+
+
+def able(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Scene:
+    """Return the scene without what is known to fail; that is told, before anything is pulled."""
+    from trtmatrix.preflighting import preflight, tell
+
+    scene, findings = preflight(context, scene, options, served)
+    tell(findings)
+    return scene
 
 
 def execute(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Performed:
