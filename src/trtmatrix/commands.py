@@ -153,7 +153,8 @@ def render(suffix: str, entries: Sequence[Entry], args: argparse.Namespace, now:
 def doctor_command(args: argparse.Namespace) -> ExitCode:
     """Say what was found here and what that lets run, and run the controls alone."""
     from trtmatrix.controls import run_controls
-    from trtmatrix.doctor import Level, doctor_json, doctor_text, examine
+    from trtmatrix.core.preflight.finding import Level
+    from trtmatrix.doctor import doctor_json, doctor_text, examine
 
     context = open_context(args)
     findings = examine(context, look_around(context, Pull.NAMED))

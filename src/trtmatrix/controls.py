@@ -12,8 +12,8 @@ from trtmatrix.core.config import WheelsOrigin
 from trtmatrix.core.expand import CONTROLS
 from trtmatrix.core.model import Exclusion, Outcome, Product, Verdict
 from trtmatrix.core.plan import Excluded, Launch, Pull
+from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.words import full_words
-from trtmatrix.doctor import Finding, Level
 from trtmatrix.effects.interpreters import is_installed
 from trtmatrix.perform import Options, perform
 from trtmatrix.scene import Scene, look_around

@@ -55,6 +55,7 @@ def perform(context: Context, scene: Scene, options: Options) -> Result:
     served = served_among(entries, options)
     if all(cell.id in served for launch in scene.plan.launches for cell in launch.cells):
         return Result(entries=entries, performed=Performed(), served=served)
+    scene = able(context, scene, options, served)
     tell_pins(context, scene, options, served)
     performed = execute(context, scene, options, served)
     stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
@@ -74,6 +75,15 @@ def tell_pins(context: Context, scene: Scene, options: Options, served: frozense
     lines = check_pins(context, todo, options.locked)
     for line in () if options.quiet else new_lines(context, lines):
         print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
+
+
+def able(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Scene:
+    """Return the scene without what is known to fail; that is told, before anything is pulled."""
+    from trtmatrix.preflighting import preflight, tell
+
+    scene, findings = preflight(context, scene, options, served)
+    tell(findings)
+    return scene
 
 
 def execute(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Performed:

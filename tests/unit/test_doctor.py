@@ -15,7 +15,8 @@ from trtmatrix.controls import _finding
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.model import Control
 from trtmatrix.core.plan import Engine, Host, Plan
-from trtmatrix.doctor import Level, _images
+from trtmatrix.core.preflight.finding import Level
+from trtmatrix.core.preflight.host import image_finding
 from trtmatrix.effects import engine, interpreters
 from trtmatrix.effects.gpu import GpuScan
 from trtmatrix.scene import Scene
@@ -46,20 +47,25 @@ def scene(*images: str, available: bool = True) -> Scene:
             "name the version by --trt: a run makes it; by hand: nox -s image -- 9.2.0",
         ),
         (MADE, ("ours/tensorrt:9.2.0",), "ours/tensorrt:9.2.0: sha256:000000000000", ""),
-        (PULLED, (), "example.org/tensorrt:9.2.0: image not pulled", "name the versions by --trt"),
+        (
+            PULLED,
+            (),
+            "example.org/tensorrt:9.2.0: image not pulled (not locked)",
+            "name the versions by --trt",
+        ),
     ],
 )
 def test_an_image_that_is_not_here_comes_with_the_command_that_gets_it(
     origin: dict[str, object], here: tuple[str, ...], found: str, remedy: str
 ) -> None:
     version = read_version({"version": "9.2.0", "origin": origin, "library": FACT})
-    (finding,) = _images(scene(*here), [version])
+    (finding,) = image_finding(version, scene(*here).host.engine)
     assert (finding.found, finding.remedy[: len(remedy)] if remedy else finding.remedy) == (found, remedy)
 
 
 def test_without_an_engine_nothing_is_said_of_images() -> None:
     version = read_version({"version": "9.2.0", "origin": MADE, "library": FACT})
-    (finding,) = _images(scene(available=False), [version])
+    (finding,) = image_finding(version, scene(available=False).host.engine)
     assert (finding.found, finding.remedy) == ("ours/tensorrt:9.2.0: unknown: no container engine", "")
 
 

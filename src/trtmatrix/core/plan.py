@@ -61,8 +61,9 @@ class GpuAccess(str, Enum):
 class Engine:
     """The container engine as found: ``images`` maps references to image IDs.
 
-    ``ids`` are those of all images, also of those without a name. ``driver_folder`` is the host folder with
-    the driver's libraries that ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``:
+    ``ids`` are those of all images, also of those without a name; ``proxied``: it reaches registries by a
+    proxy or mirror of its own. ``driver_folder`` is the host folder with the driver's libraries that
+    ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``:
     Docker or Podman; ``api``: the highest version of Docker's API that it speaks; ``platform``: what it runs,
     as registries name it; ``memory``: of its host, in bytes, 0 where it does not say; ``insecure``: the
     registries, by host or network, that it speaks plain HTTP with. ``rootless``: it runs as the caller, who
@@ -80,6 +81,7 @@ class Engine:
     ids: frozenset[str] = frozenset()
     name: str = "Docker"
     api: str = ""
+    proxied: bool = False
     platform: str = "linux/amd64"
     memory: int = 0
     insecure: tuple[str, ...] = ()

@@ -35,6 +35,8 @@ PODMAN_SOCKET = "/run/podman/podman.sock"
 Source: https://docs.podman.io/en/latest/markdown/podman-system-service.1.html.
 """
 SECONDS = 20
+API = "Api-Version"
+"""The header in which an engine says the highest version of Docker's API that it speaks, in every answer."""
 
 
 def find_address() -> str:
@@ -79,6 +81,7 @@ def find_engine(*, gpu_here: bool) -> Engine:
         rootless=_is_rootless(info), unlimited=tuple(_unlimited(info)), ulimits=_ulimits(info),
         root=str(info.get("DockerRootDir", "")),
         driver_folder=DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None,
+        api=str(info.get(API, "")), proxied=_is_proxied(info),
     )  # fmt: skip
 
 
@@ -119,7 +122,10 @@ def _get(connection: HTTPConnection, path: str) -> Any:  # noqa: ANN401 - what t
     text = response.read().decode("utf-8", "replace")
     if response.status != 200:
         raise EngineError(f"{response.status} {response.reason}: {text}")
-    return json.loads(text)
+    found = json.loads(text)
+    if isinstance(found, dict):
+        found[API] = response.getheader(API, "")
+    return found
 
 
 def _ask_by_sdk() -> Answers:
@@ -129,7 +135,7 @@ def _ask_by_sdk() -> Answers:
 
     try:
         client = open_client(SECONDS)
-        return client.info(), client.api.images()
+        return {**client.info(), API: client.version().get("ApiVersion", "")}, client.api.images()
     except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
         raise EngineError(str(error)) from error
 
@@ -157,6 +163,12 @@ def _platform(info: dict[str, Any]) -> str:
     """Return what an engine runs, as registries name it: ``linux/amd64``."""
     machine = str(info.get("Architecture") or "x86_64")
     return f"{info.get('OSType') or 'linux'}/{MACHINES.get(machine, machine)}"
+
+
+def _is_proxied(info: dict[str, Any]) -> bool:
+    """Whether an engine reaches registries by a proxy or a mirror of its own settings."""
+    mirrors = (info.get("RegistryConfig") or {}).get("Mirrors")
+    return bool(info.get("HttpProxy") or info.get("HttpsProxy") or mirrors)
 
 
 def _insecure(info: dict[str, Any]) -> Iterator[str]:
