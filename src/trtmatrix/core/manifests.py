@@ -109,25 +109,18 @@ def parse_manifest(body: Json) -> Manifest:
 def locked_platform(digest: str, manifest: Manifest, config: Json, platform: str = "") -> LockedPlatform:
     """Return what is locked of an image for one platform. ``platform``: as its index names it, if one does.
 
-    :class:`ManifestError` where the configuration is damaged, or is for another platform than the index says.
+    Engines go by the index where the two differ. :class:`ManifestError` where the configuration is damaged.
     """
     own = _platform(config)
-    if not own:
+    if not platform and not own:
         raise ManifestError("its configuration names no platform")
-    if platform and _plain(platform) != _plain(own):
-        raise ManifestError(f"its index says {platform}, its configuration {own}")
     inner = _object(config.get("config") or {}, "config")
-    environment = [entry for entry in inner.get("Env") or [] if isinstance(entry, str)]
+    environment = [str(entry) for entry in _list({"Env": inner.get("Env") or []}, "Env")]
     labels = {str(k): str(v) for k, v in _object(inner.get("Labels") or {}, "Labels").items()}
     return LockedPlatform(
         platform=platform or own, manifest=digest, image_id=manifest.config.digest, layers=manifest.layers,
         labels=telling_labels(labels), environment=telling_variables(environment),
     )  # fmt: skip
-
-
-def _plain(platform: str) -> str:
-    """Return a platform without its variant, which an index may name where the configuration does not."""
-    return "/".join(platform.split("/")[:2])
 
 
 def _platform(body: Json) -> str:
@@ -143,7 +136,7 @@ def _platform(body: Json) -> str:
 
 
 def _is_attestation(entry: Json) -> bool:
-    return ATTESTATION in (entry.get("annotations") or {})
+    return ATTESTATION in _object(entry.get("annotations") or {}, "annotations")
 
 
 def _descriptor(entry: Json, platform: str = "") -> Descriptor:

@@ -138,7 +138,7 @@ _CAUSES = {
     Trouble.NEEDS_LOGIN: "{host} wants a login for {what}, or has no such image",
     Trouble.WRONG_LOGIN: "{host} refuses the login that is used for {what}",
     Trouble.MISSING: "{host} has no {what}",
-    Trouble.LIMITED: "{host} limits how often it is asked, for {what}",
+    Trouble.LIMITED: "{host} says to ask later for {what}",
     Trouble.DAMAGED: "{host} sent other bytes than their digest says for {what}",
     Trouble.BROKEN: "{host} gave no usable answer for {what}",
 }
