@@ -57,11 +57,25 @@ def perform(context: Context, scene: Scene, options: Options) -> Result:
     served = served_among(entries, options)
     if all(cell.id in served for launch in scene.plan.launches for cell in launch.cells):
         return Result(entries=entries, performed=Performed(), served=served)
+    tell_pins(context, scene, options, served)
     performed = execute(context, scene, options, served)
     stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
     executed = frozenset(record.run for record in performed.records)
     entries = entries_of(context, scene, stored, performed.not_ready, executed)
     return Result(entries=entries, performed=performed, served=served)
+
+
+def tell_pins(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> None:
+    """Say on stderr which of the images that will run are not locked; ``--locked`` refuses them.
+
+    Raises :class:`UsageError` then.
+    """
+    from trtmatrix.pinning import check_pins, new_lines
+
+    todo = [launch for launch in scene.plan.launches if any(cell.id not in served for cell in launch.cells)]
+    lines = check_pins(context, todo, options.locked)
+    for line in () if options.quiet else new_lines(context, lines):
+        print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
 
 
 def execute(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Performed:
