@@ -15,6 +15,7 @@ from docker.types import DeviceRequest, LogConfig, Ulimit
 
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.container import (
+    LOG_DRIVERS,
     OWNER_LABEL,
     PROJECT_LABEL,
     SCRATCH,
@@ -26,6 +27,7 @@ from trtmatrix.core.container import (
 )
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Engine, Launch
+from trtmatrix.effects.engine import open_client
 from trtmatrix.effects.engine_errors import ENGINE_ERRORS
 from trtmatrix.effects.image_check import ImageCheck
 from trtmatrix.effects.images import Images
@@ -41,7 +43,7 @@ EMPTIED = (SCRATCH, "/dev/shm")  # noqa: S108 - inside the container, file syste
 
 def remove_leftovers() -> list[str]:
     """Remove containers of this project whose owner is dead; returns their names."""
-    client = docker.from_env(timeout=60)
+    client = open_client(60)
     removed = []
     for container in client.containers.list(all=True, filters={"label": PROJECT_LABEL}, ignore_removed=True):
         if is_dead(container.labels.get(OWNER_LABEL, "")):
@@ -65,7 +67,7 @@ class ContainerLauncher:
     def client(self) -> docker.DockerClient:
         """The connection to the engine."""
         if self._client is None:
-            self._client = docker.from_env(timeout=120)
+            self._client = open_client(120)
         return self._client
 
     def make_ready(self, launch: Launch) -> Ready:
@@ -148,8 +150,8 @@ class ContainerLauncher:
             security_opt=["no-new-privileges"], user=spec.user, environment=dict(spec.environment),
             labels=dict(spec.labels), mem_limit=limits.memory, memswap_limit=limits.memory,
             pids_limit=limits.processes, tmpfs={SCRATCH: tmpfs_options(limits)}, volumes=volumes,
-            ulimits=[Ulimit(name="fsize", soft=limits.file, hard=limits.file)],
-            log_config=LogConfig(type=LogConfig.types.JSON, config={"max-size": str(limits.log)}),
+            ulimits=[Ulimit(name=name, soft=most, hard=most) for name, most in spec.ulimits.items()],
+            log_config=LogConfig(type=LOG_DRIVERS[spec.engine], config={"max-size": str(limits.log)}),
             devices=[f"{node}:{node}:rwm" for node in spec.devices], device_requests=requests_,
             working_dir=SCRATCH, stdin_open=False, tty=False,
         )  # fmt: skip

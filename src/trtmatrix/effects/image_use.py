@@ -17,6 +17,7 @@ from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Keep, Launch
 from trtmatrix.core.pulled import PulledImage, Speed
 from trtmatrix.core.table import one_line
+from trtmatrix.effects.engine import open_client
 from trtmatrix.effects.engine_errors import ENGINE_ERRORS
 from trtmatrix.effects.owner import is_dead, own_identity
 from trtmatrix.effects.pulled import Ledger, Page
@@ -145,7 +146,7 @@ class ImageUse(NoUse):
         """
         if not self.ledger.read().pulled:
             return
-        client = docker.from_env(timeout=120)
+        client = open_client(timeout=120)
         engine = self._engine_of(client)
         with self.ledger.open() as page:
             for image in page.books.of(engine):
