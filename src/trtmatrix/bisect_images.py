@@ -28,7 +28,7 @@ from trtmatrix.core.model import CPU, Known, Product
 from trtmatrix.core.plan import Launch
 from trtmatrix.core.upgrade.question import DOOR
 from trtmatrix.core.words import PRODUCT_NAMES
-from trtmatrix.effects.engine import find_engine
+from trtmatrix.effects.engine import find_engine, open_client
 from trtmatrix.effects.remembered import Remembered
 
 FOLDER = "bisect"
@@ -156,8 +156,6 @@ def make_version(product: Product, library: str, image: str, found: Mapping[str,
 
 def pull_image(name: str) -> HeldImage:
     """Return an image that is pulled now; :class:`MachineryError` where that fails."""
-    import docker
-
     from trtmatrix.effects.containers import ENGINE_ERRORS
     from trtmatrix.effects.images import Images
     from trtmatrix.effects.progress import open_progress
@@ -167,7 +165,7 @@ def pull_image(name: str) -> HeldImage:
     progress = open_progress()
     try:
         images = Images(pull_note=progress.pull, note=progress.note)
-        images.make_ready(Launch(version=version, gpu=CPU, cells=(), pull=True), docker.from_env(timeout=120))
+        images.make_ready(Launch(version=version, gpu=CPU, cells=(), pull=True), open_client(120))
     except ENGINE_ERRORS as error:
         raise MachineryError(f"{name} cannot be had: {str(error)[:200]}") from error
     finally:

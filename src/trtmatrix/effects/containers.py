@@ -16,6 +16,7 @@ from docker.types import DeviceRequest, LogConfig, Ulimit
 
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.container import (
+    LOG_DRIVERS,
     OWNER_LABEL,
     PROJECT_LABEL,
     SCRATCH,
@@ -27,6 +28,7 @@ from trtmatrix.core.container import (
 )
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Engine, Launch
+from trtmatrix.effects.engine import open_client
 from trtmatrix.effects.images import Images
 from trtmatrix.effects.launcher import POLL_SECONDS, Ended, Heartbeat, Poll, Ready
 from trtmatrix.effects.owner import is_dead, own_identity
@@ -41,7 +43,7 @@ ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestExcep
 
 def remove_leftovers() -> list[str]:
     """Remove containers of this project whose owner is dead; returns their names."""
-    client = docker.from_env(timeout=60)
+    client = open_client(60)
     removed = []
     for container in client.containers.list(all=True, filters={"label": PROJECT_LABEL}, ignore_removed=True):
         if is_dead(container.labels.get(OWNER_LABEL, "")):
@@ -64,7 +66,7 @@ class ContainerLauncher:
     def client(self) -> docker.DockerClient:
         """The connection to the engine."""
         if self._client is None:
-            self._client = docker.from_env(timeout=120)
+            self._client = open_client(120)
         return self._client
 
     def make_ready(self, launch: Launch) -> Ready:
@@ -146,8 +148,8 @@ class ContainerLauncher:
             security_opt=["no-new-privileges"], user=spec.user, environment=dict(spec.environment),
             labels=dict(spec.labels), mem_limit=limits.memory, memswap_limit=limits.memory,
             pids_limit=limits.processes, tmpfs={SCRATCH: tmpfs_options(limits)}, volumes=volumes,
-            ulimits=[Ulimit(name="fsize", soft=limits.file, hard=limits.file)],
-            log_config=LogConfig(type=LogConfig.types.JSON, config={"max-size": str(limits.log)}),
+            ulimits=[Ulimit(name=name, soft=most, hard=most) for name, most in spec.ulimits.items()],
+            log_config=LogConfig(type=LOG_DRIVERS[spec.engine], config={"max-size": str(limits.log)}),
             devices=[f"{node}:{node}:rwm" for node in spec.devices], device_requests=requests_,
             working_dir=SCRATCH, stdin_open=False, tty=False,
         )  # fmt: skip

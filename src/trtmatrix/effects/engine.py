@@ -4,35 +4,79 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import resource
 import shutil
 import socket
 from collections.abc import Iterable, Iterator
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from trtmatrix.core.image_names import short_name
 from trtmatrix.core.lock import MACHINES
 from trtmatrix.core.plan import Engine, GpuAccess
 
+if TYPE_CHECKING:
+    import docker
+
 DRIVER_FOLDER = "/usr/local/nvidia"
 CDI_KIND = "nvidia.com/gpu"
+CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+DOCKER, PODMAN = "Docker", "Podman"
+PODMAN_CDI = (5, 4)
+PODMAN_LIMITS = {"nofile": 1 << 16, "nproc": 1 << 15}
+"""Open files and processes of a user: more than cells need, and no more than the caller's own limits."""
+
 DOCKER_SOCKET = "/var/run/docker.sock"
+PODMAN_SOCKET = "/run/podman/podman.sock"
+"""Where ``podman system service`` serves Docker's API for root; a user's is in the user's own folder.
+
+Source: https://docs.podman.io/en/latest/markdown/podman-system-service.1.html.
+"""
 SECONDS = 20
 
 
+def find_address() -> str:
+    """Return the engine's address: DOCKER_HOST, else Docker's socket, else Podman's where that is there.
+
+    The user's own Podman comes before root's, as in ``podman`` itself.
+    """
+    if named := os.environ.get("DOCKER_HOST"):
+        return named
+    own = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    sockets = (DOCKER_SOCKET, f"{own}/podman/podman.sock", PODMAN_SOCKET)
+    return "unix://" + next((path for path in sockets if os.path.exists(path)), DOCKER_SOCKET)  # noqa: PTH110
+
+
+def open_client(timeout: int) -> docker.DockerClient:
+    """Connect to the engine at :func:`find_address`: the one way to do so; ``timeout`` is in seconds.
+
+    TLS and what else Docker's environment says of the address is obeyed. What Docker's SDK raises where no
+    engine answers is passed on.
+    """
+    import docker
+
+    environment = {**os.environ, "DOCKER_HOST": find_address()}
+    client: docker.DockerClient = docker.from_env(timeout=timeout, environment=environment)
+    return client
+
+
 def find_engine(*, gpu_here: bool) -> Engine:
-    """Ask the engine that Docker's own environment names. None is no error: it is said why."""
-    address = os.environ.get("DOCKER_HOST") or f"unix://{DOCKER_SOCKET}"
+    """Ask the engine that is here (:func:`find_address`). None is no error: it is said why."""
+    address = find_address()
     try:
         on_disk = address.startswith("unix:///")
         info, images = _ask(address.removeprefix("unix://")) if on_disk else _ask_by_sdk()
     except (OSError, HTTPException, ValueError, EngineError) as error:
         return Engine(available=False, reason=_engine_reason(error))
     return Engine(
-        available=True, version=str(info.get("ServerVersion", "?")), images=dict(_references(images)),
+        available=True, name=PODMAN if _is_podman(info) else DOCKER,
+        version=str(info.get("ServerVersion", "?")), images=dict(_references(images)),
         ids=frozenset(str(image["Id"]) for image in images), platform=_platform(info),
         memory=int(info.get("MemTotal") or 0), insecure=tuple(_insecure(info)),
         gpu_access=_gpu_access(info) if gpu_here else None,
+        rootless=_is_rootless(info), unlimited=tuple(_unlimited(info)), ulimits=_ulimits(info),
         root=str(info.get("DockerRootDir", "")),
         driver_folder=DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None,
     )  # fmt: skip
@@ -80,12 +124,11 @@ def _get(connection: HTTPConnection, path: str) -> Any:  # noqa: ANN401 - what t
 
 def _ask_by_sdk() -> Answers:
     """Ask an engine that is reached by TLS, SSH or TCP: Docker's SDK knows how."""
-    import docker
     import docker.errors
     import requests.exceptions
 
     try:
-        client = docker.from_env(timeout=SECONDS)
+        client = open_client(SECONDS)
         return client.info(), client.api.images()
     except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
         raise EngineError(str(error)) from error
@@ -103,10 +146,11 @@ def _engine_reason(error: Exception) -> str:
 
 
 def _references(images: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield every tag and digest of the local images with the image ID."""
+    """Yield every tag and digest of the local images with its ID; Podman's full names as Docker has them."""
     for image in images:
         for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]:
             yield reference, image["Id"]
+            yield short_name(reference), image["Id"]
 
 
 def _platform(info: dict[str, Any]) -> str:
@@ -124,14 +168,61 @@ def _insecure(info: dict[str, Any]) -> Iterator[str]:
             yield name
 
 
+def _is_podman(info: dict[str, Any]) -> bool:
+    """Whether it is Podman that answers: Docker's description has no word on Buildah."""
+    return "BuildahVersion" in info
+
+
+def _is_rootless(info: dict[str, Any]) -> bool:
+    return bool(info.get("Rootless")) or "name=rootless" in (info.get("SecurityOptions") or [])
+
+
+def _unlimited(info: dict[str, Any]) -> Iterator[str]:
+    """Yield what an engine says it cannot limit: one without root, where its user may not."""
+    for key, words in (("MemoryLimit", "memory"), ("PidsLimit", "processes")):
+        if info.get(key) is False:
+            yield words
+
+
+def _ulimits(info: dict[str, Any]) -> dict[str, int]:
+    """Return the limits that Podman must be told where it is told any.
+
+    It raises what is left out to its own maximum, which cannot be set where CAP_SYS_RESOURCE is missing,
+    inside of a container say. https://docs.podman.io/en/latest/markdown/podman-run.1.html#ulimit-option
+    """
+    if not _is_podman(info):
+        return {}
+    here = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+    hard = {name: resource.getrlimit(number)[1] for name, number in here.items()}
+    return {name: most if hard[name] < 0 else min(most, hard[name]) for name, most in PODMAN_LIMITS.items()}
+
+
 def _gpu_access(info: dict[str, Any]) -> GpuAccess | None:
-    """Choose how containers get the GPU: the toolkit, CDI, or plain device nodes."""
+    """Choose how containers get the GPU: the toolkit, CDI, or plain device nodes.
+
+    Podman takes no GPU by ``--gpus`` over its socket, and CDI's names from 5.4 on
+    (https://github.com/containers/podman/pull/25171); it does not say where the specifications are.
+    """
+    if _is_podman(info):
+        speaks = _release(info) >= PODMAN_CDI
+        if speaks and _has_cdi_gpus({"CDISpecDirs": CDI_FOLDERS, **info}):
+            return GpuAccess.CDI
+        return _nodes()
     if "nvidia" in (info.get("Runtimes") or {}) or shutil.which("nvidia-container-runtime-hook"):
         return GpuAccess.TOOLKIT
     if _has_cdi_gpus(info):
         return GpuAccess.CDI
+    return _nodes()
+
+
+def _nodes() -> GpuAccess | None:
     nodes = Path("/dev/nvidiactl").exists() and Path(DRIVER_FOLDER).is_dir()
     return GpuAccess.NODES if nodes else None
+
+
+def _release(info: dict[str, Any]) -> tuple[int, ...]:
+    """Return the first two numbers of an engine's version."""
+    return tuple(int(part) for part in re.findall(r"\d+", str(info.get("ServerVersion", "")))[:2])
 
 
 def _has_cdi_gpus(info: dict[str, Any]) -> bool:

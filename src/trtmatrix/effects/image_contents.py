@@ -12,6 +12,7 @@ from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL, SCRATCH
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.table import one_line
 from trtmatrix.effects.containers import ENGINE_ERRORS
+from trtmatrix.effects.engine import open_client
 from trtmatrix.effects.owner import own_identity
 
 SECONDS = 120
@@ -52,7 +53,7 @@ def read_contents(image_id: str) -> dict[str, str]:
     The container has no network, no GPU, nothing mounted, and is removed on every path.
     :class:`MachineryError` says why nothing could be read.
     """
-    client = docker.from_env(timeout=SECONDS + 30)
+    client = open_client(SECONDS + 30)
     name = f"trtmatrix-look-{uuid.uuid4().hex[:12]}"
     try:
         container = client.containers.create(

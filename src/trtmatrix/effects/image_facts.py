@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trtmatrix.core.errors import MachineryError
+from trtmatrix.effects.engine import open_client
 from trtmatrix.effects.remembered import Remembered
-
-if TYPE_CHECKING:
-    import docker
 
 LABELS = "io.trtmatrix.image."
 """The start of the labels that docker/wheels/build gives an image."""
@@ -34,7 +31,7 @@ def find_image(name: str) -> HeldImage | None:
     import requests.exceptions
 
     try:
-        image = _client().images.get(name)
+        image = open_client(60).images.get(name)
     except (docker.errors.DockerException, requests.exceptions.RequestException):
         return None
     digests = image.attrs.get("RepoDigests") or []
@@ -55,7 +52,7 @@ def _read_release(image_id: str) -> str:
     import docker.errors
 
     try:
-        said = _client().containers.run(
+        said = open_client(60).containers.run(
             image_id, ["/etc/os-release"], entrypoint="cat", remove=True, network_mode="none",
             read_only=True, cap_drop=["ALL"], user="65534:65534",
             environment={"NVIDIA_VISIBLE_DEVICES": "void"},
@@ -69,11 +66,5 @@ def _read_release(image_id: str) -> str:
 
 def read_history(image_id: str) -> str:
     """Return the steps that an image was made by, the oldest first, each with the size that it added."""
-    steps = reversed(_client().images.get(image_id).history())
+    steps = reversed(open_client(60).images.get(image_id).history())
     return "".join(f"{step.get('Size', 0):>13,}  {step.get('CreatedBy', '')}\n" for step in steps)
-
-
-def _client() -> docker.DockerClient:
-    import docker
-
-    return docker.from_env(timeout=60)

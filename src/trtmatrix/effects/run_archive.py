@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.core.bundle.facts import RAN, RUN
+from trtmatrix.effects.engine import open_client
 from trtmatrix.effects.store import read_json
 
 RESULT = "result.json"
@@ -100,12 +101,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _remove_containers(start: str) -> None:
     """Remove the containers whose names start so: the script names its own after its process."""
-    import docker
     import docker.errors
     import requests.exceptions
 
     with contextlib.suppress(docker.errors.DockerException, requests.exceptions.RequestException):
-        for container in docker.from_env(timeout=60).containers.list(
-            all=True, filters={"name": f"^/?{start}"}
-        ):
+        for container in open_client(60).containers.list(all=True, filters={"name": f"^/?{start}"}):
             container.remove(force=True, v=True)
