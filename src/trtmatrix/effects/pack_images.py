@@ -1,4 +1,4 @@
-"""Images for a pack: those that are missing are had as a run has them, and all are saved in one stream."""
+"""Saves images for a pack, all in one stream."""
 
 from __future__ import annotations
 
@@ -8,28 +8,12 @@ from typing import Any
 
 import docker
 import docker.errors
-import requests
 import requests.exceptions
 
-from trtmatrix.core.config import ImageOrigin, Version
+from trtmatrix.core.config import Version
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.model import NO_GPU
 from trtmatrix.core.pack import PackedImage, bytes_of_layers, packed_images
-from trtmatrix.core.plan import Engine, Launch
-from trtmatrix.effects.containers import ContainerLauncher
 from trtmatrix.standalone.pack_check import BLOCK
-
-
-def image_of(version: Version, engine: Engine, launcher: ContainerLauncher, *, fetch: bool) -> str | None:
-    """Return the ID of a version's image, pulled or built now where ``fetch`` says so; None where it is not here."""
-    if not isinstance(version.origin, ImageOrigin):
-        return None
-    held = engine.held(version.origin)
-    if held is not None or not fetch:
-        return held
-    made = version.origin.build is not None
-    launch = Launch(version=version, gpu=NO_GPU, cells=(), pull=not made, build=made)
-    return launcher.make_ready(launch).digests["image"]
 
 
 class Saver:
@@ -46,14 +30,14 @@ class Saver:
 
     def size(self, images: Sequence[PackedImage]) -> int:
         """Return about how many bytes the stream will have; layers that images share count once."""
-        return bytes_of_layers([self.client.api.history(image.id) for image in images])
+        return bytes_of_layers([self.client.images.get(image.id).history() for image in images])
 
     def root(self) -> Path:
         """Return where the engine keeps images: while it saves, it writes a copy of all there first."""
         return Path(str(self.client.info().get("DockerRootDir") or ""))
 
     def _inspect(self, image: str) -> dict[str, Any]:
-        return dict(self.client.api.inspect_image(image))
+        return dict(self.client.images.get(image).attrs)
 
     def stream(self, images: Sequence[PackedImage]) -> Iterator[bytes]:
         """Yield the tar of all images: layers that several share go once.

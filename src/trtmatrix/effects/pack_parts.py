@@ -16,7 +16,7 @@ from trtmatrix.core.bundle.manifest import sums_text
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.pack import PackedFile, PackedPart, PackManifest, manifest_text
 from trtmatrix.effects.code import PACKAGES
-from trtmatrix.standalone.pack_check import BLOCK, HEADER, MANIFEST, SCHEMA, SCRIPT, SUMS, part_header
+from trtmatrix.standalone.pack_check import BLOCK, MANIFEST, SCHEMA, SCRIPT, SUMS, part_header
 
 SCRIPT_PARTS = ("pack_check", "pack_engine", "unpack_pack")
 OWN = "trtmatrix.standalone"
@@ -82,7 +82,7 @@ class PartWriter:
 
 @contextlib.contextmanager
 def open_target(folder: Path) -> Iterator[Path]:
-    """Make a pack's folder, which must be new or empty; all that was written goes where this ends in an error."""
+    """Make a pack's folder, which must be new or empty; where this ends in an error, nothing stays in it."""
     made = not folder.exists()
     if not made and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"--to {folder}: a pack is written into a new or empty folder, and this is none")
@@ -111,7 +111,7 @@ def write_files(writer: PartWriter, files: Sequence[tuple[str, Path]]) -> tuple[
                 info = tarfile.TarInfo(name)
                 info.size, info.mode = facts.st_size, 0o755 if facts.st_mode & 0o100 else 0o644
                 hashed = _Hashed(stream)
-                archive.addfile(info, hashed)  # type: ignore[arg-type]  # it reads alone
+                archive.addfile(info, hashed)
             packed.append(PackedFile(name=name, size=facts.st_size, sha256=hashed.digest.hexdigest()))
     return tuple(packed)
 

@@ -1,7 +1,8 @@
-"""Finds the files of the suite that a pack takes along: what git knows, and the user's own matrix and repros."""
+"""Finds the files of the suite that a pack takes along: what git knows, the user's own matrix and repros."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,8 +28,8 @@ class Suite:
 def find_suite(project: Project) -> Suite:
     """Return the suite of this checkout, with the matrix, lock and repros that this call works with.
 
-    What git ignores stays here: records measured on this host, caches, environments. :class:`UsageError` where
-    this program was installed without its checkout.
+    What git ignores stays here: records measured on this host, caches, environments. :class:`UsageError`
+    where this program was installed without its checkout.
     """
     root = program_root()
     known = _git(root, "ls-files", "-z")
@@ -72,10 +73,8 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 def _git(root: Path, *words: str) -> str | None:
     """Return what git says of the checkout; None where it is none, or there is no git."""
-    if not (root / ".git").exists():
+    git = shutil.which("git")
+    if git is None or not (root / ".git").exists():
         return None
-    try:
-        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=False)
-    except OSError:
-        return None
+    done = subprocess.run([git, "-C", str(root), *words], capture_output=True, text=True, check=False)
     return done.stdout if done.returncode == 0 else None

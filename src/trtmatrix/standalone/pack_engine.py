@@ -107,8 +107,8 @@ def load_images(engine: Engine, folder: Path, manifest: Json, missing: list[Json
         if engine.id_of(image["id"]) != image["id"]:
             raise Refused(
                 f"the engine loaded the images, but none has the ID {image['id']} of "
-                f"{', '.join(image['versions'])}: an engine with containerd's image store gives other IDs: switch "
-                'that store off ("features": {"containerd-snapshotter": false} in daemon.json)', FAILED
+                f"{', '.join(image['versions'])}: an engine with containerd's image store gives other IDs: "
+                'switch that store off ("features": {"containerd-snapshotter": false} in daemon.json)', FAILED
             )  # fmt: skip
         for name in image["names"]:
             if not engine.id_of(name):

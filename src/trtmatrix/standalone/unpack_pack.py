@@ -141,7 +141,7 @@ def _run(command: list[str]) -> str:
 
 def unpack(args: argparse.Namespace) -> None:
     """Check all that can be known to fail, then load images, write the suite, make its environment."""
-    folder, into = args.folder, args.into
+    folder, into = args.folder, args.into or Path("trtmatrix")
     manifest = check_pack(folder)
     total = sum(part["size"] for part in manifest["parts"])
     print(
@@ -178,12 +178,6 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "folder", nargs="?", type=Path, default=here, help="the pack's folder (default: this one)"
     )
-    add_options(parser)
-    return parser
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what ``trtmatrix unpack`` has too."""
     add = parser.add_argument
     add(
         "--into",
@@ -196,6 +190,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--python", metavar="PATH", help="the Python that the suite is to run with")
     add("--no-images", action="store_true", help="leave the container engine alone")
     add("--no-venv", action="store_true", help="make no environment")
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:
