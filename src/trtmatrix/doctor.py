@@ -14,6 +14,7 @@ from trtmatrix.core.config import ImageOrigin, Version
 from trtmatrix.core.expand import select_versions
 from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import count_excluded
+from trtmatrix.effects.offline import REMEDY
 from trtmatrix.scene import Scene
 
 
@@ -54,6 +55,7 @@ REMEDIES = {
     Exclusion.DRIVER_TOO_OLD: "install a newer driver, or leave these versions out",
     Exclusion.IMAGE_NOT_PULLED: "name the versions by --trt, or --pull all, or docker pull by hand",
     Exclusion.IMAGE_NOT_BUILT: "name the version by --trt: a run makes it; by hand: nox -s image -- VERSION",
+    Exclusion.NOT_HERE: REMEDY,
     Exclusion.UNSUPPORTED_GPU: "nothing: these versions do not support this GPU",
     Exclusion.COMPONENT_MISSING: "nothing: the image has no such component",
     Exclusion.NO_INTERPRETER: "name an interpreter that has this TensorRT by --python PATH",

@@ -20,6 +20,7 @@ import docker.errors
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Launch
+from trtmatrix.effects.offline import need_network
 
 PullNote = Callable[[str, str, int, int], None]
 """Told of each layer: image, layer, bytes so far, bytes in all (0 where not known)."""
@@ -59,6 +60,7 @@ class Images:
 
     def _pull(self, image: str, client: docker.DockerClient) -> None:
         """Pull an image, telling of each layer."""
+        need_network(image)
         for event in client.api.pull(image, stream=True, decode=True):
             if "error" in event:
                 raise docker.errors.APIError(str(event["error"]))
@@ -68,6 +70,7 @@ class Images:
 
     def _build(self, image: str, version: str) -> None:
         """Build an image by the project's script, which pulls the base; where it fails, tell what it said."""
+        need_network(f"building {image}")
         self.note(f"building {image} (some minutes)")
         code, said = run_builder([*self.builder, version])
         if code:
