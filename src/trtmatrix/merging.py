@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.context import Context, open_context
-from trtmatrix.core.errors import ExitCode, combine_exit_codes
+from trtmatrix.core.errors import ExitCode, MachineryError, combine_exit_codes
 from trtmatrix.core.merge import (
     Fate,
     Hosted,
@@ -41,11 +42,17 @@ from trtmatrix.known_cells import KnownCells
 def merge_command(args: argparse.Namespace) -> ExitCode:
     """Read all sources, check each record, write what is new, tell of all."""
     context = open_context(args)
-    context.project.cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=context.project.cache, prefix="merge-") as scratch:
-        sources = [read_source(path, Path(scratch) / str(n)) for n, path in enumerate(args.files)]
-        with one_at_a_time(context.project.results):
-            merged = merge(context, sources, dry=args.dry_run)
+    try:
+        context.project.cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=context.project.cache, prefix="merge-") as scratch:
+            sources = [read_source(path, Path(scratch) / str(n)) for n, path in enumerate(args.files)]
+            with contextlib.nullcontext() if args.dry_run else one_at_a_time(context.project.results):
+                merged = merge(context, sources, dry=args.dry_run)
+    except OSError as error:
+        raise MachineryError(
+            f"a file could not be written or read: {error}\n"
+            "  what came in so far is whole: merge again once that is mended"
+        ) from error
     print(json.dumps(merge_json(merged), indent=1) if args.json else merge_text(merged), end="")
     return exit_code(merged)
 

@@ -23,6 +23,7 @@ from trtmatrix.core.pack import PackedImage, PackedPart, PackManifest, part_limi
 from trtmatrix.effects.pack_parts import PartWriter, open_target, write_files, write_lists
 from trtmatrix.effects.pack_suite import Suite, find_suite, program_root
 from trtmatrix.effects.pack_wheels import GLIBC, Wheelhouse, wanted_pythons
+from trtmatrix.effects.wheelhouse import find_wheelhouse
 
 if TYPE_CHECKING:
     from trtmatrix.effects.pack_images import Saver
@@ -35,7 +36,7 @@ def pack_command(args: argparse.Namespace) -> ExitCode:
     """Write a pack; with ``--records`` one of records for ``merge``."""
     context = open_context(args)
     if args.records:
-        from trtmatrix.effects.record_pack import pack_records
+        from trtmatrix.record_packing import pack_records
 
         return pack_records(context, args)
     limit, pythons = part_limit(args.split), wanted_pythons(args.for_python)
@@ -112,11 +113,10 @@ class _Packing:
         self, scratch: Path, versions: Sequence[Version], pythons: Sequence[str]
     ) -> dict[str, Path]:
         """Return the wheels of the suite and of versions, by name."""
-        project = self.context.project
-        own = Path(os.environ.get("TRTMATRIX_WHEELHOUSE") or project.matrix.resolve().parent / "wheelhouse")
-        if self.context.offline and not own.is_dir():
-            raise UsageError(f"--offline: no wheels are here: {own} is no folder; leave --offline out")
-        house = Wheelhouse(scratch / "wheels", own if self.context.offline else None)
+        own = find_wheelhouse(self.context.project.folder) if self.context.offline else None
+        if self.context.offline and own is None:
+            raise UsageError("--offline: there is no wheelhouse to take wheels from; leave --offline out")
+        house = Wheelhouse(scratch / "wheels", own)
         for python in pythons:
             _tell(f"fetching the wheels for Python {python}")
             house.fetch_suite(program_root(), python)

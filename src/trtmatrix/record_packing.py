@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from trtmatrix.context import Context
-from trtmatrix.core.errors import ExitCode
+from trtmatrix.core.errors import ExitCode, MachineryError
 from trtmatrix.core.expand import select_cases, select_repros, select_versions
 from trtmatrix.core.record import Record
 
@@ -29,7 +29,10 @@ def pack_records(context: Context, args: argparse.Namespace) -> ExitCode:
             file=sys.stderr,
         )
         return ExitCode.NOTHING
-    pack = write_record_pack(args.to, records, context.project.cache, host_facts(find_gpus().gpus))
+    try:
+        pack = write_record_pack(args.to, records, context.project.cache, host_facts(find_gpus().gpus))
+    except OSError as error:
+        raise MachineryError(f"a record or an output cannot be read: {error}") from error
     written = pack.written
     print(
         f"{written.file}: {pack.records} records, {pack.outputs} kept outputs, {write_size(written.size)}, "

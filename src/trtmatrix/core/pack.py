@@ -76,10 +76,20 @@ def manifest_text(manifest: PackManifest, schema: int) -> str:
 
 
 def packed_images(
-    held: Mapping[str, str], sizes: Mapping[str, int], versions: Iterable[Version]
+    held: Mapping[str, str], sizes: Mapping[str, int], versions: Sequence[Version]
 ) -> tuple[PackedImage, ...]:
-    """Return the images of versions, each once. ``held``: version → image ID; ``sizes``: by ID, in bytes."""
+    """Return the images of versions, each once. ``held``: version → image ID; ``sizes``: by ID, in bytes.
+
+    :class:`UsageError` where one could not be found again after loading.
+    """
     found: dict[str, PackedImage] = {}
+    for version in versions:
+        origin = version.origin
+        if isinstance(origin, ImageOrigin) and "@" in origin.image and origin.pin is None:
+            raise UsageError(
+                f"{version.name}: {origin.image} is not in matrix.lock, and its digest does not survive "
+                f"docker save and load, so that no run would find it: nox -s lock -- --update --trt {version.name}"
+            )
     for version in versions:
         origin = version.origin
         if not isinstance(origin, ImageOrigin) or version.name not in held:

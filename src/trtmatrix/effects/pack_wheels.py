@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 from trtmatrix.core.config import Version, WheelsOrigin
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.effects.wheel_fetch import Target, explain_refusal
+from trtmatrix.standalone.unpack_pack import run_alone
 
 GLIBC = "2.28"
 """What the other host is taken to have: any distribution since 2018, https://peps.python.org/pep-0600/."""
@@ -66,10 +66,10 @@ class Wheelhouse:
         command += [f"--python-version={python}", "--python-platform=x86_64-manylinux_2_28"]
         command += ["--only-binary=:all:", "--generate-hashes", *words, str(wanted), f"--output-file={pins}"]
         command += ["--no-index", f"--find-links={self.links}"] if self.links else _own_index()
-        done = _run(command)
-        if done.returncode:
+        code, said = _run(command)
+        if code:
             raise MachineryError(
-                f"the wheels for Python {python} cannot be resolved: {done.stderr.strip()[-1500:]}\n"
+                f"the wheels for Python {python} cannot be resolved: {said[-1500:]}\n"
                 f"  try it by hand: {' '.join(command)}"
             )
         return pins
@@ -79,10 +79,10 @@ class Wheelhouse:
         command += ["--no-input", "--require-hashes", f"--requirement={pins}", f"--dest={self.folder}"]
         command += Target(python=python, glibc=GLIBC).options()
         command += ["--no-index", f"--find-links={self.links}"] if self.links else []
-        done = _run(command)
-        if done.returncode:
+        code, said = _run(command)
+        if code:
             source = str(self.links or "the index that pip is set to")
-            raise MachineryError(f"wheels for Python {python}: {explain_refusal(done.stderr, source)}")
+            raise MachineryError(f"wheels for Python {python}: {explain_refusal(said, source)}")
 
     def files(self) -> dict[str, Path]:
         """Return what was fetched, by the name that it gets on the other side."""
@@ -91,17 +91,15 @@ class Wheelhouse:
 
 def _own_index() -> list[str]:
     """Return uv's options for the index that pip is set to, which uv does not read."""
-    done = _run([sys.executable, "-m", "pip", "config", "list"])
-    found: dict[str, str] = {}
-    for line in done.stdout.splitlines():
-        name, _, value = line.partition("=")
-        found[name.rpartition(".")[2]] = str(ast.literal_eval(value))
+    _, said = _run([sys.executable, "-m", "pip", "config", "list"])
+    settings = re.findall(r"^\S+\.([a-z-]+)='(.*)'$", said, re.MULTILINE)
+    found = dict(settings)
     index = os.environ.get("PIP_INDEX_URL") or found.get("index-url", "")
     return [f"--default-index={index}"] if index else []
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _run(command: list[str]) -> tuple[int, str]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+        return run_alone(command, SECONDS)
     except subprocess.TimeoutExpired as error:
         raise MachineryError(f"not done within {SECONDS} s: {' '.join(command)}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def _files(root: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
                 yield file, file.relative_to(root).parts
 
 
-def _read(name: str, files: Any) -> Source:  # noqa: ANN401 - an iterable of files with their parts
+def _read(name: str, files: Iterable[tuple[Path, tuple[str, ...]]]) -> Source:
     records: list[Incoming] = []
     refused: list[Refused] = []
     pool = Pool(_reread)

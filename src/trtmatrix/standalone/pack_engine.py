@@ -49,7 +49,7 @@ class Engine:
             connection.close()
         if response.status == 404 and method == "GET":
             return None
-        if response.status >= 400 or '"error"' in text[-2000:]:
+        if response.status >= 400 or (method == "POST" and '"error"' in text[-2000:]):
             raise Refused(f"the container engine refuses: {response.status} {text.strip()[-500:]}", FAILED)
         return json.loads(text) if method == "GET" else None
 

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -119,7 +120,14 @@ def make_environment(python: str, into: Path, pack: str) -> Path:
 
 
 def _run(command: list[str]) -> str:
-    """Run a command in a session of its own; returns what it printed."""
+    code, said = run_alone(command)
+    if code:
+        raise Refused(f"{' '.join(command)} failed:\n{said[-1500:]}", FAILED)
+    return said
+
+
+def run_alone(command: list[str], seconds: float = 1800) -> tuple[int, str]:
+    """Run a command in a session of its own, which is gone however this ends; returns its code and words."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -128,15 +136,13 @@ def _run(command: list[str]) -> str:
         start_new_session=True,
     )
     try:
-        said = process.communicate(timeout=1200)[0].decode("utf-8", "replace").strip()
+        said = process.communicate(timeout=seconds)[0].decode("utf-8", "replace").strip()
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
         process.wait()
         raise
-    if process.returncode:
-        raise Refused(f"{' '.join(command)} failed:\n{said[-1500:]}", FAILED)
-    return said
+    return process.returncode, said
 
 
 def unpack(args: argparse.Namespace) -> None:
@@ -209,4 +215,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
+    for stop in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(stop, signal.default_int_handler)
     sys.exit(run(make_parser().parse_args()))
