@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,6 +140,47 @@ def test_no_login_and_a_wrong_one_are_told_apart(monkeypatch: pytest.MonkeyPatch
     assert "wrong'" not in str(error)
 
 
+def test_a_registry_that_wants_a_certificate_of_ours_gets_it(
+    kept: tuple[Path, Pushed], trusted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = make_certificate(tmp_path / "server", "registry.test")
+    own, key = make_certificate(tmp_path / "own", "somebody")
+    (trusted / "ca.crt").write_bytes(pair[0].read_bytes())
+    with serve_registry(kept[0], tls=pair, clients=own) as serving, tunnel(serving.port) as (url, _):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        error = fails(lambda: Registry(attempts=1).check(f"{NAME}/{IMAGE}:1"))
+        assert error.trouble is Trouble.UNREACHABLE
+        assert f"client.cert and client.key in /etc/docker/certs.d/{NAME}" in str(error)
+        (trusted / "client.cert").write_bytes(own.read_bytes())
+        (trusted / "client.key").write_bytes(key.read_bytes())
+        assert Registry().check(f"{NAME}/{IMAGE}:1") == kept[1].digest
+
+
+def test_plain_http_is_taken_from_insecure_registries_alone(
+    kept: tuple[Path, Pushed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve_registry(kept[0]) as serving, tunnel(serving.port) as (url, _), Front(serving.port) as front:
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        error = fails(lambda: Registry(attempts=1).check(f"{NAME}/{IMAGE}:1"))
+        assert (error.trouble, "it speaks plain HTTP" in str(error)) == (Trouble.UNREACHABLE, True)
+        monkeypatch.setenv("HTTP_PROXY", f"http://{front.host}")
+        digest = {"Docker-Content-Digest": kept[1].digest}
+        front.rule = lambda asked: Reply(headers=digest) if "/v2/" in asked.path else None
+        found = Registry(insecure=[NAME]).check(f"{NAME}/{IMAGE}:1")
+    assert found == kept[1].digest
+    assert {asked.path.partition("/v2/")[0] for asked in front.asked} == {f"http://{NAME}"}
+
+
+@pytest.mark.parametrize(
+    ("proxy", "said"), [("http://127.0.0.1:9", "Connection refused"), ("http://", "the proxy does not help")]
+)
+def test_a_proxy_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch, proxy: str, said: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    error = fails(lambda: Registry().check(f"{NAME}/{IMAGE}:1"))
+    assert error.trouble is Trouble.UNREACHABLE
+    assert said in str(error)
+
+
 def test_loopback_is_taken_with_any_certificate_and_without_a_proxy(
     secured: tuple[Serving, Path], kept: tuple[Path, Pushed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +202,16 @@ def test_an_anonymous_token_is_fetched_once_for_each_repository(
     names = [claims["access"][0]["name"] for claims in tokens.issued]
     assert names == [IMAGE, "other"]
     assert all(claims["access"][0]["actions"] == ["pull"] for claims in tokens.issued)
+
+
+def test_many_at_once_share_a_token(
+    guarded: Serving, tokens: TokenService, kept: tuple[Path, Pushed]
+) -> None:
+    registry = Registry()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(registry.check, [f"{guarded.host}/{IMAGE}:1"] * 16))
+    assert set(found) == {kept[1].digest}
+    assert len(tokens.issued) == 1
 
 
 def test_a_token_service_that_wants_a_login_gets_it_and_the_registry_does_not(
