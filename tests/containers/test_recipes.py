@@ -18,6 +18,8 @@ from typing import Any
 import pip
 import pytest
 
+from tests.containers.engines import INVENTS_DIGESTS
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "docker" / "wheels" / "build"
 TEST_BASE, BASE, IMAGE = (
@@ -206,7 +208,8 @@ def test_its_labels_say_what_went_in(built: Built) -> None:
     ours = {
         name.removeprefix("io.trtmatrix.image."): labels[name] for name in labels if "matrix.image." in name
     }
-    assert (ours["version"], ours["base"], ours["base-digest"]) == ("9.2.0", BASE, "none: made here")
+    assert (ours["version"], ours["base"]) == ("9.2.0", BASE)
+    assert INVENTS_DIGESTS or ours["base-digest"] == "none: made here"
     assert ours["base-id"] == images(BASE)[0]
     hashes = {wheel: f"sha256:{value}" for wheel, value in recipes.hashes().items()}
     assert json.loads(ours["wheels"]) == hashes
