@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import docker
@@ -34,8 +35,9 @@ INVENTS_DIGESTS = IS_PODMAN
 NO_MANIFEST = "manifest unknown"
 
 
+@cache
 def client() -> docker.DockerClient:
-    """Connect to the engine."""
+    """Connect to the engine, once."""
     return open_client(120)
 
 

@@ -42,7 +42,7 @@ told=$("$DOCKER" version 2>&1) || stop "$DOCKER does not answer; is it started, 
 case $told in
   *"Podman Engine"*)
     printf '%s\n' "$told" | grep -q '^Client: *Podman' ||
-      stop "the engine is Podman, and to Docker's client each of its containers ends with 0: set DOCKER=podman" ;;
+      stop "the engine is Podman, whose containers all end with 0 for Docker's client: set DOCKER=podman" ;;
 esac
 
 is_here() { [ -n "$1" ] && "$DOCKER" image inspect "$1" >/dev/null 2>&1; }
