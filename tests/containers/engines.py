@@ -32,8 +32,6 @@ ID_FROM = len("sha256:") if IS_PODMAN else 0
 INVENTS_DIGESTS = IS_PODMAN
 """Whether an image that came from no registry has a manifest's digest nonetheless."""
 
-NO_MANIFEST = "manifest unknown"
-
 
 @cache
 def client() -> docker.DockerClient:
