@@ -109,7 +109,8 @@ def _handler(front: Front) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
                 return
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            asked = Asked(method=self.command, path=self.path, headers=dict(self.headers), body=body)
+            named = {name: ", ".join(self.headers.get_all(name, [])) for name in self.headers}
+            asked = Asked(method=self.command, path=self.path, headers=named, body=body)
             self.close_connection = True
             self._send(front.answer(asked))
 

@@ -198,7 +198,7 @@ def find_held(origin: ImageOrigin, client: docker.DockerClient) -> str | None:
     """Return the ID under which the engine has an origin's image just now, or None."""
     names = origin.pin.ids if origin.pin is not None else (origin.mirror or origin.image, origin.image)
     for name in names:
-        with contextlib.suppress(docker.errors.ImageNotFound):
+        with contextlib.suppress(docker.errors.NotFound):
             return str(client.images.get(name).id)
     return None
 
@@ -226,5 +226,5 @@ def _has(client: docker.DockerClient, reference: str, image_id: str) -> bool:
     """Whether a reference still means that image: its tag may have been given to another since."""
     try:
         return str(client.images.get(reference).id) == image_id
-    except docker.errors.ImageNotFound:
+    except docker.errors.NotFound:
         return False
