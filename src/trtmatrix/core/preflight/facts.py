@@ -24,6 +24,7 @@ class Room:
 class Answer:
     """What a registry said of one reference: its digest, or what is wrong, with the words and the remedy."""
 
+    host: str
     digest: str = ""
     trouble: Trouble | None = None
     words: str = ""
@@ -74,3 +75,8 @@ def image_of(launch: Launch) -> ImageOrigin | None:
     """Return the image that a launch runs in, or None where a Python of the host runs it."""
     origin = launch.version.origin
     return origin if launch.python is None and isinstance(origin, ImageOrigin) else None
+
+
+def key(launch: Launch) -> tuple[str, str]:
+    """Return what tells the launches of a plan apart."""
+    return launch.version.name, launch.gpu.slug
