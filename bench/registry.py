@@ -132,22 +132,25 @@ def find_program() -> str:
 
 @contextlib.contextmanager
 def serve(
-    folder: Path, storage: Path, *, port: int = 0, settings: Mapping[str, object] | None = None
+    folder: Path,
+    storage: Path,
+    *,
+    port: int = 0,
+    http: Mapping[str, object] | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> Iterator[Serving]:
     """Run a registry over a folder; it answers once this yields, and ends with the context.
 
-    ``folder``: for its configuration and log; ``settings``: more of docker-registry's own (``auth``), of which
-    ``http`` is added to what is said here.
+    ``folder``: for its configuration and log; ``http`` (``tls``) and ``settings`` (``auth``): more of
+    docker-registry's own, see https://distribution.github.io/distribution/about/configuration/.
     """
     folder.mkdir(parents=True, exist_ok=True)
     port = port or _free_port()
-    more = dict(settings or {})
-    http = more.pop("http", {})
-    assert isinstance(http, dict)
     config = {
         "version": "0.1", "log": {"level": "warn", "accesslog": {"disabled": True}},
         "storage": {"filesystem": {"rootdirectory": str(storage)}, "delete": {"enabled": True}},
-        "http": {"addr": f"127.0.0.1:{port}", "secret": os.urandom(8).hex(), **http}, **more,
+        "http": {"addr": f"127.0.0.1:{port}", "secret": os.urandom(8).hex(), **(http or {})},
+        **(settings or {}),
     }  # fmt: skip
     (folder / "config.yml").write_text(yaml.safe_dump(config))
     with (folder / "log").open("w") as log:

@@ -17,7 +17,8 @@ from trtmatrix.core.preflight.downloads import find_downloads, need_of, without_
 from trtmatrix.core.preflight.facts import image_of, key
 from trtmatrix.core.render_list import origin_text
 from trtmatrix.effects.paths import probe_folder
-from trtmatrix.perform import Options, here
+from trtmatrix.effects.pulled import pull_speed
+from trtmatrix.perform import Options, here, tell_pins
 from trtmatrix.preflighting import look
 from trtmatrix.scene import Scene
 
@@ -35,6 +36,7 @@ def plan_all(context: Context, scene: Scene, served: frozenset[CellId], options:
 
     They come in the order in which they start.
     """
+    tell_pins(context, scene, options, served)
     looked = look(context, scene, options, served)
     plan, wants, facts = looked.scene.plan, looked.wants, looked.facts
     todo = [launch.of(c for c in launch.cells if c.id not in served) for launch in plan.launches]
@@ -42,7 +44,7 @@ def plan_all(context: Context, scene: Scene, served: frozenset[CellId], options:
     cells = [cell for launch in todo for cell in launch.cells]
     seconds = estimate_seconds(cells, scene.stored)
     ordered = order_launches(todo, seconds, here(context.project))
-    downloads = find_downloads(wants.launches, wants.lock, facts.engine)
+    downloads = find_downloads(wants.launches, wants.lock, facts.engine, wants.registry)
     return Planned(
         launches=tuple(
             _planned(context, looked.scene, launch, whole[key(launch)], seconds, options)
@@ -54,7 +56,7 @@ def plan_all(context: Context, scene: Scene, served: frozenset[CellId], options:
             for download, added in zip(downloads, without_counted(downloads), strict=True)
         ),
         need=need_of(downloads, wants.keep), room=facts.images, findings=looked.findings,
-        recorded=count_recorded(cells, scene.stored),
+        recorded=count_recorded(cells, scene.stored), speed=pull_speed(context.project.cache),
     )  # fmt: skip
 
 

@@ -62,13 +62,14 @@ class Facts:
 class Wants:
     """What a run wants: launches in the order in which they start, with only the cells that are to be run.
 
-    ``memory``: a container's limit in bytes.
+    ``memory``: a container's limit in bytes; ``registry``: the mirror that is set.
     """
 
     launches: tuple[Launch, ...] = ()
     lock: Lock = field(default_factory=Lock)
     keep: Keep = Keep.ALL
     memory: int = 32 << 30
+    registry: str = ""
 
 
 def image_of(launch: Launch) -> ImageOrigin | None:

@@ -81,7 +81,8 @@ def image_finding(version: Version, engine: Engine) -> Iterator[Finding]:
     held = engine.held(origin)
     why = Exclusion.IMAGE_NOT_PULLED if origin.build is None else Exclusion.IMAGE_NOT_BUILT
     absent = why.value if engine.available else "unknown: no container engine"
-    loose = "" if origin.pin is not None or origin.build is not None else " (not locked)"
+    pinned = origin.pin is not None or origin.build is not None or "@sha256:" in origin.image
+    loose = "" if pinned else " (not locked)"
     remedies = [] if held is not None or not engine.available else [how_to_have(version, origin)]
     if loose and not remedies:
         remedies = [f"pin it: {RULES['lock'].mends}"]
