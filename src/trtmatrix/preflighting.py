@@ -67,7 +67,13 @@ def find_wants(context: Context, scene: Scene, options: Options, served: frozens
     todo = [launch for launch in todo if launch.cells]
     seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], scene.stored)
     launches = tuple(order_launches(todo, seconds, here(context.project)))
-    return Wants(launches=launches, lock=context.lock, keep=options.keep, memory=options.limits.memory,registry=context.matrix.registry)
+    return Wants(
+        launches=launches,
+        lock=context.lock,
+        keep=options.keep,
+        memory=options.limits.memory,
+        registry=context.matrix.registry,
+    )
 
 
 def gather(context: Context, scene: Scene, launches: Sequence[Launch]) -> Facts:

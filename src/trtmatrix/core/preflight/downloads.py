@@ -76,7 +76,8 @@ def find_downloads(
             if launch.version.name not in versions:
                 versions.append(launch.version.name)
     return tuple(
-        _download(origin, tuple(versions), lock, engine, here, registry) for origin, versions in wanted.values()
+        _download(origin, tuple(versions), lock, engine, here, registry)
+        for origin, versions in wanted.values()
     )
 
 
