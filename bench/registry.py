@@ -15,8 +15,8 @@ import subprocess
 import tarfile
 import tempfile
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import docker
@@ -75,9 +75,7 @@ def open_registry() -> Iterator[Registry]:
 
     :class:`RegistryError` where there is no docker-registry, no engine or no test image.
     """
-    program = shutil.which("docker-registry")
-    if program is None:
-        raise RegistryError("there is no docker-registry here: apt-get install docker-registry")
+    find_program()
     client = docker.from_env(timeout=120)
     try:
         image = str(client.images.get(TEST_IMAGE).id)
@@ -90,8 +88,8 @@ def open_registry() -> Iterator[Registry]:
         storage = Path(folder) / "storage"
         if kept.is_dir():
             shutil.copytree(kept, storage, copy_function=os.link)
-        with _serving(program, Path(folder), storage) as port:
-            registry = Registry(client, port)
+        with serve(Path(folder), storage) as serving:
+            registry = Registry(client, serving.port)
             if not kept.is_dir():
                 registry.push_test_image()
                 _keep(storage, kept)
@@ -109,36 +107,76 @@ def _keep(storage: Path, kept: Path) -> None:
         partial.rename(kept)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """A registry that runs: where it listens, and the folder that holds what it has."""
+
+    host: str
+    port: int
+    storage: Path
+    process: subprocess.Popen[bytes]
+
+    def stop(self) -> None:
+        """End it, as a registry that goes away does."""
+        self.process.terminate()
+        self.process.wait()
+
+
+def find_program() -> str:
+    """Return Debian's docker-registry. :class:`RegistryError` where it is not here."""
+    program = shutil.which("docker-registry")
+    if program is None:
+        raise RegistryError("there is no docker-registry here: apt-get install docker-registry")
+    return program
+
+
 @contextlib.contextmanager
-def _serving(program: str, folder: Path, storage: Path) -> Iterator[int]:
-    """Run the registry over a folder; yields its port once it answers."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
+def serve(
+    folder: Path, storage: Path, *, port: int = 0, settings: Mapping[str, object] | None = None
+) -> Iterator[Serving]:
+    """Run a registry over a folder; it answers once this yields, and ends with the context.
+
+    ``folder``: for its configuration and log; ``settings``: more of docker-registry's own (``auth``), of which
+    ``http`` is added to what is said here.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    port = port or _free_port()
+    more = dict(settings or {})
+    http = more.pop("http", {})
+    assert isinstance(http, dict)
     config = {
         "version": "0.1", "log": {"level": "warn", "accesslog": {"disabled": True}},
-        "storage": {"filesystem": {"rootdirectory": str(storage)}},
-        "http": {"addr": f"127.0.0.1:{port}", "secret": os.urandom(8).hex()},
+        "storage": {"filesystem": {"rootdirectory": str(storage)}, "delete": {"enabled": True}},
+        "http": {"addr": f"127.0.0.1:{port}", "secret": os.urandom(8).hex(), **http}, **more,
     }  # fmt: skip
     (folder / "config.yml").write_text(yaml.safe_dump(config))
     with (folder / "log").open("w") as log:
-        serving = subprocess.Popen([program, "serve", str(folder / "config.yml")], stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [find_program(), "serve", str(folder / "config.yml")], stdout=log, stderr=log
+        )
+    serving = Serving(host=f"127.0.0.1:{port}", port=port, storage=storage, process=process)
     try:
-        _wait(serving, port, folder / "log")
-        yield port
+        _wait(serving, folder / "log")
+        yield serving
     finally:
-        serving.terminate()
-        serving.wait()
+        serving.stop()
 
 
-def _wait(serving: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Wait until the registry answers."""
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
+def _wait(serving: Serving, log: Path) -> None:
+    """Wait until the registry takes connections."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/", timeout=5).close()
+            socket.create_connection(("127.0.0.1", serving.port), timeout=5).close()
         except OSError:
-            if serving.poll() is not None or time.monotonic() > deadline:
+            if serving.process.poll() is not None or time.monotonic() > deadline:
                 raise RegistryError(f"docker-registry does not answer: {log.read_text()[-500:]}") from None
             time.sleep(0.05)
         else:

@@ -91,7 +91,7 @@ def _engine(scene: Scene) -> Finding:
         remedy = REMEDIES[Exclusion.NO_ENGINE]
         return Finding(level=Level.LACKING, what="container engine", found=engine.reason, remedy=remedy)
     access = engine.gpu_access.value if engine.gpu_access else "none"
-    found = f"Docker {engine.version}; containers get GPUs by: {access}"
+    found = f"{engine.name} {engine.version}; containers get GPUs by: {access}"
     lacking = bool(scene.host.gpus) and engine.gpu_access is None
     return Finding(
         level=Level.TROUBLE if lacking else Level.GOOD, what="container engine", found=found,

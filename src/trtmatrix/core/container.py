@@ -17,6 +17,7 @@ SCRATCH = "/tmp"  # noqa: S108 - inside the container, a file system of its own
 COMPAT = "/usr/local/cuda/compat/lib.real:/usr/local/cuda/compat"
 """Where NVIDIA's images keep a driver library of their own, for hosts whose driver is older."""
 
+LOG_DRIVERS = {"docker": "json-file", "podman": "k8s-file"}
 PROJECT_LABEL = "io.trtmatrix"
 OWNER_LABEL = "io.trtmatrix.owner"
 
@@ -57,6 +58,8 @@ class ContainerSpec:
     out: tuple[str, str]
     labels: Mapping[str, str]
     limits: Limits
+    engine: str = "docker"
+    ulimits: Mapping[str, int] = field(default_factory=dict)
     gpu_device_ids: tuple[str, ...] = ()
     cdi_devices: tuple[str, ...] = ()
     devices: tuple[str, ...] = field(default=())
@@ -74,7 +77,11 @@ def make_container_spec(
     owner: str,
     user: str,
 ) -> ContainerSpec:
-    """Describe the container for one version on one GPU; the GPU is given in the engine's way."""
+    """Describe the container for one version on one GPU; the GPU is given in the engine's way.
+
+    Where the engine is the caller's own, root inside is the caller on the host, and other users are nobody
+    there: https://docs.docker.com/engine/security/rootless/.
+    """
     mounts = {
         folders.probe: f"{ROOT}/trtprobe", folders.repros: f"{ROOT}/repros",
         folders.cases: f"{ROOT}/cases", folders.job: f"{ROOT}/job",
@@ -83,7 +90,9 @@ def make_container_spec(
     mounts |= access.mounts
     labels = {PROJECT_LABEL: "1", OWNER_LABEL: owner, f"{PROJECT_LABEL}.version": version.name}
     return ContainerSpec(
-        image=image, name=name, command=probe_command("python3", ROOT), user=user,
+        image=image, name=name, command=probe_command("python3", ROOT),
+        user="0:0" if engine.rootless else user, engine=engine.command,
+        ulimits={**engine.ulimits, "fsize": limits.file},
         environment={**_environment(toolkit=bool(access.ids)), **_compat(version, gpu)},
         read_only_mounts=mounts,
         out=(folders.out, f"{ROOT}/out"), labels=labels, limits=limits,
@@ -155,13 +164,17 @@ def _compat(version: Version, gpu: Gpu) -> dict[str, str]:
 
 
 def docker_command(spec: ContainerSpec) -> str:
-    """Return the ``docker run`` line that starts the same container by hand."""
+    """Return the ``docker run`` or ``podman run`` line that starts the same container by hand.
+
+    Podman keeps logs in a form of its own: https://docs.podman.io/en/latest/markdown/podman-run.1.html.
+    """
     limits = spec.limits
-    words = ["docker", "run", "--init", "--network=none", "--read-only", "--cap-drop=ALL"]
+    words = [spec.engine, "run", "--init", "--network=none", "--read-only", "--cap-drop=ALL"]
     words += ["--security-opt=no-new-privileges", f"--user={spec.user}", f"--name={spec.name}"]
     words += [f"--memory={limits.memory}", f"--memory-swap={limits.memory}"]
-    words += [f"--pids-limit={limits.processes}", f"--ulimit=fsize={limits.file}"]
-    words += ["--log-driver=json-file", f"--log-opt=max-size={limits.log}"]
+    words += [f"--pids-limit={limits.processes}"]
+    words += [f"--ulimit={name}={most}" for name, most in spec.ulimits.items()]
+    words += [f"--log-driver={LOG_DRIVERS[spec.engine]}", f"--log-opt=max-size={limits.log}"]
     words += [f"--workdir={SCRATCH}", f"--tmpfs={SCRATCH}:{tmpfs_options(limits)}"]
     words += [f"--label={key}={value}" for key, value in spec.labels.items()]
     words += [f"--env={key}={value}" for key, value in spec.environment.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_SHORT = ("docker.io/library/", "docker.io/")
+_LONG = ("docker.io/library/", "docker.io/", "localhost/")
 _LEAST_ID = 12
 
 
@@ -21,9 +21,14 @@ class HeldImage:
     registry: str = ""
 
 
+def short_name(reference: str) -> str:
+    """Return what Docker calls an image that Podman calls ``docker.io/…`` or, made here, ``localhost/…``."""
+    return next((reference.removeprefix(p) for p in _LONG if reference.startswith(p)), reference)
+
+
 def find_image(images: Mapping[str, str], wanted: str) -> HeldImage | None:
     """Return the image of a name, digest or ID; None where it is not here. ``images``: reference → ID."""
-    plain = next((wanted.removeprefix(p) for p in _SHORT if wanted.startswith(p)), wanted)
+    plain = short_name(wanted)
     names = [wanted, plain, f"{plain}:latest"]
     name = next((name for name in names if name in images), None)
     if name is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -14,9 +13,10 @@ from pydantic_core import ErrorDetails
 from trtmatrix.core import matrixkeys as keys
 from trtmatrix.core.config import Compute, Driver, Fact, Matrix, Version
 from trtmatrix.core.errors import ConfigError, shorten
+from trtmatrix.core.keyproblems import in_order, key_problem, near, problem_at, unknown_key
 from trtmatrix.core.matrixkeys import is_release, to_matrix, to_version
 from trtmatrix.core.model import PART, Product
-from trtmatrix.core.yamltext import Document, Path, dotted, parse_yaml
+from trtmatrix.core.yamltext import Document, Path, parse_yaml
 
 
 def parse_matrix(text: str, file: str = "matrix.yaml") -> Matrix:
@@ -31,18 +31,11 @@ def parse_matrix(text: str, file: str = "matrix.yaml") -> Matrix:
         ]  # fmt: skip
         sources = _lookup(document.value, ("sources",))
         problems += _cross_check(_whole_versions(document.value), sources, document)
-        raise ConfigError(_in_order(problems, file)) from error
+        raise ConfigError(in_order(problems, file)) from error
     problems += _cross_check(enumerate(matrix.versions), matrix.sources, document)
     if problems:
-        raise ConfigError(_in_order(problems, file))
+        raise ConfigError(in_order(problems, file))
     return matrix
-
-
-def _in_order(problems: Iterable[str], file: str) -> list[str]:
-    """Return each problem once, by line."""
-    return sorted(
-        set(problems), key=lambda line: (int(line.removeprefix(f"{file}:").partition(":")[0]), line)
-    )
 
 
 def _whole_versions(value: object) -> list[tuple[int, Version]]:
@@ -84,48 +77,15 @@ def _lookup(value: Any, path: Path) -> Any:  # noqa: ANN401
 
 def _line(detail: ErrorDetails, document: Document) -> str:
     loc: Path = tuple(part for part in detail["loc"] if str(part) not in _ORIGINS)
-    prefix = f"{document.file}:{document.line_of(loc)}: {dotted(loc)}: "
-    return prefix + _message(detail, loc, document)
-
-
-_KINDS = {
-    "model_type": "must be keys with values (key: value)",
-    "dict_type": "must be keys with values (key: value)",
-    "tuple_type": "must be a list ([a, b])",
-    "too_short": "must have an item at least",
-    "string_too_short": "must not be empty",
-    "bool_type": "must be true or false",
-}
+    return problem_at(document, loc, _message(detail, loc, document))
 
 
 def _message(detail: ErrorDetails, loc: Path, document: Document) -> str:
-    kind, value = detail["type"], detail["input"]
-    if kind == "extra_forbidden":
-        return _unknown_key(str(loc[-1]), _keys_at(loc[:-1], detail["loc"]), value)
-    if kind == "missing":
-        others = ", wheels or interpreter" if loc[-2:] == ("origin", "image") else ""
-        return f"is missing: write {loc[-1]}{others} here"
-    if kind == "string_type":
-        return _no_text(value, document.plain.get(loc))
-    if kind == "enum":
-        expected = detail.get("ctx", {}).get("expected", "")
-        near = _near(str(value), re.findall(r"'([^']+)'", expected))
-        return f"{shorten(value)} is not one of {expected}{near}"
-    text = _KINDS.get(kind) or detail["msg"].removeprefix("Value error, ")
-    return f"{text[:1].lower()}{text[1:]} (found {shorten(value)})"
-
-
-def _no_text(value: object, written: str | None) -> str:
-    if value is None:
-        return "is empty: write a value, or remove the key"
-    if written is None:
-        return f"must be text (found {shorten(value)})"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return (
-            f"{written} without quotes is the YAML number {value!r}, and 10.10 would become 10.1: "
-            f'write "{written}"'
-        )
-    return f'{written} without quotes is no text to YAML but {value!r}: write "{written}"'
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key(str(loc[-1]), _keys_at(loc[:-1], detail["loc"]), detail["input"])
+    if detail["type"] == "missing" and loc[-2:] == ("origin", "image"):
+        return "is missing: write image, wheels or interpreter here"
+    return key_problem(detail, loc, document)
 
 
 def _keys_at(parent: Path, loc: tuple[int | str, ...]) -> list[str]:
@@ -153,13 +113,7 @@ def _unknown_key(key: str, allowed: list[str], value: object) -> str:
         return "an origin has one of image, wheels and interpreter: remove the others"
     if "image" in allowed and value is not None:
         allowed = [*allowed, "wheels", "interpreter"]
-    return f"unknown key{_near(key, allowed)}; known here: {', '.join(allowed)}"
-
-
-def _near(word: str, words: list[str]) -> str:
-    """Return a suggestion, or nothing."""
-    close = difflib.get_close_matches(word, words, n=1)
-    return f"; perhaps you meant {close[0]!r}" if close else ""
+    return unknown_key(key, allowed)
 
 
 def _cross_check(versions: Iterable[tuple[int, Version]], sources: object, document: Document) -> list[str]:
@@ -168,7 +122,7 @@ def _cross_check(versions: Iterable[tuple[int, Version]], sources: object, docum
     problems: list[str] = []
 
     def problem(path: Path, text: str) -> None:
-        problems.append(f"{document.file}:{document.line_of(path)}: {dotted(path)}: {text}")
+        problems.append(problem_at(document, path, text))
 
     first: dict[str, int] = {}
     for i, version in versions:
@@ -180,8 +134,9 @@ def _cross_check(versions: Iterable[tuple[int, Version]], sources: object, docum
             problem(path, text)
         for key, value in vars(version).items():
             if isinstance(value, (Fact, Driver, Compute)) and value.source not in known:
-                near = _near(value.source, known) or "; add it there"
-                problem(("versions", i, key, "source"), f"no source {shorten(value.source)} in sources{near}")
+                nearest = near(value.source, known) or "; add it there"
+                text = f"no source {shorten(value.source)} in sources{nearest}"
+                problem(("versions", i, key, "source"), text)
             if isinstance(value, Compute) and Release(value.min) > Release(value.max):
                 problem(("versions", i, key, "min"), f"{value.min} is above max {value.max}: swap them")
     return problems

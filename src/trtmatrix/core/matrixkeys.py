@@ -56,7 +56,7 @@ def _wheel(value: str) -> str:
     return value
 
 
-def _schema_number(value: object) -> object:
+def schema_number(value: object) -> object:
     """Refuse ``true`` and ``1.0``, which Python takes for 1."""
     if type(value) is not int or value != 1:
         raise ValueError("this trtmatrix reads schema: 1; update it if the file is newer")
@@ -152,7 +152,7 @@ class Version(Keys):
 class Matrix(Keys):
     """The whole of matrix.yaml. ``registry``: what stands for ``nvcr.io/nvidia``, a mirror; empty: itself."""
 
-    schema_: Annotated[Literal[1], BeforeValidator(_schema_number)] = Field(alias="schema")
+    schema_: Annotated[Literal[1], BeforeValidator(schema_number)] = Field(alias="schema")
     sources: dict[str, Source]
     versions: Annotated[tuple[Version, ...], Field(min_length=1)]
     registry: Annotated[str, Field(json_schema_extra={"pattern": REGISTRY})] = ""

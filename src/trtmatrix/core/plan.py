@@ -65,7 +65,9 @@ class Engine:
     the driver's libraries that ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``:
     Docker or Podman; ``api``: the highest version of Docker's API that it speaks; ``platform``: what it runs,
     as registries name it; ``memory``: of its host, in bytes, 0 where it does not say; ``insecure``: the
-    registries, by host or network, that it speaks plain HTTP with.
+    registries, by host or network, that it speaks plain HTTP with. ``rootless``: it runs as the caller, who
+    is root inside; ``unlimited``: what it cannot limit, in words; ``ulimits``: limits of a process that it
+    must be told, since its own defaults may be more than it may set.
     """
 
     available: bool
@@ -81,6 +83,14 @@ class Engine:
     platform: str = "linux/amd64"
     memory: int = 0
     insecure: tuple[str, ...] = ()
+    rootless: bool = False
+    unlimited: tuple[str, ...] = ()
+    ulimits: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def command(self) -> str:
+        """The engine's own command line."""
+        return self.name.lower()
 
     def held(self, origin: ImageOrigin) -> str | None:
         """Return the ID under which the image of an origin is here, or None.

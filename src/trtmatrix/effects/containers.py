@@ -16,6 +16,7 @@ from docker.types import DeviceRequest, LogConfig, Ulimit
 
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.container import (
+    LOG_DRIVERS,
     OWNER_LABEL,
     PROJECT_LABEL,
     SCRATCH,
@@ -147,8 +148,8 @@ class ContainerLauncher:
             security_opt=["no-new-privileges"], user=spec.user, environment=dict(spec.environment),
             labels=dict(spec.labels), mem_limit=limits.memory, memswap_limit=limits.memory,
             pids_limit=limits.processes, tmpfs={SCRATCH: tmpfs_options(limits)}, volumes=volumes,
-            ulimits=[Ulimit(name="fsize", soft=limits.file, hard=limits.file)],
-            log_config=LogConfig(type=LogConfig.types.JSON, config={"max-size": str(limits.log)}),
+            ulimits=[Ulimit(name=name, soft=most, hard=most) for name, most in spec.ulimits.items()],
+            log_config=LogConfig(type=LOG_DRIVERS[spec.engine], config={"max-size": str(limits.log)}),
             devices=[f"{node}:{node}:rwm" for node in spec.devices], device_requests=requests_,
             working_dir=SCRATCH, stdin_open=False, tty=False,
         )  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import resource
 import shutil
 import socket
 from collections.abc import Iterable, Iterator
@@ -11,6 +13,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trtmatrix.core.image_names import short_name
 from trtmatrix.core.lock import MACHINES
 from trtmatrix.core.plan import Engine, GpuAccess
 from trtmatrix.effects.offline import trouble_of
@@ -20,6 +23,12 @@ if TYPE_CHECKING:
 
 DRIVER_FOLDER = "/usr/local/nvidia"
 CDI_KIND = "nvidia.com/gpu"
+CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+DOCKER, PODMAN = "Docker", "Podman"
+PODMAN_CDI = (5, 4)
+PODMAN_LIMITS = {"nofile": 1 << 16, "nproc": 1 << 15}
+"""Open files and processes of a user: more than cells need, and no more than the caller's own limits."""
+
 DOCKER_SOCKET = "/var/run/docker.sock"
 PODMAN_SOCKET = "/run/podman/podman.sock"
 """Where ``podman system service`` serves Docker's API for root; a user's is in the user's own folder.
@@ -68,10 +77,12 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     except (OSError, HTTPException, ValueError, EngineError) as error:
         return Engine(available=False, reason=_engine_reason(error))
     return Engine(
-        available=True, version=str(info.get("ServerVersion", "?")), images=dict(_references(images)),
+        available=True, name=PODMAN if _is_podman(info) else DOCKER,
+        version=str(info.get("ServerVersion", "?")), images=dict(_references(images)),
         ids=frozenset(str(image["Id"]) for image in images), platform=_platform(info),
         memory=int(info.get("MemTotal") or 0), insecure=tuple(_insecure(info)),
         gpu_access=_gpu_access(info) if gpu_here else None,
+        rootless=_is_rootless(info), unlimited=tuple(_unlimited(info)), ulimits=_ulimits(info),
         root=str(info.get("DockerRootDir", "")),
         driver_folder=DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None,
     )  # fmt: skip
@@ -141,10 +152,11 @@ def _engine_reason(error: Exception) -> str:
 
 
 def _references(images: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield every tag and digest of the local images with the image ID."""
+    """Yield every tag and digest of the local images with its ID; Podman's full names as Docker has them."""
     for image in images:
         for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]:
             yield reference, image["Id"]
+            yield short_name(reference), image["Id"]
 
 
 def _platform(info: dict[str, Any]) -> str:
@@ -162,14 +174,61 @@ def _insecure(info: dict[str, Any]) -> Iterator[str]:
             yield name
 
 
+def _is_podman(info: dict[str, Any]) -> bool:
+    """Whether it is Podman that answers: Docker's description has no word on Buildah."""
+    return "BuildahVersion" in info
+
+
+def _is_rootless(info: dict[str, Any]) -> bool:
+    return bool(info.get("Rootless")) or "name=rootless" in (info.get("SecurityOptions") or [])
+
+
+def _unlimited(info: dict[str, Any]) -> Iterator[str]:
+    """Yield what an engine says it cannot limit: one without root, where its user may not."""
+    for key, words in (("MemoryLimit", "memory"), ("PidsLimit", "processes")):
+        if info.get(key) is False:
+            yield words
+
+
+def _ulimits(info: dict[str, Any]) -> dict[str, int]:
+    """Return the limits that Podman must be told where it is told any.
+
+    It raises what is left out to its own maximum, which cannot be set where CAP_SYS_RESOURCE is missing,
+    inside of a container say. https://docs.podman.io/en/latest/markdown/podman-run.1.html#ulimit-option
+    """
+    if not _is_podman(info):
+        return {}
+    here = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+    hard = {name: resource.getrlimit(number)[1] for name, number in here.items()}
+    return {name: most if hard[name] < 0 else min(most, hard[name]) for name, most in PODMAN_LIMITS.items()}
+
+
 def _gpu_access(info: dict[str, Any]) -> GpuAccess | None:
-    """Choose how containers get the GPU: the toolkit, CDI, or plain device nodes."""
+    """Choose how containers get the GPU: the toolkit, CDI, or plain device nodes.
+
+    Podman takes no GPU by ``--gpus`` over its socket, and CDI's names from 5.4 on
+    (https://github.com/containers/podman/pull/25171); it does not say where the specifications are.
+    """
+    if _is_podman(info):
+        speaks = _release(info) >= PODMAN_CDI
+        if speaks and _has_cdi_gpus({"CDISpecDirs": CDI_FOLDERS, **info}):
+            return GpuAccess.CDI
+        return _nodes()
     if "nvidia" in (info.get("Runtimes") or {}) or shutil.which("nvidia-container-runtime-hook"):
         return GpuAccess.TOOLKIT
     if _has_cdi_gpus(info):
         return GpuAccess.CDI
+    return _nodes()
+
+
+def _nodes() -> GpuAccess | None:
     nodes = Path("/dev/nvidiactl").exists() and Path(DRIVER_FOLDER).is_dir()
     return GpuAccess.NODES if nodes else None
+
+
+def _release(info: dict[str, Any]) -> tuple[int, ...]:
+    """Return the first two numbers of an engine's version."""
+    return tuple(int(part) for part in re.findall(r"\d+", str(info.get("ServerVersion", "")))[:2])
 
 
 def _has_cdi_gpus(info: dict[str, Any]) -> bool:

@@ -1,0 +1,51 @@
+"""Writes matrix.lock whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.lock import Lock
+from trtmatrix.core.lockfile import format_matrix_lock
+
+
+def write_lock(path: Path, lock: Lock) -> bool:
+    """Write a lock where its text is another than the file's; returns whether it was.
+
+    :class:`MachineryError` where it cannot be written; the old file is then as it was.
+    """
+    text = format_matrix_lock(lock).encode()
+    target = path.resolve()  # a link stays one
+    try:
+        if target.exists() and target.read_bytes() == text:
+            return False
+        _replace(target, text)
+    except OSError as error:
+        raise MachineryError(
+            f"{path} cannot be written: {error.strerror}; it is as it was\n"
+            "  check the folder's rights and its free disk, then run it again: nox -s lock -- --update"
+        ) from error
+    return True
+
+
+def _replace(target: Path, text: bytes) -> None:
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+    descriptor, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-", suffix=".partial")
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+            os.fchmod(out.fileno(), mode)
+        Path(partial).replace(target)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
