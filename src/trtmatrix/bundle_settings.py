@@ -33,6 +33,8 @@ def find_settings(record: Record, scratch: Path, tell: Tell) -> tuple[dict[str, 
         return _gpu_settings(record) if record.gpu.get("name") else ({"GPU_OPTIONS": ""}, [])
     import venv
 
+    from trtmatrix.effects.offline import is_offline
+    from trtmatrix.effects.wheelhouse import find_wheelhouse
     from trtmatrix.effects.wheels import install_wheels
 
     wheels = tuple(w.format(library=record.observed.get("library")) for w in WHEELS.get(record.product, ()))
@@ -43,7 +45,7 @@ def find_settings(record: Record, scratch: Path, tell: Tell) -> tuple[dict[str, 
     tell(f"making a fresh environment with {', '.join(wheels)}")
     venv.create(scratch / "env", with_pip=False, symlinks=True)
     python = scratch / "env" / "bin" / "python"
-    install_wheels(python, wheels)
+    install_wheels(python, wheels, find_wheelhouse(Path()) if is_offline() else None)
     return {"PYTHON": str(python)}, [
         f"run in a fresh environment with {', '.join(wheels)}, not in a container"
     ]

@@ -17,11 +17,12 @@ from trtmatrix.bundle_settings import Tell, find_settings
 from trtmatrix.core.bundle.expected_check import expected_trouble
 from trtmatrix.core.bundle.facts import EXPECTED, RECORD, REFERENCE, RUN, SCRIPT
 from trtmatrix.core.bundle.outcome import Verified, outcome_json, range_text
-from trtmatrix.core.errors import TrtMatrixError, UsageError
+from trtmatrix.core.errors import MachineryError, TrtMatrixError, UsageError
 from trtmatrix.core.jsontext import to_json
 from trtmatrix.core.record import RAN, Record, RecordError, parse_record
 from trtmatrix.core.redact import redact
 from trtmatrix.effects.archive_checks import check_files, check_image
+from trtmatrix.effects.offline import is_offline, need_network
 from trtmatrix.effects.private import known_secrets
 from trtmatrix.effects.run_archive import Ran, run_archive
 from trtmatrix.effects.store import read_json
@@ -127,6 +128,7 @@ def _verify_folder(
     known = known or find_known_cell(record)
     unchecked += check_scripts(file, folder, record, expected, known, trust=trust)
     out.mkdir()
+    need_image(record)
     settings, notes = find_settings(record, scratch, tell)
     tell(f"running {RUN} of the archive")
     ran = run_archive(folder, out, settings, seconds)
@@ -151,6 +153,19 @@ def _verify_folder(
         seconds=round(ran.seconds, 1), when=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         said="" if not problems else ran.said,
     )  # fmt: skip
+
+
+def need_image(record: Record) -> None:
+    """Offline, refuse a record's image that is not here: the script would pull or build it."""
+    if not is_offline() or record.digests.get("runtime") != "container":
+        return
+    from trtmatrix.effects.engine import find_engine
+
+    engine, image = find_engine(gpu_here=False, offline=True), record.digests.get("image", "")
+    if not engine.available:
+        raise MachineryError(engine.reason)
+    if image not in engine.ids:
+        need_network(f"the image {image or 'that the failure was seen in'}, which is not here,")
 
 
 def _read(folder: Path) -> tuple[Record, dict[str, Any]]:

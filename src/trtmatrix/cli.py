@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import signal
@@ -62,7 +63,8 @@ def run(argv: Sequence[str]) -> ExitCode:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
-        return _command(args.command)(args)
+        with _network(args):
+            return _command(args.command)(args)
     except TrtMatrixError as error:
         if args.traceback:
             _print_traceback()
@@ -80,6 +82,15 @@ def run(argv: Sequence[str]) -> ExitCode:
         _print_traceback()
         print("trtmatrix: this is a mistake in trtmatrix itself; please report it", file=sys.stderr)
         return ExitCode.MACHINERY
+
+
+def _network(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
+    """Return what a command runs in: without a network where ``--offline`` says so."""
+    if not getattr(args, "offline", False):
+        return contextlib.nullcontext()
+    from trtmatrix.effects.offline import without_network
+
+    return without_network()
 
 
 def _print_traceback() -> None:

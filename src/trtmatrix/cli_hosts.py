@@ -61,6 +61,9 @@ def add_unpack_options(parser: argparse.ArgumentParser) -> None:
         "--into", type=Path, metavar="DIR", help="where the suite goes (default: ./trtmatrix)"
     )
     parser.add_argument("--check", action="store_true", help="check every byte, load nothing")
+    parser.add_argument("--python", metavar="PATH", help="the Python that the suite is to run with")
+    parser.add_argument("--no-images", action="store_true", help="leave the container engine alone")
+    parser.add_argument("--no-venv", action="store_true", help="make no environment")
 
 
 def add_merge_options(parser: argparse.ArgumentParser) -> None:

@@ -134,10 +134,14 @@ def make_workshop(
     from trtmatrix.effects.images import Images, builder_command
     from trtmatrix.effects.interpreters import InterpreterLauncher
     from trtmatrix.effects.surface_intake import SurfaceIntake
+    from trtmatrix.effects.wheelhouse import find_wheelhouse
     from trtmatrix.workshop import Workshop
 
     project = context.project
-    interpreters = InterpreterLauncher(project.cache, project.repros.resolve(), progress.note)
+    interpreters = InterpreterLauncher(
+        project.cache, project.repros.resolve(), progress.note,
+        find_wheelhouse(project.folder) if context.offline else None,
+    )  # fmt: skip
     images = Images(
         pull_note=progress.pull, note=progress.note,
         builder=builder_command(project.image_builder, project.matrix), uses=uses,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trtmatrix.context import Context
 from trtmatrix.core.compare import Entry, Stored, make_entries
+from trtmatrix.core.config import WheelsOrigin
 from trtmatrix.core.expand import Cell, expand
 from trtmatrix.core.model import NO_GPU, CellId, Gpu, Product
 from trtmatrix.core.plan import Excluded, Host, Plan, Pull, make_plan
@@ -52,10 +53,28 @@ def find_host(context: Context, scan: GpuScan) -> Host:
 
     asked = "host" in context.selection.runtimes
     return Host(
-        engine=find_engine(gpu_here=bool(scan.gpus)), gpus=scan.gpus,
+        engine=find_engine(gpu_here=bool(scan.gpus), offline=context.offline), gpus=scan.gpus,
+        offline=context.offline, lacking=lacking_wheels(context) if context.offline else {},
         interpreters=find_tensorrt(list(context.pythons)) if asked else {},
         builds_images=context.project.image_builder is not None,
     )  # fmt: skip
+
+
+def lacking_wheels(context: Context) -> dict[str, str]:
+    """Return what each version of wheels lacks that is neither installed nor in the wheelhouse, in words."""
+    from trtmatrix.effects.interpreters import is_installed
+    from trtmatrix.effects.wheelhouse import find_lacking, find_wheelhouse
+
+    wheelhouse, lacking = find_wheelhouse(context.project.folder), {}
+    for version in context.matrix.versions:
+        origin = version.origin
+        if not isinstance(origin, WheelsOrigin):
+            continue
+        if is_installed(context.project.cache, version.name, origin.wheels):
+            continue
+        if words := find_lacking(wheelhouse, origin.wheels):
+            lacking[version.name] = words
+    return lacking
 
 
 def table_gpus(context: Context, scan: GpuScan, stored: Sequence[Stored]) -> tuple[Gpu, ...]:

@@ -13,6 +13,7 @@ from trtmatrix.core.api import Surface
 from trtmatrix.core.errors import ConfigError, ExitCode, TrtMatrixError, UsageError
 from trtmatrix.core.surfacefile import format_store, parse_store
 from trtmatrix.effects.bindings import fetch_bindings, find_python, find_releases, read_bindings
+from trtmatrix.effects.offline import need_network
 from trtmatrix.effects.paths import default_cache
 from trtmatrix.effects.stubs import need_compiler
 from trtmatrix.effects.surfaces import FOLDER, STORE
@@ -20,6 +21,7 @@ from trtmatrix.effects.surfaces import FOLDER, STORE
 
 def surfaces_command(args: argparse.Namespace) -> ExitCode:
     """Fetch every release's bindings, read each, write the store; what cannot be read keeps its old entry."""
+    need_network("reading NVIDIA's bindings from PyPI")
     folder: Path = args.to or FOLDER
     file = folder / STORE
     known = read_known(file)

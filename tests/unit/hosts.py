@@ -83,6 +83,7 @@ class Case_:  # noqa: N801 - a case of these tests, not one of a repro
     selection: Selection = NAMED
     pull: Pull = Pull.NAMED
     builds: bool = True
+    offline: bool = False
     case: Case | None = None
 
     def but(self, **changes: Any) -> Case_:
@@ -107,7 +108,7 @@ class Case_:  # noqa: N801 - a case of these tests, not one of a repro
         """What the plan alone says."""
         case = self.case or make_case()
         cell = make_cell(make_repro(case), case, self.pinned, self.gpu)
-        host = Host(engine=self.engine, gpus=self.gpus, builds_images=self.builds)
+        host = Host(engine=self.engine, gpus=self.gpus, builds_images=self.builds, offline=self.offline)
         return make_plan([cell], host, self.selection, self.pull)
 
     def check(self) -> tuple[Plan, Checked, set[str]]:

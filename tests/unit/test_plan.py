@@ -52,6 +52,10 @@ def with_engine(engine: Engine) -> Host:
 NO_ACCESS = with_engine(replace(HERE_ENGINE, gpu_access=None))
 EMPTY = with_engine(replace(HERE_ENGINE, images={}))
 MADE = with_engine(replace(HERE_ENGINE, images={"own/x:1": "sha256:1"}))
+OFFLINE = replace(EMPTY, offline=True, builds_images=True)
+NO_WHEELS = replace(
+    OFFLINE, lacking={RTX.name: "tensorrt-rtx==1.7: not installed, and there is no wheelhouse"}
+)
 Row = tuple[Version, Gpu, Host, Selection, Pull, Exclusion | None]
 ROWS: dict[str, Row] = {
     "all here": (PULLED, H200, HOST, Selection(), Pull.NAMED, None),
@@ -86,6 +90,11 @@ ROWS: dict[str, Row] = {
     "host, found": (PULLED, H200, WITH_PYTHON, ON_HOST, Pull.NAMED, None),
     "host, not found": (PULLED, H200, HOST, ON_HOST, Pull.NAMED, Exclusion.NO_INTERPRETER),
     "host, no gpu": (PULLED, NO_GPU, BARE, ON_HOST, Pull.NAMED, Exclusion.NO_GPU),
+    "offline, here": (PULLED, H200, replace(HOST, offline=True), NAMED, Pull.ALL, None),
+    "offline, not pulled": (PULLED, H200, OFFLINE, NAMED, Pull.ALL, Exclusion.NOT_HERE),
+    "offline, not built": (BUILT, H200, OFFLINE, NAMED, Pull.ALL, Exclusion.NOT_HERE),
+    "offline, wheels": (RTX, CPU, OFFLINE, Selection(), Pull.NEVER, None),
+    "offline, no wheels": (RTX, CPU, NO_WHEELS, Selection(), Pull.ALL, Exclusion.NOT_HERE),
     "wheels": (RTX, CPU, BARE, Selection(), Pull.NEVER, None),
     "wheels, asked for": (RTX, CPU, BARE, Selection(runtimes=("wheels",)), Pull.NEVER, None),
     "wheels, host asked for": (RTX, CPU, BARE, ON_HOST, Pull.NEVER, Exclusion.OTHER_RUNTIME),

@@ -95,6 +95,11 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
         "no script that builds": (TO_BUILD.but(builds=False), True),
         "never": (TO_PULL.but(pull=Pull.NEVER), True),
     },
+    "offline": {
+        "here": (HERE.but(offline=True), False),
+        "not here": (TO_PULL.but(offline=True), True),
+        "not here, nor built": (TO_BUILD.but(offline=True), True),
+    },
     "interpreter": {"a container": (HERE, False), "no such Python": (HERE.but(selection=PYTHON), True)},
     "runtime": {
         "its own": (HERE.but(selection=Selection(runtimes=("container",))), False),

@@ -59,7 +59,7 @@ def _stands(entry: Entry, outcome: Outcome, rebuilds: int, current: Mapping[str,
     return answer is Answer.BAD or count_engines(entry.records) >= rebuilds
 
 
-_NOT_HERE = frozenset({Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT})
+_NOT_HERE = frozenset({Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT, Exclusion.NOT_HERE})
 
 
 def _why_not(entry: Entry) -> str:

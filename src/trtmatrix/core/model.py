@@ -116,6 +116,7 @@ class Exclusion(str, Enum):
     NO_ROOM = "not enough disk"
     NO_MEMORY = "not enough memory"
     ENGINE_TOO_OLD = "the container engine is too old"
+    NOT_HERE = "not here, and --offline opens no connection"
     COMPONENT_MISSING = "component missing"
     NO_INTERPRETER = "no interpreter with this version"
     NOT_READY = "could not be made ready"

@@ -110,13 +110,16 @@ class Engine:
 class Host:
     """What was found on this host. ``interpreters`` maps a library's version to a Python.
 
-    ``builds_images``: the project has the script that makes images from wheels.
+    ``builds_images``: the project has the script that makes images from wheels. ``offline``: nothing may be
+    had from elsewhere; then ``lacking`` says, by version, what its environment of wheels lacks.
     """
 
     engine: Engine
     gpus: tuple[Gpu, ...] = ()
     interpreters: Mapping[str, str] = field(default_factory=dict)
     builds_images: bool = False
+    offline: bool = False
+    lacking: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +216,10 @@ def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> tuple[E
     match version.origin:
         case ImageOrigin():
             return _without_image(cell, host, selection, pull)
-        case InterpreterOrigin() | WheelsOrigin():
+        case WheelsOrigin():
+            absent = host.lacking.get(version.name)
+            return (Exclusion.NOT_HERE, absent) if absent else None
+        case InterpreterOrigin():
             return None
 
 
@@ -281,6 +287,8 @@ def _without_image(cell: Cell, host: Host, selection: Selection, pull: Pull) -> 
     image = version.origin.reference
     if engine.held(version.origin) is not None:
         return None
+    if host.offline:
+        return Exclusion.NOT_HERE, image
     named = bool(selection.versions)
     wanted = pull is Pull.ALL or (pull is Pull.NAMED and named)
     if version.origin.build is not None:

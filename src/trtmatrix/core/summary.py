@@ -20,6 +20,7 @@ _DOCTOR = frozenset(
         Exclusion.DRIVER_TOO_OLD,
         Exclusion.IMAGE_NOT_PULLED,
         Exclusion.IMAGE_NOT_BUILT,
+        Exclusion.NOT_HERE,
         Exclusion.NOT_READY,
     }
 )

@@ -18,6 +18,7 @@ from pathlib import Path
 from trtmatrix.core.api import Origin, Surface
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.surfacefile import numbers_of, parse_surface
+from trtmatrix.effects.offline import need_network
 from trtmatrix.effects.paths import probe_folder
 from trtmatrix.effects.stubs import make_stubs
 from trtmatrix.effects.wheel_fetch import Fetch, Target
@@ -45,6 +46,7 @@ class Bindings:
 
 def find_releases() -> tuple[str, ...]:
     """Return the requirement of each release that PyPI has: of one packed again, the first."""
+    need_network("reading which releases PyPI has")
     command = [sys.executable, "-m", "pip", "index", "versions", PACKAGE, "--disable-pip-version-check"]
     command += Target(python=PYTHON, glibc=GLIBC).options()[1:]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -19,11 +19,14 @@ from typing import IO, Any
 
 from trtmatrix.core.errors import TrtMatrixError, UsageError
 from trtmatrix.effects.cases import CaseCache
+from trtmatrix.effects.offline import ENVIRONMENT, refuse_connections
 from trtmatrix.effects.repro_files import LoadedRepro, read_repro
 
 
 def main() -> None:
     """Prepare what is asked for, until nothing more is."""
+    if os.environ.get(ENVIRONMENT):
+        refuse_connections()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # who started this ends it
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

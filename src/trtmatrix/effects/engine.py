@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from trtmatrix.core.image_names import short_name
 from trtmatrix.core.lock import MACHINES
 from trtmatrix.core.plan import Engine, GpuAccess
+from trtmatrix.effects.offline import trouble_of
 
 if TYPE_CHECKING:
     import docker
@@ -64,9 +65,14 @@ def open_client(timeout: int) -> docker.DockerClient:
     return client
 
 
-def find_engine(*, gpu_here: bool) -> Engine:
-    """Ask the engine that is here (:func:`find_address`). None is no error: it is said why."""
+def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
+    """Ask the engine that is here (:func:`find_address`). None is no error: it is said why.
+
+    ``offline``: one that is reached over a network is not asked.
+    """
     address = find_address()
+    if offline and (trouble := trouble_of(address)):
+        return Engine(available=False, reason=trouble)
     try:
         on_disk = address.startswith("unix:///")
         info, images = _ask(address.removeprefix("unix://")) if on_disk else _ask_by_sdk()

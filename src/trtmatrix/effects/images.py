@@ -20,6 +20,7 @@ from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Launch
 from trtmatrix.effects.image_use import NoUse, check_pin, id_of
+from trtmatrix.effects.offline import need_network
 from trtmatrix.effects.pulling import Puller, PullNote
 
 OWN = "trtmatrix/"
@@ -68,6 +69,8 @@ class Images:
     def _pull(self, origin: ImageOrigin, client: docker.DockerClient) -> str:
         """Pull an image, by its digest where it is locked: what comes must be what the lock has."""
 
+        need_network(origin.reference)
+
         def pull() -> int:
             return self.puller.pull(origin.reference, client)
 
@@ -78,6 +81,7 @@ class Images:
     def _build(self, origin: ImageOrigin, version: str, client: docker.DockerClient) -> None:
         """Build an image by the project's script; where it fails, tell what it said."""
         image = origin.image
+        need_network(f"building {image}")
         self._have_base(origin, client)
         self.note(f"building {image} (some minutes)")
         code, said = run_builder([*self.builder, version])

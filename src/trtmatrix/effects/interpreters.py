@@ -27,9 +27,11 @@ from trtmatrix.effects.wheels import install_wheels
 class InterpreterLauncher:
     """Runs the probe as a process in a session of its own."""
 
-    def __init__(self, cache: Path, repros: Path, note: Callable[[str], None]) -> None:
-        """Keep the folders; ``note`` is told of long work."""
-        self.cache, self.repros, self.note = cache, repros, note
+    def __init__(
+        self, cache: Path, repros: Path, note: Callable[[str], None], wheelhouse: Path | None = None
+    ) -> None:
+        """Keep the folders; ``note`` is told of long work; ``wheelhouse`` stands for every index."""
+        self.cache, self.repros, self.note, self.wheelhouse = cache, repros, note, wheelhouse
 
     def make_ready(self, launch: Launch) -> Ready:
         """Make the environment of wheels, or take the interpreter that the plan names."""
@@ -83,7 +85,7 @@ class InterpreterLauncher:
                 # The pip of a run that was interrupted may still be writing: never where this one does.
                 partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.partial-", dir=folder.parent))
                 venv.create(partial, with_pip=False, symlinks=True)
-                install_wheels(partial / "bin" / "python", wheels)
+                install_wheels(partial / "bin" / "python", wheels, self.wheelhouse)
                 (partial / "complete").touch()
                 partial.rename(folder)
         return folder

@@ -21,6 +21,11 @@ class Project:
     cache: Path
 
     @property
+    def folder(self) -> Path:
+        """Where matrix.yaml lies, and what belongs to it."""
+        return self.matrix.resolve().parent
+
+    @property
     def local(self) -> Path:
         """Records that were measured on this host; ignored by git."""
         return self.results / "local"
@@ -33,7 +38,7 @@ class Project:
     @property
     def image_builder(self) -> Path | None:
         """The script that makes images from wheels, where the project has it beside matrix.yaml."""
-        script = self.matrix.resolve().parent / "docker" / "wheels" / "build"
+        script = self.folder / "docker" / "wheels" / "build"
         return script if script.is_file() else None
 
 

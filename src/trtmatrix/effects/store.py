@@ -38,11 +38,11 @@ def record_path(root: Path, record: Record) -> Path:
 def write_record(root: Path, data: Mapping[str, Any]) -> Record:
     """Write a record as a new file; ``FileExistsError`` where the run has one for this cell."""
     path = record_path(root, record_from(data))
-    _write_new(path, to_json(data).encode("utf-8", "backslashreplace"))  # lone surrogates stay escapes
+    write_new(path, to_json(data).encode("utf-8", "backslashreplace"))  # lone surrogates stay escapes
     return record_from(data, str(path))
 
 
-def _write_new(path: Path, content: bytes) -> None:
+def write_new(path: Path, content: bytes) -> None:
     """Write a new file whole or not at all; ``FileExistsError`` where it is there.
 
     Whole for every process, killed or not. There is no fsync: it would wait for the outputs that
@@ -170,7 +170,7 @@ def publish(results: Path, records: Iterable[Record]) -> list[Path]:
     for record in records:
         target = record_path(results, record)
         if not target.exists():
-            _write_new(target, Path(record.file).read_bytes())
+            write_new(target, Path(record.file).read_bytes())
             new.append(target)
     return new
 

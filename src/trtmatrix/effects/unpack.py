@@ -10,6 +10,7 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -27,6 +28,15 @@ HEADER = 1 << 24
 """Bytes that are read at once at most: a tar's own notes on a file are held in memory whole."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """How much an archive may hold: bytes unpacked, and files; and the command that makes such ones."""
+
+    size: int
+    files: int
+    maker: str
+
+
 class ChangedError(TrtMatrixError):
     """Files of an archive are not those that its list of digests names; ``problems`` has one line each."""
 
@@ -38,21 +48,22 @@ class ChangedError(TrtMatrixError):
         self.problems = tuple(problems)
 
 
-def read_archive(file: Path, folder: Path) -> Path:
+def read_archive(file: Path, folder: Path, bounds: Bounds | None = None) -> Path:
     """Unpack an archive into a folder that is empty or not there; returns the folder with its files.
 
     :class:`UsageError` where it is no archive of ours, or holds what could harm (links, devices, paths that
     lead out, more than can be meant); :class:`ChangedError` where files differ from SHA256SUMS, are missing
-    or extra. Where it raises, nothing is left but what was there.
+    or extra. Where it raises, nothing is left but what was there. ``bounds``: of a bundle where not given.
     """
+    bounds = bounds or Bounds(size=LARGEST, files=MOST, maker="bundle make")
     if not file.is_file():
-        raise UsageError(f"{file}: is not there, or is no file: name the archive that bundle make wrote")
+        raise UsageError(f"{file}: is not there, or is no file: name the archive that {bounds.maker} wrote")
     made = not folder.exists()
     if not made and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder}: an archive is unpacked into an empty folder, and this is none")
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        top = _unpack(file, folder)
+        top = _unpack(file, folder, bounds)
         _check(file, top)
     except BaseException:
         _empty(folder, gone=made)
@@ -70,26 +81,26 @@ def _empty(folder: Path, *, gone: bool) -> None:
         folder.rmdir()
 
 
-def _unpack(file: Path, folder: Path) -> Path:
+def _unpack(file: Path, folder: Path, bounds: Bounds) -> Path:
     try:
         with tempfile.TemporaryFile(dir=folder) as plain:
-            _decompress(file, plain)
+            _decompress(file, plain, bounds)
             plain.seek(0)
-            return _extract(file, plain, folder)
+            return _extract(file, plain, folder, bounds)
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"{file}: cannot be unpacked: {reason}: it may be cut short, or no archive of bundle make"
+            f"{file}: cannot be unpacked: {reason}: it may be cut short, or no archive of {bounds.maker}"
         ) from error
 
 
-def _decompress(file: Path, plain: IO[bytes]) -> None:
+def _decompress(file: Path, plain: IO[bytes], bounds: Bounds) -> None:
     size = 0
     with gzip.open(file, "rb") as packed:
         while block := packed.read(1 << 20):
             size += len(block)
-            if size > LARGEST:
-                raise UsageError(f"{file}: unpacks to more than {LARGEST:,} bytes: it is not unpacked")
+            if size > bounds.size:
+                raise UsageError(f"{file}: unpacks to more than {bounds.size:,} bytes: it is not unpacked")
             plain.write(block)
 
 
@@ -106,7 +117,7 @@ class _Careful:
         return self._plain.read(size)
 
 
-def _extract(file: Path, plain: IO[bytes], folder: Path) -> Path:
+def _extract(file: Path, plain: IO[bytes], folder: Path, bounds: Bounds) -> Path:
     """Write the files of a tar; returns their common folder."""
     seen: set[str] = set()
     tops: set[str] = set()
@@ -117,16 +128,17 @@ def _extract(file: Path, plain: IO[bytes], folder: Path) -> Path:
                 raise UsageError(f"{file}: holds {name[:200]!r}, {reason}: it is not unpacked")
             seen.add(name.casefold())
             tops.add(name.partition("/")[0])
-            if len(seen) > MOST or len(tops) > 1:
-                what = f"more than {MOST:,} files" if len(tops) == 1 else "more than one folder at its top"
-                raise UsageError(f"{file}: holds {what}: it is no archive of bundle make")
+            if len(seen) > bounds.files or len(tops) > 1:
+                many = f"more than {bounds.files:,} files"
+                what = many if len(tops) == 1 else "more than one folder at its top"
+                raise UsageError(f"{file}: holds {what}: it is no archive of {bounds.maker}")
             target = folder / name
             if member.isdir():
                 target.mkdir(parents=True, exist_ok=True)
             else:
                 _write(archive, member, target)
     if not tops or not (folder / min(tops)).is_dir():
-        raise UsageError(f"{file}: holds no folder with files: it is no archive of bundle make")
+        raise UsageError(f"{file}: holds no folder with files: it is no archive of {bounds.maker}")
     return folder / min(tops)
 
 
@@ -159,12 +171,12 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> N
 
 
 def _check(file: Path, top: Path) -> None:
-    if problems := _differences(top):
+    if problems := find_differences(top):
         raise ChangedError(file, problems)
 
 
-def _differences(top: Path) -> list[str]:
-    """Say which files are not those of the list of digests."""
+def find_differences(top: Path) -> list[str]:
+    """Say which files of a folder are not those of its list of digests."""
     sums = top / SUMS
     if not sums.is_file():
         return [f"{SUMS} is missing"]

@@ -6,26 +6,32 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trtmatrix.core.errors import MachineryError
+from trtmatrix.effects.offline import need_network
 
 OWN_INDEX = re.compile(r"^\s*(?:index-url|no-index)\s*=", re.MULTILINE)
 """A setting by which pip is told where to look. uv does not read pip's files."""
 
 
-def install_wheels(python: Path, wheels: tuple[str, ...]) -> None:
+def install_wheels(python: Path, wheels: tuple[str, ...], wheelhouse: Path | None = None) -> None:
     """Install exactly these wheels and what they need, no source builds, for one interpreter.
 
-    Where pip has an index of its own (a mirror, say), or uv fails, pip does it. Raises
-    :class:`MachineryError` with pip's own words and the command to try.
+    Where pip has an index of its own (a mirror, say), or uv fails, pip does it. ``wheelhouse``: a folder that
+    stands for every index; nothing is asked of a network then. Raises :class:`MachineryError` with pip's own
+    words and the command to try.
     """
-    if not pip_has_own_index(os.environ, pip_files(os.environ)) and _uv(python, wheels):
+    if wheelhouse is None:
+        need_network(f"installing {', '.join(wheels)}")
+    source = [] if wheelhouse is None else ["--no-index", f"--find-links={wheelhouse}"]
+    own = wheelhouse is None and pip_has_own_index(os.environ, pip_files(os.environ))
+    if not own and _uv(python, [*source, *wheels]):
         return
     command = [sys.executable, "-m", "pip", f"--python={python}", "install", "--quiet"]
     command += ["--disable-pip-version-check", "--no-input", "--no-compile"]
-    command += ["--only-binary=:all:", *wheels]
+    command += ["--only-binary=:all:", *source, *wheels]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
@@ -35,9 +41,9 @@ def install_wheels(python: Path, wheels: tuple[str, ...]) -> None:
         )
 
 
-def _uv(python: Path, wheels: tuple[str, ...]) -> bool:
+def _uv(python: Path, words: Sequence[str]) -> bool:
     command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", f"--python={python}"]
-    command += ["--only-binary=:all:", *wheels]
+    command += ["--only-binary=:all:", *(["--offline"] if "--no-index" in words else []), *words]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 

@@ -1,0 +1,170 @@
+"""Writes a pack's files: streams in parts with their digests, the lists, the script that unpacks them."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import tarfile
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from trtmatrix.core.bundle.manifest import sums_text
+from trtmatrix.core.errors import MachineryError, UsageError
+from trtmatrix.core.pack import PackedFile, PackedPart, PackManifest, manifest_text
+from trtmatrix.effects.code import PACKAGES
+from trtmatrix.standalone.pack_check import BLOCK, MANIFEST, SCHEMA, SCRIPT, SUMS, part_header
+
+SCRIPT_PARTS = ("pack_check", "pack_engine", "unpack_pack")
+OWN = "trtmatrix.standalone"
+
+
+class PartWriter:
+    """Writes one stream as ``KIND.001``, ``KIND.002``, …: hashed while it is written, in little memory.
+
+    ``limit``: bytes of a part, its header included; 0: one part holds all. Every part is on the disk, not
+    only in memory, when this has ended well.
+    """
+
+    def __init__(self, folder: Path, pack: str, kind: str, limit: int = 0) -> None:
+        """Name the parts; the first is opened at once."""
+        self.folder, self.pack, self.kind, self.limit = folder, pack, kind, limit
+        self.parts: list[PackedPart] = []
+        self._open()
+
+    def _open(self) -> None:
+        self._name = f"{self.kind}.{len(self.parts) + 1:03}"
+        self._out: IO[bytes] = (self.folder / self._name).open("xb", buffering=0)
+        self._digest, self._size = sha256(), 0
+        self._put(memoryview(part_header(self.pack, self._name)))
+
+    def _put(self, data: memoryview) -> None:
+        while data:
+            count = self._out.write(data)
+            self._digest.update(data[:count])
+            self._size += count
+            data = data[count:]
+
+    def write(self, data: bytes) -> int:
+        """Write bytes of the stream, into as many parts as it takes; returns their number."""
+        rest = memoryview(data)
+        while rest:
+            room = self.limit - self._size if self.limit else len(rest)
+            if not room:
+                self._close()
+                self._open()
+                continue
+            self._put(rest[:room])
+            rest = rest[room:]
+        return len(data)
+
+    def _close(self) -> None:
+        os.fsync(self._out.fileno())
+        self._out.close()
+        self.parts.append(PackedPart(name=self._name, size=self._size, sha256=self._digest.hexdigest()))
+
+    def __enter__(self) -> PartWriter:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Finish the last part."""
+        if kind is None:
+            self._close()
+        else:
+            self._out.close()
+
+
+@contextlib.contextmanager
+def open_target(folder: Path) -> Iterator[Path]:
+    """Make a pack's folder, which must be new or empty; where this ends in an error, nothing stays in it."""
+    made = not folder.exists()
+    if not made and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"--to {folder}: a pack is written into a new or empty folder, and this is none")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+    except BaseException as error:
+        for file in folder.iterdir() if folder.is_dir() else ():
+            file.unlink()
+        if made and folder.is_dir():
+            folder.rmdir()
+        if isinstance(error, OSError):
+            raise MachineryError(
+                f"--to {folder}: the pack cannot be written: {error.strerror or error}; nothing is left of it"
+            ) from error
+        raise
+
+
+def write_files(writer: PartWriter, files: Sequence[tuple[str, Path]]) -> tuple[PackedFile, ...]:
+    """Write files as a tar, by name; no owner and no time goes along. Returns what was written."""
+    packed = []
+    with tarfile.open(fileobj=writer, mode="w|", format=tarfile.PAX_FORMAT, bufsize=BLOCK) as archive:  # type: ignore[call-overload]  # it writes alone
+        for name, file in sorted(files):
+            with file.open("rb") as stream:
+                facts = os.fstat(stream.fileno())
+                info = tarfile.TarInfo(name)
+                info.size, info.mode = facts.st_size, 0o755 if facts.st_mode & 0o100 else 0o644
+                hashed = _Hashed(stream)
+                archive.addfile(info, hashed)
+            packed.append(PackedFile(name=name, size=facts.st_size, sha256=hashed.digest.hexdigest()))
+    return tuple(packed)
+
+
+class _Hashed:
+    """A file whose bytes are hashed while they are read."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self.digest = stream, sha256()
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self.digest.update(data)
+        return data
+
+
+def write_lists(folder: Path, manifest: PackManifest) -> str:
+    """Write the script, the digests of all, and last the manifest: without it nothing is taken for a pack.
+
+    Returns the SHA-256 of the list of digests, which stands for the whole pack.
+    """
+    texts = {SCRIPT: script_text(), MANIFEST: manifest_text(manifest, SCHEMA)}
+    digests = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    texts[SUMS] = sums_text({**digests, **{part.name: part.sha256 for part in manifest.parts}})
+    for name in (SCRIPT, SUMS, MANIFEST):
+        partial = folder / f"{name}.partial"
+        with partial.open("wb") as out:
+            out.write(texts[name].encode())
+            out.flush()
+            os.fsync(out.fileno())
+        partial.chmod(0o755 if name == SCRIPT else 0o644)
+        partial.replace(folder / name)
+    return sha256(texts[SUMS].encode()).hexdigest()
+
+
+def script_text() -> str:
+    """Return the script that lies in every pack: its modules one after another, in one file."""
+    sources = [
+        (PACKAGES["trtmatrix"] / "standalone" / f"{name}.py").read_text(encoding="utf-8")
+        for name in SCRIPT_PARTS
+    ]
+    head = f'#!/usr/bin/env python3\n"""{ast.get_docstring(ast.parse(sources[-1]))}\n"""\n'
+    return "\n\n".join([f"{head}\nfrom __future__ import annotations\n", *map(_without_own_imports, sources)])
+
+
+def _without_own_imports(source: str) -> str:
+    """Return a module's text without what it imports of the others, which stand above it."""
+    lines = source.splitlines()
+    drop: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("__future__", OWN)):
+            drop |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            if node.col_offset:  # something must stay in a block
+                lines[node.lineno - 1] = f"{' ' * node.col_offset}pass"
+                drop.discard(node.lineno)
+    return "\n".join(line for number, line in enumerate(lines, 1) if number not in drop) + "\n"

@@ -1,0 +1,110 @@
+"""Two projects of one repro: records are measured in one, packed, and merged into the other."""
+
+from __future__ import annotations
+
+import json
+import math
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import make_record
+from test_reprofile import SOURCE
+
+from trtmatrix import cli
+from trtmatrix.context import open_context
+from trtmatrix.core.errors import ExitCode
+from trtmatrix.core.model import CellId
+from trtmatrix.core.record import Record
+from trtmatrix.effects.store import keep_outputs, write_record
+from trtmatrix.record_packing import pack_records
+
+MATRIX = """\
+schema: 1
+sources: {here: {title: "This test"}}
+versions:
+  - version: "10.7.0"
+    origin: {image: "example.org/tensorrt:10.7.0"}
+    library: {value: "10.7.0", known: read, source: here}
+  - version: "onnxruntime-1.31.1"
+    product: onnxruntime
+    origin: {wheels: ["onnxruntime==1.31.1"]}
+    library: {value: "1.31.1", known: measured, source: here}
+"""
+CELL = CellId(repro="plain", case="plain", version="10.7.0", gpu="nvidia-h200")
+GPU = {"name": "NVIDIA H200", "driver": "580.159", "variant": "140 GiB"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A project, and what its commands print."""
+
+    folder: Path
+    capsys: pytest.CaptureFixture[str]
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    @property
+    def cache(self) -> Path:
+        return self.folder / "cache"
+
+    def words(self, *words: str) -> list[str]:
+        files = [f"--matrix={self.folder}/matrix.yaml", f"--repros={self.folder}/repros"]
+        return [*words, *files, f"--results={self.results}", f"--cache={self.cache}"]
+
+    def merge(self, *files: Path, options: tuple[str, ...] = ()) -> tuple[ExitCode, str]:
+        """Merge; returns the exit code and what was printed."""
+        self.capsys.readouterr()
+        code = cli.run(self.words("merge", *map(str, files), *options))
+        printed = self.capsys.readouterr()
+        return code, printed.out + printed.err
+
+    def merge_json(self, *files: Path, options: tuple[str, ...] = ()) -> tuple[ExitCode, dict[str, Any]]:
+        code, text = self.merge(*files, options=("--json", *options))
+        data: dict[str, Any] = json.loads(text)
+        return code, data
+
+    def measure(self, run: str = "r1", value: float = 1.0, cell: CellId = CELL, **fields: Any) -> Record:
+        """Leave a record of a run in the local part."""
+        return write_record(self.results / "local", record_data(run, value, cell, **fields))
+
+    def pack(self, *words: str, to: str = "packs") -> tuple[ExitCode, Path, str]:
+        """Pack records; returns the exit code, the newest pack (or its folder), what was told."""
+        self.capsys.readouterr()
+        target = self.folder / to
+        args: Namespace = cli.make_parser().parse_args(
+            self.words("pack", "--records", f"--to={target}", *words)
+        )
+        code = pack_records(open_context(args), args)
+        printed = self.capsys.readouterr()
+        return code, next(iter(sorted(target.glob("*"))), target), printed.out + printed.err
+
+    def keep(self, *values: float) -> Mapping[str, Any]:
+        """Keep an output in the cache; returns what a record says of it."""
+        np.save(self.folder / "y.npy", np.array(values, np.float32))
+        return keep_outputs(self.cache, self.folder, {"y": {"dtype": "float32"}})
+
+    def files(self) -> dict[str, bytes]:
+        """Everything that lies in the results, by path."""
+        files = sorted(path for path in self.results.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.results)): path.read_bytes() for path in files}
+
+
+def record_data(run: str = "r1", value: float = 1.0, cell: CellId = CELL, **fields: Any) -> dict[str, Any]:
+    return dict(make_record(cell, value, run=run, **{"gpu": GPU, "detail": "√ ü", **fields}).data)
+
+
+def make_place(folder: Path, capsys: pytest.CaptureFixture[str]) -> Place:
+    (folder / "repros").mkdir(parents=True)
+    (folder / "matrix.yaml").write_text(MATRIX)
+    (folder / "repros" / "plain.py").write_text(SOURCE)
+    return Place(folder=folder, capsys=capsys)
+
+
+NAN = math.nan

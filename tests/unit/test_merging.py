@@ -1,0 +1,331 @@
+"""``pack --records`` and ``merge`` by the command line: a round trip, conflicts, what is kept out."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_version
+from merges import CELL, NAN, Place, make_place, record_data
+from test_reprofile import SOURCE
+
+from trtmatrix.core.config import ImageOrigin, Pin
+from trtmatrix.core.errors import ExitCode
+from trtmatrix.core.jsontext import to_json
+from trtmatrix.core.lock import Lock, LockedImage, LockedPlatform
+from trtmatrix.core.record import record_from
+from trtmatrix.effects import store
+from trtmatrix.effects.store import read_output
+from trtmatrix.known_cells import image_remarks
+
+WHERE = "nvidia-h200/10.7.0/plain/plain"
+
+
+@pytest.fixture
+def there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
+    return make_place(tmp_path / "there", capsys)
+
+
+@pytest.fixture
+def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
+    return make_place(tmp_path / "here", capsys)
+
+
+def test_records_travel_byte_for_byte_with_their_outputs(there: Place, here: Place) -> None:
+    kept = there.keep(1.0, NAN)
+    one = there.measure("r1", NAN, kept=kept)
+    other = there.measure("r2", cell=replace(CELL, version="onnxruntime-1.31.1", gpu="cpu"),
+                          product="onnxruntime", gpu={})  # fmt: skip
+    code, pack, told = there.pack()
+    assert code is ExitCode.AS_EXPECTED
+    assert "2 records, 1 kept outputs" in told
+    assert f"merge {pack.name}" in told
+    code, text = here.merge(pack)
+    assert code is ExitCode.AS_EXPECTED, text
+    assert "2 new" in text
+    assert "1 kept outputs came along" in text
+    assert here.files() == {
+        f"{WHERE}/r1.json": Path(one.file).read_bytes(),
+        "cpu/onnxruntime-1.31.1/plain/plain/r2.json": Path(other.file).read_bytes(),
+    }
+    assert read_output(here.cache, kept["y"]["sha256"]) is not None
+    assert not list(here.cache.glob("merge-*"))
+    before = here.files()
+    assert here.merge(pack)[0] is ExitCode.AS_EXPECTED
+    assert "2 here already" in here.merge(pack, there.results)[1]
+    assert here.files() == before
+
+
+def test_the_same_records_make_the_same_pack_which_names_no_host(there: Place) -> None:
+    there.measure("r1", kept=there.keep(1.0))
+    there.measure("r2")
+    _, first, _ = there.pack(to="a")
+    _, second, _ = there.pack(to="b")
+    assert first.name == second.name
+    assert first.read_bytes() == second.read_bytes()
+    with tarfile.open(first) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames()]
+        host = archive.extractfile(next(n for n in archive.getnames() if n.endswith("/host.json")))
+        assert host is not None
+        facts = json.load(host)
+    assert [name for name in names if name.startswith("records/")] == [
+        f"records/{WHERE}/r1.json", f"records/{WHERE}/r2.json",
+    ]  # fmt: skip
+    assert {"host.json", "SHA256SUMS"} < set(names)
+    assert os.uname().nodename not in json.dumps(facts)
+    assert facts["gpus"] == [] or facts["gpus"][0]["driver"]
+    there.measure("r3")
+    assert there.pack(to="c")[1].name != first.name
+
+
+def test_a_pack_holds_what_was_selected_and_measured_there(there: Place) -> None:
+    there.measure("r1")
+    there.measure("r2", cell=replace(CELL, repro="my-model", case="model"))
+    there.measure("r3", cell=replace(CELL, version="onnxruntime-1.31.1", gpu="cpu"), product="onnxruntime")
+    store.write_record(there.results, record_data("r4"))
+
+    def packed(*words: str) -> list[str]:
+        name = f"to-{'-'.join(words)}.tar.gz".replace("=", "")
+        code, _, told = there.pack(*words, to=name)
+        assert code is ExitCode.AS_EXPECTED, told
+        with tarfile.open(there.folder / name) as archive:
+            return sorted(Path(n).stem for n in archive.getnames() if "/records/" in n)
+
+    assert packed() == ["r1", "r2", "r3"]
+    assert packed("--repro=plain") == ["r1", "r3"]
+    assert packed("--trt=10.7.0") == ["r1", "r2"]
+    assert packed("--gpu=h200") == packed("--gpu=nvidia-h200") == ["r1", "r2"]
+    assert packed("--gpu=cpu") == ["r3"]
+    code, target, told = there.pack("--gpu=l4", to="none")
+    assert (code, target.exists()) == (ExitCode.NOTHING, False)
+    assert "no selected record was measured here" in told
+
+
+def test_an_output_that_is_gone_is_told_of(there: Place) -> None:
+    kept = there.keep(1.0)
+    there.measure(kept=kept)
+    (there.cache / "outputs" / f"{kept['y']['sha256']}.npz").unlink()
+    code, _, told = there.pack()
+    assert code is ExitCode.AS_EXPECTED
+    assert "1 outputs that records name are gone" in told
+
+
+def test_a_pack_of_one_changed_byte_is_refused_by_name(there: Place, here: Place) -> None:
+    there.measure("r1")
+    _, pack, _ = there.pack()
+    top = pack.name.removesuffix(".tar.gz")
+    with tarfile.open(pack) as archive:
+        archive.extractall(there.folder / "open", filter="data")
+    record = there.folder / "open" / top / "records" / WHERE / "r1.json"
+    record.write_bytes(record.read_bytes().replace(b'"detail": ""', b'"detail": "x"').replace(b"580", b"581"))
+    with tarfile.open(there.folder / "changed.tar.gz", "w:gz") as archive:
+        archive.add(there.folder / "open" / top, top)
+    for source in (there.folder / "changed.tar.gz", there.folder / "open" / top):
+        code, text = here.merge(source)
+        assert code is ExitCode.USAGE
+        assert f"records/{WHERE}/r1.json differs: sha256" in text
+    (there.folder / "cut.tar.gz").write_bytes(pack.read_bytes()[:-20])
+    assert "cut short, or no archive of pack --records" in here.merge(there.folder / "cut.tar.gz")[1]
+    assert here.files() == {}
+
+
+def test_a_forged_output_is_kept_out(there: Place, here: Place) -> None:
+    kept = there.keep(1.0)
+    there.measure(kept=kept)
+    other = there.keep(2.0)
+    outputs = there.cache / "outputs"
+    digest = kept["y"]["sha256"]
+    (outputs / f"{other['y']['sha256']}.npz").replace(outputs / f"{digest}.npz")
+    code, text = here.merge(there.pack()[1])
+    assert code is ExitCode.USAGE
+    assert f"outputs/{digest}.npz: does not hold what its name says" in text
+    assert read_output(here.cache, digest) is None
+    assert list(here.files()) == [f"{WHERE}/r1.json"]
+
+
+def test_a_conflict_is_shown_and_none_counts_until_one_is_chosen(there: Place, here: Place) -> None:
+    there.measure("r1", 1.0)
+    here.merge(there.results)
+    forged = there.folder / "r1.json"
+    forged.write_text(to_json(record_data("r1", 9.0)))
+    code, text = here.merge(forged)
+    assert code is ExitCode.SURPRISE
+    assert f"conflict: {CELL}, run r1" in text
+    assert "measurements.outputs.y.sum_abs: 1.0 | 9.0" in text
+    first, second = here.files()
+    assert first.startswith(f"{WHERE}/r1.json.conflict-")
+    assert second.startswith(f"{WHERE}/r1.json.conflict-")
+    assert store.read_records(here.results) == []
+    for source in (forged, there.results):
+        assert here.merge(source)[0] is ExitCode.SURPRISE
+    assert list(here.files()) == [first, second]
+    right = next(name for name, content in here.files().items() if b"9.0" not in content)
+    (here.results / right).rename(here.results / WHERE / "r1.json")
+    for source in (forged, there.results):
+        assert here.merge(source)[0] is ExitCode.AS_EXPECTED
+    assert [item.record.outputs["y"]["sum_abs"] for item in store.read_records(here.results)] == [1.0]
+
+
+def test_what_was_measured_here_stays(there: Place, here: Place) -> None:
+    there.measure("r1", 9.0)
+    mine = Path(here.measure("r1", 1.0).file)
+    before = mine.read_bytes()
+    code, text = here.merge(there.results)
+    assert code is ExitCode.SURPRISE
+    assert "the one measured here stays, 1 kept apart" in text
+    assert mine.read_bytes() == before
+    assert len(here.files()) == 2
+    assert [item.local for item in store.read_records(here.results)] == [True]
+
+
+def test_dry_run_says_the_same_and_writes_nothing(there: Place, here: Place) -> None:
+    there.measure("r1", kept=there.keep(1.0))
+    here.measure("r2", 1.0)
+    there.measure("r2", 2.0)
+    _, pack, _ = there.pack()
+    before = here.files()
+    code, data = here.merge_json(pack, options=("--dry-run",))
+    assert (code, data["dry_run"], here.files()) == (ExitCode.SURPRISE, True, before)
+    assert not list((here.cache / "outputs").glob("*"))
+    code, real = here.merge_json(pack)
+    assert code is ExitCode.SURPRISE
+    assert real == {**data, "dry_run": False}
+    assert data["counts"] == {"new": 1, "same": 0, "conflict": 1, "refused": 0}
+    assert data["outputs"] == 1
+    assert {"id", "run", "fate", "words", "sources", "remarks", "differences"} == set(data["records"][0])
+
+
+def mend(**change: Any) -> str:
+    return to_json({**record_data("r1"), **change})
+
+
+KEPT_OUT: dict[str, tuple[str, str, str]] = {
+    "half": ("r1.json", mend()[:100], "line 7: damaged"),
+    "empty": ("r1.json", "", "damaged at column 1"),
+    "a list": ("r1.json", "[]", "a record is a JSON object, not list"),
+    "no record": ("r1.json", "{}", "schema is None: expected 1"),
+    "newer": ("r1.json", mend(schema=2), "update trtmatrix"),
+    "a part missing": ("r1.json", mend(digests=None), "digests is None, which is no object"),
+    "infinite": ("r1.json", mend().replace('"schema": 1', '"odd": 1e999,\n "schema": 1'), "JSON"),
+    "renamed": ("r2.json", mend(), f"by its content it is {WHERE}/r1.json"),
+    "no run's id": ("r1.json", mend(run="../r1"), "no run's id"),
+    "no version": ("r1.json", mend(cell={**vars(CELL), "version": "10.9.0"}), "no version 10.9.0: add it"),
+    "other product": ("r1.json", mend(product="onnxruntime"), "10.7.0 is of tensorrt here"),
+    "no repro": ("r1.json", mend(cell={**vars(CELL), "repro": "mine"}), "there is no repro mine here: of a"),
+    "no case": (
+        "r1.json",
+        mend(cell={**vars(CELL), "case": "gone"}),
+        "the repro plain has no case gone here",
+    ),
+    "no json": ("r1.txt", "x", "is neither .json, .tar.gz nor a folder"),
+    "no archive": ("r1.tar.gz", "x", "cannot be unpacked"),
+}
+
+
+@pytest.mark.parametrize("name", KEPT_OUT)
+def test_what_is_kept_out_is_named_with_its_reason_and_left_as_it_is(name: str, here: Place) -> None:
+    file_name, text, words = KEPT_OUT[name]
+    file = here.folder / file_name
+    file.write_text(text)
+    code, told = here.merge(file)
+    assert (code, here.files()) == (ExitCode.USAGE, {})
+    assert f"kept out: {file}: " in told
+    assert words in told
+    assert "Traceback" not in told
+    assert file.read_text() == text
+
+
+def test_the_others_come_in_all_the_same(there: Place, here: Place) -> None:
+    there.measure("r1")
+    there.measure("r2")
+    bad = there.results / "local" / WHERE / "r2.json"
+    bad.write_text("{")
+    (there.results / "local" / "surfaces").mkdir()
+    (there.results / "local" / "surfaces" / "10.7.0.json").write_text("{}")
+    code, text = here.merge(there.results, here.folder / "nowhere")
+    assert code is ExitCode.USAGE
+    assert f"kept out: {there.results}: local/{WHERE}/r2.json: line 1: damaged" in text
+    assert f"{here.folder / 'nowhere'}: is not there" in text
+    assert list(here.files()) == [f"{WHERE}/r1.json"]
+    assert bad.read_text() == "{"
+    assert here.merge(there.folder / "repros")[0] is ExitCode.NOTHING
+
+
+def test_a_full_disk_leaves_no_half_record(
+    there: Place, here: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there.measure("r1")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", full)
+        code, told = here.merge(there.results)
+    assert code is ExitCode.MACHINERY
+    assert "No space left on device" in told
+    assert "Traceback" not in told
+    assert here.files() == {}
+    assert here.merge(there.results)[0] is ExitCode.AS_EXPECTED
+
+
+def test_what_is_another_thing_by_now_is_told(there: Place, here: Place) -> None:
+    there.measure("r1", digests={"repro": "0" * 64, "image": "sha256:1"})
+    here.measure("r0", gpu={"name": "NVIDIA H200", "driver": "570.1", "variant": "140 GiB"})
+    (here.folder / "repros" / "plain.py").write_text(SOURCE + "\n# another\n")
+    code, text = here.merge(there.results)
+    assert code is ExitCode.AS_EXPECTED
+    assert "note: 1 record: repro plain changed since: shown as recorded, not as current" in text
+    assert "NVIDIA H200: driver 580.159, 140 GiB in what comes, driver 570.1, 140 GiB here" in text
+
+
+def test_damage_in_the_results_here_stops_before_anything_is_written(there: Place, here: Place) -> None:
+    there.measure("r1")
+    bad = Path(here.measure("r2").file)
+    bad.write_text("{")
+    code, text = here.merge(there.results)
+    assert code is ExitCode.USAGE
+    assert "set aside as r2.json.damaged" in text
+    assert list(here.files()) == [f"local/{WHERE}/r2.json.damaged"]
+
+
+LOCKED = LockedImage(
+    image="example.org/tensorrt:10.7.0", digest="sha256:index", registry="example.org", resolved="2026-01-01",
+    platforms=tuple(
+        LockedPlatform(platform=p, manifest=f"sha256:manifest-{p}", image_id=f"sha256:id-{p}", layers=())
+        for p in ("linux/amd64", "linux/arm64")
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("image", "runtime", "locked", "told"),
+    [
+        ("sha256:other", "container", True, True),
+        ("sha256:other", "container", False, False),
+        ("sha256:other", "host", True, False),
+        ("", "container", True, False),
+        ("sha256:id-linux/amd64", "container", True, False),
+        ("sha256:id-linux/arm64", "container", True, False),
+        ("sha256:manifest-linux/amd64", "container", True, False),
+        ("sha256:index", "container", True, False),
+    ],
+)
+def test_another_image_than_the_locked_one_is_told(
+    image: str, runtime: str, locked: bool, told: bool
+) -> None:
+    pin = Pin(
+        manifest="sha256:m", ids=("sha256:id-linux/amd64", "sha256:manifest-linux/amd64", "sha256:index")
+    )
+    origin = ImageOrigin(image="example.org/tensorrt:10.7.0", pin=pin if locked else None)
+    version = replace(make_version(), origin=origin)
+    record = record_from(record_data(digests={"image": image, "runtime": runtime}))
+    lock = Lock(images={origin.image: LOCKED}) if locked else Lock()
+    remarks = image_remarks(record, version, lock)
+    assert bool(remarks) is told
+    assert not told or "made in the image sha256:other, and matrix.lock has sha256:id" in remarks[0]
