@@ -91,7 +91,7 @@ def test_what_is_not_locked_has_no_known_size_and_is_asked_for_by_its_name() -> 
 
 NGC = "nvcr.io/nvidia/pytorch:1"
 NEEDS: dict[str, tuple[list[Download], Keep, float, float]] = {
-    # image: at the least its unpacked layers and the largest of them compressed; usually twice its size and all
+    # at the least layers unpacked and the largest of them compressed; usually twice its size and all
     "nothing": ([], Keep.ALL, 0, 0),
     "one": ([Download(image=ONE, reference=ONE, versions=("1",), layers=(layer("a", 1), layer("b", 3)))],
             Keep.ALL, 4 + 3, 8 + 4),
