@@ -48,7 +48,7 @@ def run_command(args: argparse.Namespace) -> ExitCode:
     if args.plan:
         from trtmatrix.planning import print_plan
 
-        print_plan(context, scene, served_cells(context, scene, options), options)
+        print_plan(context, scene, served_cells(context, scene, options), options, as_json=args.json)
         return ExitCode.AS_EXPECTED
     result = perform(context, scene, options)
     show(args, result.entries)

@@ -57,8 +57,8 @@ def perform(context: Context, scene: Scene, options: Options) -> Result:
     served = served_among(entries, options)
     if all(cell.id in served for launch in scene.plan.launches for cell in launch.cells):
         return Result(entries=entries, performed=Performed(), served=served)
-    scene = able(context, scene, options, served)
     tell_pins(context, scene, options, served)
+    scene = able(context, scene, options, served)
     performed = execute(context, scene, options, served)
     stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
     executed = frozenset(record.run for record in performed.records)

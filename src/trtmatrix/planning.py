@@ -1,55 +1,75 @@
-"""What ``run --plan`` prints: what would be started and what not, without starting anything."""
+"""What ``run --plan`` prints: what would be pulled, built and started and what not; nothing is done."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections import Counter
 from pathlib import Path
 
 from trtmatrix.context import Context
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.container import Folders, Limits, docker_command, make_container_spec
 from trtmatrix.core.model import CellId
-from trtmatrix.core.order import equal_boards, estimate_seconds, order_launches
-from trtmatrix.core.plan import Launch, count_excluded
+from trtmatrix.core.order import Seconds, count_recorded, equal_boards, estimate_seconds, order_launches
+from trtmatrix.core.plan import Launch
+from trtmatrix.core.planned import Planned, PlannedDownload, PlannedLaunch, plan_json, plan_text
+from trtmatrix.core.preflight.downloads import find_downloads, need_of, without_counted
+from trtmatrix.core.preflight.facts import image_of, key
 from trtmatrix.core.render_list import origin_text
 from trtmatrix.effects.paths import probe_folder
+from trtmatrix.effects.pulled import pull_speed
 from trtmatrix.perform import Options, here, tell_pins
+from trtmatrix.preflighting import look
 from trtmatrix.scene import Scene
 
 
-def print_plan(context: Context, scene: Scene, served: frozenset[CellId], options: Options) -> None:
-    """Print each launch with its cells, the command of each container, and what is left out.
+def print_plan(
+    context: Context, scene: Scene, served: frozenset[CellId], options: Options, *, as_json: bool = False
+) -> None:
+    """Print what a run would do, and what of it cannot be done here."""
+    planned = plan_all(context, scene, served, options)
+    print(json.dumps(plan_json(planned), indent=1) if as_json else plan_text(planned))
+
+
+def plan_all(context: Context, scene: Scene, served: frozenset[CellId], options: Options) -> Planned:
+    """Return each launch with its cells and its container's command, and what all of them cost.
 
     They come in the order in which they start.
     """
     tell_pins(context, scene, options, served)
-    plan, isolation = scene.plan, options.isolation
-    launches = [launch.of(cell for cell in launch.cells if cell.id not in served) for launch in plan.launches]
-    planned = {id(launch): len(whole.cells) for launch, whole in zip(launches, plan.launches, strict=True)}
-    seconds = estimate_seconds([cell for launch in launches for cell in launch.cells], scene.stored)
-    for launch in order_launches(launches, seconds, here(context.project)):
-        todo = launch.cells
-        where = launch.python or origin_text(launch.version)
-        action = "pull, then run" if launch.pull else "build, then run" if launch.build else "run"
-        print(f"{launch.version.name} on {launch.gpu.name}: {action} {len(todo)} cells in {where}")
-        print(f"  {planned[id(launch)] - len(todo)} cells have a current record and are not run again")
-        if beside := sum(cell.companion for cell in todo):
-            print(f"  {beside} of those to run were not selected: they control the others (--no-controls)")
-        for repro, count in Counter(cell.repro.id for cell in todo).items():
-            print(f"  {repro}: {count}")
-        if not todo:
-            continue
-        print(f"  isolation {isolation.value}: {isolation.words}")
-        if len(boards := equal_boards(launch.gpu, plan.boards)) > 1:
-            print(f"  on any of {len(boards)} equal boards; the command names the first")
-        if launch.python is None and isinstance(launch.version.origin, ImageOrigin):
-            print("  " + container_command(context, scene, launch, options.limits))
-    for words, beside in (("not run", False), ("controls not run", True)):
-        for why, count, detail in count_excluded(
-            e for e in scene.plan.excluded if e.cell.companion is beside
-        ):
-            print(f"{words}: {count} cells: {why.value}" + (f" ({detail})" if detail else ""))
+    looked = look(context, scene, options, served)
+    plan, wants, facts = looked.scene.plan, looked.wants, looked.facts
+    todo = [launch.of(c for c in launch.cells if c.id not in served) for launch in plan.launches]
+    whole = {key(launch): len(launch.cells) for launch in plan.launches}
+    cells = [cell for launch in todo for cell in launch.cells]
+    seconds = estimate_seconds(cells, scene.stored)
+    ordered = order_launches(todo, seconds, here(context.project))
+    downloads = find_downloads(wants.launches, wants.lock, facts.engine, wants.registry)
+    return Planned(
+        launches=tuple(
+            _planned(context, looked.scene, launch, whole[key(launch)], seconds, options)
+            for launch in ordered
+        ),
+        excluded=plan.excluded, isolation=options.isolation,
+        downloads=tuple(
+            PlannedDownload(download=download, added=added)
+            for download, added in zip(downloads, without_counted(downloads), strict=True)
+        ),
+        need=need_of(downloads, wants.keep), room=facts.images, findings=looked.findings,
+        recorded=count_recorded(cells, scene.stored), speed=pull_speed(context.project.cache),
+    )  # fmt: skip
+
+
+def _planned(
+    context: Context, scene: Scene, launch: Launch, planned: int, seconds: Seconds, options: Options
+) -> PlannedLaunch:
+    in_image = image_of(launch) is not None and launch.cells
+    return PlannedLaunch(
+        launch=launch, where=launch.python or origin_text(launch.version), served=planned - len(launch.cells),
+        boards=len(equal_boards(launch.gpu, scene.plan.boards)),
+        seconds=sum(seconds[cell.id] for cell in launch.cells),
+        command=container_command(context, scene, launch, options.limits) if in_image else "",
+    )  # fmt: skip
 
 
 def container_command(context: Context, scene: Scene, launch: Launch, limits: Limits) -> str:

@@ -67,18 +67,24 @@ def find_wants(context: Context, scene: Scene, options: Options, served: frozens
     todo = [launch for launch in todo if launch.cells]
     seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], scene.stored)
     launches = tuple(order_launches(todo, seconds, here(context.project)))
-    return Wants(launches=launches, lock=context.lock, keep=options.keep, memory=options.limits.memory)
+    return Wants(
+        launches=launches,
+        lock=context.lock,
+        keep=options.keep,
+        memory=options.limits.memory,
+        registry=context.matrix.registry,
+    )
 
 
 def gather(context: Context, scene: Scene, launches: Sequence[Launch]) -> Facts:
     """Look at what the launches hang on; registries and indexes are asked for what is to be pulled alone."""
     from trtmatrix.effects import preflight as effects
 
-    engine, project = scene.host.engine, context.project
+    engine, project, registry = scene.host.engine, context.project, context.matrix.registry
+    images = effects.images_room(engine.root)
     builds = [launch for launch in launches if launch.build]
     indexes = {origin.build.index for x in builds if (origin := image_of(x)) and origin.build}
-    asks = () if context.offline else asked_references(launches, context.lock, engine)
-    images = effects.images_room(engine.root)
+    asks = () if context.offline else asked_references(launches, context.lock, engine, registry)
     total, available = effects.find_memory()
     by_nodes = engine.gpu_access is GpuAccess.NODES and images is not None
     return Facts(

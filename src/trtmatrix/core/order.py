@@ -24,15 +24,25 @@ def estimate_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[Ce
 
     Where that is not known: as long as those of which it is, on the average; 1 s where nothing is known.
     """
+    known = _known_seconds(cells, stored)
+    usual = sum(known.values()) / len(known) if known else 1.0
+    return {cell.id: known.get(_row(cell.id), usual) for cell in cells}
+
+
+def count_recorded(cells: Sequence[Cell], stored: Iterable[Stored]) -> int:
+    """Return of how many cells it is known how long they took, on whatever GPU."""
+    known = _known_seconds(cells, stored)
+    return sum(_row(cell.id) in known for cell in cells)
+
+
+def _known_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[tuple[str, str, str], float]:
     wanted = {_row(cell.id) for cell in cells}
     newest: dict[tuple[str, str, str], Record] = {}
     for item in stored:
         row, record = _row(item.record.cell), item.record
         if row in wanted and (row not in newest or _age(record) > _age(newest[row])):
             newest[row] = record
-    known = {row: seconds for row, record in newest.items() if (seconds := _took(record)) is not None}
-    usual = sum(known.values()) / len(known) if known else 1.0
-    return {cell.id: known.get(_row(cell.id), usual) for cell in cells}
+    return {row: seconds for row, record in newest.items() if (seconds := _took(record)) is not None}
 
 
 def _row(cell: CellId) -> tuple[str, str, str]:

@@ -12,6 +12,7 @@ from trtmatrix.core.errors import ConfigError, TrtMatrixError
 from trtmatrix.core.model import Gpu
 from trtmatrix.core.plan import Launch
 from trtmatrix.core.preflight.facts import Answer, Room
+from trtmatrix.core.registry import Trouble, parse_reference
 from trtmatrix.effects.registry import Registry
 
 ASK_SECONDS = (5.0, 10.0)
@@ -90,16 +91,12 @@ def ask_registries(references: Sequence[str], insecure: Sequence[str]) -> dict[s
 
 
 def _ask(registry: Registry, reference: str) -> Answer:
-    from trtmatrix.core.registry import RegistryError, Trouble
-
     try:
-        return Answer(digest=registry.check(reference))
-    except RegistryError as error:
+        return Answer(host=parse_reference(reference).host, digest=registry.check(reference))
+    except TrtMatrixError as error:  # of a registry, or that no image can have this name
         words, _, remedy = str(error).partition("\n")
-        return Answer(trouble=error.trouble, words=words, remedy=remedy.strip())
-    except TrtMatrixError as error:  # no name that an image can have
-        words, _, remedy = str(error).partition("\n")
-        return Answer(trouble=Trouble.MISSING, words=words, remedy=remedy.strip())
+        trouble, host = getattr(error, "trouble", Trouble.MISSING), getattr(error, "host", "")
+        return Answer(host=host, trouble=trouble, words=words, remedy=remedy.strip())
 
 
 def ask_indexes(addresses: Sequence[str]) -> dict[str, str]:

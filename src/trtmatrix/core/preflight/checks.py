@@ -22,8 +22,11 @@ from trtmatrix.core.registry import Trouble
 
 ENGINE_LEAST_MEMORY = 6 << 20
 """The least memory limit that Docker takes for a container, in bytes (4 MiB before 20.10)."""
-PROBE_LEAST_MEMORY = 16 << 20
-"""A limit in bytes below which the probe itself ends (tests/containers/test_preflight.py measures it)."""
+PROBE_LEAST_MEMORY = 32 << 20
+"""A limit below which the probe does not even start, in bytes.
+
+Measured with Python 3.11 and ONNX Runtime: it starts from 48 MiB on, a small cell passes from 64 MiB on.
+"""
 REFUSING = frozenset({Trouble.UNREACHABLE, Trouble.NEEDS_LOGIN, Trouble.WRONG_LOGIN, Trouble.MISSING})
 """Answers with which a pull cannot come out well either; the others may pass until then."""
 
@@ -176,7 +179,7 @@ def _reference(launch: Launch, origin: ImageOrigin | None, facts: Facts, wants: 
         return ""
     if origin.build is None:
         return origin.reference
-    base = base_of(origin, wants.lock, facts.engine)
+    base = base_of(origin, wants.lock, facts.engine, wants.registry)
     return base.reference if base is not None and facts.engine.held(base) is None else ""
 
 
@@ -225,7 +228,7 @@ def find_room(
     fitting: list[Launch] = []
     lacking: list[tuple[Launch, Lack]] = []
     for launch in launches:
-        downloads = find_downloads([*fitting, launch], wants.lock, facts.engine)
+        downloads = find_downloads([*fitting, launch], wants.lock, facts.engine, wants.registry)
         need = need_of(downloads, wants.keep)
         if launch.lacks_image and need.least > facts.images.free:
             detail = (
@@ -266,7 +269,7 @@ def cells_of(launches: Sequence[Launch]) -> str:
 
 def doubt_findings(fitting: Sequence[Launch], facts: Facts, wants: Wants) -> Iterator[Finding]:
     """Yield what may go wrong with launches that are tried all the same."""
-    downloads = find_downloads(fitting, wants.lock, facts.engine)
+    downloads = find_downloads(fitting, wants.lock, facts.engine, wants.registry)
     if (tight := room_finding(downloads, facts, wants)) is not None:
         yield tight
     for reference in dict.fromkeys(_reference(x, image_of(x), facts, wants) for x in fitting):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trtmatrix.core.config import ImageOrigin
-from trtmatrix.core.lock import NGC, Lock, LockedLayer, pin_of
+from trtmatrix.core.lock import NGC, Lock, LockedLayer, base_origin, pin_of
 from trtmatrix.core.plan import Engine, Keep, Launch
 from trtmatrix.core.preflight.facts import image_of
 
@@ -60,8 +60,13 @@ def size_of(layers: Iterable[LockedLayer]) -> int:
     return sum({layer.digest: layer.size for layer in layers}.values())
 
 
-def find_downloads(launches: Iterable[Launch], lock: Lock, engine: Engine) -> tuple[Download, ...]:
-    """Return the images that launches want and that are not here, each once, in their order."""
+def find_downloads(
+    launches: Iterable[Launch], lock: Lock, engine: Engine, registry: str = ""
+) -> tuple[Download, ...]:
+    """Return the images that launches want and that are not here, each once, in their order.
+
+    ``registry``: the mirror that is set, as of :class:`Matrix`.
+    """
     here = layers_here(lock, engine)
     wanted: dict[tuple[str, bool], tuple[ImageOrigin, list[str]]] = {}
     for launch in launches:
@@ -71,17 +76,19 @@ def find_downloads(launches: Iterable[Launch], lock: Lock, engine: Engine) -> tu
             if launch.version.name not in versions:
                 versions.append(launch.version.name)
     return tuple(
-        _download(origin, tuple(versions), lock, engine, here) for origin, versions in wanted.values()
+        _download(origin, tuple(versions), lock, engine, here, registry)
+        for origin, versions in wanted.values()
     )
 
 
 def _download(
-    origin: ImageOrigin, versions: tuple[str, ...], lock: Lock, engine: Engine, here: frozenset[str]
-) -> Download:
+    origin: ImageOrigin, versions: tuple[str, ...], lock: Lock, engine: Engine, here: frozenset[str],
+    registry: str,
+) -> Download:  # fmt: skip
     if origin.build is None:
         layers = _missing_layers(origin.image, lock, engine, here)
         return Download(image=origin.image, reference=origin.reference, versions=versions, layers=layers)
-    base = base_of(origin, lock, engine)
+    base = base_of(origin, lock, engine, registry)
     if base is None or engine.held(base) is not None:
         return Download(image=origin.image, reference="", versions=versions, layers=(), built=True)
     layers = _missing_layers(base.image, lock, engine, here)
@@ -94,11 +101,11 @@ OWN = "trtmatrix/"
 """What the names of images begin with that only this project's scripts make: no registry has them."""
 
 
-def base_of(origin: ImageOrigin, lock: Lock, engine: Engine) -> ImageOrigin | None:
+def base_of(origin: ImageOrigin, lock: Lock, engine: Engine, registry: str) -> ImageOrigin | None:
     """Return the base of an image of ours as a registry has it; None where it is ours too."""
     if origin.build is None or origin.build.base.startswith(OWN):
         return None
-    return ImageOrigin(image=origin.build.base, pin=pin_of(lock, origin.build.base, engine.platform))
+    return base_origin(origin.build.base, lock, engine.platform, registry)
 
 
 def layers_here(lock: Lock, engine: Engine) -> frozenset[str]:
@@ -175,7 +182,9 @@ def _sum(one: Need, other: Need) -> Need:
     return Need(least=one.least + other.least, usual=one.usual + other.usual)
 
 
-def asked_references(launches: Iterable[Launch], lock: Lock, engine: Engine) -> tuple[str, ...]:
+def asked_references(
+    launches: Iterable[Launch], lock: Lock, engine: Engine, registry: str = ""
+) -> tuple[str, ...]:
     """Return what registries will be asked for, each reference once."""
-    found = [download.reference for download in find_downloads(launches, lock, engine)]
+    found = [download.reference for download in find_downloads(launches, lock, engine, registry)]
     return tuple(dict.fromkeys(reference for reference in found if reference))

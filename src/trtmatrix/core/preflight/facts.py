@@ -24,6 +24,7 @@ class Room:
 class Answer:
     """What a registry said of one reference: its digest, or what is wrong, with the words and the remedy."""
 
+    host: str
     digest: str = ""
     trouble: Trouble | None = None
     words: str = ""
@@ -61,16 +62,22 @@ class Facts:
 class Wants:
     """What a run wants: launches in the order in which they start, with only the cells that are to be run.
 
-    ``memory``: a container's limit in bytes.
+    ``memory``: a container's limit in bytes; ``registry``: the mirror that is set.
     """
 
     launches: tuple[Launch, ...] = ()
     lock: Lock = field(default_factory=Lock)
     keep: Keep = Keep.ALL
     memory: int = 32 << 30
+    registry: str = ""
 
 
 def image_of(launch: Launch) -> ImageOrigin | None:
     """Return the image that a launch runs in, or None where a Python of the host runs it."""
     origin = launch.version.origin
     return origin if launch.python is None and isinstance(origin, ImageOrigin) else None
+
+
+def key(launch: Launch) -> tuple[str, str]:
+    """Return what tells the launches of a plan apart."""
+    return launch.version.name, launch.gpu.slug

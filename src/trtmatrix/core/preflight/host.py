@@ -11,7 +11,6 @@ from trtmatrix.core.preflight.checks import gigabytes
 from trtmatrix.core.preflight.facts import Facts, Room, Wants
 from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.preflight.rules import RULES
-from trtmatrix.core.registry import parse_reference
 
 LOW = 5 * 10**9
 """Free bytes below which the cache or the results may not take what a run writes."""
@@ -82,13 +81,15 @@ def image_finding(version: Version, engine: Engine) -> Iterator[Finding]:
     held = engine.held(origin)
     why = Exclusion.IMAGE_NOT_PULLED if origin.build is None else Exclusion.IMAGE_NOT_BUILT
     absent = why.value if engine.available else "unknown: no container engine"
-    loose = "" if origin.pin is not None or origin.build is not None else " (not locked)"
+    pinned = origin.pin is not None or origin.build is not None or "@sha256:" in origin.image
+    loose = "" if pinned else " (not locked)"
     remedies = [] if held is not None or not engine.available else [how_to_have(version, origin)]
     if loose and not remedies:
         remedies = [f"pin it: {RULES['lock'].mends}"]
+    good = held is not None and not loose
+    found = f"{origin.image}: {absent if held is None else held[:19]}{loose}"
     yield Finding(
-        level=Level.GOOD if held is not None else Level.LACKING, what=f"image of {version.name}",
-        found=f"{origin.image}: " + (held[:19] if held is not None else absent) + loose,
+        level=Level.GOOD if good else Level.LACKING, what=f"image of {version.name}", found=found,
         remedy="; ".join(remedies), rule="image" if held is None else "lock",
     )  # fmt: skip
 
@@ -103,8 +104,8 @@ def how_to_have(version: Version, origin: ImageOrigin) -> str:
 def _registries(facts: Facts) -> Iterator[Finding]:
     """Yield the registries that have all that they were asked for; others are told by what they prevent."""
     hosts: dict[str, list[bool]] = {}
-    for reference, answer in facts.answers.items():
-        hosts.setdefault(parse_reference(reference).host, []).append(answer.trouble is None)
+    for answer in facts.answers.values():
+        hosts.setdefault(answer.host, []).append(answer.trouble is None)
     for host, good in hosts.items():
         if all(good):
             images = "1 image" if len(good) == 1 else f"{len(good)} images"

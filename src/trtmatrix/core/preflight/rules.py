@@ -102,10 +102,9 @@ _ALL = (
         source="README.md", excludes=(Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT),
     ),
     _rule(
-        "offline", "with --offline: whether the image, or the environment of wheels, is here",
-        prevents="cells of these versions",
+        "offline", "with --offline: whether images and wheels are here", prevents="cells of these versions",
         mends="on a host with a network: nox -s pack -- --trt VERSION --to DIR; here: python3 DIR/unpack",
-        source="docs/hosts.md", excludes=(Exclusion.NOT_HERE,),
+        source="README.md", excludes=(Exclusion.NOT_HERE,),
     ),
     _rule(
         "interpreter", "whether a Python of this host has the version", prevents="cells of these versions",

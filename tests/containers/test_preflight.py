@@ -1,0 +1,217 @@
+"""Preflight and the real engine agree: what it refuses would not have run, what passes is not refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import docker
+import pytest
+from bench.registry import TEST_IMAGE, Serving
+
+from tests.containers.conftest import HERE, Project, wait_until
+from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
+from tests.registry.registries import Image, basic_auth, make_htpasswd, push_image, serve_registry
+from trtmatrix import cli
+from trtmatrix.context import Context, open_context, own_platform
+from trtmatrix.core.container import Limits
+from trtmatrix.core.lock import Lock, pin_matrix
+from trtmatrix.core.model import Exclusion
+from trtmatrix.core.plan import Engine, GpuAccess, Pull
+from trtmatrix.core.preflight.checks import PROBE_LEAST_MEMORY, needed_api
+from trtmatrix.effects.registry import Registry
+from trtmatrix.perform import Options, execute
+from trtmatrix.performed import Performed
+from trtmatrix.preflighting import preflight
+from trtmatrix.scene import Scene, look_around
+
+MB = 10**6
+LAYER, SMALL, LARGE = 24 * MB, 40 * MB, 72 * MB
+"""An image's only layer; a disk that cannot take it compressed and unpacked, and one that can."""
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """Serve an image of one layer that does not shrink."""
+    with serve_registry(tmp_path_factory.mktemp("plain")) as serving:
+        push_image(serving.host, "large", "1", Image(layers=({"ballast": os.urandom(LAYER)},)))
+        yield serving
+
+
+@pytest.fixture(autouse=True)
+def _no_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+
+
+def looked(project: Project, image: str, *, locked: bool = False) -> tuple[Context, Scene]:
+    """Return the project and the scene of one version with this image; ``locked``: by the registry itself."""
+    write_matrix(project, {FIRST: image})
+    words = ["run", f"--matrix={project.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
+    words += [f"--results={project.results}", f"--cache={project.cache}", "--trt", FIRST, *PASSES]
+    context = open_context(cli.make_parser().parse_args(words))
+    if locked:
+        lock = Lock(images={image: Registry().resolve(image)})
+        context = replace(context, lock=lock, matrix=pin_matrix(context.matrix, lock, own_platform()))
+    return context, look_around(context, Pull.NAMED)
+
+
+def refusals(context: Context, scene: Scene, options: Options) -> set[Exclusion]:
+    """Return why preflight refuses what the plan has."""
+    able, findings = preflight(context, scene, options)
+    assert any(finding.prevents for finding in findings) is (able.plan != scene.plan)
+    return {item.why for item in able.plan.excluded}
+
+
+def tried(context: Context, scene: Scene, options: Options) -> Performed:
+    """Run what the plan has, whatever preflight says."""
+    return execute(context, scene, options, frozenset())
+
+
+OPTIONS = Options(limits=Limits(memory=1 << 30, output=64 << 20), quiet=True, confirm=False)
+
+
+@pytest.mark.parametrize("name", ["{plain}/large:no-such-tag", "{plain}/nowhere:1", "127.0.0.1:1/nowhere:1"])
+def test_an_image_that_is_refused_cannot_be_pulled(name: str, plain: Serving, project: Project) -> None:
+    context, scene = looked(project, name.format(plain=plain.host))
+    assert refusals(context, scene, OPTIONS) == {Exclusion.IMAGE_NOT_GIVEN}
+    performed = tried(context, scene, OPTIONS)
+    assert [item.why for item in performed.not_ready] == [Exclusion.NOT_READY]
+    assert not performed.records
+
+
+def test_a_registry_that_wants_a_login_gives_the_engine_nothing_either(
+    tmp_path: Path, project: Project
+) -> None:
+    with serve_registry(tmp_path / "closed", auth=basic_auth(make_htpasswd(tmp_path / "users"))) as closed:
+        context, scene = looked(project, f"{closed.host}/large:1")
+        assert refusals(context, scene, OPTIONS) == {Exclusion.IMAGE_NOT_GIVEN}
+        assert tried(context, scene, OPTIONS).not_ready
+
+
+@pytest.mark.parametrize("memory", [5 << 20, PROBE_LEAST_MEMORY - 1])
+def test_with_a_memory_limit_that_is_refused_nothing_runs(memory: int, project: Project) -> None:
+    context, scene = looked(project, TEST_IMAGE)
+    options = replace(OPTIONS, limits=Limits(memory=memory, output=64 << 20, scratch=memory))
+    assert refusals(context, scene, options) == {Exclusion.NO_MEMORY}
+    (record,) = tried(context, scene, options).records
+    assert record.ended == "launcher failed"
+
+
+def test_what_passes_runs(project: Project) -> None:
+    context, scene = looked(project, TEST_IMAGE)
+    options = replace(OPTIONS, limits=Limits(memory=96 << 20, output=64 << 20, scratch=96 << 20))
+    assert refusals(context, scene, options) == set()
+    (record,) = tried(context, scene, options).records
+    assert record.ended == "ran"
+
+
+@contextlib.contextmanager
+def small_engine(size: int) -> Iterator[str]:
+    """Start an engine whose images lie on a disk of so many bytes; yields its address."""
+    with tempfile.TemporaryDirectory(prefix="small-") as short:  # a socket's path has at most 107 letters
+        folder = Path(short)
+        with _disk(folder / "data", size), _engine(folder) as address:
+            yield address
+
+
+@contextlib.contextmanager
+def _disk(folder: Path, size: int) -> Iterator[None]:
+    folder.mkdir()
+    mount, umount = (shutil.which(name) or name for name in ("mount", "umount"))
+    subprocess.run([mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([umount, "--lazy", str(folder)], check=True)
+
+
+@contextlib.contextmanager
+def _engine(folder: Path) -> Iterator[str]:
+    data, socket = folder / "data", folder / "docker.sock"
+    command = [shutil.which("dockerd") or "dockerd", f"--data-root={data}", f"--exec-root={folder / 'exec'}"]
+    command += [
+        f"--host=unix://{socket}",
+        f"--pidfile={folder / 'pid'}",
+        "--bridge=none",
+        "--iptables=false",
+        "--ip6tables=false",
+    ]
+    with (folder / "log").open("w") as log:
+        engine = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        wait_until(lambda: answers(socket), 30, f"the engine answers, {folder}")
+        yield f"unix://{socket}"
+    finally:
+        engine.terminate()
+        try:
+            engine.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(engine.pid, signal.SIGKILL)
+            engine.wait()
+
+
+def answers(socket: Path) -> bool:
+    with contextlib.suppress(docker.errors.DockerException):
+        return bool(docker.DockerClient(f"unix://{socket}").ping())
+    return False
+
+
+@pytest.mark.parametrize(("size", "fits"), [(SMALL, False), (LARGE, True)])
+def test_an_image_that_does_not_fit_fails_in_the_engine_too(
+    size: int, fits: bool, plain: Serving, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_engine(size) as address:
+        monkeypatch.setenv("DOCKER_HOST", address)
+        context, scene = looked(project, f"{plain.host}/large:1", locked=True)
+        assert refusals(context, scene, OPTIONS) == (set() if fits else {Exclusion.NO_ROOM})
+        not_ready = tried(context, scene, OPTIONS).not_ready
+        assert [item.why for item in not_ready] == ([] if fits else [Exclusion.NOT_READY])
+        if not fits:
+            assert "no space left" in not_ready[0].detail
+
+
+@pytest.mark.parametrize(
+    ("engine", "refused"),
+    [
+        (Engine(available=True), "1.24"),
+        (Engine(available=True, gpu_access=GpuAccess.NODES), "1.24"),
+        (Engine(available=True, gpu_access=GpuAccess.TOOLKIT), "1.39"),
+    ],
+)
+def test_an_api_that_is_too_old_is_refused_by_docker_s_own_client(engine: Engine, refused: str) -> None:
+    needed, _ = needed_api(engine, with_gpu=True)
+    requests = [docker.types.DeviceRequest(count=1)] if engine.gpu_access is GpuAccess.TOOLKIT else None
+    for version, error in ((refused, docker.errors.InvalidVersion), (needed, None)):
+        client = docker.APIClient(version=version)
+        with pytest.raises(error) if error else contextlib.nullcontext():
+            client.create_host_config(init=True, device_requests=requests)
+
+
+def test_a_run_tells_what_it_leaves_out_and_runs_the_rest(plain: Serving, project: Project) -> None:
+    write_matrix(project, {FIRST: f"{plain.host}/large:2", SECOND: TEST_IMAGE})
+    done = project.run("--trt", f"{FIRST},{SECOND}", *PASSES)
+    assert done.code == 3
+    assert f"[!!] registry: {plain.host} has no {plain.host}/large:2" in done.told
+    assert f"     prevents 1 cell of {FIRST}\n     -> check the tag" in done.told
+    assert done.cell("passes", FIRST)["excluded"]["why"] == Exclusion.IMAGE_NOT_GIVEN.value
+    assert done.cell("passes", SECOND)["verdict"] == "PASS"
+
+
+def test_a_plan_names_what_it_pulls_and_what_it_cannot(plain: Serving, project: Project) -> None:
+    large, missing = (f"{plain.host}/large:{tag}" for tag in (1, 2))
+    write_matrix(project, {FIRST: large, SECOND: missing})
+    words = project.command("--trt", f"{FIRST},{SECOND}", *PASSES, "--plan")
+    text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert f"  pulls {large}: its size is not known: it is not locked" in text
+    assert f"not run: 1 cells: {Exclusion.IMAGE_NOT_GIVEN.value} (" in text
+    data = json.loads(subprocess.run([*words, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert [item["reference"] for item in data["downloads"]] == [large]
+    assert "registry" in {item["rule"] for item in data["findings"]}

@@ -1,0 +1,149 @@
+"""Hosts, made up: one on which all runs, and every one that lacks something, for the tests of preflight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from builders import make_case, make_cell, make_repro, make_version
+
+from trtmatrix.core.config import Build, ImageOrigin, Version
+from trtmatrix.core.expand import Selection
+from trtmatrix.core.lock import Lock, LockedImage, LockedLayer, LockedPlatform, pin_of
+from trtmatrix.core.model import Case, Exclusion, Gpu
+from trtmatrix.core.plan import Engine, GpuAccess, Host, Plan, Pull, make_plan
+from trtmatrix.core.preflight.checks import Checked, check, restrict
+from trtmatrix.core.preflight.facts import Answer, Facts, Room, Wants
+from trtmatrix.core.preflight.finding import Level
+from trtmatrix.core.preflight.host import host_findings
+from trtmatrix.core.preflight.rules import rule_of
+
+GB = 10**9
+NAMED = Selection(versions=("10.7.0",))
+IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
+BASE = "nvcr.io/nvidia/pytorch:23.11-py3"
+DRIVER = {"least": "560", "datacenter": ["470.57", "535.86"], "known": "read", "source": "notes"}
+COMPUTE = {"min": "7.5", "max": "9.0", "known": "read", "source": "notes"}
+L4 = Gpu(
+    slug="nvidia-l4", name="NVIDIA L4", compute="8.9", datacenter=True, driver="565.57", variant="23 GiB",
+    index=0, minor=0,
+)  # fmt: skip
+NODES = frozenset({"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"})
+VERSION = replace(
+    make_version("10.7.0", library="10.7.0.23", driver=DRIVER, compute=COMPUTE),
+    origin=ImageOrigin(image=IMAGE),
+)
+ENGINE = Engine(
+    available=True, version="28.1.0", api="1.49", gpu_access=GpuAccess.TOOLKIT, root="/var/lib/docker",
+    memory=64 * GB,
+)  # fmt: skip
+FACTS = Facts(
+    engine=ENGINE, gpus=(L4,), images=Room(path="/var/lib/docker", free=500 * GB),
+    cache=Room(path="cache", free=50 * GB), results=Room(path="results", free=50 * GB), memory=64 * GB,
+    available=60 * GB,
+)  # fmt: skip
+
+
+def layer(name: str, gigabytes: float) -> LockedLayer:
+    """A layer by a digest that is its name."""
+    return LockedLayer(digest=f"sha256:{name}", size=round(gigabytes * GB))
+
+
+def lock_of(*images: tuple[str, tuple[LockedLayer, ...]], platform: str = "linux/amd64") -> Lock:
+    """A lock that has these images for one platform; the ID of each is its name's."""
+    locked = {
+        name: LockedImage(
+            image=name, digest=f"sha256:index-{name}", registry="nvcr.io", resolved="2025-01-02T03:04:05Z",
+            platforms=(
+                LockedPlatform(
+                    platform=platform, manifest=f"sha256:manifest-{name}", image_id=f"sha256:id-{name}",
+                    layers=layers,
+                ),
+            ),
+        )
+        for name, layers in images
+    }  # fmt: skip
+    return Lock(images=locked)
+
+
+LOCK = lock_of((IMAGE, (layer("ubuntu", 0.03), layer("cuda", 4), layer("torch", 5.37))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case_:  # noqa: N801 - a case of these tests, not one of a repro
+    """A host, and one version's cell on one GPU of it."""
+
+    version: Version = VERSION
+    gpu: Gpu = L4
+    gpus: tuple[Gpu, ...] = (L4,)
+    engine: Engine = ENGINE
+    facts: Facts = FACTS
+    lock: Lock = field(default_factory=Lock)
+    wants: Wants = field(default_factory=Wants)
+    selection: Selection = NAMED
+    pull: Pull = Pull.NAMED
+    builds: bool = True
+    offline: bool = False
+    case: Case | None = None
+
+    def but(self, **changes: Any) -> Case_:
+        """The same host but for this; what is no field of it is one of the facts or of the engine."""
+        mine = {name: value for name, value in changes.items() if name in self.__dataclass_fields__}
+        of_engine = {n: v for n, v in changes.items() if n in Engine.__dataclass_fields__ and n not in mine}
+        of_engine = {n: v for n, v in of_engine.items() if n not in {"memory", "images"}}
+        rest = {n: v for n, v in changes.items() if n not in mine and n not in of_engine}
+        return replace(
+            self, **{"engine": replace(self.engine, **of_engine), **mine}, facts=replace(self.facts, **rest)
+        )
+
+    @property
+    def pinned(self) -> Version:
+        """The version with its image as the lock has it."""
+        origin = self.version.origin
+        if isinstance(origin, ImageOrigin) and origin.build is None:
+            origin = replace(origin, pin=pin_of(self.lock, origin.image, self.engine.platform))
+        return replace(self.version, origin=origin)
+
+    def plan(self) -> Plan:
+        """What the plan alone says."""
+        case = self.case or make_case()
+        cell = make_cell(make_repro(case), case, self.pinned, self.gpu)
+        host = Host(engine=self.engine, gpus=self.gpus, builds_images=self.builds, offline=self.offline)
+        return make_plan([cell], host, self.selection, self.pull)
+
+    def check(self) -> tuple[Plan, Checked, set[str]]:
+        """What is left of the plan, what preflight says, and the rules that do not hold."""
+        plan = self.plan()
+        facts = replace(self.facts, engine=self.engine, gpus=self.gpus)
+        wants = replace(self.wants, launches=plan.launches, lock=self.lock)
+        checked = check(facts, wants)
+        told = [*host_findings(facts, wants, [self.pinned]), *checked.findings]
+        broken = {finding.rule for finding in told if finding.level is not Level.GOOD}
+        planned = {rule.id for item in plan.excluded if (rule := rule_of(item.why)) is not None}
+        return restrict(plan, checked.excluded), checked, broken | planned
+
+
+HERE = Case_(engine=replace(ENGINE, images={IMAGE: "sha256:1"}))
+"""All is here, but no lock."""
+TO_PULL = Case_(lock=LOCK)
+TO_BUILD = Case_(
+    version=replace(
+        VERSION,
+        origin=ImageOrigin(
+            image="trtmatrix/tensorrt:10.7.0",
+            build=Build(base=BASE, wheels=("tensorrt-libs==10.7.0",), index="https://pypi.nvidia.com"),
+        ),
+    )
+)
+
+
+def bad(trouble: Any) -> Answer:
+    """A registry's bad answer."""
+    return Answer(
+        host="nvcr.io", trouble=trouble, words=f"nvcr.io: {trouble.value}", remedy="docker login nvcr.io"
+    )
+
+
+def kinds(plan: Plan) -> set[Exclusion]:
+    """The kinds of exclusion of a plan."""
+    return {item.why for item in plan.excluded}

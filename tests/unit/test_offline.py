@@ -1,0 +1,159 @@
+"""``--offline``: what is refused, with which words; the wheelhouse; what a plan leaves out."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from engines import serving
+from test_reprofile import SOURCE
+
+from trtmatrix import cli
+from trtmatrix.core.config import ImageOrigin
+from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.effects import offline
+from trtmatrix.effects.case_pool import CasePool, Wanted
+from trtmatrix.effects.engine import find_engine
+from trtmatrix.effects.images import Images
+from trtmatrix.effects.offline import OfflineError, need_network, without_network
+from trtmatrix.effects.repro_files import read_repros
+from trtmatrix.effects.wheelhouse import find_lacking, find_wheelhouse
+from trtmatrix.effects.wheels import install_wheels
+
+
+@pytest.fixture
+def unconnected() -> Iterator[None]:
+    with without_network():
+        yield
+
+
+LOCAL = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+"""A socket that was there before."""
+
+REFUSED: dict[str, Callable[[], object]] = {
+    "a TCP socket": lambda: socket.socket(socket.AF_INET),
+    "one of version 6": lambda: socket.socket(socket.AF_INET6),
+    "a connection": lambda: socket.create_connection(("192.0.2.1", 9)),
+    "an old socket": lambda: LOCAL.connect(("192.0.2.1", 9)),
+    "a datagram": lambda: LOCAL.sendto(b"x", ("127.0.0.1", 9)),
+    "a name": lambda: socket.getaddrinfo("nvcr.io", 443),
+    "an old call": lambda: socket.gethostbyname("localhost"),
+    "a name of an address": lambda: socket.getnameinfo(("127.0.0.1", 9), 0),
+}
+
+
+@pytest.mark.usefixtures("unconnected")
+@pytest.mark.parametrize("what", REFUSED)
+def test_no_connection_gets_out(what: str) -> None:
+    with pytest.raises(OfflineError, match=r"^--offline: "):
+        REFUSED[what]()
+
+
+def test_sockets_of_this_host_are_used_and_all_are_again_afterwards(tmp_path: Path) -> None:
+    with serving(tmp_path / "docker.sock"), without_network():
+        with socket.socket(socket.AF_UNIX) as own:
+            own.connect(str(tmp_path / "docker.sock"))
+        assert os.environ[offline.ENVIRONMENT] == "1"
+    assert offline.ENVIRONMENT not in os.environ
+    socket.socket(socket.AF_INET).close()
+    need_network("nothing")
+
+
+@pytest.mark.usefixtures("unconnected")
+def test_what_needs_a_network_says_so_with_the_way_out() -> None:
+    with pytest.raises(MachineryError, match=r"--offline: nvcr\.io/x:1 needs a network.*\n.*nox -s pack"):
+        Images(pull_note=lambda *_: None, note=lambda _: None)._pull("nvcr.io/x:1", None)  # type: ignore[arg-type]
+    with pytest.raises(MachineryError, match="--offline: building own/x:1 needs a network"):
+        Images(pull_note=lambda *_: None, note=lambda _: None)._build("own/x:1", "10.0.0")
+    with pytest.raises(MachineryError, match=r"--offline: installing onnxruntime==1\.31\.1 needs a network"):
+        install_wheels(Path("python"), ("onnxruntime==1.31.1",))
+
+
+@pytest.mark.usefixtures("unconnected")
+def test_a_process_that_prepares_cases_keeps_to_it(tmp_path: Path) -> None:
+    reaching = "    import socket\n    socket.create_connection(('192.0.2.1', 9), 1)\n    return {}"
+    (tmp_path / "repros").mkdir()
+    source = SOURCE.replace("def prepare(params):\n    return {}", f"def prepare(params):\n{reaching}")
+    (tmp_path / "repros" / "plain.py").write_text(source)
+    (loaded,) = read_repros(tmp_path / "repros")
+    wanted = [Wanted(loaded=loaded, case=loaded.repro.cases[0])]
+    with pytest.raises(UsageError, match="OfflineError"):
+        list(CasePool(tmp_path / "cache").prepare([wanted], threading.Event()))
+
+
+@pytest.mark.parametrize("address", ["tcp://192.0.2.1:2375", "ssh://user@192.0.2.1", "http://192.0.2.1"])
+def test_an_engine_over_a_network_is_refused_with_words(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", address)
+    engine = find_engine(gpu_here=False, offline=True)
+    assert not engine.available
+    assert (
+        f"--offline: DOCKER_HOST is {address}, which is reached over the network: unset it" in engine.reason
+    )
+
+
+def test_an_engine_on_a_socket_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    with serving(tmp_path / "docker.sock"), without_network():
+        engine = find_engine(gpu_here=False, offline=True)
+    assert engine.available
+    assert engine.held(ImageOrigin(image="a/b:1")) == "sha256:1"
+
+
+OURS = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+WHEELS = (
+    "numpy-2.0.0-py3-none-any.whl",
+    f"onnxruntime-1.31.1-{OURS}-{OURS}-linux_x86_64.whl",
+    "onnxruntime-1.31.2-cp27-cp27m-linux_x86_64.whl",
+    "tensorrt_rtx_cu12_libs-1.7.1.116-py2.py3-none-linux_x86_64.whl",
+    "not a wheel.whl",
+    "numpy-3.0.tar.gz",
+)
+
+
+@pytest.mark.parametrize(
+    ("wheels", "lacking"),
+    [
+        (("onnxruntime==1.31.1", "numpy"), ""),
+        (("tensorrt-rtx-cu12-libs==1.7.1.116",), ""),
+        (("Tensorrt_RTX.cu12-libs>=1.7",), ""),
+        (("onnxruntime==1.31.2", "numpy<3"), "onnxruntime==1.31.2"),
+        (("numpy==3.0",), "numpy==3.0"),
+        (("torch", "numpy==1"), "torch, numpy==1"),
+        (("no requirement !",), "no requirement !"),
+    ],
+)
+def test_what_a_wheelhouse_lacks_for_this_python(
+    wheels: tuple[str, ...], lacking: str, tmp_path: Path
+) -> None:
+    for name in WHEELS:
+        (tmp_path / name).touch()
+    words = find_lacking(tmp_path, wheels)
+    assert words == (f"{lacking}: not installed, and not in {tmp_path}" if lacking else "")
+    assert find_lacking(None, wheels) == f"{', '.join(wheels)}: not installed, and there is no wheelhouse"
+
+
+def test_the_wheelhouse_is_the_one_that_is_named_else_the_project_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRTMATRIX_WHEELHOUSE", raising=False)
+    assert find_wheelhouse(tmp_path) is None
+    (tmp_path / "wheelhouse").mkdir()
+    assert find_wheelhouse(tmp_path) == tmp_path.resolve() / "wheelhouse"
+    monkeypatch.setenv("TRTMATRIX_WHEELHOUSE", str(tmp_path / "nowhere"))
+    assert find_wheelhouse(tmp_path) is None
+    (tmp_path / "nowhere").mkdir()
+    assert find_wheelhouse(tmp_path / "elsewhere") == tmp_path / "nowhere"
+
+
+def test_surfaces_are_read_over_a_network(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["surfaces", "--offline"]) is ExitCode.MACHINERY
+    told = capsys.readouterr().err
+    assert "--offline: reading NVIDIA's bindings from PyPI needs a network" in told
+    assert not offline.is_offline()

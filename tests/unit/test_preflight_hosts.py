@@ -1,0 +1,263 @@
+"""Every rule of preflight on hosts that keep it and that break it: driver × GPU × image × disk × engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import make_case
+from hosts import BASE, GB, HERE, IMAGE, L4, LOCK, NODES, TO_BUILD, TO_PULL, Case_, bad, kinds, lock_of
+
+from trtmatrix.core.config import Driver
+from trtmatrix.core.expand import Selection
+from trtmatrix.core.model import NO_GPU, Exclusion, Gpu, Known
+from trtmatrix.core.plan import GpuAccess, Pull
+from trtmatrix.core.preflight.facts import Answer, Room, Wants
+from trtmatrix.core.preflight.rules import RULES, remedy_of, rule_of
+from trtmatrix.core.registry import Trouble
+
+PINNED = f"nvcr.io/nvidia/pytorch@sha256:manifest-{IMAGE}"
+LOCKED_HERE = HERE.but(lock=LOCK, images=HERE.facts.images, ids=frozenset({f"sha256:id-{IMAGE}"}))
+BY_NODES = HERE.but(gpu_access=GpuAccess.NODES, driver_folder="/usr/local/nvidia", nodes=NODES)
+MIG = replace(L4, variant="23 GiB, MIG on")
+PYTHON = Selection(versions=("10.7.0",), runtimes=("host",))
+
+
+def drive(room: float) -> Case_:
+    return TO_PULL.but(images=Room(path="/var/lib/docker", free=round(room * GB)))
+
+
+ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
+    "engine": {
+        "answers": (HERE, False),
+        "none": (HERE.but(available=False, reason="no Docker socket"), True),
+    },
+    "engine-api": {
+        "of Docker 19.03": (HERE.but(api="1.40"), False),
+        "before --gpus": (HERE.but(api="1.39"), True),
+        "before an init": (HERE.but(api="1.24", gpu_access=GpuAccess.NODES), True),
+        "an init, device nodes": (BY_NODES.but(api="1.25"), False),
+        "CDI before Docker 25": (HERE.but(api="1.43", gpu_access=GpuAccess.CDI), True),
+        "CDI of Docker 25": (HERE.but(api="1.44", gpu_access=GpuAccess.CDI), False),
+        "CDI of Podman": (HERE.but(api="1.41", gpu_access=GpuAccess.CDI, name="Podman"), False),
+        "1.100 is newer than 1.40": (HERE.but(api="1.100"), False),
+        "it does not say": (HERE.but(api=""), False),
+    },
+    "engine-limits": {
+        "limits all": (HERE, False),
+        "no cgroup delegated": (HERE.but(unlimited=("memory", "processes")), True),
+    },
+    "gpu": {
+        "here": (HERE, False),
+        "none": (HERE.but(gpu=NO_GPU, gpus=()), True),
+        "another": (HERE.but(gpu=replace(L4, slug="nvidia-t4", name="NVIDIA T4", index=None)), True),
+    },
+    "gpu-access": {
+        "the toolkit": (HERE, False),
+        "CDI": (HERE.but(gpu_access=GpuAccess.CDI), False),
+        "none": (HERE.but(gpu_access=None), True),
+    },
+    "gpu-nodes": {
+        "all there": (BY_NODES, False),
+        "no uvm": (BY_NODES.but(nodes=NODES - {"/dev/nvidia-uvm"}), True),
+        "not the board's own": (BY_NODES.but(nodes=NODES - {"/dev/nvidia0"} | {"/dev/nvidia1"}), True),
+        "no driver folder": (BY_NODES.but(driver_folder=None), True),
+        "the toolkit makes them": (HERE.but(nodes=frozenset({"/dev/nvidiactl"})), False),
+        "an engine elsewhere": (BY_NODES.but(nodes=None), False),
+    },
+    "mig": {
+        "off": (HERE, False),
+        "on, with instances": (HERE.but(gpu=MIG, gpus=(MIG,), mig={0: 2}), False),
+        "on, without": (HERE.but(gpu=MIG, gpus=(MIG,), mig={0: 0}), True),
+        "on, NVML does not say": (HERE.but(gpu=MIG, gpus=(MIG,)), False),
+    },
+    "driver": {
+        "new enough": (HERE, False),
+        "too old": (HERE.but(gpu=replace(L4, driver="550.54")), True),
+        "a branch for data centres": (HERE.but(gpu=replace(L4, driver="535.104")), False),
+        "that branch, a desktop GPU": (
+            HERE.but(gpu=replace(L4, driver="535.104", datacenter=False)), True,
+        ),
+    },
+    "compute": {
+        "supported": (HERE, False),
+        "its upper end": (HERE.but(gpu=replace(L4, compute="9.0")), False),
+        "10.0 is above 9.0": (HERE.but(gpu=replace(L4, compute="10.0")), True),
+        "too old": (HERE.but(gpu=replace(L4, compute="7.0")), True),
+    },
+    "component": {
+        "nothing needed": (HERE, False),
+        "no torch": (HERE.but(case=make_case(needs=frozenset({"torch"}))), True),
+    },
+    "image": {
+        "locked and here": (LOCKED_HERE, False),
+        "not named": (TO_PULL.but(selection=Selection()), True),
+        "no script that builds": (TO_BUILD.but(builds=False), True),
+        "never": (TO_PULL.but(pull=Pull.NEVER), True),
+    },
+    "offline": {
+        "here": (HERE.but(offline=True), False),
+        "not here": (TO_PULL.but(offline=True), True),
+        "not here, nor built": (TO_BUILD.but(offline=True), True),
+    },
+    "interpreter": {"a container": (HERE, False), "no such Python": (HERE.but(selection=PYTHON), True)},
+    "runtime": {
+        "its own": (HERE.but(selection=Selection(runtimes=("container",))), False),
+        "another": (HERE.but(selection=Selection(runtimes=("wheels",))), True),
+    },
+    "platform": {
+        "published": (TO_PULL, False),
+        "published for another": (TO_PULL.but(lock=lock_of((IMAGE, ()), platform="linux/arm64")), True),
+        "the base, for another": (TO_BUILD.but(lock=lock_of((BASE, ()), platform="linux/arm64")), True),
+        "not locked": (TO_PULL.but(lock=HERE.lock), False),
+    },
+    "registry": {
+        "has it": (TO_PULL.but(answers={PINNED: Answer(host="nvcr.io", digest="sha256:1")}), False),
+        "was not asked": (TO_PULL, False),
+        **{
+            trouble.value: (TO_PULL.but(answers={PINNED: bad(trouble)}), True)
+            for trouble in (
+                Trouble.UNREACHABLE, Trouble.NEEDS_LOGIN, Trouble.WRONG_LOGIN, Trouble.MISSING,
+            )
+        },
+        "the base is missing": (TO_BUILD.but(answers={BASE: bad(Trouble.MISSING)}), True),
+        "the base is here": (
+            TO_BUILD.but(answers={BASE: bad(Trouble.MISSING)}).but(
+                engine=replace(TO_BUILD.engine, images={BASE: "sha256:2"})
+            ),
+            False,
+        ),
+        "the image is here": (HERE.but(answers={IMAGE: bad(Trouble.MISSING)}), False),
+    },
+    "lock": {"locked": (LOCKED_HERE, False), "not locked": (HERE, True)},
+    "wheels": {
+        "all hashed": (TO_BUILD.but(unhashed={"10.7.0": ()}), False),
+        "one without": (TO_BUILD.but(unhashed={"10.7.0": ("tensorrt-libs==10.7.0",)}), True),
+    },
+    "wheel-index": {
+        "answers": (TO_BUILD.but(indexes={"https://pypi.nvidia.com": ""}), False),
+        "does not": (TO_BUILD.but(indexes={"https://pypi.nvidia.com": "it does not answer"}), True),
+        "another's does not": (TO_BUILD.but(indexes={"https://example.org": "no"}), False),
+    },
+    "disk-images": {
+        "ample": (drive(60), False),
+        "at the least": (drive(9.4 * 1.5 + 5.36), True),
+        "an engine elsewhere": (TO_PULL.but(images=None), False),
+        "nothing to pull": (HERE.but(images=Room(path="/", free=0)), False),
+    },
+    "disk-cache": {
+        "ample": (HERE, False),
+        "low": (HERE.but(cache=Room(path="cache", free=4 * GB)), True),
+    },
+    "disk-results": {
+        "ample": (HERE, False),
+        "low": (HERE.but(results=Room(path="results", free=4 * GB)), True),
+    },
+    "memory": {
+        "a limit below the host's": (HERE, False),
+        "a limit above it": (HERE.but(wants=Wants(memory=65 * GB)), True),
+    },
+    "memory-limit": {
+        "enough": (HERE.but(wants=Wants(memory=64 << 20)), False),
+        "less than the engine takes": (HERE.but(wants=Wants(memory=5 << 20)), True),
+        "less than the probe needs": (HERE.but(wants=Wants(memory=31 << 20)), True),
+    },
+}  # fmt: skip
+
+WARN_ONLY = {rule.id for rule in RULES.values() if not rule.excludes}
+
+
+def test_every_rule_has_hosts_that_keep_it_and_hosts_that_break_it() -> None:
+    assert set(ROWS) == set(RULES)
+    for rule, rows in ROWS.items():
+        assert {breaks for _, breaks in rows.values()} == {True, False}, rule
+
+
+@pytest.mark.parametrize(("rule", "row"), [(rule, row) for rule, rows in ROWS.items() for row in rows])
+def test_a_rule_prevents_what_it_is_about_and_nothing_else(rule: str, row: str) -> None:
+    host, breaks = ROWS[rule][row]
+    plan, checked, broken = host.check()
+    assert (rule in broken) is breaks, (broken, checked.findings)
+    if rule in WARN_ONLY or not breaks:
+        assert plan.launches
+        assert not plan.excluded
+    else:
+        assert not plan.launches
+        assert kinds(plan) <= RULES[rule].excludes
+        assert all(item.detail for item in plan.excluded)
+    for finding in checked.findings:
+        assert finding.remedy
+        assert finding.prevents == "1 cell of 10.7.0"
+
+
+def test_every_reason_but_what_only_a_run_shows_has_a_rule_with_source_and_remedy() -> None:
+    assert {why for why in Exclusion if rule_of(why) is None} == {Exclusion.NOT_READY}
+    assert remedy_of(Exclusion.NOT_READY) == ""
+    for rule in RULES.values():
+        assert all((rule.looks_at, rule.mends, rule.source)), rule.id
+        assert rule.source.startswith(("https://", "measured by this project")) or rule.source in {
+            "README.md", "matrix.yaml", "docker/wheels/build",
+        }  # fmt: skip
+        assert bool(rule.prevents) is bool(rule.excludes), rule.id
+
+
+CUDA_12_1 = ("530", "450.51", "470.57", "510.47", "515.65", "525.85")
+CUDA_12_6 = ("560", "470.57", "525.85", "535.86", "545.23")
+CUDA_12_8 = ("570.86.10", "470.57", "525.85", "535.86", "550.54", "565.57")
+BOARDS = {
+    "L4": L4,
+    "H200": replace(L4, slug="nvidia-h200", name="NVIDIA H200", compute="9.0"),
+    "RTX 4090": replace(L4, slug="nvidia-rtx-4090", name="NVIDIA RTX 4090", datacenter=False),
+}
+# Of each image by driver: the letters of the boards on which it runs (d: of data centres, g: of games).
+# https://docs.nvidia.com/deploy/cuda-compatibility/
+DRIVERS = {
+    CUDA_12_1: {
+        "450.36": "", "450.51": "d", "450.248": "d", "460.91": "", "470.57": "d", "470.256": "d",
+        "495.46": "", "510.46": "", "510.47": "d", "515.105": "d", "520.61": "", "525.84": "",
+        "525.147": "d", "530": "dg", "535.54": "dg", "580.159": "dg",
+    },
+    CUDA_12_6: {
+        "450.248": "", "470.57": "d", "510.108": "", "525.85": "d", "530.41": "", "535.54": "",
+        "535.86": "d", "545.23": "d", "550.54": "", "555.58": "", "559.99": "", "560.28": "dg",
+        "565.57": "dg", "580.159": "dg",
+    },
+    CUDA_12_8: {"550.54": "d", "555.58": "", "560.35": "", "565.57": "d", "570.86.9": "", "570.86.10": "dg"},
+}  # fmt: skip
+TABLE = [
+    (image, driver, name, ("d" if BOARDS[name].datacenter else "g") in runs)
+    for image, rows in DRIVERS.items() for driver, runs in rows.items() for name in BOARDS
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("image", "driver", "name", "runs"), TABLE)
+def test_driver_by_gpu_by_image(image: tuple[str, ...], driver: str, name: str, runs: bool) -> None:
+    rule = Driver(least=image[0], datacenter=image[1:], known=Known.READ, source="notes")
+    gpu: Gpu = replace(BOARDS[name], driver=driver)
+    host = HERE.but(version=replace(HERE.version, driver=rule), gpu=gpu, gpus=(gpu,))
+    plan, _, broken = host.check()
+    assert bool(plan.launches) is runs
+    assert ("driver" in broken) is not runs
+
+
+@pytest.mark.parametrize("trouble", [Trouble.LIMITED, Trouble.DAMAGED, Trouble.BROKEN])
+def test_what_may_pass_until_the_pull_only_warns(trouble: Trouble) -> None:
+    plan, checked, _ = TO_PULL.but(answers={PINNED: bad(trouble)}).check()
+    assert plan.launches
+    (finding,) = checked.findings
+    assert finding.found.endswith("it is tried all the same")
+
+
+@pytest.mark.parametrize("change", [{"proxied": True}, {"images": None}])
+def test_an_engine_that_has_its_own_way_to_the_registry_is_let_try(change: dict[str, object]) -> None:
+    lost = TO_PULL.but(answers={PINNED: bad(Trouble.UNREACHABLE)}, **change)
+    assert lost.check()[0].launches
+    refused = TO_PULL.but(answers={PINNED: bad(Trouble.WRONG_LOGIN)}, **change)
+    assert not refused.check()[0].launches
+
+
+def test_a_registry_s_own_words_and_remedy_are_told() -> None:
+    _, checked, _ = TO_PULL.but(answers={PINNED: bad(Trouble.NEEDS_LOGIN)}).check()
+    (finding,) = checked.findings
+    assert (finding.what, finding.found) == ("registry", "nvcr.io: needs login")
+    assert finding.remedy == "docker login nvcr.io"
