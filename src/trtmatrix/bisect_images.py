@@ -29,7 +29,7 @@ from trtmatrix.core.plan import Launch
 from trtmatrix.core.upgrade.question import DOOR
 from trtmatrix.core.words import PRODUCT_NAMES
 from trtmatrix.effects.engine import find_engine, open_client
-from trtmatrix.effects.remembered import Remembered
+from trtmatrix.effects.remembered import CONTENTS, Remembered
 
 FOLDER = "bisect"
 """Where in the cache the records of images lie that matrix.yaml does not name, a folder for each image."""
@@ -50,7 +50,7 @@ class UserImages:
         self.subject = make_subject(run, self.product, "image")
         self.rests_on = rests_on(run.rebuilds)
         self._held: dict[int, HeldImage] = {}
-        self._remembered = Remembered(run.context.project.cache, "image contents 1")
+        self._remembered = Remembered(run.context.project.cache, CONTENTS)
 
     def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
         """Return what records of these very images answer; those that are here are looked into first."""
@@ -156,7 +156,7 @@ def make_version(product: Product, library: str, image: str, found: Mapping[str,
 
 def pull_image(name: str) -> HeldImage:
     """Return an image that is pulled now; :class:`MachineryError` where that fails."""
-    from trtmatrix.effects.containers import ENGINE_ERRORS
+    from trtmatrix.effects.engine_errors import ENGINE_ERRORS
     from trtmatrix.effects.images import Images
     from trtmatrix.effects.progress import open_progress
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from trtmatrix import __version__
 from trtmatrix.bundle_find import Found
+from trtmatrix.context import own_platform
 from trtmatrix.core.bundle.facts import ChangeLine, Failure, Recipe
 from trtmatrix.core.bundle.lines import (
     Layout,
@@ -25,6 +26,7 @@ from trtmatrix.core.bundle.lines import (
 from trtmatrix.core.config import ImageOrigin, WheelsOrigin
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.lock import pin_of
 from trtmatrix.core.manner import Kind, Manner, manner_of
 from trtmatrix.core.model import Control, Product, Repro, release_of
 from trtmatrix.core.record import RAN
@@ -128,7 +130,8 @@ def _image(found: Found, dockerfile: Path | None) -> tuple[ImageRecipe | None, s
         return None, ""
     ran = record.digests.get("image", "")
     held = find_image(ran) or find_image(origin.image)
-    recipe = make_recipe(version, origin, ran, held, dockerfile, project.image_builder)
+    base = pin_of(found.context.lock, origin.build.base, own_platform()) if origin.build else None
+    recipe = make_recipe(version, origin, ran, held, dockerfile, project.image_builder, base)
     os = read_os(held.id, Remembered(project.cache, digest_program())) if held else ""
     return recipe, os
 

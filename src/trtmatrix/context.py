@@ -27,7 +27,8 @@ class Context:
     """The project as read, and what the user selected of it.
 
     ``controls``: these go along. ``code``: digests of this program's own code. The images of ``matrix`` are
-    known by ``lock`` (matrix.lock). ``offline``: no connection is ever opened.
+    known by ``lock`` (matrix.lock). ``offline``: no connection is ever opened. ``told``: warnings that were
+    shown, which are not shown again by a command of many runs.
     """
 
     project: Project
@@ -39,6 +40,7 @@ class Context:
     code: Code = field(default_factory=Code)
     lock: Lock = field(default_factory=Lock)
     offline: bool = False
+    told: set[str] = field(default_factory=set, compare=False)
 
     @property
     def plain_repros(self) -> list[Repro]:

@@ -14,7 +14,7 @@ from trtmatrix.core.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.core.expand import select_versions
 from trtmatrix.core.image_facts import Agreement, FactCheck, check_facts
 from trtmatrix.core.lock import Lock, mirrored
-from trtmatrix.core.lock_builds import asked_base
+from trtmatrix.core.lock_builds import asked_base, is_own
 from trtmatrix.core.lock_changes import (
     Answer,
     Finding,
@@ -23,7 +23,6 @@ from trtmatrix.core.lock_changes import (
     find_changes,
     find_unused,
     needs_decision,
-    same,
     unanswered,
     updated,
 )
@@ -73,7 +72,8 @@ def look(context: Context, registry: Asked) -> Looked:
         _note(f"asking for {len(asked)} images")
     answers = resolve_all(registry, asked)
     there = check_all(registry, _moved(context.lock, asked, answers))
-    used = None if context.selection.by_name else find_wanted(context.matrix.versions, context)
+    chosen = context.selection.versions or context.selection.runtimes
+    used = None if chosen else find_wanted(context.matrix.versions, context)
     unused = find_unused(context.lock, used) if used is not None else ()
     lock = updated(context.lock, wanted, answers, used)
     facts = (check for version in versions for check in check_facts(version, lock, own_platform()))
@@ -84,16 +84,18 @@ def look(context: Context, registry: Asked) -> Looked:
 
 def find_wanted(versions: Iterable[Version], context: Context) -> Wanted:
     """Return the images that registries are asked for, each with its versions, and the builds."""
-    images: dict[str, tuple[str, ...]] = {}
     versions = tuple(versions)
     builds = read_builds(versions, context.project)
+    images: dict[str, tuple[str, ...]] = {}
+    local: dict[str, tuple[str, ...]] = {}
     for version in versions:
         if isinstance(version.origin, ImageOrigin):
             own = builds.get(version.name)
             image = asked_base(own.build) if own else version.origin.image
             if image is not None:
-                images[image] = (*images.get(image, ()), version.name)
-    return Wanted(images=images, builds=builds)
+                kept = local if is_own(image) else images
+                kept[image] = (*kept.get(image, ()), version.name)
+    return Wanted(images=images, builds=builds, local=local)
 
 
 def exit_codes_of(looked: Looked, *, update: bool) -> set[ExitCode]:
@@ -113,7 +115,7 @@ def _moved(lock: Lock, asked: dict[str, str | None], answers: dict[str, Answer])
         if isinstance(answer, Unresolved):
             moved = answer.trouble is Trouble.MISSING
         else:
-            moved = old is not None and not same(old, answer)
+            moved = old is not None and old.digest != answer.digest
         if old is not None and moved:
             references[image] = f"{repository_of(asked[image] or image)}@{old.digest}"
     return references

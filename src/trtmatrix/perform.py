@@ -11,6 +11,7 @@ from trtmatrix.context import Context
 from trtmatrix.core.compare import Entry, Stored
 from trtmatrix.core.config import WheelsOrigin
 from trtmatrix.core.container import Limits
+from trtmatrix.core.lock import base_origin
 from trtmatrix.core.model import CellId
 from trtmatrix.core.plan import Isolation, Keep, Launch
 from trtmatrix.core.stale import Finding, Reason, find_reason
@@ -19,6 +20,7 @@ from trtmatrix.performed import Performed
 from trtmatrix.scene import Scene, digests_now, entries_of
 
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
+    from trtmatrix.effects.image_use import ImageUse, NoUse
     from trtmatrix.effects.progress import Progress
     from trtmatrix.workshop import Workshop
 
@@ -55,11 +57,25 @@ def perform(context: Context, scene: Scene, options: Options) -> Result:
     served = served_among(entries, options)
     if all(cell.id in served for launch in scene.plan.launches for cell in launch.cells):
         return Result(entries=entries, performed=Performed(), served=served)
+    tell_pins(context, scene, options, served)
     performed = execute(context, scene, options, served)
     stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
     executed = frozenset(record.run for record in performed.records)
     entries = entries_of(context, scene, stored, performed.not_ready, executed)
     return Result(entries=entries, performed=performed, served=served)
+
+
+def tell_pins(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> None:
+    """Say on stderr which of the images that will run are not locked; ``--locked`` refuses them.
+
+    Raises :class:`UsageError` then.
+    """
+    from trtmatrix.pinning import check_pins, new_lines
+
+    todo = [launch for launch in scene.plan.launches if any(cell.id not in served for cell in launch.cells)]
+    lines = check_pins(context, todo, options.locked)
+    for line in () if options.quiet else new_lines(context, lines):
+        print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
 
 
 def execute(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Performed:
@@ -74,13 +90,31 @@ def execute(context: Context, scene: Scene, options: Options, served: frozenset[
         if scene.host.engine.available:
             for name in remove_leftovers():
                 progress.note(f"removed the container {name}, whose run had died")
-        shop = make_workshop(context, scene, options, progress)
+        uses = use_images(context, scene, options, progress)
+        shop = make_workshop(context, scene, options, progress, uses)
         return run_plan(scene.plan, served, new_run_id(shop.clock), shop)
     finally:
         progress.close()
 
 
-def make_workshop(context: Context, scene: Scene, options: Options, progress: Progress) -> Workshop:
+def use_images(context: Context, scene: Scene, options: Options, progress: Progress) -> ImageUse:
+    """Return who drops images after their last cell; what killed runs left is dropped now."""
+    from trtmatrix.effects.image_use import ImageUse
+    from trtmatrix.effects.pulled import Ledger
+
+    platform = scene.host.engine.platform
+    uses = ImageUse(
+        ledger=Ledger(context.project.cache), keep=options.keep, note=progress.note,
+        base_of=lambda base: base_origin(base, context.lock, platform, context.matrix.registry),
+    )  # fmt: skip
+    if scene.host.engine.available:
+        uses.drop_leftovers(launch.version.origin for launch in scene.plan.launches)
+    return uses
+
+
+def make_workshop(
+    context: Context, scene: Scene, options: Options, progress: Progress, uses: NoUse | None = None
+) -> Workshop:
     """Wire the launchers and the folders."""
     from trtmatrix.effects.calibration import read_calibration
     from trtmatrix.effects.case_pool import CasePool
@@ -100,7 +134,8 @@ def make_workshop(context: Context, scene: Scene, options: Options, progress: Pr
     )  # fmt: skip
     images = Images(
         pull_note=progress.pull, note=progress.note,
-        builder=builder_command(project.image_builder, project.matrix),
+        builder=builder_command(project.image_builder, project.matrix), uses=uses,
+        platform=scene.host.engine.platform,
     )  # fmt: skip
     containers = ContainerLauncher(
         engine=scene.host.engine, cache=project.cache, repros=project.repros,
@@ -113,7 +148,7 @@ def make_workshop(context: Context, scene: Scene, options: Options, progress: Pr
         gpu_clocks=clocks, output_bytes=options.limits.output, calibration=read_calibration(),
         stored=scene.stored, rebuilds=options.rebuilds, confirm=options.confirm,
         isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project),
-        surfaces=SurfaceIntake(project.results, progress.note),
+        surfaces=SurfaceIntake(project.results, progress.note), uses=images.uses,
     )  # fmt: skip
 
 

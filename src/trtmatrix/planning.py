@@ -14,7 +14,7 @@ from trtmatrix.core.order import equal_boards, estimate_seconds, order_launches
 from trtmatrix.core.plan import Launch, count_excluded
 from trtmatrix.core.render_list import origin_text
 from trtmatrix.effects.paths import probe_folder
-from trtmatrix.perform import Options, here
+from trtmatrix.perform import Options, here, tell_pins
 from trtmatrix.scene import Scene
 
 
@@ -23,6 +23,7 @@ def print_plan(context: Context, scene: Scene, served: frozenset[CellId], option
 
     They come in the order in which they start.
     """
+    tell_pins(context, scene, options, served)
     plan, isolation = scene.plan, options.isolation
     launches = [launch.of(cell for cell in launch.cells if cell.id not in served) for launch in plan.launches]
     planned = {id(launch): len(whole.cells) for launch, whole in zip(launches, plan.launches, strict=True)}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Launch
-from trtmatrix.effects.launcher import Launcher, Ready
+from trtmatrix.effects.launcher import Launcher, Ready, WrongVersion
 
 INSTALLATIONS = 2
 """Environments that are made side by side."""
@@ -67,6 +67,9 @@ class Readying:
         if origin.image not in self._had:
             try:
                 ready = launcher.make_ready(launch)
+            except WrongVersion:  # of this version: another may be pinned for what is in it
+                self._had[origin.image] = None
+                raise
             except MachineryError as error:
                 self._had[origin.image] = error
                 raise

@@ -12,17 +12,18 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from trtmatrix.batch import Batch, Overdue, Stopped
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.model import CellId, Exclusion
-from trtmatrix.core.order import estimate_seconds, group_cases, order_launches
+from trtmatrix.core.model import Cause, CellId, Exclusion
+from trtmatrix.core.order import estimate_seconds, group_cases, join_images, order_launches
 from trtmatrix.core.plan import Excluded, Isolation, Launch, Plan
+from trtmatrix.core.record import Record
 from trtmatrix.effects.case_pool import Wanted
-from trtmatrix.effects.launcher import Ended, Launcher, Ready
+from trtmatrix.effects.launcher import Ended, Launcher, Ready, WrongVersion
 from trtmatrix.lanes import Lanes
 from trtmatrix.performed import Performed
 from trtmatrix.readying import Readying
 from trtmatrix.storing import Storing
 from trtmatrix.worklist import Worklist
-from trtmatrix.workshop import CELLS, Workshop
+from trtmatrix.workshop import CELLS, Order, Workshop, failed_record
 
 CASES = "cases prepared"
 PREPARED_SECONDS = 0.02
@@ -33,7 +34,7 @@ def run_plan(plan: Plan, skip: frozenset[CellId], run: str, shop: Workshop) -> P
     """Execute every cell of the plan that is not to be skipped."""
     todo = [launch.of(cell for cell in launch.cells if cell.id not in skip) for launch in plan.launches]
     seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], shop.stored)
-    launches = order_launches([launch for launch in todo if launch.cells], seconds, shop.is_here)
+    launches = join_images(order_launches([launch for launch in todo if launch.cells], seconds, shop.is_here))
     performed = Performed()
     if not launches:
         return performed
@@ -44,8 +45,9 @@ def run_plan(plan: Plan, skip: frozenset[CellId], run: str, shop: Workshop) -> P
         _run_launch(ready, run, shop, performed)
 
     def tell(launch: Launch, told: Ready | BaseException) -> None:
-        _tell(launch, told, lanes, shop, performed)
+        _tell(launch, told, lanes, run, shop, performed)
 
+    shop.uses.expect(launches)
     shop.progress.begin(CELLS, sum(len(launch.cells) for launch in launches))
     with ThreadPoolExecutor(1 + sum(len(lane.boards) for lane in lanes.lanes)) as threads:
         try:
@@ -94,22 +96,35 @@ def _prepare(launches: Sequence[Launch], shop: Workshop) -> None:
 
 
 def _tell(
-    launch: Launch, told: Ready | BaseException, lanes: Lanes, shop: Workshop, performed: Performed
+    launch: Launch, told: Ready | BaseException, lanes: Lanes, run: str, shop: Workshop, performed: Performed
 ) -> None:
-    """Take a launch that is ready; what cannot be made ready is told of, and its cells are left out."""
+    """Take a launch that is ready; what cannot be made ready is told of, and its cells are not run."""
     if isinstance(told, Ready):
         lanes.put(launch, told)
-    elif isinstance(told, MachineryError):
-        reason = str(told).splitlines()[0]
-        performed.not_ready += [
-            Excluded(cell=cell, why=Exclusion.NOT_READY, detail=reason) for cell in launch.cells
-        ]
-        try:
-            shop.progress.note(f"{launch.version.name}: {told}")
-        finally:
-            lanes.put(launch, None)
-    else:
+        return
+    if not isinstance(told, MachineryError):
         lanes.fail(told)
+        return
+    try:
+        shop.progress.note(f"{launch.version.name}: {told}")
+        if isinstance(told, WrongVersion):
+            performed.records += _wrong_version(launch, told, run, shop)
+        else:
+            reason = str(told).splitlines()[0]
+            performed.not_ready += [
+                Excluded(cell=cell, why=Exclusion.NOT_READY, detail=reason) for cell in launch.cells
+            ]
+        shop.uses.ended(launch)
+    finally:
+        lanes.put(launch, None)
+
+
+def _wrong_version(launch: Launch, told: WrongVersion, run: str, shop: Workshop) -> list[Record]:
+    """Record of each cell that it was not started, as its image is not what it is pinned for."""
+    return [
+        failed_record(cell, Order(run=run), Cause.VERSION_MISMATCH, str(told), told.digests, shop)
+        for cell in launch.cells
+    ]
 
 
 def _run_launch(ready: Ready, run: str, shop: Workshop, performed: Performed) -> None:
@@ -127,6 +142,7 @@ def _run_launch(ready: Ready, run: str, shop: Workshop, performed: Performed) ->
             early &= batch.had_cells
     except Stopped:
         return
+    shop.uses.ended(ready.launch)
 
 
 def _wait_for_a_case(work: Worklist, shop: Workshop) -> None:

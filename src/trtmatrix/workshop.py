@@ -19,6 +19,7 @@ from trtmatrix.core.record import SCHEMA, Record
 from trtmatrix.digests import cell_digests
 from trtmatrix.effects.case_pool import Preparer
 from trtmatrix.effects.cases import CaseCache, read_content
+from trtmatrix.effects.image_use import NoUse
 from trtmatrix.effects.launcher import Launcher
 from trtmatrix.effects.progress import Progress
 from trtmatrix.effects.repro_files import LoadedRepro
@@ -53,8 +54,8 @@ class Workshop:
 
     ``rebuilds``: the least number of engines of each cell. ``confirm``: failures are run again to be
     believed. ``stored``: the records that were there before. ``is_here``: whether a launch can start without
-    a pull or an installation. ``surfaces`` asks for API surfaces that nobody has. ``prepared``: the cases
-    (repro, case) whose files are there.
+    a pull or an installation. ``surfaces`` asks for API surfaces that nobody has. ``uses`` hears which images
+    are wanted. ``prepared``: the cases (repro, case) whose files are there.
     """
 
     launchers: Mapping[str, Launcher]
@@ -70,6 +71,7 @@ class Workshop:
     calibration: Calibration
     stored: Sequence[Stored] = ()
     surfaces: NoIntake = field(default_factory=NoIntake)
+    uses: NoUse = field(default_factory=NoUse)
     rebuilds: int = 1
     confirm: bool = True
     isolation: Isolation = Isolation.WORKER

@@ -37,9 +37,24 @@ USER, PASSWORD = "somebody", "open sesame"
 
 
 @contextlib.contextmanager
-def serve_registry(folder: Path, *, port: int = 0, **settings: object) -> Iterator[Serving]:
-    """Serve a registry that keeps images in ``folder/storage``; ``settings``: docker-registry's (``auth``)."""
-    with serve(folder, folder / "storage", port=port, settings=settings) as serving:
+def serve_registry(
+    folder: Path,
+    *,
+    port: int = 0,
+    tls: tuple[Path, Path] | None = None,
+    clients: Path | None = None,
+    auth: Mapping[str, Any] | None = None,
+) -> Iterator[Serving]:
+    """Serve a registry that keeps images in ``folder/storage``.
+
+    ``tls``: its certificate and key; ``clients``: the authority of clients, who must then show a certificate;
+    ``auth``: docker-registry's own setting, see :func:`basic_auth`.
+    Images are pushed before, to one without either over the same folder.
+    """
+    shown = {"clientcas": [str(clients)]} if clients else {}
+    http = {"tls": {"certificate": str(tls[0]), "key": str(tls[1]), **shown}} if tls else None
+    settings = {"auth": dict(auth)} if auth else None
+    with serve(folder, folder / "storage", port=port, http=http, settings=settings) as serving:
         yield serving
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from trtmatrix.context import read_matrix
-from trtmatrix.core.config import ImageOrigin
+from trtmatrix.core.config import ImageOrigin, Pin
 from trtmatrix.core.errors import UsageError
 from trtmatrix.effects import image_recipe
 from trtmatrix.effects.image_facts import HeldImage
 from trtmatrix.effects.image_recipe import ImageRecipe, make_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
+PYTORCH = "nvcr.io/nvidia/pytorch"
 RAN, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 
 
@@ -52,6 +54,22 @@ def test_the_digest_of_another_image_of_that_name_is_not_taken() -> None:
     assert found.image.reference == ""
     assert OTHER in found.notes[0]
     assert found.files == {}
+
+
+def test_the_lock_names_the_digest_where_the_engine_lost_it_and_pins_a_build_s_base() -> None:
+    pin = Pin(manifest=OTHER, ids=(RAN, OTHER))
+    version = read_matrix(ROOT / "matrix.yaml").version("10.7.0")
+    assert isinstance(version.origin, ImageOrigin)
+    origin = replace(version.origin, pin=pin)
+    assert make_recipe(version, origin, RAN, None, None, None).image.reference == f"{PYTORCH}@{OTHER}"
+    assert make_recipe(version, origin, "sha256:other", None, None, None).image.reference == ""
+    made = read_matrix(ROOT / "matrix.yaml").version("9.2.0")
+    assert isinstance(made.origin, ImageOrigin)
+    builder = ROOT / "docker" / "wheels" / "build"
+    script = make_recipe(made, made.origin, RAN, None, None, builder, pin).files["build.sh"].decode()
+    assert f"docker pull {PYTORCH}@{OTHER}\n" in script
+    assert f"--build-arg BASE={PYTORCH}@{OTHER} " in script
+    assert "23.11-py3" not in script
 
 
 @pytest.mark.parametrize("name", ["8.6.0", "8.5.3.1", "9.2.0", "10.0.0"])

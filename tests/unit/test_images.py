@@ -38,9 +38,12 @@ class StandInEngine:
             raise docker.errors.ImageNotFound(image)
         return type("Image", (), {"id": f"sha256:{image}"})()
 
-    def pull(self, image: str, *, stream: bool, decode: bool) -> Iterator[dict[str, Any]]:
+    def pull(
+        self, image: str, *, stream: bool, decode: bool, platform: str | None
+    ) -> Iterator[dict[str, Any]]:
         assert stream
         assert decode
+        assert platform is None
         self.pulls += 1
         yield {"id": "a1", "status": "Downloading", "progressDetail": {"current": 1, "total": 2}}
         time.sleep(0.1)

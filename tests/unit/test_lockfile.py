@@ -9,38 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from locks import IMAGE, digest_of, lock_of, make_build, make_image
 
 from trtmatrix.core.errors import ConfigError
 from trtmatrix.core.lock import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
 from trtmatrix.core.lockfile import HEADER, format_matrix_lock, parse_matrix_lock
 
-IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
-
-
-def digest_of(letter: str) -> str:
-    return f"sha256:{letter * 64}"
-
-
-LOCK = Lock(
-    images={
-        IMAGE: LockedImage(
-            image=IMAGE, digest=digest_of("a"), registry="nvcr.io", resolved="2026-11-22T03:36:28Z",
-            platforms=(
-                LockedPlatform(
-                    platform="linux/amd64", manifest=digest_of("b"), image_id=digest_of("c"),
-                    layers=(LockedLayer(digest=digest_of("d"), size=3),),
-                    labels={"com.nvidia.build.id": "124443220"}, environment={"CUDA_VERSION": "12.6.3.004"},
-                ),
-            ),
-        )
-    },
-    builds={
-        "10.0.0": LockedBuild(
-            image="trtmatrix/tensorrt:10.0.0", base=IMAGE, wheels={"a==1.0": "b" * 64},
-            files={"docker/wheels/Dockerfile": "c" * 64},
-        )
-    },
-)  # fmt: skip
+LOCK = lock_of(make_image(), v10_0_0=make_build())
 TEXT = format_matrix_lock(LOCK)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))

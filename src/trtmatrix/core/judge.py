@@ -92,8 +92,11 @@ def mismatched_library(record: Record, version: Version) -> str | None:
     a fourth that differs is a difference to report, not a mismatch.
     """
     seen = record.observed.get("library")
-    if not isinstance(seen, str):
-        return None
+    return wrong_library(seen, version) if isinstance(seen, str) else None
+
+
+def wrong_library(seen: str, version: Version) -> str | None:
+    """Return how a library's version differs from the pinned one, or None; see :func:`mismatched_library`."""
     sure = version.library.known not in {Known.RECALLED, Known.INFERRED}
     if _agrees(version.library.value, seen, parts=4 if sure else 3):
         return None

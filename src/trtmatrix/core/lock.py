@@ -107,6 +107,11 @@ def _pinned(version: Version, lock: Lock, platform: str, registry: str) -> Versi
     return replace(version, origin=replace(origin, mirror=mirrored(origin.image, registry), pin=pin))
 
 
+def base_origin(base: str, lock: Lock, platform: str, registry: str) -> ImageOrigin:
+    """Return how the base of an image of ours is known and asked for."""
+    return ImageOrigin(image=base, mirror=mirrored(base, registry), pin=pin_of(lock, base, platform))
+
+
 def pin_of(lock: Lock, image: str, platform: str) -> Pin | None:
     """Return what the lock has of an image for a platform, or None."""
     locked = lock.images.get(image)

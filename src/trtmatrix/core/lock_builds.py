@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from trtmatrix.core.lock import Lock, LockedBuild
+from trtmatrix.core.lock import Lock, LockedBuild, pin_of
 
 OWN = "trtmatrix/"
 """What the names of images begin with that the project makes itself: no registry has them."""
@@ -22,9 +22,14 @@ class BuildParts:
     unhashed: tuple[str, ...] = ()
 
 
+def is_own(image: str) -> bool:
+    """Whether the project makes an image, so that no registry is asked for it."""
+    return image.startswith(OWN)
+
+
 def asked_base(build: LockedBuild) -> str | None:
     """Return the base where a registry has it, None where the project makes it."""
-    return None if build.base.startswith(OWN) else build.base
+    return None if is_own(build.base) else build.base
 
 
 def build_differences(old: LockedBuild, new: LockedBuild) -> tuple[str, ...]:
@@ -37,7 +42,7 @@ def build_differences(old: LockedBuild, new: LockedBuild) -> tuple[str, ...]:
     )
 
 
-def why_not_as_locked(version: str, parts: BuildParts, lock: Lock) -> str | None:
+def why_not_as_locked(version: str, parts: BuildParts, lock: Lock, platform: str) -> str | None:
     """Return why an image of ours is not what matrix.lock says, or None where it is."""
     locked = lock.builds.get(version)
     base = asked_base(parts.build)
@@ -46,8 +51,8 @@ def why_not_as_locked(version: str, parts: BuildParts, lock: Lock) -> str | None
     if differences := build_differences(locked, parts.build):
         return f"not as locked: {'; '.join(differences)}"
     if parts.unhashed:
-        return f"no SHA-256 is known of {', '.join(parts.unhashed)}"
-    if base is not None and base not in lock.images:
+        return f"no SHA-256 is known of {', '.join(parts.unhashed)} (nox -s image -- {version} --lock)"
+    if base is not None and pin_of(lock, base, platform) is None:
         return f"its base {base} is not locked"
     return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from trtmatrix.core.image_says import ImageSays, image_says
@@ -29,15 +29,16 @@ class Kind(Enum):
     BUILD_CHANGED = "built of other parts"
     UNHASHED = "wheels without SHA-256"
     UNUSED = "no longer in matrix.yaml"
+    LOCAL = "made on this host: no registry has it"
 
 
 WHY: Mapping[Kind, str] = {
     Kind.LOCKED: "",
     Kind.NEW: "runs pull whatever its tag stands for that day, and nothing shows when that changes",
-    Kind.MOVED: "runs go on with the locked image while the registry has it; after --update records made in it "
-    "are no longer current and their cells run again",
-    Kind.REPACKED: "its configuration, and so what runs, is the same: records stay current; it is pulled by "
-    "another digest",
+    Kind.MOVED: "runs go on with the locked image while the registry has it; after --update records made in "
+    "it are no longer current and their cells run again",
+    Kind.REPACKED: "its configuration, and so what runs, is the same: records stay current, but for engines "
+    "with containerd's image store, which know images by this digest",
     Kind.INDEX: "nothing that runs here changes: an index also holds attestations and platforms apart",
     Kind.PLATFORM_ADDED: "hosts of this platform can be locked too",
     Kind.PLATFORM_GONE: "hosts of this platform cannot pull it by its tag any more",
@@ -46,14 +47,15 @@ WHY: Mapping[Kind, str] = {
     Kind.GONE: "new hosts cannot pull it by its tag",
     Kind.UNKNOWN: "what it stands for now is not known; the lock's entry stays as it was",
     Kind.BUILD_NEW: "nothing shows when what it is made of changes",
-    Kind.BUILD_CHANGED: "the image is built anew and gets another ID: records made in the old one are no longer "
-    "current",
+    Kind.BUILD_CHANGED: "the image is built anew and gets another ID: records made in the old one are no "
+    "longer current",
     Kind.UNHASHED: "nothing says that they are the ones that were meant, so the image is not built",
     Kind.UNUSED: "no version needs it; --update without --trt removes it",
+    Kind.LOCAL: "it is known by its name alone, and runs say so",
 }
 """Why each kind of finding matters."""
 
-QUIET = frozenset({Kind.LOCKED, Kind.UNUSED})
+QUIET = frozenset({Kind.LOCKED, Kind.UNUSED, Kind.LOCAL})
 """What needs nobody's decision."""
 
 
@@ -84,6 +86,11 @@ class Finding:
     old_is_there: bool | None = None
 
     @property
+    def is_build(self) -> bool:
+        """Whether it is about an image of ours."""
+        return self.kind in {Kind.BUILD_NEW, Kind.BUILD_CHANGED, Kind.UNHASHED}
+
+    @property
     def why(self) -> str:
         """Why it matters."""
         return WHY[self.kind]
@@ -91,10 +98,14 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is to be locked: images with the versions that use them, builds by version."""
+    """What is to be locked: images with the versions that use them, builds by version.
+
+    ``local``: images that no registry has, with their versions.
+    """
 
     images: Mapping[str, tuple[str, ...]]
     builds: Mapping[str, BuildParts]
+    local: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def find_changes(
@@ -111,6 +122,7 @@ def find_changes(
             found.append(replace(finding, versions=versions, old_is_there=there))
     for version, parts in wanted.builds.items():
         found += _build_findings(version, old.builds.get(version), parts)
+    found += [Finding(subject=image, kind=Kind.LOCAL, versions=vs) for image, vs in wanted.local.items()]
     return tuple(found)
 
 
@@ -239,9 +251,10 @@ def _named_facts(what: str, old: Mapping[str, str], new: Mapping[str, str]) -> I
 
 def _build_findings(version: str, old: LockedBuild | None, parts: BuildParts) -> Iterator[Finding]:
     subject, versions = f"build {version}", (version,)
-    wheels = [f"wheel {wheel}" for wheel in parts.build.wheels]
+    wheels, files = (", ".join(names) or "none" for names in (parts.build.wheels, parts.build.files))
     if old is None:
-        facts = (f"image {parts.build.image}", f"base {parts.build.base}", *wheels, *parts.build.files)
+        made = f"{parts.build.image} on {parts.build.base}"
+        facts = (made, f"wheels with their SHA-256: {wheels}", f"files: {files}")
         yield Finding(subject=subject, kind=Kind.BUILD_NEW, versions=versions, facts=facts)
     elif differences := build_differences(old, parts.build):
         yield Finding(subject=subject, kind=Kind.BUILD_CHANGED, versions=versions, facts=differences)

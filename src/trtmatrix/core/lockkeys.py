@@ -11,7 +11,7 @@ from trtmatrix.core.matrixkeys import Image, Keys, schema_number
 from trtmatrix.core.model import PART
 
 DIGEST = r"^sha256:[0-9a-f]{64}$"
-MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
+MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:Z|\+00:00)$"
 PLATFORM = r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?$"
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
+from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.entry import Stored
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.model import CellId, Gpu
@@ -59,6 +60,24 @@ def order_launches(
 ) -> list[Launch]:
     """Return launches in the order in which they start: what is here already, then the longest first."""
     return sorted(launches, key=lambda launch: (not is_here(launch), -_total(launch.cells, seconds)))
+
+
+def join_images(launches: Sequence[Launch]) -> list[Launch]:
+    """Return launches in their order, but those of an image that must be had first one after another.
+
+    So what is had can go again before the next is had.
+    """
+    wanted = [had_first(launch) or str(number) for number, launch in enumerate(launches)]
+    places = {image: number for number, image in reversed(list(enumerate(wanted)))}
+    return [launches[n] for n in sorted(range(len(launches)), key=lambda n: places[wanted[n]])]
+
+
+def had_first(launch: Launch) -> str | None:
+    """Return the image that must be pulled for a launch, or for the base of its own; None where none must."""
+    origin = launch.version.origin
+    if not isinstance(origin, ImageOrigin) or not launch.lacks_image:
+        return None
+    return origin.build.base if origin.build is not None else origin.image
 
 
 def _total(cells: Iterable[Cell], seconds: Seconds) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trtmatrix.core.image_facts import Agreement, FactCheck
-from trtmatrix.core.lock_changes import QUIET, Finding, Kind, needs_decision, unanswered
+from trtmatrix.core.lock_changes import QUIET, WHY, Finding, Kind, needs_decision, unanswered
 
 UPDATE = "nox -s lock -- --update"
 
@@ -16,22 +16,30 @@ def lock_text(
     findings: Sequence[Finding], facts: Sequence[FactCheck], file: str, written: bool | None
 ) -> str:
     """Return the findings for a terminal. ``written``: whether the file was, None where nothing was to be."""
-    parts = ["\n".join(_finding_lines(finding)) for finding in findings if finding.kind is not Kind.LOCKED]
+    shown = [kind for kind in Kind if kind is not Kind.LOCKED]
+    parts = [
+        "\n".join(_section(kind, [finding for finding in findings if finding.kind is kind]))
+        for kind in shown if any(finding.kind is kind for finding in findings)
+    ]  # fmt: skip
     parts += ["\n".join(lines) for lines in (list(_fact_lines(facts)),) if lines]
     return "\n\n".join([*parts, "\n".join(_ending(findings, file, written))])
 
 
-def _finding_lines(finding: Finding) -> Iterator[str]:
-    where = f" ({finding.platform})" if finding.platform else ""
-    yield f"{finding.subject}{where}: {finding.kind.value}"
-    for fact in finding.facts:
-        yield f"  {fact}"
-    if finding.versions:
-        yield f"  versions: {', '.join(finding.versions)}"
-    if finding.old_is_there is not None:
-        yield f"  {_OLD[finding.old_is_there]}"
-    if finding.why:
-        yield f"  why it matters: {finding.why}"
+def _section(kind: Kind, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield the findings of one kind; a remedy that several share stands once."""
+    yield f"{kind.value}: {len(findings)}"
+    yield f"  why it matters: {WHY[kind]}"
+    remedies = {} if kind is not Kind.UNKNOWN else {finding.facts[1:]: None for finding in findings}
+    for finding in findings:
+        where = f" ({finding.platform})" if finding.platform else ""
+        used = f" · {', '.join(finding.versions)}" if finding.versions and not finding.is_build else ""
+        yield f"  {finding.subject}{where}{used}"
+        for fact in finding.facts[:1] if remedies else finding.facts:
+            yield f"    {fact}"
+        if finding.old_is_there is not None:
+            yield f"    {_OLD[finding.old_is_there]}"
+    for lines in remedies:
+        yield from lines
 
 
 _OLD = {
@@ -56,7 +64,7 @@ def _fact_lines(facts: Sequence[FactCheck]) -> Iterator[str]:
 
 def _ending(findings: Sequence[Finding], file: str, written: bool | None) -> Iterator[str]:
     counts = Counter(finding.kind for finding in findings)
-    told = [f"{count} {kind.value}" for kind, count in counts.items()]
+    told = [f"{kind.value}: {count}" for kind, count in counts.items()]
     yield f"{file}: {'; '.join(told) or 'none of these versions comes from an image'}"
     missing = unanswered(findings)
     if missing:

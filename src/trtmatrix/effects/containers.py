@@ -10,7 +10,6 @@ from pathlib import Path
 
 import docker
 import docker.errors
-import requests.exceptions
 from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Ulimit
 
@@ -26,11 +25,14 @@ from trtmatrix.core.container import (
     make_container_spec,
     tmpfs_options,
 )
+from trtmatrix.core.engine_trouble import cure_for
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Engine, Launch
 from trtmatrix.effects.engine import open_client
+from trtmatrix.effects.engine_errors import ENGINE_ERRORS
+from trtmatrix.effects.image_check import ImageCheck
 from trtmatrix.effects.images import Images
-from trtmatrix.effects.launcher import POLL_SECONDS, Ended, Heartbeat, Poll, Ready
+from trtmatrix.effects.launcher import POLL_SECONDS, Ended, Heartbeat, Poll, Ready, WrongVersion
 from trtmatrix.effects.owner import is_dead, own_identity
 from trtmatrix.effects.paths import probe_folder
 
@@ -38,7 +40,6 @@ ENGINE_SECONDS = 0.1
 """How often the engine is asked whether a container still runs: that costs it milliseconds."""
 EMPTIED = (SCRATCH, "/dev/shm")  # noqa: S108 - inside the container, file systems of its own
 """What the probe empties after each cell: it lies in memory, and the next cell would pay for it."""
-ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException)
 
 
 def remove_leftovers() -> list[str]:
@@ -60,6 +61,7 @@ class ContainerLauncher:
         """Keep what every container needs; the engine is asked on first use."""
         self.engine, self.cache, self.repros = engine, cache, repros
         self.limits, self.images = limits, images
+        self.check = ImageCheck(cache)
         self._client: docker.DockerClient | None = None
 
     @property
@@ -70,17 +72,19 @@ class ContainerLauncher:
         return self._client
 
     def make_ready(self, launch: Launch) -> Ready:
-        """Find the image, pulled or built now where the plan says so."""
+        """Find the image, pulled or built now where the plan says so, and look what it ships."""
         try:
             image_id = self.images.make_ready(launch, self.client)
         except ENGINE_ERRORS as error:
+            command = self.engine.command
             image = launch.version.origin.reference if isinstance(launch.version.origin, ImageOrigin) else ""
             raise MachineryError(
-                f"{image} cannot be had: {str(error)[:300]}\n"
-                f"  try it by hand: docker pull {image} (NGC: docker login nvcr.io, "
-                "user $oauthtoken)"
+                f"{image} cannot be had: {str(error)[:300]}\n  try it by hand: {command} pull {image}"
             ) from error
-        return Ready(launch=launch, digests={"image": image_id, "runtime": "container"}, handle=image_id)
+        digests = {"image": image_id, "runtime": "container"}
+        if (wrong := self.check.find_wrong(launch.version, image_id)) is not None:
+            raise WrongVersion(wrong, digests)
+        return Ready(launch=launch, digests=digests, handle=image_id)
 
     def spec(self, ready: Ready, folder: Path) -> ContainerSpec:
         """Describe the container for a launch."""
@@ -116,7 +120,9 @@ class ContainerLauncher:
             log = container.logs(tail=100).decode("utf-8", "replace")
             return Ended(code=int(state["ExitCode"]), out_of_memory=bool(state["OOMKilled"]), log=log[-4000:])
         except ENGINE_ERRORS as error:
-            raise MachineryError(f"the container of {spec.image} failed: {str(error)[:500]}") from error
+            raise MachineryError(
+                f"the container of {spec.image} failed: {str(error)[:500]}{cure_for(str(error))}"
+            ) from error
         finally:
             self._remove(container, spec.name)
 

@@ -11,8 +11,8 @@ import docker.errors
 from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL, SCRATCH
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.table import one_line
-from trtmatrix.effects.containers import ENGINE_ERRORS
 from trtmatrix.effects.engine import open_client
+from trtmatrix.effects.engine_errors import ENGINE_ERRORS
 from trtmatrix.effects.owner import own_identity
 
 SECONDS = 120

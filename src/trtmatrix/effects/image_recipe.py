@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trtmatrix.core.bundle.facts import IMAGE, Image
-from trtmatrix.core.config import Build, ImageOrigin, Version
+from trtmatrix.core.config import Build, ImageOrigin, Pin, Version, repository_of
 from trtmatrix.core.errors import UsageError
+from trtmatrix.core.lock_builds import OWN_BASE
 from trtmatrix.effects.image_facts import HeldImage, read_history
 
 BUILD, HISTORY = "build.sh", "history.txt"
-
-PYTHON_310 = "trtmatrix/debian12-python310:latest"
-"""The base that the project makes itself (docker/wheels/base)."""
 
 WHEELS_SCRIPT = """\
 #!/bin/sh
@@ -52,22 +50,21 @@ def make_recipe(
     held: HeldImage | None,
     dockerfile: Path | None,
     builder: Path | None,
+    base: Pin | None = None,
 ) -> ImageRecipe:
     """Return how to get the image of a version that ran as ``ran`` (its own digest).
 
     ``held``: the image of that name here; ``dockerfile``: what the user says that it was built by;
-    ``builder``: the project's script for images from wheels. :class:`UsageError` where the Dockerfile cannot
-    be read.
+    ``builder``: the project's script for images from wheels; ``base``: what matrix.lock has of the base.
+    :class:`UsageError` where the Dockerfile cannot be read.
     """
     same = held is not None and held.id == ran
-    image = Image(
-        name=origin.image, id=ran, tag=_tag(origin.image), reference=_reference(origin.image, held, ran)
-    )
+    image = Image(name=origin.image, id=ran, tag=_tag(origin.image), reference=_reference(origin, held, ran))
     notes = () if same else (_other_image(origin.image, held),)
     if dockerfile is not None:
         return _by_dockerfile(image, dockerfile, notes)
     if origin.build is not None and builder is not None:
-        return _by_wheels(image, version, origin.build, builder.parent, notes)
+        return _by_wheels(image, version, _pinned(origin.build, base), builder.parent, notes)
     if image.reference:
         return ImageRecipe(image=image, notes=notes)
     return _by_history(image, held if same else None, notes)
@@ -78,13 +75,16 @@ def _tag(name: str) -> str:
     return name.partition("@")[0]
 
 
-def _reference(name: str, held: HeldImage | None, ran: str) -> str:
+def _reference(origin: ImageOrigin, held: HeldImage | None, ran: str) -> str:
     """Return the registry's digest of the image that ran: as it is pinned, else as the engine has it."""
+    name = origin.image
     if "@sha256:" in name:
         return name
+    repository = repository_of(name)
+    if origin.pin is not None and ran in origin.pin.ids:
+        return f"{repository}@{origin.pin.manifest}"
     if held is None or held.id != ran:
         return ""
-    repository = name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
     own = [reference for reference in held.references if reference.startswith(f"{repository}@")]
     return next(iter([*own, *held.references]), "")
 
@@ -111,6 +111,11 @@ def _by_dockerfile(image: Image, dockerfile: Path, notes: tuple[str, ...]) -> Im
     )  # fmt: skip
 
 
+def _pinned(build: Build, base: Pin | None) -> Build:
+    """Return a build whose base is named by its digest, where that is known."""
+    return replace(build, base=f"{repository_of(build.base)}@{base.manifest}") if base else build
+
+
 def _by_wheels(
     image: Image, version: Version, build: Build, folder: Path, notes: tuple[str, ...]
 ) -> ImageRecipe:
@@ -118,7 +123,7 @@ def _by_wheels(
     lock = folder / "locks" / f"{version.name}.txt"
     files = {name: (folder / name).read_bytes() for name in ("Dockerfile", "tensorrt.py")}
     files["requirements.txt"] = lock.read_bytes() if lock.is_file() else b""
-    own = build.base == PYTHON_310
+    own = build.base == OWN_BASE
     if own:
         files["base"] = (folder / "base").read_bytes()
     base = shlex.quote(build.base)

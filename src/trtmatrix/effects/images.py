@@ -15,15 +15,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import docker
-import docker.errors
 
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Launch
+from trtmatrix.effects.image_use import NoUse, check_pin, id_of
 from trtmatrix.effects.offline import need_network
+from trtmatrix.effects.pulling import Puller, PullNote
 
-PullNote = Callable[[str, str, int, int], None]
-"""Told of each layer: image, layer, bytes so far, bytes in all (0 where not known)."""
+OWN = "trtmatrix/"
+"""Images that are made here, not pulled."""
 
 PATIENCE_SECONDS = 5.0
 """How long a build may take to clean up when the run ends before it."""
@@ -33,44 +34,55 @@ class Images:
     """Makes the images of launches be here. Launches that want the same one wait for one pull or build."""
 
     def __init__(
-        self, *, pull_note: PullNote, note: Callable[[str], None], builder: Sequence[str] = ()
-    ) -> None:
-        """Keep whom to tell; ``builder``: the command that, given a version, builds its image."""
-        self.pull_note, self.note, self.builder = pull_note, note, tuple(builder)
+        self, *, pull_note: PullNote, note: Callable[[str], None], builder: Sequence[str] = (),
+        uses: NoUse | None = None, platform: str = "",
+    ) -> None:  # fmt: skip
+        """Keep whom to tell; ``builder``: the command that, given a version, builds its image.
+
+        ``uses``: who drops images after their last cell; ``platform``: which is pulled, ``linux/amd64``.
+        """
+        self.note, self.builder, self.uses = note, tuple(builder), uses or NoUse()
+        self.puller = Puller(pull_note=pull_note, note=note, platform=platform)
         self._turn = threading.Lock()
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def make_ready(self, launch: Launch, client: docker.DockerClient) -> str:
         """Return the ID of a launch's image, pulled or built now where the plan says so and it is not here.
 
-        Raises :class:`MachineryError` where it cannot be built, and what the engine raises otherwise.
+        Raises :class:`MachineryError` where it cannot be had, and what the engine raises otherwise.
         """
         origin = launch.version.origin
         if not isinstance(origin, ImageOrigin):
             raise MachineryError(f"{launch.version.name} is no container's version")
-        with self._turn:
-            turn = self._turns[origin.image]
-        with turn:
-            held = find_held(origin, client)
+        with self._turn_of(origin):
+            held = self.uses.hold(origin, client)
+            if held is None and launch.pull:
+                return self._pull(origin, client)
             if held is None and launch.build:
-                self._build(origin.image, launch.version.name)
-            elif held is None and launch.pull:
-                self._pull(origin.reference, client)
-            return held or str(client.images.get(origin.reference).id)
+                self._build(origin, launch.version.name, client)
+            return held or id_of(origin.reference, client)
 
-    def _pull(self, image: str, client: docker.DockerClient) -> None:
-        """Pull an image, telling of each layer."""
-        need_network(image)
-        for event in client.api.pull(image, stream=True, decode=True):
-            if "error" in event:
-                raise docker.errors.APIError(str(event["error"]))
-            progress = event.get("progressDetail") or {}
-            layer = f"{event.get('id', '')} {event.get('status', '')}".strip()
-            self.pull_note(image, layer, int(progress.get("current", 0)), int(progress.get("total", 0)))
+    def _turn_of(self, origin: ImageOrigin) -> threading.Lock:
+        with self._turn:
+            return self._turns[origin.image]
 
-    def _build(self, image: str, version: str) -> None:
-        """Build an image by the project's script, which pulls the base; where it fails, tell what it said."""
+    def _pull(self, origin: ImageOrigin, client: docker.DockerClient) -> str:
+        """Pull an image, by its digest where it is locked: what comes must be what the lock has."""
+
+        need_network(origin.reference)
+
+        def pull() -> int:
+            return self.puller.pull(origin.reference, client)
+
+        image_id = self.uses.pull(origin, client, pull)
+        check_pin(origin, image_id)
+        return image_id
+
+    def _build(self, origin: ImageOrigin, version: str, client: docker.DockerClient) -> None:
+        """Build an image by the project's script; where it fails, tell what it said."""
+        image = origin.image
         need_network(f"building {image}")
+        self._have_base(origin, client)
         self.note(f"building {image} (some minutes)")
         code, said = run_builder([*self.builder, version])
         if code:
@@ -83,14 +95,14 @@ class Images:
             )
         self.note(f"{image} is built")
 
-
-def find_held(origin: ImageOrigin, client: docker.DockerClient) -> str | None:
-    """Return the ID under which the engine has an origin's image just now, or None."""
-    names = origin.pin.ids if origin.pin is not None else (origin.mirror or origin.image, origin.image)
-    for name in names:
-        with contextlib.suppress(docker.errors.ImageNotFound):
-            return str(client.images.get(name).id)
-    return None
+    def _have_base(self, origin: ImageOrigin, client: docker.DockerClient) -> None:
+        """Pull the base of a build, so that it is known to be pulled by us; the script makes our own ones."""
+        if origin.build is None or origin.build.base.startswith(OWN):
+            return
+        base = self.uses.base_of(origin.build.base)
+        with self._turn_of(base):
+            if self.uses.hold(base, client) is None:
+                self._pull(base, client)
 
 
 def run_builder(command: Sequence[str]) -> tuple[int, str]:

@@ -6,20 +6,21 @@ import os
 import tempfile
 from pathlib import Path
 
-from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.errors import ConfigError, MachineryError
 from trtmatrix.core.lock import Lock
-from trtmatrix.core.lockfile import format_matrix_lock
+from trtmatrix.core.lockfile import format_matrix_lock, parse_matrix_lock
 
 
 def write_lock(path: Path, lock: Lock) -> bool:
     """Write a lock where its text is another than the file's; returns whether it was.
 
-    :class:`MachineryError` where it cannot be written; the old file is then as it was.
+    :class:`MachineryError` where it cannot be written, or could not be read again (a registry may say
+    anything); the old file is then as it was.
     """
-    text = format_matrix_lock(lock).encode()
+    text = _checked_text(path, lock).encode()
     target = path.resolve()  # a link stays one
     try:
-        if target.exists() and target.read_bytes() == text:
+        if target.read_bytes() == text if target.exists() else lock == Lock():
             return False
         _replace(target, text)
     except OSError as error:
@@ -28,6 +29,19 @@ def write_lock(path: Path, lock: Lock) -> bool:
             "  check the folder's rights and its free disk, then run it again: nox -s lock -- --update"
         ) from error
     return True
+
+
+def _checked_text(path: Path, lock: Lock) -> str:
+    text = format_matrix_lock(lock)
+    try:
+        parse_matrix_lock(text, str(path))
+    except ConfigError as error:
+        told = "\n  ".join(error.problems[:-1])
+        raise MachineryError(
+            f"{path} is as it was: what was resolved cannot be kept in it\n  {told}\n"
+            "  the registry says what no image should have; leave that version out by --trt"
+        ) from error
+    return text
 
 
 def _replace(target: Path, text: bytes) -> None:

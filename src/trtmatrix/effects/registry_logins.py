@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 from base64 import b64encode
 from dataclasses import dataclass, replace
 
@@ -42,8 +43,18 @@ def find_login(host: str) -> Login:
     import docker.errors
 
     try:
-        found = docker.auth.load_config().resolve_authconfig(host) or {}
-    except (docker.errors.DockerException, ValueError, OSError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a helper that is not here is told below, not by a warning
+            found = docker.auth.load_config().resolve_authconfig(host) or {}
+    except (
+        docker.errors.DockerException,
+        ValueError,
+        OSError,
+        TypeError,
+        LookupError,
+        AttributeError,
+    ) as error:
+        # The last three: what docker-py makes of a configuration that is of another shape.
         return Login(why=f"the login that Docker has cannot be read: {shorten(str(error))}")
     entry = {str(key).lower(): str(value or "") for key, value in found.items()}
     return Login(

@@ -15,6 +15,9 @@ T = TypeVar("T")
 KEPT = 30
 """Files that are kept; the oldest go. One state of a project has three."""
 
+CONTENTS = "image contents 1"
+"""In place of a program, for what images have inside: it changes with what is read of them."""
+
 CHECK_BYTES = 32
 
 

@@ -1,0 +1,99 @@
+"""Small images at a real registry, and what makes a real engine pull them: without Python inside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import docker
+import docker.errors
+from bench.registry import Serving
+
+from tests.registry.registries import Image, Pushed, push_image
+from trtmatrix.context import own_platform
+from trtmatrix.core.config import Fact, ImageOrigin, Version
+from trtmatrix.core.lock import Lock, pin_of
+from trtmatrix.core.model import CPU, Known
+from trtmatrix.core.plan import Keep, Launch
+from trtmatrix.effects.engine import open_client
+from trtmatrix.effects.image_use import ImageUse
+from trtmatrix.effects.images import Images
+from trtmatrix.effects.pulled import Ledger
+from trtmatrix.effects.pulling import Puller
+from trtmatrix.effects.registry import Registry
+
+LIBRARY = Fact(value="1.0", known=Known.MEASURED, source="here")
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """A registry at ``host``, the engine, and what was told; images that came go with it."""
+
+    serving: Serving
+    client: docker.DockerClient
+    told: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+    def push(self, tag: str, *sizes: int, repository: str = "small/image") -> tuple[str, Pushed]:
+        """Push an image with layers of so many random bytes; returns its name and what was pushed."""
+        layers = tuple({f"layer{n}": os.urandom(size)} for n, size in enumerate(sizes or (4096,)))
+        other = Image(platform="linux/s390x", layers=({"a": os.urandom(64)},))
+        pushed = push_image(
+            self.serving.host, repository, tag, Image(platform=own_platform(), layers=layers), other
+        )
+        return self.name(tag, repository), pushed
+
+    def name(self, tag: str, repository: str = "small/image", host: str = "") -> str:
+        """Return an image's name at the registry, or at what stands before it."""
+        return f"{host or self.serving.host}/{repository}:{tag}"
+
+    def uses(self, keep: Keep, cache: Path) -> ImageUse:
+        """Return who drops images, with books in ``cache``."""
+        return ImageUse(
+            ledger=Ledger(cache), keep=keep, note=self.told.append,
+            base_of=lambda base: ImageOrigin(image=base),
+        )  # fmt: skip
+
+    def images(self, uses: ImageUse | None = None) -> Images:
+        """Return what has images."""
+        images = Images(pull_note=lambda *_: None, note=self.told.append, uses=uses)
+        images.puller = Puller(
+            pull_note=lambda *_: None, note=self.told.append, platform=own_platform(), waits=(0.1, 0.2),
+        )  # fmt: skip
+        return images
+
+    def have(self, images: Images, launch: Launch) -> str:
+        """Have an image, which goes again with this bench."""
+        origin = launch.version.origin
+        assert isinstance(origin, ImageOrigin)
+        self.names += [origin.reference, origin.image]
+        return images.make_ready(launch, self.client)
+
+    def is_here(self, name: str) -> bool:
+        """Whether the engine has an image."""
+        with contextlib.suppress(docker.errors.NotFound):
+            return bool(self.client.images.get(name))
+        return False
+
+
+def want(name: str, *, locked: bool = False, version: str = "1.0") -> Launch:
+    """Return the launch of a version in an image, as it is locked by its registry now where that is asked."""
+    lock = Lock(images={name: Registry().resolve(name)} if locked else {})
+    origin = ImageOrigin(image=name, pin=pin_of(lock, name, own_platform()))
+    made = Version(version=version, origin=origin, library=LIBRARY)
+    return Launch(version=made, gpu=CPU, cells=(), pull=True)
+
+
+@contextlib.contextmanager
+def open_bench(serving: Serving) -> Iterator[Bench]:
+    """Open the engine over a registry; what was pulled from it goes again."""
+    bench = Bench(serving=serving, client=open_client(60))
+    try:
+        yield bench
+    finally:
+        for name in bench.names:
+            with contextlib.suppress(docker.errors.APIError):
+                bench.client.images.remove(name, force=True)

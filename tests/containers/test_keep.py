@@ -1,0 +1,194 @@
+"""Which images stay after their last cell: never one goes that this tool did not pull."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bench.registry import TEST_IMAGE, Registry, Serving, forget, open_registry
+
+from tests.containers.conftest import GOOD, Project, containers_of, wait_until
+from tests.containers.pulling_kit import Bench, open_bench, want
+from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
+from tests.registry.registries import serve_registry
+from trtmatrix.core.config import Build, ImageOrigin
+from trtmatrix.core.plan import Keep, Launch
+from trtmatrix.effects.images import Images
+from trtmatrix.effects.owner import own_identity
+from trtmatrix.effects.pulled import Ledger
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    """Serve the test image with a layer of its own, which a run can be done in."""
+    with open_registry() as opened:
+        opened.push_with_ballast("one", 4096)
+        yield opened
+
+
+@pytest.fixture
+def image(registry: Registry) -> Iterator[str]:
+    name = registry.name("one")
+    forget(registry.client, name)
+    yield name
+    forget(registry.client, name)
+
+
+def is_here(registry: Registry, name: str) -> bool:
+    return any(name in (found.tags or []) for found in registry.client.images.list())
+
+
+def test_an_image_of_two_versions_goes_after_the_last_of_them(
+    registry: Registry, image: str, project: Project
+) -> None:
+    write_matrix(project, {FIRST: image, SECOND: image})
+    done = project.run("--trt", f"{FIRST},{SECOND}", *PASSES, "--keep", "none")
+    assert [done.cell("passes", version)["verdict"] for version in (FIRST, SECOND)] == ["PASS"] * 2
+    assert done.told.count(f"removed {image}") == 1
+    assert done.told.index("[2/2]") < done.told.index(f"removed {image}")
+    assert not is_here(registry, image)
+    again = project.run("--trt", FIRST, *PASSES, "--rerun")
+    assert again.cell("passes", FIRST)["verdict"] == "PASS"
+    assert is_here(registry, image), "without --keep they stay"
+
+
+def test_an_image_that_was_here_before_stays(registry: Registry, image: str, project: Project) -> None:
+    registry.client.images.pull(image)
+    write_matrix(project, {FIRST: image})
+    assert project.run("--trt", FIRST, *PASSES, "--keep", "none").cell("passes", FIRST)["verdict"] == "PASS"
+    assert is_here(registry, image)
+
+
+def test_what_a_killed_run_wanted_gone_goes_at_the_next_start(
+    registry: Registry, image: str, project: Project, started: Callable[..., subprocess.Popen[str]]
+) -> None:
+    write_matrix(project, {FIRST: image, GOOD + ".2": TEST_IMAGE})
+    run = started("--trt", FIRST, "--repro", "endings", "--case", "hangs", "--keep", "none")
+    wait_until(lambda: bool(containers_of(run.pid)), 30, "its container runs")
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    assert is_here(registry, image)
+    done = project.run("--trt", GOOD + ".2", *PASSES)
+    assert f"removed {image}" in done.told
+    assert not is_here(registry, image)
+    assert is_here(registry, TEST_IMAGE)
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with serve_registry(tmp_path_factory.mktemp("registry")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def bench(serving: Serving) -> Iterator[Bench]:
+    with open_bench(serving) as opened:
+        yield opened
+
+
+def with_cells(launch: Launch) -> Launch:
+    """The launch with something to run: what is counted is cells, whatever they are."""
+    return replace(launch, cells=(None,))  # type: ignore[arg-type] # nobody looks into it
+
+
+def have(bench: Bench, images: Images, launch: Launch) -> Launch:
+    launch = with_cells(launch)
+    images.uses.expect([launch])
+    bench.have(images, launch)
+    return launch
+
+
+def test_locked_ones_stay_and_others_go(bench: Bench, tmp_path: Path) -> None:
+    images = bench.images(bench.uses(Keep.LOCKED, tmp_path))
+    launches = [want(bench.push(tag)[0], locked=tag == "locked") for tag in ("locked", "loose")]
+    for launch in [have(bench, images, launch) for launch in launches]:
+        images.uses.ended(launch)
+    locked, loose = (launch.version.origin for launch in launches)
+    assert isinstance(locked, ImageOrigin)
+    assert isinstance(loose, ImageOrigin)
+    assert bench.is_here(locked.reference)
+    assert not bench.is_here(loose.reference)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_what_was_here_under_another_name_stays(locked: bool, bench: Bench, tmp_path: Path) -> None:
+    name, theirs = bench.push("theirs")[0], "small/theirs:1"
+    launch = want(name, locked=locked)
+    by_hand = bench.client.images.pull(name)
+    by_hand.tag(theirs)
+    bench.client.images.remove(name)
+    bench.names.append(theirs)
+    images = bench.images(bench.uses(Keep.NONE, tmp_path))
+    images.uses.ended(have(bench, images, launch))
+    assert bench.is_here(theirs)
+    assert bench.told == []
+
+
+LIVING = "from trtmatrix.effects.owner import own_identity; print(own_identity(), flush=True); input()"
+
+
+def test_what_another_run_uses_or_a_container_goes_later(bench: Bench, tmp_path: Path) -> None:
+    images, ledger = bench.images(bench.uses(Keep.NONE, tmp_path)), Ledger(tmp_path)
+    launch = want(bench.push("shared")[0])
+    have(bench, images, launch)
+    (pulled,) = ledger.read().pulled
+    other = subprocess.Popen(
+        [sys.executable, "-c", LIVING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert other.stdout is not None
+    with ledger.open() as page:
+        page.write(page.books.use(pulled.engine, pulled.image_id, other.stdout.readline().strip()))
+    images.uses.ended(with_cells(launch))
+    assert bench.is_here(pulled.reference)
+    other.communicate("\n")
+    have(bench, images, replace(launch, pull=False))
+    container = bench.client.containers.create(pulled.reference, ["nothing"])
+    try:
+        images.uses.ended(with_cells(launch))
+        assert bench.told[-1].startswith(f"{pulled.reference} stays: ")
+        assert bench.is_here(pulled.reference)
+    finally:
+        container.remove()
+    with ledger.open() as page:  # as if this run were gone
+        gone = own_identity().rsplit(":", 1)[0] + ":0"
+        page.write(replace(page.books, pulled=(replace(page.books.pulled[0], owner=gone),)))
+    bench.uses(Keep.ALL, tmp_path).drop_leftovers([])
+    assert not bench.is_here(pulled.reference)
+    assert ledger.read().pulled == ()
+
+
+def test_no_more_than_two_are_here_at_once(bench: Bench, tmp_path: Path) -> None:
+    images = bench.images(bench.uses(Keep.NONE, tmp_path))
+    launches = [with_cells(want(bench.push(f"n{number}")[0])) for number in range(3)]
+    images.uses.expect(launches)
+    for launch in launches[:-1]:
+        bench.have(images, launch)
+    last = threading.Thread(target=bench.have, args=(images, launches[-1]))
+    last.start()
+    last.join(timeout=0.5)
+    assert last.is_alive(), "there is no room for it"
+    images.uses.ended(launches[0])
+    last.join(timeout=20)
+    assert not last.is_alive()
+    assert bench.told == [f"removed {bench.name('n0')}: its last cell has run"]
+
+
+def test_the_base_of_a_build_is_pulled_by_us_and_goes(bench: Bench, tmp_path: Path) -> None:
+    base, made = bench.push("base")[0], "small/made:1"
+    images = bench.images(bench.uses(Keep.NONE, tmp_path))
+    code = f"import subprocess\nsubprocess.run(['docker', 'tag', {base!r}, {made!r}], check=True)\n"
+    (tmp_path / "build").write_text(code)
+    images.builder = (str(tmp_path / "build"),)
+    launch = want(made)
+    origin = ImageOrigin(image=made, build=Build(base=base, wheels=()))
+    launch = replace(launch, version=replace(launch.version, origin=origin), pull=False, build=True)
+    images.uses.ended(have(bench, images, launch))
+    assert not bench.is_here(base)
+    assert bench.is_here(made), "what was built was not pulled"

@@ -1,0 +1,152 @@
+"""What can happen to a pull, by a real engine from a real registry: moved, cut off, damaged, refused."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bench.registry import Serving
+from bench.throttle import Throttle
+
+from tests.containers.conftest import wait_until
+from tests.containers.pulling_kit import Bench, open_bench, want
+from tests.registry.fronts import Asked, Front, Reply
+from tests.registry.registries import basic_auth, blob_file, make_htpasswd, serve_registry
+from trtmatrix.context import own_platform
+from trtmatrix.core.config import ImageOrigin
+from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.plan import Launch
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("registry")
+
+
+@pytest.fixture(scope="module")
+def serving(storage: Path) -> Iterator[Serving]:
+    with serve_registry(storage) as opened:
+        yield opened
+
+
+@pytest.fixture
+def bench(serving: Serving) -> Iterator[Bench]:
+    with open_bench(serving) as opened:
+        yield opened
+
+
+def fails(bench: Bench, launch: Launch) -> str:
+    """Return why an image cannot be had."""
+    with pytest.raises(MachineryError) as caught:
+        bench.have(bench.images(), launch)
+    return str(caught.value)
+
+
+def test_a_locked_image_is_pulled_by_digest_though_its_tag_moved_and_is_here(bench: Bench) -> None:
+    name, first = bench.push("moving")
+    launch = want(name, locked=True)
+    _, second = bench.push("moving")
+    unlocked = bench.have(bench.images(), want(name))
+    assert unlocked == second.image_ids[own_platform()]
+    assert bench.have(bench.images(), launch) == first.image_ids[own_platform()]
+    assert bench.have(bench.images(), want(name)) == unlocked, "the tag is what it was"
+
+
+def test_an_image_that_is_not_what_the_lock_has_is_refused(bench: Bench) -> None:
+    name, _ = bench.push("other")
+    launch = want(name, locked=True)
+    origin = launch.version.origin
+    assert isinstance(origin, ImageOrigin)
+    assert origin.pin is not None
+    wrong = replace(origin, pin=replace(origin.pin, ids=("sha256:" + "0" * 64,)))
+    told = fails(bench, replace(launch, version=replace(launch.version, origin=wrong)))
+    assert "not what matrix.lock has: sha256:000" in told
+    assert "nox -s lock" in told
+
+
+def damage(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "cause"),
+    [
+        (damage, "what the registry sent is not what its digest says"),
+        (Path.unlink, "the registry"),
+    ],
+)
+def test_a_layer_that_is_damaged_or_gone_is_told_at_once(
+    spoil: Callable[[Path], None], cause: str, bench: Bench, storage: Path
+) -> None:
+    name, pushed = bench.push("spoilt", 65536)
+    spoil(blob_file(storage / "storage", pushed.layers[own_platform()][0][0]))
+    told = fails(bench, want(name))
+    assert told.startswith(f"{name} cannot be had: {cause}")
+    assert bench.told == [], "nothing was waited for"
+
+
+def test_a_tag_that_is_not_there_is_told_with_the_command_to_try(bench: Bench) -> None:
+    bench.push("there")
+    told = fails(bench, want(bench.name("nothing")))
+    assert "the registry has no such image" in told
+    assert told.splitlines()[-1] == f"  try it by hand: docker pull {bench.name('nothing')}"
+    assert bench.told == []
+
+
+def test_who_is_not_logged_in_is_told_to(bench: Bench, storage: Path, tmp_path: Path) -> None:
+    bench.push("secret")
+    with serve_registry(storage, auth=basic_auth(make_htpasswd(tmp_path / "users"))) as closed:
+        told = fails(bench, want(bench.name("secret", host=closed.host)))
+    assert f"log in: docker login {closed.host}" in told
+    assert bench.told == []
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [(429, "the registry limits how often it is asked"), (503, "the registry is in trouble")],
+)
+def test_a_registry_that_says_later_is_asked_later(status: int, cause: str, bench: Bench) -> None:
+    bench.push("later")
+    with Front(bench.serving.port) as front:
+        name, said = bench.name("later", host=front.host), list[str]()
+
+        def later(asked: Asked) -> Reply | None:
+            if "/manifests/" not in asked.path or len(said) == 2:
+                return None
+            said.append(asked.path)
+            body = b'{"errors": [{"code": "TOOMANYREQUESTS", "message": "later"}]}' if status == 429 else b""
+            return Reply(status=status, headers={"Retry-After": "1"}, body=body)
+
+        front.rule = later
+        assert bench.have(bench.images(), want(name))
+    assert bench.told[0] == f"{name}: {cause}; tried again in 0.1 s"
+    assert len(bench.told) <= 2, "the engine may ask for a manifest twice in one try"
+
+
+def test_a_registry_that_is_gone_in_mid_pull_and_comes_back_goes_on_where_it_was(
+    bench: Bench, tmp_path: Path
+) -> None:
+    size, rate = 32 << 20, 16 << 20
+    with serve_registry(tmp_path) as first, open_bench(first) as there:
+        there.push("cut", size)
+        port = first.port
+    with Throttle(port, rate) as line:
+        name = bench.name("cut", host=f"127.0.0.1:{line.port}")
+        done = list[str]()
+        with serve_registry(tmp_path, port=port):
+            pull = threading.Thread(target=lambda: done.append(bench.have(bench.images(), want(name))))
+            pull.start()
+            wait_until(lambda: line.passed > size // 2, 20, "half of it has come")
+        time.sleep(0.2)
+        before = line.passed
+        with serve_registry(tmp_path, port=port):
+            pull.join(timeout=60)
+            assert done, bench.told
+        assert line.passed - before < 0.7 * size, "what had come did not come again"
+    assert "was cut off; the engine goes on with it in 5 s" in bench.told[0]

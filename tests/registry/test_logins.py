@@ -1,0 +1,318 @@
+"""Logins and tokens: Docker's own configuration, Basic over TLS, a token service, and who is told nothing."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bench.registry import Serving
+
+from tests.registry.fronts import Asked, Front, Reply, tunnel
+from tests.registry.registries import (
+    PASSWORD,
+    USER,
+    Image,
+    Pushed,
+    basic_auth,
+    make_certificate,
+    make_htpasswd,
+    push_image,
+    serve_registry,
+)
+from tests.registry.tokens import TokenService, open_tokens
+from trtmatrix.core.registry import RegistryError, Trouble
+from trtmatrix.effects.registry import Registry
+
+NAME = "registry.test:5443"
+IMAGE = "nvidia/tensorrt"
+
+
+def log_in(host: str, password: str = PASSWORD, **more: object) -> None:
+    """Write Docker's configuration with a login."""
+    auth = base64.b64encode(f"{USER}:{password}".encode()).decode()
+    write_config({"auths": {host: {"auth": auth, **more}}})
+
+
+def write_config(content: object) -> None:
+    """Write Docker's configuration."""
+    folder = Path(os.environ["DOCKER_CONFIG"])
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(content))
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pushed]:
+    """Push an image into a folder that registries with logins are then served over."""
+    folder = tmp_path_factory.mktemp("kept")
+    with serve_registry(folder) as serving:
+        return folder, push_image(serving.host, IMAGE, "1", Image(), Image(platform="linux/arm64"))
+
+
+@pytest.fixture(scope="module")
+def secured(
+    tmp_path_factory: pytest.TempPathFactory, kept: tuple[Path, Pushed]
+) -> Iterator[tuple[Serving, Path]]:
+    """Serve it with TLS and Basic; the certificate is for a name that only the proxy knows."""
+    folder = tmp_path_factory.mktemp("secured")
+    pair = make_certificate(folder, "registry.test")
+    auth = basic_auth(make_htpasswd(folder / "htpasswd"))
+    with serve_registry(kept[0], tls=pair, auth=auth) as serving:
+        yield serving, pair[0]
+
+
+@pytest.fixture
+def proxied(secured: tuple[Serving, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Lead to it by a proxy; yields what the proxy was asked for."""
+    with tunnel(secured[0].port) as (url, asked):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        yield asked
+
+
+@pytest.fixture
+def trusted(secured: tuple[Serving, Path]) -> Path:
+    """Trust its certificate, as engines are told to."""
+    folder = Path(os.environ["XDG_CONFIG_HOME"]) / "containers/certs.d" / NAME
+    folder.mkdir(parents=True)
+    (folder / "ca.crt").write_bytes(secured[1].read_bytes())
+    return folder
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Iterator[TokenService]:
+    with Front() as front:
+        yield open_tokens(tmp_path / "tokens", front)
+
+
+@pytest.fixture
+def guarded(tokens: TokenService, kept: tuple[Path, Pushed]) -> Iterator[Serving]:
+    with serve_registry(kept[0], auth=tokens.auth) as serving:
+        yield serving
+
+
+def fails(act: Callable[[], object]) -> RegistryError:
+    """Return the error that something ends with."""
+    with pytest.raises(RegistryError) as caught:
+        act()
+    return caught.value
+
+
+def test_a_registry_with_tls_and_basic_is_resolved_through_a_proxy(
+    proxied: list[str], trusted: Path, kept: tuple[Path, Pushed]
+) -> None:
+    del trusted
+    log_in(NAME)
+    assert Registry().resolve(f"{NAME}/{IMAGE}:1").digest == kept[1].digest
+    assert set(proxied) == {NAME}
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(proxied: list[str]) -> None:
+    error = fails(lambda: Registry().check(f"{NAME}/{IMAGE}:1"))
+    assert error.trouble is Trouble.UNREACHABLE
+    assert f"its authority belongs in /etc/docker/certs.d/{NAME}/ca.crt" in str(error)
+    assert proxied == [NAME], "what cannot get better is not asked again"
+
+
+def test_a_certificate_that_cannot_be_read_is_named(proxied: list[str], trusted: Path) -> None:
+    (trusted / "ca.crt").write_text("no certificate")
+    error = fails(lambda: Registry().check(f"{NAME}/{IMAGE}:1"))
+    assert (error.trouble, proxied) == (Trouble.UNREACHABLE, [])
+    assert str(trusted.parent) in str(error)
+
+
+@pytest.mark.usefixtures("proxied", "trusted")
+def test_no_login_and_a_wrong_one_are_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text(f'default login {USER} password "{PASSWORD}"\n')
+    monkeypatch.setenv("NETRC", str(netrc))  # is not ours to send
+    error = fails(lambda: Registry().resolve(f"{NAME}/{IMAGE}:1"))
+    assert (error.trouble, f"docker login {NAME}" in str(error)) == (Trouble.NEEDS_LOGIN, True)
+    log_in(NAME, "wrong")
+    error = fails(lambda: Registry().resolve(f"{NAME}/{IMAGE}:1"))
+    assert (error.trouble, error.host) == (Trouble.WRONG_LOGIN, NAME)
+    assert f"user '{USER}'" in str(error)
+    assert "wrong'" not in str(error)
+
+
+def test_a_registry_that_wants_a_certificate_of_ours_gets_it(
+    kept: tuple[Path, Pushed], trusted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = make_certificate(tmp_path / "server", "registry.test")
+    own, key = make_certificate(tmp_path / "own", "somebody")
+    (trusted / "ca.crt").write_bytes(pair[0].read_bytes())
+    with serve_registry(kept[0], tls=pair, clients=own) as serving, tunnel(serving.port) as (url, _):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        error = fails(lambda: Registry(attempts=1).check(f"{NAME}/{IMAGE}:1"))
+        assert error.trouble is Trouble.UNREACHABLE
+        assert f"client.cert and client.key in /etc/docker/certs.d/{NAME}" in str(error)
+        (trusted / "client.cert").write_bytes(own.read_bytes())
+        (trusted / "client.key").write_bytes(key.read_bytes())
+        assert Registry().check(f"{NAME}/{IMAGE}:1") == kept[1].digest
+
+
+def test_who_is_sent_from_tls_to_plain_http_does_not_go(
+    kept: tuple[Path, Pushed], trusted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = make_certificate(tmp_path / "server", "registry.test")
+    (trusted / "ca.crt").write_bytes(pair[0].read_bytes())
+    with serve_registry(kept[0]) as plain, Front(tls=pair) as front, tunnel(front.port) as (url, _):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        front.rule = lambda asked: Reply(status=307, headers={"Location": f"http://{plain.host}{asked.path}"})
+        error = fails(lambda: Registry().check(f"{NAME}/{IMAGE}:1"))
+    assert (error.trouble, "which is not https" in str(error)) == (Trouble.BROKEN, True)
+
+
+def test_plain_http_is_taken_from_insecure_registries_alone(
+    kept: tuple[Path, Pushed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve_registry(kept[0]) as serving, tunnel(serving.port) as (url, _), Front(serving.port) as front:
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        error = fails(lambda: Registry(attempts=1).check(f"{NAME}/{IMAGE}:1"))
+        assert (error.trouble, "it speaks plain HTTP" in str(error)) == (Trouble.UNREACHABLE, True)
+        monkeypatch.setenv("HTTP_PROXY", f"http://{front.host}")
+        digest = {"Docker-Content-Digest": kept[1].digest}
+        front.rule = lambda asked: Reply(headers=digest) if "/v2/" in asked.path else None
+        found = Registry(insecure=[NAME]).check(f"{NAME}/{IMAGE}:1")
+    assert found == kept[1].digest
+    assert {asked.path.partition("/v2/")[0] for asked in front.asked} == {f"http://{NAME}"}
+
+
+@pytest.mark.parametrize(
+    ("proxy", "said"), [("http://127.0.0.1:9", "Connection refused"), ("http://", "the proxy does not help")]
+)
+def test_a_proxy_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch, proxy: str, said: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    error = fails(lambda: Registry().check(f"{NAME}/{IMAGE}:1"))
+    assert error.trouble is Trouble.UNREACHABLE
+    assert said in str(error)
+
+
+def test_loopback_is_taken_with_any_certificate_and_without_a_proxy(
+    secured: tuple[Serving, Path], kept: tuple[Path, Pushed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    host = secured[0].host
+    log_in(host)
+    assert Registry().check(f"{host}/{IMAGE}:1") == kept[1].digest
+
+
+def test_an_anonymous_token_is_fetched_once_for_each_repository(
+    guarded: Serving, tokens: TokenService, kept: tuple[Path, Pushed]
+) -> None:
+    registry = Registry()
+    assert registry.resolve(f"{guarded.host}/{IMAGE}:1").digest == kept[1].digest
+    assert registry.check(f"{guarded.host}/{IMAGE}:1") == kept[1].digest
+    assert [asked.method for asked in tokens.front.asked] == ["GET"]
+    assert fails(lambda: registry.check(f"{guarded.host}/other:1")).trouble is Trouble.MISSING
+    names = [claims["access"][0]["name"] for claims in tokens.issued]
+    assert names == [IMAGE, "other"]
+    assert all(claims["access"][0]["actions"] == ["pull"] for claims in tokens.issued)
+
+
+def test_many_at_once_share_a_token(
+    guarded: Serving, tokens: TokenService, kept: tuple[Path, Pushed]
+) -> None:
+    registry = Registry()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(registry.check, [f"{guarded.host}/{IMAGE}:1"] * 16))
+    assert set(found) == {kept[1].digest}
+    assert len(tokens.issued) == 1
+
+
+def test_a_token_service_that_wants_a_login_gets_it_and_the_registry_does_not(
+    guarded: Serving, tokens: TokenService, kept: tuple[Path, Pushed]
+) -> None:
+    tokens.anonymous = False
+    assert fails(lambda: Registry().check(f"{guarded.host}/{IMAGE}:1")).trouble is Trouble.NEEDS_LOGIN
+    with Front(guarded.port) as front:
+        log_in(front.host)
+        assert Registry().resolve(f"{front.host}/{IMAGE}:1").digest == kept[1].digest
+        sent = {asked.headers.get("Authorization", "").partition(" ")[0] for asked in front.asked}
+        assert sent == {"", "Bearer"}
+        log_in(front.host, "wrong")
+        error = fails(lambda: Registry().check(f"{front.host}/{IMAGE}:1"))
+    assert error.trouble is Trouble.WRONG_LOGIN
+
+
+def test_a_token_of_identity_is_changed_for_one_to_read(
+    guarded: Serving, tokens: TokenService, kept: tuple[Path, Pushed]
+) -> None:
+    tokens.anonymous = False
+    log_in(guarded.host, identitytoken=tokens.identity)
+    assert Registry().check(f"{guarded.host}/{IMAGE}:1") == kept[1].digest
+    assert [asked.method for asked in tokens.front.asked] == ["POST"]
+    log_in(guarded.host, identitytoken="old")
+    assert fails(lambda: Registry().check(f"{guarded.host}/{IMAGE}:1")).trouble is Trouble.WRONG_LOGIN
+
+
+def test_a_token_that_ran_out_is_renewed_where_the_first_came_from(
+    guarded: Serving, tokens: TokenService, kept: tuple[Path, Pushed]
+) -> None:
+    def elsewhere(asked: Asked, reply: Reply) -> Reply:
+        """Name another place to those with a token, as nvcr.io does."""
+        if reply.status != 401 or "Authorization" not in asked.headers:
+            return reply
+        named = 'Bearer realm="https://127.0.0.1:9/token",service="registry",error="invalid_token"'
+        return replace(reply, headers={"WWW-Authenticate": named})
+
+    with Front(guarded.port) as front:
+        front.change = elsewhere
+        tokens.seconds = -90  # the registry allows a minute of leeway
+        registry = Registry()
+        assert fails(lambda: registry.check(f"{front.host}/{IMAGE}:1")).trouble is Trouble.NEEDS_LOGIN
+        tokens.seconds = 300
+        assert registry.check(f"{front.host}/{IMAGE}:1") == kept[1].digest
+    assert len(tokens.issued) == 2
+
+
+def test_a_credential_helper_is_asked_and_a_missing_one_is_told(
+    secured: tuple[Serving, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: tuple[Path, Pushed]
+) -> None:
+    host = secured[0].host
+    write_config({"credHelpers": {host: "testing"}})
+    error = fails(lambda: Registry().check(f"{host}/{IMAGE}:1"))
+    assert (error.trouble, "the login that Docker has cannot be read" in str(error)) == (
+        Trouble.NEEDS_LOGIN, True,
+    )  # fmt: skip
+    helper = tmp_path / "docker-credential-testing"
+    said = json.dumps({"ServerURL": host, "Username": USER, "Secret": PASSWORD})
+    helper.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{said}'\n")
+    helper.chmod(helper.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert Registry().check(f"{host}/{IMAGE}:1") == kept[1].digest
+
+
+@pytest.mark.parametrize(
+    "content", ["{", '{"auths": {"HOST": {"auth": "!"}}}', '{"auths": {"HOST": 1}}', "[]"]
+)
+def test_a_damaged_configuration_is_no_login(secured: tuple[Serving, Path], content: str) -> None:
+    host = secured[0].host
+    write_config({})
+    (Path(os.environ["DOCKER_CONFIG"]) / "config.json").write_text(content.replace("HOST", host))
+    assert fails(lambda: Registry().check(f"{host}/{IMAGE}:1")).trouble is Trouble.NEEDS_LOGIN
+
+
+def test_a_login_goes_to_no_other_host(kept: tuple[Path, Pushed], tmp_path: Path) -> None:
+    auth = basic_auth(make_htpasswd(tmp_path / "htpasswd"))
+    with (
+        serve_registry(kept[0], auth=auth) as serving,
+        Front(serving.port) as front,
+        serve_registry(kept[0]) as store,
+        Front(store.port) as elsewhere,
+    ):
+        log_in(front.host)
+        front.rule = lambda asked: (
+            Reply(status=307, headers={"Location": f"http://{elsewhere.host}{asked.path}"})
+            if "/blobs/" in asked.path and "Authorization" in asked.headers
+            else None
+        )
+        assert Registry().resolve(f"{front.host}/{IMAGE}:1").digest == kept[1].digest
+        assert len(elsewhere.asked) == 2
+        assert not any("Authorization" in asked.headers for asked in elsewhere.asked)

@@ -1,0 +1,263 @@
+"""What goes wrong on the way to a registry: cut, put off, sent on, damaged, and answers of no registry."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+
+import pytest
+from bench.registry import Serving
+
+from tests.registry.fronts import Asked, Front, Reply
+from tests.registry.registries import DOCKER, Image, Pushed, blob_file, push_image, serve_registry
+from trtmatrix.core.registry import RegistryError, Trouble
+from trtmatrix.effects.registry import Registry
+from trtmatrix.effects.registry_wire import LARGEST_BODY
+
+ONE = "amiss/one"
+
+
+@pytest.fixture(scope="module")
+def pushed(plain: Serving) -> Pushed:
+    return push_image(plain.host, ONE, "1", Image())
+
+
+@pytest.fixture
+def front(plain: Serving, pushed: Pushed) -> Iterator[Front]:
+    del pushed
+    with Front(plain.port) as opened:
+        yield opened
+
+
+class Waits:
+    """Stands for the clock: what was waited, and what was told."""
+
+    def __init__(self, attempts: int = 4) -> None:
+        self.seconds: list[float] = []
+        self.notes: list[str] = []
+        self.registry = Registry(sleep=self.seconds.append, note=self.notes.append, attempts=attempts)
+
+
+def first(count: int, reply: Reply, *, where: str = "/manifests/") -> Callable[[Asked], Reply | None]:
+    """Return the rule that answers so the first times, and then leaves it to the registry."""
+    left = [count]
+
+    def rule(asked: Asked) -> Reply | None:
+        if where not in asked.path or left[0] == 0:
+            return None
+        left[0] -= 1
+        return reply
+
+    return rule
+
+
+def fails(registry: Registry, image: str) -> RegistryError:
+    with pytest.raises(RegistryError) as caught:
+        registry.resolve(image)
+    return caught.value
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_registry_that_says_when_is_asked_again_then(front: Front, pushed: Pushed, status: int) -> None:
+    front.rule = first(2, Reply(status=status, headers={"Retry-After": "7"}))
+    waits = Waits()
+    assert waits.registry.resolve(f"{front.host}/{ONE}:1").digest == pushed.digest
+    assert waits.seconds == [7.0, 7.0]
+    assert waits.notes[0] == f"{front.host}: {status}; asking again in 7 s (try 2 of 4)"
+
+
+def test_when_may_be_a_date(front: Front, pushed: Pushed) -> None:
+    date = format_datetime(datetime.now(timezone.utc) + timedelta(seconds=20), usegmt=True)
+    front.rule = first(1, Reply(status=429, headers={"Retry-After": date}))
+    waits = Waits()
+    assert waits.registry.check(f"{front.host}/{ONE}:1") == pushed.digest
+    assert 15 < waits.seconds[0] <= 20
+
+
+def test_who_says_to_wait_too_long_is_not_waited_for(front: Front) -> None:
+    front.rule = first(9, Reply(status=429, headers={"Retry-After": "3600"}))
+    waits = Waits()
+    error = fails(waits.registry, f"{front.host}/{ONE}:1")
+    assert (error.trouble, waits.seconds) == (Trouble.LIMITED, [])
+    assert "asks to wait 3600 s" in str(error)
+    assert f"docker login {front.host}" in str(error)
+
+
+@pytest.mark.parametrize(("status", "trouble"), [(429, Trouble.LIMITED), (502, Trouble.BROKEN)])
+def test_who_never_says_otherwise_is_given_up(front: Front, status: int, trouble: Trouble) -> None:
+    front.rule = first(9, Reply(status=status))
+    waits = Waits()
+    assert fails(waits.registry, f"{front.host}/{ONE}:1").trouble is trouble
+    assert waits.seconds == [1.0, 2.0, 4.0]
+    hasty = Waits(attempts=1)
+    assert fails(hasty.registry, f"{front.host}/{ONE}:1").trouble is trouble
+    assert hasty.seconds == []
+
+
+@pytest.mark.parametrize("cut", [0, 40])
+def test_a_connection_that_is_cut_is_tried_again(front: Front, pushed: Pushed, cut: int) -> None:
+    front.rule = first(1, Reply(body=b"{" * 400, cut=cut))
+    waits = Waits()
+    assert waits.registry.resolve(f"{front.host}/{ONE}:1").digest == pushed.digest
+    assert waits.seconds == [1.0]
+    assert "the connection was cut" in waits.notes[0]
+    front.rule = first(9, Reply(body=b"{" * 400, cut=cut))
+    assert fails(waits.registry, f"{front.host}/{ONE}:1").trouble is Trouble.UNREACHABLE
+
+
+def test_a_registry_that_is_gone_is_told_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    waits = Waits()
+    error = fails(waits.registry, f"127.0.0.1:{port}/{ONE}:1")
+    assert (error.trouble, error.host, waits.seconds) == (Trouble.UNREACHABLE, f"127.0.0.1:{port}", [])
+    assert "Connection refused" in str(error)
+    assert "--registry HOST/PATH" in str(error)
+    error = fails(waits.registry, f"no-such-host.invalid/{ONE}:1")
+    assert (error.trouble, waits.seconds) == (Trouble.UNREACHABLE, [])
+
+
+def test_a_registry_that_goes_between_two_questions_is_told(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    waits = Waits()
+    with serve_registry(tmp_path_factory.mktemp("gone")) as serving:
+        push_image(serving.host, ONE, "1", Image())
+        waits.registry.check(f"{serving.host}/{ONE}:1")
+        serving.stop()
+        assert fails(waits.registry, f"{serving.host}/{ONE}:1").trouble is Trouble.UNREACHABLE
+
+
+def test_who_says_nothing_is_not_waited_for_long() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        registry = Registry(attempts=1, seconds=(1.0, 0.1))
+        error = fails(registry, f"127.0.0.1:{listening.getsockname()[1]}/{ONE}:1")
+    assert error.trouble is Trouble.UNREACHABLE
+    assert "nothing came for 0.1 s" in str(error)
+
+
+@pytest.mark.parametrize("where", ["/manifests/1", "/blobs/"])
+def test_a_byte_that_changes_on_the_way_is_refused(front: Front, where: str) -> None:
+    def flip(asked: Asked, reply: Reply) -> Reply:
+        spoilt = reply.body.replace(b"sha256:", b"sha256;", 1).replace(b"linux", b"lunix", 1)
+        return replace(reply, body=spoilt) if where in asked.path else reply
+
+    front.change = flip
+    error = fails(Registry(), f"{front.host}/{ONE}:1")
+    assert error.trouble is Trouble.DAMAGED
+    assert "in the place of sha256:" in str(error)
+
+
+def test_a_digest_that_is_asked_for_is_held_whatever_the_registry_says(front: Front, pushed: Pushed) -> None:
+    other = f"sha256:{'1' * 64}"
+
+    def lie(asked: Asked, reply: Reply) -> Reply:
+        del asked
+        return replace(reply, headers={**reply.headers, "Docker-Content-Digest": other})
+
+    front.change = lie
+    image = f"{front.host}/{ONE}@{pushed.digest}"
+    assert fails(Registry(), image).trouble is Trouble.DAMAGED
+    with pytest.raises(RegistryError) as caught:
+        Registry().check(image)
+    assert caught.value.trouble is Trouble.DAMAGED
+    assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is Trouble.DAMAGED
+
+
+def test_bytes_that_rot_in_the_registry_are_refused(plain: Serving) -> None:
+    rotten = push_image(plain.host, "amiss/rotten", "1", Image(environment={"CUDA_VERSION": "0"}))
+    file = blob_file(plain.storage, rotten.image_ids["linux/amd64"])
+    file.write_bytes(file.read_bytes().replace(b"CUDA", b"cuda"))
+    assert fails(Registry(), f"{plain.host}/amiss/rotten:1").trouble is Trouble.DAMAGED
+
+
+@pytest.mark.parametrize("digest", [{}, {"Docker-Content-Digest": "nonsense"}])
+def test_a_registry_that_names_no_digest_or_knows_no_head_is_read(
+    front: Front, pushed: Pushed, digest: dict[str, str]
+) -> None:
+    def silent(asked: Asked, reply: Reply) -> Reply:
+        del asked
+        kept = {name: value for name, value in reply.headers.items() if name != "Docker-Content-Digest"}
+        return replace(reply, headers={**kept, **digest})
+
+    front.change = silent
+    assert Registry().check(f"{front.host}/{ONE}:1") == pushed.digest
+    assert Registry().resolve(f"{front.host}/{ONE}:1").digest == pushed.digest
+    front.rule = lambda asked: Reply(status=405) if asked.method == "HEAD" else None
+    assert Registry().check(f"{front.host}/{ONE}:1") == pushed.digest
+
+
+OLD = f'{{"schemaVersion": 1, "mediaType": "{DOCKER}.distribution.manifest.v1+prettyjws"}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"<html>welcome to the hotel</html>", "it is no JSON"),
+        (b"[]", "it is no JSON object"),
+        (OLD, "which is no image's manifest"),
+        (b"{}", "which is no image's manifest"),
+        (b'{"schemaVersion": 2, "manifests": [1]}', "an entry of the index is no JSON object"),
+        (b'{"schemaVersion": 2, "manifests": {}}', "manifests is no list"),
+        (b'{"schemaVersion": 2, "layers": [], "config": {"mediaType": "x"}}', "no container image"),
+        (b" " * (LARGEST_BODY + 1), "it sent more than 16 MiB"),
+    ],
+)  # fmt: skip
+def test_what_no_registry_should_say_is_told(front: Front, body: bytes, said: str) -> None:
+    front.rule = first(1, Reply(body=body))
+    error = fails(Registry(), f"{front.host}/{ONE}:1")
+    assert error.trouble is Trouble.BROKEN
+    assert said in str(error)
+
+
+def test_a_registrys_own_words_are_told_without_its_control_characters(front: Front) -> None:
+    body = b'{"errors": [{"code": "DENIED", "message": "not \\u001b[31m today"}]}'
+    front.rule = first(1, Reply(status=403, body=body))
+    error = fails(Registry(), f"{front.host}/{ONE}:1")
+    assert error.trouble is Trouble.NEEDS_LOGIN
+    assert "it answers 403 (DENIED not  [31m today)" in str(error)
+
+
+def test_who_is_sent_on_in_a_circle_gives_up(front: Front) -> None:
+    front.rule = lambda asked: (
+        Reply(status=302, headers={"Location": asked.path}) if "/1" in asked.path else None
+    )
+    error = fails(Registry(), f"{front.host}/{ONE}:1")
+    assert error.trouble is Trouble.BROKEN
+    assert "sends on more than 5 times" in str(error)
+
+
+@pytest.mark.parametrize(
+    "place", ["file:///etc/passwd", "http://[::1", "http://127.0.0.1:99999/", "https://ü..x/"]
+)
+def test_who_is_sent_on_to_what_is_no_web_address_gives_up(front: Front, place: str) -> None:
+    front.rule = first(9, Reply(status=302, headers={"Location": place.encode().decode("latin-1")}))
+    assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is Trouble.BROKEN
+
+
+@pytest.mark.parametrize(
+    "challenge", ["", "Negotiate", "Bearer", 'Bearer realm="ftp://x/y"', 'Bearer realm="/token"']
+)
+def test_a_login_of_an_unknown_kind_is_told(front: Front, challenge: str) -> None:
+    front.rule = first(9, Reply(status=401, headers={"WWW-Authenticate": challenge}))
+    assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is Trouble.BROKEN
+
+
+@pytest.mark.parametrize(
+    ("reply", "trouble"),
+    [
+        (Reply(body=b"no token"), Trouble.BROKEN),
+        (Reply(body=b'{"token": "a\\nb"}'), Trouble.BROKEN),
+        (Reply(body=b'{"token": 1}'), Trouble.BROKEN),
+        (Reply(status=404), Trouble.BROKEN),
+        (Reply(status=403), Trouble.NEEDS_LOGIN),
+        (Reply(body=b'{"access_token": "refused"}'), Trouble.NEEDS_LOGIN),
+    ],
+)  # fmt: skip
+def test_a_token_service_that_gives_no_token_is_told(front: Front, reply: Reply, trouble: Trouble) -> None:
+    named = {"WWW-Authenticate": f'Bearer realm="http://{front.host}/token"'}
+    front.rule = lambda asked: reply if "/token" in asked.path else Reply(status=401, headers=named)
+    assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is trouble

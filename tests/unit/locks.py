@@ -1,0 +1,50 @@
+"""Builds small, valid locks for tests: name what matters, the rest has a default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trtmatrix.core.lock import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
+
+IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
+SAID = {"TRT_VERSION": "10.7.0.23+cuda12.6", "CUDA_VERSION": "12.6.3.004"}
+
+
+def digest_of(letter: str) -> str:
+    """A digest that is easily told apart."""
+    return f"sha256:{letter * 64}"
+
+
+def make_platform(platform: str = "linux/amd64", **fields: Any) -> LockedPlatform:
+    """An image for a platform, of one layer."""
+    defaults: dict[str, Any] = {
+        "manifest": digest_of("b"), "image_id": digest_of("c"), "environment": SAID,
+        "layers": (LockedLayer(digest=digest_of("d"), size=3),),
+        "labels": {"com.nvidia.build.id": "124443220"},
+    }  # fmt: skip
+    return LockedPlatform(platform=platform, **{**defaults, **fields})
+
+
+def make_image(*platforms: LockedPlatform, **fields: Any) -> LockedImage:
+    """A locked image, for one platform where none is given."""
+    defaults: dict[str, Any] = {
+        "image": IMAGE, "digest": digest_of("a"), "registry": "nvcr.io", "resolved": "2026-11-22T03:36:28Z",
+    }  # fmt: skip
+    return LockedImage(platforms=platforms or (make_platform(),), **{**defaults, **fields})
+
+
+def make_build(**fields: Any) -> LockedBuild:
+    """What an image of ours is made of."""
+    defaults: dict[str, Any] = {
+        "image": "trtmatrix/tensorrt:10.0.0", "base": IMAGE, "wheels": {"a==1.0": "b" * 64},
+        "files": {"docker/wheels/Dockerfile": "c" * 64},
+    }  # fmt: skip
+    return LockedBuild(**{**defaults, **fields})
+
+
+def lock_of(*images: LockedImage, **builds: LockedBuild) -> Lock:
+    """A lock with these images; builds by version, ``v10_0_0`` for 10.0.0."""
+    return Lock(
+        images={image.image: image for image in images},
+        builds={name[1:].replace("_", "."): build for name, build in builds.items()},
+    )

@@ -1,0 +1,269 @@
+"""What moved since a lock was written: every kind of finding, what it says, and what an update takes over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import make_version, read_version
+from hypothesis import given
+from hypothesis import strategies as st
+from locks import IMAGE, SAID, digest_of, lock_of, make_build, make_image, make_platform
+
+from trtmatrix.core.image_facts import Agreement, agree, check_facts
+from trtmatrix.core.lock import Lock, LockedImage, LockedLayer
+from trtmatrix.core.lock_builds import BuildParts
+from trtmatrix.core.lock_changes import (
+    QUIET,
+    WHY,
+    Answer,
+    Finding,
+    Kind,
+    Unresolved,
+    Wanted,
+    find_changes,
+    find_unused,
+    needs_decision,
+    unanswered,
+    updated,
+)
+from trtmatrix.core.registry import Trouble
+from trtmatrix.core.render_lock import lock_json, lock_text
+
+AMD, ARM = make_platform(), make_platform("linux/arm64", manifest=digest_of("1"), image_id=digest_of("2"))
+OLD = make_image(AMD)
+GONE = Unresolved(trouble=Trouble.MISSING, message=f"nvcr.io has no {IMAGE}\n  check the tag")
+SILENT = Unresolved(trouble=Trouble.UNREACHABLE, message=f"nvcr.io cannot be reached for {IMAGE}\n  wait")
+OTHER = replace(
+    AMD, manifest=digest_of("e"), image_id=digest_of("f"),
+    environment={**SAID, "TRT_VERSION": "10.8.0.40+cuda12.8", "NEW": "1"}, labels={},
+    layers=(*AMD.layers, LockedLayer(digest=digest_of("9"), size=8_900_000_000)),
+)  # fmt: skip
+NEW_TAG = {"digest": digest_of("7")}
+
+IMAGES: dict[str, tuple[LockedImage | None, Answer, list[Kind], list[str]]] = {
+    "as locked": (OLD, replace(OLD, registry="my.mirror", resolved="2027"), [Kind.LOCKED], [OLD.digest]),
+    "new": (None, OLD, [Kind.NEW], [OLD.digest, "linux/amd64: 3 B in 1 layers; says TensorRT 10.7.0.23"]),
+    "moved": (
+        OLD, make_image(OTHER, **NEW_TAG), [Kind.MOVED],
+        [
+            f"{OLD.digest} → {digest_of('7')}", "TensorRT 10.7.0.23 → 10.8.0.40", "variable NEW: none → 1",
+            "label com.nvidia.build.id: 124443220 → none", "size 3 B → 8.9 GB, of which 8.9 GB in 1 layers",
+        ],
+    ),
+    "moved, and says nothing of it": (
+        OLD, make_image(replace(OTHER, environment=SAID), **NEW_TAG), [Kind.MOVED],
+        ["the versions that it names are the same (TensorRT 10.7.0.23, CUDA 12.6.3.004)"],
+    ),
+    "moved, and names nothing": (
+        make_image(replace(AMD, environment={})), make_image(replace(OTHER, environment={}), **NEW_TAG),
+        [Kind.MOVED], ["it names no versions"],
+    ),
+    "packed anew": (
+        OLD, make_image(replace(AMD, manifest=digest_of("e")), **NEW_TAG), [Kind.REPACKED],
+        [f"{AMD.manifest} → {digest_of('e')}"],
+    ),
+    "another index": (OLD, make_image(AMD, **NEW_TAG), [Kind.INDEX], [digest_of("7")]),
+    "a platform more": (OLD, make_image(AMD, ARM, **NEW_TAG), [Kind.PLATFORM_ADDED], []),
+    "a platform less": (make_image(AMD, ARM), make_image(AMD, **NEW_TAG), [Kind.PLATFORM_GONE], []),
+    "one for another": (
+        OLD, make_image(ARM, **NEW_TAG), [Kind.PLATFORM_ADDED, Kind.PLATFORM_GONE], [],
+    ),
+    "an edited lock": (
+        OLD, make_image(replace(AMD, image_id=digest_of("e"))), [Kind.DENIED], ["linux/amd64: image_id"],
+    ),
+    "an edited lock's platform": (
+        OLD, make_image(ARM), [Kind.DENIED],
+        ["linux/arm64 is not in the lock", "linux/amd64 is in the lock alone"],
+    ),
+    "gone": (OLD, GONE, [Kind.GONE], ["nvcr.io has no"]),
+    "never there": (None, GONE, [Kind.UNKNOWN], ["nvcr.io has no"]),
+    "not asked": (OLD, SILENT, [Kind.UNKNOWN], ["cannot be reached"]),
+}  # fmt: skip
+
+PARTS = BuildParts(build=make_build())
+BUILDS: dict[str, tuple[Lock, BuildParts, list[Kind], list[str]]] = {
+    "as locked": (lock_of(v10_0_0=make_build()), PARTS, [Kind.LOCKED], []),
+    "new": (Lock(), PARTS, [Kind.BUILD_NEW], ["trtmatrix/tensorrt:10.0.0 on nvcr.io", "a==1.0"]),
+    "another base": (
+        lock_of(v10_0_0=make_build(base="a/b:1")), PARTS, [Kind.BUILD_CHANGED], [f"base a/b:1 → {IMAGE}"],
+    ),
+    "another name": (
+        lock_of(v10_0_0=make_build(image="a/b:1")), PARTS, [Kind.BUILD_CHANGED], ["image a/b:1 → "],
+    ),
+    "another wheel": (
+        lock_of(v10_0_0=make_build(wheels={"b==1": "0" * 64})), PARTS, [Kind.BUILD_CHANGED],
+        ["wheel a==1.0 is new", "wheel b==1 is gone"],
+    ),
+    "another hash": (
+        lock_of(v10_0_0=make_build(wheels={"a==1.0": "0" * 64})), PARTS, [Kind.BUILD_CHANGED],
+        ["wheel a==1.0 has another content (000000000000 → bbbbbbbbbbbb)"],
+    ),
+    "another Dockerfile": (
+        lock_of(v10_0_0=make_build(files={"docker/wheels/Dockerfile": "0" * 64})), PARTS,
+        [Kind.BUILD_CHANGED], ["file docker/wheels/Dockerfile has another content"],
+    ),
+    "no hash": (
+        lock_of(v10_0_0=make_build()), replace(PARTS, unhashed=("z==1",)), [Kind.UNHASHED],
+        ["z==1", "--lock"],
+    ),
+    "no hash and new": (
+        Lock(), replace(PARTS, unhashed=("z==1",)), [Kind.BUILD_NEW, Kind.UNHASHED], ["z==1"],
+    ),
+}  # fmt: skip
+
+
+def wanted(**fields: object) -> Wanted:
+    return replace(Wanted(images={}, builds={}), **fields)  # type: ignore[arg-type] # the test's own
+
+
+def image_findings(old: LockedImage | None, answer: Answer, there: bool | None = None) -> tuple[Finding, ...]:
+    lock = lock_of(old) if old else Lock()
+    still = {} if there is None else {IMAGE: there}
+    return find_changes(lock, wanted(images={IMAGE: ("10.7.0",)}), {IMAGE: answer}, still)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_s_finding_says_what_changed(name: str) -> None:
+    old, answer, kinds, words = IMAGES[name]
+    found = image_findings(old, answer)
+    assert [finding.kind for finding in found] == kinds
+    assert all((f.subject, f.versions) == (IMAGE, ("10.7.0",)) for f in found)
+    told = "\n".join(fact for finding in found for fact in finding.facts)
+    assert [word for word in words if word not in told] == []
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_a_build_s_finding_says_what_changed(name: str) -> None:
+    old, parts, kinds, words = BUILDS[name]
+    found = find_changes(old, wanted(builds={"10.0.0": parts}), {}, {})
+    assert [finding.kind for finding in found] == kinds
+    told = "\n".join(fact for finding in found for fact in finding.facts)
+    assert [word for word in words if word not in told] == []
+
+
+def test_every_kind_has_its_words_and_is_found_by_the_tables() -> None:
+    assert set(WHY) == set(Kind)
+    assert all(WHY[kind] for kind in Kind if kind is not Kind.LOCKED)
+    shown = {kind for _, _, kinds, _ in [*IMAGES.values(), *BUILDS.values()] for kind in kinds}
+    assert shown == set(Kind) - {Kind.UNUSED, Kind.LOCAL}
+
+
+def test_whether_the_old_image_is_still_there_is_told_where_that_matters() -> None:
+    for there in (True, False):
+        for answer in (make_image(OTHER, **NEW_TAG), GONE):
+            assert [f.old_is_there for f in image_findings(OLD, answer, there)] == [there]
+        assert [f.old_is_there for f in image_findings(OLD, OLD, there)] == [None]
+
+
+def test_what_nobody_needs_and_what_no_registry_has_needs_no_decision() -> None:
+    old = lock_of(OLD, v10_0_0=make_build())
+    unused = find_unused(old, wanted())
+    assert [finding.subject for finding in unused] == [IMAGE, "build 10.0.0"]
+    local = find_changes(old, wanted(local={"trtmatrix/test:latest": ("a",)}), {}, {})
+    assert {finding.kind for finding in (*unused, *local)} == {Kind.UNUSED, Kind.LOCAL} <= QUIET
+    assert not needs_decision((*unused, *local))
+    assert needs_decision(image_findings(OLD, GONE))
+    assert not needs_decision(image_findings(OLD, SILENT))
+    assert unanswered(image_findings(OLD, SILENT))
+
+
+def test_an_update_takes_over_what_was_resolved_and_leaves_the_rest() -> None:
+    second = make_image(image="nvcr.io/nvidia/pytorch:25.01-py3")
+    old = lock_of(OLD, second, v9_2_0=make_build())
+    moved = make_image(OTHER, **NEW_TAG)
+    asked = wanted(images={IMAGE: ("a",), second.image: ("b",)}, builds={"10.0.0": PARTS})
+    found = updated(old, asked, {IMAGE: moved, second.image: SILENT}, None)
+    assert found == lock_of(moved, second, v9_2_0=make_build(), v10_0_0=PARTS.build)
+    later = replace(second, resolved="2027-01-01T00:00:00Z", registry="my.mirror")
+    assert updated(old, asked, {second.image: later}, None).images[second.image] == second
+    assert updated(old, wanted(), {}, wanted(images={IMAGE: ()})) == lock_of(OLD)
+
+
+@given(st.sampled_from(sorted(IMAGES)))
+def test_after_an_update_nothing_has_moved(name: str) -> None:
+    old, answer, _, _ = IMAGES[name]
+    lock = lock_of(old) if old else Lock()
+    asked = wanted(images={IMAGE: ("a",)}, builds={"10.0.0": PARTS})
+    after = updated(lock, asked, {IMAGE: answer}, None)
+    if isinstance(answer, Unresolved):
+        assert after.images == lock.images
+        return
+    found = find_changes(after, asked, {IMAGE: answer}, {})
+    assert {finding.kind for finding in found} == {Kind.LOCKED}
+
+
+@pytest.mark.parametrize(
+    ("value", "says", "agreement"),
+    [
+        ("10.7.0.23", "10.7.0.23", Agreement.CONFIRMED),
+        ("10.8.0", "10.8.0.40", Agreement.CONFIRMED),
+        ("12.6.3", "12.6.3.004", Agreement.CONFIRMED),
+        ("12.8.0", "12.8.0.038", Agreement.CONFIRMED),
+        ("2.6.0a0+df5bbc09d1", "2.6.0a0+df5bbc0", Agreement.CONFIRMED),
+        ("2.6.0a0+df5bbc09d1", "2.6.0a0", Agreement.CONFIRMED),
+        ("10.7.0.23", "10.8.0.40", Agreement.CONTRADICTED),
+        ("12.6.3", "12.6.30", Agreement.CONTRADICTED),
+        ("2.6.0a0+df5bbc09d1", "2.6.0a0+ecf3bae", Agreement.CONTRADICTED),
+        ("10.7.0", "", Agreement.SILENT),
+    ],
+)
+def test_an_image_s_own_words_confirm_or_contradict_a_fact(
+    value: str, says: str, agreement: Agreement
+) -> None:
+    assert agree(value, says) is agreement
+    if says:
+        assert agree(says, value) is agreement
+
+
+def test_facts_are_held_against_the_image_of_the_platform() -> None:
+    version = read_version({
+        "version": "10.7.0", "origin": {"image": IMAGE},
+        "library": {"value": "10.7.0.23", "known": "recalled", "source": "x"},
+        "cuda": {"value": "12.8", "known": "read", "source": "x"},
+        "torch": {"value": "2.6.0a0", "known": "recalled", "source": "x"},
+    })  # fmt: skip
+    checks = {check.name: check for check in check_facts(version, lock_of(OLD), "linux/amd64")}
+    assert {name: check.agreement for name, check in checks.items()} == {
+        "library": Agreement.CONFIRMED, "cuda": Agreement.CONTRADICTED, "torch": Agreement.SILENT,
+    }  # fmt: skip
+    assert [name for name, check in checks.items() if check.settles] == ["library"]
+    assert list(check_facts(version, lock_of(OLD), "linux/arm64")) == []
+    assert list(check_facts(make_version("onnxruntime-1.31.1"), lock_of(OLD), "linux/amd64")) == []
+
+
+def test_a_build_s_base_says_nothing_of_its_library() -> None:
+    build = {"base": IMAGE, "wheels": ["tensorrt==10.0.0b6"]}
+    version = read_version({
+        "version": "10.0.0", "origin": {"image": "trtmatrix/tensorrt:10.0.0", "build": build},
+        "library": {"value": "10.0.0.6", "known": "read", "source": "x"},
+        "cuda": {"value": "12.6.3", "known": "read", "source": "x"},
+    })  # fmt: skip
+    assert [check.name for check in check_facts(version, lock_of(OLD), "linux/amd64")] == ["cuda"]
+
+
+def all_findings() -> list[Finding]:
+    found = [each for old, answer, _, _ in IMAGES.values() for each in image_findings(old, answer, True)]
+    for old, parts, _, _ in BUILDS.values():
+        found += find_changes(old, wanted(builds={"10.0.0": parts}), {}, {})
+    return [*found, *find_unused(lock_of(OLD), wanted())]
+
+
+def test_the_text_says_why_each_kind_matters_and_how_to_go_on() -> None:
+    findings = all_findings()
+    text = lock_text(findings, [], "matrix.lock", None)
+    assert [f.kind for f in findings if f.kind is not Kind.LOCKED and f.why not in text] == []
+    assert "nothing was changed; to take over what was found: nox -s lock -- --update" in text
+    assert f"could not be asked, so their entries are as they were: {IMAGE}" in text
+    assert "the registry still has the locked image" in text
+    assert text.count("\n  wait\n") <= 1
+    assert "review it by git diff" in lock_text(findings, [], "matrix.lock", written=True)
+    assert "is as it was" in lock_text(findings, [], "matrix.lock", written=False)
+    assert "none of these versions comes from an image" in lock_text([], [], "matrix.lock", None)
+
+
+def test_the_json_has_every_finding_and_whether_it_is_to_be_decided() -> None:
+    data = lock_json(all_findings(), [], "matrix.lock", None)
+    kinds = {finding["kind"]: finding["decide"] for finding in data["findings"]}
+    assert not any(kinds[name] for name in ("locked", "unused", "unknown"))
+    assert all(kinds[name] for name in ("new", "moved", "gone", "denied", "build-changed", "unhashed"))

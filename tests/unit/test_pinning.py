@@ -1,0 +1,258 @@
+"""What is not locked is told once and loudly, or refused; the lock is written whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import H200, make_cell, make_version, read_version
+from locks import IMAGE, digest_of, lock_of, make_image, make_platform
+from test_reprofile import SOURCE
+
+from trtmatrix import cli
+from trtmatrix.context import Context, open_context, own_platform, read_lock
+from trtmatrix.core.config import Version
+from trtmatrix.core.errors import MachineryError, UsageError
+from trtmatrix.core.lock import Lock, LockedImage
+from trtmatrix.core.plan import Launch, Plan, Pull
+from trtmatrix.core.registry import RegistryError, Trouble
+from trtmatrix.effects.asking_registries import check_all, resolve_all
+from trtmatrix.effects.build_parts import read_builds
+from trtmatrix.effects.lock_store import write_lock
+from trtmatrix.perform import Options, tell_pins
+from trtmatrix.pinning import check_pins
+from trtmatrix.scene import look_around
+
+ROOT = Path(__file__).resolve().parents[2]
+MATRIX = f"""\
+schema: 1
+sources: {{here: {{title: "this test"}}}}
+versions:
+  - version: "8.6.0"
+    origin:
+      image: "trtmatrix/tensorrt:8.6.0"
+      build: {{base: "{IMAGE}", wheels: ["a==1.0"]}}
+    library: {{value: "8.6.0", known: read, source: here}}
+  - version: "10.7.0"
+    origin: {{image: "{IMAGE}"}}
+    library: {{value: "10.7.0.23", known: read, source: here}}
+  - version: "onnxruntime-1.31.1"
+    product: onnxruntime
+    origin: {{wheels: ["onnxruntime==1.31.1"]}}
+    library: {{value: "1.31.1", known: read, source: here}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with the files that images are made of."""
+    (tmp_path / "matrix.yaml").write_text(MATRIX)
+    (tmp_path / "repros").mkdir()
+    (tmp_path / "repros" / "plain.py").write_text(SOURCE)
+    shutil.copytree(ROOT / "docker" / "wheels", tmp_path / "docker" / "wheels")
+    (tmp_path / "docker/wheels/locks/8.6.0.txt").write_text(f"a==1.0 --hash=sha256:{'b' * 64}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def opened(lock: Lock = Lock()) -> Context:  # noqa: B008 - frozen
+    """The project, with a lock written beside it."""
+    write_lock(Path("matrix.lock"), lock)
+    return open_context(cli.make_parser().parse_args(["run"]))
+
+
+def own_image() -> LockedImage:
+    return make_image(make_platform(own_platform()))
+
+
+def whole_lock(context: Context) -> Lock:
+    """The lock that has all that the project's versions need."""
+    builds = {
+        name: parts.build for name, parts in read_builds(context.matrix.versions, context.project).items()
+    }
+    return replace(lock_of(own_image()), builds=builds)
+
+
+def launches(context: Context, python: str | None = None) -> list[Launch]:
+    return [
+        Launch(version=v, gpu=H200, cells=(make_cell(version=v),), python=python)
+        for v in context.matrix.versions
+    ]
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_not_locked_is_told_with_the_command() -> None:
+    context = opened()
+    assert check_pins(context, launches(context), False) == [
+        "NOT LOCKED: 8.6.0: trtmatrix/tensorrt:8.6.0: not locked",
+        f"NOT LOCKED: 10.7.0: {IMAGE} is whatever its tag stands for today",
+        "  to lock: nox -s lock -- --trt 8.6.0,10.7.0 --update",
+    ]
+    assert check_pins(context, launches(context, python="/usr/bin/python3"), False) == []
+
+
+@pytest.mark.usefixtures("folder")
+def test_locked_refuses_and_names_each_version_and_the_command() -> None:
+    context = opened()
+    with pytest.raises(UsageError) as caught:
+        check_pins(context, launches(context), True)
+    for word in ("8.6.0: ", "10.7.0: ", "nox -s lock -- --trt 8.6.0,10.7.0 --update"):
+        assert word in str(caught.value)
+    locked = opened(whole_lock(context))
+    assert check_pins(locked, launches(locked), True) == []
+
+
+def changed(folder: Path, what: str) -> Lock:
+    """Change one thing of a project where all is locked; returns its lock."""
+    lock = whole_lock(opened())
+    match what:
+        case "Dockerfile" | "tensorrt.py":
+            (folder / "docker" / "wheels" / what).open("a").write("# more\n")
+        case "wheels":
+            (folder / "docker/wheels/locks/8.6.0.txt").write_text(f"a==1.0 --hash=sha256:{'c' * 64}\n")
+        case "no hash":
+            (folder / "docker/wheels/locks/8.6.0.txt").write_text("")
+        case "no lock that reads":
+            (folder / "docker/wheels/locks/8.6.0.txt").write_text("what is this\n")
+        case "base":
+            return replace(lock, images={})
+        case "platform":
+            return replace(lock, images={IMAGE: make_image(make_platform("linux/other"))})
+        case "no builder":
+            (folder / "docker/wheels/build").unlink()
+    return lock
+
+
+CHANGES = {
+    "Dockerfile": "not as locked: file docker/wheels/Dockerfile has another content",
+    "tensorrt.py": "not as locked: file docker/wheels/tensorrt.py has another content",
+    "wheels": "not as locked: wheel a==1.0 has another content",
+    "no hash": "not as locked: wheel a==1.0 is gone",
+    "no lock that reads": "is made of cannot be read: ",
+    "base": f"its base {IMAGE} is not locked",
+    "platform": f"its base {IMAGE} is not locked",
+    "no builder": "not as locked: ",
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_build_whose_parts_changed_since_is_told_by_a_run(folder: Path, what: str) -> None:
+    context = opened(changed(folder, what))
+    lines = check_pins(context, launches(context), False)
+    assert lines[0].startswith("NOT LOCKED: 8.6.0: ")
+    assert CHANGES[what] in lines[0]
+
+
+@pytest.mark.usefixtures("folder")
+def test_another_platform_s_lock_is_none_and_a_digest_in_the_name_is_one() -> None:
+    context = opened(lock_of(make_image(make_platform("linux/other"))))
+    (line, *_) = check_pins(context, launches(context)[1:], False)
+    assert line == f"NOT LOCKED: 10.7.0: {IMAGE} is not locked for {own_platform()}"
+    named = f"{IMAGE}@{digest_of('a')}"
+    by_digest = make_version("10.7.0")
+    by_digest = read_version({**version_data(by_digest), "origin": {"image": named}})
+    launch = Launch(version=by_digest, gpu=H200, cells=())
+    assert check_pins(context, [launch], True) == []
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_image_that_no_registry_has_is_told_without_a_command_that_cannot_help() -> None:
+    context = opened()
+    local = read_version({**version_data(make_version()), "origin": {"image": "trtmatrix/test:latest"}})
+    launch = Launch(version=local, gpu=H200, cells=())
+    (line,) = check_pins(context, [launch], False)
+    assert "no registry has it" in line
+    with pytest.raises(UsageError) as caught:
+        check_pins(context, [launch], True)
+    assert "nox -s lock" not in str(caught.value)
+
+
+def version_data(version: Version) -> dict[str, object]:
+    return {"version": version.version, "library": vars(version.library)}
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_command_of_many_runs_tells_each_line_once(capsys: pytest.CaptureFixture[str]) -> None:
+    context = opened()
+    scene = look_around(context, Pull.NEVER)
+    scene = replace(scene, plan=Plan(launches=tuple(launches(context)), excluded=()))
+    tell_pins(context, scene, Options(quiet=True), frozenset())
+    assert capsys.readouterr().err == ""
+    tell_pins(context, scene, Options(), frozenset())
+    assert capsys.readouterr().err.count("NOT LOCKED") == 2
+    tell_pins(replace(context, offline=True), scene, Options(), frozenset())
+    assert capsys.readouterr().err == ""
+    served = frozenset(cell.id for launch in scene.plan.launches for cell in launch.cells)
+    tell_pins(context, scene, Options(locked=True), served)
+    with pytest.raises(UsageError):
+        tell_pins(context, scene, Options(locked=True, quiet=True), frozenset())
+
+
+def test_a_lock_is_written_whole_and_only_where_it_changed(tmp_path: Path) -> None:
+    file = tmp_path / "matrix.lock"
+    assert not write_lock(file, Lock())
+    assert not file.exists()
+    assert write_lock(file, lock_of(make_image()))
+    file.chmod(0o664)
+    before = file.stat()
+    assert not write_lock(file, lock_of(make_image()))
+    assert file.stat().st_mtime_ns == before.st_mtime_ns
+    assert write_lock(file, Lock())
+    assert (read_lock(file), file.stat().st_mode) == (Lock(), before.st_mode)
+    link = tmp_path / "link.lock"
+    link.symlink_to(file)
+    assert write_lock(link, lock_of(make_image()))
+    assert link.is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.lock", "matrix.lock"]
+
+
+def test_a_lock_that_cannot_be_kept_leaves_the_old_one(tmp_path: Path) -> None:
+    file = tmp_path / "matrix.lock"
+    write_lock(file, lock_of(make_image()))
+    text = file.read_bytes()
+    with pytest.raises(MachineryError, match="cannot be kept") as caught:
+        write_lock(file, lock_of(make_image(make_platform("amd 64"))))
+    assert "platforms.amd 64" in str(caught.value)
+    with pytest.raises(MachineryError, match=r"(?s)cannot be written.*nox -s lock"):
+        write_lock(tmp_path / "nowhere" / "matrix.lock", lock_of(make_image()))
+    assert file.read_bytes() == text
+
+
+class Stub:
+    """Answers for registries: it stands for no wire, but for what several threads make of answers."""
+
+    def __init__(self, troubles: dict[str, Exception]) -> None:
+        self.troubles, self.threads = troubles, set[int]()
+
+    def resolve(self, image: str, ask: str | None = None) -> LockedImage:
+        self.check(image)
+        return make_image(image=image, registry=ask or "own")
+
+    def check(self, reference: str) -> str:
+        self.threads.add(threading.get_ident())
+        if reference in self.troubles:
+            raise self.troubles[reference]
+        return digest_of("a")
+
+
+def trouble(kind: Trouble) -> RegistryError:
+    return RegistryError("no", trouble=kind, host="a")
+
+
+def test_one_registry_s_trouble_keeps_no_other_from_answering() -> None:
+    images = {f"a{n}": None for n in range(9)}
+    found = resolve_all(Stub({"a3": trouble(Trouble.LIMITED)}), images)
+    assert list(found) == list(images)
+    assert [name for name, answer in found.items() if not isinstance(answer, LockedImage)] == ["a3"]
+    stub = Stub({"a": trouble(Trouble.MISSING), "b": trouble(Trouble.UNREACHABLE)})
+    assert check_all(stub, {"x": "a", "y": "b", "z": "c"}) == {"x": False, "z": True}
+    assert resolve_all(stub, {}) == {}
+
+
+def test_what_is_no_registry_s_trouble_is_raised() -> None:
+    with pytest.raises(UsageError, match="no name"):
+        resolve_all(Stub({"a1": UsageError("no name")}), {"a0": None, "a1": None})

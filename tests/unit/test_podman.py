@@ -1,0 +1,188 @@
+"""Podman behind Docker's API: found where no Docker is, and given what it needs otherwise than Docker."""
+
+from __future__ import annotations
+
+import resource
+import shlex
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engines import serving
+
+from trtmatrix.core.config import Fact, ImageOrigin, Version
+from trtmatrix.core.container import ContainerSpec, Folders, Limits, docker_command, make_container_spec
+from trtmatrix.core.engine_trouble import CURES, cure_for
+from trtmatrix.core.image_names import short_name
+from trtmatrix.core.model import CPU, Known
+from trtmatrix.core.plan import Engine, GpuAccess
+from trtmatrix.effects import engine
+from trtmatrix.effects.engine import find_address, find_engine
+
+# As Podman 4.3.1 of Debian 12 says of itself.
+INFO = {
+    "ServerVersion": "4.3.1", "DockerRootDir": "/var/lib/containers/storage", "BuildahVersion": "1.28.2",
+    "Runtimes": {"crun": {}, "nvidia": {}}, "Rootless": False, "MemoryLimit": True, "PidsLimit": True,
+    "SecurityOptions": ["name=seccomp,profile=default"],
+    "RegistryConfig": {"InsecureRegistryCIDRs": [], "IndexConfigs": {}},
+}  # fmt: skip
+IMAGES = [
+    {"Id": "sha256:1", "RepoTags": ["localhost/a/b:1"], "RepoDigests": ["localhost/a/b@sha256:0"]},
+    {"Id": "sha256:2", "RepoTags": ["docker.io/library/debian:12"], "RepoDigests": None},
+    {"Id": "sha256:3", "RepoTags": ["nvcr.io/nvidia/pytorch:25.01-py3"], "RepoDigests": []},
+]
+VERSION = Version(
+    version="1.31.1", origin=ImageOrigin(image="a/b:1"),
+    library=Fact(value="1.31.1", known=Known.READ, source="notes"),
+)  # fmt: skip
+
+
+@pytest.fixture
+def sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Where Docker's, the user's Podman's and root's Podman's sockets are looked for; none is there."""
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    paths = {
+        "docker": tmp_path / "d.sock",
+        "own": tmp_path / "podman/podman.sock",
+        "root": tmp_path / "r.sock",
+    }
+    monkeypatch.setattr(engine, "DOCKER_SOCKET", str(paths["docker"]))
+    monkeypatch.setattr(engine, "PODMAN_SOCKET", str(paths["root"]))
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("there", "named", "found"),
+    [
+        ((), None, "docker"),
+        (("docker", "own", "root"), None, "docker"),
+        (("own", "root"), None, "own"),
+        (("own", "root"), "", "own"),
+        (("root",), None, "root"),
+        (("docker", "root"), "tcp://10.0.0.1:2376", "tcp://10.0.0.1:2376"),
+    ],
+)
+def test_the_address_is_the_named_one_or_that_of_the_first_socket_that_is_there(
+    there: tuple[str, ...], named: str | None, found: str, sockets: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    if named is not None:
+        monkeypatch.setenv("DOCKER_HOST", named)
+    with ExitStack() as left:
+        for name in there:
+            sockets[name].parent.mkdir(exist_ok=True)
+            left.enter_context(socket.socket(socket.AF_UNIX)).bind(str(sockets[name]))
+        assert find_address() == (f"unix://{sockets[found]}" if found in sockets else found)
+
+
+@pytest.fixture
+def podman(sockets: dict[str, Path]) -> Iterator[Engine]:
+    """What is found where root's Podman alone answers."""
+    with serving(sockets["root"], {"/info": INFO, "/images/json": IMAGES}):
+        yield find_engine(gpu_here=True)
+
+
+def test_podman_is_known_by_its_name_and_its_images_by_those_that_docker_has(podman: Engine) -> None:
+    assert (podman.name, podman.command, podman.version) == ("Podman", "podman", "4.3.1")
+    assert not podman.rootless
+    assert podman.unlimited == ()
+    for name, image in (("a/b:1", "1"), ("debian:12", "2"), ("nvcr.io/nvidia/pytorch:25.01-py3", "3")):
+        assert podman.held(ImageOrigin(image=name)) == f"sha256:{image}"
+
+
+@pytest.mark.parametrize(
+    ("full", "short"),
+    [
+        ("docker.io/library/debian:12", "debian:12"), ("docker.io/onnx/x:1", "onnx/x:1"),
+        ("localhost/a:1", "a:1"), ("localhost:5000/a:1", "localhost:5000/a:1"), ("a:1", "a:1"),
+        ("nvcr.io/nvidia/x:1", "nvcr.io/nvidia/x:1"),
+    ],
+)  # fmt: skip
+def test_full_names_are_shortened_as_docker_has_them(full: str, short: str) -> None:
+    assert short_name(full) == short
+
+
+@pytest.mark.parametrize(
+    ("said", "rootless", "unlimited"),
+    [
+        ({"Rootless": True}, True, ()),
+        ({"SecurityOptions": ["name=seccomp", "name=rootless"]}, True, ()),
+        ({"MemoryLimit": False, "PidsLimit": False}, False, ("memory", "processes")),
+    ],
+)
+def test_an_engine_without_root_is_told_and_so_is_what_it_cannot_limit(
+    said: dict[str, Any], rootless: bool, unlimited: tuple[str, ...], sockets: dict[str, Path]
+) -> None:
+    with serving(sockets["docker"], {"/info": {**INFO, **said}, "/images/json": IMAGES}):
+        found = find_engine(gpu_here=False)
+    assert (found.rootless, found.unlimited) == (rootless, unlimited)
+
+
+def spec_of(found: Engine) -> ContainerSpec:
+    folders = Folders(probe="/p", repros="/r", cases="/c", job="/j", out="/o")
+    return make_container_spec(
+        version=VERSION, image="sha256:1", gpu=CPU, engine=found, folders=folders, limits=Limits(),
+        name="n", owner="o", user="1000:1000",
+    )  # fmt: skip
+
+
+def test_the_command_by_hand_is_podmans(podman: Engine) -> None:
+    words = shlex.split(docker_command(spec_of(podman)))
+    assert words[:2] == ["podman", "run"]
+    assert "--log-driver=k8s-file" in words
+    assert [word.split("=")[1] for word in words if word.startswith("--ulimit=")] == [
+        "nofile",
+        "nproc",
+        "fsize",
+    ]
+
+
+def test_podman_is_told_limits_that_it_may_set(podman: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert podman.ulimits["nofile"] <= max(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 1)
+    for hard, told in ((100, 100), (1 << 20, 1 << 16), (resource.RLIM_INFINITY, 1 << 16)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, hard=hard: (hard, hard))
+        assert engine._ulimits(INFO)["nofile"] == told
+    assert engine._ulimits({"ServerVersion": "28.1.0"}) == {}
+
+
+def test_where_the_engine_is_the_callers_own_root_inside_is_the_caller() -> None:
+    assert spec_of(Engine(available=True)).user == "1000:1000"
+    assert spec_of(Engine(available=True, rootless=True)).user == "0:0"
+
+
+@pytest.mark.parametrize(
+    ("version", "here", "expected"),
+    [
+        ("4.9.3", True, None), ("5.3.2", True, None), ("5.4.0", True, GpuAccess.CDI),
+        ("5.10.1-rc1", True, GpuAccess.CDI), ("5.4.0", False, None), ("", True, None),
+    ],
+)  # fmt: skip
+def test_podman_gives_gpus_by_cdi_from_the_release_that_takes_them_over_its_socket(
+    version: str, here: bool, expected: GpuAccess | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "CDI_FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr(engine, "DRIVER_FOLDER", str(tmp_path / "nowhere"))
+    if here:
+        (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
+    assert engine._gpu_access({**INFO, "ServerVersion": version}) is expected
+
+
+@pytest.mark.parametrize("part", CURES)
+def test_known_trouble_comes_with_its_cure(part: str) -> None:
+    assert cure_for(f"500: {part}: x") == f"\n  {CURES[part]}"
+
+
+def test_unknown_trouble_comes_with_none() -> None:
+    assert cure_for("the disk is full") == ""
+
+
+def test_the_api_is_asked_for_by_a_ping_and_left_to_the_sdk_elsewhere(sockets: dict[str, Path]) -> None:
+    with serving(sockets["docker"], {"/_ping": b"OK"}) as asked:
+        assert engine._api_version(f"unix://{sockets['docker']}") is None
+    assert asked == ["/_ping"]
+    assert engine._api_version(f"unix://{sockets['root']}") is None
+    assert engine._api_version("tcp://127.0.0.1:1") is None

@@ -1,0 +1,107 @@
+"""Images by the names that registries know, and the words for what is wrong with asking for one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.core.errors import UsageError
+from trtmatrix.core.registry import Reference, Trouble, explain_trouble, login_command, parse_reference
+
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "repository", "tag", "digest"),
+    [
+        ("ubuntu", "docker.io", "library/ubuntu", "latest", ""),
+        ("ubuntu:24.04", "docker.io", "library/ubuntu", "24.04", ""),
+        ("library/ubuntu", "docker.io", "library/ubuntu", "latest", ""),
+        ("docker.io/ubuntu", "docker.io", "library/ubuntu", "latest", ""),
+        ("index.docker.io/a/b", "docker.io", "a/b", "latest", ""),
+        ("nvidia/cuda:12.6.3-base", "docker.io", "nvidia/cuda", "12.6.3-base", ""),
+        ("nvcr.io/nvidia/pytorch:24.12-py3", "nvcr.io", "nvidia/pytorch", "24.12-py3", ""),
+        (f"nvcr.io/nvidia/pytorch@{DIGEST}", "nvcr.io", "nvidia/pytorch", "", DIGEST),
+        (f"nvcr.io/nvidia/pytorch:1@{DIGEST}", "nvcr.io", "nvidia/pytorch", "1", DIGEST),
+        ("localhost/a", "localhost", "a", "latest", ""),
+        ("localhost:5000/a:b", "localhost:5000", "a", "b", ""),
+        ("[::1]:5000/a", "[::1]:5000", "a", "latest", ""),
+        ("Mirror/a", "Mirror", "a", "latest", ""),
+        ("my.mirror:5000/nvidia/a_b/c--d__e.f", "my.mirror:5000", "nvidia/a_b/c--d__e.f", "latest", ""),
+        ("cuda:5000", "docker.io", "library/cuda", "5000", ""),
+    ],
+)  # fmt: skip
+def test_a_name_is_read_as_docker_reads_it(
+    text: str, host: str, repository: str, tag: str, digest: str
+) -> None:
+    found = parse_reference(text)
+    assert found == Reference(host=host, repository=repository, tag=tag, digest=digest)
+    assert found.wanted == (digest or tag)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no repository"), ("Ubuntu", "no repository"), ("a/Ubuntu", "no repository"),
+        ("a//b", "no repository"), ("a b", "no repository"), ("a/", "no repository"), ("-a", "no repository"),
+        ("a___b", "no repository"), ("a:", "no tag"), ("a:-b", "no tag"), (f"a:{'b' * 129}", "no tag"),
+        ("a:b\n", "no tag"), ("a:ä", "no tag"), ("a:b:c", "no tag"), ("a@sha256:12", "no digest"), ("a@",
+        "no digest"),
+        (f"a@{DIGEST.upper()}", "no digest"), ("https://nvcr.io/a", "no host"), ("-x.y/a", "no host"),
+        ("x.y:port/a", "no host"), ("x.y:65536/a", "no host"), ("x.y:0/a", "no host"),
+        ("[::1/a", "no host"), ("a/" * 130 + "b", "longer than 255"), ("0123456789abcdef" * 4,
+        "an image's ID"),
+    ],
+)  # fmt: skip
+def test_what_is_no_name_is_refused_with_the_reason(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        parse_reference(text)
+    assert "such as nvcr.io/nvidia/pytorch:24.12-py3" in str(caught.value)
+
+
+HOSTS = st.from_regex(r"[a-z0-9]{1,8}(\.[a-z0-9]{1,8}){1,2}(:[1-9][0-9]{0,3})?", fullmatch=True)
+REPOSITORIES = st.from_regex(
+    r"[a-z0-9]{1,8}((\.|_|__|-+)[a-z0-9]{1,8})?(/[a-z0-9]{1,8}){0,3}", fullmatch=True
+)
+TAGS = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}", fullmatch=True)
+
+
+@given(HOSTS, REPOSITORIES, TAGS, st.sampled_from(["", DIGEST]))
+def test_what_is_written_is_read_back(host: str, repository: str, tag: str, digest: str) -> None:
+    name = Reference(host=host, repository=repository, tag=tag, digest=digest)
+    assert parse_reference(str(name)) == name
+
+
+@given(st.text(alphabet="aA0.:/@_-[] \n", max_size=30) | st.text(max_size=20))
+def test_any_text_is_a_name_that_stays_itself_or_is_refused(text: str) -> None:
+    try:
+        found = parse_reference(text)
+    except UsageError:
+        return
+    assert parse_reference(str(found)) == found
+    assert not set(str(found)) & set(" \n\t\0")
+
+
+def test_docker_hub_answers_under_another_name() -> None:
+    assert parse_reference("ubuntu").server == "registry-1.docker.io"
+    assert parse_reference("nvcr.io/a").server == "nvcr.io"
+    assert parse_reference("nvcr.io/a/b:1").name == "nvcr.io/a/b"
+
+
+@pytest.mark.parametrize("trouble", Trouble)
+def test_each_trouble_says_what_where_why_and_what_to_do(trouble: Trouble) -> None:
+    error = explain_trouble(trouble, "my.mirror:5000", "my.mirror:5000/a:1", "it is closed today")
+    told, _, mend = str(error).partition("\n  ")
+    assert told.startswith("my.mirror:5000 ")
+    assert told.endswith("my.mirror:5000/a:1, or has no such image: it is closed today" if trouble is
+                         Trouble.NEEDS_LOGIN else "my.mirror:5000/a:1: it is closed today")  # fmt: skip
+    assert mend
+    assert "{" not in str(error)
+    assert (error.trouble, error.host) == (trouble, "my.mirror:5000")
+
+
+def test_the_login_of_ngc_is_told_with_its_own_user() -> None:
+    assert "docker login nvcr.io --username '$oauthtoken'" in login_command("nvcr.io")
+    assert login_command("docker.io") == "docker login"
+    assert login_command("my.mirror:5000") == "docker login my.mirror:5000"
