@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,10 @@ from builders import make_record
 from test_reprofile import SOURCE
 
 from trtmatrix import cli
-from trtmatrix.context import open_context
 from trtmatrix.core.errors import ExitCode
 from trtmatrix.core.model import CellId
 from trtmatrix.core.record import Record
 from trtmatrix.effects.store import keep_outputs, write_record
-from trtmatrix.record_packing import pack_records
 
 MATRIX = """\
 schema: 1
@@ -70,6 +67,13 @@ class Place:
         data: dict[str, Any] = json.loads(text)
         return code, data
 
+    def table(self) -> list[dict[str, Any]]:
+        """Return the cells of the table, as printed."""
+        self.capsys.readouterr()
+        cli.run(self.words("table", "--json", "--offline"))
+        cells: list[dict[str, Any]] = json.loads(self.capsys.readouterr().out)["cells"]
+        return cells
+
     def measure(self, run: str = "r1", value: float = 1.0, cell: CellId = CELL, **fields: Any) -> Record:
         """Leave a record of a run in the local part."""
         return write_record(self.results / "local", record_data(run, value, cell, **fields))
@@ -78,10 +82,7 @@ class Place:
         """Pack records; returns the exit code, the newest pack (or its folder), what was told."""
         self.capsys.readouterr()
         target = self.folder / to
-        args: Namespace = cli.make_parser().parse_args(
-            self.words("pack", "--records", f"--to={target}", *words)
-        )
-        code = pack_records(open_context(args), args)
+        code = cli.run(self.words("pack", "--records", f"--to={target}", *words))
         printed = self.capsys.readouterr()
         return code, next(iter(sorted(target.glob("*"))), target), printed.out + printed.err
 

@@ -19,7 +19,7 @@ from trtmatrix.core.errors import ExitCode
 from trtmatrix.core.jsontext import to_json
 from trtmatrix.core.lock import Lock, LockedImage, LockedPlatform
 from trtmatrix.core.record import record_from
-from trtmatrix.effects import store
+from trtmatrix.effects import record_tree, store
 from trtmatrix.effects.store import read_output
 from trtmatrix.known_cells import image_remarks
 
@@ -55,6 +55,8 @@ def test_records_travel_byte_for_byte_with_their_outputs(there: Place, here: Pla
     }
     assert read_output(here.cache, kept["y"]["sha256"]) is not None
     assert not list(here.cache.glob("merge-*"))
+    shown = {cell["id"]: cell["evidence"] for cell in here.table()}
+    assert shown == {str(one.cell): "recorded", str(other.cell): "recorded"}
     before = here.files()
     assert here.merge(pack)[0] is ExitCode.AS_EXPECTED
     assert "2 here already" in here.merge(pack, there.results)[1]
@@ -272,6 +274,39 @@ def test_a_full_disk_leaves_no_half_record(
     assert "Traceback" not in told
     assert here.files() == {}
     assert here.merge(there.results)[0] is ExitCode.AS_EXPECTED
+
+
+def test_an_interrupted_merge_is_gone_on_with(
+    there: Place, here: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there.measure("r1")
+    there.measure("r2")
+    _, pack, _ = there.pack()
+    written: list[Path] = []
+    write = store.write_new
+
+    def interrupted(path: Path, content: bytes) -> None:
+        if written:
+            raise KeyboardInterrupt
+        written.append(path)
+        write(path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(record_tree, "write_new", interrupted)
+        assert here.merge(pack)[0] is ExitCode.INTERRUPTED
+    assert list(here.files()) == [f"{WHERE}/r1.json"]
+    assert not list(here.cache.glob("merge-*"))
+    assert "1 new, 1 here already" in here.merge(pack)[1]
+
+
+def test_a_model_of_the_user_s_own_comes_in_once_it_is_prepared_here(there: Place, here: Place) -> None:
+    there.measure("r1", cell=replace(CELL, repro="mine"))
+    assert here.merge(there.results)[0] is ExitCode.USAGE
+    repros = here.cache / "models" / "m" / "repros"
+    repros.mkdir(parents=True)
+    (repros / "mine.py").write_text(SOURCE)
+    assert here.merge(there.results)[0] is ExitCode.AS_EXPECTED
+    assert list(here.files()) == ["nvidia-h200/10.7.0/mine/plain/r1.json"]
 
 
 def test_what_is_another_thing_by_now_is_told(there: Place, here: Place) -> None:

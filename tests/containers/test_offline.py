@@ -1,0 +1,144 @@
+"""``--offline``, watched by strace: whatever is asked for, no socket but those of this host is opened.
+
+A process of ours, of pip's or of uv's that opened another would be seen, whatever it is written in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.containers.conftest import GOOD, HERE, LIMITS, Project
+
+NOWHERE = "onnxruntime-1.29.0"
+CALLS = "trace=socket,connect,sendto,sendmsg,bind"
+LEADS_OUT = re.compile(r"AF_INET|PF_INET|AF_PACKET|AF_VSOCK")
+WHEELS = """\
+  - version: "onnxruntime-1.32.0"
+    product: onnxruntime
+    note: "wheels that are nowhere"
+    origin: {wheels: ["onnxruntime==1.32.0"]}
+    library: {value: "1.32.0", known: measured, source: here}
+"""
+
+
+def watched(log: Path) -> list[str]:
+    """Return what a command line is prefixed with, so that its calls about sockets are logged."""
+    return ["strace", "-f", "-qq", "-e", CALLS, "-e", "signal=none", "-o", str(log)]
+
+
+def calls_out(log: Path) -> list[str]:
+    """Return the calls that could lead out of this host; an empty log would prove nothing."""
+    lines = log.read_text(errors="replace").splitlines()
+    return [line for line in lines if LEADS_OUT.search(line)]
+
+
+def connections(log: Path) -> list[str]:
+    """Return the calls that lead out.
+
+    pip asks the kernel for IPv6 by a socket that it binds to this host itself and connects to nothing
+    (https://github.com/urllib3/urllib3/blob/main/src/urllib3/util/connection.py); nothing else does that.
+    """
+    return [line for line in calls_out(log) if re.search(r"\b(connect|sendto|sendmsg)\(", line)]
+
+
+def run(log: Path, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, watched."""
+    return subprocess.run(
+        [*watched(log), *command], capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, **variables},
+    )  # fmt: skip
+
+
+def ours(project: Project, *words: str) -> list[str]:
+    """Return a command line of ours over a project's files."""
+    files = [f"--matrix={project.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
+    files += [f"--results={project.results}", f"--cache={project.cache}"]
+    return [sys.executable, "-m", "trtmatrix", *words, *files, "--offline"]
+
+
+def test_what_is_watched_is_seen(tmp_path: Path) -> None:
+    code = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('127.0.0.1', 9))"
+    assert not run(tmp_path / "log", [sys.executable, "-c", code]).returncode
+    assert len(calls_out(tmp_path / "log")) == 2
+
+
+def test_an_image_that_is_here_runs_and_what_is_not_is_left_out_with_words(
+    project: Project, tmp_path: Path
+) -> None:
+    matrix = project.folder / "matrix.yaml"
+    matrix.write_text(matrix.read_text() + WHEELS)
+    wanted = ("--trt", f"{GOOD},{NOWHERE},onnxruntime-1.32.0", "--pull", "all")
+    done = project.run(
+        *wanted, "--repro", "endings", "--case", "passes", "--offline", prefix=watched(tmp_path / "log")
+    )
+    assert done.cell("passes")["verdict"] == "PASS"
+    assert done.code == 3, "what was asked for by name and cannot run is trouble"
+    reasons = {name: done.cell("passes", name)["excluded"] for name in (NOWHERE, "onnxruntime-1.32.0")}
+    assert all("not here, and --offline opens no connection" in str(why) for why in reasons.values())
+    assert "docker.sock" in (tmp_path / "log").read_text()
+    assert calls_out(tmp_path / "log") == []
+
+
+def test_no_command_opens_a_connection(project: Project, tmp_path: Path) -> None:
+    commands = [
+        ["list"], ["table"], ["doctor", "--no-controls"], ["run", "--plan", "--trt", NOWHERE],
+        ["run", "--stale"], ["report", f"--output={tmp_path / 'r.html'}"], ["publish"], ["surfaces"],
+        ["upgrade", "--from", "onnxruntime-1.30.0", "--to", GOOD, "--no-run"], ["merge", str(tmp_path)],
+        ["bundle", "make", f"endings/passes@{GOOD}#cpu", "--yes"],
+    ]  # fmt: skip
+    log = tmp_path / "log"
+    for words in commands:
+        done = run(log, ours(project, *words))
+        assert calls_out(log) == [], words
+        assert "Traceback" not in done.stderr, done.stderr
+    done = run(log, ours(project, "run", "--trt", GOOD, *LIMITS), DOCKER_HOST="tcp://127.0.0.1:1")
+    assert calls_out(log) == []
+    assert done.returncode == 3
+    done = run(log, ours(project, "doctor", "--no-controls", "--json"), DOCKER_HOST="tcp://127.0.0.1:1")
+    assert "--offline: DOCKER_HOST is tcp://127.0.0.1:1, which is reached over the network" in done.stdout
+    assert json.loads(done.stdout)
+    assert calls_out(log) == []
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_wheels_come_from_the_wheelhouse_alone(installer: str, tmp_path: Path) -> None:
+    wheelhouse, log = tmp_path / "wheelhouse", tmp_path / "log"
+    make_wheel(wheelhouse, "trtmatrix_made_up", "1.0", "trtmatrix-made-up-too")
+    make_wheel(wheelhouse, "trtmatrix_made_up_too", "2.0")
+    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
+    python = tmp_path / "env" / "bin" / "python"
+    code = (
+        "import sys; from pathlib import Path; from trtmatrix.effects import wheels\n"
+        f"if {installer == 'pip'}: wheels._uv = lambda *_: False\n"
+        f"wheels.install_wheels(Path({str(python)!r}), (sys.argv[1],), Path({str(wheelhouse)!r}))"
+    )
+    done = run(log, [sys.executable, "-c", code, "trtmatrix-made-up==1.0"])
+    assert not done.returncode, done.stderr
+    assert (connections if installer == "pip" else calls_out)(log) == []
+    assert not subprocess.run([python, "-c", "import trtmatrix_made_up_too"], check=False).returncode
+    lacking = run(log, [sys.executable, "-c", code, "trtmatrix-nowhere"])
+    assert "MachineryError: pip could not install trtmatrix-nowhere" in lacking.stderr
+    assert "--no-index" in lacking.stderr
+    assert connections(log) == []
+
+
+def make_wheel(folder: Path, name: str, version: str, needs: str = "") -> None:
+    """Write a wheel of one empty module."""
+    folder.mkdir(exist_ok=True)
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += f"Requires-Dist: {needs}\n" if needs else ""
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{name}.py", "")
+        wheel.writestr(f"{info}/METADATA", metadata)
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
