@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import docker
 import pytest
 from bench.registry import TEST_IMAGE, Registry, forget, open_registry
 from bench.throttle import Throttle
 
 from tests.containers.conftest import LIMITS, Done, Project
+from tests.containers.engines import NO_MANIFEST, client
 
 PASSES = ("--repro", "endings", "--case", "passes")
 FIRST, SECOND = "onnxruntime-1.31.1", "onnxruntime-1.31.1.1"
@@ -83,7 +83,7 @@ def test_an_image_that_the_registry_does_not_have_is_trouble(
     done = project.run("--trt", f"{FIRST},{SECOND}", *PASSES)
     assert done.code == 3
     assert f"{image} cannot be had" in done.told
-    assert "manifest unknown" in done.told
+    assert NO_MANIFEST in done.told
     assert done.cell("passes", FIRST)["excluded"]["why"] == "could not be made ready"
     assert done.cell("passes", SECOND)["verdict"] == "PASS"
 
@@ -117,10 +117,9 @@ def test_a_locked_run_is_done_in_what_was_locked_though_the_tag_moved(
 @pytest.fixture
 def made() -> Iterator[str]:
     """Name an image that is not there, and remove it afterwards."""
-    client = docker.from_env()
-    forget(client, MADE)
+    forget(client(), MADE)
     yield MADE
-    forget(client, MADE)
+    forget(client(), MADE)
 
 
 def write_builder(project: Project, code: str) -> None:

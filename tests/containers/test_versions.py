@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.containers.conftest import GOOD, Done, Project
+from tests.containers.engines import COMMAND
 
 PASSES = ("--repro", "endings", "--case", "passes")
 MISSING, MISPINNED, RTX = "onnxruntime-1.29.0", "onnxruntime-1.30.0", "tensorrt-rtx-1.7"
@@ -50,7 +51,7 @@ def test_an_image_that_is_named_and_cannot_be_pulled_is_trouble(project: Project
     done = project.run("--trt", f"{MISSING},{GOOD}", *PASSES)
     assert done.code == 3
     assert "127.0.0.1:1/trtmatrix/nowhere:1.29.0 cannot be had" in done.told
-    assert "docker pull 127.0.0.1:1/trtmatrix/nowhere:1.29.0" in done.told
+    assert f"{COMMAND} pull 127.0.0.1:1/trtmatrix/nowhere:1.29.0" in done.told
     assert "Traceback" not in done.told
     assert done.cell("passes", MISSING)["excluded"]["why"] == "could not be made ready"
     assert done.cell("passes")["verdict"] == "PASS"
@@ -68,7 +69,7 @@ def test_the_printed_command_does_what_the_run_does(project: Project) -> None:
     done = project.run("--trt", GOOD, *PASSES)
     words = project.command("--trt", GOOD, *PASSES, "--plan", "--rerun")
     planned = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    line = next(line for line in planned.splitlines() if "docker run" in line)
+    line = next(line for line in planned.splitlines() if f"{COMMAND} run" in line)
     job = write_job(project, done)
     command = shlex.split(line.strip().replace("JOB/", f"{job}/"))
     subprocess.run([*command[:2], "--rm", *command[2:]], check=True, timeout=60, capture_output=True)
