@@ -15,6 +15,7 @@ import pytest
 from bench.registry import TEST_IMAGE, Registry, Serving, forget, open_registry
 
 from tests.containers.conftest import GOOD, Project, containers_of, wait_until
+from tests.containers.engines import COMMAND
 from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import serve_registry
@@ -183,7 +184,7 @@ def test_no_more_than_two_are_here_at_once(bench: Bench, tmp_path: Path) -> None
 def test_the_base_of_a_build_is_pulled_by_us_and_goes(bench: Bench, tmp_path: Path) -> None:
     base, made = bench.push("base")[0], "small/made:1"
     images = bench.images(bench.uses(Keep.NONE, tmp_path))
-    code = f"import subprocess\nsubprocess.run(['docker', 'tag', {base!r}, {made!r}], check=True)\n"
+    code = f"import subprocess\nsubprocess.run([{COMMAND!r}, 'tag', {base!r}, {made!r}], check=True)\n"
     (tmp_path / "build").write_text(code)
     images.builder = (str(tmp_path / "build"),)
     launch = want(made)

@@ -13,6 +13,7 @@ from bench.registry import Serving
 from bench.throttle import Throttle
 
 from tests.containers.conftest import wait_until
+from tests.containers.engines import COMMAND
 from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.registry.fronts import Asked, Front, Reply
 from tests.registry.registries import basic_auth, blob_file, make_htpasswd, serve_registry
@@ -95,7 +96,7 @@ def test_a_tag_that_is_not_there_is_told_with_the_command_to_try(bench: Bench) -
     bench.push("there")
     told = fails(bench, want(bench.name("nothing")))
     assert "the registry has no such image" in told
-    assert told.splitlines()[-1] == f"  try it by hand: docker pull {bench.name('nothing')}"
+    assert told.splitlines()[-1] == f"  try it by hand: {COMMAND} pull {bench.name('nothing')}"
     assert bench.told == []
 
 
