@@ -1,276 +1,195 @@
-"""A pack that is not as it was made is refused by name, before an engine or the disk sees any of it."""
+"""Archives that may come from anyone: what could harm is refused, what was changed is named."""
 
 from __future__ import annotations
 
-import json
+import gzip
+import io
 import re
-import shutil
-import socket
-import threading
-from collections.abc import Callable, Iterator
+import tarfile
+from collections.abc import Callable
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from socketserver import ThreadingUnixStreamServer
-from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pytest
-from packs import IMAGE, IMAGE_BYTES, tree_of, write_pack
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from trtmatrix import cli
-from trtmatrix.core.errors import ExitCode
-from trtmatrix.standalone.pack_check import FIELDS, HEADER, MANIFEST, SCRIPT, SUMS, parse_manifest
+from trtmatrix.core.bundle.facts import SUMS
+from trtmatrix.core.errors import ExitCode, TrtMatrixError, UsageError
+from trtmatrix.core.redact import Secrets
+from trtmatrix.effects import unpack
+from trtmatrix.effects.archive import write_archive
+from trtmatrix.effects.packing import Part, pack_parts
+from trtmatrix.effects.unpack import ChangedError, parse_sums, read_archive
 
-Spoil = Callable[[Path], object]
-
-
-class StandIn:
-    """An engine that knows images by name and ID, and loads one that it is told of."""
-
-    def __init__(self) -> None:
-        """Hold nothing."""
-        self.held: dict[str, str] = {}
-        self.loads = IMAGE.id
-        self.error = ""
-        self.loaded: list[bytes] = []
-        self.asked: list[str] = []
+FILES = {
+    "model.onnx": b"\0graph",
+    "ISSUE.md": b"text\n",
+    "others/a.onnx": b"\0other",
+    "reproduce.sh": b"#!/bin/sh\n",
+}
 
 
-@pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    stand_in = StandIn()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            stand_in.asked.append(self.path)
-            image = unquote(self.path.removeprefix("/images/").removesuffix("/json"))
-            found: Any = {"Id": stand_in.held.get(image)} if self.path != "/info" else {}
-            self.answer(404 if found == {"Id": None} else 200, json.dumps(found))
-
-        def do_POST(self) -> None:
-            stand_in.asked.append(self.path)
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            parts = urlsplit(self.path)
-            if parts.path == "/images/load":
-                stand_in.loaded.append(body)
-                stand_in.held[stand_in.loads] = stand_in.loads
-                self.answer(200, stand_in.error)
-            else:
-                words = re.fullmatch(r"repo=(.*)&tag=(.*)", unquote(parts.query))
-                assert words is not None
-                stand_in.held[f"{words[1]}:{words[2]}"] = unquote(parts.path.split("/")[2])
-                self.answer(201, "")
-
-        def answer(self, status: int, text: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *args: object) -> None:
-            """Say nothing."""
-
-    path = tmp_path / "docker.sock"
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-    with ThreadingUnixStreamServer(str(path), Handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield stand_in
-        server.shutdown()
+def good(folder: Path) -> Path:
+    """An archive as ``bundle make`` writes it."""
+    parts = [Part(name=name, data=data) for name, data in FILES.items() if not name.endswith(".onnx")]
+    arrays = [Part(name=name, data=data) for name, data in FILES.items() if name.endswith(".onnx")]
+    return write_archive(folder / "a.tar.gz", pack_parts(parts + arrays, Secrets()), Secrets()).file
 
 
-@pytest.fixture
-def pack(tmp_path: Path) -> Path:
-    write_pack(tmp_path / "p", limit=4000, files={"matrix.yaml": b"schema: 1\n", "src/a.py": b"print()\n"})
-    return tmp_path / "p"
+Member = tuple[str, bytes, dict[str, object]]
 
 
-def unpack(pack: Path, *words: str) -> int:
-    return cli.run(["unpack", str(pack), f"--into={pack.parent / 'into'}", "--no-venv", *words])
+def made(folder: Path, *members: Member, whole: bool = True) -> Path:
+    """An archive of these members, with a list of digests that is right where they are files."""
+    sums = "".join(f"{sha256(data).hexdigest()}  {name[2:]}\n" for name, data, _ in members)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, data, facts in (*members, ("a/" + SUMS, sums.encode(), {})) if whole else members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            for key, value in facts.items():
+                setattr(info, key, value)
+            archive.addfile(info, io.BytesIO(data))
+    file = folder / "made.tar.gz"
+    file.write_bytes(gzip.compress(out.getvalue(), mtime=0))
+    return file
 
 
-def flip(file: Path, place: int) -> None:
-    content = bytearray(file.read_bytes())
-    content[place] ^= 1
-    file.write_bytes(content)
+def test_what_was_written_is_unpacked(tmp_path: Path) -> None:
+    top = read_archive(good(tmp_path), tmp_path / "new" / "out")
+    assert top == tmp_path / "new" / "out" / "a"
+    found = {p.relative_to(top).as_posix(): p.read_bytes() for p in top.rglob("*") if p.is_file()}
+    assert {name: data for name, data in found.items() if name != SUMS} == FILES
+    assert oct((top / "reproduce.sh").stat().st_mode)[-3:] == "755"
+    assert oct((top / "ISSUE.md").stat().st_mode)[-3:] == "644"
 
 
-def of_another_pack(pack: Path) -> None:
-    other = pack.parent / "other"
-    write_pack(other, pack="20261122t999999-ffffffff", limit=4000)
-    shutil.copyfile(other / "images.002", pack / "images.002")
-
-
-def exchange(pack: Path) -> None:
-    first, second = pack / "images.001", pack / "images.002"
-    content = first.read_bytes()
-    first.write_bytes(second.read_bytes())
-    second.write_bytes(content)
-
-
-def manifest_of(pack: Path, change: Callable[[Any], object]) -> None:
-    """Change the manifest and give it its digest: what is then refused is refused for what it says."""
-    data = json.loads((pack / MANIFEST).read_text())
-    change(data)
-    text = json.dumps(data)
-    (pack / MANIFEST).write_text(text)
-    lines = (pack / SUMS).read_text().splitlines()
-    new = [f"{sha256(text.encode()).hexdigest()}  {MANIFEST}" if MANIFEST in line else line for line in lines]
-    (pack / SUMS).write_text("\n".join(new) + "\n")
-
-
-SPOILT: dict[str, tuple[Spoil, str]] = {
-    "a byte of a part": (lambda p: flip(p / "images.002", 2000), r"images\.002 differs"),
-    "the last byte": (lambda p: flip(p / "images.003", -1), r"images\.003 differs"),
-    "a byte of the suite": (lambda p: flip(p / "files.001", 600), r"files\.001 differs"),
-    "a byte of a header": (lambda p: flip(p / "images.001", HEADER - 2), r"images\.001 (differs|is)"),
-    "a byte of the manifest": (lambda p: flip(p / MANIFEST, -3), MANIFEST),
-    "a byte of the digests": (lambda p: flip(p / SUMS, 3), SUMS),
-    "a byte of the script": (lambda p: flip(p / SCRIPT, 300), "unpack differs"),
-    "a part is missing": (lambda p: (p / "images.002").unlink(), r"images\.002 is missing"),
-    "a part is cut": (
-        lambda p: (p / "images.002").write_bytes((p / "images.002").read_bytes()[:-1]),
-        r"images\.002 has 3,999 bytes",
-    ),
-    "of another pack": (of_another_pack, r"images\.002 is images\.002 of the pack 20261122t999999-ffffffff"),
-    "two exchanged": (exchange, r"images\.001 is images\.002 of the pack 20261122t000000-00000001"),
-    "one too many": (lambda p: shutil.copy(p / "images.001", p / "images.009"), r"images\.009 is extra"),
-    "no manifest": (lambda p: (p / MANIFEST).unlink(), "writing it was cut off"),
-    "no digests": (lambda p: (p / SUMS).unlink(), f"{SUMS} or {MANIFEST} cannot be used"),
-    "a newer schema": (lambda p: manifest_of(p, lambda d: d.update(schema=2)), "of schema 2"),
-    "a way out": (
-        lambda p: manifest_of(p, lambda d: d["files"][0].update(name="../x")), r"'\.\./x' is no name"
-    ),
-    "a part elsewhere": (
-        lambda p: manifest_of(p, lambda d: d["parts"][0].update(name="/etc/passwd")), "no name for a file"
-    ),
-    "other digests": (
-        lambda p: manifest_of(p, lambda d: d["parts"][0].update(sha256="0" * 64)), "other digests of the parts"
-    ),
+SPARSE = {"GNU.sparse.map": "0,1", "GNU.sparse.size": "999999999999"}
+FINE: Member = ("a/x", b"x", {})
+HOSTILE: dict[str, tuple[list[Member], str]] = {
+    "absolute": ([FINE, ("/a/x2", b"", {})], "not relative"),
+    "up": ([FINE, ("a/../../x", b"", {})], "leads elsewhere"),
+    "up alone": ([("..", b"", {})], "leads elsewhere"),
+    "dots": ([FINE, ("a/./y", b"", {})], "leads elsewhere"),
+    "backslash": ([FINE, ("a/..\\x", b"", {})], "not relative and plain"),
+    "drive": ([("C:x/y", b"", {})], "leads elsewhere"),
+    "newline": ([FINE, ("a/y\nz", b"", {})], "not relative and plain"),
+    "symlink": ([("a/l", b"", {"type": tarfile.SYMTYPE, "linkname": "/etc"})], "neither file nor folder"),
+    "hard link": ([FINE, ("a/l", b"", {"type": tarfile.LNKTYPE, "linkname": "a/x"})], "neither file"),
+    "device": ([("a/d", b"", {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 3})], "neither file"),
+    "fifo": ([("a/f", b"", {"type": tarfile.FIFOTYPE})], "neither file nor folder"),
+    "sparse": ([("a/s", b"", {"pax_headers": SPARSE})], "neither file nor folder"),
+    "twice": ([FINE, FINE], "in it twice"),
+    "twice but for case": ([FINE, ("a/X", b"", {})], "in it twice"),
+    "file and folder": ([FINE, ("a/x/y", b"", {})], "cannot be unpacked"),
+    "two folders": ([FINE, ("b/x", b"", {})], "more than one folder"),
+    "no folder": ([("x", b"", {})], "no folder with files"),
+    "long": ([FINE, ("a/" + "y" * 300, b"", {})], "too long"),
+    "nothing": ([], "no folder with files"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", SPOILT)
-def test_a_spoilt_pack_is_refused_by_name_before_anything_is_loaded(
-    how: str, pack: Path, engine: StandIn, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_could_harm_is_refused_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+    members, said = HOSTILE[name]
+    file = made(tmp_path, *members, whole=False)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UsageError, match=re.escape(said)) as caught:
+        read_archive(file, tmp_path / "out")
+    assert str(file) in str(caught.value)
+    assert list((tmp_path / "out").iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made.tar.gz", "out"]
+
+
+def test_a_link_cannot_be_written_through(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    link: Member = ("a", b"", {"type": tarfile.SYMTYPE, "linkname": str(tmp_path / "elsewhere")})
+    with pytest.raises(UsageError):
+        read_archive(made(tmp_path, link, ("a/x", b"x", {}), whole=False), tmp_path / "out")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpack, "LARGEST", 5_000_000)
+    with pytest.raises(UsageError, match="unpacks to more than 5,000,000 bytes"):
+        read_archive(made(tmp_path, ("a/zeros", bytes(6_000_000), {})), tmp_path / "out")
+    monkeypatch.setattr(unpack, "HEADER", 100_000)
+    with pytest.raises(UsageError, match="notes on a file"):
+        read_archive(made(tmp_path, ("a/x", b"", {"pax_headers": {"k": "v" * 200_000}})), tmp_path / "out")
+    monkeypatch.setattr(unpack, "MOST", 5)
+    with pytest.raises(UsageError, match="more than 5 files"):
+        read_archive(made(tmp_path, *((f"a/{i}", b"", {}) for i in range(9))), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no archive", gzip.compress(b"no tar"), gzip.compress(b"\0" * 10_240)]
+)
+def test_what_is_no_archive_is_said(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.tar.gz").write_bytes(content)
+    with pytest.raises(UsageError, match="no archive of bundle make"):
+        read_archive(tmp_path / "a.tar.gz", tmp_path / "out")
+
+
+def test_where_to_and_what_from_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not there"):
+        read_archive(tmp_path / "gone.tar.gz", tmp_path / "out")
+    file = good(tmp_path)
+    with pytest.raises(UsageError, match="into an empty folder"):
+        read_archive(file, tmp_path)
+    assert file.exists()
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "one byte": (lambda top: (top / "model.onnx").write_bytes(b"\1graph"), "model.onnx differs: sha256 "),
+    "gone": (lambda top: (top / "others/a.onnx").unlink(), "others/a.onnx is missing"),
+    "extra": (lambda top: (top / "more.py").write_text(""), "more.py is extra"),
+    "no list": (lambda top: (top / SUMS).unlink(), f"{SUMS} is missing"),
+    "no digests": (lambda top: (top / SUMS).write_text("text\n"), f"{SUMS} line 1 is no digest"),
+    "no text": (lambda top: (top / SUMS).write_bytes(b"\xff\xfe"), SUMS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_was_changed_is_named(name: str, tmp_path: Path) -> None:
+    change, said = CHANGES[name]
+    top = read_archive(good(tmp_path), tmp_path / "first")
+    change(top)
+    with tarfile.open(tmp_path / "b.tar.gz", "w:gz") as archive:
+        archive.add(top, "a")
+    with pytest.raises(ChangedError) as caught:
+        read_archive(tmp_path / "b.tar.gz", tmp_path / "out")
+    assert len(caught.value.problems) == 1
+    assert caught.value.problems[0].startswith(said)
+    assert caught.value.exit_code is ExitCode.SURPRISE
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_list_of_digests_that_names_a_file_twice_is_none() -> None:
+    line = "0" * 64 + "  a\n"
+    assert parse_sums(line) == {"a": "0" * 64}
+    for text in (line + line, "0" * 63 + "  a\n", "0" * 64 + " a\n"):
+        with pytest.raises(ValueError, match="line"):
+            parse_sums(text)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_damage_is_told_and_never_a_traceback(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    spoil, told = SPOILT[how]
-    spoil(pack)
-    assert unpack(pack) == ExitCode.SURPRISE
-    assert re.search(told, capsys.readouterr().err)
-    assert engine.asked == []
-    assert not (pack.parent / "into").exists()
-
-
-@pytest.mark.parametrize("key", [key for key in FIELDS if key])
-def test_every_field_of_a_manifest_must_be_there_and_no_other(key: str, pack: Path) -> None:
-    text = (pack / MANIFEST).read_text()
-    for name in [*FIELDS[""], *(f"{key}.{inner}" for inner in FIELDS[key])]:
-        data = json.loads(text)
-        outer, _, inner = name.partition(".")
-        place = data[outer][0] if inner else data
-        del place[inner or outer]
-        with pytest.raises(ValueError, match=f"lacks {inner or outer}"):
-            parse_manifest(json.dumps(data))
-        place[inner or outer] = None
-        with pytest.raises(ValueError, match=f"lacks {inner or outer}"):
-            parse_manifest(json.dumps(data))
-    data = json.loads(text)
-    data[key][0]["more"] = 1
-    with pytest.raises(ValueError, match="'more'"):
-        parse_manifest(json.dumps(data))
-
-
-def test_a_whole_pack_is_loaded_and_the_second_time_changes_nothing(
-    pack: Path, engine: StandIn, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert unpack(pack) == 0
-    assert engine.loaded == [IMAGE_BYTES]
-    assert engine.held == {IMAGE.id: IMAGE.id, "a/b:1": IMAGE.id}
-    assert (pack.parent / "into" / "src" / "a.py").read_bytes() == b"print()\n"
-    printed = capsys.readouterr().out
-    assert "-m trtmatrix run --offline --trt onnxruntime-1.31.1" in printed
-    before = tree_of(pack.parent / "into")
-    assert unpack(pack) == 0
-    assert (engine.loaded, tree_of(pack.parent / "into")) == ([IMAGE_BYTES], before)
-
-
-def test_check_looks_at_every_byte_and_loads_nothing(pack: Path, engine: StandIn) -> None:
-    assert unpack(pack, "--check") == 0
-    assert (engine.asked, (pack.parent / "into").exists()) == ([], False)
-
-
-def test_a_name_that_another_image_has_is_not_taken(
-    pack: Path, engine: StandIn, capsys: pytest.CaptureFixture[str]
-) -> None:
-    engine.held["a/b:1"] = "sha256:mine"
-    assert unpack(pack) == ExitCode.USAGE
-    assert "docker tag a/b:1 OTHER" in capsys.readouterr().err
-    assert (engine.loaded, (pack.parent / "into").exists()) == ([], False)
-
-
-def test_an_engine_that_loads_something_else_is_told_of(
-    pack: Path, engine: StandIn, capsys: pytest.CaptureFixture[str]
-) -> None:
-    engine.loads = "sha256:other"
-    assert unpack(pack) == ExitCode.MACHINERY
-    assert "containerd" in capsys.readouterr().err
-    engine.error = '{"errorDetail": {"message": "no space"}, "error": "no space left on device"}'
-    assert unpack(pack) == ExitCode.MACHINERY
-    assert "no space left" in capsys.readouterr().err
-
-
-def test_without_an_engine_the_rest_is_unpacked(
-    pack: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setattr("trtmatrix.standalone.pack_engine.SOCKETS", ("/nowhere.sock",))
-    assert unpack(pack) == 0
-    assert "THE IMAGES WERE NOT LOADED" in capsys.readouterr().out
-    assert (pack.parent / "into" / "matrix.yaml").is_file()
-
-
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:2375", "ssh://user@host"])
-def test_an_engine_behind_a_network_is_refused(
-    address: str, pack: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", address)
-    monkeypatch.setattr(socket, "socket", pytest.fail)
-    assert unpack(pack) == ExitCode.USAGE
-    assert "opens no connection" in capsys.readouterr().err
-
-
-def test_a_file_that_somebody_changed_is_never_overwritten(
-    pack: Path, engine: StandIn, capsys: pytest.CaptureFixture[str]
-) -> None:
-    into = pack.parent / "into"
-    (into / "results").mkdir(parents=True)
-    (into / "results" / "mine.json").write_text("{}")
-    (into / "matrix.yaml").write_text("mine")
-    assert unpack(pack) == ExitCode.USAGE
-    assert "other files of the same names (matrix.yaml)" in capsys.readouterr().err
-    assert engine.loaded == []
-    (into / "matrix.yaml").unlink()
-    assert unpack(pack) == 0
-    assert (into / "results" / "mine.json").read_text() == "{}"
-
-
-def test_a_python_without_wheels_is_told_before_anything_is_loaded(
-    pack: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("trtmatrix.standalone.unpack_pack.shutil.which", lambda _: None)
-    assert cli.run(["unpack", str(pack), f"--into={pack.parent / 'into'}"]) == ExitCode.USAGE
-    assert "for Python 3.12" in capsys.readouterr().err
-    assert engine.loaded == []
-
-
-def test_nothing_is_loaded_where_the_disk_is_full(
-    pack: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 0))
-    assert unpack(pack) == ExitCode.MACHINERY
-    assert "are free there" in capsys.readouterr().err
-    assert engine.loaded == []
+    folder = tmp_path_factory.mktemp("damage")
+    plain = bytearray(gzip.decompress(good(folder).read_bytes()))
+    for _ in range(data.draw(st.integers(1, 4))):
+        plain[data.draw(st.integers(0, len(plain) - 1))] = data.draw(st.integers(0, 255))
+    packed = bytearray(gzip.compress(bytes(plain), 1, mtime=0))
+    if data.draw(st.booleans()):
+        packed = packed[: data.draw(st.integers(0, len(packed)))]
+    (folder / "b.tar.gz").write_bytes(packed)
+    try:
+        top = read_archive(folder / "b.tar.gz", folder / "out")
+    except TrtMatrixError:
+        assert not (folder / "out").exists()
+    else:
+        assert all((top / name).read_bytes() == content for name, content in FILES.items())
