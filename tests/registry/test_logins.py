@@ -129,7 +129,7 @@ def test_a_certificate_that_cannot_be_read_is_named(proxied: list[str], trusted:
 @pytest.mark.usefixtures("proxied", "trusted")
 def test_no_login_and_a_wrong_one_are_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     netrc = tmp_path / "netrc"
-    netrc.write_text(f"default login {USER} password '{PASSWORD}'\n")
+    netrc.write_text(f'default login {USER} password "{PASSWORD}"\n')
     monkeypatch.setenv("NETRC", str(netrc))  # is not ours to send
     error = fails(lambda: Registry().resolve(f"{NAME}/{IMAGE}:1"))
     assert (error.trouble, f"docker login {NAME}" in str(error)) == (Trouble.NEEDS_LOGIN, True)
@@ -154,6 +154,18 @@ def test_a_registry_that_wants_a_certificate_of_ours_gets_it(
         (trusted / "client.cert").write_bytes(own.read_bytes())
         (trusted / "client.key").write_bytes(key.read_bytes())
         assert Registry().check(f"{NAME}/{IMAGE}:1") == kept[1].digest
+
+
+def test_who_is_sent_from_tls_to_plain_http_does_not_go(
+    kept: tuple[Path, Pushed], trusted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = make_certificate(tmp_path / "server", "registry.test")
+    (trusted / "ca.crt").write_bytes(pair[0].read_bytes())
+    with serve_registry(kept[0]) as plain, Front(tls=pair) as front, tunnel(front.port) as (url, _):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        front.rule = lambda asked: Reply(status=307, headers={"Location": f"http://{plain.host}{asked.path}"})
+        error = fails(lambda: Registry().check(f"{NAME}/{IMAGE}:1"))
+    assert (error.trouble, "which is not https" in str(error)) == (Trouble.BROKEN, True)
 
 
 def test_plain_http_is_taken_from_insecure_registries_alone(
@@ -248,7 +260,7 @@ def test_a_token_that_ran_out_is_renewed_where_the_first_came_from(
         if reply.status != 401 or "Authorization" not in asked.headers:
             return reply
         named = 'Bearer realm="https://127.0.0.1:9/token",service="registry",error="invalid_token"'
-        return replace(reply, headers={**reply.headers, "WWW-Authenticate": named})
+        return replace(reply, headers={"WWW-Authenticate": named})
 
     with Front(guarded.port) as front:
         front.change = elsewhere

@@ -65,7 +65,7 @@ def token_request(challenge: Challenge, scope: str) -> TokenRequest | None:
         return None
     if realm.scheme not in {"http", "https"} or not realm.netloc:
         return None
-    told = {key: value for key, value in parse_qsl(realm.query) if key != "scope"}
+    told = dict(parse_qsl(realm.query))
     service = challenge.parameters.get("service") or told.pop("service", "")
     parameters = {**told, **({"service": service} if service else {}), "scope": scope}
     return TokenRequest(
