@@ -123,7 +123,7 @@ def test_what_was_here_under_another_name_stays(locked: bool, bench: Bench, tmp_
     name, theirs = bench.push("theirs")[0], "small/theirs:1"
     launch = want(name, locked=locked)
     by_hand = bench.client.images.pull(name)
-    by_hand.tag(theirs)
+    by_hand.tag(*theirs.split(":"))
     bench.client.images.remove(name)
     bench.names.append(theirs)
     images = bench.images(bench.uses(Keep.NONE, tmp_path))

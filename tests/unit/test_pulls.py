@@ -23,6 +23,7 @@ SAID = {  # what was said: cause, whether it is tried again at once, and once a 
     "write /var/lib/docker/tmp/GetImageBlob1: no space left on device": ("the engine's disk is full", 0, 0),
     "filesystem layer verification failed for digest sha256:12": ("what the registry sent is not", 0, 0),
     "failed commit on ref: unexpected commit digest sha256:1, expected sha256:2": ("what the reg", 0, 0),
+    "copying blob: Digest did not match, expected sha256:1, got sha256:2": ("what the registry sent", 0, 0),
     "no matching manifest for linux/arm64/v8 in the manifest list entries": ("it is not there for", 0, 0),
     "toomanyrequests: You have reached your pull rate limit": ("the registry limits", 1, 1),
     "received unexpected HTTP status: 429 Too Many Requests": ("the registry limits", 1, 1),
