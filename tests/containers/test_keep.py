@@ -19,6 +19,7 @@ from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import serve_registry
 from trtmatrix.core.config import Build, ImageOrigin
+from trtmatrix.core.image_names import short_name
 from trtmatrix.core.plan import Keep, Launch
 from trtmatrix.effects.images import Images
 from trtmatrix.effects.owner import own_identity
@@ -42,7 +43,7 @@ def image(registry: Registry) -> Iterator[str]:
 
 
 def is_here(registry: Registry, name: str) -> bool:
-    return any(name in (found.tags or []) for found in registry.client.images.list())
+    return any(name in map(short_name, found.tags or []) for found in registry.client.images.list())
 
 
 def test_an_image_of_two_versions_goes_after_the_last_of_them(
@@ -122,7 +123,7 @@ def test_what_was_here_under_another_name_stays(locked: bool, bench: Bench, tmp_
     name, theirs = bench.push("theirs")[0], "small/theirs:1"
     launch = want(name, locked=locked)
     by_hand = bench.client.images.pull(name)
-    by_hand.tag(theirs)
+    by_hand.tag(*theirs.split(":"))
     bench.client.images.remove(name)
     bench.names.append(theirs)
     images = bench.images(bench.uses(Keep.NONE, tmp_path))

@@ -42,7 +42,7 @@ SIGNS = (
     ),
     Sign(
         words=r"verification failed|failed verification|unexpected commit digest|digest mismatch"
-        r"|does not match digest|did not match expected",
+        r"|does not match digest|did not match,? expected",
         trouble=Trouble.DAMAGED,
         cause="what the registry sent is not what its digest says",
     ),
