@@ -47,6 +47,13 @@ def client() -> docker.DockerClient:
     return open_client(120)
 
 
+WAITS_ITSELF = IS_PODMAN
+"""Whether the engine asks a registry that says 429 again by itself, so that we hear nothing of it."""
+
+KEEPS_LAYERS = not IS_PODMAN
+"""Whether an engine has what came before a pull was cut off. Podman 4.3 begins anew."""
+
+
 def socket_group() -> int:
     """Return the group that may use the engine's socket."""
     return Path(find_address().removeprefix("unix://")).stat().st_gid

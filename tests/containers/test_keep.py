@@ -20,6 +20,7 @@ from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import serve_registry
 from trtmatrix.core.config import Build, ImageOrigin
+from trtmatrix.core.image_names import short_name
 from trtmatrix.core.plan import Keep, Launch
 from trtmatrix.effects.images import Images
 from trtmatrix.effects.owner import own_identity
@@ -43,7 +44,7 @@ def image(registry: Registry) -> Iterator[str]:
 
 
 def is_here(registry: Registry, name: str) -> bool:
-    return any(name in (found.tags or []) for found in registry.client.images.list())
+    return any(name in map(short_name, found.tags or []) for found in registry.client.images.list())
 
 
 def test_an_image_of_two_versions_goes_after_the_last_of_them(

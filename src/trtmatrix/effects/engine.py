@@ -211,6 +211,11 @@ def _is_podman(info: dict[str, Any]) -> bool:
     return "BuildahVersion" in info
 
 
+def name_engine(info: dict[str, Any]) -> str:
+    """Return what tells an engine from others: its ID; Podman has none that lasts, so where its images lie."""
+    return str(info.get("DockerRootDir" if _is_podman(info) else "ID") or "")
+
+
 def _is_rootless(info: dict[str, Any]) -> bool:
     return bool(info.get("Rootless")) or "name=rootless" in (info.get("SecurityOptions") or [])
 
