@@ -32,14 +32,6 @@ ID_FROM = len("sha256:") if IS_PODMAN else 0
 INVENTS_DIGESTS = IS_PODMAN
 """Whether an image that came from no registry has a manifest's digest nonetheless."""
 
-GOES_ON = not IS_PODMAN
-"""Whether a layer that was cut off goes on where it was; Podman 4.3 begins it again, without a word."""
-
-WAITS_ITSELF = IS_PODMAN
-"""Whether the engine itself waits where a registry says 429, without a word."""
-
-NO_MANIFEST = "manifest unknown"
-
 
 @cache
 def client() -> docker.DockerClient:

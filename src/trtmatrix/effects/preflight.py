@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import threading
+from collections import deque
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from trtmatrix.core.config import ImageOrigin
@@ -15,7 +17,7 @@ from trtmatrix.core.preflight.facts import Answer, Room
 from trtmatrix.core.registry import Trouble, parse_reference
 from trtmatrix.effects.registry import Registry
 
-ASK_SECONDS = (5.0, 10.0)
+ASK_SECONDS = (5.0, 5.0)
 """To connect to a registry or index, and between two pieces of its answer."""
 ATTEMPTS = 2
 TOGETHER = 8
@@ -85,9 +87,21 @@ def ask_registries(references: Sequence[str], insecure: Sequence[str]) -> dict[s
     if not references:
         return {}
     registry = Registry(insecure=insecure, attempts=ATTEMPTS, seconds=ASK_SECONDS)
-    with ThreadPoolExecutor(min(TOGETHER, len(references))) as threads:
-        answers = threads.map(lambda reference: _ask(registry, reference), references)
-        return dict(zip(references, answers, strict=True))
+    waiting, answers = deque(references), dict[str, Answer]()
+
+    def work() -> None:
+        with contextlib.suppress(IndexError):  # nothing is left to ask
+            while True:
+                reference = waiting.popleft()
+                answers[reference] = _ask(registry, reference)
+
+    # An interrupted run leaves them behind: what a silent registry is waited for cannot be called off.
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(TOGETHER, len(references)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {reference: answers[reference] for reference in references if reference in answers}
 
 
 def _ask(registry: Registry, reference: str) -> Answer:
@@ -123,7 +137,10 @@ def unhashed_wheels(launches: Iterable[Launch], builder: Path | None) -> dict[st
         origin = launch.version.origin
         if builder is None or not launch.build or not isinstance(origin, ImageOrigin) or origin.build is None:
             continue
-        file = builder.resolve().parent / "locks" / f"{launch.version.name}.txt"
+        locks = builder.resolve().parent / "locks"
+        if not locks.is_dir():  # another script, with other rules
+            continue
+        file = locks / f"{launch.version.name}.txt"
         try:
             text = file.read_text(encoding="utf-8") if file.exists() else ""
             pins = parse_lock(text, origin.build.wheels, str(file))
