@@ -8,7 +8,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
+import docker
 import pytest
 from builders import make_cell, make_record
 from engines import serving
@@ -68,10 +70,12 @@ def test_sockets_of_this_host_are_used_and_all_are_again_afterwards(tmp_path: Pa
 
 @pytest.mark.usefixtures("unconnected")
 def test_what_needs_a_network_says_so_with_the_way_out() -> None:
+    origin, client = ImageOrigin(image="nvcr.io/x:1"), cast("docker.DockerClient", None)
+    images = Images(pull_note=lambda *_: None, note=lambda _: None)
     with pytest.raises(MachineryError, match=r"--offline: nvcr\.io/x:1 needs a network.*\n.*nox -s pack"):
-        Images(pull_note=lambda *_: None, note=lambda _: None)._pull("nvcr.io/x:1", None)  # type: ignore[arg-type]
-    with pytest.raises(MachineryError, match="--offline: building own/x:1 needs a network"):
-        Images(pull_note=lambda *_: None, note=lambda _: None)._build("own/x:1", "10.0.0")
+        images._pull(origin, client)
+    with pytest.raises(MachineryError, match=r"--offline: building nvcr\.io/x:1 needs a network"):
+        images._build(origin, "10.0.0", client)
     with pytest.raises(MachineryError, match=r"--offline: installing onnxruntime==1\.31\.1 needs a network"):
         install_wheels(Path("python"), ("onnxruntime==1.31.1",))
 
