@@ -148,7 +148,7 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
         lambda p: manifest_of(p, lambda d: d["parts"][0].update(name="/etc/passwd")), "no name for a file"
     ),
     "other digests": (
-        lambda p: manifest_of(p, lambda d: d["parts"][0].update(sha256="0" * 64)), "other digests of the parts"
+        lambda p: manifest_of(p, lambda d: d["parts"][0].update(sha256="0" * 64)), "other digests of the"
     ),
 }  # fmt: skip
 
