@@ -25,7 +25,7 @@ from pathlib import Path
 from trtmatrix.cli_hosts import read_size
 from trtmatrix.core.pack import PackedImage, PackManifest
 from trtmatrix.effects.pack_parts import PartWriter, open_target, write_lists
-from trtmatrix.standalone.pack_check import BLOCK, check_pack
+from trtmatrix.unpacker.pack_check import BLOCK, check_pack
 
 ROUNDS = 3
 FACTOR, MEMORY = 2.0, 200 << 20
@@ -163,7 +163,7 @@ def measure_engine(folder: Path, size: int) -> list[str]:
 
     from trtmatrix.effects.engine import open_client
     from trtmatrix.effects.pack_images import Saver
-    from trtmatrix.standalone.pack_engine import find_engine, load_images
+    from trtmatrix.unpacker.pack_engine import find_engine, load_images
 
     client = open_client(timeout=600)
     write_random(folder / "layer", size)

@@ -56,8 +56,8 @@ def far() -> Iterator[FarHost]:
     subprocess.run([program("ip"), "netns", "add", namespace], check=True)
     command = [
         "nsenter", f"--net=/run/netns/{namespace}", "dockerd", "-H", f"unix://{folder}/docker.sock",
-        f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid", "--bridge=none",
-        "--iptables=false", "--ip6tables=false",
+        f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid",
+        "--bridge=none", "--iptables=false", "--ip6tables=false",
     ]  # fmt: skip
     with (folder / "log").open("w") as log:
         engine = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)

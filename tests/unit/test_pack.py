@@ -24,7 +24,7 @@ from trtmatrix.effects.pack_suite import find_suite
 from trtmatrix.effects.pack_wheels import wanted_pythons
 from trtmatrix.effects.paths import Project
 from trtmatrix.packing import check_rooms
-from trtmatrix.standalone.pack_check import HEADER, MANIFEST, SUMS, parse_manifest, read_stream
+from trtmatrix.unpacker.pack_check import HEADER, MANIFEST, SUMS, parse_manifest, read_stream
 
 FACT = Fact(value="1", known=Known.READ, source="here")
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,6 +1,6 @@
 """What a pack for a host without a network holds: its parts, files and images, by digest. Pure.
 
-It is read on the other side, by any Python: ``standalone/pack_check.py`` says what a manifest must hold.
+It is read on the other side, by any Python: ``unpacker/pack_check.py`` says what a manifest must hold.
 """
 
 from __future__ import annotations

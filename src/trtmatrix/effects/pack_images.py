@@ -13,7 +13,7 @@ import requests.exceptions
 from trtmatrix.core.config import Version
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.pack import PackedImage, bytes_of_layers, packed_images
-from trtmatrix.standalone.pack_check import BLOCK
+from trtmatrix.unpacker.pack_check import BLOCK
 
 
 class Saver:

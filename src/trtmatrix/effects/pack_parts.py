@@ -17,10 +17,10 @@ from trtmatrix.core.bundle.manifest import sums_text
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.pack import PackedFile, PackedPart, PackManifest, manifest_text
 from trtmatrix.effects.code import PACKAGES
-from trtmatrix.standalone.pack_check import BLOCK, MANIFEST, SCHEMA, SCRIPT, SUMS, part_header
+from trtmatrix.unpacker.pack_check import BLOCK, MANIFEST, SCHEMA, SCRIPT, SUMS, part_header
 
 SCRIPT_PARTS = ("pack_check", "pack_engine", "unpack_pack")
-OWN = "trtmatrix.standalone"
+OWN = "trtmatrix.unpacker"
 
 FLUSH = 64 << 20
 """Bytes after which the disk is told to begin: it works while the next ones are hashed."""
@@ -164,7 +164,7 @@ def write_lists(folder: Path, manifest: PackManifest) -> str:
 def script_text() -> str:
     """Return the script that lies in every pack: its modules one after another, in one file."""
     sources = [
-        (PACKAGES["trtmatrix"] / "standalone" / f"{name}.py").read_text(encoding="utf-8")
+        (PACKAGES["trtmatrix"] / "unpacker" / f"{name}.py").read_text(encoding="utf-8")
         for name in SCRIPT_PARTS
     ]
     head = f'#!/usr/bin/env python3\n"""{ast.get_docstring(ast.parse(sources[-1]))}\n"""\n'
