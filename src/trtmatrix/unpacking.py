@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from trtmatrix.core.errors import ExitCode
-from trtmatrix.standalone.unpack_pack import run
+from trtmatrix.unpacker.unpack_pack import run
 
 
 def unpack_command(args: argparse.Namespace) -> ExitCode:

@@ -13,7 +13,7 @@ from bench.registry import TEST_IMAGE, Registry, forget, open_registry
 from bench.throttle import Throttle
 
 from tests.containers.conftest import LIMITS, Done, Project
-from tests.containers.engines import NO_MANIFEST, client
+from tests.containers.engines import client
 
 PASSES = ("--repro", "endings", "--case", "passes")
 FIRST, SECOND = "onnxruntime-1.31.1", "onnxruntime-1.31.1.1"

@@ -24,7 +24,7 @@ from trtmatrix.effects.pack_suite import find_suite
 from trtmatrix.effects.pack_wheels import wanted_pythons
 from trtmatrix.effects.paths import Project
 from trtmatrix.packing import check_rooms
-from trtmatrix.standalone.pack_check import HEADER, MANIFEST, SUMS, parse_manifest, read_stream
+from trtmatrix.unpacker.pack_check import HEADER, MANIFEST, SUMS, parse_manifest, read_stream
 
 FACT = Fact(value="1", known=Known.READ, source="here")
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,17 +112,19 @@ def test_images_that_versions_share_go_once() -> None:
     pin = Pin(manifest="sha256:m", ids=("sha256:1",))
     versions = [version("1", "a/b:1", pin), version("2", "a/b:2"), version("3", "c:1"), version("4", "d:1")]
     held = {"1": "sha256:1", "2": "sha256:1", "3": "sha256:3"}
-    first, second = packed_images(held, {"sha256:1": 10, "sha256:3": 20}, versions)
+    first, second = packed_images(held, {"sha256:1": 10, "sha256:3": 20}, versions, {"a/b:1": "sha256:1"})
     assert (first.names, first.versions, first.manifest) == (("a/b:1", "a/b:2"), ("1", "2"), "sha256:m")
-    assert (second.id, second.versions, second.manifest) == ("sha256:3", ("3",), "")
+    assert (second.id, second.names, second.versions) == ("sha256:3", ("c:1",), ("3",))
+    untagged = packed_images({"1": "sha256:1"}, {"sha256:1": 10}, versions, {"a/b:1": "sha256:other"})
+    assert untagged[0].names == (), "a locked image is found by its ID"
 
 
 def test_an_image_that_no_run_would_find_again_is_refused() -> None:
     digest = f"a/b@sha256:{'0' * 64}"
     with pytest.raises(UsageError, match="nox -s lock -- --update --trt 1"):
-        packed_images({"1": "sha256:1"}, {"sha256:1": 1}, [version("1", digest)])
+        packed_images({"1": "sha256:1"}, {"sha256:1": 1}, [version("1", digest)], {})
     pinned = version("1", digest, Pin(manifest="sha256:m", ids=("sha256:1",)))
-    assert packed_images({"1": "sha256:1"}, {"sha256:1": 1}, [pinned])[0].names == ()
+    assert packed_images({"1": "sha256:1"}, {"sha256:1": 1}, [pinned], {})[0].names == ()
 
 
 def test_shared_layers_count_once() -> None:

@@ -20,7 +20,7 @@ from packs import IMAGE, IMAGE_BYTES, tree_of, write_pack
 
 from trtmatrix import cli
 from trtmatrix.core.errors import ExitCode
-from trtmatrix.standalone.pack_check import FIELDS, HEADER, MANIFEST, SCRIPT, SUMS, parse_manifest
+from trtmatrix.unpacker.pack_check import FIELDS, HEADER, MANIFEST, SCRIPT, SUMS, parse_manifest
 
 Spoil = Callable[[Path], object]
 
@@ -148,7 +148,7 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
         lambda p: manifest_of(p, lambda d: d["parts"][0].update(name="/etc/passwd")), "no name for a file"
     ),
     "other digests": (
-        lambda p: manifest_of(p, lambda d: d["parts"][0].update(sha256="0" * 64)), "other digests of the parts"
+        lambda p: manifest_of(p, lambda d: d["parts"][0].update(sha256="0" * 64)), "other digests of the"
     ),
 }  # fmt: skip
 
@@ -227,7 +227,7 @@ def test_without_an_engine_the_rest_is_unpacked(
     pack: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setattr("trtmatrix.standalone.pack_engine.SOCKETS", ("/nowhere.sock",))
+    monkeypatch.setattr("trtmatrix.unpacker.pack_engine.SOCKETS", ("/nowhere.sock",))
     assert unpack(pack) == 0
     assert "THE IMAGES WERE NOT LOADED" in capsys.readouterr().out
     assert (pack.parent / "into" / "matrix.yaml").is_file()
@@ -261,7 +261,7 @@ def test_a_file_that_somebody_changed_is_never_overwritten(
 def test_a_python_without_wheels_is_told_before_anything_is_loaded(
     pack: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("trtmatrix.standalone.unpack_pack.shutil.which", lambda _: None)
+    monkeypatch.setattr("trtmatrix.unpacker.unpack_pack.shutil.which", lambda _: None)
     assert cli.run(["unpack", str(pack), f"--into={pack.parent / 'into'}"]) == ExitCode.USAGE
     assert "for Python 3.12" in capsys.readouterr().err
     assert engine.loaded == []

@@ -1,6 +1,6 @@
 """What a pack for a host without a network holds: its parts, files and images, by digest. Pure.
 
-It is read on the other side, by any Python: ``standalone/pack_check.py`` says what a manifest must hold.
+It is read on the other side, by any Python: ``unpacker/pack_check.py`` says what a manifest must hold.
 """
 
 from __future__ import annotations
@@ -76,9 +76,15 @@ def manifest_text(manifest: PackManifest, schema: int) -> str:
 
 
 def packed_images(
-    held: Mapping[str, str], sizes: Mapping[str, int], versions: Sequence[Version]
+    held: Mapping[str, str],
+    sizes: Mapping[str, int],
+    versions: Sequence[Version],
+    tagged: Mapping[str, str],
 ) -> tuple[PackedImage, ...]:
     """Return the images of versions, each once. ``held``: version → image ID; ``sizes``: by ID, in bytes.
+
+    ``tagged``: name → ID, as the engine has them. An image that is not locked is known by its name alone,
+    so it gets that on the other side; a locked one keeps the name that it has here.
 
     :class:`UsageError` where one could not be found again after loading.
     """
@@ -88,7 +94,8 @@ def packed_images(
         if isinstance(origin, ImageOrigin) and "@" in origin.image and origin.pin is None:
             raise UsageError(
                 f"{version.name}: {origin.image} is not in matrix.lock, and its digest does not survive "
-                f"docker save and load, so that no run would find it: nox -s lock -- --update --trt {version.name}"
+                "docker save and load, so that no run would find it: nox -s lock -- --update "
+                f"--trt {version.name}"
             )
     for version in versions:
         origin = version.origin
@@ -96,7 +103,8 @@ def packed_images(
             continue
         image_id = held[version.name]
         before = found.get(image_id)
-        names = (*(before.names if before else ()), *([origin.image] if "@" not in origin.image else []))
+        keeps = origin.pin is None or tagged.get(origin.image) == image_id
+        names = (*(before.names if before else ()), *([origin.image] if keeps else []))
         found[image_id] = PackedImage(
             id=image_id, names=tuple(dict.fromkeys(names)), size=sizes[image_id],
             versions=(*(before.versions if before else ()), version.name),

@@ -13,7 +13,7 @@ import requests.exceptions
 from trtmatrix.core.config import Version
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.pack import PackedImage, bytes_of_layers, packed_images
-from trtmatrix.standalone.pack_check import BLOCK
+from trtmatrix.unpacker.pack_check import BLOCK
 
 
 class Saver:
@@ -26,7 +26,8 @@ class Saver:
     def images(self, held: dict[str, str], versions: Sequence[Version]) -> tuple[PackedImage, ...]:
         """Return what is to be saved, each image once, with its size."""
         sizes = {one: int(self._inspect(one)["Size"]) for one in set(held.values())}
-        return packed_images(held, sizes, versions)
+        tags = [tag for image in sizes for tag in self._inspect(image).get("RepoTags") or ()]
+        return packed_images(held, sizes, versions, {tag: str(self._inspect(tag)["Id"]) for tag in tags})
 
     def size(self, images: Sequence[PackedImage]) -> int:
         """Return about how many bytes the stream will have; layers that images share count once."""

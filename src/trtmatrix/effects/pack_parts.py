@@ -7,6 +7,7 @@ import contextlib
 import os
 import tarfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -16,10 +17,13 @@ from trtmatrix.core.bundle.manifest import sums_text
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.pack import PackedFile, PackedPart, PackManifest, manifest_text
 from trtmatrix.effects.code import PACKAGES
-from trtmatrix.standalone.pack_check import BLOCK, MANIFEST, SCHEMA, SCRIPT, SUMS, part_header
+from trtmatrix.unpacker.pack_check import BLOCK, MANIFEST, SCHEMA, SCRIPT, SUMS, part_header
 
 SCRIPT_PARTS = ("pack_check", "pack_engine", "unpack_pack")
-OWN = "trtmatrix.standalone"
+OWN = "trtmatrix.unpacker"
+
+FLUSH = 64 << 20
+"""Bytes after which the disk is told to begin: it works while the next ones are hashed."""
 
 
 class PartWriter:
@@ -33,6 +37,8 @@ class PartWriter:
         """Name the parts; the first is opened at once."""
         self.folder, self.pack, self.kind, self.limit = folder, pack, kind, limit
         self.parts: list[PackedPart] = []
+        self._flusher = ThreadPoolExecutor(max_workers=1)
+        self._flushing: Future[None] | None = None
         self._open()
 
     def _open(self) -> None:
@@ -45,8 +51,17 @@ class PartWriter:
         while data:
             count = self._out.write(data)
             self._digest.update(data[:count])
+            if self._size // FLUSH < (self._size + count) // FLUSH:
+                self._wait()
+                self._flushing = self._flusher.submit(os.fdatasync, self._out.fileno())
             self._size += count
             data = data[count:]
+
+    def _wait(self) -> None:
+        """Wait for the disk: what it has not yet is never more than twice what it is told of at once."""
+        if self._flushing is not None:
+            self._flushing.result()
+            self._flushing = None
 
     def write(self, data: bytes) -> int:
         """Write bytes of the stream, into as many parts as it takes; returns their number."""
@@ -62,7 +77,8 @@ class PartWriter:
         return len(data)
 
     def _close(self) -> None:
-        os.fsync(self._out.fileno())
+        self._wait()
+        os.fdatasync(self._out.fileno())
         self._out.close()
         self.parts.append(PackedPart(name=self._name, size=self._size, sha256=self._digest.hexdigest()))
 
@@ -74,6 +90,7 @@ class PartWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Finish the last part."""
+        self._flusher.shutdown()
         if kind is None:
             self._close()
         else:
@@ -138,10 +155,7 @@ def write_lists(folder: Path, manifest: PackManifest) -> str:
     texts[SUMS] = sums_text({**digests, **{part.name: part.sha256 for part in manifest.parts}})
     for name in (SCRIPT, SUMS, MANIFEST):
         partial = folder / f"{name}.partial"
-        with partial.open("wb") as out:
-            out.write(texts[name].encode())
-            out.flush()
-            os.fsync(out.fileno())
+        partial.write_text(texts[name], encoding="utf-8")
         partial.chmod(0o755 if name == SCRIPT else 0o644)
         partial.replace(folder / name)
     return sha256(texts[SUMS].encode()).hexdigest()
@@ -150,7 +164,7 @@ def write_lists(folder: Path, manifest: PackManifest) -> str:
 def script_text() -> str:
     """Return the script that lies in every pack: its modules one after another, in one file."""
     sources = [
-        (PACKAGES["trtmatrix"] / "standalone" / f"{name}.py").read_text(encoding="utf-8")
+        (PACKAGES["trtmatrix"] / "unpacker" / f"{name}.py").read_text(encoding="utf-8")
         for name in SCRIPT_PARTS
     ]
     head = f'#!/usr/bin/env python3\n"""{ast.get_docstring(ast.parse(sources[-1]))}\n"""\n'

@@ -13,7 +13,7 @@ from pathlib import Path
 from trtmatrix.core.config import Version, WheelsOrigin
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.effects.wheel_fetch import Target, explain_refusal
-from trtmatrix.standalone.unpack_pack import run_alone
+from trtmatrix.unpacker.unpack_pack import run_alone
 
 GLIBC = "2.28"
 """What the other host is taken to have: any distribution since 2018, https://peps.python.org/pep-0600/."""

@@ -17,7 +17,7 @@ import tarfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from trtmatrix.standalone.pack_check import (
+from trtmatrix.unpacker.pack_check import (
     BLOCK,
     DAMAGED,
     FAILED,
@@ -29,10 +29,10 @@ from trtmatrix.standalone.pack_check import (
     digest_file,
     read_stream,
 )  # fmt: skip
-from trtmatrix.standalone.pack_engine import check_room, find_engine, load_images, missing_images
+from trtmatrix.unpacker.pack_engine import check_room, find_engine, load_images, missing_images
 
 if TYPE_CHECKING:
-    from trtmatrix.standalone.pack_check import Json
+    from trtmatrix.unpacker.pack_check import Json
 
 
 def check_target(into: Path, manifest: Json) -> None:

@@ -13,10 +13,10 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtmatrix.standalone.pack_check import FAILED, USAGE, Refused, read_stream, stream_size
+from trtmatrix.unpacker.pack_check import FAILED, USAGE, Refused, read_stream, stream_size
 
 if TYPE_CHECKING:
-    from trtmatrix.standalone.pack_check import Json
+    from trtmatrix.unpacker.pack_check import Json
 
 SOCKETS = ("/var/run/docker.sock", "{XDG_RUNTIME_DIR}/podman/podman.sock", "/run/podman/podman.sock")
 LOAD_SECONDS = 3600.0

@@ -1,0 +1,151 @@
+"""From a host with a network to one without: packed here, unpacked there by a bare Python, and run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.containers.conftest import IMAGE
+from tests.pack.conftest import FarHost, Untagged, call
+from tests.probe.pythons import find_pythons
+from trtmatrix.context import own_platform
+from trtmatrix.core.config import ImageOrigin, Pin
+from trtmatrix.core.lock import Lock, LockedImage, LockedPlatform
+from trtmatrix.core.lockfile import format_matrix_lock
+from trtmatrix.effects.engine import find_engine
+
+VERSIONS = "onnxruntime-1.30.0,onnxruntime-1.31,onnxruntime-1.31.1"
+MATRIX = """\
+schema: 1
+sources:
+  here: {{title: "This test"}}
+versions:
+  - version: "onnxruntime-1.30.0"
+    product: onnxruntime
+    note: "locked, and known by its ID alone"
+    origin: {{image: "{untagged}"}}
+    library: {{value: "1.30.0", known: measured, source: here}}
+  - version: "onnxruntime-1.31"
+    product: onnxruntime
+    note: "the wheels of which an environment is made there"
+    origin: {{wheels: ["onnxruntime==1.31.1", "numpy"]}}
+    library: {{value: "1.31.1", known: measured, source: here}}
+  - version: "onnxruntime-1.31.1"
+    product: onnxruntime
+    note: "an image that is not locked, known by its name"
+    origin: {{image: "{image}"}}
+    library: {{value: "1.31.1", known: measured, source: here}}
+"""
+
+
+@pytest.fixture(scope="module")
+def pack(untagged: Untagged, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pack an image with a name, one without, and wheels, in parts of 200 MB; removed at the end."""
+    folder = tmp_path_factory.mktemp("near")
+    (folder / "matrix.yaml").write_text(MATRIX.format(image=IMAGE, untagged=untagged.name))
+    platform = LockedPlatform(
+        platform=own_platform(), manifest=f"sha256:{'0' * 64}", image_id=untagged.id, layers=()
+    )
+    locked = LockedImage(
+        image=untagged.name, digest=f"sha256:{'0' * 64}", registry="127.0.0.1:1", platforms=(platform,),
+        resolved="2026-11-22T00:00:00Z",
+    )  # fmt: skip
+    (folder / "matrix.lock").write_text(format_matrix_lock(Lock(images={untagged.name: locked})))
+    done = call(folder, "pack", f"--to={folder / 'pack'}", "--split=200MB", f"--trt={VERSIONS}")
+    assert done.returncode == 0, done.stderr
+    return folder / "pack"
+
+
+def script(pack: Path) -> list[str]:
+    """The pack's script by the oldest Python that runs it; the suite's is this test's own."""
+    oldest = find_pythons().get("3.8", Path(sys.executable))
+    return [str(oldest), str(pack / "unpack"), f"--python={Path(sys.executable).resolve()}"]
+
+
+def linked(pack: Path, folder: Path) -> Path:
+    """Return a pack of the same files, of which some will be exchanged for others."""
+    shutil.copytree(pack, folder / "spoilt", copy_function=os.link)
+    return folder / "spoilt"
+
+
+def replaced(file: Path, content: bytes) -> None:
+    file.unlink()
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("how", ["flipped", "missing", "of another pack"])
+def test_a_spoilt_pack_is_refused_by_name_and_the_engine_sees_nothing(
+    how: str, pack: Path, far: FarHost, tmp_path: Path
+) -> None:
+    spoilt = linked(pack, tmp_path)
+    part = spoilt / "images.002"
+    content = bytearray(part.read_bytes())
+    if how == "missing":
+        part.unlink()
+    elif how == "flipped":
+        content[len(content) // 2] ^= 1
+        replaced(part, bytes(content))
+    else:
+        replaced(part, bytes(content).replace(b"\npack: 2", b"\npack: 1", 1))
+    before = far.images()
+    done = far.run(*script(spoilt), f"--into={tmp_path / 'into'}")
+    assert done.returncode == 1, done.stderr
+    words = {"flipped": "images.002 differs", "missing": "images.002 is missing",
+             "of another pack": "images.002 is images.002 of the pack 1"}  # fmt: skip
+    assert words[how] in done.stderr
+    assert far.images() == before
+    assert not (tmp_path / "into").exists()
+
+
+def test_what_was_packed_here_runs_there_without_a_network(
+    pack: Path, far: FarHost, untagged: Untagged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert max(part.stat().st_size for part in pack.iterdir()) < 200 << 20
+    assert far.images() == {}
+    links = far.run("cat", "/proc/net/dev").stdout
+    assert [line.split(":")[0].strip() for line in links.splitlines()[2:]] == ["lo"]
+    done = far.run(*script(pack))
+    assert done.returncode == 0, done.stderr + done.stdout
+    images = far.images()
+    assert images.pop(untagged.id) == [], "it had no name, and gets none"
+    assert list(images.values()) == [[IMAGE]]
+    _, command = done.stdout.strip().splitlines()[-2:]
+    assert command.strip().endswith(f"-m trtmatrix run --offline --trt {VERSIONS}")
+    chosen = command.replace("onnxruntime-1.30.0,", "")  # nothing could run in that image
+    ran = far.run("sh", "-c", f"{chosen} --memory=1g --json")
+    assert ran.returncode == 0, ran.stderr
+    cells = {c["version"]: c["verdict"] for c in json.loads(ran.stdout)["cells"] if c["case"] == "plain"}
+    assert cells == {"onnxruntime-1.31": "PASS", "onnxruntime-1.31.1": "PASS"}, ran.stdout
+    monkeypatch.setenv("DOCKER_HOST", far.address)
+    pin = Pin(manifest=f"sha256:{'0' * 64}", ids=(untagged.id,))
+    engine = find_engine(gpu_here=False)
+    assert engine.held(ImageOrigin(image=untagged.name, pin=pin)) == untagged.id
+    assert untagged.name not in engine.images
+    again = far.run(*script(pack))
+    assert again.returncode == 0, again.stderr
+    assert "loading" not in again.stdout
+    assert "making" not in again.stdout
+
+
+def test_a_pack_that_is_interrupted_leaves_nothing(pack: Path, tmp_path: Path) -> None:
+    near = pack.parent
+    for name in ("matrix.yaml", "matrix.lock"):
+        shutil.copy(near / name, tmp_path / name)
+    command = [sys.executable, "-m", "trtmatrix", "pack", f"--matrix={tmp_path / 'matrix.yaml'}"]
+    command += [f"--repros={Path(__file__).parent / 'repros'}", f"--cache={tmp_path / 'cache'}"]
+    process = subprocess.Popen(
+        [*command, f"--to={tmp_path / 'cut'}"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stderr is not None
+    told = next(line for line in process.stderr if line.startswith("fetching"))
+    assert "wheels" in told
+    process.terminate()
+    assert process.wait(60) == 130
+    assert not (tmp_path / "cut").exists()
+    assert not list(tmp_path.glob(".trtmatrix-*"))
