@@ -212,7 +212,7 @@ def _is_podman(info: dict[str, Any]) -> bool:
 
 
 def name_engine(info: dict[str, Any]) -> str:
-    """Return what tells an engine from others: its ID; Podman has none that lasts, so where its images lie."""
+    """Return what tells an engine from others: its ID; where Podman has its images, whose ID does not last."""
     return str(info.get("DockerRootDir" if _is_podman(info) else "ID") or "")
 
 
