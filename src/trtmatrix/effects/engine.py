@@ -212,7 +212,7 @@ def _is_podman(info: dict[str, Any]) -> bool:
 
 
 def name_engine(info: dict[str, Any]) -> str:
-    """Return what tells an engine from others: its ID; where Podman has its images, whose ID does not last."""
+    """Return what tells an engine from others: its ID; of Podman, whose ID does not last, its storage."""
     return str(info.get("DockerRootDir" if _is_podman(info) else "ID") or "")
 
 
