@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 HOP = frozenset({"connection", "transfer-encoding", "content-length", "host"})
@@ -51,13 +53,17 @@ class Front:
     Set ``rule`` and ``change`` to spoil what comes back. Use it as a context manager.
     """
 
-    def __init__(self, target: int = 0) -> None:
-        """Name the registry behind it; without one, ``rule`` must answer all."""
+    def __init__(self, target: int = 0, tls: tuple[Path, Path] | None = None) -> None:
+        """Name the registry behind it; without one, ``rule`` answers all. ``tls``: certificate and key."""
         self.target = target
         self.asked: list[Asked] = []
         self.rule: Rule = _nobody
         self.change: Change = _as_it_is
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        if tls is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(*tls)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.port: int = self._server.server_address[1]
         self.host = f"127.0.0.1:{self.port}"
 

@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,7 +129,7 @@ def test_a_certificate_that_cannot_be_read_is_named(proxied: list[str], trusted:
 @pytest.mark.usefixtures("proxied", "trusted")
 def test_no_login_and_a_wrong_one_are_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     netrc = tmp_path / "netrc"
-    netrc.write_text(f"default login {USER} password '{PASSWORD}'\n")
+    netrc.write_text(f'default login {USER} password "{PASSWORD}"\n')
     monkeypatch.setenv("NETRC", str(netrc))  # is not ours to send
     error = fails(lambda: Registry().resolve(f"{NAME}/{IMAGE}:1"))
     assert (error.trouble, f"docker login {NAME}" in str(error)) == (Trouble.NEEDS_LOGIN, True)
@@ -137,6 +138,59 @@ def test_no_login_and_a_wrong_one_are_told_apart(monkeypatch: pytest.MonkeyPatch
     assert (error.trouble, error.host) == (Trouble.WRONG_LOGIN, NAME)
     assert f"user '{USER}'" in str(error)
     assert "wrong'" not in str(error)
+
+
+def test_a_registry_that_wants_a_certificate_of_ours_gets_it(
+    kept: tuple[Path, Pushed], trusted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = make_certificate(tmp_path / "server", "registry.test")
+    own, key = make_certificate(tmp_path / "own", "somebody")
+    (trusted / "ca.crt").write_bytes(pair[0].read_bytes())
+    with serve_registry(kept[0], tls=pair, clients=own) as serving, tunnel(serving.port) as (url, _):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        error = fails(lambda: Registry(attempts=1).check(f"{NAME}/{IMAGE}:1"))
+        assert error.trouble is Trouble.UNREACHABLE
+        assert f"client.cert and client.key in /etc/docker/certs.d/{NAME}" in str(error)
+        (trusted / "client.cert").write_bytes(own.read_bytes())
+        (trusted / "client.key").write_bytes(key.read_bytes())
+        assert Registry().check(f"{NAME}/{IMAGE}:1") == kept[1].digest
+
+
+def test_who_is_sent_from_tls_to_plain_http_does_not_go(
+    kept: tuple[Path, Pushed], trusted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = make_certificate(tmp_path / "server", "registry.test")
+    (trusted / "ca.crt").write_bytes(pair[0].read_bytes())
+    with serve_registry(kept[0]) as plain, Front(tls=pair) as front, tunnel(front.port) as (url, _):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        front.rule = lambda asked: Reply(status=307, headers={"Location": f"http://{plain.host}{asked.path}"})
+        error = fails(lambda: Registry().check(f"{NAME}/{IMAGE}:1"))
+    assert (error.trouble, "which is not https" in str(error)) == (Trouble.BROKEN, True)
+
+
+def test_plain_http_is_taken_from_insecure_registries_alone(
+    kept: tuple[Path, Pushed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve_registry(kept[0]) as serving, tunnel(serving.port) as (url, _), Front(serving.port) as front:
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        error = fails(lambda: Registry(attempts=1).check(f"{NAME}/{IMAGE}:1"))
+        assert (error.trouble, "it speaks plain HTTP" in str(error)) == (Trouble.UNREACHABLE, True)
+        monkeypatch.setenv("HTTP_PROXY", f"http://{front.host}")
+        digest = {"Docker-Content-Digest": kept[1].digest}
+        front.rule = lambda asked: Reply(headers=digest) if "/v2/" in asked.path else None
+        found = Registry(insecure=[NAME]).check(f"{NAME}/{IMAGE}:1")
+    assert found == kept[1].digest
+    assert {asked.path.partition("/v2/")[0] for asked in front.asked} == {f"http://{NAME}"}
+
+
+@pytest.mark.parametrize(
+    ("proxy", "said"), [("http://127.0.0.1:9", "Connection refused"), ("http://", "the proxy does not help")]
+)
+def test_a_proxy_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch, proxy: str, said: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    error = fails(lambda: Registry().check(f"{NAME}/{IMAGE}:1"))
+    assert error.trouble is Trouble.UNREACHABLE
+    assert said in str(error)
 
 
 def test_loopback_is_taken_with_any_certificate_and_without_a_proxy(
@@ -160,6 +214,16 @@ def test_an_anonymous_token_is_fetched_once_for_each_repository(
     names = [claims["access"][0]["name"] for claims in tokens.issued]
     assert names == [IMAGE, "other"]
     assert all(claims["access"][0]["actions"] == ["pull"] for claims in tokens.issued)
+
+
+def test_many_at_once_share_a_token(
+    guarded: Serving, tokens: TokenService, kept: tuple[Path, Pushed]
+) -> None:
+    registry = Registry()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(registry.check, [f"{guarded.host}/{IMAGE}:1"] * 16))
+    assert set(found) == {kept[1].digest}
+    assert len(tokens.issued) == 1
 
 
 def test_a_token_service_that_wants_a_login_gets_it_and_the_registry_does_not(
@@ -196,7 +260,7 @@ def test_a_token_that_ran_out_is_renewed_where_the_first_came_from(
         if reply.status != 401 or "Authorization" not in asked.headers:
             return reply
         named = 'Bearer realm="https://127.0.0.1:9/token",service="registry",error="invalid_token"'
-        return replace(reply, headers={**reply.headers, "WWW-Authenticate": named})
+        return replace(reply, headers={"WWW-Authenticate": named})
 
     with Front(guarded.port) as front:
         front.change = elsewhere

@@ -35,10 +35,10 @@ def front(plain: Serving, pushed: Pushed) -> Iterator[Front]:
 class Waits:
     """Stands for the clock: what was waited, and what was told."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, attempts: int = 4) -> None:
         self.seconds: list[float] = []
         self.notes: list[str] = []
-        self.registry = Registry(sleep=self.seconds.append, note=self.notes.append, **settings)
+        self.registry = Registry(sleep=self.seconds.append, note=self.notes.append, attempts=attempts)
 
 
 def first(count: int, reply: Reply, *, where: str = "/manifests/") -> Callable[[Asked], Reply | None]:
@@ -230,9 +230,12 @@ def test_who_is_sent_on_in_a_circle_gives_up(front: Front) -> None:
     assert "sends on more than 5 times" in str(error)
 
 
-def test_who_is_sent_on_to_what_is_no_web_address_gives_up(front: Front) -> None:
-    front.rule = first(1, Reply(status=302, headers={"Location": "file:///etc/passwd"}))
-    assert "which is not https" in str(fails(Registry(), f"{front.host}/{ONE}:1"))
+@pytest.mark.parametrize(
+    "place", ["file:///etc/passwd", "http://[::1", "http://127.0.0.1:99999/", "https://ü..x/"]
+)
+def test_who_is_sent_on_to_what_is_no_web_address_gives_up(front: Front, place: str) -> None:
+    front.rule = first(9, Reply(status=302, headers={"Location": place.encode().decode("latin-1")}))
+    assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is Trouble.BROKEN
 
 
 @pytest.mark.parametrize(

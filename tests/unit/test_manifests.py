@@ -47,7 +47,7 @@ def test_the_images_of_an_index_stand_in_the_order_of_their_platforms() -> None:
 @pytest.mark.parametrize(
     "entries",
     [[], [1], None, [entry("sha256:12")], [entry(size=-1)], [entry(size=True)], [entry(platform=[])],
-     [entry(annotations=[])], [entry(C, "unknown")], [entry(5)]],  # type: ignore[arg-type] # as it may come
+     [entry(annotations=[1])], [entry(C, "unknown")], [entry(5)]],  # type: ignore[arg-type] # as it may come
 )  # fmt: skip
 def test_a_damaged_index_is_refused(entries: object) -> None:
     with pytest.raises(ManifestError):
@@ -62,7 +62,8 @@ def manifest(**more: object) -> dict[str, Any]:
 def test_a_manifest_and_its_configuration_make_what_is_locked() -> None:
     found = locked_platform(
         B, parse_manifest(manifest()),
-        {"os": "linux", "architecture": "amd64", "config": {"Env": ["A=1", "CUDA_VERSION=12.6"], "Labels": None}},
+        {"os": "linux", "architecture": "amd64", "config": {"Env": ["A=1", "CUDA_VERSION=12.6"],
+        "Labels": None}},
     )  # fmt: skip
     assert (found.platform, found.manifest, found.image_id, found.size) == ("linux/amd64", B, A, 5)
     assert [layer.digest for layer in found.layers] == [B, C]
@@ -114,7 +115,8 @@ def test_what_a_body_is_is_told_by_itself_then_its_header_then_its_keys(
 
 @given(st.recursive(st.none() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)
                     | st.dictionaries(st.sampled_from(["manifests", "layers", "config", "digest", "size",
-                                                       "platform", "os", "annotations"]), inner, max_size=4)))  # fmt: skip
+                                                       "platform", "os", "annotations"]), inner,
+                                                       max_size=4)))  # fmt: skip
 def test_any_json_is_read_or_refused(body: Any) -> None:
     if not isinstance(body, dict):
         return
@@ -136,7 +138,8 @@ def test_what_names_tensorrt_cuda_torch_or_the_driver_is_kept() -> None:
         "TRT_VERSION": "10.7.0.23+cuda12.6", "TENSORRT_VERSION": "", "CUDA_VERSION": "12.6.3.004",
         "CUDA_DRIVER_VERSION": "560.35.05", "NVIDIA_REQUIRE_CUDA": "cuda>=9.0 driver>=470",
         "_CUDA_COMPAT_PATH": "/usr/local/cuda/compat", "PYTORCH_VERSION": "2.6.0a0+df5bbc09d1",
-        "CUDNN_VERSION": "9.6.0.74", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "NV_CUDA_LIB_VERSION": "12.6.3-1",
+        "CUDNN_VERSION": "9.6.0.74", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1",
+        "NV_CUDA_LIB_VERSION": "12.6.3-1",
     }  # fmt: skip
     left_out = {"PATH": "/bin", "STRUCT": "x", "NVIDIA_API_KEY": "secret", "LD_LIBRARY_PATH": "/usr/lib"}
     assert telling_variables([f"{k}={v}" for k, v in {**left_out, **kept}.items()]) == kept
@@ -155,8 +158,10 @@ def test_labels_that_name_them_and_the_images_own_version_are_kept() -> None:
 
 
 def test_the_versions_that_an_image_names_are_read() -> None:
-    ngc = {"TRT_VERSION": "10.7.0.23+cuda12.6", "CUDA_VERSION": "12.6.3.004", "CUDA_DRIVER_VERSION": "560.35.05",
-           "NVIDIA_TENSORRT_VERSION": "24.12", "PYTORCH_VERSION": "2.6.0a0", "PYTORCH_BUILD_VERSION": "2.6.0a0+df5"}  # fmt: skip
+    ngc = {"TRT_VERSION": "10.7.0.23+cuda12.6", "CUDA_VERSION": "12.6.3.004",
+    "CUDA_DRIVER_VERSION": "560.35.05",
+           "NVIDIA_TENSORRT_VERSION": "24.12", "PYTORCH_VERSION": "2.6.0a0",
+           "PYTORCH_BUILD_VERSION": "2.6.0a0+df5"}  # fmt: skip
     assert image_says(ngc) == ImageSays(
         tensorrt="10.7.0.23", cuda="12.6.3.004", driver="560.35.05", torch="2.6.0a0+df5"
     )

@@ -27,15 +27,24 @@ NGC = "https://nvcr.io/proxy_auth"
     [
         ("", []),
         ("Basic", [("basic", {})]),
-        ('Basic realm="a \\"registry\\"", charset="UTF-8"', [("basic", {"realm": 'a "registry"', "charset": "UTF-8"})]),
+        (
+            'Basic realm="a \\"registry\\"", charset="UTF-8"',
+            [("basic", {"realm": 'a "registry"', "charset": "UTF-8"})],
+        ),
         (f'Bearer realm="{NGC}"', [("bearer", {"realm": NGC})]),
         (f'BEARER Realm="{NGC}",SCOPE=""', [("bearer", {"realm": NGC, "scope": ""})]),
-        ("Bearer realm=https://a/b?c=1 , service = x", [("bearer", {"realm": "https://a/b?c=1", "service": "x"})]),
+        (
+            "Bearer realm=https://a/b?c=1 , service = x",
+            [("bearer", {"realm": "https://a/b?c=1", "service": "x"})],
+        ),
         ('Negotiate, Basic realm="x"', [("negotiate", {}), ("basic", {"realm": "x"})]),
-        ('Basic realm="x", Bearer realm="y",scope="a,b"', [("basic", {"realm": "x"}), ("bearer", {"realm": "y", "scope": "a,b"})]),
+        (
+            'Basic realm="x", Bearer realm="y",scope="a,b"',
+            [("basic", {"realm": "x"}), ("bearer", {"realm": "y", "scope": "a,b"})],
+        ),
         ('realm="x"', []),
     ],
-)  # fmt: skip
+)
 def test_a_header_is_read(header: str, found: list[tuple[str, dict[str, str]]]) -> None:
     assert [(each.scheme, dict(each.parameters)) for each in parse_challenges(header)] == found
 
@@ -54,6 +63,7 @@ def test_any_header_is_read_to_its_end(header: str) -> None:
         ({"realm": f"{NGC}?service=a&x=1"}, (NGC, {"x": "1", "service": "a", "scope": SCOPE})),
         ({"realm": NGC, "service": "registry"}, (NGC, {"service": "registry", "scope": SCOPE})),
         ({}, None), ({"realm": "/token"}, None), ({"realm": "ftp://x/"}, None), ({"realm": "https://"}, None),
+        ({"realm": "https://[::1"}, None),
     ],
 )  # fmt: skip
 def test_a_token_is_asked_for_where_the_challenge_says(

@@ -46,9 +46,12 @@ def test_a_name_is_read_as_docker_reads_it(
         ("", "no repository"), ("Ubuntu", "no repository"), ("a/Ubuntu", "no repository"),
         ("a//b", "no repository"), ("a b", "no repository"), ("a/", "no repository"), ("-a", "no repository"),
         ("a___b", "no repository"), ("a:", "no tag"), ("a:-b", "no tag"), (f"a:{'b' * 129}", "no tag"),
-        ("a:b\n", "no tag"), ("a:ä", "no tag"), ("a:b:c", "no tag"), ("a@sha256:12", "no digest"), ("a@", "no digest"),
+        ("a:b\n", "no tag"), ("a:ä", "no tag"), ("a:b:c", "no tag"), ("a@sha256:12", "no digest"), ("a@",
+        "no digest"),
         (f"a@{DIGEST.upper()}", "no digest"), ("https://nvcr.io/a", "no host"), ("-x.y/a", "no host"),
-        ("x.y:port/a", "no host"), ("a/" * 130 + "b", "longer than 255"), ("0123456789abcdef" * 4, "an image's ID"),
+        ("x.y:port/a", "no host"), ("x.y:65536/a", "no host"), ("x.y:0/a", "no host"),
+        ("[::1/a", "no host"), ("a/" * 130 + "b", "longer than 255"), ("0123456789abcdef" * 4,
+        "an image's ID"),
     ],
 )  # fmt: skip
 def test_what_is_no_name_is_refused_with_the_reason(text: str, said: str) -> None:
@@ -57,7 +60,7 @@ def test_what_is_no_name_is_refused_with_the_reason(text: str, said: str) -> Non
     assert "such as nvcr.io/nvidia/pytorch:24.12-py3" in str(caught.value)
 
 
-HOSTS = st.from_regex(r"[a-z0-9]{1,8}(\.[a-z0-9]{1,8}){1,2}(:[0-9]{1,5})?", fullmatch=True)
+HOSTS = st.from_regex(r"[a-z0-9]{1,8}(\.[a-z0-9]{1,8}){1,2}(:[1-9][0-9]{0,3})?", fullmatch=True)
 REPOSITORIES = st.from_regex(
     r"[a-z0-9]{1,8}((\.|_|__|-+)[a-z0-9]{1,8})?(/[a-z0-9]{1,8}){0,3}", fullmatch=True
 )

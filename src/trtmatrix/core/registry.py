@@ -20,6 +20,7 @@ _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LONGEST = 255
+_LAST_PORT = 65535
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ def parse_reference(text: str) -> Reference:
     if at and not _DIGEST.fullmatch(digest):
         raise _refused(text, "what stands after @ is no digest (sha256: and 64 of 0-9a-f)")
     host, rest = _split_host(left)
-    if not _HOST.fullmatch(host):
+    if not _HOST.fullmatch(host) or not _has_real_port(host):
         raise _refused(text, f"{host!r} is no host")
     repository, colon, tag = rest.partition(":")
     if colon and not _TAG.fullmatch(tag):
@@ -90,6 +91,11 @@ def _split_host(name: str) -> tuple[str, str]:
     if not slash or not is_host:
         return HUB, name
     return (HUB if first == f"index.{HUB}" else first), rest
+
+
+def _has_real_port(host: str) -> bool:
+    port = host.rpartition("]")[2].partition(":")[2]
+    return not port or 0 < int(port[:6]) <= _LAST_PORT
 
 
 def _refused(text: str, why: str) -> UsageError:

@@ -59,10 +59,13 @@ def token_request(challenge: Challenge, scope: str) -> TokenRequest | None:
     nvcr.io names no service, and may write a scope of its own into the realm's address: ours takes its place.
     Source: https://distribution.github.io/distribution/spec/auth/token/.
     """
-    realm = urlsplit(challenge.parameters.get("realm", ""))
+    try:
+        realm = urlsplit(challenge.parameters.get("realm", ""))
+    except ValueError:
+        return None
     if realm.scheme not in {"http", "https"} or not realm.netloc:
         return None
-    told = {key: value for key, value in parse_qsl(realm.query) if key != "scope"}
+    told = dict(parse_qsl(realm.query))
     service = challenge.parameters.get("service") or told.pop("service", "")
     parameters = {**told, **({"service": service} if service else {}), "scope": scope}
     return TokenRequest(

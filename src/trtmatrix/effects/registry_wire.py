@@ -98,7 +98,8 @@ class Wire:
         self._attempts, self._seconds, self._certificates = attempts, seconds, tuple(certificates)
         self._lock = threading.Lock()
         self._schemes: dict[str, str] = {}
-        self._known: dict[str, bool] = {}
+        self._plain: dict[str, bool] = {}
+        self._trusted: set[str] = set()
         self._session = requests.Session()
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         self._session.mount("https://", TlsAdapter(ssl.create_default_context()))
@@ -173,15 +174,19 @@ class Wire:
             target = answer.header("Location")
             if answer.status not in {301, 302, 303, 307, 308} or not target:
                 return answer
-            question = self._sent_on(question, urljoin(question.url, target))
+            try:
+                question = self._sent_on(question, urljoin(question.url, target))
+            except ValueError as error:
+                raise question.trouble(Trouble.BROKEN, f"it sends on to {shorten(target)}") from error
         raise question.trouble(Trouble.BROKEN, f"it sends on more than {_REDIRECTS} times")
 
     def _sent_on(self, question: Question, target: str) -> Question:
         here, there = urlsplit(question.url), urlsplit(target)
         if there.scheme != "https" and (here.scheme == "https" or there.scheme != "http"):
             raise question.trouble(Trouble.BROKEN, f"it sends on to {shorten(target)}, which is not https")
-        same = (here.scheme, here.netloc) == (there.scheme, there.netloc)
-        return replace(question, url=target, authorization=question.authorization if same else "")
+        if (here.scheme, here.netloc) == (there.scheme, there.netloc):
+            return replace(question, url=target)
+        return replace(question, url=target, authorization="", form=None)
 
     def _send(self, question: Question) -> Answer:
         place = urlsplit(question.url)
@@ -197,7 +202,12 @@ class Wire:
                 proxies={"no_proxy": host_name(place.netloc)} if near else None, verify=not insecure,
             ) as response:  # fmt: skip
                 body = response.raw.read(LARGEST_BODY + 1, decode_content=True)
-        except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+        except (
+            requests.exceptions.RequestException,
+            urllib3.exceptions.HTTPError,
+            OSError,
+            ValueError,
+        ) as error:
             raise _explain(error, question, self._seconds) from error
         if len(body) > LARGEST_BODY:
             raise question.trouble(Trouble.BROKEN, f"it sent more than {LARGEST_BODY >> 20} MiB")
@@ -206,9 +216,9 @@ class Wire:
     def _trust(self, netloc: str, question: Question, *, insecure: bool) -> None:
         """Use the certificates that are set up for a host, once."""
         with self._lock:
-            if netloc in self._known:
+            if netloc in self._trusted:
                 return
-            self._known[netloc] = insecure
+            self._trusted.add(netloc)
             if insecure:
                 # Its user has told the engine not to check it; a warning each time helps nobody.
                 urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
@@ -223,8 +233,12 @@ class Wire:
                 self._session.mount(f"https://{netloc}/", TlsAdapter(context))
 
     def _is_insecure(self, netloc: str) -> bool:
-        own = [each for each in self._insecure if "/" in each and each not in LOOPBACK]
-        return is_insecure(netloc, self._insecure, _addresses(host_name(netloc)) if own else ())
+        """Whether plain HTTP will do; a name is looked up where networks of the user's own are insecure."""
+        if netloc not in self._plain:
+            own = any("/" in each and each not in LOOPBACK for each in self._insecure)
+            addresses = _addresses(host_name(netloc)) if own else ()
+            self._plain[netloc] = is_insecure(netloc, self._insecure, addresses)
+        return self._plain[netloc]
 
 
 def _addresses(name: str) -> list[str]:
@@ -249,15 +263,17 @@ def _explain(error: Exception, question: Question, seconds: tuple[float, float])
     """Return what ends the asking, or that the connection was cut, which may go better the next time."""
     text = str(error)
     reason = getattr(error.args[0] if error.args else None, "reason", None)
-    if isinstance(error, requests.exceptions.ProxyError):
-        return question.trouble(Trouble.UNREACHABLE, f"the proxy does not help: {shorten(text)}")
+    if isinstance(error, (requests.exceptions.ProxyError, requests.exceptions.InvalidProxyURL)):
+        inner = getattr(reason, "original_error", reason) or error
+        why = shorten(str(inner).rpartition(": ")[2])
+        return question.trouble(Trouble.UNREACHABLE, f"the proxy does not help: {why}")
     if isinstance(error, requests.exceptions.SSLError) and "EOF" not in text:
         return question.trouble(Trouble.UNREACHABLE, _explain_tls(text, urlsplit(question.url).netloc))
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return question.trouble(Trouble.UNREACHABLE, f"no connection within {seconds[0]:g} s")
     if isinstance(reason, NewConnectionError):
         return question.trouble(Trouble.UNREACHABLE, str(reason).rpartition(": ")[2])
-    if isinstance(error, requests.exceptions.InvalidURL):
+    if isinstance(error, ValueError):  # an address that is none
         return question.trouble(Trouble.BROKEN, shorten(text))
     if isinstance(error, requests.exceptions.Timeout):
         return _CutError(f"nothing came for {seconds[1]:g} s")
@@ -270,7 +286,7 @@ def _explain_tls(text: str, netloc: str) -> str:
             "it speaks plain HTTP, which is taken from registries alone that the engine has as insecure "
             "(insecure-registries in /etc/docker/daemon.json)"
         )
-    if "certificate required" in text.lower():
+    if "_ALERT_" in text and "CERTIFICATE" in text:  # it is the other side that is not content
         return f"it wants a client's certificate (client.cert and client.key in /etc/docker/certs.d/{netloc})"
     return (
         f"its certificate is not trusted: {shorten(text.rpartition('] ')[2])} (its authority belongs in "
