@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from trtmatrix.context import Context, own_platform
 from trtmatrix.core.config import Build, ImageOrigin, Version
 from trtmatrix.core.errors import ConfigError, UsageError
+from trtmatrix.core.lock_builds import is_own, why_not_as_locked
 from trtmatrix.core.plan import Launch
 
 UPDATE = "nox -s lock -- --trt {versions} --update"
@@ -21,12 +22,18 @@ def check_pins(context: Context, launches: Iterable[Launch], locked: bool) -> li
     found = {name: why for name, version in versions.items() if (why := why_unlocked(context, version))}
     if not found:
         return []
-    update = UPDATE.format(versions=",".join(found))
+    lockable = [name for name in found if not _is_local(versions[name])]
+    mend = [f"  to lock: {UPDATE.format(versions=','.join(lockable))}"] if lockable else []
     if locked:
         lines = [f"  {name}: {why}" for name, why in found.items()]
-        said = "\n".join(["--locked refuses to run what matrix.lock does not have", *lines])
-        raise UsageError(f"{said}\n  lock it, and review the file: {update}")
-    return [*(f"NOT LOCKED: {name}: {why}" for name, why in found.items()), f"  to lock: {update}"]
+        raise UsageError("\n".join(["--locked refuses to run what matrix.lock does not have", *lines, *mend]))
+    return [*(f"NOT LOCKED: {name}: {why}" for name, why in found.items()), *mend]
+
+
+def _is_local(version: Version) -> bool:
+    """Whether no registry has a version's image, so that nothing can lock it."""
+    origin = version.origin
+    return isinstance(origin, ImageOrigin) and origin.build is None and is_own(origin.image)
 
 
 def why_unlocked(context: Context, version: Version) -> str | None:
@@ -41,13 +48,14 @@ def why_unlocked(context: Context, version: Version) -> str | None:
         return _why_build(context, version.name, origin, origin.build)
     if origin.pin is not None or "@sha256:" in origin.image:
         return None
+    if is_own(origin.image):
+        return f"{origin.image} is made on this host and known by its name alone: no registry has it"
     if origin.image in context.lock.images:
         return f"{origin.image} is not locked for {own_platform()}"
     return f"{origin.image} is whatever its tag stands for today"
 
 
 def _why_build(context: Context, version: str, origin: ImageOrigin, build: Build) -> str | None:
-    from trtmatrix.core.lock_builds import why_not_as_locked
     from trtmatrix.effects.build_parts import read_build
 
     try:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from locks import IMAGE, digest_of, lock_of, make_build, make_image
+from locks import IMAGE, digest_of, lock_of, make_build, make_image, make_platform
 
+from trtmatrix.context import read_matrix
 from trtmatrix.core.errors import ConfigError
 from trtmatrix.core.lock import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
 from trtmatrix.core.lockfile import HEADER, format_matrix_lock, parse_matrix_lock
+from trtmatrix.effects.build_parts import read_builds
+from trtmatrix.effects.paths import Project
 
+ROOT = Path(__file__).resolve().parents[2]
 LOCK = lock_of(make_image(), v10_0_0=make_build())
 TEXT = format_matrix_lock(LOCK)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
-digests = st.text("0123456789abcdef", min_size=64, max_size=64)
+digests = st.sampled_from("0123456789abcdef").map(lambda letter: letter * 64)
 named = st.dictionaries(texts, texts, max_size=3)
 layers = st.builds(LockedLayer, digest=digests.map("sha256:{}".format), size=st.integers(0, 1 << 50))
 paths = st.from_regex(r"[a-zA-Z]{1,9}(/[a-z ü]{1,9}){0,2}", fullmatch=True)
@@ -134,3 +139,16 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_what_is_no_lock_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_matrix_lock(text)
+
+
+def test_a_text_of_several_lines_stands_on_one() -> None:
+    platform = make_platform(labels={"name": "a\nb"})
+    assert '          name: "a\\nb"\n' in format_matrix_lock(lock_of(make_image(platform)))
+
+
+def test_the_project_s_own_lock_has_what_its_images_are_made_of() -> None:
+    project = Project(matrix=ROOT / "matrix.yaml", repros=ROOT, results=ROOT, cache=ROOT)
+    made = read_builds(read_matrix(project.matrix).versions, project)
+    lock = parse_matrix_lock(project.lock.read_text(encoding="utf-8"))
+    assert made
+    assert {name: parts.build for name, parts in made.items()} == lock.builds, "nox -s lock -- --update"

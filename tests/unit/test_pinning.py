@@ -159,6 +159,18 @@ def test_another_platform_s_lock_is_none_and_a_digest_in_the_name_is_one() -> No
     assert check_pins(context, [launch], True) == []
 
 
+@pytest.mark.usefixtures("folder")
+def test_an_image_that_no_registry_has_is_told_without_a_command_that_cannot_help() -> None:
+    context = opened()
+    local = read_version({**version_data(make_version()), "origin": {"image": "trtmatrix/test:latest"}})
+    launch = Launch(version=local, gpu=H200, cells=())
+    (line,) = check_pins(context, [launch], False)
+    assert "no registry has it" in line
+    with pytest.raises(UsageError) as caught:
+        check_pins(context, [launch], True)
+    assert "nox -s lock" not in str(caught.value)
+
+
 def version_data(version: Version) -> dict[str, object]:
     return {"version": version.version, "library": vars(version.library)}
 

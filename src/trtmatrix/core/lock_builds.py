@@ -51,7 +51,7 @@ def why_not_as_locked(version: str, parts: BuildParts, lock: Lock, platform: str
     if differences := build_differences(locked, parts.build):
         return f"not as locked: {'; '.join(differences)}"
     if parts.unhashed:
-        return f"no SHA-256 is known of {', '.join(parts.unhashed)}"
+        return f"no SHA-256 is known of {', '.join(parts.unhashed)} (nox -s image -- {version} --lock)"
     if base is not None and pin_of(lock, base, platform) is None:
         return f"its base {base} is not locked"
     return None
