@@ -23,6 +23,7 @@ import docker
 import docker.errors
 import yaml
 
+from trtmatrix.effects.engine import open_client
 from trtmatrix.effects.paths import default_cache
 
 TEST_IMAGE = "trtmatrix/test:latest"
@@ -47,7 +48,8 @@ class Registry:
 
     def push_test_image(self) -> None:
         """Push the test image."""
-        self._push("base", self.client.images.get(TEST_IMAGE).tag)
+        image = self.client.images.get(TEST_IMAGE)
+        self._push("base", lambda name: image.tag(*name.rsplit(":", 1)))
 
     def push_with_ballast(self, tag: str, count: int) -> None:
         """Push the test image with so many random bytes on top: a layer of its own that no gzip shrinks."""
@@ -76,7 +78,7 @@ def open_registry() -> Iterator[Registry]:
     :class:`RegistryError` where there is no docker-registry, no engine or no test image.
     """
     find_program()
-    client = docker.from_env(timeout=120)
+    client = open_client(120)
     try:
         image = str(client.images.get(TEST_IMAGE).id)
     except docker.errors.ImageNotFound as error:
@@ -205,5 +207,5 @@ def _context(count: int) -> io.BytesIO:
 def forget(client: docker.DockerClient, *names: str) -> None:
     """Remove images, so that they must be pulled again; what is not here is no trouble."""
     for name in names:
-        with contextlib.suppress(docker.errors.ImageNotFound):
+        with contextlib.suppress(docker.errors.NotFound):  # Podman does not say of what
             client.images.remove(name, force=True)

@@ -145,7 +145,7 @@ def make_workshop(
     images = Images(
         pull_note=progress.pull, note=progress.note,
         builder=builder_command(project.image_builder, project.matrix), uses=uses,
-        platform=scene.host.engine.platform,
+        platform=scene.host.engine.platform, command=scene.host.engine.command,
     )  # fmt: skip
     containers = ContainerLauncher(
         engine=scene.host.engine, cache=project.cache, repros=project.repros,

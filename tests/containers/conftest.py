@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
 
+from tests.containers.engines import client, socket_group, use_by_hand
 from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
 
 HERE = Path(__file__).resolve().parent
@@ -130,7 +130,7 @@ def become_stranger(folder: Path) -> list[str]:
 
     A user who may read this checkout wherever it lies, and use the engine: no more than that.
     """
-    group = Path("/var/run/docker.sock").stat().st_gid
+    group = socket_group()
     os.chown(folder, STRANGER, group)
     words = ["setpriv", f"--reuid={STRANGER}", f"--regid={group}", "--clear-groups"]
     words += ["--bounding-set=-all,+dac_read_search"]
@@ -158,8 +158,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 def containers_of(pid: int) -> list[Any]:
     """Return the containers, running or not, that a process owns."""
-    client = docker.from_env()
-    found = client.containers.list(all=True, filters={"label": PROJECT_LABEL}, ignore_removed=True)
+    found = client().containers.list(all=True, filters={"label": PROJECT_LABEL}, ignore_removed=True)
     return [c for c in found if c.labels.get(OWNER_LABEL, "").split(":")[2:3] == [str(pid)]]
 
 
@@ -175,6 +174,7 @@ def wait_until(holds: Callable[[], bool], seconds: float, what: str) -> float:
 @pytest.fixture(scope="session", autouse=True)
 def _image() -> None:
     """Build the image where it is not there; its errors are shown."""
+    use_by_hand()
     subprocess.run([str(BUILD)], check=True)
 
 

@@ -12,6 +12,7 @@ import docker
 import docker.errors
 from bench.registry import Serving
 
+from tests.containers.engines import COMMAND
 from tests.registry.registries import Image, Pushed, push_image
 from trtmatrix.context import own_platform
 from trtmatrix.core.config import Fact, ImageOrigin, Version
@@ -59,9 +60,10 @@ class Bench:
 
     def images(self, uses: ImageUse | None = None) -> Images:
         """Return what has images."""
-        images = Images(pull_note=lambda *_: None, note=self.told.append, uses=uses)
+        images = Images(pull_note=lambda *_: None, note=self.told.append, uses=uses, command=COMMAND)
         images.puller = Puller(
             pull_note=lambda *_: None, note=self.told.append, platform=own_platform(), waits=(0.1, 0.2),
+            command=COMMAND,
         )  # fmt: skip
         return images
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from trtmatrix.effects.engine import DOCKER_SOCKET, _ask, _ask_by_sdk, _references, find_engine
+from tests.containers.engines import LASTING
+from trtmatrix.effects.engine import _ask, _ask_by_sdk, _references, find_address, find_engine
 
 
 def test_the_socket_says_what_the_sdk_says() -> None:
-    address = os.environ.get("DOCKER_HOST") or f"unix://{DOCKER_SOCKET}"
+    address = find_address()
     if not address.startswith("unix:///"):
         pytest.skip("the engine is not on a socket of this host: the SDK is used anyway")
     info, images = _ask(address.removeprefix("unix://"))
     same_info, same_images = _ask_by_sdk()
-    for key in ("ID", "ServerVersion", "DockerRootDir", "Runtimes", "DiscoveredDevices", "CDISpecDirs"):
+    for key in LASTING:
         assert info.get(key) == same_info.get(key)
     ours, theirs = dict(_references(images)), dict(_references(same_images))
     assert {name: ours[name] for name in ours.keys() & theirs.keys()} == {

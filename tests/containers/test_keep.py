@@ -15,12 +15,12 @@ import pytest
 from bench.registry import TEST_IMAGE, Registry, Serving, forget, open_registry
 
 from tests.containers.conftest import GOOD, Project, containers_of, wait_until
+from tests.containers.engines import COMMAND
 from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import serve_registry
 from trtmatrix.core.config import Build, ImageOrigin
 from trtmatrix.core.plan import Keep, Launch
-from trtmatrix.effects.image_use import AT_ONCE
 from trtmatrix.effects.images import Images
 from trtmatrix.effects.owner import own_identity
 from trtmatrix.effects.pulled import Ledger
@@ -118,14 +118,17 @@ def test_locked_ones_stay_and_others_go(bench: Bench, tmp_path: Path) -> None:
     assert not bench.is_here(loose.reference)
 
 
-def test_what_was_here_under_another_name_stays(bench: Bench, tmp_path: Path) -> None:
-    name, _ = bench.push("theirs")
-    launch = want(name, locked=True)
+@pytest.mark.parametrize("locked", [True, False])
+def test_what_was_here_under_another_name_stays(locked: bool, bench: Bench, tmp_path: Path) -> None:
+    name, theirs = bench.push("theirs")[0], "small/theirs:1"
+    launch = want(name, locked=locked)
     by_hand = bench.client.images.pull(name)
-    bench.names.append(name)
+    by_hand.tag(*theirs.split(":"))
+    bench.client.images.remove(name)
+    bench.names.append(theirs)
     images = bench.images(bench.uses(Keep.NONE, tmp_path))
     images.uses.ended(have(bench, images, launch))
-    assert bench.is_here(str(by_hand.id))
+    assert bench.is_here(theirs)
     assert bench.told == []
 
 
@@ -164,7 +167,7 @@ def test_what_another_run_uses_or_a_container_goes_later(bench: Bench, tmp_path:
 
 def test_no_more_than_two_are_here_at_once(bench: Bench, tmp_path: Path) -> None:
     images = bench.images(bench.uses(Keep.NONE, tmp_path))
-    launches = [with_cells(want(bench.push(f"n{number}")[0])) for number in range(AT_ONCE + 1)]
+    launches = [with_cells(want(bench.push(f"n{number}")[0])) for number in range(3)]
     images.uses.expect(launches)
     for launch in launches[:-1]:
         bench.have(images, launch)
@@ -181,7 +184,7 @@ def test_no_more_than_two_are_here_at_once(bench: Bench, tmp_path: Path) -> None
 def test_the_base_of_a_build_is_pulled_by_us_and_goes(bench: Bench, tmp_path: Path) -> None:
     base, made = bench.push("base")[0], "small/made:1"
     images = bench.images(bench.uses(Keep.NONE, tmp_path))
-    code = f"import subprocess\nsubprocess.run(['docker', 'tag', {base!r}, {made!r}], check=True)\n"
+    code = f"import subprocess\nsubprocess.run([{COMMAND!r}, 'tag', {base!r}, {made!r}], check=True)\n"
     (tmp_path / "build").write_text(code)
     images.builder = (str(tmp_path / "build"),)
     launch = want(made)

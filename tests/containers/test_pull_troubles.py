@@ -13,6 +13,7 @@ from bench.registry import Serving
 from bench.throttle import Throttle
 
 from tests.containers.conftest import wait_until
+from tests.containers.engines import COMMAND, GOES_ON, WAITS_ITSELF
 from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.registry.fronts import Asked, Front, Reply
 from tests.registry.registries import basic_auth, blob_file, make_htpasswd, serve_registry
@@ -95,7 +96,7 @@ def test_a_tag_that_is_not_there_is_told_with_the_command_to_try(bench: Bench) -
     bench.push("there")
     told = fails(bench, want(bench.name("nothing")))
     assert "the registry has no such image" in told
-    assert told.splitlines()[-1] == f"  try it by hand: docker pull {bench.name('nothing')}"
+    assert told.splitlines()[-1] == f"  try it by hand: {COMMAND} pull {bench.name('nothing')}"
     assert bench.told == []
 
 
@@ -125,6 +126,8 @@ def test_a_registry_that_says_later_is_asked_later(status: int, cause: str, benc
 
         front.rule = later
         assert bench.have(bench.images(), want(name))
+    if status == 429 and WAITS_ITSELF:
+        return
     assert bench.told[0] == f"{name}: {cause}; tried again in 0.1 s"
     assert len(bench.told) <= 2, "the engine may ask for a manifest twice in one try"
 
@@ -148,5 +151,5 @@ def test_a_registry_that_is_gone_in_mid_pull_and_comes_back_goes_on_where_it_was
         with serve_registry(tmp_path, port=port):
             pull.join(timeout=60)
             assert done, bench.told
-        assert line.passed - before < 0.7 * size, "what had come did not come again"
-    assert "was cut off; the engine goes on with it in 5 s" in bench.told[0]
+        assert line.passed - before < (0.7 if GOES_ON else 1.2) * size, "what had come did not come again"
+    assert not GOES_ON or "was cut off; the engine goes on with it in 5 s" in bench.told[0]

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import docker
 import pytest
 from bench.registry import TEST_IMAGE, Registry, forget, open_registry
 from bench.throttle import Throttle
 
-from tests.containers.conftest import Done, Project
+from tests.containers.conftest import LIMITS, Done, Project
+from tests.containers.engines import client
 
 PASSES = ("--repro", "endings", "--case", "passes")
 FIRST, SECOND = "onnxruntime-1.31.1", "onnxruntime-1.31.1.1"
@@ -88,13 +88,38 @@ def test_an_image_that_the_registry_does_not_have_is_trouble(
     assert done.cell("passes", SECOND)["verdict"] == "PASS"
 
 
+def test_a_locked_run_is_done_in_what_was_locked_though_the_tag_moved(
+    registry: Registry, project: Project
+) -> None:
+    registry.push_with_ballast("locked", 64)
+    image = registry.name("locked")
+    write_matrix(project, {FIRST: image})
+    refused = project.run("--trt", FIRST, *PASSES, "--locked")
+    assert refused.code == 2
+    words = project.command("--trt", FIRST, "--update")
+    words = [word for word in words if word not in LIMITS]
+    words[words.index("run")] = "lock"
+    subprocess.run(words, check=True, timeout=60, capture_output=True)
+    registry.push_with_ballast("locked", 64)
+    loose = str(registry.client.images.pull(image).id)
+    done = project.run("--trt", FIRST, *PASSES, "--locked", "--keep", "none")
+    cell = done.cell("passes", FIRST)
+    assert cell["verdict"] == "PASS"
+    used = project.record(cell)["digests"]["image"]
+    assert used != loose
+    assert used in (project.folder / "matrix.lock").read_text()
+    assert f"pulling 127.0.0.1:{registry.port}/trtmatrix/pulled@sha256:" in done.told
+    assert str(registry.client.images.get(image).id) == loose, "what its tag stands for now stays"
+    assert [i for i in registry.client.images.list() if i.id == used] == []
+    forget(registry.client, image)
+
+
 @pytest.fixture
 def made() -> Iterator[str]:
     """Name an image that is not there, and remove it afterwards."""
-    client = docker.from_env()
-    forget(client, MADE)
+    forget(client(), MADE)
     yield MADE
-    forget(client, MADE)
+    forget(client(), MADE)
 
 
 def write_builder(project: Project, code: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pip
 import pytest
 
+from tests.containers.engines import INVENTS_DIGESTS
 from trtmatrix.context import own_platform
 from trtmatrix.core.lock import Lock, LockedImage, LockedPlatform
 from trtmatrix.core.lockfile import format_matrix_lock
@@ -210,7 +211,8 @@ def test_its_labels_say_what_went_in(built: Built) -> None:
     ours = {
         name.removeprefix("io.trtmatrix.image."): labels[name] for name in labels if "matrix.image." in name
     }
-    assert (ours["version"], ours["base"], ours["base-digest"]) == ("9.2.0", BASE, "none: made here")
+    assert (ours["version"], ours["base"]) == ("9.2.0", BASE)
+    assert INVENTS_DIGESTS or ours["base-digest"] == "none: made here"
     assert ours["base-id"] == images(BASE)[0]
     hashes = {wheel: f"sha256:{value}" for wheel, value in recipes.hashes().items()}
     assert json.loads(ours["wheels"]) == hashes

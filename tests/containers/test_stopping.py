@@ -13,11 +13,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import docker
 import docker.errors
 import pytest
 
 from tests.containers.conftest import GOOD, IMAGE, Project, containers_of, end, identity, wait_until
+from tests.containers.engines import client
 from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
 from trtmatrix.effects.owner import own_identity
 from trtprobe.intake import HEARTBEAT_SECONDS
@@ -155,7 +155,7 @@ def test_two_runs_at_once_do_not_disturb_each_other(project: Project, started: S
 
 
 def test_only_containers_of_dead_owners_are_removed(project: Project) -> None:
-    client = docker.from_env()
+    engine = client()
     boot, namespace, pid, start = own_identity().split(":")
     owners = {
         "living": f"{boot}:{namespace}:{pid}:{start}",
@@ -167,13 +167,13 @@ def test_only_containers_of_dead_owners_are_removed(project: Project) -> None:
     labels = {name: {PROJECT_LABEL: "1", OWNER_LABEL: owner} for name, owner in owners.items()}
     labels["not ours"] = {OWNER_LABEL: owners["dead"]}
     made = {
-        name: client.containers.create(IMAGE, ["sleep", "60"], labels=label, network_mode="none")
+        name: engine.containers.create(IMAGE, ["sleep", "60"], labels=label, network_mode="none")
         for name, label in labels.items()
     }
     made["living"].start()
     try:
         project.run("--trt", GOOD, "--repro", "endings", "--case", "passes")
-        there = {container.id for container in client.containers.list(all=True, ignore_removed=True)}
+        there = {container.id for container in engine.containers.list(all=True, ignore_removed=True)}
         gone = {name for name, container in made.items() if container.id not in there}
         assert gone == {"dead", "of another boot"}
     finally:

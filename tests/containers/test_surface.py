@@ -7,9 +7,8 @@ import os
 import time
 from pathlib import Path
 
-import docker
-
 from tests.containers.conftest import IMAGE
+from tests.containers.engines import client
 from trtmatrix.core.surfacefile import parse_surface
 from trtmatrix.effects.paths import probe_folder
 
@@ -21,7 +20,7 @@ def test_the_probe_reads_a_surface_inside_a_container_within_seconds(tmp_path: P
     }
     command = ["-B", "/probe/trtprobe", "surface", "tensorrt_rtx_bindings", "/out/surface.json"]
     started = time.monotonic()
-    docker.from_env().containers.run(
+    client().containers.run(
         IMAGE, command, entrypoint="python3", volumes=volumes, remove=True, network_mode="none",
         read_only=True, user=f"{os.getuid()}:{os.getgid()}", cap_drop=["ALL"],
     )  # fmt: skip

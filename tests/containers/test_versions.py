@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.containers.conftest import GOOD, Done, Project
+from tests.containers.engines import COMMAND
 
 PASSES = ("--repro", "endings", "--case", "passes")
 MISSING, MISPINNED, RTX = "onnxruntime-1.29.0", "onnxruntime-1.30.0", "tensorrt-rtx-1.7"
@@ -31,6 +32,7 @@ def test_another_library_than_pinned_is_no_verdict(all_of_them: Done) -> None:
     cell = all_of_them.cell("passes", MISPINNED)
     assert (cell["verdict"], cell["cause"]) == ("NO VERDICT", "version mismatch")
     assert cell["reason"] == "pinned for 1.30.0, the image or wheel ships 1.31.1"
+    assert f"{MISPINNED}: {cell['reason']}" in all_of_them.told, "before any cell of it was started"
     assert all_of_them.code == 3
 
 
@@ -67,7 +69,7 @@ def test_the_printed_command_does_what_the_run_does(project: Project) -> None:
     done = project.run("--trt", GOOD, *PASSES)
     words = project.command("--trt", GOOD, *PASSES, "--plan", "--rerun")
     planned = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    line = next(line for line in planned.splitlines() if "docker run" in line)
+    line = next(line for line in planned.splitlines() if f"{COMMAND} run" in line)
     job = write_job(project, done)
     command = shlex.split(line.strip().replace("JOB/", f"{job}/"))
     subprocess.run([*command[:2], "--rm", *command[2:]], check=True, timeout=60, capture_output=True)

@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.core.compare import Stored
+from trtmatrix.core.config import Build, ImageOrigin
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.model import CPU, Gpu
 from trtmatrix.core.order import (
     equal_boards,
     estimate_seconds,
     group_cases,
+    join_images,
     order_launches,
     split_launch,
 )
@@ -137,3 +139,20 @@ def test_a_repro_without_noise_goes_together_and_repros_apart() -> None:
     repros = [make_repro(make_case("a"), make_case("b"), id=name) for name in ("one", "two")]
     groups = group_cases([make_cell(repro, case) for repro in repros for case in repro.cases])
     assert [len(group) for group in groups] == [2, 2]
+
+
+def test_launches_of_one_image_that_is_had_first_stand_together() -> None:
+    def launch(name: str, image: str, *, pull: bool = True) -> Launch:
+        version = replace(make_version(name), origin=ImageOrigin(image=image))
+        return Launch(version=version, gpu=CPU, cells=(), pull=pull)
+
+    given = [
+        launch("1", "here", pull=False), launch("2", "a"), launch("3", "b"), launch("4", "here", pull=False),
+        launch("5", "a"), launch("6", "c"), launch("7", "b"),
+    ]  # fmt: skip
+    assert [item.version.name for item in join_images(given)] == ["1", "2", "5", "3", "7", "4", "6"]
+    built = Build(base="b", wheels=())
+    made = replace(
+        given[0], build=True, version=replace(given[0].version, origin=ImageOrigin(image="m", build=built))
+    )
+    assert [item.version.name for item in join_images([*given, made])][3:6] == ["3", "7", "1"]

@@ -42,7 +42,7 @@ SIGNS = (
     ),
     Sign(
         words=r"verification failed|failed verification|unexpected commit digest|digest mismatch"
-        r"|does not match digest|did not match expected",
+        r"|does not match digest|did not match,? expected",
         trouble=Trouble.DAMAGED,
         cause="what the registry sent is not what its digest says",
     ),
@@ -122,7 +122,7 @@ class Setback:
     error: MachineryError
 
 
-def explain_pull(reference: str, said: str, *, got_some: bool) -> Setback:
+def explain_pull(reference: str, said: str, *, got_some: bool, command: str = "docker") -> Setback:
     """Return what an engine's words mean for a pull; ``got_some``: a part of the image had come before."""
     text = one_line(said)
     sign = next((sign for sign in SIGNS if re.search(sign.words, text, re.IGNORECASE)), UNKNOWN)
@@ -130,7 +130,7 @@ def explain_pull(reference: str, said: str, *, got_some: bool) -> Setback:
     error = MachineryError(
         f"{reference} cannot be had: {sign.cause}: {text[:LONGEST]}\n"
         f"  {sign.mend.format(host=host) or mend(sign.trouble, host)}\n"
-        f"  try it by hand: docker pull {reference}"
+        f"  try it by hand: {command} pull {reference}"
     )
     return Setback(cause=sign.cause, again=sign.again or (sign.cut and got_some), error=error)
 

@@ -25,6 +25,7 @@ from trtmatrix.core.container import (
     make_container_spec,
     tmpfs_options,
 )
+from trtmatrix.core.engine_trouble import cure_for
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Engine, Launch
 from trtmatrix.effects.engine import open_client
@@ -75,9 +76,10 @@ class ContainerLauncher:
         try:
             image_id = self.images.make_ready(launch, self.client)
         except ENGINE_ERRORS as error:
+            command = self.engine.command
             image = launch.version.origin.reference if isinstance(launch.version.origin, ImageOrigin) else ""
             raise MachineryError(
-                f"{image} cannot be had: {str(error)[:300]}\n  try it by hand: docker pull {image}"
+                f"{image} cannot be had: {str(error)[:300]}\n  try it by hand: {command} pull {image}"
             ) from error
         digests = {"image": image_id, "runtime": "container"}
         if (wrong := self.check.find_wrong(launch.version, image_id)) is not None:
@@ -118,7 +120,9 @@ class ContainerLauncher:
             log = container.logs(tail=100).decode("utf-8", "replace")
             return Ended(code=int(state["ExitCode"]), out_of_memory=bool(state["OOMKilled"]), log=log[-4000:])
         except ENGINE_ERRORS as error:
-            raise MachineryError(f"the container of {spec.image} failed: {str(error)[:500]}") from error
+            raise MachineryError(
+                f"the container of {spec.image} failed: {str(error)[:500]}{cure_for(str(error))}"
+            ) from error
         finally:
             self._remove(container, spec.name)
 

@@ -17,7 +17,7 @@ from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Keep, Launch
 from trtmatrix.core.pulled import PulledImage, Speed
 from trtmatrix.core.table import one_line
-from trtmatrix.effects.engine import open_client
+from trtmatrix.effects.engine import find_address, open_client
 from trtmatrix.effects.engine_errors import ENGINE_ERRORS
 from trtmatrix.effects.owner import is_dead, own_identity
 from trtmatrix.effects.pulled import Ledger, Page
@@ -188,9 +188,10 @@ class ImageUse(NoUse):
                 self.note(f"{image.reference} stays: {one_line(str(error))[:200]}")
 
     def _engine_of(self, client: docker.DockerClient) -> str:
-        """Return what tells this engine from others."""
+        """Return what tells this engine from others: not its ID, which Podman makes up each time."""
         if not self._engine:
-            self._engine = str(client.info().get("ID") or client.api.base_url)
+            info = client.info()
+            self._engine = f"{find_address()} {info.get('Name')} {info.get('DockerRootDir')}"
         return self._engine
 
 

@@ -35,14 +35,15 @@ class Images:
 
     def __init__(
         self, *, pull_note: PullNote, note: Callable[[str], None], builder: Sequence[str] = (),
-        uses: NoUse | None = None, platform: str = "",
+        uses: NoUse | None = None, platform: str = "", command: str = "docker",
     ) -> None:  # fmt: skip
         """Keep whom to tell; ``builder``: the command that, given a version, builds its image.
 
-        ``uses``: who drops images after their last cell; ``platform``: which is pulled, ``linux/amd64``.
+        ``uses``: who drops images after their last cell; ``platform``: which is pulled,
+        ``linux/amd64``; ``command``: what pulls by hand, ``docker`` or ``podman``.
         """
         self.note, self.builder, self.uses = note, tuple(builder), uses or NoUse()
-        self.puller = Puller(pull_note=pull_note, note=note, platform=platform)
+        self.puller = Puller(pull_note=pull_note, note=note, platform=platform, command=command)
         self._turn = threading.Lock()
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 

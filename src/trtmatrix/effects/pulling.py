@@ -38,10 +38,11 @@ class Puller:
 
     def __init__(
         self, *, pull_note: PullNote, note: Callable[[str], None], platform: str = "",
-        waits: Sequence[float] = WAITS, sleep: Callable[[float], None] = time.sleep,
+        command: str = "docker", waits: Sequence[float] = WAITS, sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         """Keep whom to tell, and how long to wait before each further try."""
         self.pull_note, self.note, self.platform = pull_note, note, platform
+        self.command = command
         self.waits, self.sleep = tuple(waits), sleep
 
     def pull(self, reference: str, client: docker.DockerClient) -> int:
@@ -51,7 +52,9 @@ class Puller:
             try:
                 self._pull_once(reference, client, came)
             except ENGINE_ERRORS as error:
-                setback = explain_pull(reference, _said(error), got_some=bool(came.layers))
+                setback = explain_pull(
+                    reference, _said(error), got_some=bool(came.layers), command=self.command
+                )
                 if wait is None or not setback.again:
                     raise setback.error from error
                 self.note(f"{reference}: {setback.cause}; tried again in {wait:g} s")

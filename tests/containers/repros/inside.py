@@ -53,7 +53,7 @@ def kernel(files: Any) -> Dict[str, int]:
     seen.update(NoNewPrivs=int(status["NoNewPrivs"]), Seccomp=int(status["Seccomp"]))
     seen.update(uid=os.getuid(), euid=os.geteuid(), gid=os.getgid(), groups=len(os.getgroups()))
     init = Path("/proc/1/cmdline").read_bytes().split(b"\0")[0].decode()
-    seen["init"] = int(Path(init).name in {"docker-init", "tini", "catatonit"})
+    seen["init"] = int(Path(init).name in {"docker-init", "tini", "catatonit", "podman-init"})
     return seen
 
 

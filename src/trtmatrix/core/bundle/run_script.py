@@ -66,6 +66,11 @@ made=@MADE@  # what an image that is built from image/ is called here, so that i
 
 command -v "$DOCKER" >/dev/null || stop "there is no $DOCKER here: install Docker, or set DOCKER=podman"
 told=$("$DOCKER" version 2>&1) || stop "$DOCKER does not answer; is it started, and may you use it? $told"
+case $told in
+  *"Podman Engine"*)
+    printf '%s\\n' "$told" | grep -q '^Client: *Podman' ||
+      stop "the engine is Podman, and to Docker's client each of its containers ends with 0: set DOCKER=podman" ;;
+esac
 
 is_here() { [ -n "$1" ] && "$DOCKER" image inspect "$1" >/dev/null 2>&1; }
 
@@ -177,7 +182,7 @@ build_image() {
 use_made() {
   IMAGE=$made
   built=$("$DOCKER" image inspect --format '{{.Id}}' "$IMAGE")
-  [ "$built" = "$id" ] || \\
+  [ "${built#sha256:}" = "${id#sha256:}" ] || \\
     say "$made is built from image/; its id is $built, not $id as where the failure was seen"
 }
 """
@@ -185,7 +190,7 @@ use_made() {
 _SETTINGS = """\
 #   IMAGE          another image, of another release say: the same files are run in it
 #   GPU_OPTIONS    how the container gets its GPU (default: @GPU@)
-#   DOCKER         the engine's command (default: docker)
+#   DOCKER         the engine's command (default: docker; podman where that is the engine)
 #   RUN_AS         user and group inside (default: yours; with a rootless engine 0:0)"""
 
 _PYTHON_SETTING = """\

@@ -9,7 +9,7 @@
 #   REPRODUCE_OUT  the folder that is written to, result.json goes there (default: ./out)
 #   IMAGE          another image, of another release say: the same files are run in it
 #   GPU_OPTIONS    how the container gets its GPU (default: --gpus device=0)
-#   DOCKER         the engine's command (default: docker)
+#   DOCKER         the engine's command (default: docker; podman where that is the engine)
 #   RUN_AS         user and group inside (default: yours; with a rootless engine 0:0)
 #   UNCHECKED=1    do not compare the files with SHA256SUMS, after a change of your own
 set -u
@@ -39,6 +39,11 @@ made=reproduce:cccccccccccc  # what an image that is built from image/ is called
 
 command -v "$DOCKER" >/dev/null || stop "there is no $DOCKER here: install Docker, or set DOCKER=podman"
 told=$("$DOCKER" version 2>&1) || stop "$DOCKER does not answer; is it started, and may you use it? $told"
+case $told in
+  *"Podman Engine"*)
+    printf '%s\n' "$told" | grep -q '^Client: *Podman' ||
+      stop "the engine is Podman, and to Docker's client each of its containers ends with 0: set DOCKER=podman" ;;
+esac
 
 is_here() { [ -n "$1" ] && "$DOCKER" image inspect "$1" >/dev/null 2>&1; }
 
@@ -54,7 +59,7 @@ build_image() {
 use_made() {
   IMAGE=$made
   built=$("$DOCKER" image inspect --format '{{.Id}}' "$IMAGE")
-  [ "$built" = "$id" ] || \
+  [ "${built#sha256:}" = "${id#sha256:}" ] || \
     say "$made is built from image/; its id is $built, not $id as where the failure was seen"
 }
 

@@ -1,0 +1,55 @@
+"""Where engines differ, as far as the tests here must know; DOCKER_HOST chooses the one that they all use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import docker
+
+from trtmatrix.effects.engine import PODMAN, find_address, find_engine, open_client
+
+ENGINE = find_engine(gpu_here=False)
+IS_PODMAN = ENGINE.name == PODMAN
+
+COMMAND = ENGINE.command
+"""The engine's own command line: what is printed for users, and what reproduce.sh is to be given."""
+
+BY_HAND: Mapping[str, str] = {"DOCKER": COMMAND, "CONTAINER_HOST": find_address()} if IS_PODMAN else {}
+"""What that command and reproduce.sh need in the environment to reach the same engine."""
+
+ADDRESS = "CONTAINER_HOST" if IS_PODMAN else "DOCKER_HOST"
+"""The variable by which the engine's own command line finds it."""
+
+LASTING = ("ServerVersion", "DockerRootDir", "Runtimes", "DiscoveredDevices", "CDISpecDirs")
+"""What an engine says of itself every time; Podman has another ID for each answer."""
+
+ID_FROM = len("sha256:") if IS_PODMAN else 0
+"""Where an image's ID begins, as the engine's command line prints it."""
+
+INVENTS_DIGESTS = IS_PODMAN
+"""Whether an image that came from no registry has a manifest's digest nonetheless."""
+
+GOES_ON = not IS_PODMAN
+"""Whether a layer that was cut off goes on where it was; Podman 4.3 begins it again, without a word."""
+
+WAITS_ITSELF = IS_PODMAN
+"""Whether the engine itself waits where a registry says 429, without a word."""
+
+NO_MANIFEST = "manifest unknown"
+
+
+def client() -> docker.DockerClient:
+    """Connect to the engine."""
+    return open_client(120)
+
+
+def socket_group() -> int:
+    """Return the group that may use the engine's socket."""
+    return Path(find_address().removeprefix("unix://")).stat().st_gid
+
+
+def use_by_hand() -> None:
+    """Let all that is started from here reach the engine by its own command line."""
+    os.environ.update(BY_HAND)

@@ -1,0 +1,139 @@
+"""What engines say of pulls that fail, and how often a pull is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import docker
+import docker.errors
+import pytest
+import requests.exceptions
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.pulls import SIGNS, WAITS, Sign, explain_pull
+from trtmatrix.core.registry import login_command
+from trtmatrix.effects.pulling import Puller
+
+IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
+
+SAID = {  # what was said: cause, whether it is tried again at once, and once a part had come
+    "write /var/lib/docker/tmp/GetImageBlob1: no space left on device": ("the engine's disk is full", 0, 0),
+    "filesystem layer verification failed for digest sha256:12": ("what the registry sent is not", 0, 0),
+    "failed commit on ref: unexpected commit digest sha256:1, expected sha256:2": ("what the reg", 0, 0),
+    "copying blob: Digest did not match, expected sha256:1, got sha256:2": ("what the registry sent", 0, 0),
+    "no matching manifest for linux/arm64/v8 in the manifest list entries": ("it is not there for", 0, 0),
+    "toomanyrequests: You have reached your pull rate limit": ("the registry limits", 1, 1),
+    "received unexpected HTTP status: 429 Too Many Requests": ("the registry limits", 1, 1),
+    "http: server gave HTTP response to HTTPS client": ("its registry cannot be trusted", 0, 0),
+    "x509: certificate signed by unknown authority": ("its registry cannot be trusted", 0, 0),
+    "incorrect username or password": ("the registry refuses the login", 0, 0),
+    "unauthorized: <a href='https://ngc.nvidia.com'>": ("the registry gives it to nobody who", 0, 0),
+    "pull access denied for x, repository does not exist or may require 'docker login'": ("the r", 0, 0),
+    "error getting credentials - err: exec: \"docker-credential-x\": not found": ("the registry g", 0, 0),
+    "manifest for x:1 not found: manifest unknown: manifest unknown": ("the registry has no such", 0, 0),
+    "unknown blob": ("the registry lacks a part of it", 0, 0),
+    "received unexpected HTTP status: 503 Service Unavailable": ("the registry is in trouble", 1, 1),
+    "Get \"https://nvcr.io/v2/\": dial tcp: lookup nvcr.io: no such host": ("nobody answers at its", 0, 1),
+    "dial tcp 127.0.0.1:1: connect: connection refused": ("nobody answers at its registry", 0, 1),
+    "net/http: TLS handshake timeout": ("the connection was cut", 1, 1),
+    "read tcp 10.0.0.1:1->10.0.0.2:443: read: connection reset by peer": ("the connection was cut", 1, 1),
+    "unexpected EOF": ("the connection was cut", 1, 1),
+    "download failed after attempts=6: EOF": ("the connection was cut", 1, 1),
+    "it has hiccups": ("the engine cannot pull it", 0, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_each_trouble_is_told_with_its_cause_and_a_remedy(said: str) -> None:
+    cause, first, later = SAID[said]
+    for got_some, again in ((False, first), (True, later)):
+        setback = explain_pull(IMAGE, said, got_some=got_some)
+        lines = str(setback.error).splitlines()
+        assert lines[0].startswith(f"{IMAGE} cannot be had: {cause}")
+        assert lines[0].endswith(f": {said}")
+        assert len(lines) == 3
+        assert lines[2] == f"  try it by hand: docker pull {IMAGE}"
+        assert setback.again is bool(again)
+
+
+def test_every_sign_is_covered() -> None:
+    causes = {explain_pull(IMAGE, said, got_some=True).cause for said in SAID}
+    assert {sign.cause for sign in SIGNS} < causes
+
+
+def test_ngcs_login_is_named_in_full() -> None:
+    assert login_command("nvcr.io") in str(explain_pull(IMAGE, "unauthorized", got_some=False).error)
+
+
+@given(st.text(), st.sampled_from([IMAGE, "UPPER case", ""]), st.booleans())
+def test_whatever_is_said_is_told_on_three_lines(said: str, image: str, got_some: bool) -> None:
+    setback = explain_pull(image, said, got_some=got_some)
+    assert len(str(setback.error).splitlines()) == 3
+    assert isinstance(next(iter(SIGNS)), Sign)
+
+
+class Failing:
+    """An engine whose pulls end so, one after another; the last one is good."""
+
+    def __init__(self, *ends: Sequence[dict[str, Any]] | Exception) -> None:
+        self.ends, self.api = list(ends), self
+
+    def pull(self, image: str, **how: object) -> Iterator[dict[str, Any]]:
+        assert image == IMAGE
+        assert how == {"stream": True, "decode": True, "platform": "linux/amd64"}
+        end = self.ends.pop(0)
+        if isinstance(end, Exception):
+            raise end
+        yield from end
+
+
+def puller(told: list[str], waits: list[float]) -> Puller:
+    return Puller(pull_note=lambda *_: None, note=told.append, platform="linux/amd64", sleep=waits.append)
+
+
+def came(current: int, layer: str = "a1") -> dict[str, Any]:
+    return {"id": layer, "status": "Downloading", "progressDetail": {"current": current, "total": 9}}
+
+
+def client_of(engine: Failing) -> docker.DockerClient:
+    return cast("docker.DockerClient", engine)
+
+
+def test_what_may_get_better_is_tried_again_after_growing_waits() -> None:
+    told, waits = list[str](), list[float]()
+    engine = Failing(
+        [came(4), {"error": "unexpected EOF"}],
+        requests.exceptions.ReadTimeout("Read timed out."),
+        [{"error": "connection refused"}],
+        [came(9), came(5, "b2"), {"status": "Status: Downloaded newer image"}],
+    )
+    assert puller(told, waits).pull(IMAGE, client_of(engine)) == 14
+    assert waits == list(WAITS) == sorted(WAITS)
+    assert told[0] == f"{IMAGE}: the connection was cut; tried again in 2 s"
+    assert told[2] == f"{IMAGE}: nobody answers at its registry; tried again in 30 s"
+
+
+def test_there_is_an_end_to_trying() -> None:
+    waits = list[float]()
+    engine = Failing(*[[{"error": "toomanyrequests"}]] * 9)
+    with pytest.raises(MachineryError, match="limits how often"):
+        puller([], waits).pull(IMAGE, client_of(engine))
+    assert waits == list(WAITS)
+
+
+def test_the_engines_words_are_read_and_not_those_of_its_http() -> None:
+    error = docker.errors.APIError("500 Server Error: Internal Server Error", explanation="manifest unknown")
+    waits = list[float]()
+    with pytest.raises(MachineryError, match="has no such image: manifest unknown"):
+        puller([], waits).pull(IMAGE, client_of(Failing(error)))
+    assert waits == []
+
+
+def test_tries_of_the_engine_itself_are_told_once_each() -> None:
+    told = list[str]()
+    counts = [{"id": "a1", "status": f"Retrying in {n} seconds"} for n in (5, 4, 3, 2, 1, 10, 9)]
+    puller(told, []).pull(IMAGE, client_of(Failing(counts)))
+    assert told == [f"{IMAGE}: layer a1 was cut off; the engine goes on with it in {n} s" for n in (5, 10)]
