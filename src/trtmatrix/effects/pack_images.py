@@ -15,6 +15,9 @@ from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.pack import PackedImage, bytes_of_layers, packed_images
 from trtmatrix.unpacker.pack_check import BLOCK
 
+PIECES = 32
+"""Pieces of an engine's answer that are written at once."""
+
 
 class Saver:
     """What an engine has of images, and the stream of ``docker save``."""
@@ -51,7 +54,13 @@ class Saver:
         try:
             answer = api.get(f"{api.base_url}/images/get", params={"names": names}, stream=True, timeout=None)
             answer.raise_for_status()
-            yield from answer.raw.stream(BLOCK)
+            pieces: list[bytes] = []
+            for number, piece in enumerate(answer.raw.stream(BLOCK), 1):  # engines send 32 kB at once
+                pieces.append(piece)
+                if number % PIECES == 0:
+                    yield b"".join(pieces)
+                    pieces.clear()
+            yield b"".join(pieces)
         except requests.exceptions.RequestException as error:
             raise MachineryError(f"the engine cannot save {', '.join(names)}: {str(error)[:500]}") from error
 

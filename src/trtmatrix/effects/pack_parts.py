@@ -38,6 +38,7 @@ class PartWriter:
         self.folder, self.pack, self.kind, self.limit = folder, pack, kind, limit
         self.parts: list[PackedPart] = []
         self._flusher = ThreadPoolExecutor(max_workers=1)
+        self._hasher = ThreadPoolExecutor(max_workers=1)
         self._flushing: Future[None] | None = None
         self._open()
 
@@ -48,14 +49,17 @@ class PartWriter:
         self._put(memoryview(part_header(self.pack, self._name)))
 
     def _put(self, data: memoryview) -> None:
-        while data:
-            count = self._out.write(data)
-            self._digest.update(data[:count])
-            if self._size // FLUSH < (self._size + count) // FLUSH:
-                self._wait()
-                self._flushing = self._flusher.submit(os.fdatasync, self._out.fileno())
-            self._size += count
-            data = data[count:]
+        hashed = self._hasher.submit(
+            self._digest.update, data
+        )  # beside the writing: both leave Python's lock
+        done = 0
+        while done < len(data):
+            done += self._out.write(data[done:])
+        hashed.result()
+        if self._size // FLUSH < (self._size + done) // FLUSH:
+            self._wait()
+            self._flushing = self._flusher.submit(os.fdatasync, self._out.fileno())
+        self._size += done
 
     def _wait(self) -> None:
         """Wait for the disk: what it has not yet is never more than twice what it is told of at once."""
@@ -91,6 +95,7 @@ class PartWriter:
     ) -> None:
         """Finish the last part."""
         self._flusher.shutdown()
+        self._hasher.shutdown()
         if kind is None:
             self._close()
         else:
