@@ -194,7 +194,7 @@ def _is_podman(info: dict[str, Any]) -> bool:
 
 
 def name_engine(info: dict[str, Any]) -> str:
-    """Return what tells an engine from others: its ID; Podman has none that lasts, so where its images lie."""
+    """Return what tells an engine from others: its ID; Podman's does not last: where its images lie."""
     return str(info.get("DockerRootDir" if _is_podman(info) else "ID") or "")
 
 
