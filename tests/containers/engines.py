@@ -42,6 +42,9 @@ def client() -> docker.DockerClient:
 WAITS_ITSELF = IS_PODMAN
 """Whether the engine asks a registry that says 429 again by itself, so that we hear nothing of it."""
 
+NO_MANIFEST = "not found" if IS_PODMAN else "manifest unknown"
+"""What an engine says of a tag that its registry does not have."""
+
 KEEPS_LAYERS = not IS_PODMAN
 """Whether an engine has what came before a pull was cut off. Podman 4.3 begins anew."""
 
