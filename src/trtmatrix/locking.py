@@ -13,8 +13,9 @@ from trtmatrix.core.config import ImageOrigin, Version, repository_of
 from trtmatrix.core.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.core.expand import select_versions
 from trtmatrix.core.image_facts import Agreement, FactCheck, check_facts
+from trtmatrix.core.image_names import is_own
 from trtmatrix.core.lock import Lock, mirrored
-from trtmatrix.core.lock_builds import asked_base, is_own
+from trtmatrix.core.lock_builds import asked_base
 from trtmatrix.core.lock_changes import (
     Answer,
     Finding,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from trtmatrix.context import Context
@@ -58,6 +58,7 @@ def perform(context: Context, scene: Scene, options: Options) -> Result:
     if all(cell.id in served for launch in scene.plan.launches for cell in launch.cells):
         return Result(entries=entries, performed=Performed(), served=served)
     tell_pins(context, scene, options, served)
+    scene = tidy(context, scene, options)
     scene = able(context, scene, options, served)
     performed = execute(context, scene, options, served)
     stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
@@ -79,6 +80,27 @@ def tell_pins(context: Context, scene: Scene, options: Options, served: frozense
         print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
 
 
+def tidy(context: Context, scene: Scene, options: Options) -> Scene:
+    """Remove what dead runs left, containers and images, so that preflight counts the room that they took.
+
+    Returns the scene with the engine as it is then: what is gone may have to be pulled again.
+    """
+    if not scene.host.engine.available:
+        return scene
+    from trtmatrix.effects.containers import remove_leftovers
+    from trtmatrix.effects.engine import find_engine
+    from trtmatrix.effects.progress import NoProgress
+
+    note = NoProgress(sys.stderr).note
+    for name in remove_leftovers():
+        note(f"removed the container {name}, whose run had died")
+    uses = use_images(context, scene, options, note)
+    if not uses.drop_leftovers(launch.version.origin for launch in scene.plan.launches):
+        return scene
+    engine = find_engine(gpu_here=bool(scene.scan.gpus), offline=context.offline)
+    return replace(scene, host=replace(scene.host, engine=engine))
+
+
 def able(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Scene:
     """Return the scene without what is known to fail; that is told, before anything is pulled."""
     from trtmatrix.preflighting import preflight, tell
@@ -89,37 +111,30 @@ def able(context: Context, scene: Scene, options: Options, served: frozenset[Cel
 
 
 def execute(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Performed:
-    """Remove leftovers of dead runs, and run the cells of the plan that are not served."""
-    from trtmatrix.effects.containers import remove_leftovers
+    """Run the cells of the plan that are not served."""
     from trtmatrix.effects.progress import NoProgress, open_progress
     from trtmatrix.run import run_plan
     from trtmatrix.workshop import new_run_id
 
     progress = NoProgress(sys.stderr) if options.quiet else open_progress()
     try:
-        if scene.host.engine.available:
-            for name in remove_leftovers():
-                progress.note(f"removed the container {name}, whose run had died")
-        uses = use_images(context, scene, options, progress)
+        uses = use_images(context, scene, options, progress.note)
         shop = make_workshop(context, scene, options, progress, uses)
         return run_plan(scene.plan, served, new_run_id(shop.clock), shop)
     finally:
         progress.close()
 
 
-def use_images(context: Context, scene: Scene, options: Options, progress: Progress) -> ImageUse:
-    """Return who drops images after their last cell; what killed runs left is dropped now."""
+def use_images(context: Context, scene: Scene, options: Options, note: Callable[[str], None]) -> ImageUse:
+    """Return who drops images after their last cell."""
     from trtmatrix.effects.image_use import ImageUse
     from trtmatrix.effects.pulled import Ledger
 
     platform = scene.host.engine.platform
-    uses = ImageUse(
-        ledger=Ledger(context.project.cache), keep=options.keep, note=progress.note,
+    return ImageUse(
+        ledger=Ledger(context.project.cache), keep=options.keep, note=note,
         base_of=lambda base: base_origin(base, context.lock, platform, context.matrix.registry),
     )  # fmt: skip
-    if scene.host.engine.available:
-        uses.drop_leftovers(launch.version.origin for launch in scene.plan.launches)
-    return uses
 
 
 def make_workshop(

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from trtmatrix.context import Context, own_platform
 from trtmatrix.core.config import Build, ImageOrigin, Version
 from trtmatrix.core.errors import ConfigError, UsageError
-from trtmatrix.core.lock_builds import is_own, why_not_as_locked
+from trtmatrix.core.image_names import is_own
+from trtmatrix.core.lock_builds import why_not_as_locked
 from trtmatrix.core.plan import Launch
 
 UPDATE = "nox -s lock -- --trt {versions} --update"

@@ -121,5 +121,5 @@ def test_where_the_image_was_removed_it_is_said(tmp_path: Path) -> None:
     Project(tmp_path, current="trtmatrix/none:latest")
     lines, _ = measure(replace(context, matrix=read_matrix(tmp_path / "matrix.yaml")), entry)
     assert {line.why_not for line in lines if line.change in {BASIC, ALL}} == {
-        "not measured: image not pulled: trtmatrix/none:latest"
+        "not measured: image not built: trtmatrix/none:latest: made by hand, in no registry"
     }

@@ -79,7 +79,7 @@ def test_without_a_container_a_fresh_environment_is_made(
     installed: list[tuple[Path, tuple[str, ...]]] = []
     made: list[Path] = []
     monkeypatch.setattr(venv, "create", lambda folder, **_: made.append(folder))
-    monkeypatch.setattr(wheels, "install_wheels", lambda python, names: installed.append((python, names)))
+    monkeypatch.setattr(wheels, "install_wheels", lambda python, names, _: installed.append((python, names)))
     cell = make_cell(version="onnxruntime-1.31.1")
     record = make_record(cell, digests={"runtime": "wheels"}, observed={"library": "1.31.1"})
     settings, notes = find_settings(record, tmp_path, print)

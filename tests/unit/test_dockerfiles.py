@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.core.lock_builds import OWN
+from trtmatrix.core.image_names import is_own
 from trtmatrix.core.wheel_locks import LINE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,7 +115,7 @@ def test_dockerfiles_that_are_written_by_code_are_built_on_what_the_code_names()
         (str(file.relative_to(ROOT)), base)
         for file, text in texts
         for base in bases(text)
-        if not (PINNED.fullmatch(base) or BY_ARG.fullmatch(base) or base.startswith(OWN))
+        if not (PINNED.fullmatch(base) or BY_ARG.fullmatch(base) or is_own(base))
     }
     assert wrong == set()
 

@@ -81,6 +81,15 @@ def test_of_an_image_of_ours_the_base_is_pulled() -> None:
     assert asked_references([missing, ours], LOCK, ENGINE) == (f"example.org/a@sha256:manifest-{THREE}",)
 
 
+@pytest.mark.parametrize(
+    "name", ["trtmatrix/test:latest", "docker.io/trtmatrix/test", "trtmatrix/a@sha256:0"]
+)
+def test_no_registry_is_asked_for_an_image_of_ours(name: str) -> None:
+    assert asked_references([launch("10.1.0", name), built("9.3.0", name)], LOCK, ENGINE) == ()
+    theirs = f"127.0.0.1:5000/{name}"
+    assert asked_references([launch("10.1.0", theirs)], LOCK, ENGINE) == (theirs,)
+
+
 def test_what_is_not_locked_has_no_known_size_and_is_asked_for_by_its_name() -> None:
     loose = launch("10.5.0", "example.org/a:5")
     downloads = find_downloads([*LAUNCHES, loose], LOCK, ENGINE)

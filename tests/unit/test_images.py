@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ import docker.errors
 import pytest
 from builders import make_version
 
+from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.model import CPU
 from trtmatrix.core.plan import Launch
@@ -130,6 +132,14 @@ def test_a_build_that_fails_is_told_with_what_it_said(code: str, reason: str, tm
     assert lines[0] == f"{IMAGE} cannot be built: {reason}"
     assert lines[-1] == "  try it by hand: nox -s image -- 10.7.0"
     assert ("    nox says more" in lines) is ("nox says more" in code)
+
+
+def test_an_image_of_ours_is_never_pulled() -> None:
+    engine, told = StandInEngine(), list[str]()
+    ours = replace(VERSION, origin=ImageOrigin(image="trtmatrix/test:latest"))
+    with pytest.raises(MachineryError, match=r"(?s)no registry has it.*docker/README\.md"):
+        make_images(told).make_ready(replace(launch(pull=True), version=ours), as_client(engine))
+    assert (engine.pulls, told) == (0, [])
 
 
 INTERRUPTED = """\

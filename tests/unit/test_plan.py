@@ -29,6 +29,7 @@ RULE = {"least": "560", "datacenter": ["470.57", "535.86"], "known": "read", "so
 COMPUTE = {"min": "7.5", "max": "9.0", "known": "read", "source": "notes"}
 PULLED = make_version("10.7.0", library="10.7.0.23", driver=RULE, compute=COMPUTE, torch_tensorrt="2.6.0a0")
 BUILT = replace(PULLED, origin=ImageOrigin(image="own/x:1", build=Build(base="b:1", wheels=("c",))))
+BY_HAND = replace(PULLED, origin=ImageOrigin(image="trtmatrix/test:latest"))
 RTX = make_version("tensorrt-rtx-1.4")
 HERE_ENGINE = Engine(available=True, images={IMAGE: "sha256:0"}, gpu_access=GpuAccess.TOOLKIT)
 NO_ENGINE = Engine(available=False, reason="no Docker socket")
@@ -86,6 +87,7 @@ ROWS: dict[str, Row] = {
     "not built, named": (BUILT, H200, BUILDS, NAMED, Pull.NAMED, None),
     "not built, all": (BUILT, H200, BUILDS, Selection(), Pull.ALL, None),
     "not built, never": (BUILT, H200, BUILDS, NAMED, Pull.NEVER, Exclusion.IMAGE_NOT_BUILT),
+    "ours, by hand": (BY_HAND, H200, BUILDS, NAMED, Pull.ALL, Exclusion.IMAGE_NOT_BUILT),
     "built": (BUILT, H200, MADE, NAMED, Pull.NEVER, None),
     "host, found": (PULLED, H200, WITH_PYTHON, ON_HOST, Pull.NAMED, None),
     "host, not found": (PULLED, H200, HOST, ON_HOST, Pull.NAMED, Exclusion.NO_INTERPRETER),

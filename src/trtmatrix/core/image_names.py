@@ -8,6 +8,14 @@ from dataclasses import dataclass
 _LONG = ("docker.io/library/", "docker.io/", "localhost/")
 _LEAST_ID = 12
 
+OWN = "trtmatrix/"
+"""What the names of images begin with that are made on this host: no registry has them, and none is asked."""
+
+
+def is_own(image: str) -> bool:
+    """Whether an image has a name of this project's own, so that it is made here and never pulled."""
+    return short_name(image).startswith(OWN)
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeldImage:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from trtmatrix.core.image_names import is_own
 from trtmatrix.core.lock import Lock, LockedBuild, pin_of
-
-OWN = "trtmatrix/"
-"""What the names of images begin with that the project makes itself: no registry has them."""
 
 OWN_BASE = "trtmatrix/debian12-python310:latest"
 """The base that ``docker/wheels/base`` makes."""
@@ -20,11 +18,6 @@ class BuildParts:
 
     build: LockedBuild
     unhashed: tuple[str, ...] = ()
-
-
-def is_own(image: str) -> bool:
-    """Whether the project makes an image, so that no registry is asked for it."""
-    return image.startswith(OWN)
 
 
 def asked_base(build: LockedBuild) -> str | None:

@@ -11,6 +11,7 @@ from packaging.version import Version as Release
 
 from trtmatrix.core.config import Driver, ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
 from trtmatrix.core.expand import Cell, Selection
+from trtmatrix.core.image_names import is_own
 from trtmatrix.core.model import Exclusion, Gpu, Product
 
 
@@ -293,6 +294,8 @@ def _without_image(cell: Cell, host: Host, selection: Selection, pull: Pull) -> 
     wanted = pull is Pull.ALL or (pull is Pull.NAMED and named)
     if version.origin.build is not None:
         return None if wanted and host.builds_images else (Exclusion.IMAGE_NOT_BUILT, image)
+    if is_own(version.origin.image):
+        return Exclusion.IMAGE_NOT_BUILT, f"{image}: made by hand, in no registry"
     return None if wanted else (Exclusion.IMAGE_NOT_PULLED, image)
 
 

@@ -139,13 +139,13 @@ class ImageUse(NoUse):
                 page.write(page.books.forget(image))
             raise
 
-    def drop_leftovers(self, wanted: Iterable[Origin]) -> None:
-        """Remove what killed runs pulled and wanted gone, but for what is wanted now.
+    def drop_leftovers(self, wanted: Iterable[Origin]) -> bool:
+        """Remove what killed runs pulled and wanted gone, but for what is wanted now; whether there was any.
 
         What somebody has removed meanwhile is struck: where it comes again, it may be theirs.
         """
         if not self.ledger.read().pulled:
-            return
+            return False
         client = open_client(timeout=120)
         engine = self._engine_of(client)
         with self.ledger.open() as page:
@@ -153,9 +153,10 @@ class ImageUse(NoUse):
                 if not _has(client, image.reference, image.image_id):
                     page.write(page.books.forget(image))
             needed = {find_held(origin, client) for origin in wanted if isinstance(origin, ImageOrigin)}
-            for image_id in page.books.leftovers(engine, is_dead):
-                if image_id not in needed:
-                    self._remove(page, engine, image_id, client)
+            left = [each for each in page.books.leftovers(engine, is_dead) if each not in needed]
+            for image_id in left:
+                self._remove(page, engine, image_id, client)
+        return bool(left)
 
     def _origins(self, launch: Launch) -> list[ImageOrigin]:
         """Return the images that a launch wants: its own, and the base where it is to be built."""

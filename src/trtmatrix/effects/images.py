@@ -18,13 +18,11 @@ import docker
 
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.image_names import OWN, is_own
 from trtmatrix.core.plan import Launch
 from trtmatrix.effects.image_use import NoUse, check_pin, id_of
 from trtmatrix.effects.offline import need_network
 from trtmatrix.effects.pulling import Puller, PullNote
-
-OWN = "trtmatrix/"
-"""Images that are made here, not pulled."""
 
 PATIENCE_SECONDS = 5.0
 """How long a build may take to clean up when the run ends before it."""
@@ -69,7 +67,11 @@ class Images:
 
     def _pull(self, origin: ImageOrigin, client: docker.DockerClient) -> str:
         """Pull an image, by its digest where it is locked: what comes must be what the lock has."""
-
+        if is_own(origin.image):
+            raise MachineryError(
+                f"{origin.image} is not here, and no registry has it: {OWN}… is made here\n"
+                "  make it on this host (docker/README.md), or give an image of a registry another name"
+            )
         need_network(origin.reference)
 
         def pull() -> int:
@@ -98,7 +100,7 @@ class Images:
 
     def _have_base(self, origin: ImageOrigin, client: docker.DockerClient) -> None:
         """Pull the base of a build, so that it is known to be pulled by us; the script makes our own ones."""
-        if origin.build is None or origin.build.base.startswith(OWN):
+        if origin.build is None or is_own(origin.build.base):
             return
         base = self.uses.base_of(origin.build.base)
         with self._turn_of(base):

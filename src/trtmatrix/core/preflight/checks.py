@@ -11,7 +11,7 @@ from trtmatrix.core.model import Exclusion, Product
 from trtmatrix.core.plan import Engine, Excluded, GpuAccess, Launch, Plan
 from trtmatrix.core.preflight.downloads import (
     Download,
-    base_of,
+    asked_for,
     find_downloads,
     need_of,
 )
@@ -177,10 +177,8 @@ def _reference(launch: Launch, origin: ImageOrigin | None, facts: Facts, wants: 
     """Return what a registry will be asked for; nothing where none will be."""
     if origin is None or not launch.lacks_image:
         return ""
-    if origin.build is None:
-        return origin.reference
-    base = base_of(origin, wants.lock, facts.engine, wants.registry)
-    return base.reference if base is not None and facts.engine.held(base) is None else ""
+    asked = asked_for(origin, wants.lock, facts.engine, wants.registry)
+    return asked.reference if asked is not None else ""
 
 
 def _engine_has_its_own_way(trouble: Trouble | None, facts: Facts) -> bool:

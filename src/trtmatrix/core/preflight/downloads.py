@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trtmatrix.core.config import ImageOrigin
+from trtmatrix.core.image_names import is_own
 from trtmatrix.core.lock import NGC, Lock, LockedLayer, base_origin, pin_of
 from trtmatrix.core.plan import Engine, Keep, Launch
 from trtmatrix.core.preflight.facts import image_of
@@ -85,27 +86,24 @@ def _download(
     origin: ImageOrigin, versions: tuple[str, ...], lock: Lock, engine: Engine, here: frozenset[str],
     registry: str,
 ) -> Download:  # fmt: skip
-    if origin.build is None:
-        layers = _missing_layers(origin.image, lock, engine, here)
-        return Download(image=origin.image, reference=origin.reference, versions=versions, layers=layers)
-    base = base_of(origin, lock, engine, registry)
-    if base is None or engine.held(base) is not None:
-        return Download(image=origin.image, reference="", versions=versions, layers=(), built=True)
-    layers = _missing_layers(base.image, lock, engine, here)
+    built, asked = origin.build is not None, asked_for(origin, lock, engine, registry)
+    if asked is None:
+        return Download(image=origin.image, reference="", versions=versions, layers=(), built=built)
+    layers = _missing_layers(asked.image, lock, engine, here)
     return Download(
-        image=origin.image, reference=base.reference, versions=versions, layers=layers, built=True
+        image=origin.image, reference=asked.reference, versions=versions, layers=layers, built=built
     )
 
 
-OWN = "trtmatrix/"
-"""What the names of images begin with that only this project's scripts make: no registry has them."""
+def asked_for(origin: ImageOrigin, lock: Lock, engine: Engine, registry: str = "") -> ImageOrigin | None:
+    """Return what a registry is asked for to have an image: the image, or the base that it is built on.
 
-
-def base_of(origin: ImageOrigin, lock: Lock, engine: Engine, registry: str) -> ImageOrigin | None:
-    """Return the base of an image of ours as a registry has it; None where it is ours too."""
-    if origin.build is None or origin.build.base.startswith(OWN):
-        return None
-    return base_origin(origin.build.base, lock, engine.platform, registry)
+    None where that is made here too, or is here.
+    """
+    wanted = origin
+    if origin.build is not None:
+        wanted = base_origin(origin.build.base, lock, engine.platform, registry)
+    return None if is_own(wanted.image) or engine.held(wanted) is not None else wanted
 
 
 def layers_here(lock: Lock, engine: Engine) -> frozenset[str]:

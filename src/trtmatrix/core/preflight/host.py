@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trtmatrix.core.config import ImageOrigin, Version
+from trtmatrix.core.image_names import is_own
 from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Engine
 from trtmatrix.core.preflight.checks import gigabytes
@@ -79,7 +80,8 @@ def image_finding(version: Version, engine: Engine) -> Iterator[Finding]:
     if not isinstance(origin, ImageOrigin):
         return
     held = engine.held(origin)
-    why = Exclusion.IMAGE_NOT_PULLED if origin.build is None else Exclusion.IMAGE_NOT_BUILT
+    made = origin.build is not None or is_own(origin.image)
+    why = Exclusion.IMAGE_NOT_BUILT if made else Exclusion.IMAGE_NOT_PULLED
     absent = why.value if engine.available else "unknown: no container engine"
     pinned = origin.pin is not None or origin.build is not None or "@sha256:" in origin.image
     loose = "" if pinned else " (not locked)"
@@ -98,6 +100,8 @@ def how_to_have(version: Version, origin: ImageOrigin) -> str:
     """Return how an image that is not here is had."""
     if origin.build is not None:
         return f"name the version by --trt: a run makes it; by hand: nox -s image -- {version.name}"
+    if is_own(origin.image):
+        return "make it on this host (docker/README.md): no registry has it"
     return "name the versions by --trt, or --pull all, or docker pull by hand"
 
 

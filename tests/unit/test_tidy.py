@@ -1,0 +1,95 @@
+"""What dead runs left goes before preflight counts what is free, and before anything is planned upon it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from builders import make_cell, make_matrix, make_repro, make_version
+
+from trtmatrix import perform, preflighting
+from trtmatrix.context import Context
+from trtmatrix.core.config import Origin
+from trtmatrix.core.expand import Selection
+from trtmatrix.core.plan import Engine, Host, Keep, Launch, Plan
+from trtmatrix.effects import containers, engine, image_use
+from trtmatrix.effects.gpu import GpuScan
+from trtmatrix.effects.paths import Project
+from trtmatrix.perform import Options
+from trtmatrix.performed import Performed
+from trtmatrix.scene import Scene
+
+BEFORE = Engine(available=True, images={"left:1": "sha256:a", "mine:1": "sha256:b"})
+AFTER = Engine(available=True, images={"mine:1": "sha256:b"})
+CELL = make_cell(make_repro(), version=make_version("10.7.0"))
+
+
+@dataclass
+class Seen:
+    """What was done, in its order, and the engine that preflight was given."""
+
+    done: list[str] = field(default_factory=list)
+    engine: Engine | None = None
+    left: bool = True
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    seen = Seen()
+
+    def remove_leftovers() -> list[str]:
+        seen.done.append("containers")
+        return ["trtmatrix-dead"]
+
+    def drop(_: image_use.ImageUse, wanted: Iterable[Origin]) -> bool:
+        assert list(wanted) == [CELL.version.origin]
+        seen.done.append("images")
+        return seen.left
+
+    def preflight(_: Context, scene: Scene, *__: object) -> tuple[Scene, tuple[()]]:
+        seen.done.append("preflight")
+        seen.engine = scene.host.engine
+        return scene, ()
+
+    def execute(*_: object) -> Performed:
+        seen.done.append("run")
+        return Performed()
+
+    monkeypatch.setattr(containers, "remove_leftovers", remove_leftovers)
+    monkeypatch.setattr(image_use.ImageUse, "drop_leftovers", drop)
+    monkeypatch.setattr(engine, "find_engine", lambda **_: AFTER)
+    monkeypatch.setattr(preflighting, "preflight", preflight)
+    monkeypatch.setattr(perform, "execute", execute)
+    monkeypatch.setattr(perform, "tell_pins", lambda *_: None)
+    return seen
+
+
+def perform_on(found: Engine, folder: Path) -> None:
+    project = Project(matrix=folder, repros=folder, results=folder, cache=folder)
+    context = Context(project=project, matrix=make_matrix(), repros={}, selection=Selection(), pythons=())
+    plan = Plan(launches=(Launch(version=CELL.version, gpu=CELL.gpu, cells=(CELL,)),), excluded=())
+    scan = GpuScan(gpus=(), reason="none")
+    scene = Scene(host=Host(engine=found), scan=scan, cells=(), plan=plan, stored=())
+    perform.perform(context, scene, Options(keep=Keep.NONE))
+
+
+def test_what_dead_runs_left_goes_before_preflight(
+    seen: Seen, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    perform_on(BEFORE, tmp_path)
+    assert seen.done == ["containers", "images", "preflight", "run"]
+    assert seen.engine == AFTER, "an image that went is not here for preflight"
+    assert "removed the container trtmatrix-dead, whose run had died" in capsys.readouterr().err
+
+
+def test_where_nothing_was_left_the_engine_is_not_asked_again(seen: Seen, tmp_path: Path) -> None:
+    seen.left = False
+    perform_on(BEFORE, tmp_path)
+    assert seen.engine == BEFORE
+
+
+def test_without_an_engine_nothing_is_looked_for(seen: Seen, tmp_path: Path) -> None:
+    perform_on(replace(BEFORE, available=False), tmp_path)
+    assert seen.done == ["preflight", "run"]
