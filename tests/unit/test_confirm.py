@@ -153,7 +153,7 @@ def expectation_of(verdict: Verdict, cell: Cell) -> Expectation:
 
 
 @pytest.mark.parametrize("version", ["10.7.0", "onnxruntime-1.31.1"])
-@pytest.mark.parametrize("verdict", [each for each in Verdict if each is not Verdict.NO_VERDICT])
+@pytest.mark.parametrize("verdict", [v for v in Verdict if v is not Verdict.NO_VERDICT])
 @pytest.mark.parametrize("given", BELIEVED_IN_COMPANY)
 def test_in_a_shared_process_only_what_had_to_come_is_believed(
     given: tuple[Verdict | None, Control | None], verdict: Verdict, version: str

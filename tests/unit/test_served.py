@@ -97,7 +97,9 @@ def test_a_record_of_a_host_interpreter_is_never_a_container_s() -> None:
         ({"processes": 3}, False),
         ({"seconds": 600.0}, False),
     ],
-    ids=str,
+    ids=lambda value: (
+        next(iter(value)) if isinstance(value, dict) else str(value)
+    ),  # the same in each process
 )
 def test_what_is_asked_of_a_measurement_has_a_digest_and_what_judges_it_is_no_part(
     change: dict[str, Any], same: bool
