@@ -35,7 +35,9 @@ def _rule(
 _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 _ENGINE_API = "https://docs.docker.com/reference/api/engine/version-history/"
 _MEMORY = "https://docs.docker.com/engine/containers/resource_constraints/"
-_THIS = "measured by this project: bench/unpacking.py"
+_PAGE = "docs/hosts.md"
+_UNPACKED = "measured by this project, but not of NGC's images: bench/unpacking.py"
+_CHOSEN = "chosen by this project, not measured: LOW in src/trtmatrix/core/preflight/host.py"
 
 _ALL = (
     _rule(
@@ -99,12 +101,12 @@ _ALL = (
         "image", "whether a missing image may be pulled or built", prevents="cells of these versions",
         mends="name the versions by --trt, or --pull all, or docker pull by hand; nox -s image -- VERSION "
         "builds one of ours",
-        source="README.md", excludes=(Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT),
+        source=_PAGE, excludes=(Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT),
     ),
     _rule(
         "offline", "with --offline: whether images and wheels are here", prevents="cells of these versions",
         mends="on a host with a network: nox -s pack -- --trt VERSION --to DIR; here: python3 DIR/unpack",
-        source="README.md", excludes=(Exclusion.NOT_HERE,),
+        source=_PAGE, excludes=(Exclusion.NOT_HERE,),
     ),
     _rule(
         "interpreter", "whether a Python of this host has the version", prevents="cells of these versions",
@@ -149,15 +151,15 @@ _ALL = (
         "disk-images", "the free disk of the engine against what is to be pulled and unpacked",
         prevents="cells of these versions: their images do not fit",
         mends="free disk, run fewer versions (--trt), or let images go after their last cell (--keep none)",
-        source=_THIS, excludes=(Exclusion.NO_ROOM,),
+        source=_UNPACKED, excludes=(Exclusion.NO_ROOM,),
     ),
     _rule(
         "disk-cache", "the free disk of the cache: prepared cases, environments, outputs", prevents="",
-        mends="free 5 GB there, or name another folder by --cache", source=_THIS,
+        mends="free 5 GB there, or name another folder by --cache", source=_CHOSEN,
     ),
     _rule(
         "disk-results", "the free disk of the results", prevents="",
-        mends="free 5 GB there, or name another folder by --results", source=_THIS,
+        mends="free 5 GB there, or name another folder by --results", source=_CHOSEN,
     ),
     _rule(
         "memory", "the memory limit of a container against the host's memory", prevents="",
