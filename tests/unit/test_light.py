@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,8 +83,10 @@ def parents(name: str) -> Iterator[str]:
 
 
 def watched(*words: str) -> Watched:
+    """Run a command by this very program: a PYTHONPATH such as ``src`` means nothing in another folder."""
     command = [sys.executable, "-c", WATCHED, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert not done.returncode, done.stderr
     code, modules, started = json.loads(done.stdout.splitlines()[-1])
     return Watched(code=code, modules=set(modules), started=started)
