@@ -86,7 +86,7 @@ def image_finding(version: Version, engine: Engine) -> Iterator[Finding]:
     pinned = origin.pin is not None or origin.build is not None or "@sha256:" in origin.image
     loose = "" if pinned else " (not locked)"
     remedies = [] if held is not None or not engine.available else [how_to_have(version, origin)]
-    if loose and not remedies:
+    if loose and not remedies and not made:
         remedies = [f"pin it: {RULES['lock'].mends}"]
     good = held is not None and not loose
     found = f"{origin.image}: {absent if held is None else held[:19]}{loose}"
