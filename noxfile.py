@@ -228,4 +228,5 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     session.run("lint-imports")
     session.run("hadolint", "docker/test/Dockerfile", "docker/wheels/Dockerfile")
-    session.run("shellcheck", "docker/test/build", "docker/wheels/base", "tests/cdi/engine", ".ci/run")
+    session.run("shellcheck", "docker/test/build", "docker/wheels/base")
+    session.run("shellcheck", "tests/cdi/engine", "tests/podman/engine", ".ci/run")

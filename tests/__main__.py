@@ -37,6 +37,27 @@ def _docker() -> str:
     return "" if built.returncode == 0 else "the test image cannot be built: see docker/test/build"
 
 
+def _registry() -> str:
+    """Return why the tests against registries cannot run, or nothing."""
+    missing = [name for name in ("docker-registry", "htpasswd", "openssl") if shutil.which(name) is None]
+    packages = "docker-registry apache2-utils openssl"
+    return f"{', '.join(missing)} missing: apt-get install {packages}" if missing else ""
+
+
+def _podman() -> str:
+    """Return why the container tests cannot run over Podman, or nothing."""
+    named = "TRTMATRIX_TEST_PODMAN" in os.environ
+    return "" if named else 'no Podman was started: eval "$(tests/podman/engine FOLDER)" starts one'
+
+
+def _pack() -> str:
+    """Return why packs cannot be carried between two engines, or nothing."""
+    if os.geteuid():
+        return "root is needed, for an engine in a network namespace of its own"
+    missing = [name for name in ("dockerd", "ip", "nsenter") if shutil.which(name) is None]
+    return f"{', '.join(missing)} missing: apt-get install docker.io iproute2" if missing else _docker()
+
+
 def _cdi() -> str:
     """Return why the tests with a device by CDI cannot run, or nothing."""
     named = "TRTMATRIX_TEST_CDI_ENGINE" in os.environ
@@ -74,20 +95,41 @@ def _importable(name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """Some tests, what they need, and how long they may take, in seconds."""
+    """Some tests, what they need, and how long they may take, in seconds.
+
+    ``engine``: the variable that names the socket of another engine, over which they run.
+    """
 
     name: str
     seconds: int
     command: tuple[str, ...]
     lacking: Callable[[], str] = _nothing
+    engine: str = ""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that its processes get."""
+        return {**os.environ, "DOCKER_HOST": os.environ[self.engine]} if self.engine else dict(os.environ)
 
 
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+BOTH_CORES = (*PYTEST, "-n", "2", "--dist", "worksteal")
+"""Where tests are many and small."""
+
+BY_FILE = (*PYTEST, "-n", "2", "--dist", "loadfile")
+"""Where the tests of a file share what is slow to make."""
+
 SUITES = (
-    Suite(name="unit", seconds=720, command=(*PYTEST, "tests/unit")),
-    Suite(name="probe", seconds=540, command=(*PYTEST, "tests/probe")),
-    Suite(name="containers", seconds=480, command=(*PYTEST, "tests/containers"), lacking=_docker),
-    Suite(name="bundles", seconds=480, command=(*PYTEST, "tests/bundles"), lacking=_docker),
+    Suite(name="unit", seconds=720, command=(*BOTH_CORES, "tests/unit")),
+    Suite(name="probe", seconds=540, command=(*BOTH_CORES, "tests/probe")),
+    Suite(name="registry", seconds=120, command=(*PYTEST, "tests/registry"), lacking=_registry),
+    Suite(name="containers", seconds=480, command=(*BY_FILE, "tests/containers"), lacking=_docker),
+    Suite(
+        name="podman", seconds=600, command=(*BY_FILE, "tests/containers"), lacking=_podman,
+        engine="TRTMATRIX_TEST_PODMAN",
+    ),
+    Suite(name="pack", seconds=420, command=(*PYTEST, "tests/pack"), lacking=_pack),
+    Suite(name="bundles", seconds=480, command=(*BY_FILE, "tests/bundles"), lacking=_docker),
     Suite(name="worker", seconds=420, command=(*PYTEST, "tests/worker"), lacking=_docker),
     Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi),
     Suite(name="browser", seconds=300, command=(*PYTEST, "tests/browser"), lacking=_browser),
@@ -129,7 +171,13 @@ def run_suite(suite: Suite, *, strict: bool) -> tuple[str, float]:
         return f"LEFT OUT: {reason}", time.monotonic() - started
     extra = ("--require-pythons=3.8,3.10,3.12",) if strict and suite.name == "probe" else ()
     try:
-        done = subprocess.run([*suite.command, *extra], cwd=HERE.parent, check=False, timeout=suite.seconds)
+        done = subprocess.run(
+            [*suite.command, *extra],
+            cwd=HERE.parent,
+            env=suite.environment,
+            check=False,
+            timeout=suite.seconds,
+        )
     except subprocess.TimeoutExpired:
         return f"FAILED: not done after {suite.seconds} s", time.monotonic() - started
     ended = "passed" if done.returncode == 0 else f"FAILED with code {done.returncode}"
