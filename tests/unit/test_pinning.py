@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from dataclasses import replace
@@ -17,10 +18,12 @@ from trtmatrix.context import Context, open_context, own_platform, read_lock
 from trtmatrix.core.config import Version
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.lock import Lock, LockedImage
+from trtmatrix.core.lock_builds import recipe_digest
 from trtmatrix.core.plan import Launch, Plan, Pull
 from trtmatrix.core.registry import RegistryError, Trouble
 from trtmatrix.effects.asking_registries import check_all, resolve_all
 from trtmatrix.effects.build_parts import read_builds
+from trtmatrix.effects.image_facts import HeldImage
 from trtmatrix.effects.lock_store import write_lock
 from trtmatrix.perform import Options, tell_pins
 from trtmatrix.pinning import check_pins
@@ -95,6 +98,11 @@ def test_what_is_not_locked_is_told_with_the_command() -> None:
     assert check_pins(context, launches(context, python="/usr/bin/python3"), False) == []
 
 
+def none_here(name: str) -> None:
+    """No image is on this host."""
+    del name
+
+
 @pytest.mark.usefixtures("folder")
 def test_locked_refuses_and_names_each_version_and_the_command() -> None:
     context = opened()
@@ -103,7 +111,58 @@ def test_locked_refuses_and_names_each_version_and_the_command() -> None:
     for word in ("8.6.0: ", "10.7.0: ", "nox -s lock -- --trt 8.6.0,10.7.0 --update"):
         assert word in str(caught.value)
     locked = opened(whole_lock(context))
-    assert check_pins(locked, launches(locked), True) == []
+    assert check_pins(locked, launches(locked), True, look=none_here) == []
+
+
+BASE_ID = own_image().platforms[0].image_id
+
+
+def labels_of(context: Context) -> dict[str, str]:
+    """What docker/wheels/build writes on 8.6.0's image, made of the parts as they are."""
+    parts = read_builds(context.matrix.versions, context.project)["8.6.0"]
+    return {
+        "base": IMAGE, "base-id": BASE_ID, "base-digest": f"nvcr.io/nvidia/pytorch@{digest_of('b')}",
+        "wheels": json.dumps({wheel: f"sha256:{sha}" for wheel, sha in parts.build.wheels.items()}),
+        "recipe": recipe_digest(BASE_ID, parts.contents, parts.lines),
+    }  # fmt: skip
+
+
+OTHER_BUILDS = {
+    "recipe": ({"recipe": "0" * 64}, "it was built from other files"),
+    "base": (
+        {"base-id": digest_of("8"), "base-digest": "none: made here"},
+        "base sha256:888888888888 in the",
+    ),
+    "wheel": ({"wheels": json.dumps({"a==1.0": "sha256:" + "c" * 64})}, "wheel a==1.0 has another content"),
+    "no wheels": ({"wheels": "[1"}, "wheels that its label does not name"),
+    "list": ({"wheels": "[1]"}, "wheels that its label does not name"),
+    "no label": ({"recipe": ""}, "it does not say what it was built from (no label recipe)"),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_BUILDS)
+@pytest.mark.usefixtures("folder")
+def test_an_image_of_ours_that_is_here_must_be_made_of_the_locked_parts(what: str) -> None:
+    context = opened(whole_lock(opened()))
+    labels, looked = labels_of(context), list[str]()
+
+    def look(name: str) -> HeldImage:
+        looked.append(name)
+        return HeldImage(id=digest_of("1"), labels=labels)
+
+    here = launches(context)
+    assert check_pins(context, here, True, look) == []
+    assert looked == ["trtmatrix/tensorrt:8.6.0"]
+    change, words = OTHER_BUILDS[what]
+    labels |= change
+    (line,) = check_pins(context, here, False, look)
+    assert line.startswith("NOT LOCKED: 8.6.0: trtmatrix/tensorrt:8.6.0: ")
+    assert words in line
+    assert line.endswith(": nox -s image -- 8.6.0")
+    with pytest.raises(UsageError, match=r"nox -s image -- 8\.6\.0"):
+        check_pins(context, here, True, look)
+    to_build = [replace(launch, build=True) for launch in here]
+    assert check_pins(context, to_build, True, look) == []
 
 
 def changed(folder: Path, what: str) -> Lock:
