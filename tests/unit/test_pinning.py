@@ -21,10 +21,10 @@ from trtmatrix.core.lock import Lock, LockedImage
 from trtmatrix.core.lock_builds import recipe_digest
 from trtmatrix.core.plan import Launch, Plan, Pull
 from trtmatrix.core.registry import RegistryError, Trouble
-from trtmatrix.effects.asking_registries import check_all, resolve_all
+from trtmatrix.effects.asking_registries import resolve_all
 from trtmatrix.effects.build_parts import read_builds
 from trtmatrix.effects.image_facts import HeldImage
-from trtmatrix.effects.lock_store import write_lock
+from trtmatrix.effects.lock_store import update_lock, write_lock
 from trtmatrix.perform import Options, tell_pins
 from trtmatrix.pinning import check_pins
 from trtmatrix.scene import look_around
@@ -288,14 +288,10 @@ class Stub:
         self.troubles, self.threads = troubles, set[int]()
 
     def resolve(self, image: str, ask: str | None = None) -> LockedImage:
-        self.check(image)
-        return make_image(image=image, registry=ask or "own")
-
-    def check(self, reference: str) -> str:
         self.threads.add(threading.get_ident())
-        if reference in self.troubles:
-            raise self.troubles[reference]
-        return digest_of("a")
+        if image in self.troubles:
+            raise self.troubles[image]
+        return make_image(image=image, registry=ask or "own")
 
 
 def trouble(kind: Trouble) -> RegistryError:
@@ -307,11 +303,28 @@ def test_one_registry_s_trouble_keeps_no_other_from_answering() -> None:
     found = resolve_all(Stub({"a3": trouble(Trouble.LIMITED)}), images)
     assert list(found) == list(images)
     assert [name for name, answer in found.items() if not isinstance(answer, LockedImage)] == ["a3"]
-    stub = Stub({"a": trouble(Trouble.MISSING), "b": trouble(Trouble.UNREACHABLE)})
-    assert check_all(stub, {"x": "a", "y": "b", "z": "c"}) == {"x": False, "z": True}
-    assert resolve_all(stub, {}) == {}
+    assert resolve_all(Stub({}), {}) == {}
 
 
 def test_what_is_no_registry_s_trouble_is_raised() -> None:
     with pytest.raises(UsageError, match="no name"):
         resolve_all(Stub({"a1": UsageError("no name")}), {"a0": None, "a1": None})
+
+
+def test_updates_at_once_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "matrix.lock"
+
+    def add(name: str) -> None:
+        def change(lock: Lock) -> Lock:
+            return replace(lock, images={**lock.images, name: make_image(image=name)})
+
+        assert update_lock(file, read_lock, change)
+
+    names = [f"a/b:{number}" for number in range(12)]
+    threads = [threading.Thread(target=add, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(read_lock(file).images) == sorted(names)
+    assert [path.name for path in tmp_path.iterdir()] == ["matrix.lock"]
