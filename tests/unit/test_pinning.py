@@ -16,7 +16,7 @@ from test_reprofile import SOURCE
 from trtmatrix import cli
 from trtmatrix.context import Context, open_context, own_platform, read_lock
 from trtmatrix.core.config import Version
-from trtmatrix.core.errors import MachineryError, UsageError
+from trtmatrix.core.errors import ConfigError, MachineryError, TrtMatrixError, UsageError
 from trtmatrix.core.lock import Lock, LockedImage
 from trtmatrix.core.lock_builds import recipe_digest
 from trtmatrix.core.plan import Launch, Plan, Pull
@@ -328,3 +328,30 @@ def test_updates_at_once_lose_nothing_of_each_other(tmp_path: Path) -> None:
         thread.join()
     assert sorted(read_lock(file).images) == sorted(names)
     assert [path.name for path in tmp_path.iterdir()] == ["matrix.lock"]
+
+
+@pytest.mark.parametrize("value", ["http://my.mirror/nvidia", "my.mirror/nvidia:latest", "a b", "//"])
+def test_a_mirror_that_is_none_is_refused_by_the_setting_s_name(
+    value: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse = cli.make_parser().parse_args
+    with pytest.raises(UsageError, match=r"--registry .*names no registry"):
+        open_context(parse(["run", f"--registry={value}"]))
+    monkeypatch.setenv("TRTMATRIX_REGISTRY", value)
+    with pytest.raises(UsageError, match=r"TRTMATRIX_REGISTRY .*names no registry"):
+        open_context(parse(["run"]))
+    monkeypatch.delenv("TRTMATRIX_REGISTRY")
+    (folder / "matrix.yaml").write_text(f'registry: "{value}"\n{MATRIX}')
+    with pytest.raises(TrtMatrixError, match="registry"):
+        open_context(parse(["run"]))
+    context = open_context(parse(["run", "--registry=my.mirror:5000/nvidia/"]))
+    assert context.matrix.registry == "my.mirror:5000/nvidia/"
+
+
+def test_a_lock_that_is_no_text_or_no_file_is_told_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "binary.lock").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "folder.lock").mkdir()
+    for file in tmp_path.iterdir():
+        with pytest.raises(ConfigError) as caught:
+            read_lock(file)
+        assert "git checkout" in caught.value.problems[-1]
