@@ -10,10 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from trtmatrix.core.config import Matrix
-from trtmatrix.core.errors import ConfigError, UsageError
+from trtmatrix.core.errors import ConfigError, UsageError, shorten
 from trtmatrix.core.expand import Selection, select_cases, select_repros, select_versions
 from trtmatrix.core.lock import MACHINES, Lock, pin_matrix
 from trtmatrix.core.model import Repro
+from trtmatrix.core.registry import parse_reference
 from trtmatrix.effects.code import Code, digest_program
 from trtmatrix.effects.paths import Project, default_cache
 from trtmatrix.effects.remembered import Remembered
@@ -117,7 +118,9 @@ def read_lock(path: Path, remembered: Remembered | None = None) -> Lock:
     except FileNotFoundError:
         return Lock()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{path}: cannot be read: {error}"]) from error
+        from trtmatrix.core.lockfile import REMEDY
+
+        raise ConfigError([f"{path}: cannot be read: {error}", f"{path}: {REMEDY}"]) from error
 
     def parse() -> Lock:
         from trtmatrix.core.lockfile import parse_matrix_lock
@@ -137,7 +140,26 @@ def own_platform() -> str:
 
 def _registry(args: argparse.Namespace, matrix: Matrix) -> str:
     """Return the mirror that is set: by the command line, the environment, or matrix.yaml."""
-    return getattr(args, "registry", None) or os.environ.get("TRTMATRIX_REGISTRY", "") or matrix.registry
+    settings = {
+        "--registry": getattr(args, "registry", None) or "",
+        "TRTMATRIX_REGISTRY": os.environ.get("TRTMATRIX_REGISTRY", ""),
+        "registry: in matrix.yaml": matrix.registry,
+    }
+    name, mirror = next(((name, value) for name, value in settings.items() if value), ("", ""))
+    if mirror:
+        _check_mirror(name, mirror)
+    return mirror
+
+
+def _check_mirror(setting: str, value: str) -> None:
+    """Refuse what no image's name can start with, by the name of the setting that has it."""
+    try:
+        parse_reference(f"{value.rstrip('/')}/image:tag")
+    except UsageError as error:
+        raise UsageError(
+            f"{setting} {shorten(value)}: names no registry\n"
+            "  write HOST or HOST/PATH, without https:// and without a tag, such as my.mirror/nvidia"
+        ) from error
 
 
 def _selection(args: argparse.Namespace) -> Selection:

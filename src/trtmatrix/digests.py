@@ -21,7 +21,7 @@ def current_digests(
     probe: str,
     origin: Callable[[Cell], Mapping[str, str]],
 ) -> dict[CellId, dict[str, str]]:
-    """Return the digests that a record of each cell must have to count as current.
+    """Return the digests that a record of each cell must have to count as current (see ``is_digest_of``).
 
     ``origin`` gives those that its version and GPU have at any case.
     """
@@ -70,11 +70,14 @@ def origin_digests(cell: Cell, host: Host, *, on_host: bool) -> dict[str, str]:
 
 
 def image_digest(cell: Cell, host: Host) -> str | None:
-    """Return the digest that a record's image must have to be current, where it is known here."""
+    """Return the digest that a record's image must have to be current, where it is known here.
+
+    A locked image is known whether it is here or not: under any of the IDs that engines give it.
+    """
     match cell.version.origin:
         case WheelsOrigin(wheels=wheels):
             return environment_digest(wheels)
         case ImageOrigin() as origin if cell.gpu.present or cell.version.product is not Product.TENSORRT:
-            return host.engine.held(origin)
+            return " ".join(origin.pin.ids) if origin.pin is not None else host.engine.held(origin)
         case _:
             return None

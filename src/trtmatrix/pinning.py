@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from trtmatrix.context import Context, own_platform
 from trtmatrix.core.config import Build, ImageOrigin, Version
 from trtmatrix.core.errors import ConfigError, UsageError
 from trtmatrix.core.image_names import is_own
-from trtmatrix.core.lock_builds import why_not_as_locked
+from trtmatrix.core.lock import pin_of
+from trtmatrix.core.lock_builds import asked_base, why_built_otherwise, why_not_as_locked
 from trtmatrix.core.plan import Launch
+from trtmatrix.effects.image_facts import HeldImage, find_image
 
 UPDATE = "nox -s lock -- --trt {versions} --update"
+BUILD = "nox -s image -- {version}"
+
+Look = Callable[[str], "HeldImage | None"]
+"""Finds an image of this host by its name."""
 
 
-def check_pins(context: Context, launches: Iterable[Launch], locked: bool) -> list[str]:
+def check_pins(
+    context: Context, launches: Iterable[Launch], locked: bool, look: Look = find_image
+) -> list[str]:
     """Return a line for each launch whose image is not as matrix.lock has it, and how that is mended.
 
     ``locked``: such a launch is refused: :class:`UsageError` names each version and the command.
+    ``look``: asked for images of ours that are here and whose parts are locked.
     """
-    versions = {each.version.name: each.version for each in launches if each.python is None}
-    found = {name: why for name, version in versions.items() if (why := why_unlocked(context, version))}
+    launches = [each for each in launches if each.python is None]
+    versions = {each.version.name: each.version for each in launches}
+    here = {each.version.name for each in launches if not each.lacks_image}
+    unlocked = {name: why for name, version in versions.items() if (why := why_unlocked(context, version))}
+    others = {
+        name: why for name in sorted(here - set(unlocked))
+        if (why := why_other_build(context, versions[name], look))
+    }  # fmt: skip
+    found = {**unlocked, **others}
     if not found:
         return []
-    lockable = [name for name in found if not _is_local(versions[name])]
+    lockable = [name for name in unlocked if not _is_local(versions[name])]
     mend = [f"  to lock: {UPDATE.format(versions=','.join(lockable))}"] if lockable else []
     if locked:
         lines = [f"  {name}: {why}" for name, why in found.items()]
@@ -65,6 +81,21 @@ def _why_build(context: Context, version: str, origin: ImageOrigin, build: Build
         return f"what {origin.image} is made of cannot be read: {error.problems[0]}"
     why = why_not_as_locked(version, parts, context.lock, own_platform())
     return f"{origin.image}: {why}" if why else None
+
+
+def why_other_build(context: Context, version: Version, look: Look) -> str | None:
+    """Return how the image of ours that is here is another than the locked parts make, or None."""
+    from trtmatrix.effects.build_parts import read_build
+
+    origin = version.origin
+    held = look(origin.image) if isinstance(origin, ImageOrigin) and origin.build is not None else None
+    if not isinstance(origin, ImageOrigin) or origin.build is None or held is None:
+        return None
+    parts = read_build(version.name, origin, origin.build, context.project)
+    base = asked_base(parts.build)
+    pin = pin_of(context.lock, base, own_platform()) if base is not None else None
+    why = why_built_otherwise(held.labels, parts, pin)
+    return f"{origin.image}: {why}: {BUILD.format(version=version.name)}" if why else None
 
 
 def new_lines(context: Context, lines: Iterable[str]) -> Iterator[str]:

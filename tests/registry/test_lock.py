@@ -163,6 +163,39 @@ def test_a_tag_that_is_no_more_is_told_with_whether_its_digest_is(project: Proje
     assert project.lock().code == 1
 
 
+def test_a_manifest_edited_by_hand_is_no_locked_image(project: Project, plain: Serving) -> None:
+    image = f"{plain.host}/lock/edited:1"
+    pushed = push_image(plain.host, "lock/edited", "1", HERE)
+    project.write({"10.7.0": image})
+    project.lock("--update")
+    text = project.file.read_text()
+    (image_id,) = pushed.image_ids.values()
+    project.file.write_text(text.replace(image_id, "sha256:" + "0" * 64))
+    push_image(plain.host, "lock/edited", "1", replace(HERE, layers=({"a": b"another\n"},)))
+    found = project.lock().data["findings"]
+    assert [(f["kind"], f["old_is_there"]) for f in found] == [("moved", False), ("denied", None)]
+    project.file.write_text(text.replace(f"manifest: {pushed.digest}", "manifest: sha256:" + "0" * 64))
+    assert [f["old_is_there"] for f in project.lock().data["findings"]] == [False]
+    project.file.write_text(text)
+    assert [f["old_is_there"] for f in project.lock().data["findings"]] == [True]
+
+
+def test_a_mirror_of_one_platform_leaves_the_lock_as_it_is(
+    project: Project, plain: Serving, tmp_path: Path
+) -> None:
+    push_image(plain.host, "whole/pytorch", "24.12-py3", HERE, OTHER)
+    project.write({"10.7.0": "nvcr.io/nvidia/pytorch:24.12-py3"}, more=f'registry: "{plain.host}/whole"\n')
+    assert project.lock("--update").code == 0
+    text = project.file.read_bytes()
+    with serve_registry(tmp_path / "part") as part:
+        push_image(part.host, "part/pytorch", "24.12-py3", HERE)
+        done = project.lock("--update", f"--registry={part.host}/part")
+    (finding,) = done.data["findings"]
+    assert (done.code, finding["kind"]) == (0, "mirrored")
+    assert f"{plain.host} → {part.host}" in "\n".join(finding["facts"])
+    assert project.file.read_bytes() == text
+
+
 def test_trt_limits_what_is_asked_and_written(project: Project, plain: Serving) -> None:
     image = f"{plain.host}/lock/chosen:1"
     push_image(plain.host, "lock/chosen", "1", HERE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,18 @@ from builders import H200, make_version
 from playing import Playing, always
 from test_side_by_side import cells_of, perform
 
+from trtmatrix.core.config import Build, ImageOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.model import Cause
 from trtmatrix.core.plan import Launch
 from trtmatrix.effects.image_check import ImageCheck
 from trtmatrix.effects.launcher import Ready, WrongVersion
+
+
+def silent(image_id: str) -> dict[str, str]:
+    """The variables of an image that says nothing of itself."""
+    del image_id
+    return {}
 
 
 @pytest.mark.parametrize(
@@ -35,21 +43,51 @@ def test_what_an_image_ships_is_compared_and_remembered(
         return found
 
     for _ in range(2):
-        check = ImageCheck(tmp_path, read)
+        check = ImageCheck(tmp_path, read, variables=silent)
         assert check.find_wrong(make_version("10.7.0", library="10.7.0.23"), "sha256:1") == wrong
     assert asked == ["sha256:1"]
 
 
-def test_an_image_that_cannot_say_is_no_trouble_and_is_asked_again(tmp_path: Path) -> None:
-    asked: list[str] = []
+def test_an_image_that_cannot_say_is_told_of_and_asked_again(tmp_path: Path) -> None:
+    asked, told = list[str](), list[str]()
 
     def read(image_id: str) -> dict[str, str]:
         asked.append(image_id)
         raise MachineryError("its python3 ended with exit code 1: no libcuda.so.1")
 
     for _ in range(2):
-        assert ImageCheck(tmp_path, read).find_wrong(make_version(), "sha256:1") is None
+        check = ImageCheck(tmp_path, read, variables=silent, note=told.append)
+        assert check.find_wrong(make_version("10.7.0"), "sha256:1") is None
     assert len(asked) == 2
+    why = "its python3 ended with exit code 1: no libcuda.so.1"
+    assert told == [f"10.7.0: not checked what its image ships before the first cell: {why}"] * 2
+
+
+BUILT = ImageOrigin(image="trtmatrix/tensorrt:10.7.0", build=Build(base="nvcr.io/a:1", wheels=()))
+PULLED = ImageOrigin(image="nvcr.io/nvidia/pytorch:24.12-py3")
+
+
+@pytest.mark.parametrize(
+    ("says", "origin", "wrong", "notes"),
+    [
+        ("10.7.0.23+cuda12.6", PULLED, None, 0),
+        ("10.8.0.43+cuda12.8", PULLED, "pinned for 10.7.0.23, the image or wheel ships 10.8.0.43", 0),
+        ("", PULLED, None, 1),
+        ("8.6.1.6", BUILT, None, 1),
+    ],
+)
+def test_where_its_python_cannot_say_its_variables_are_a_second_witness(
+    says: str, origin: ImageOrigin, wrong: str | None, notes: int, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    version = replace(make_version("10.7.0", library="10.7.0.23"), origin=origin)
+    for number, found in enumerate(({}, {"torch": "2.6.0"})):
+        check = ImageCheck(
+            tmp_path / str(number), {"sha256:1": found}.__getitem__,
+            variables={"sha256:1": {"TRT_VERSION": says}}.__getitem__, note=told.append,
+        )  # fmt: skip
+        assert check.find_wrong(version, "sha256:1") == wrong
+    assert len(told) == 2 * notes
 
 
 class Wrong(Playing):

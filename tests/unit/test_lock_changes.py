@@ -23,6 +23,7 @@ from trtmatrix.core.lock_changes import (
     Wanted,
     find_changes,
     find_unused,
+    held_findings,
     needs_decision,
     unanswered,
     updated,
@@ -42,7 +43,26 @@ OTHER = replace(
 NEW_TAG = {"digest": digest_of("7")}
 
 IMAGES: dict[str, tuple[LockedImage | None, Answer, list[Kind], list[str]]] = {
-    "as locked": (OLD, replace(OLD, registry="my.mirror", resolved="2027"), [Kind.LOCKED], [OLD.digest]),
+    "as locked": (OLD, replace(OLD, resolved="2027"), [Kind.LOCKED], [OLD.digest]),
+    "as locked, by a mirror": (
+        OLD, make_image(AMD, registry="my.mirror"), [Kind.MIRRORED],
+        [OLD.digest, "another host answered than the lock's: nvcr.io → my.mirror"],
+    ),
+    "a mirror of one platform": (
+        make_image(AMD, ARM), make_image(AMD, registry="my.mirror", digest=AMD.manifest), [Kind.MIRRORED],
+        ["nvcr.io → my.mirror", "it has linux/amd64 alone"],
+    ),
+    "a mirror that has another": (
+        make_image(AMD, ARM), make_image(OTHER, registry="my.mirror", **NEW_TAG),
+        [Kind.MOVED, Kind.PLATFORM_GONE], ["nvcr.io → my.mirror"],
+    ),
+    "a mirror that has none": (
+        OLD, replace(OLD, registry="m", platforms=(), **NEW_TAG), [Kind.PLATFORM_GONE], [],
+    ),
+    "an edited lock, and another index": (
+        OLD, make_image(replace(AMD, labels={}), **NEW_TAG), [Kind.DENIED],
+        ["linux/amd64: labels is another"],
+    ),
     "new": (None, OLD, [Kind.NEW], [OLD.digest, "linux/amd64: 3 B in 1 layers; says TensorRT 10.7.0.23"]),
     "moved": (
         OLD, make_image(OTHER, **NEW_TAG), [Kind.MOVED],
@@ -77,7 +97,7 @@ IMAGES: dict[str, tuple[LockedImage | None, Answer, list[Kind], list[str]]] = {
         ["linux/arm64 is not in the lock", "linux/amd64 is in the lock alone"],
     ),
     "gone": (OLD, GONE, [Kind.GONE], ["nvcr.io has no"]),
-    "never there": (None, GONE, [Kind.UNKNOWN], ["nvcr.io has no"]),
+    "never there": (None, GONE, [Kind.ABSENT], ["nvcr.io has no"]),
     "not asked": (OLD, SILENT, [Kind.UNKNOWN], ["cannot be reached"]),
 }  # fmt: skip
 
@@ -190,7 +210,7 @@ def test_after_an_update_nothing_has_moved(name: str) -> None:
         assert after.images == lock.images
         return
     found = find_changes(after, asked, {IMAGE: answer}, {})
-    assert {finding.kind for finding in found} == {Kind.LOCKED}
+    assert {finding.kind for finding in found} <= {Kind.LOCKED, Kind.MIRRORED}
 
 
 @pytest.mark.parametrize(
@@ -267,3 +287,54 @@ def test_the_json_has_every_finding_and_whether_it_is_to_be_decided() -> None:
     kinds = {finding["kind"]: finding["decide"] for finding in data["findings"]}
     assert not any(kinds[name] for name in ("locked", "unused", "unknown"))
     assert all(kinds[name] for name in ("new", "moved", "gone", "denied", "build-changed", "unhashed"))
+
+
+def test_what_another_update_wrote_meanwhile_stays() -> None:
+    seen, other = lock_of(OLD, v10_0_0=make_build()), make_image(image="nvcr.io/nvidia/pytorch:25.01-py3")
+    late = lock_of(OLD, other, v10_0_0=make_build(), v9_9_9=make_build())
+    answers: dict[str, Answer] = {IMAGE: make_image(OTHER, **NEW_TAG)}
+    after = updated(late, wanted(images={IMAGE: ("a",)}), answers, wanted(images={IMAGE: ("a",)}), seen)
+    assert after.images == {IMAGE: answers[IMAGE], other.image: other}
+    assert list(after.builds) == ["9.9.9"]
+
+
+def test_a_mirror_with_fewer_platforms_leaves_the_lock_as_it_is() -> None:
+    whole = make_image(AMD, ARM)
+    mirror = make_image(AMD, registry="my.mirror", digest=AMD.manifest)
+    assert updated(lock_of(whole), wanted(), {IMAGE: mirror}, None) == lock_of(whole)
+    same_host = replace(mirror, registry=whole.registry)
+    assert updated(lock_of(whole), wanted(), {IMAGE: same_host}, None) == lock_of(same_host)
+
+
+NO_ANSWER = replace(SILENT, message="no")
+HELD: dict[str, tuple[tuple[Answer, ...], bool | None, list[str]]] = {
+    "both": ((make_image(AMD), make_image(ARM)), True, []),
+    "under another name": ((make_image(replace(AMD, platform="linux/amd64/v2")), make_image(ARM)), True, []),
+    "one is gone": ((make_image(AMD), GONE), False, []),
+    "one does not say": ((make_image(AMD), NO_ANSWER), None, []),
+    "one is gone, one does not say": ((GONE, NO_ANSWER), False, []),
+    "edited": (
+        (make_image(replace(AMD, image_id=digest_of("8"))), make_image(ARM)), False,
+        ["linux/amd64: image_id is another"],
+    ),
+    "an index": ((make_image(AMD, ARM), make_image(ARM)), False, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_runs_pull_is_held_against_the_lock(name: str) -> None:
+    answers, there, words = HELD[name]
+    old = make_image(AMD, ARM)
+    has, found = held_findings(old, dict(zip((AMD.manifest, ARM.manifest), answers, strict=True)))
+    assert has is there
+    told = [fact for finding in found for fact in finding.facts]
+    assert [word for word in words if word not in told] == []
+    assert {finding.kind for finding in found} == ({Kind.DENIED} if name in {"edited", "an index"} else set())
+
+
+def test_what_was_never_there_is_no_silence_of_a_registry() -> None:
+    found = image_findings(None, GONE)
+    assert unanswered(found)
+    text = lock_text(found, (), "matrix.lock", None)
+    assert f"not at the registry, so not locked (a mistake in matrix.yaml?): {IMAGE}" in text
+    assert "could not be asked" not in text

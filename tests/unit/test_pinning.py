@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from dataclasses import replace
@@ -15,13 +16,15 @@ from test_reprofile import SOURCE
 from trtmatrix import cli
 from trtmatrix.context import Context, open_context, own_platform, read_lock
 from trtmatrix.core.config import Version
-from trtmatrix.core.errors import MachineryError, UsageError
+from trtmatrix.core.errors import ConfigError, MachineryError, TrtMatrixError, UsageError
 from trtmatrix.core.lock import Lock, LockedImage
+from trtmatrix.core.lock_builds import recipe_digest
 from trtmatrix.core.plan import Launch, Plan, Pull
 from trtmatrix.core.registry import RegistryError, Trouble
-from trtmatrix.effects.asking_registries import check_all, resolve_all
+from trtmatrix.effects.asking_registries import resolve_all
 from trtmatrix.effects.build_parts import read_builds
-from trtmatrix.effects.lock_store import write_lock
+from trtmatrix.effects.image_facts import HeldImage
+from trtmatrix.effects.lock_store import update_lock, write_lock
 from trtmatrix.perform import Options, tell_pins
 from trtmatrix.pinning import check_pins
 from trtmatrix.scene import look_around
@@ -95,6 +98,11 @@ def test_what_is_not_locked_is_told_with_the_command() -> None:
     assert check_pins(context, launches(context, python="/usr/bin/python3"), False) == []
 
 
+def none_here(name: str) -> None:
+    """No image is on this host."""
+    del name
+
+
 @pytest.mark.usefixtures("folder")
 def test_locked_refuses_and_names_each_version_and_the_command() -> None:
     context = opened()
@@ -103,7 +111,58 @@ def test_locked_refuses_and_names_each_version_and_the_command() -> None:
     for word in ("8.6.0: ", "10.7.0: ", "nox -s lock -- --trt 8.6.0,10.7.0 --update"):
         assert word in str(caught.value)
     locked = opened(whole_lock(context))
-    assert check_pins(locked, launches(locked), True) == []
+    assert check_pins(locked, launches(locked), True, look=none_here) == []
+
+
+BASE_ID = own_image().platforms[0].image_id
+
+
+def labels_of(context: Context) -> dict[str, str]:
+    """What docker/wheels/build writes on 8.6.0's image, made of the parts as they are."""
+    parts = read_builds(context.matrix.versions, context.project)["8.6.0"]
+    return {
+        "base": IMAGE, "base-id": BASE_ID, "base-digest": f"nvcr.io/nvidia/pytorch@{digest_of('b')}",
+        "wheels": json.dumps({wheel: f"sha256:{sha}" for wheel, sha in parts.build.wheels.items()}),
+        "recipe": recipe_digest(BASE_ID, parts.contents, parts.lines),
+    }  # fmt: skip
+
+
+OTHER_BUILDS = {
+    "recipe": ({"recipe": "0" * 64}, "it was built from other files"),
+    "base": (
+        {"base-id": digest_of("8"), "base-digest": "none: made here"},
+        "base sha256:888888888888 in the",
+    ),
+    "wheel": ({"wheels": json.dumps({"a==1.0": "sha256:" + "c" * 64})}, "wheel a==1.0 has another content"),
+    "no wheels": ({"wheels": "[1"}, "wheels that its label does not name"),
+    "list": ({"wheels": "[1]"}, "wheels that its label does not name"),
+    "no label": ({"recipe": ""}, "it does not say what it was built from (no label recipe)"),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_BUILDS)
+@pytest.mark.usefixtures("folder")
+def test_an_image_of_ours_that_is_here_must_be_made_of_the_locked_parts(what: str) -> None:
+    context = opened(whole_lock(opened()))
+    labels, looked = labels_of(context), list[str]()
+
+    def look(name: str) -> HeldImage:
+        looked.append(name)
+        return HeldImage(id=digest_of("1"), labels=labels)
+
+    here = launches(context)
+    assert check_pins(context, here, True, look) == []
+    assert looked == ["trtmatrix/tensorrt:8.6.0"]
+    change, words = OTHER_BUILDS[what]
+    labels |= change
+    (line,) = check_pins(context, here, False, look)
+    assert line.startswith("NOT LOCKED: 8.6.0: trtmatrix/tensorrt:8.6.0: ")
+    assert words in line
+    assert line.endswith(": nox -s image -- 8.6.0")
+    with pytest.raises(UsageError, match=r"nox -s image -- 8\.6\.0"):
+        check_pins(context, here, True, look)
+    to_build = [replace(launch, build=True) for launch in here]
+    assert check_pins(context, to_build, True, look) == []
 
 
 def changed(folder: Path, what: str) -> Lock:
@@ -229,14 +288,10 @@ class Stub:
         self.troubles, self.threads = troubles, set[int]()
 
     def resolve(self, image: str, ask: str | None = None) -> LockedImage:
-        self.check(image)
-        return make_image(image=image, registry=ask or "own")
-
-    def check(self, reference: str) -> str:
         self.threads.add(threading.get_ident())
-        if reference in self.troubles:
-            raise self.troubles[reference]
-        return digest_of("a")
+        if image in self.troubles:
+            raise self.troubles[image]
+        return make_image(image=image, registry=ask or "own")
 
 
 def trouble(kind: Trouble) -> RegistryError:
@@ -248,11 +303,55 @@ def test_one_registry_s_trouble_keeps_no_other_from_answering() -> None:
     found = resolve_all(Stub({"a3": trouble(Trouble.LIMITED)}), images)
     assert list(found) == list(images)
     assert [name for name, answer in found.items() if not isinstance(answer, LockedImage)] == ["a3"]
-    stub = Stub({"a": trouble(Trouble.MISSING), "b": trouble(Trouble.UNREACHABLE)})
-    assert check_all(stub, {"x": "a", "y": "b", "z": "c"}) == {"x": False, "z": True}
-    assert resolve_all(stub, {}) == {}
+    assert resolve_all(Stub({}), {}) == {}
 
 
 def test_what_is_no_registry_s_trouble_is_raised() -> None:
     with pytest.raises(UsageError, match="no name"):
         resolve_all(Stub({"a1": UsageError("no name")}), {"a0": None, "a1": None})
+
+
+def test_updates_at_once_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "matrix.lock"
+
+    def add(name: str) -> None:
+        def change(lock: Lock) -> Lock:
+            return replace(lock, images={**lock.images, name: make_image(image=name)})
+
+        assert update_lock(file, read_lock, change)
+
+    names = [f"a/b:{number}" for number in range(12)]
+    threads = [threading.Thread(target=add, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(read_lock(file).images) == sorted(names)
+    assert [path.name for path in tmp_path.iterdir()] == ["matrix.lock"]
+
+
+@pytest.mark.parametrize("value", ["http://my.mirror/nvidia", "my.mirror/nvidia:latest", "a b", "//"])
+def test_a_mirror_that_is_none_is_refused_by_the_setting_s_name(
+    value: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse = cli.make_parser().parse_args
+    with pytest.raises(UsageError, match=r"--registry .*names no registry"):
+        open_context(parse(["run", f"--registry={value}"]))
+    monkeypatch.setenv("TRTMATRIX_REGISTRY", value)
+    with pytest.raises(UsageError, match=r"TRTMATRIX_REGISTRY .*names no registry"):
+        open_context(parse(["run"]))
+    monkeypatch.delenv("TRTMATRIX_REGISTRY")
+    (folder / "matrix.yaml").write_text(f'registry: "{value}"\n{MATRIX}')
+    with pytest.raises(TrtMatrixError, match="registry"):
+        open_context(parse(["run"]))
+    context = open_context(parse(["run", "--registry=my.mirror:5000/nvidia/"]))
+    assert context.matrix.registry == "my.mirror:5000/nvidia/"
+
+
+def test_a_lock_that_is_no_text_or_no_file_is_told_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "binary.lock").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "folder.lock").mkdir()
+    for file in tmp_path.iterdir():
+        with pytest.raises(ConfigError) as caught:
+            read_lock(file)
+        assert "git checkout" in caught.value.problems[-1]

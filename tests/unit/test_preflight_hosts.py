@@ -10,6 +10,7 @@ from hosts import BASE, GB, HERE, IMAGE, L4, LOCK, NODES, TO_BUILD, TO_PULL, Cas
 
 from trtmatrix.core.config import Driver, ImageOrigin
 from trtmatrix.core.expand import Selection
+from trtmatrix.core.lock import Lock
 from trtmatrix.core.model import NO_GPU, Exclusion, Gpu, Known
 from trtmatrix.core.plan import Engine, GpuAccess, Pull
 from trtmatrix.core.preflight.facts import Answer, Room, Wants
@@ -23,6 +24,17 @@ LOCKED_HERE = HERE.but(lock=LOCK, images=HERE.facts.images, ids=frozenset({f"sha
 BY_NODES = HERE.but(gpu_access=GpuAccess.NODES, driver_folder="/usr/local/nvidia", nodes=NODES)
 MIG = replace(L4, variant="23 GiB, MIG on")
 PYTHON = Selection(versions=("10.7.0",), runtimes=("host",))
+
+
+RECALLED = replace(HERE.version, library=replace(HERE.version.library, known=Known.RECALLED))
+
+
+def saying(tensorrt: str, image: str = IMAGE) -> Lock:
+    """A lock whose image says which TensorRT it has."""
+    locked = lock_of((image, ())).images[image]
+    (found,) = locked.platforms
+    said = replace(found, environment={"TRT_VERSION": tensorrt})
+    return Lock(images={image: replace(locked, platforms=(said,))})
 
 
 def drive(room: float) -> Case_:
@@ -112,6 +124,19 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
         "published for another": (TO_PULL.but(lock=lock_of((IMAGE, ()), platform="linux/arm64")), True),
         "the base, for another": (TO_BUILD.but(lock=lock_of((BASE, ()), platform="linux/arm64")), True),
         "not locked": (TO_PULL.but(lock=HERE.lock), False),
+    },
+    "library": {
+        "the locked image says the same": (TO_PULL.but(lock=saying("10.7.0.23+cuda12.6")), False),
+        "its release alone": (TO_PULL.but(lock=saying("10.7.0")), False),
+        "it says nothing": (TO_PULL, False),
+        "another": (TO_PULL.but(lock=saying("10.8.0.40+cuda12.8")), True),
+        "another, of a number that is only recalled": (
+            TO_PULL.but(lock=saying("10.7.0.24"), version=RECALLED), False,
+        ),
+        "another, and here: the run looks into it": (
+            LOCKED_HERE.but(lock=saying("10.8.0.40+cuda12.8")), False,
+        ),
+        "the base of what is built": (TO_BUILD.but(lock=saying("8.6.1.6", BASE)), False),
     },
     "registry": {
         "has it": (TO_PULL.but(answers={PINNED: Answer(host="nvcr.io", digest="sha256:1")}), False),

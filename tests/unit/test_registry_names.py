@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.core.errors import UsageError
+from trtmatrix.core.pulls import explain_pull
 from trtmatrix.core.registry import Reference, Trouble, explain_trouble, login_command, parse_reference
 
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
@@ -105,3 +106,12 @@ def test_the_login_of_ngc_is_told_with_its_own_user() -> None:
     assert "docker login nvcr.io --username '$oauthtoken'" in login_command("nvcr.io")
     assert login_command("docker.io") == "docker login"
     assert login_command("my.mirror:5000") == "docker login my.mirror:5000"
+
+
+def test_a_digest_that_is_gone_is_no_tag_to_be_checked() -> None:
+    digest = f"my.mirror/a@sha256:{'0' * 64}"
+    assert "nox -s lock" in str(explain_trouble(Trouble.MISSING, "my.mirror", digest, "it answers 404"))
+    assert "check the tag" not in str(explain_trouble(Trouble.MISSING, "my.mirror", digest, "it answers 404"))
+    assert "check the tag" in str(explain_trouble(Trouble.MISSING, "my.mirror", "my.mirror/a:1", ""))
+    (why,) = str(explain_pull(digest, "manifest unknown", got_some=False).error).splitlines()[1:2]
+    assert "nox -s lock" in why

@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import H200, make_case, make_cell, make_entry, make_record, make_unknown
+from builders import H200, make_case, make_cell, make_entry, make_record, make_unknown, make_version
 
-from trtmatrix.core.compare import Entry, Stored
+from trtmatrix.core.compare import Entry, Stored, is_current
+from trtmatrix.core.config import ImageOrigin, Pin
 from trtmatrix.core.confirm import engines_wanted
 from trtmatrix.core.model import Cause, Control, Evidence, Exclusion, Outcome, Verdict
 from trtmatrix.core.plan import Engine, Excluded, Host
+from trtmatrix.core.stale import find_changes
 from trtmatrix.digests import asked_digest, origin_digests
 from trtmatrix.perform import Options, is_current_fact, is_served
 from trtmatrix.scene import without_superseded
@@ -80,6 +82,34 @@ def test_a_record_of_a_host_interpreter_is_never_a_container_s() -> None:
     host = Host(engine=Engine(available=True), gpus=(H200,))
     assert origin_digests(cell, host, on_host=True) == {"runtime": "host"}
     assert origin_digests(cell, host, on_host=False) == {"runtime": "container"}
+
+
+LOCK = Pin(manifest="sha256:m", ids=("sha256:c", "sha256:m", "sha256:i"))
+
+
+@pytest.mark.parametrize(
+    ("image", "current"),
+    [
+        ("sha256:c", True),
+        ("sha256:m", True),
+        ("sha256:i", True),
+        ("sha256:old", False),
+        ("sha256:c sha256:m", False),
+    ],
+)
+@pytest.mark.parametrize("ids", [frozenset[str](), frozenset({"sha256:c"})])
+def test_a_locked_image_is_known_also_where_it_is_gone(
+    image: str, current: bool, ids: frozenset[str]
+) -> None:
+    origin = ImageOrigin(image="nvcr.io/nvidia/pytorch:24.12-py3", pin=LOCK)
+    cell = make_cell(version=replace(make_version(), origin=origin), gpu=H200)
+    wanted = origin_digests(cell, Host(engine=Engine(available=True, ids=ids), gpus=(H200,)), on_host=False)
+    board = {name: getattr(H200, name) for name in ("name", "variant", "driver")}
+    record = make_record(cell, digests={"runtime": "container", "image": image}, gpu=board)
+    assert is_current(record, wanted, cell) is current
+    assert [change.what for change in find_changes(record, wanted, cell)] == (
+        [] if current else ["image of 10.7.0"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from trtmatrix.core.entry import (
     are_comparable,
     expected_verdict,
     find_expectation,
+    is_digest_of,
     is_surprise,
 )
 from trtmatrix.core.errors import ExitCode
@@ -43,7 +44,7 @@ def is_current(record: Record, current: Mapping[str, str], cell: Cell) -> bool:
 
     ``current`` holds the digests that are known here; what is not known is not compared.
     """
-    digests = all(record.digests.get(name) == digest for name, digest in current.items())
+    digests = all(is_digest_of(record.digests.get(name), digest) for name, digest in current.items())
     gpu = cell.gpu
     if not gpu.present:
         return digests and cell.version.product is not Product.TENSORRT

@@ -78,6 +78,11 @@ class Entry:
         return is_surprise(self.outcome.verdict, self.expected)
 
 
+def is_digest_of(recorded: object, wanted: str) -> bool:
+    """Whether a record's digest is the wanted one, or one of several with blanks between: IDs of an image."""
+    return recorded == wanted or recorded in wanted.split()
+
+
 DIGESTS = ("repro", "case", "asked", "probe", "image", "runtime")
 """What a record is made with."""
 

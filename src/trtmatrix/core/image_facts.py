@@ -10,7 +10,7 @@ from enum import Enum
 from trtmatrix.core.config import Fact, ImageOrigin, Version
 from trtmatrix.core.image_says import image_says
 from trtmatrix.core.lock import Lock
-from trtmatrix.core.model import Known
+from trtmatrix.core.model import Known, Product
 
 
 class Agreement(Enum):
@@ -60,6 +60,19 @@ def check_facts(version: Version, lock: Lock, platform: str) -> Iterator[FactChe
             yield FactCheck(
                 version=version.name, name=name, fact=fact, says=says, agreement=agree(fact.value, says)
             )
+
+
+def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:
+    """Return the TensorRT that the locked image of a version says it has; nothing where that tells nothing.
+
+    An image of ours is no witness: what its base says is not what its wheels are.
+    """
+    origin = version.origin
+    if version.product is not Product.TENSORRT or not isinstance(origin, ImageOrigin) or origin.build:
+        return ""
+    locked = lock.images.get(origin.image)
+    found = locked.of(platform) if locked else None
+    return image_says(found.environment).tensorrt if found else ""
 
 
 def agree(value: str, says: str) -> Agreement:

@@ -16,6 +16,7 @@ class Kind(Enum):
     """What was found of an image or a build. Only ``locked`` is as it should be."""
 
     LOCKED = "as locked"
+    MIRRORED = "as locked, by another host than the lock's"
     NEW = "not locked yet"
     MOVED = "tag moved: another image"
     REPACKED = "tag moved: the same image, packed anew"
@@ -24,6 +25,7 @@ class Kind(Enum):
     PLATFORM_GONE = "platform gone"
     DENIED = "matrix.lock says otherwise than its digest"
     GONE = "no longer at the registry"
+    ABSENT = "not there"
     UNKNOWN = "could not be asked"
     BUILD_NEW = "build not locked yet"
     BUILD_CHANGED = "built of other parts"
@@ -34,6 +36,7 @@ class Kind(Enum):
 
 WHY: Mapping[Kind, str] = {
     Kind.LOCKED: "",
+    Kind.MIRRORED: "a mirror leaves the digests as they are, and what it lacks stays locked",
     Kind.NEW: "runs pull whatever its tag stands for that day, and nothing shows when that changes",
     Kind.MOVED: "runs go on with the locked image while the registry has it; after --update records made in "
     "it are no longer current and their cells run again",
@@ -45,6 +48,7 @@ WHY: Mapping[Kind, str] = {
     Kind.DENIED: "a digest stands for one content alone, so the lock was edited, badly merged, or written by "
     "another version of this program: runs would refuse the image that they pull",
     Kind.GONE: "new hosts cannot pull it by its tag",
+    Kind.ABSENT: "no run can pull it: a mistake in matrix.yaml's name or tag, or a mirror without it",
     Kind.UNKNOWN: "what it stands for now is not known; the lock's entry stays as it was",
     Kind.BUILD_NEW: "nothing shows when what it is made of changes",
     Kind.BUILD_CHANGED: "the image is built anew and gets another ID: records made in the old one are no "
@@ -55,8 +59,11 @@ WHY: Mapping[Kind, str] = {
 }
 """Why each kind of finding matters."""
 
-QUIET = frozenset({Kind.LOCKED, Kind.UNUSED, Kind.LOCAL})
+QUIET = frozenset({Kind.LOCKED, Kind.MIRRORED, Kind.UNUSED, Kind.LOCAL})
 """What needs nobody's decision."""
+
+UNRESOLVED = frozenset({Kind.ABSENT, Kind.UNKNOWN})
+"""What a registry gave no image for, and the lock has nothing new of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,20 +140,34 @@ def find_unused(old: Lock, used: Wanted) -> tuple[Finding, ...]:
     return tuple(Finding(subject=subject, kind=Kind.UNUSED) for subject in [*images, *builds])
 
 
-def updated(old: Lock, wanted: Wanted, answers: Mapping[str, Answer], used: Wanted | None) -> Lock:
+def updated(
+    old: Lock,
+    wanted: Wanted,
+    answers: Mapping[str, Answer],
+    used: Wanted | None,
+    known: Lock | None = None,
+) -> Lock:
     """Return the lock with what was really resolved; entries that say the same stay, with their date.
 
-    ``used``: what all versions need, where the rest is to go.
+    ``used``: what all versions need, where the rest is to go, of what ``known`` has (the lock as it was
+    looked at: what another process wrote since stays).
     """
     images, builds = dict(old.images), dict(old.builds)
     for image, answer in answers.items():
-        if isinstance(answer, LockedImage) and not (image in images and same(images[image], answer)):
+        if isinstance(answer, LockedImage) and not (image in images and covers(images[image], answer)):
             images[image] = answer
     builds.update({version: parts.build for version, parts in wanted.builds.items()})
     if used is not None:
-        images = {image: locked for image, locked in images.items() if image in used.images}
-        builds = {version: build for version, build in builds.items() if version in used.builds}
+        seen = known or old
+        images = {name: it for name, it in images.items() if name in used.images or name not in seen.images}
+        builds = {name: it for name, it in builds.items() if name in used.builds or name not in seen.builds}
     return Lock(images=images, builds=builds)
+
+
+def covers(old: LockedImage, new: LockedImage) -> bool:
+    """Whether a lock's entry has all that was answered: the same, or part of it from another host."""
+    part = old.registry != new.registry and all(old.of(each.platform) == each for each in new.platforms)
+    return same(old, new) or (part and bool(new.platforms))
 
 
 def same(old: LockedImage, new: LockedImage) -> bool:
@@ -156,15 +177,28 @@ def same(old: LockedImage, new: LockedImage) -> bool:
 
 def _image_findings(image: str, old: LockedImage | None, answer: Answer) -> Iterator[Finding]:
     if isinstance(answer, Unresolved):
-        gone = answer.trouble is Trouble.MISSING and old is not None
-        kind = Kind.GONE if gone else Kind.UNKNOWN
+        kind = Kind.UNKNOWN
+        if answer.trouble is Trouble.MISSING:
+            kind = Kind.GONE if old is not None else Kind.ABSENT
         yield Finding(subject=image, kind=kind, facts=tuple(answer.message.splitlines()))
     elif old is None:
         yield Finding(subject=image, kind=Kind.NEW, facts=tuple(_new_facts(answer)))
-    elif same(old, answer):
-        yield Finding(subject=image, kind=Kind.LOCKED, facts=(f"{old.digest}, of {old.resolved}",))
+    elif old.registry == answer.registry:
+        yield from _answered_findings(image, old, answer)
     else:
-        yield from _moved_findings(image, old, answer)
+        other = f"another host answered than the lock's: {old.registry} → {answer.registry}"
+        for finding in _answered_findings(image, old, answer):
+            yield replace(finding, facts=(*finding.facts, other))
+
+
+def _answered_findings(image: str, old: LockedImage, new: LockedImage) -> Iterator[Finding]:
+    if covers(old, new):
+        kind = Kind.LOCKED if old.registry == new.registry else Kind.MIRRORED
+        names = ", ".join(each.platform for each in new.platforms)
+        more = (f"it has {names} alone",) if len(new.platforms) < len(old.platforms) else ()
+        yield Finding(subject=image, kind=kind, facts=(f"{old.digest}, of {old.resolved}", *more))
+    else:
+        yield from _moved_findings(image, old, new)
 
 
 def _new_facts(image: LockedImage) -> Iterator[str]:
@@ -192,6 +226,8 @@ def _moved_findings(image: str, old: LockedImage, new: LockedImage) -> Iterator[
         before = old.of(found.platform)
         if before is None:
             several.append(_of(image, Kind.PLATFORM_ADDED, found))
+        elif before.manifest == found.manifest and before != found:
+            several.append(_of(image, Kind.DENIED, found, found.manifest, *_other_fields(before, found)))
         elif before.image_id != found.image_id:
             several.append(_of(image, Kind.MOVED, found, head, *_platform_facts(before, found)))
         elif before.manifest != found.manifest:
@@ -207,12 +243,39 @@ def _of(image: str, kind: Kind, platform: LockedPlatform, *facts: str) -> Findin
 def _denied_facts(old: LockedImage, new: LockedImage) -> Iterator[str]:
     for found in new.platforms:
         before = old.of(found.platform)
-        for name in ("manifest", "image_id", "layers", "labels", "environment"):
-            if before is not None and getattr(before, name) != getattr(found, name):
-                yield f"{found.platform}: {name} is another"
         if before is None:
             yield f"{found.platform} is not in the lock"
+        else:
+            yield from _other_fields(before, found)
     yield from (f"{p.platform} is in the lock alone" for p in old.platforms if new.of(p.platform) is None)
+
+
+def _other_fields(old: LockedPlatform, new: LockedPlatform) -> Iterator[str]:
+    for name in ("manifest", "image_id", "layers", "labels", "environment"):
+        if getattr(old, name) != getattr(new, name):
+            yield f"{old.platform}: {name} is another"
+
+
+def held_findings(old: LockedImage, answers: Mapping[str, Answer]) -> tuple[bool | None, tuple[Finding, ...]]:
+    """Return whether a registry still has a locked image, and where it is another than the lock says.
+
+    ``answers``: by manifest, what the registry has under it: what runs pull. None where it does not say.
+    """
+    there: list[bool | None] = []
+    denied: list[Finding] = []
+    for locked in old.platforms:
+        answer = answers[locked.manifest]
+        if isinstance(answer, Unresolved):
+            there.append(False if answer.trouble is Trouble.MISSING else None)
+            continue
+        # The manifest alone does not say under which name an index has its platform.
+        its = [replace(found, platform=locked.platform) for found in answer.platforms]
+        there.append(its == [locked])
+        if its != [locked]:
+            facts = (locked.manifest, *(fact for found in its for fact in _other_fields(locked, found)))
+            denied.append(_of(old.image, Kind.DENIED, locked, *facts))
+    has = None if None in there and False not in there else all(there)
+    return has, tuple(denied)
 
 
 def _platform_facts(old: LockedPlatform, new: LockedPlatform) -> Iterator[str]:
@@ -275,9 +338,9 @@ def size_text(size: int) -> str:
 
 def needs_decision(findings: Iterable[Finding]) -> bool:
     """Whether something moved or is not locked."""
-    return any(finding.kind not in QUIET | {Kind.UNKNOWN} for finding in findings)
+    return any(finding.kind not in QUIET | UNRESOLVED for finding in findings)
 
 
 def unanswered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return what could not be asked."""
-    return tuple(finding for finding in findings if finding.kind is Kind.UNKNOWN)
+    """Return what no registry gave an image for: it could not be asked, or has none."""
+    return tuple(finding for finding in findings if finding.kind in UNRESOLVED)

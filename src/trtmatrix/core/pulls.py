@@ -129,7 +129,7 @@ def explain_pull(reference: str, said: str, *, got_some: bool, command: str = "d
     host = _host(reference)
     error = MachineryError(
         f"{reference} cannot be had: {sign.cause}: {text[:LONGEST]}\n"
-        f"  {sign.mend.format(host=host) or mend(sign.trouble, host)}\n"
+        f"  {sign.mend.format(host=host) or mend(sign.trouble, host, reference)}\n"
         f"  try it by hand: {command} pull {reference}"
     )
     return Setback(cause=sign.cause, again=sign.again or (sign.cut and got_some), error=error)

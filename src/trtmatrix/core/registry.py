@@ -134,7 +134,7 @@ def explain_trouble(trouble: Trouble, host: str, what: str, why: str) -> Registr
     """Return the error for what was asked of a registry: ``what``: its name; ``why``: what was answered."""
     said = f": {why}" if why else ""
     return RegistryError(
-        f"{_CAUSES[trouble].format(host=host, what=what)}{said}\n  {mend(trouble, host)}",
+        f"{_CAUSES[trouble].format(host=host, what=what)}{said}\n  {mend(trouble, host, what)}",
         trouble=trouble, host=host,
     )  # fmt: skip
 
@@ -162,8 +162,16 @@ _MENDS = {
 }
 
 
-def mend(trouble: Trouble, host: str) -> str:
-    """Return the next thing to do about a registry's trouble."""
+_GONE = (
+    "a digest that was there is gone from it: nox -s lock shows what the tag stands for now; a host that has "
+    "the image can hand it on: nox -s pack"
+)
+
+
+def mend(trouble: Trouble, host: str, what: str = "") -> str:
+    """Return the next thing to do about a registry's trouble. ``what``: the name that was asked for."""
+    if trouble is Trouble.MISSING and "@" in what:
+        return _GONE
     return _MENDS[trouble].format(login=login_command(host))
 
 

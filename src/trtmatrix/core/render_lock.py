@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trtmatrix.core.image_facts import Agreement, FactCheck
-from trtmatrix.core.lock_changes import QUIET, WHY, Finding, Kind, needs_decision, unanswered
+from trtmatrix.core.lock_changes import QUIET, UNRESOLVED, WHY, Finding, Kind, needs_decision, unanswered
 
 UPDATE = "nox -s lock -- --update"
 
@@ -48,6 +48,12 @@ _OLD = {
 }
 
 
+_MISSING = {
+    Kind.ABSENT: "not at the registry, so not locked (a mistake in matrix.yaml?)",
+    Kind.UNKNOWN: "could not be asked, so their entries are as they were",
+}
+
+
 def _fact_lines(facts: Sequence[FactCheck]) -> Iterator[str]:
     """Yield what images contradict, and what they settle that was not read so far."""
     wrong = [check for check in facts if check.agreement is Agreement.CONTRADICTED]
@@ -67,9 +73,9 @@ def _ending(findings: Sequence[Finding], file: str, written: bool | None) -> Ite
     told = [f"{kind.value}: {count}" for kind, count in counts.items()]
     yield f"{file}: {'; '.join(told) or 'none of these versions comes from an image'}"
     missing = unanswered(findings)
-    if missing:
-        names = ", ".join(dict.fromkeys(finding.subject for finding in missing))
-        yield f"could not be asked, so their entries are as they were: {names}"
+    for kind, words in _MISSING.items():
+        if names := ", ".join(dict.fromkeys(finding.subject for finding in missing if finding.kind is kind)):
+            yield f"{words}: {names}"
     if written is not None:
         yield f"{file} is written: review it by git diff" if written else f"{file} is as it was"
     elif needs_decision(findings):
@@ -90,7 +96,7 @@ def lock_json(
                 "what": finding.kind.value, "why": finding.why, "versions": list(finding.versions),
                 "platform": finding.platform or None, "facts": list(finding.facts),
                 "old_is_there": finding.old_is_there,
-                "decide": finding.kind not in QUIET | {Kind.UNKNOWN},
+                "decide": finding.kind not in QUIET | UNRESOLVED,
             }
             for finding in findings
         ],

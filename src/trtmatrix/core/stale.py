@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from trtmatrix.core.confirm import count_engines, has_engines
-from trtmatrix.core.entry import Entry
+from trtmatrix.core.entry import Entry, is_digest_of
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.model import Evidence, Outcome
 from trtmatrix.core.record import Record
@@ -112,7 +112,7 @@ def find_changes(record: Record, current: Mapping[str, str], cell: Cell) -> tupl
     changes: list[Change] = []
     for name, digest in current.items():
         before = str(record.digests.get(name, ""))
-        if before != digest:
+        if not is_digest_of(before, digest):
             changes += _digest_changes(name, before, digest, cell)
     if cell.gpu.present:
         for name, now in (
@@ -151,8 +151,8 @@ def _digest_changes(name: str, before: str, now: str, cell: Cell) -> list[Change
 
 
 def _short(digest: str) -> str:
-    """Return the first digits of a digest, as Docker shows them."""
-    return digest.rpartition(":")[2][:12]
+    """Return the first digits of a digest, of several the first, as Docker shows them."""
+    return digest.partition(" ")[0].rpartition(":")[2][:12]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from trtmatrix.core.lock import LockedImage
 from trtmatrix.core.lock_changes import Answer, Unresolved
-from trtmatrix.core.registry import RegistryError, Trouble
+from trtmatrix.core.registry import RegistryError
 
 AT_ONCE = 4
 """Questions under way: registries limit how often they are asked."""
@@ -24,10 +24,6 @@ class Asked(Protocol):
         """Return what an image's name stands for now."""
         ...
 
-    def check(self, reference: str) -> str:
-        """Return the digest that a reference stands for now."""
-        ...
-
 
 def resolve_all(registry: Asked, images: Mapping[str, str | None]) -> dict[str, Answer]:
     """Return the answer for each image. ``images``: name → what is asked for it, where that is a mirror's."""
@@ -39,19 +35,6 @@ def resolve_all(registry: Asked, images: Mapping[str, str | None]) -> dict[str, 
             return Unresolved(trouble=error.trouble, message=str(error))
 
     return _each(resolve, images)
-
-
-def check_all(registry: Asked, references: Mapping[str, str]) -> dict[str, bool]:
-    """Return by name whether a registry has a reference; names that it gives no answer for are left out."""
-
-    def check(name: str) -> bool | None:
-        try:
-            registry.check(references[name])
-        except RegistryError as error:
-            return False if error.trouble is Trouble.MISSING else None
-        return True
-
-    return {name: there for name, there in _each(check, references).items() if there is not None}
 
 
 def _each(ask: Callable[[str], T], names: Mapping[str, object]) -> dict[str, T]:

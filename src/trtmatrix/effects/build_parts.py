@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
-from pathlib import Path
 
 from trtmatrix.core.config import Build, ImageOrigin, Version
 from trtmatrix.core.errors import ConfigError
@@ -47,18 +46,18 @@ def read_build(version: str, origin: ImageOrigin, build: Build, project: Project
     names = (*FILES, "base") if build.base == OWN_BASE else FILES
     try:
         text = lock.read_text(encoding="utf-8") if lock.exists() else ""
-        files = {(folder / name).relative_to(top).as_posix(): _digest(folder / name) for name in names}
+        read = {name: (folder / name).read_bytes() for name in names}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError([f"{folder}: an image cannot be made of this: {error}"]) from error
     pins = parse_lock(text, build.wheels, str(lock))
+    files = {
+        (folder / name).relative_to(top).as_posix(): sha256(data).hexdigest() for name, data in read.items()
+    }
     return BuildParts(
         build=LockedBuild(
             image=origin.image, base=build.base, files=files,
             wheels={pin.wheel: pin.sha256 for pin in pins if pin.sha256},
         ),
         unhashed=tuple(pin.wheel for pin in pins if not pin.sha256),
+        contents=tuple(read[name] for name in FILES), lines=tuple(pin.line for pin in pins),
     )  # fmt: skip
-
-
-def _digest(file: Path) -> str:
-    return sha256(file.read_bytes()).hexdigest()

@@ -61,7 +61,7 @@ class ContainerLauncher:
         """Keep what every container needs; the engine is asked on first use."""
         self.engine, self.cache, self.repros = engine, cache, repros
         self.limits, self.images = limits, images
-        self.check = ImageCheck(cache)
+        self.check = ImageCheck(cache, note=images.note)
         self._client: docker.DockerClient | None = None
 
     @property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.effects.engine import open_client
@@ -16,13 +17,15 @@ LABELS = "io.trtmatrix.image."
 class HeldImage:
     """An image of this host.
 
-    ``references``: ``name@sha256:…`` of each registry that it came from or went to. ``recipe``: what went
-    into an image that the project made (empty: it made none).
+    ``references``: ``name@sha256:…`` of each registry that it came from or went to. ``labels``: what the
+    project says of an image that it made, without their common start (none: it made none); ``environment``:
+    the image's own variables.
     """
 
     id: str
     references: tuple[str, ...] = ()
-    recipe: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_image(name: str) -> HeldImage | None:
@@ -35,9 +38,12 @@ def find_image(name: str) -> HeldImage | None:
     except (docker.errors.DockerException, requests.exceptions.RequestException):
         return None
     digests = image.attrs.get("RepoDigests") or []
+    variables = (entry.partition("=") for entry in (image.attrs.get("Config") or {}).get("Env") or [])
     return HeldImage(
-        id=str(image.id), references=tuple(sorted(digests)), recipe=image.labels.get(f"{LABELS}recipe", "")
-    )
+        id=str(image.id), references=tuple(sorted(digests)),
+        labels={n.removeprefix(LABELS): text for n, text in image.labels.items() if n.startswith(LABELS)},
+        environment={name: value for name, _, value in variables},
+    )  # fmt: skip
 
 
 def read_os(image_id: str, remembered: Remembered) -> str:

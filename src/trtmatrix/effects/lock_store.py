@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from trtmatrix.core.errors import ConfigError, MachineryError
 from trtmatrix.core.lock import Lock
 from trtmatrix.core.lockfile import format_matrix_lock, parse_matrix_lock
+
+
+def update_lock(path: Path, read: Callable[[Path], Lock], change: Callable[[Lock], Lock]) -> bool:
+    """Change what a lock has at this moment; no other update gets in between. Returns whether it changed.
+
+    ``read``: reads the file. Raises what it raises, and what :func:`write_lock` does.
+    """
+    with _one_at_a_time(path):
+        return write_lock(path, change(read(path)))
+
+
+@contextlib.contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Hold the lock's folder, which leaves no file behind."""
+    descriptor = None
+    with contextlib.suppress(OSError):  # what cannot be written is told by the writing
+        descriptor = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def write_lock(path: Path, lock: Lock) -> bool:

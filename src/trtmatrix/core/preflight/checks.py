@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.container import give_gpu
+from trtmatrix.core.image_facts import locked_tensorrt
+from trtmatrix.core.judge import wrong_library
 from trtmatrix.core.model import Exclusion, Product
 from trtmatrix.core.plan import Engine, Excluded, GpuAccess, Launch, Plan
 from trtmatrix.core.preflight.downloads import (
@@ -164,6 +166,18 @@ def _platform(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
     )  # fmt: skip
 
 
+def _library(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
+    """Compare as a run in the image does, so that none is refused that would have run."""
+    says = locked_tensorrt(launch.version, wants.lock, facts.engine.platform)
+    if not launch.lacks_image or not says or wrong_library(says, launch.version) is None:
+        return None
+    return Lack(
+        rule="library", why=Exclusion.IMAGE_NOT_PULLED,
+        detail=f"{launch.version.name} is pinned for TensorRT {launch.version.library.value}, and its locked "
+        f"image says that it has {says}",
+    )  # fmt: skip
+
+
 def _registry(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
     origin = image_of(launch)
     reference = _reference(launch, origin, facts, wants)
@@ -212,7 +226,7 @@ def _wheel_index(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
 
 
 CHECKS: tuple[Callable[[Launch, Facts, Wants], Lack | None], ...] = (
-    _engine_api, _nodes, _mig, _memory_limit, _platform, _wheels, _registry, _wheel_index,
+    _engine_api, _nodes, _mig, _memory_limit, _platform, _library, _wheels, _registry, _wheel_index,
 )  # fmt: skip
 """What every launch is held against, the most certain first."""
 
@@ -253,6 +267,7 @@ def lack_findings(lacking: Iterable[tuple[Launch, Lack]]) -> Iterator[Finding]:
 
 WORDS = {
     "engine-api": "container engine", "gpu-nodes": "device nodes", "mig": "MIG", "platform": "platform",
+    "library": "TensorRT of the image",
     "memory-limit": "memory limit", "registry": "registry", "wheels": "wheels",
     "wheel-index": "index of wheels", "disk-images": "disk for images",
 }  # fmt: skip

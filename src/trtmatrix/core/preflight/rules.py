@@ -125,6 +125,13 @@ _ALL = (
         excludes=(Exclusion.IMAGE_NOT_GIVEN,),
     ),
     _rule(
+        "library", "whether the locked image says that it has the TensorRT that a version is pinned for",
+        prevents="cells of these versions: no run in that image counts for them",
+        mends="correct library: or image: in matrix.yaml; nox -s lock shows what the image says",
+        source="https://docs.nvidia.com/deeplearning/frameworks/support-matrix/index.html",
+        excludes=(Exclusion.IMAGE_NOT_PULLED,),
+    ),
+    _rule(
         "registry", "whether the registry is reached, lets us in, and has the image",
         prevents="cells of these versions: their images cannot be had", mends="docker login nvcr.io",
         source="https://github.com/opencontainers/distribution-spec/blob/main/spec.md",
