@@ -150,7 +150,8 @@ def test_an_image_of_several_names_goes_after_the_last_of_them(
     bench.have(images, launches[2])
     images.uses.ended(launches[2])
     assert not any(bench.is_here(reference_of(launch)) for launch in launches)
-    assert Ledger(tmp_path).read().uses == Ledger(tmp_path).read().pulled == ()
+    assert Ledger(tmp_path).read().uses == ()
+    assert Ledger(tmp_path).read().pulled == ()
 
 
 def test_an_image_stays_where_one_of_its_names_is_locked(bench: Bench, tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ class ImageUse(NoUse):
         return self.keep is Keep.ALL or (self.keep is Keep.LOCKED and origin.pin is not None)
 
     def _note_held(self, origin: ImageOrigin, image_id: str, client: docker.DockerClient) -> None:
-        """Note what a name stands for, while the books are open: who lets go of it looks here with them open."""
+        """Note what a name stands for while the books are open, as they are to who lets go of it."""
         with self._changed:
             self._held[origin.image] = image_id, client
 
