@@ -27,7 +27,7 @@ from trtmatrix.core.merge import (
     settle,
 )
 from trtmatrix.core.render_merge import merge_json, merge_text
-from trtmatrix.effects.record_source import Source, read_source
+from trtmatrix.effects.record_source import Source, read_sources
 from trtmatrix.effects.record_tree import (
     is_whole,
     one_at_a_time,
@@ -45,7 +45,8 @@ def merge_command(args: argparse.Namespace) -> ExitCode:
     try:
         context.project.cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=context.project.cache, prefix="merge-") as scratch:
-            sources = [read_source(path, Path(scratch) / str(n)) for n, path in enumerate(args.files)]
+            found = [read_sources(path, Path(scratch) / str(n)) for n, path in enumerate(args.files)]
+            sources = [source for each in found for source in each]
             with contextlib.nullcontext() if args.dry_run else one_at_a_time(context.project.results):
                 merged = merge(context, sources, dry=args.dry_run)
     except OSError as error:

@@ -25,7 +25,8 @@ def pack_records(context: Context, args: argparse.Namespace) -> ExitCode:
     records = select_records(context)
     if not records:
         print(
-            f"trtmatrix: no selected record was measured here: {context.project.local} has none of them",
+            f"trtmatrix: no selected record was measured here: {context.project.local} has none of them\n"
+            "  measure some (python -m trtmatrix run), or select others: python -m trtmatrix table",
             file=sys.stderr,
         )
         return ExitCode.NOTHING
@@ -33,11 +34,6 @@ def pack_records(context: Context, args: argparse.Namespace) -> ExitCode:
         pack = write_record_pack(args.to, records, context.project.cache, host_facts(find_gpus().gpus))
     except OSError as error:
         raise MachineryError(f"a record or an output cannot be read: {error}") from error
-    written = pack.written
-    print(
-        f"{written.file}: {pack.records} records, {pack.outputs} kept outputs, {write_size(written.size)}, "
-        f"sha256 {written.sha256}\nthere: python -m trtmatrix merge {written.file.name}"
-    )
     if pack.gone:
         more = ", …" if len(pack.gone) > SHOWN else ""
         print(
@@ -45,6 +41,11 @@ def pack_records(context: Context, args: argparse.Namespace) -> ExitCode:
             f"{', '.join(digest[:12] for digest in pack.gone[:SHOWN])}{more}",
             file=sys.stderr,
         )
+    written = pack.written
+    print(
+        f"{written.file}: {pack.records} records, {pack.outputs} kept outputs, {write_size(written.size)}, "
+        f"sha256 {written.sha256}\nnext, on the other host: python -m trtmatrix merge {written.file.name}"
+    )
     return ExitCode.AS_EXPECTED
 
 

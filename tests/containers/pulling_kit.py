@@ -47,6 +47,13 @@ class Bench:
         )
         return self.name(tag, repository), pushed
 
+    def push_under(self, *tags: str) -> list[str]:
+        """Push one image of random bytes under several tags; returns its names."""
+        image = Image(platform=own_platform(), layers=({"layer": os.urandom(4096)},))
+        for tag in tags:
+            push_image(self.serving.host, "small/image", tag, image)
+        return [self.name(tag) for tag in tags]
+
     def name(self, tag: str, repository: str = "small/image", host: str = "") -> str:
         """Return an image's name at the registry, or at what stands before it."""
         return f"{host or self.serving.host}/{repository}:{tag}"

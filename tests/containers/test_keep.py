@@ -133,6 +133,41 @@ def test_what_was_here_under_another_name_stays(locked: bool, bench: Bench, tmp_
     assert bench.told == []
 
 
+@pytest.mark.parametrize("locked", [True, False])
+def test_an_image_of_several_names_goes_after_the_last_of_them(
+    locked: bool, bench: Bench, tmp_path: Path
+) -> None:
+    names = bench.push_under("first", "second", "third")
+    images = bench.images(bench.uses(Keep.NONE, tmp_path))
+    launches = [with_cells(want(name, locked=locked)) for name in names]
+    images.uses.expect(launches)
+    for launch in launches[:2]:
+        bench.have(images, launch)
+    for launch in launches[:2]:
+        assert bench.is_here(reference_of(launch))
+        images.uses.ended(launch)
+    assert bench.is_here(reference_of(launches[2])) is locked, "what matrix.lock says of it is known"
+    bench.have(images, launches[2])
+    images.uses.ended(launches[2])
+    assert not any(bench.is_here(reference_of(launch)) for launch in launches)
+    assert Ledger(tmp_path).read().uses == ()
+    assert Ledger(tmp_path).read().pulled == ()
+
+
+def test_an_image_stays_where_one_of_its_names_is_locked(bench: Bench, tmp_path: Path) -> None:
+    names = bench.push_under("pinned", "unpinned")
+    images = bench.images(bench.uses(Keep.LOCKED, tmp_path))
+    launches = [have(bench, images, want(name, locked=name == names[0])) for name in names]
+    for launch in launches:
+        images.uses.ended(launch)
+    assert bench.is_here(reference_of(launches[0]))
+
+
+def reference_of(launch: Launch) -> str:
+    assert isinstance(launch.version.origin, ImageOrigin)
+    return launch.version.origin.reference
+
+
 LIVING = "from trtmatrix.effects.owner import own_identity; print(own_identity(), flush=True); input()"
 
 

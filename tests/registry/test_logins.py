@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import stat
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import requests
 from bench.registry import Serving
+from requests.adapters import BaseAdapter, HTTPAdapter
 
 from tests.registry.fronts import Asked, Front, Reply, tunnel
 from tests.registry.registries import (
@@ -28,7 +32,9 @@ from tests.registry.registries import (
 )
 from tests.registry.tokens import TokenService, open_tokens
 from trtmatrix.core.registry import RegistryError, Trouble
+from trtmatrix.effects import registry_wire
 from trtmatrix.effects.registry import Registry
+from trtmatrix.effects.registry_wire import Question, Wire
 
 NAME = "registry.test:5443"
 IMAGE = "nvidia/tensorrt"
@@ -191,6 +197,62 @@ def test_a_proxy_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch, proxy: st
     error = fails(lambda: Registry().check(f"{NAME}/{IMAGE}:1"))
     assert error.trouble is Trouble.UNREACHABLE
     assert said in str(error)
+
+
+@pytest.mark.parametrize(
+    ("proxy", "said"),
+    [
+        ("http://me:swordfish@", "is no address of one"),
+        ("http://me:swordfish@[::1", "is no address of one"),
+        ("http://me:swordfish@host:99999999", "is no address of one"),
+        ("ftp://me:swordfish@host", "'ftp'://"),
+        ("socks5://me:swordfish@127.0.0.1:9", "pip install PySocks, or give it an HTTP proxy"),
+        ("http://me:swordfish@127.0.0.1:9", "Connection refused"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_told_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, proxy: str, said: str
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    monkeypatch.setattr(registry_wire, "find_spec", lambda _: None)
+    error = fails(lambda: Registry().check(f"{NAME}/{IMAGE}:1"))
+    assert error.trouble is Trouble.UNREACHABLE
+    assert said in str(error)
+    assert "swordfish" not in str(error)
+
+
+def test_hosts_that_are_asked_at_once_do_not_disturb_each_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    authority, _ = make_certificate(tmp_path, NAME)
+    hosts = [f"host{number}.{NAME}" for number in range(8)]
+    for host in hosts:
+        (tmp_path / host).mkdir()
+        shutil.copy(authority, tmp_path / host / "ca.crt")
+    mount, get_adapter = requests.Session.mount, requests.Session.get_adapter
+
+    def mount_slowly(session: requests.Session, prefix: str, adapter: HTTPAdapter) -> None:
+        taken = dict(session.adapters)
+        session.adapters.clear()  # as mount itself does, one by one
+        time.sleep(0.05)
+        session.adapters.update(taken)
+        mount(session, prefix, adapter)
+
+    def get_late(session: requests.Session, url: str) -> BaseAdapter:
+        time.sleep(0.05)
+        return get_adapter(session, url)
+
+    monkeypatch.setattr(requests.Session, "mount", mount_slowly)
+    monkeypatch.setattr(requests.Session, "get_adapter", get_late)
+    wire = Wire(
+        insecure=(), sleep=lambda _: None, note=lambda _: None, attempts=1, seconds=(5, 5),
+        certificates=[tmp_path],
+    )  # fmt: skip
+    questions = [Question(url=f"https://{host}/v2/", host=host, what="it") for host in hosts]
+    with ThreadPoolExecutor(len(hosts)) as pool:
+        errors = pool.map(lambda question: fails(lambda: wire.ask(question)), questions)
+        assert [str(error) for error in errors if "Connection refused" not in str(error)] == []
 
 
 def test_loopback_is_taken_with_any_certificate_and_without_a_proxy(

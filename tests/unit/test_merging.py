@@ -217,7 +217,30 @@ KEPT_OUT: dict[str, tuple[str, str, str]] = {
     "renamed": ("r2.json", mend(), f"by its content it is {WHERE}/r1.json"),
     "no run's id": ("r1.json", mend(run="../r1"), "no run's id"),
     "no version": ("r1.json", mend(cell={**vars(CELL), "version": "10.9.0"}), "no version 10.9.0: add it"),
-    "other product": ("r1.json", mend(product="onnxruntime"), "10.7.0 is of tensorrt here"),
+    "other product": (
+        "r1.json",
+        mend(product="onnxruntime", cell={**vars(CELL), "gpu": "cpu"}, gpu={}),
+        "10.7.0 is of tensorrt here",
+    ),
+    "no GPU's facts": ("r1.json", mend(gpu={}), "its facts (gpu) name no GPU: it was edited"),
+    "another GPU's facts": (
+        "r1.json",
+        mend(gpu={"name": "NVIDIA L4"}),
+        "(gpu) name 'NVIDIA L4': it was edited",
+    ),
+    "a name that writes": (
+        "r1.json",
+        mend(gpu={"name": "NVIDIA \x1b[2JH200"}, cell={**vars(CELL), "gpu": "nvidia-2jh200"}),
+        "(gpu) name 'NVIDIA [2JH200': it was edited",
+    ),
+    "a folder of the results": (
+        "r1.json",
+        mend(cell={**vars(CELL), "gpu": "local"}),
+        "results/local holds other",
+    ),
+    "surfaces": ("r1.json", mend(cell={**vars(CELL), "gpu": "surfaces"}), "results/surfaces holds other"),
+    "a GPU of the CPU's": ("r1.json", mend(product="onnxruntime"), "a record of onnxruntime is of the cpu"),
+    "TensorRT on the CPU": ("r1.json", mend(cell={**vars(CELL), "gpu": "cpu"}), "name 'NVIDIA H200': it was"),
     "no repro": ("r1.json", mend(cell={**vars(CELL), "repro": "mine"}), "there is no repro mine here: of a"),
     "no case": (
         "r1.json",
@@ -239,6 +262,7 @@ def test_what_is_kept_out_is_named_with_its_reason_and_left_as_it_is(name: str, 
     assert f"kept out: {file}: " in told
     assert words in told
     assert "Traceback" not in told
+    assert "\nnext: mend what is kept out" in told
     assert file.read_text() == text
 
 

@@ -116,6 +116,18 @@ def test_what_may_get_better_is_tried_again_after_growing_waits() -> None:
     assert told[2] == f"{IMAGE}: nobody answers at its registry; tried again in 30 s"
 
 
+def test_a_layer_that_came_whole_counts_whole_however_seldom_the_engine_tells() -> None:
+    engine = Failing([
+        {"id": "a1", "status": "Pulling fs layer", "progressDetail": {}}, came(1),
+        {"id": "a1", "status": "Download complete", "progressDetail": {}},
+        {"id": "a1", "status": "Extracting", "progressDetail": {"current": 50, "total": 50}}, came(2, "b2"),
+        {"id": "c3", "status": "Already exists", "progressDetail": {}},
+        {"id": "d4", "status": "Pulling fs layer", "progressDetail": {}},
+        {"id": "d4", "status": "Download complete", "progressDetail": {}},
+    ])  # fmt: skip
+    assert puller([], []).pull(IMAGE, client_of(engine)) == 9 + 2 + 0
+
+
 def test_there_is_an_end_to_trying() -> None:
     waits = list[float]()
     engine = Failing(*[[{"error": "toomanyrequests"}]] * 9)

@@ -14,8 +14,12 @@ from hashlib import sha256
 from typing import Any
 
 from trtmatrix.core.jsontext import to_json
-from trtmatrix.core.model import CellId
+from trtmatrix.core.model import CPU, CellId, Product
 from trtmatrix.core.record import Record
+from trtmatrix.core.table import one_line
+
+RESERVED = frozenset({"local", "surfaces"})
+"""Folders of the results that hold something else than a GPU's records."""
 
 Key = tuple[CellId, str]
 """A run of a cell."""
@@ -183,6 +187,26 @@ def misplaced(record: Record, parts: Sequence[str]) -> str:
     return f"by its content it is {'/'.join(wanted)}: a file was renamed, moved or edited"
 
 
+def misfit(record: Record, slug: str) -> str:
+    """Return why a record is not of the GPU that its cell says, or nothing.
+
+    ``slug``: the GPU that its facts name, as a part of a cell's id. TensorRT's cells are run on a GPU, those
+    of the other products on the CPU.
+    """
+    gpu, named = record.cell.gpu, record.gpu.get("name")
+    if gpu in RESERVED:
+        return f"its cell's GPU is {gpu}, which is no GPU's name here: results/{gpu} holds other things"
+    if record.product is not Product.TENSORRT:
+        if gpu == CPU.slug and not named:
+            return ""
+        return f"a record of {record.product.value} is of the {CPU.slug} and names no GPU; this one of {gpu}"
+    if not isinstance(named, str) or not named:
+        return f"its cell is of {gpu}, and its facts (gpu) name no GPU: it was edited"
+    if slug != gpu or one_line(named) != named:
+        return f"its cell is of {gpu}, and its facts (gpu) name {one_line(named, 60)!r}: it was edited"
+    return ""
+
+
 def find_differences(first: Any, second: Any) -> list[str]:  # noqa: ANN401 - JSON
     """Return each place at which two records differ, with both values."""
     return [f"{where}: {_short(a)} | {_short(b)}" for where, a, b in _differing("", first, second)]
@@ -230,7 +254,8 @@ def _gpus(records: Iterable[Record]) -> dict[str, list[tuple[str, str, str]]]:
     for record in records:
         gpu = record.gpu
         if name := gpu.get("name"):
-            facts = (str(name), str(gpu.get("driver") or ""), str(gpu.get("variant") or ""))
+            texts = (name, gpu.get("driver") or "", gpu.get("variant") or "")
+            facts = (one_line(str(texts[0])), one_line(str(texts[1])), one_line(str(texts[2])))
             found.setdefault(record.cell.gpu, []).append(facts)
     return found
 

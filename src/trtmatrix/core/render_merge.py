@@ -7,16 +7,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trtmatrix.core.merge import APART, Fate, Hosted, Merged, Settled
+from trtmatrix.core.table import one_line
 
 SCHEMA = 1
 """The number of the JSON's shape."""
+
+WORD = 80
+"""Characters of a fact of a host's that are shown."""
 
 SHOWN = 8
 """Differences of two records that are shown in text."""
 
 
 def merge_text(merged: Merged) -> str:
-    """Return what was done: sources, counts, conflicts with their differences, what is kept out, remarks."""
+    """Return what was done: sources, counts, conflicts with their differences, what is kept out, remarks.
+
+    It ends with what to type next. Nothing of a source's gets through that a terminal would act on.
+    """
     lines = [_source(one) for one in merged.hosts]
     counts = ", ".join(f"{len(merged.of(fate))} {_COUNTED[fate]}" for fate in Fate if merged.of(fate))
     would = " (dry run: nothing was written)" if merged.dry else ""
@@ -30,7 +37,23 @@ def merge_text(merged: Merged) -> str:
     lines += ["", *refused] if refused else []
     remarks = list(_remarks(merged))
     lines += ["", *remarks] if remarks else []
-    return "\n".join(lines) + "\n"
+    lines += ["", f"next: {_next(merged)}"]
+    return "".join(f"{_printable(line)}\n" for line in "\n".join(lines).split("\n"))
+
+
+def _next(merged: Merged) -> str:
+    """Return the next command to type."""
+    if not merged.settled and not merged.refused:
+        return "python -m trtmatrix merge FILES, with packs of pack --records, or records (.json) in folders"
+    if merged.dry:
+        return "the same without --dry-run"
+    if merged.of(Fate.NEW) or merged.of(Fate.SAME):
+        return "python -m trtmatrix table"
+    return "mend what is kept out or in conflict as said above, then merge again"
+
+
+def _printable(line: str) -> str:
+    return line if line.isprintable() else "".join(c if c.isprintable() else " " for c in line)
 
 
 _COUNTED = {
@@ -47,10 +70,14 @@ def _source(one: Hosted) -> str:
 def host_words(host: Mapping[str, Any]) -> str:
     """Return what is known of a host in one line: GPUs with drivers, else the system."""
     gpus = [gpu for gpu in _list(host.get("gpus")) if isinstance(gpu, Mapping)]
-    names = [f"{gpu.get('name')} (driver {gpu.get('driver')})" for gpu in gpus]
-    system = ", ".join(str(host[name]) for name in ("os", "machine") if host.get(name))
-    made_by = f"by trtmatrix {host['trtmatrix']}" if host.get("trtmatrix") else ""
+    names = [f"{_word(gpu, 'name')} (driver {_word(gpu, 'driver')})" for gpu in gpus]
+    system = ", ".join(_word(host, name) for name in ("os", "machine") if host.get(name))
+    made_by = f"by trtmatrix {_word(host, 'trtmatrix')}" if host.get("trtmatrix") else ""
     return ", ".join(part for part in ("; ".join(dict.fromkeys(names)), system, made_by) if part)
+
+
+def _word(facts: Mapping[str, Any], name: str) -> str:
+    return one_line(str(facts.get(name) or "unknown"), WORD)
 
 
 def _list(value: Any) -> list[Any]:  # noqa: ANN401 - JSON of anyone's

@@ -53,13 +53,18 @@ class NoUse:
 
 
 class ImageUse(NoUse):
-    """Counts the cells that still want an image, and keeps the books of what this tool pulled."""
+    """Counts the cells that still want an image, and keeps the books of what this tool pulled.
+
+    Several names may be of one image: it goes after the last of them, and stays where one of them stays.
+    """
 
     def __init__(self, *, ledger: Ledger, keep: Keep, note: Callable[[str], None], base_of: BaseOf) -> None:
         """Keep the policy, and who is told of what is dropped."""
         self.ledger, self.keep, self.note, self._base_of = ledger, keep, note, base_of
         self._wanted: Counter[str] = Counter()
+        self._pins: dict[str, tuple[str, ...]] = {}
         self._held: dict[str, tuple[str, docker.DockerClient]] = {}
+        self._staying: set[str] = set()
         self._here: set[str] = set()  # pulled now, and to go again
         self._changed = threading.Condition()
         self._engine = ""
@@ -73,13 +78,14 @@ class ImageUse(NoUse):
         for launch in launches:
             for origin in self._origins(launch):
                 self._wanted[origin.image] += len(launch.cells)
+                self._pins[origin.image] = origin.pin.ids if origin.pin is not None else ()
 
     def ended(self, launch: Launch) -> None:
         """Drop the images of which this was the last."""
         for origin in self._origins(launch):
             with self._changed:
                 self._wanted[origin.image] -= len(launch.cells)
-                held = self._held.pop(origin.image, None) if self._wanted[origin.image] <= 0 else None
+                held = self._held.get(origin.image) if self._wanted[origin.image] <= 0 else None
             if held is not None:
                 self._let_go(origin, *held)
             with self._changed:
@@ -94,7 +100,7 @@ class ImageUse(NoUse):
             image_id = find_held(origin, client)
             if image_id is not None:
                 page.write(page.books.use(engine, image_id, own_identity()))
-                self._held[origin.image] = image_id, client
+                self._note_held(origin, image_id, client)
         return image_id
 
     def pull(self, origin: ImageOrigin, client: docker.DockerClient, pull: Callable[[], int]) -> str:
@@ -122,11 +128,11 @@ class ImageUse(NoUse):
             image_id = id_of(origin.reference, client)
             speed = Speed(size=size, seconds=round(time.monotonic() - started, 3))
             with self.ledger.open() as page:
-                if image_id in before:
+                if image_id in before and not page.books.ours(engine, image_id):
                     page.write(page.books.forget(image).use(engine, image_id, image.owner))
                 else:
                     page.write(page.books.finish(image, image_id, speed))
-            self._held[origin.image] = image_id, client
+                self._note_held(origin, image_id, client)
         return image_id
 
     @contextlib.contextmanager
@@ -168,10 +174,31 @@ class ImageUse(NoUse):
     def _stays(self, origin: ImageOrigin) -> bool:
         return self.keep is Keep.ALL or (self.keep is Keep.LOCKED and origin.pin is not None)
 
+    def _note_held(self, origin: ImageOrigin, image_id: str, client: docker.DockerClient) -> None:
+        """Note what a name stands for while the books are open, as they are to who lets go of it."""
+        with self._changed:
+            self._held[origin.image] = image_id, client
+
+    def _pass_on(self, origin: ImageOrigin, image_id: str) -> bool:
+        """Whether another name of this run still wants the image that a name has done with."""
+        with self._changed:
+            self._held.pop(origin.image, None)
+            if self._stays(origin):
+                self._staying.add(image_id)
+            held = [name for name, (held, _) in self._held.items() if held == image_id]
+            later = [name for name, ids in self._pins.items() if image_id in ids and self._wanted[name] > 0]
+            heirs = [*held, *later]
+            if heirs and origin.image in self._here:
+                self._here.add(heirs[0])
+            return bool(heirs)
+
     def _let_go(self, origin: ImageOrigin, image_id: str, client: docker.DockerClient) -> None:
         """Use an image no more, and remove it where it is to go; trouble with that is only told."""
-        engine, stays = self._engine_of(client), self._stays(origin)
+        engine = self._engine_of(client)
         with self.ledger.open() as page:
+            if self._pass_on(origin, image_id):
+                return
+            stays = image_id in self._staying
             books = page.books.release(engine, image_id, own_identity())
             page.write(books.set_drop(engine, image_id, drop=not stays))
             if not stays and not page.books.is_used(engine, image_id):

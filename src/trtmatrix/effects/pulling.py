@@ -25,6 +25,7 @@ class Came:
     """What has come of an image, over all tries: bytes by layer, as far as the engine told of them."""
 
     layers: dict[str, int] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)
     waits: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -77,6 +78,9 @@ class Puller:
         current, total = int(progress.get("current", 0)), int(progress.get("total", 0))
         if status in {"Pulling fs layer", "Downloading"}:
             came.layers[layer] = max(current, came.layers.get(layer, 0))
+            came.totals[layer] = max(total, came.totals.get(layer, 0))
+        elif status == "Download complete" and layer in came.layers:
+            came.layers[layer] = max(came.layers[layer], came.totals.get(layer, 0))
         if (retrying := RETRYING.match(status)) is not None:
             left = int(retrying[1])
             if left > came.waits.get(layer, 0):  # it counts down: told once for each try

@@ -27,6 +27,9 @@ from trtmatrix.effects.unpack import Bounds
 HOST, RECORDS, OUTPUTS = "host.json", "records", "outputs"
 """What such a pack holds beside its SHA256SUMS: what it was made on, records, kept outputs by digest."""
 
+PACK = "records-"
+"""How the name of a pack begins that is named after its content."""
+
 SCHEMA = 1
 """The number of host.json's shape."""
 
@@ -64,7 +67,7 @@ def write_record_pack(
     packed += [_packed(f"{OUTPUTS}/{file.name}", file=file) for file in here]
     if not target.name.endswith(SUFFIX):
         sums = sums_text({one.item.name: one.item.sha256 for one in packed})
-        target = target / f"records-{sha256(sums.encode()).hexdigest()[:12]}{SUFFIX}"
+        target = target / f"{PACK}{sha256(sums.encode()).hexdigest()[:12]}{SUFFIX}"
     written = write_archive(target, packed, Secrets(), limit=UNLIMITED)
     return RecordPack(written=written, records=len(records), outputs=len(here), gone=tuple(gone))
 
@@ -124,9 +127,21 @@ def _os_name() -> str:
 
 
 def read_host(folder: Path) -> dict[str, Any]:
-    """Return what a pack tells of its host; nothing where it does not."""
+    """Return what a pack tells of its host, in texts; nothing where it does not.
+
+    Raises :class:`RecursionError` where it is nested deeper than JSON of any use.
+    """
     try:
         found = json.loads((folder / HOST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    facts = found if isinstance(found, dict) else {}
+    gpus = facts.get("gpus")
+    return {
+        **_texts(facts),
+        "gpus": [_texts(gpu) for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else [],
+    }
+
+
+def _texts(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if isinstance(value, str)}

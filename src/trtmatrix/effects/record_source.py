@@ -10,9 +10,10 @@ from typing import Any
 
 from trtmatrix.core.bundle.facts import SUFFIX, SUMS
 from trtmatrix.core.errors import TrtMatrixError
-from trtmatrix.core.merge import Incoming, Refused, content_digest, misplaced
+from trtmatrix.core.merge import Incoming, Refused, content_digest, misfit, misplaced
 from trtmatrix.core.record import Pool, RecordError, parse_record, record_from
-from trtmatrix.effects.record_pack import HOST, OUTPUTS, RECORDS, bounds_of, read_host
+from trtmatrix.effects.gpu import slug_of
+from trtmatrix.effects.record_pack import HOST, OUTPUTS, PACK, RECORDS, bounds_of, read_host
 from trtmatrix.effects.unpack import find_differences, read_archive
 
 LARGEST = 1 << 26
@@ -28,6 +29,14 @@ class Source:
     refused: tuple[Refused, ...] = ()
     host: Mapping[str, Any] = field(default_factory=dict)
     outputs: Path | None = None
+
+
+def read_sources(path: Path, scratch: Path) -> list[Source]:
+    """Read a file or folder, as :func:`read_source` does, and each pack of records that a folder holds."""
+    packs = sorted(path.glob(f"{PACK}*{SUFFIX}")) if path.is_dir() else []
+    sources = [read_source(pack, scratch / str(number)) for number, pack in enumerate(packs)]
+    beside = read_source(path, scratch / "folder")
+    return [*sources, beside] if beside.records or beside.refused or not packs else sources
 
 
 def read_source(path: Path, scratch: Path) -> Source:
@@ -62,12 +71,17 @@ def _folder(folder: Path, name: str) -> Source:
         words = "is not as it was made:\n" + "\n".join(f"    {one}" for one in problems)
         return Source(name=name, refused=(Refused(source=name, words=words),))
     packed = (folder / HOST).is_file() and (folder / RECORDS).is_dir()
+    try:
+        host = read_host(folder) if packed else {}
+    except RecursionError:
+        words = f"its {HOST} is nested deeper than pack --records writes it: have it made again there"
+        return Source(name=name, refused=(Refused(source=name, words=words),))
     found = _read(name, _files(folder / RECORDS if packed else folder))
     if not packed:
         return found
     outputs = folder / OUTPUTS
     return Source(
-        name=name, records=found.records, refused=found.refused, host=read_host(folder),
+        name=name, records=found.records, refused=found.refused, host=host,
         outputs=outputs if outputs.is_dir() else None,
     )  # fmt: skip
 
@@ -105,9 +119,9 @@ def _record(file: Path, parts: tuple[str, ...], source: str, pool: Pool) -> Inco
         record, digest = record_from(data, str(file), pool), content_digest(data)
     except RecordError as error:
         return f"line {str(error).removeprefix(':')}"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return str(getattr(error, "strerror", None) or error)
-    if wrong := misplaced(record, parts):
+    if wrong := misplaced(record, parts) or misfit(record, slug_of(str(record.gpu.get("name")))):
         return wrong
     return Incoming(record=record, digest=digest, source=source)
 

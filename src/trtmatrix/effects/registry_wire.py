@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from http.cookiejar import DefaultCookiePolicy
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
@@ -17,6 +18,7 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
+from requests.utils import get_environ_proxies, select_proxy
 from urllib3.exceptions import NewConnectionError
 
 from trtmatrix.core.errors import shorten
@@ -31,6 +33,8 @@ LARGEST_BODY = 16 << 20
 """Bytes: registries themselves take manifests of 4 MiB at most (https://github.com/distribution/distribution)."""
 
 _REDIRECTS = 5
+_PROXY = "what HTTPS_PROXY (HTTP_PROXY, ALL_PROXY) names"
+_SOCKS = frozenset({"socks4", "socks4a", "socks5", "socks5h"})
 _LATER = frozenset({429, 500, 502, 503, 504})
 
 
@@ -99,10 +103,7 @@ class Wire:
         self._lock = threading.Lock()
         self._schemes: dict[str, str] = {}
         self._plain: dict[str, bool] = {}
-        self._trusted: set[str] = set()
-        self._session = requests.Session()
-        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
-        self._session.mount("https://", TlsAdapter(ssl.create_default_context()))
+        self._sessions: dict[str, requests.Session] = {}
 
     def base(self, server: str, question: Question) -> str:
         """Return a registry's address with the scheme that it speaks; asked once, without any login.
@@ -191,12 +192,14 @@ class Wire:
     def _send(self, question: Question) -> Answer:
         place = urlsplit(question.url)
         insecure = self._is_insecure(place.netloc)
-        self._trust(place.netloc, question, insecure=insecure)
+        session = self._session_of(place.netloc, question, insecure=insecure)
         # Docker asks loopback without a proxy, whatever NO_PROXY says.
         near = is_insecure(place.netloc, LOOPBACK)
+        if not near:
+            _check_proxy(question)
         headers = {"Accept": question.accept, "Accept-Encoding": "identity", "User-Agent": "trtmatrix"}
         try:
-            with self._session.request(
+            with session.request(
                 question.method, question.url, headers=headers, data=question.form, stream=True,
                 auth=_Authorization(question.authorization), timeout=self._seconds, allow_redirects=False,
                 proxies={"no_proxy": host_name(place.netloc)} if near else None, verify=not insecure,
@@ -213,24 +216,27 @@ class Wire:
             raise question.trouble(Trouble.BROKEN, f"it sent more than {LARGEST_BODY >> 20} MiB")
         return Answer(status=response.status_code, headers=response.headers, body=body)
 
-    def _trust(self, netloc: str, question: Question, *, insecure: bool) -> None:
-        """Use the certificates that are set up for a host, once."""
+    def _session_of(self, netloc: str, question: Question, *, insecure: bool) -> requests.Session:
+        """Return a host's own session: its certificates are in it before anybody uses it."""
         with self._lock:
-            if netloc in self._trusted:
-                return
-            self._trusted.add(netloc)
-            if insecure:
-                # Its user has told the engine not to check it; a warning each time helps nobody.
-                urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-                self._session.mount(f"https://{netloc}/", HTTPAdapter())
-                return
-            try:
-                context = trust_of(netloc, self._certificates)
-            except (OSError, ValueError) as error:
-                why = f"its certificates in {', '.join(map(str, self._certificates))} cannot be used: {error}"
-                raise question.trouble(Trouble.UNREACHABLE, why) from error
-            if context is not None:
-                self._session.mount(f"https://{netloc}/", TlsAdapter(context))
+            if netloc not in self._sessions:
+                session = requests.Session()
+                session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
+                session.mount("https://", self._adapter(netloc, question, insecure=insecure))
+                self._sessions[netloc] = session
+            return self._sessions[netloc]
+
+    def _adapter(self, netloc: str, question: Question, *, insecure: bool) -> HTTPAdapter:
+        """Return connections that trust what is set up for a host."""
+        if insecure:
+            # Its user has told the engine not to check it; a warning each time helps nobody.
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+            return HTTPAdapter()
+        try:
+            return TlsAdapter(trust_of(netloc, self._certificates) or ssl.create_default_context())
+        except (OSError, ValueError) as error:
+            why = f"its certificates in {', '.join(map(str, self._certificates))} cannot be used: {error}"
+            raise question.trouble(Trouble.UNREACHABLE, why) from error
 
     def _is_insecure(self, netloc: str) -> bool:
         """Whether plain HTTP will do; a name is looked up where networks of the user's own are insecure."""
@@ -246,6 +252,26 @@ def _addresses(name: str) -> list[str]:
     with contextlib.suppress(OSError):
         return [str(found[4][0]) for found in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
     return []
+
+
+def _check_proxy(question: Question) -> None:
+    """Refuse a proxy that cannot be used; its address may have a password in it, and is not told."""
+    proxy = select_proxy(question.url, get_environ_proxies(question.url)) or ""
+    if not proxy:
+        return
+    try:
+        place = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        found = bool(place.hostname) and place.port != 0
+    except ValueError:
+        found = False
+    if not found:
+        raise question.trouble(Trouble.UNREACHABLE, f"the proxy does not help: {_PROXY} is no address of one")
+    if place.scheme in _SOCKS and find_spec("socks") is None:
+        why = "PySocks is missing: python -m pip install PySocks, or give it an HTTP proxy"
+        raise question.trouble(Trouble.UNREACHABLE, f"{_PROXY} is of SOCKS, for which {why}")
+    if place.scheme not in {"http", "https", *_SOCKS}:
+        why = f"{_PROXY} is of {shorten(place.scheme)}://, and not of http://, https:// or socks5://"
+        raise question.trouble(Trouble.UNREACHABLE, f"the proxy does not help: {why}")
 
 
 def _wait_of(answer: Answer) -> float | None:
