@@ -10,7 +10,7 @@ from engines import ANSWERS, IMAGES, INFO, serving
 
 from trtmatrix.core.plan import GpuAccess
 from trtmatrix.effects import engine
-from trtmatrix.effects.engine import find_engine
+from trtmatrix.effects.engine import _root, find_engine, is_set_elsewhere
 
 
 @pytest.fixture
@@ -88,3 +88,38 @@ def test_an_engine_that_answers_with_trouble_is_none(
     assert not found.available
     assert found.reason.startswith("Docker does not answer: ")
     assert words in found.reason
+
+
+SNAPSHOTS = {"DockerRootDir": "/d", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
+
+
+def test_images_of_containerd_lie_in_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "is_set_elsewhere", lambda: False)
+    assert _root({"DockerRootDir": "/d", "DriverStatus": None}, tmp_path) == "/d"
+    assert _root(SNAPSHOTS, tmp_path) == str(tmp_path)
+    assert _root(SNAPSHOTS, tmp_path / "none") == ""
+    address = "/var/run/docker/containerd/containerd.sock"
+    assert _root({**SNAPSHOTS, "Containerd": {"Address": address}}, tmp_path) == "/d/containerd/daemon"
+    (tmp_path / "containerd" / "daemon").mkdir(parents=True)
+    own = {**SNAPSHOTS, "DockerRootDir": str(tmp_path)}
+    assert _root(own, tmp_path) == str(tmp_path / "containerd" / "daemon")
+    monkeypatch.setattr(engine, "is_set_elsewhere", lambda: True)
+    assert _root(SNAPSHOTS, tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "elsewhere"),
+    [("", False), ('root = "/var/lib/containerd"', False), ('# root = "/x"', False), ("root = '/x'", True)],
+)
+def test_containerd_s_settings_may_name_another_folder(text: str, elsewhere: bool, tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    assert not is_set_elsewhere(file)
+    file.write_text(f"version = 2\n{text}\n")
+    assert is_set_elsewhere(file) is elsewhere
+
+
+def test_an_engine_says_which_store_it_has_and_how_large_its_images_are(address: Path) -> None:
+    with serving(address, {**ANSWERS, "/info": {**INFO, **SNAPSHOTS}}):
+        found = find_engine(gpu_here=False)
+    assert found.snapshots
+    assert set(found.sizes) == set(found.ids)

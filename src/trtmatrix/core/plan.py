@@ -62,7 +62,9 @@ class GpuAccess(str, Enum):
 class Engine:
     """The container engine as found: ``images`` maps references to image IDs.
 
-    ``ids`` are those of all images, also of those without a name; ``proxied``: it reaches registries by a
+    ``ids`` are those of all images, also of those without a name; ``sizes``: by ID, the bytes that an image
+    takes on disk, what it shares with others counted too; ``snapshots``: containerd keeps the images, their
+    compressed layers too; ``proxied``: it reaches registries by a
     proxy or mirror of its own. ``driver_folder`` is the host folder with the driver's libraries that
     ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``:
     Docker or Podman; ``api``: the highest version of Docker's API that it speaks; ``platform``: what it runs,
@@ -80,6 +82,8 @@ class Engine:
     driver_folder: str | None = None
     root: str = ""
     ids: frozenset[str] = frozenset()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    snapshots: bool = False
     name: str = "Docker"
     api: str = ""
     proxied: bool = False

@@ -13,7 +13,7 @@ from trtmatrix.core.preflight.downloads import (
     Download,
     asked_for,
     find_downloads,
-    need_of,
+    need_here,
 )
 from trtmatrix.core.preflight.facts import Facts, Wants, image_of
 from trtmatrix.core.preflight.finding import Finding, Level
@@ -227,7 +227,7 @@ def find_room(
     lacking: list[tuple[Launch, Lack]] = []
     for launch in launches:
         downloads = find_downloads([*fitting, launch], wants.lock, facts.engine, wants.registry)
-        need = need_of(downloads, wants.keep)
+        need = need_here(downloads, wants.keep, wants.lock, facts.engine)
         if launch.lacks_image and need.least > facts.images.free:
             detail = (
                 f"{gigabytes(facts.images.free)} free at {facts.images.path}, "
@@ -281,7 +281,7 @@ def doubt_findings(fitting: Sequence[Launch], facts: Facts, wants: Wants) -> Ite
 
 def room_finding(downloads: Sequence[Download], facts: Facts, wants: Wants) -> Finding | None:
     """Return the warning where images usually take more than is free, or None."""
-    need = need_of(downloads, wants.keep)
+    need = need_here(downloads, wants.keep, wants.lock, facts.engine)
     if facts.images is None or need.usual <= facts.images.free:
         return None
     return Finding(

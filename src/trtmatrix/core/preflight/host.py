@@ -124,6 +124,9 @@ def disk_findings(facts: Facts) -> Iterator[Finding]:
     if facts.images is not None:
         found = f"{facts.images.path}: {gigabytes(facts.images.free)} free"
         yield Finding(level=Level.GOOD, what="disk for images", found=found, rule="disk-images")
+    elif facts.engine.snapshots:
+        found = "where containerd keeps them is not known here: no image is refused for want of room"
+        yield Finding(level=Level.LACKING, what="disk for images", found=found, rule="disk-images")
 
 
 def _room(what: str, room: Room) -> Finding:
