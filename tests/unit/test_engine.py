@@ -47,7 +47,7 @@ def test_without_a_name_docker_s_own_socket_is_asked(
 
 @pytest.mark.usefixtures("address")
 def test_no_socket_is_told() -> None:
-    assert find_engine(gpu_here=False).reason.startswith("no Docker socket: install Docker")
+    assert find_engine(gpu_here=False).reason.startswith("no socket at unix:")
 
 
 @pytest.mark.parametrize("name", ["tcp://10.0.0.1:2376", "ssh://host", "unix://relative", "npipe:////./pipe"])
@@ -123,3 +123,29 @@ def test_an_engine_says_which_store_it_has_and_how_large_its_images_are(address:
         found = find_engine(gpu_here=False)
     assert found.snapshots
     assert set(found.sizes) == set(found.ids)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "remedy"),
+    [
+        ("/var/run/docker.sock", "a path", "export DOCKER_HOST=unix:///var/run/docker.sock"),
+        ("unix:///no/such.sock", "no socket at unix:///no/such.sock", "name another address, or unset it"),
+        (None, "no Docker socket", "install and start Docker"),
+    ],
+)
+def test_the_remedy_fits_the_reason(
+    name: str | None, reason: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "find_address", lambda: name or f"unix://{tmp_path}/none.sock")
+    monkeypatch.setenv("DOCKER_HOST", name) if name else monkeypatch.delenv("DOCKER_HOST", raising=False)
+    found = find_engine(gpu_here=False)
+    assert not found.available
+    assert reason in found.reason
+    assert remedy in found.remedy
+
+
+def test_an_engine_over_the_network_is_refused_offline_with_its_own_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2376")
+    assert find_engine(gpu_here=False, offline=True).remedy.startswith("unset DOCKER_HOST")

@@ -14,7 +14,7 @@ from trtmatrix.core.model import NO_GPU, Exclusion, Gpu, Known
 from trtmatrix.core.plan import Engine, GpuAccess, Pull
 from trtmatrix.core.preflight.facts import Answer, Room, Wants
 from trtmatrix.core.preflight.finding import Level
-from trtmatrix.core.preflight.host import image_finding
+from trtmatrix.core.preflight.host import host_findings, image_finding
 from trtmatrix.core.preflight.rules import RULES, remedy_of, rule_of
 from trtmatrix.core.registry import Trouble
 
@@ -71,6 +71,10 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
         "off": (HERE, False),
         "on, with instances": (HERE.but(gpu=MIG, gpus=(MIG,), mig={0: 2}), False),
         "on, without": (HERE.but(gpu=MIG, gpus=(MIG,), mig={0: 0}), True),
+        "on, with instances, CDI": (
+            HERE.but(gpu=MIG, gpus=(MIG,), mig={0: 2}, gpu_access=GpuAccess.CDI), True,
+        ),
+        "on, with instances, device nodes": (BY_NODES.but(gpu=MIG, gpus=(MIG,), mig={0: 2}), True),
         "on, NVML does not say": (HERE.but(gpu=MIG, gpus=(MIG,)), False),
     },
     "driver": {
@@ -270,3 +274,16 @@ def test_an_image_made_by_hand_is_neither_pulled_nor_locked(here: bool, remedy: 
     assert finding.level is Level.LACKING
     assert remedy in finding.remedy
     assert not {"pull", "lock"} & set(finding.remedy.split())
+
+
+def test_only_the_toolkit_gives_a_container_a_mig_instance() -> None:
+    for access, told in ((GpuAccess.TOOLKIT, True), (GpuAccess.CDI, False)):
+        host = HERE.but(gpu=MIG, gpus=(MIG,), mig={0: 2}, gpu_access=access)
+        found = [finding.found for finding in host_findings(replace(host.facts, engine=host.engine, gpus=host.gpus), Wants(), [])]
+        assert any("its first MIG instance of 2" in text for text in found) is told
+
+
+def test_an_engine_that_is_not_there_has_the_remedy_of_its_own_reason() -> None:
+    host = HERE.but(available=False, reason="no socket", remedy="unset DOCKER_HOST")
+    engine = next(iter(host_findings(replace(host.facts, engine=host.engine, gpus=host.gpus), Wants(), [])))
+    assert (engine.found, engine.remedy) == ("no socket", "unset DOCKER_HOST")

@@ -37,6 +37,7 @@ Source: https://docs.podman.io/en/latest/markdown/podman-system-service.1.html.
 """
 CONTAINERD, CONTAINERD_SETTINGS = Path("/var/lib/containerd"), Path("/etc/containerd/config.toml")
 """Its folder, where its settings name no other (https://github.com/containerd/containerd/blob/main/docs/ops.md)."""
+INSTALL = "install and start Docker: https://docs.docker.com/engine/install/"
 SECONDS = 20
 API = "Api-Version"
 """The header in which an engine says the highest version of Docker's API that it speaks, in every answer."""
@@ -93,13 +94,17 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     ``offline``: one that is reached over a network is not asked.
     """
     address = find_address()
+    if address.startswith(("/", ".", "~")):
+        reason = f"DOCKER_HOST is {address}, a path: an engine's address begins with its scheme"
+        return Engine(available=False, reason=reason, remedy=f"export DOCKER_HOST=unix://{address}, or unset it")
     if offline and (trouble := trouble_of(address)):
-        return Engine(available=False, reason=trouble)
+        return Engine(available=False, reason=trouble, remedy="unset DOCKER_HOST, or name a socket of this host")
     try:
         on_disk = address.startswith("unix:///")
         info, images = _ask(address.removeprefix("unix://")) if on_disk else _ask_by_sdk()
     except (OSError, HTTPException, ValueError, EngineError) as error:
-        return Engine(available=False, reason=_engine_reason(error))
+        reason, remedy = _explain(error, address)
+        return Engine(available=False, reason=reason, remedy=remedy)
     return Engine(
         available=True, name=PODMAN if _is_podman(info) else DOCKER,
         version=str(info.get("ServerVersion", "?")), images=dict(_references(images)),
@@ -169,15 +174,20 @@ def _ask_by_sdk() -> Answers:
         raise EngineError(str(error)) from error
 
 
-def _engine_reason(error: Exception) -> str:
-    text = str(error)
+def _explain(error: Exception, address: str) -> tuple[str, str]:
+    """Return why no engine answers, and what mends that."""
+    text, named = str(error), os.environ.get("DOCKER_HOST")
+    unset = f"DOCKER_HOST is {address}: name another address, or unset it"
     if "PermissionError" in text or "Permission denied" in text:
-        return "the Docker socket may not be used by this user: add it to the group docker"
+        reason = "the Docker socket may not be used by this user: add it to the group docker"
+        return reason, "sudo usermod -aG docker $USER, then log in again"
     if "FileNotFoundError" in text or "No such file" in text:
-        return "no Docker socket: install Docker and start it, or set DOCKER_HOST"
+        reason = "no Docker socket: install Docker and start it, or set DOCKER_HOST"
+        return (f"no socket at {address}", unset) if named else (reason, INSTALL)
     if "ConnectionRefused" in text or "Connection refused" in text:
-        return "nothing answers at Docker's address: start dockerd, or set DOCKER_HOST"
-    return f"Docker does not answer: {text[:200]}"
+        reason = "nothing answers at Docker's address: start dockerd, or set DOCKER_HOST"
+        return reason, f"start the engine there; {unset}" if named else "sudo systemctl start docker"
+    return f"Docker does not answer: {text[:200]}", unset if named else "docker info says more"
 
 
 def _references(images: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.container import give_gpu
-from trtmatrix.core.model import Exclusion, Product
+from trtmatrix.core.model import Exclusion, Gpu, Product
 from trtmatrix.core.plan import Engine, Excluded, GpuAccess, Launch, Plan
 from trtmatrix.core.preflight.downloads import (
     Download,
@@ -29,6 +29,10 @@ Measured with Python 3.11 and ONNX Runtime: it starts from 48 MiB on, a small ce
 """
 REFUSING = frozenset({Trouble.UNREACHABLE, Trouble.NEEDS_LOGIN, Trouble.WRONG_LOGIN, Trouble.MISSING})
 """Answers with which a pull cannot come out well either; the others may pass until then."""
+
+
+BY_WHOLE_GPU = (GpuAccess.CDI, GpuAccess.NODES)
+"""Ways in which a container is given a GPU, and none of its MIG instances."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +129,18 @@ def _nodes(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
 
 
 def _mig(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
+    """Instances have CDI names and device nodes of their own, which are not given: the GPU's own lead nowhere.
+
+    Source: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/.
+    """
     del wants
+    access = facts.engine.gpu_access
+    if image_of(launch) is not None and in_mig_mode(launch.gpu) and access in BY_WHOLE_GPU:
+        detail = f"{launch.gpu.name} is in MIG mode, and containers cannot be given an instance by {access.value}"
+        return Lack(
+            rule="mig", why=Exclusion.NO_GPU_ACCESS, detail=detail,
+            remedy="install NVIDIA's Container Toolkit, or leave MIG: sudo nvidia-smi -mig 0",
+        )  # fmt: skip
     if launch.version.product is not Product.TENSORRT or launch.gpu.index is None:
         return None
     if facts.mig.get(launch.gpu.index, 1):
@@ -135,6 +150,11 @@ def _mig(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
         why=Exclusion.NO_GPU_ACCESS,
         detail=f"{launch.gpu.name} is in MIG mode without an instance",
     )
+
+
+def in_mig_mode(gpu: Gpu) -> bool:
+    """Whether a GPU of this host is in MIG mode, as its variant says."""
+    return gpu.index is not None and gpu.variant.endswith("MIG on")
 
 
 def _memory_limit(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
