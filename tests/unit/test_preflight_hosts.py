@@ -8,7 +8,7 @@ import pytest
 from builders import make_case, make_version
 from hosts import BASE, GB, HERE, IMAGE, L4, LOCK, NODES, TO_BUILD, TO_PULL, Case_, bad, kinds, lock_of
 
-from trtmatrix.core.config import Driver, ImageOrigin
+from trtmatrix.core.config import Build, Driver, ImageOrigin
 from trtmatrix.core.expand import Selection
 from trtmatrix.core.model import NO_GPU, Exclusion, Gpu, Known
 from trtmatrix.core.plan import Engine, GpuAccess, Pull
@@ -23,6 +23,14 @@ LOCKED_HERE = HERE.but(lock=LOCK, images=HERE.facts.images, ids=frozenset({f"sha
 BY_NODES = HERE.but(gpu_access=GpuAccess.NODES, driver_folder="/usr/local/nvidia", nodes=NODES)
 MIG = replace(L4, variant="23 GiB, MIG on")
 PYTHON = Selection(versions=("10.7.0",), runtimes=("host",))
+
+
+FROM_PYPI = TO_BUILD.but(
+    version=replace(
+        TO_BUILD.version,
+        origin=ImageOrigin(image="trtmatrix/tensorrt:10.7.0", build=Build(base=BASE, wheels=("tensorrt==10.7.0",))),
+    )
+)
 
 
 def drive(room: float) -> Case_:
@@ -143,6 +151,7 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
     "wheel-index": {
         "answers": (TO_BUILD.but(indexes={"https://pypi.nvidia.com": ""}), False),
         "does not": (TO_BUILD.but(indexes={"https://pypi.nvidia.com": "it does not answer"}), True),
+        "PyPI does not": (FROM_PYPI.but(indexes={"": "it does not answer"}), True),
         "another's does not": (TO_BUILD.but(indexes={"https://example.org": "no"}), False),
     },
     "disk-images": {

@@ -226,7 +226,8 @@ def _wheel_index(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
     if not (why := facts.indexes.get(origin.build.index, "")):
         return None
     return Lack(
-        rule="wheel-index", why=Exclusion.IMAGE_NOT_BUILT, detail=f"{origin.build.index}: {why}",
+        rule="wheel-index", why=Exclusion.IMAGE_NOT_BUILT,
+        detail=f"{origin.build.index or 'the index that pip is set to'}: {why}",
         remedy=RULES["wheel-index"].mends.replace("VERSION", launch.version.name),
     )  # fmt: skip
 
