@@ -55,7 +55,8 @@ def plan_all(context: Context, scene: Scene, served: frozenset[CellId], options:
             PlannedDownload(download=download, added=added)
             for download, added in zip(downloads, without_counted(downloads), strict=True)
         ),
-        need=need_here(downloads, wants.keep, wants.lock, facts.engine), room=facts.images, findings=looked.findings,
+        need=need_here(downloads, wants.keep, wants.lock, facts.engine), room=facts.images,
+        findings=looked.findings,
         recorded=count_recorded(cells, scene.stored), speed=pull_speed(context.project.cache),
     )  # fmt: skip
 

@@ -105,7 +105,7 @@ def test_with_a_memory_limit_that_is_refused_nothing_runs(memory: int, project: 
     options = replace(OPTIONS, limits=Limits(memory=memory, output=64 << 20, scratch=memory))
     assert refusals(context, scene, options) == {Exclusion.NO_MEMORY}
     (record,) = tried(context, scene, options).records
-    assert record.ended == "launcher failed"
+    assert record.ended in {"launcher failed", "out of host memory"}
 
 
 def test_what_passes_runs(project: Project) -> None:

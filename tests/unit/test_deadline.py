@@ -39,7 +39,7 @@ def dripping() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=serve, args=(server,), daemon=True).start()
         try:
-            yield "127.0.0.1:%d" % server.getsockname()[1]
+            yield f"127.0.0.1:{server.getsockname()[1]}"
         finally:
             end.set()
 
@@ -108,5 +108,6 @@ def test_what_answers_in_time_is_kept_in_order_and_an_error_is_raised() -> None:
 
 
 def test_who_asks_nobody_imports_no_client() -> None:
-    code = "import sys, trtmatrix.effects.preflight as p; p.ask_registries([], ()); print('requests' in sys.modules)"
+    code = "import sys, trtmatrix.effects.preflight as p; p.ask_registries([], ())\n"
+    code += "print('requests' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

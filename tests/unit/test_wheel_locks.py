@@ -114,4 +114,6 @@ def test_a_network_that_fails_is_no_wheel_that_is_missing() -> None:
     assert text.startswith(f"https://a/simple cannot be reached: {last}")
     assert "matching" not in text
     once = f"WARNING: Retrying (Retry(total=4)) after connection broken by 'ProtocolError'\n{missing}\n"
-    assert explain_refusal(once, "https://a/simple").startswith(f"pip could not download from https://a/simple: {missing}")
+    assert explain_refusal(once, "https://a/simple").startswith(
+        f"pip could not download from https://a/simple: {missing}"
+    )

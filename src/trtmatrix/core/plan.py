@@ -346,6 +346,8 @@ def _telling(why: Exclusion, items: Sequence[Excluded]) -> str:
     names = {item.cell.version.name for item in items}
     if why is not Exclusion.DRIVER_TOO_OLD or len(names) == 1:
         return items[0].detail
-    most = max(items, key=lambda item: _release(item.cell.version.driver.least if item.cell.version.driver else "0"))
+    most = max(
+        items, key=lambda item: _release(item.cell.version.driver.least if item.cell.version.driver else "0")
+    )
     others = len(names) - 1
     return f"{most.detail}; {others} {'other needs' if others == 1 else 'others need'} no more"

@@ -96,9 +96,13 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     address = find_address()
     if address.startswith(("/", ".", "~")):
         reason = f"DOCKER_HOST is {address}, a path: an engine's address begins with its scheme"
-        return Engine(available=False, reason=reason, remedy=f"export DOCKER_HOST=unix://{address}, or unset it")
+        return Engine(
+            available=False, reason=reason, remedy=f"export DOCKER_HOST=unix://{address}, or unset it"
+        )
     if offline and (trouble := trouble_of(address)):
-        return Engine(available=False, reason=trouble, remedy="unset DOCKER_HOST, or name a socket of this host")
+        return Engine(
+            available=False, reason=trouble, remedy="unset DOCKER_HOST, or name a socket of this host"
+        )
     try:
         on_disk = address.startswith("unix:///")
         info, images = _ask(address.removeprefix("unix://")) if on_disk else _ask_by_sdk()
@@ -227,7 +231,9 @@ def _root(info: dict[str, Any], containerd: Path = CONTAINERD) -> str:
 def is_set_elsewhere(settings: Path = CONTAINERD_SETTINGS) -> bool:
     """Whether containerd's settings name another folder than its default one, or cannot be read."""
     try:
-        found = re.search(r"^\s*root\s*=\s*[\"']([^\"']*)", settings.read_text(encoding="utf-8"), re.MULTILINE)
+        found = re.search(
+            r"^\s*root\s*=\s*[\"']([^\"']*)", settings.read_text(encoding="utf-8"), re.MULTILINE
+        )
     except FileNotFoundError:
         return False
     except (OSError, ValueError):

@@ -17,11 +17,8 @@ from trtmatrix.core.wheel_locks import FIRST_USE, Pin, locked_text
 OWN_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX")
 """Variables by which pip would look elsewhere too."""
 
-CUT = (
-    "Retry(total=0", "Max retries exceeded", "Could not fetch URL", "Connection refused",
-    "Name or service not known", "Temporary failure in name resolution", "Read timed out",
-)  # fmt: skip
-"""What pip prints of a network that fails to the last try; in the end it says only that no distribution matches."""
+CUT = ("Retry(total=0", "Max retries exceeded", "Could not fetch URL")
+"""What pip prints of a network that fails to the last try; its errors only say that nothing matches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +105,7 @@ def explain_refusal(said: str, source: str) -> str:
     if (cut := next((line for line in lines if any(mark in line for mark in CUT)), None)) is not None:
         return (
             f"{source} cannot be reached: {cut[:300]}\n"
-            "  check network and proxy (HTTPS_PROXY, NO_PROXY), or take the wheels from a folder: --wheels DIR"
+            "  check network and proxy (HTTPS_PROXY, NO_PROXY), or take the wheels from a folder"
         )
     errors = " ".join(line for line in lines if line.startswith("ERROR"))
     return (

@@ -83,7 +83,9 @@ def _requirements(file: Path, extras: Sequence[str]) -> Iterator[str]:
 
     try:
         with zipfile.ZipFile(file) as archive:
-            name = next(n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA"))
+            name = next(
+                n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA")
+            )
             needs = message_from_bytes(archive.read(name)).get_all("Requires-Dist") or []
     except (OSError, zipfile.BadZipFile, StopIteration):
         return

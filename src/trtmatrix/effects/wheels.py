@@ -65,11 +65,13 @@ def pip_files(environment: Mapping[str, str]) -> list[Path]:
 
 DEFAULT_INDEX = "https://pypi.org/simple/"
 """Source: https://pip.pypa.io/en/stable/cli/pip_install/#cmdoption-i."""
-_SETTING = re.compile(r"^\s*(index-url|no-index|extra-index-url|find-links|proxy)\s*=\s*(.*?)\s*$", re.MULTILINE)
+_SETTING = re.compile(
+    r"^\s*(index-url|no-index|extra-index-url|find-links|proxy)\s*=\s*(.*?)\s*$", re.MULTILINE
+)
 
 
 def pip_index(environment: Mapping[str, str], files: list[Path]) -> str:
-    """Return the only index that pip would ask; nothing where it has several sources, or a proxy of its own."""
+    """Return the only index that pip would ask; nothing where it has other sources or a proxy of its own."""
     settings: dict[str, str] = {}
     for file in files:
         if file.is_file():

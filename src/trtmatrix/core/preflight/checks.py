@@ -22,10 +22,11 @@ from trtmatrix.core.registry import Trouble
 
 ENGINE_LEAST_MEMORY = 6 << 20
 """The least memory limit that Docker takes for a container, in bytes (4 MiB before 20.10)."""
-PROBE_LEAST_MEMORY = 32 << 20
+PROBE_LEAST_MEMORY = 48 << 20
 """A limit below which the probe does not even start, in bytes.
 
-Measured with Python 3.11 and ONNX Runtime: it starts from 48 MiB on, a small cell passes from 64 MiB on.
+Measured with Python 3.11 and ONNX Runtime: it never starts with 47 MiB, mostly with 48 MiB, and a small cell
+passes from 64 MiB on.
 """
 REFUSING = frozenset({Trouble.UNREACHABLE, Trouble.NEEDS_LOGIN, Trouble.WRONG_LOGIN, Trouble.MISSING})
 """Answers with which a pull cannot come out well either; the others may pass until then."""
@@ -129,14 +130,16 @@ def _nodes(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
 
 
 def _mig(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
-    """Instances have CDI names and device nodes of their own, which are not given: the GPU's own lead nowhere.
+    """Instances have CDI names and device nodes of their own, which are not given; the GPU's lead nowhere.
 
     Source: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/.
     """
     del wants
     access = facts.engine.gpu_access
     if image_of(launch) is not None and in_mig_mode(launch.gpu) and access in BY_WHOLE_GPU:
-        detail = f"{launch.gpu.name} is in MIG mode, and containers cannot be given an instance by {access.value}"
+        detail = (
+            f"{launch.gpu.name} is in MIG mode, and containers cannot be given an instance by {access.value}"
+        )
         return Lack(
             rule="mig", why=Exclusion.NO_GPU_ACCESS, detail=detail,
             remedy="install NVIDIA's Container Toolkit, or leave MIG: sudo nvidia-smi -mig 0",

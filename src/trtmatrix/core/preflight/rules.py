@@ -84,12 +84,14 @@ _ALL = (
     ),
     _rule(
         "driver", "the driver against the least one of each image, with the branches for data-centre GPUs",
-        prevents="cells of these versions: NVIDIA's notes do not support them, the engine may start them", mends="install a newer driver, or leave these versions out",
+        prevents="cells of these versions: NVIDIA's notes do not support them, the engine may start them",
+        mends="install a newer driver, or leave these versions out",
         source="https://docs.nvidia.com/deploy/cuda-compatibility/", excludes=(Exclusion.DRIVER_TOO_OLD,),
     ),
     _rule(
         "compute", "the compute capability against those that each version supports",
-        prevents="cells of these versions: NVIDIA's notes do not support them on this GPU", mends="nothing: these versions do not support this GPU",
+        prevents="cells of these versions: NVIDIA's notes do not support them on this GPU",
+        mends="nothing: these versions do not support this GPU",
         source="https://docs.nvidia.com/deeplearning/tensorrt/latest/getting-started/support-matrix.html",
         excludes=(Exclusion.UNSUPPORTED_GPU,),
     ),
