@@ -41,7 +41,10 @@ def examine(context: Context, scene: Scene) -> Findings:
     findings = [*host_findings(facts, wants, versions), *check(facts, wants).findings]
     checked = check(facts, find_wants(context, scene, Options(), frozenset()))
     plan = restrict(scene.plan, checked.excluded)
-    cannot = cannot_lines(plan.excluded, {item.why for item in checked.excluded})
+    told = {item.why for item in checked.excluded}
+    if not facts.engine.available:
+        told.add(Exclusion.NO_ENGINE)
+    cannot = cannot_lines(plan.excluded, told)
     return Findings(
         findings=tuple(findings), can_run=tuple(_can_run(x) for x in plan.launches), cannot=tuple(cannot)
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from trtmatrix.context import Context
-from trtmatrix.core.compare import Entry, Stored
+from trtmatrix.core.compare import Entry, Stored, without_refused
 from trtmatrix.core.config import WheelsOrigin
 from trtmatrix.core.container import Limits
 from trtmatrix.core.lock import base_origin
@@ -64,6 +64,8 @@ def perform(context: Context, scene: Scene, options: Options) -> Result:
     stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
     executed = frozenset(record.run for record in performed.records)
     entries = entries_of(context, scene, stored, performed.not_ready, executed)
+    if options.rerun:
+        entries = without_refused(entries)
     return Result(entries=entries, performed=performed, served=served)
 
 
@@ -106,7 +108,8 @@ def able(context: Context, scene: Scene, options: Options, served: frozenset[Cel
     from trtmatrix.preflighting import preflight, tell
 
     scene, findings = preflight(context, scene, options, served)
-    tell(findings)
+    if not options.quiet:
+        tell(findings)
     return scene
 
 

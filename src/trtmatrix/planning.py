@@ -13,7 +13,7 @@ from trtmatrix.core.model import CellId
 from trtmatrix.core.order import Seconds, count_recorded, equal_boards, estimate_seconds, order_launches
 from trtmatrix.core.plan import Launch
 from trtmatrix.core.planned import Planned, PlannedDownload, PlannedLaunch, plan_json, plan_text
-from trtmatrix.core.preflight.downloads import find_downloads, need_of, without_counted
+from trtmatrix.core.preflight.downloads import find_downloads, need_here, without_counted
 from trtmatrix.core.preflight.facts import image_of, key
 from trtmatrix.core.render_list import origin_text
 from trtmatrix.effects.paths import probe_folder
@@ -55,7 +55,8 @@ def plan_all(context: Context, scene: Scene, served: frozenset[CellId], options:
             PlannedDownload(download=download, added=added)
             for download, added in zip(downloads, without_counted(downloads), strict=True)
         ),
-        need=need_of(downloads, wants.keep), room=facts.images, findings=looked.findings,
+        need=need_here(downloads, wants.keep, wants.lock, facts.engine), room=facts.images,
+        findings=looked.findings,
         recorded=count_recorded(cells, scene.stored), speed=pull_speed(context.project.cache),
     )  # fmt: skip
 

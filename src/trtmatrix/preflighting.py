@@ -93,7 +93,7 @@ def gather(context: Context, scene: Scene, launches: Sequence[Launch]) -> Facts:
         memory=total, available=available, nodes=effects.find_nodes() if by_nodes else None,
         mig=effects.count_mig_instances(scene.scan.gpus),
         answers=effects.ask_registries(asks, engine.insecure),
-        indexes={} if context.offline else effects.ask_indexes(sorted(indexes - {""})),
+        indexes={} if context.offline else effects.ask_indexes(sorted(indexes)),
         unhashed=effects.unhashed_wheels(builds, project.image_builder),
     )  # fmt: skip
 

@@ -105,7 +105,7 @@ def test_with_a_memory_limit_that_is_refused_nothing_runs(memory: int, project: 
     options = replace(OPTIONS, limits=Limits(memory=memory, output=64 << 20, scratch=memory))
     assert refusals(context, scene, options) == {Exclusion.NO_MEMORY}
     (record,) = tried(context, scene, options).records
-    assert record.ended == "launcher failed"
+    assert record.ended in {"launcher failed", "out of host memory"}
 
 
 def test_what_passes_runs(project: Project) -> None:
@@ -218,3 +218,13 @@ def test_a_plan_names_what_it_pulls_and_what_it_cannot(plain: Serving, project: 
     data = json.loads(subprocess.run([*words, "--json"], capture_output=True, text=True, check=True).stdout)
     assert [item["reference"] for item in data["downloads"]] == [large]
     assert "registry" in {item["rule"] for item in data["findings"]}
+
+
+def test_a_rerun_that_is_refused_is_not_shown_from_the_store(project: Project) -> None:
+    write_matrix(project, {FIRST: TEST_IMAGE})
+    assert project.run("--trt", FIRST, *PASSES).code == 0
+    done = project.run("--trt", FIRST, *PASSES, "--rerun", "--memory", "30m")
+    assert done.code == 3
+    cell = done.cell("passes", FIRST)
+    assert (cell["verdict"], cell["evidence"]) == (None, "none")
+    assert cell["excluded"]["why"] == Exclusion.NO_MEMORY.value

@@ -32,6 +32,7 @@ from trtmatrix.core.compare import (
     is_surprise,
     make_entries,
     newest,
+    without_refused,
 )
 from trtmatrix.core.errors import ExitCode
 from trtmatrix.core.expand import Cell
@@ -433,3 +434,16 @@ def test_a_gpu_that_is_shown_for_its_records_alone_was_not_asked_for(
     elsewhere = make_unknown(excluded=Exclusion.OTHER_GPU)
     entries = [make_entry(), elsewhere]
     assert exit_codes(entries, by_name=True, gpu_here=True, ran=True, gpu_named=gpu_named) == codes
+
+
+def test_a_cell_that_was_to_run_again_and_was_refused_is_not_run() -> None:
+    ran = dataclasses.replace(make_entry(make_cell(version="10.8.0")), executed=True)
+    refused = dataclasses.replace(make_entry(excluded=Exclusion.NO_MEMORY), executed=False)
+    for entries in ([ran, refused], [refused]):
+        shown = without_refused(entries)
+        assert shown[:-1] == tuple(entries[:-1])
+        assert (shown[-1].evidence, shown[-1].outcome, shown[-1].record) == (Evidence.NONE, None, None)
+        assert shown[-1].excluded == refused.excluded
+        assert TROUBLE in exit_codes(shown, by_name=True, gpu_here=True, ran=len(entries) > 1)
+    tried = dataclasses.replace(refused, executed=True)
+    assert without_refused([tried, OUT]) == (tried, OUT)

@@ -18,6 +18,7 @@ from trtmatrix.core.preflight.downloads import (
     Need,
     asked_references,
     find_downloads,
+    need_here,
     need_of,
     without_counted,
 )
@@ -165,3 +166,37 @@ def test_room_goes_to_what_starts_first_and_to_all_that_still_fits(
 )  # fmt: skip
 def test_sizes_are_told_as_they_are_read(count: int, words: str) -> None:
     assert gigabytes(count) == words
+
+
+KNOWN, OTHER = f"sha256:id-{TWO}", "sha256:pulled-by-hand"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "least"),
+    [
+        ({}, 7 + 4),
+        ({KNOWN: 9}, 7 + 4),  # its layers are known
+        ({OTHER: 1}, 6 + 4),
+        ({OTHER: 3}, 4 + 4),
+        ({OTHER: 4}, 3),  # it may be the largest layer, and what else is pulled may be here in part
+        ({OTHER: 3, "sha256:another": 6}, 0),
+    ],
+)
+def test_what_may_be_here_in_an_image_of_unknown_layers_is_not_needed(
+    sizes: dict[str, float], least: float
+) -> None:
+    engine = replace(ENGINE, sizes={name: round(size * GB) for name, size in sizes.items()})
+    downloads = find_downloads([launch("10.1.0", ONE)], LOCK, engine)
+    need = need_here(downloads, Keep.ALL, LOCK, engine)
+    assert need == Need(least=round(least * GB), usual=(14 + 7) * GB)
+    for free in (need.least, need.least - 1):
+        facts = Facts(engine=engine, images=Room(path="/d", free=free))
+        fitting, _ = find_room([launch("10.1.0", ONE)], facts, Wants(lock=LOCK))
+        assert bool(fitting) is (free >= need.least)
+
+
+def test_containerd_keeps_what_it_pulled_beside_what_it_unpacked() -> None:
+    engine = replace(ENGINE, snapshots=True)
+    downloads = find_downloads([launch("10.1.0", ONE)], LOCK, engine)
+    assert need_here(downloads, Keep.ALL, LOCK, engine) == Need(least=2 * 7 * GB, usual=3 * 7 * GB)
+    assert need_here([], Keep.ALL, LOCK, engine) == Need()

@@ -10,7 +10,7 @@ from engines import ANSWERS, IMAGES, INFO, serving
 
 from trtmatrix.core.plan import GpuAccess
 from trtmatrix.effects import engine
-from trtmatrix.effects.engine import find_engine
+from trtmatrix.effects.engine import _root, find_engine, is_set_elsewhere
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_without_a_name_docker_s_own_socket_is_asked(
 
 @pytest.mark.usefixtures("address")
 def test_no_socket_is_told() -> None:
-    assert find_engine(gpu_here=False).reason.startswith("no Docker socket: install Docker")
+    assert find_engine(gpu_here=False).reason.startswith("no socket at unix:")
 
 
 @pytest.mark.parametrize("name", ["tcp://10.0.0.1:2376", "ssh://host", "unix://relative", "npipe:////./pipe"])
@@ -88,3 +88,64 @@ def test_an_engine_that_answers_with_trouble_is_none(
     assert not found.available
     assert found.reason.startswith("Docker does not answer: ")
     assert words in found.reason
+
+
+SNAPSHOTS = {"DockerRootDir": "/d", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
+
+
+def test_images_of_containerd_lie_in_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "is_set_elsewhere", lambda: False)
+    assert _root({"DockerRootDir": "/d", "DriverStatus": None}, tmp_path) == "/d"
+    assert _root(SNAPSHOTS, tmp_path) == str(tmp_path)
+    assert _root(SNAPSHOTS, tmp_path / "none") == ""
+    address = "/var/run/docker/containerd/containerd.sock"
+    assert _root({**SNAPSHOTS, "Containerd": {"Address": address}}, tmp_path) == "/d/containerd/daemon"
+    (tmp_path / "containerd" / "daemon").mkdir(parents=True)
+    own = {**SNAPSHOTS, "DockerRootDir": str(tmp_path)}
+    assert _root(own, tmp_path) == str(tmp_path / "containerd" / "daemon")
+    monkeypatch.setattr(engine, "is_set_elsewhere", lambda: True)
+    assert _root(SNAPSHOTS, tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "elsewhere"),
+    [("", False), ('root = "/var/lib/containerd"', False), ('# root = "/x"', False), ("root = '/x'", True)],
+)
+def test_containerd_s_settings_may_name_another_folder(text: str, elsewhere: bool, tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    assert not is_set_elsewhere(file)
+    file.write_text(f"version = 2\n{text}\n")
+    assert is_set_elsewhere(file) is elsewhere
+
+
+def test_an_engine_says_which_store_it_has_and_how_large_its_images_are(address: Path) -> None:
+    with serving(address, {**ANSWERS, "/info": {**INFO, **SNAPSHOTS}}):
+        found = find_engine(gpu_here=False)
+    assert found.snapshots
+    assert set(found.sizes) == set(found.ids)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "remedy"),
+    [
+        ("/var/run/docker.sock", "a path", "export DOCKER_HOST=unix:///var/run/docker.sock"),
+        ("unix:///no/such.sock", "no socket at unix:///no/such.sock", "name another address, or unset it"),
+        (None, "no Docker socket", "install and start Docker"),
+    ],
+)
+def test_the_remedy_fits_the_reason(
+    name: str | None, reason: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "find_address", lambda: name or f"unix://{tmp_path}/none.sock")
+    monkeypatch.setenv("DOCKER_HOST", name) if name else monkeypatch.delenv("DOCKER_HOST", raising=False)
+    found = find_engine(gpu_here=False)
+    assert not found.available
+    assert reason in found.reason
+    assert remedy in found.remedy
+
+
+def test_an_engine_over_the_network_is_refused_offline_with_its_own_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2376")
+    assert find_engine(gpu_here=False, offline=True).remedy.startswith("unset DOCKER_HOST")

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -161,6 +162,27 @@ def test_what_a_wheelhouse_lacks_for_this_python(
     words = find_lacking(tmp_path, wheels)
     assert words == (f"{lacking}: not installed, and not in {tmp_path}" if lacking else "")
     assert find_lacking(None, wheels) == f"{', '.join(wheels)}: not installed, and there is no wheelhouse"
+
+
+def put_wheel(folder: Path, name: str, *needs: str) -> None:
+    """Write a wheel that has nothing but metadata."""
+    lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0", *(f"Requires-Dist: {n}" for n in needs)]
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{name}-1.0.dist-info/METADATA", "\n".join(lines) + "\n")
+
+
+def test_what_a_wheel_in_the_house_needs_must_be_there_too(tmp_path: Path) -> None:
+    put_wheel(tmp_path, "runtime", "buffers>=1", "old; python_version < '3'", "fast; extra == 'speed'")
+    assert find_lacking(tmp_path, ["runtime==1.0"]) == (
+        f"buffers>=1 (for runtime): not installed, and not in {tmp_path}"
+    )
+    put_wheel(tmp_path, "buffers", "deeper", "runtime")
+    assert find_lacking(tmp_path, ["runtime==1.0"]).startswith("deeper (for buffers): ")
+    put_wheel(tmp_path, "deeper")
+    assert find_lacking(tmp_path, ["runtime==1.0", "buffers"]) == ""
+    assert find_lacking(tmp_path, ["runtime[speed]==1.0"]).startswith("fast (for runtime): ")
+    (tmp_path / "runtime-2.0-py3-none-any.whl").touch()  # what it needs is not known: pip says so
+    assert find_lacking(tmp_path, ["runtime[speed]"]) == ""
 
 
 def test_the_wheelhouse_is_the_one_that_is_named_else_the_project_s(

@@ -225,3 +225,16 @@ def test_exclusions_are_counted_the_commonest_first() -> None:
     counted = count_excluded(Excluded(cell=cell, why=why, detail=why.name) for why in reasons)
     assert counted == [(Exclusion.NO_GPU, 2, "NO_GPU"), (Exclusion.NO_ENGINE, 1, "NO_ENGINE")]
     assert count_excluded([]) == []
+
+
+def test_of_drivers_too_old_the_version_that_needs_most_is_named() -> None:
+    def lacking(name: str, least: str) -> Excluded:
+        driver = {"least": least, "datacenter": [], "known": "read", "source": "notes"}
+        cell = make_cell(version=make_version(name, driver=driver))
+        return Excluded(cell=cell, why=Exclusion.DRIVER_TOO_OLD, detail=f"{name} needs {least}")
+
+    several = [lacking("10.3.0", "560"), lacking("10.9.0", "1000.1"), lacking("10.7.0", "570")]
+    assert count_excluded(several) == [
+        (Exclusion.DRIVER_TOO_OLD, 3, "10.9.0 needs 1000.1; 2 others need no more")
+    ]
+    assert count_excluded(several[:1])[0][2] == "10.3.0 needs 560"

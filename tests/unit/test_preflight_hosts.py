@@ -8,14 +8,14 @@ import pytest
 from builders import make_case, make_version
 from hosts import BASE, GB, HERE, IMAGE, L4, LOCK, NODES, TO_BUILD, TO_PULL, Case_, bad, kinds, lock_of
 
-from trtmatrix.core.config import Driver, ImageOrigin
+from trtmatrix.core.config import Build, Driver, ImageOrigin
 from trtmatrix.core.expand import Selection
 from trtmatrix.core.lock import Lock
 from trtmatrix.core.model import NO_GPU, Exclusion, Gpu, Known
 from trtmatrix.core.plan import Engine, GpuAccess, Pull
 from trtmatrix.core.preflight.facts import Answer, Room, Wants
 from trtmatrix.core.preflight.finding import Level
-from trtmatrix.core.preflight.host import image_finding
+from trtmatrix.core.preflight.host import host_findings, image_finding
 from trtmatrix.core.preflight.rules import RULES, remedy_of, rule_of
 from trtmatrix.core.registry import Trouble
 
@@ -26,6 +26,7 @@ MIG = replace(L4, variant="23 GiB, MIG on")
 PYTHON = Selection(versions=("10.7.0",), runtimes=("host",))
 
 
+<<<<<<< HEAD
 RECALLED = replace(HERE.version, library=replace(HERE.version.library, known=Known.RECALLED))
 
 
@@ -35,6 +36,16 @@ def saying(tensorrt: str, image: str = IMAGE) -> Lock:
     (found,) = locked.platforms
     said = replace(found, environment={"TRT_VERSION": tensorrt})
     return Lock(images={image: replace(locked, platforms=(said,))})
+=======
+FROM_PYPI = TO_BUILD.but(
+    version=replace(
+        TO_BUILD.version,
+        origin=ImageOrigin(
+            image="trtmatrix/tensorrt:10.7.0", build=Build(base=BASE, wheels=("tensorrt==10.7.0",))
+        ),
+    )
+)
+>>>>>>> mendC
 
 
 def drive(room: float) -> Case_:
@@ -83,6 +94,10 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
         "off": (HERE, False),
         "on, with instances": (HERE.but(gpu=MIG, gpus=(MIG,), mig={0: 2}), False),
         "on, without": (HERE.but(gpu=MIG, gpus=(MIG,), mig={0: 0}), True),
+        "on, with instances, CDI": (
+            HERE.but(gpu=MIG, gpus=(MIG,), mig={0: 2}, gpu_access=GpuAccess.CDI), True,
+        ),
+        "on, with instances, device nodes": (BY_NODES.but(gpu=MIG, gpus=(MIG,), mig={0: 2}), True),
         "on, NVML does not say": (HERE.but(gpu=MIG, gpus=(MIG,)), False),
     },
     "driver": {
@@ -164,6 +179,7 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
     "wheel-index": {
         "answers": (TO_BUILD.but(indexes={"https://pypi.nvidia.com": ""}), False),
         "does not": (TO_BUILD.but(indexes={"https://pypi.nvidia.com": "it does not answer"}), True),
+        "PyPI does not": (FROM_PYPI.but(indexes={"": "it does not answer"}), True),
         "another's does not": (TO_BUILD.but(indexes={"https://example.org": "no"}), False),
     },
     "disk-images": {
@@ -187,7 +203,7 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
     "memory-limit": {
         "enough": (HERE.but(wants=Wants(memory=64 << 20)), False),
         "less than the engine takes": (HERE.but(wants=Wants(memory=5 << 20)), True),
-        "less than the probe needs": (HERE.but(wants=Wants(memory=31 << 20)), True),
+        "less than the probe needs": (HERE.but(wants=Wants(memory=47 << 20)), True),
     },
 }  # fmt: skip
 
@@ -295,3 +311,19 @@ def test_an_image_made_by_hand_is_neither_pulled_nor_locked(here: bool, remedy: 
     assert finding.level is Level.LACKING
     assert remedy in finding.remedy
     assert not {"pull", "lock"} & set(finding.remedy.split())
+
+
+def test_only_the_toolkit_gives_a_container_a_mig_instance() -> None:
+    for access, told in ((GpuAccess.TOOLKIT, True), (GpuAccess.CDI, False)):
+        host = HERE.but(gpu=MIG, gpus=(MIG,), mig={0: 2}, gpu_access=access)
+        found = [
+            finding.found
+            for finding in host_findings(replace(host.facts, engine=host.engine, gpus=host.gpus), Wants(), [])
+        ]
+        assert any("its first MIG instance of 2" in text for text in found) is told
+
+
+def test_an_engine_that_is_not_there_has_the_remedy_of_its_own_reason() -> None:
+    host = HERE.but(available=False, reason="no socket", remedy="unset DOCKER_HOST")
+    engine = next(iter(host_findings(replace(host.facts, engine=host.engine, gpus=host.gpus), Wants(), [])))
+    assert (engine.found, engine.remedy) == ("no socket", "unset DOCKER_HOST")

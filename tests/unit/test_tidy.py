@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import make_cell, make_matrix, make_repro, make_version
@@ -14,6 +15,7 @@ from trtmatrix.context import Context
 from trtmatrix.core.config import Origin
 from trtmatrix.core.expand import Selection
 from trtmatrix.core.plan import Engine, Host, Keep, Launch, Plan
+from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.effects import containers, engine, image_use
 from trtmatrix.effects.gpu import GpuScan
 from trtmatrix.effects.paths import Project
@@ -93,3 +95,14 @@ def test_where_nothing_was_left_the_engine_is_not_asked_again(seen: Seen, tmp_pa
 def test_without_an_engine_nothing_is_looked_for(seen: Seen, tmp_path: Path) -> None:
     perform_on(replace(BEFORE, available=False), tmp_path)
     assert seen.done == ["preflight", "run"]
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_a_quiet_step_is_told_nothing_of_preflight(
+    quiet: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finding = Finding(level=Level.TROUBLE, what="disk", found="full")
+    monkeypatch.setattr(preflighting, "preflight", lambda _, scene, *__: (scene, (finding,)))
+    nothing: Any = None
+    perform.able(nothing, nothing, Options(quiet=quiet), frozenset())
+    assert capsys.readouterr().err == ("" if quiet else "[!!] disk: full\n")

@@ -104,3 +104,16 @@ def test_a_refusal_names_both_hashes() -> None:
     assert f"Expected sha256 {ONE}" in text
     assert f"Got        {TWO}" in text
     assert "WARNING" not in text
+
+
+def test_a_network_that_fails_is_no_wheel_that_is_missing() -> None:
+    missing = "ERROR: No matching distribution found for numpy"
+    cut = "after connection broken by 'NewConnectionError(…: Connection refused)': /simple/numpy/"
+    last = f"WARNING: Retrying (Retry(total=0, connect=None)) {cut}"
+    text = explain_refusal(f"{last}\n{missing}\n", "https://a/simple")
+    assert text.startswith(f"https://a/simple cannot be reached: {last}")
+    assert "matching" not in text
+    once = f"WARNING: Retrying (Retry(total=4)) after connection broken by 'ProtocolError'\n{missing}\n"
+    assert explain_refusal(once, "https://a/simple").startswith(
+        f"pip could not download from https://a/simple: {missing}"
+    )

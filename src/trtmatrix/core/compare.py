@@ -36,6 +36,7 @@ __all__ = [
     "is_surprise",
     "make_entries",
     "newest",
+    "without_refused",
 ]
 
 
@@ -140,6 +141,24 @@ def _pool(record: Record, stored: Sequence[Stored]) -> list[Record]:
         if are_comparable(record, item.record):
             runs.setdefault(item.record.run, item.record)
     return list(runs.values())
+
+
+def without_refused(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return the entries of a run that was to run every cell again (``--rerun``).
+
+    A cell that could not be run is not known then: its record is not what was asked for.
+    """
+    return tuple(_not_run(entry) if _is_refused(entry) else entry for entry in entries)
+
+
+def _is_refused(entry: Entry) -> bool:
+    return entry.evidence is Evidence.MEASURED and entry.excluded is not None and not entry.executed
+
+
+def _not_run(entry: Entry) -> Entry:
+    return Entry(
+        cell=entry.cell, evidence=Evidence.NONE, expectation=entry.expectation, excluded=entry.excluded
+    )
 
 
 def exit_codes(

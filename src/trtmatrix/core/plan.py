@@ -62,7 +62,10 @@ class GpuAccess(str, Enum):
 class Engine:
     """The container engine as found: ``images`` maps references to image IDs.
 
-    ``ids`` are those of all images, also of those without a name; ``proxied``: it reaches registries by a
+    ``reason``: why none is available; ``remedy``: what mends that.
+    ``ids`` are those of all images, also of those without a name; ``sizes``: by ID, the bytes that an image
+    takes on disk, what it shares with others counted too; ``snapshots``: containerd keeps the images, their
+    compressed layers too; ``proxied``: it reaches registries by a
     proxy or mirror of its own. ``driver_folder`` is the host folder with the driver's libraries that
     ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``:
     Docker or Podman; ``api``: the highest version of Docker's API that it speaks; ``platform``: what it runs,
@@ -74,12 +77,15 @@ class Engine:
 
     available: bool
     reason: str = ""
+    remedy: str = ""
     version: str = ""
     images: Mapping[str, str] = field(default_factory=dict)
     gpu_access: GpuAccess | None = None
     driver_folder: str | None = None
     root: str = ""
     ids: frozenset[str] = frozenset()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    snapshots: bool = False
     name: str = "Docker"
     api: str = ""
     proxied: bool = False
@@ -204,7 +210,7 @@ def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> tuple[E
         low, high = version.compute.min, version.compute.max
         return (
             Exclusion.UNSUPPORTED_GPU,
-            f"{version.name} supports compute capability {low} to {high}",
+            f"by NVIDIA's notes {version.name} supports compute capability {low} to {high}",
         )
     if lacking := _lacking(cell):
         return Exclusion.COMPONENT_MISSING, f"no {lacking} in the image"
@@ -283,7 +289,7 @@ def _without_image(cell: Cell, host: Host, selection: Selection, pull: Pull) -> 
             least = version.driver.least
             return (
                 Exclusion.DRIVER_TOO_OLD,
-                f"{version.name} needs {least}, here is {cell.gpu.driver}",
+                f"by NVIDIA's notes {version.name} needs {least}, here is {cell.gpu.driver}",
             )
     image = version.origin.reference
     if engine.held(version.origin) is not None:
@@ -324,9 +330,24 @@ def _release(text: str) -> Release:
 
 
 def count_excluded(excluded: Iterable[Excluded]) -> list[tuple[Exclusion, int, str]]:
-    """Return each kind of exclusion with its count and one of its details, the commonest first."""
+    """Return each kind of exclusion with its count and one of its details, the commonest first.
+
+    Of drivers that are too old it is the detail of the version that needs most: with that all of them run.
+    """
     counts: dict[Exclusion, list[Excluded]] = {}
     for item in excluded:
         counts.setdefault(item.why, []).append(item)
     ordered = sorted(counts.items(), key=lambda pair: (-len(pair[1]), pair[0].value))
-    return [(why, len(items), items[0].detail) for why, items in ordered]
+    return [(why, len(items), _telling(why, items)) for why, items in ordered]
+
+
+def _telling(why: Exclusion, items: Sequence[Excluded]) -> str:
+    """Return the detail that stands for all."""
+    names = {item.cell.version.name for item in items}
+    if why is not Exclusion.DRIVER_TOO_OLD or len(names) == 1:
+        return items[0].detail
+    most = max(
+        items, key=lambda item: _release(item.cell.version.driver.least if item.cell.version.driver else "0")
+    )
+    others = len(names) - 1
+    return f"{most.detail}; {others} {'other needs' if others == 1 else 'others need'} no more"

@@ -35,6 +35,9 @@ PODMAN_SOCKET = "/run/podman/podman.sock"
 
 Source: https://docs.podman.io/en/latest/markdown/podman-system-service.1.html.
 """
+CONTAINERD, CONTAINERD_SETTINGS = Path("/var/lib/containerd"), Path("/etc/containerd/config.toml")
+"""Its folder, where its settings name no other (https://github.com/containerd/containerd/blob/main/docs/ops.md)."""
+INSTALL = "install and start Docker: https://docs.docker.com/engine/install/"
 SECONDS = 20
 API = "Api-Version"
 """The header in which an engine says the highest version of Docker's API that it speaks, in every answer."""
@@ -91,21 +94,30 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     ``offline``: one that is reached over a network is not asked.
     """
     address = find_address()
+    if address.startswith(("/", ".", "~")):
+        reason = f"DOCKER_HOST is {address}, a path: an engine's address begins with its scheme"
+        return Engine(
+            available=False, reason=reason, remedy=f"export DOCKER_HOST=unix://{address}, or unset it"
+        )
     if offline and (trouble := trouble_of(address)):
-        return Engine(available=False, reason=trouble)
+        return Engine(
+            available=False, reason=trouble, remedy="unset DOCKER_HOST, or name a socket of this host"
+        )
     try:
         on_disk = address.startswith("unix:///")
         info, images = _ask(address.removeprefix("unix://")) if on_disk else _ask_by_sdk()
     except (OSError, HTTPException, ValueError, EngineError) as error:
-        return Engine(available=False, reason=_engine_reason(error))
+        reason, remedy = _explain(error, address)
+        return Engine(available=False, reason=reason, remedy=remedy)
     return Engine(
         available=True, name=PODMAN if _is_podman(info) else DOCKER,
         version=str(info.get("ServerVersion", "?")), images=dict(_references(images)),
-        ids=frozenset(str(image["Id"]) for image in images), platform=_platform(info),
+        ids=frozenset(str(image["Id"]) for image in images), sizes=_sizes(images),
+        snapshots=_has_snapshots(info), platform=_platform(info),
         memory=int(info.get("MemTotal") or 0), insecure=tuple(_insecure(info)),
         gpu_access=_gpu_access(info) if gpu_here else None,
         rootless=_is_rootless(info), unlimited=tuple(_unlimited(info)), ulimits=_ulimits(info),
-        root=str(info.get("DockerRootDir", "")),
+        root=_root(info),
         driver_folder=DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None,
         api=str(info.get(API, "")), proxied=_is_proxied(info),
     )  # fmt: skip
@@ -166,15 +178,20 @@ def _ask_by_sdk() -> Answers:
         raise EngineError(str(error)) from error
 
 
-def _engine_reason(error: Exception) -> str:
-    text = str(error)
+def _explain(error: Exception, address: str) -> tuple[str, str]:
+    """Return why no engine answers, and what mends that."""
+    text, named = str(error), os.environ.get("DOCKER_HOST")
+    unset = f"DOCKER_HOST is {address}: name another address, or unset it"
     if "PermissionError" in text or "Permission denied" in text:
-        return "the Docker socket may not be used by this user: add it to the group docker"
+        reason = "the Docker socket may not be used by this user: add it to the group docker"
+        return reason, "sudo usermod -aG docker $USER, then log in again"
     if "FileNotFoundError" in text or "No such file" in text:
-        return "no Docker socket: install Docker and start it, or set DOCKER_HOST"
+        reason = "no Docker socket: install Docker and start it, or set DOCKER_HOST"
+        return (f"no socket at {address}", unset) if named else (reason, INSTALL)
     if "ConnectionRefused" in text or "Connection refused" in text:
-        return "nothing answers at Docker's address: start dockerd, or set DOCKER_HOST"
-    return f"Docker does not answer: {text[:200]}"
+        reason = "nothing answers at Docker's address: start dockerd, or set DOCKER_HOST"
+        return reason, f"start the engine there; {unset}" if named else "sudo systemctl start docker"
+    return f"Docker does not answer: {text[:200]}", unset if named else "docker info says more"
 
 
 def _references(images: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -183,6 +200,45 @@ def _references(images: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str]]:
         for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]:
             yield reference, image["Id"]
             yield short_name(reference), image["Id"]
+
+
+def _sizes(images: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Return the bytes that each image takes on disk, by its ID."""
+    return {str(image["Id"]): int(image.get("Size") or 0) for image in images}
+
+
+def _has_snapshots(info: dict[str, Any]) -> bool:
+    """Whether containerd keeps the images. Source: https://docs.docker.com/engine/storage/containerd/."""
+    return any("io.containerd.snapshotter" in str(pair) for pair in info.get("DriverStatus") or ())
+
+
+def _root(info: dict[str, Any], containerd: Path = CONTAINERD) -> str:
+    """Return where the images are, or nothing where that is not known.
+
+    containerd has a folder of its own; one that dockerd itself started has it below Docker's
+    (https://github.com/moby/moby/tree/master/daemon/internal/libcontainerd/supervisor).
+    """
+    root = str(info.get("DockerRootDir", ""))
+    if not _has_snapshots(info):
+        return root
+    own = Path(root, "containerd", "daemon")
+    address = str((info.get("Containerd") or {}).get("Address", ""))
+    if address.endswith("/docker/containerd/containerd.sock") or (not address and own.is_dir()):
+        return str(own)
+    return str(containerd) if containerd.is_dir() and not is_set_elsewhere() else ""
+
+
+def is_set_elsewhere(settings: Path = CONTAINERD_SETTINGS) -> bool:
+    """Whether containerd's settings name another folder than its default one, or cannot be read."""
+    try:
+        found = re.search(
+            r"^\s*root\s*=\s*[\"']([^\"']*)", settings.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True
+    return found is not None and found[1] != str(CONTAINERD)
 
 
 def _platform(info: dict[str, Any]) -> str:

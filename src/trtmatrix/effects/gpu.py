@@ -165,5 +165,9 @@ def _plain(name: str) -> str:
         "sxm4",
         "sxm5",
     }
-    dropped |= {"hbm2", "hbm2e", "hbm3", "hbm3e", "generation", "nvl"}
-    return " ".join(word for word in words if word not in dropped and not re.fullmatch(r"\d+gb", word))
+    dropped |= {"hbm2", "hbm2e", "hbm3", "hbm3e", "generation", "nvl", "dgxs", "fhhl", "grid", "mig"}
+    return " ".join(word for word in words if word not in dropped and not _SIZE.fullmatch(word))
+
+
+_SIZE = re.compile(r"\d+gb?|\d+[abcq]")
+"""A board's or an instance's memory, or a profile of vGPU: ``80gb``, ``1g``, ``40c``."""

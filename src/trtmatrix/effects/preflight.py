@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 import shutil
-import threading
-from collections import deque
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import ConfigError, TrtMatrixError
 from trtmatrix.core.model import Gpu
 from trtmatrix.core.plan import Launch
 from trtmatrix.core.preflight.facts import Answer, Room
-from trtmatrix.core.registry import Trouble, parse_reference
-from trtmatrix.effects.registry import Registry
+from trtmatrix.core.registry import Trouble, explain_trouble, parse_reference
+from trtmatrix.effects.deadline import ask_all
+from trtmatrix.effects.wheels import pip_files, pip_index
+
+if TYPE_CHECKING:
+    from trtmatrix.effects.registry import Registry
 
 ASK_SECONDS = (5.0, 5.0)
 """To connect to a registry or index, and between two pieces of its answer."""
+SECONDS = 20.0
+"""For all registries together, and for all indexes: one that sends a byte now and then would never end."""
 ATTEMPTS = 2
-TOGETHER = 8
 MEMORY = Path("/proc/meminfo")
 
 
@@ -82,50 +88,71 @@ def _count_instances(nvml, handle) -> int:  # type: ignore[no-untyped-def] # noq
     return count
 
 
-def ask_registries(references: Sequence[str], insecure: Sequence[str]) -> dict[str, Answer]:
-    """Ask for every reference at the same time; returns what was said of each."""
+def ask_registries(
+    references: Sequence[str], insecure: Sequence[str], seconds: float = SECONDS
+) -> dict[str, Answer]:
+    """Ask for every reference at the same time; returns what was said of each, within ``seconds`` in all."""
     if not references:
         return {}
+    from trtmatrix.effects.registry import Registry  # here: who asks nobody does not wait for its imports
+
     registry = Registry(insecure=insecure, attempts=ATTEMPTS, seconds=ASK_SECONDS)
-    waiting, answers = deque(references), dict[str, Answer]()
-
-    def work() -> None:
-        with contextlib.suppress(IndexError):  # nothing is left to ask
-            while True:
-                reference = waiting.popleft()
-                answers[reference] = _ask(registry, reference)
-
-    # An interrupted run leaves them behind: what a silent registry is waited for cannot be called off.
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(TOGETHER, len(references)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return {reference: answers[reference] for reference in references if reference in answers}
+    answers = ask_all(
+        lambda reference: _ask(registry, reference), references, seconds=seconds,
+        note=lambda missing: _tell_waiting([parse_reference(each).host for each in missing]),
+    )  # fmt: skip
+    return {each: answers[each] if each in answers else _silent(each, seconds) for each in references}
 
 
 def _ask(registry: Registry, reference: str) -> Answer:
     try:
         return Answer(host=parse_reference(reference).host, digest=registry.check(reference))
     except TrtMatrixError as error:  # of a registry, or that no image can have this name
-        words, _, remedy = str(error).partition("\n")
-        trouble, host = getattr(error, "trouble", Trouble.MISSING), getattr(error, "host", "")
-        return Answer(host=host, trouble=trouble, words=words, remedy=remedy.strip())
+        return _bad(error)
 
 
-def ask_indexes(addresses: Sequence[str]) -> dict[str, str]:
-    """Return why each index of wheels does not answer; nothing where it does, whatever it says."""
+def _bad(error: TrtMatrixError) -> Answer:
+    words, _, remedy = str(error).partition("\n")
+    trouble, host = getattr(error, "trouble", Trouble.MISSING), getattr(error, "host", "")
+    return Answer(host=host, trouble=trouble, words=words, remedy=remedy.strip())
+
+
+def _silent(reference: str, seconds: float) -> Answer:
+    host = parse_reference(reference).host
+    why = f"it does not answer within {seconds:.0f} s"
+    return _bad(explain_trouble(Trouble.UNREACHABLE, host, reference, why))
+
+
+def _tell_waiting(hosts: Iterable[str]) -> None:
+    print(f"trtmatrix: asking {', '.join(dict.fromkeys(hosts))} …", file=sys.stderr, flush=True)
+
+
+def ask_indexes(addresses: Collection[str], seconds: float = SECONDS) -> dict[str, str]:
+    """Return why each index of wheels does not answer; nothing where it does, whatever it says.
+
+    An empty address is the index that pip is set to; where that is none, or several, nothing is asked.
+    """
+    places = {address: address or pip_index(os.environ, pip_files(os.environ)) for address in addresses}
+    asked = [address for address, place in places.items() if place]
+    answers = ask_all(
+        lambda address: _ask_index(places[address], named=bool(address)), asked, seconds=seconds,
+        note=lambda missing: _tell_waiting(urlsplit(places[each]).hostname or each for each in missing),
+    )  # fmt: skip
+    late = f"it does not answer within {seconds:.0f} s"
+    return {address: answers.get(address, late) for address in asked}
+
+
+def _ask_index(place: str, *, named: bool) -> str:
     import requests
 
-    found = {}
-    for address in addresses:
-        try:
-            requests.head(address, timeout=ASK_SECONDS, allow_redirects=True).close()
-        except requests.exceptions.RequestException as error:
-            found[address] = f"it does not answer: {error.__class__.__name__}"
-        else:
-            found[address] = ""
-    return found
+    try:
+        requests.head(place, timeout=ASK_SECONDS, allow_redirects=True).close()
+    except requests.exceptions.SSLError:
+        return ""  # somebody answers; pip may trust more than we do
+    except requests.exceptions.RequestException as error:
+        host = "" if named else f" ({urlsplit(place).hostname})"
+        return f"it does not answer{host}: {error.__class__.__name__}"
+    return ""
 
 
 def unhashed_wheels(launches: Iterable[Launch], builder: Path | None) -> dict[str, tuple[str, ...]]:

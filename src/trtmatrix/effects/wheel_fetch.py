@@ -17,6 +17,9 @@ from trtmatrix.core.wheel_locks import FIRST_USE, Pin, locked_text
 OWN_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX")
 """Variables by which pip would look elsewhere too."""
 
+CUT = ("Retry(total=0", "Max retries exceeded", "Could not fetch URL")
+"""What pip prints of a network that fails to the last try; its errors only say that nothing matches."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -98,6 +101,11 @@ def explain_refusal(said: str, source: str) -> str:
         return (
             f"{source} gives other bytes than the lock allows; nothing is built\n  {facts}\n"
             "  find out which is right before changing the lock: the wheels of a release do not change"
+        )
+    if (cut := next((line for line in lines if any(mark in line for mark in CUT)), None)) is not None:
+        return (
+            f"{source} cannot be reached: {cut[:300]}\n"
+            "  check network and proxy (HTTPS_PROXY, NO_PROXY), or take the wheels from a folder"
         )
     errors = " ".join(line for line in lines if line.startswith("ERROR"))
     return (

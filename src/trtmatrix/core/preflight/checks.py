@@ -7,15 +7,19 @@ from dataclasses import dataclass, replace
 
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.container import give_gpu
+<<<<<<< HEAD
 from trtmatrix.core.image_facts import locked_tensorrt
 from trtmatrix.core.judge import wrong_library
 from trtmatrix.core.model import Exclusion, Product
+=======
+from trtmatrix.core.model import Exclusion, Gpu, Product
+>>>>>>> mendC
 from trtmatrix.core.plan import Engine, Excluded, GpuAccess, Launch, Plan
 from trtmatrix.core.preflight.downloads import (
     Download,
     asked_for,
     find_downloads,
-    need_of,
+    need_here,
 )
 from trtmatrix.core.preflight.facts import Facts, Wants, image_of
 from trtmatrix.core.preflight.finding import Finding, Level
@@ -24,13 +28,18 @@ from trtmatrix.core.registry import Trouble
 
 ENGINE_LEAST_MEMORY = 6 << 20
 """The least memory limit that Docker takes for a container, in bytes (4 MiB before 20.10)."""
-PROBE_LEAST_MEMORY = 32 << 20
+PROBE_LEAST_MEMORY = 48 << 20
 """A limit below which the probe does not even start, in bytes.
 
-Measured with Python 3.11 and ONNX Runtime: it starts from 48 MiB on, a small cell passes from 64 MiB on.
+Measured with Python 3.11 and ONNX Runtime: it never starts with 47 MiB, mostly with 48 MiB, and a small cell
+passes from 64 MiB on.
 """
 REFUSING = frozenset({Trouble.UNREACHABLE, Trouble.NEEDS_LOGIN, Trouble.WRONG_LOGIN, Trouble.MISSING})
 """Answers with which a pull cannot come out well either; the others may pass until then."""
+
+
+BY_WHOLE_GPU = (GpuAccess.CDI, GpuAccess.NODES)
+"""Ways in which a container is given a GPU, and none of its MIG instances."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +136,20 @@ def _nodes(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
 
 
 def _mig(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
+    """Instances have CDI names and device nodes of their own, which are not given; the GPU's lead nowhere.
+
+    Source: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/.
+    """
     del wants
+    access = facts.engine.gpu_access
+    if image_of(launch) is not None and in_mig_mode(launch.gpu) and access in BY_WHOLE_GPU:
+        detail = (
+            f"{launch.gpu.name} is in MIG mode, and containers cannot be given an instance by {access.value}"
+        )
+        return Lack(
+            rule="mig", why=Exclusion.NO_GPU_ACCESS, detail=detail,
+            remedy="install NVIDIA's Container Toolkit, or leave MIG: sudo nvidia-smi -mig 0",
+        )  # fmt: skip
     if launch.version.product is not Product.TENSORRT or launch.gpu.index is None:
         return None
     if facts.mig.get(launch.gpu.index, 1):
@@ -137,6 +159,11 @@ def _mig(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
         why=Exclusion.NO_GPU_ACCESS,
         detail=f"{launch.gpu.name} is in MIG mode without an instance",
     )
+
+
+def in_mig_mode(gpu: Gpu) -> bool:
+    """Whether a GPU of this host is in MIG mode, as its variant says."""
+    return gpu.index is not None and gpu.variant.endswith("MIG on")
 
 
 def _memory_limit(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
@@ -220,7 +247,8 @@ def _wheel_index(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
     if not (why := facts.indexes.get(origin.build.index, "")):
         return None
     return Lack(
-        rule="wheel-index", why=Exclusion.IMAGE_NOT_BUILT, detail=f"{origin.build.index}: {why}",
+        rule="wheel-index", why=Exclusion.IMAGE_NOT_BUILT,
+        detail=f"{origin.build.index or 'the index that pip is set to'}: {why}",
         remedy=RULES["wheel-index"].mends.replace("VERSION", launch.version.name),
     )  # fmt: skip
 
@@ -241,7 +269,7 @@ def find_room(
     lacking: list[tuple[Launch, Lack]] = []
     for launch in launches:
         downloads = find_downloads([*fitting, launch], wants.lock, facts.engine, wants.registry)
-        need = need_of(downloads, wants.keep)
+        need = need_here(downloads, wants.keep, wants.lock, facts.engine)
         if launch.lacks_image and need.least > facts.images.free:
             detail = (
                 f"{gigabytes(facts.images.free)} free at {facts.images.path}, "
@@ -296,7 +324,7 @@ def doubt_findings(fitting: Sequence[Launch], facts: Facts, wants: Wants) -> Ite
 
 def room_finding(downloads: Sequence[Download], facts: Facts, wants: Wants) -> Finding | None:
     """Return the warning where images usually take more than is free, or None."""
-    need = need_of(downloads, wants.keep)
+    need = need_here(downloads, wants.keep, wants.lock, facts.engine)
     if facts.images is None or need.usual <= facts.images.free:
         return None
     return Finding(

@@ -8,7 +8,7 @@ the usual size only warns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.image_names import is_own
@@ -109,7 +109,7 @@ def asked_for(origin: ImageOrigin, lock: Lock, engine: Engine, registry: str = "
 def layers_here(lock: Lock, engine: Engine) -> frozenset[str]:
     """Return the digests of the layers of all locked images that are here.
 
-    An engine knows its layers by their unpacked bytes, so that of other images nothing can be said.
+    An engine knows its layers by their unpacked bytes: what others share is :func:`unknown_bytes` at most.
     """
     held = [
         found
@@ -118,6 +118,20 @@ def layers_here(lock: Lock, engine: Engine) -> frozenset[str]:
         and engine.held(ImageOrigin(image=image.image, pin=pin_of(lock, image.image, engine.platform)))
     ]
     return frozenset(layer.digest for platform in held for layer in platform.layers)
+
+
+def unknown_bytes(lock: Lock, engine: Engine) -> int:
+    """Return the bytes of the images that are here and whose layers are not known.
+
+    So much of what is to be pulled may be here already: a tag's image before it moved, one pulled by hand.
+    """
+    known = {
+        each
+        for image in lock.images
+        if (pin := pin_of(lock, image, engine.platform)) is not None
+        for each in pin.ids
+    }
+    return sum(size for image_id, size in engine.sizes.items() if image_id not in known)
 
 
 def _missing_layers(
@@ -141,26 +155,43 @@ def without_counted(downloads: Sequence[Download]) -> tuple[int | None, ...]:
     return tuple(added)
 
 
-def need_of(downloads: Sequence[Download], keep: Keep) -> Need:
+def need_of(downloads: Sequence[Download], keep: Keep, here: int = 0, *, snapshots: bool = False) -> Need:
     """Return the disk that downloads take while they are pulled one after another.
 
     Those that stay add up, unpacked. Of those that go after their last cell two are here at a time: one runs,
     the next is pulled. What is being pulled lies there compressed too: at the least its largest layer.
+    ``here``: bytes that may be here already (:func:`unknown_bytes`), whichever they are; ``snapshots``: what
+    is compressed stays beside what is unpacked (:class:`Engine`).
     """
     stay, go = Need(), [Need(), Need()]
     flying = Need()
     for download, added in zip(downloads, without_counted(downloads), strict=True):
-        need = _unpacked(download, added)
+        need = _unpacked(download, added, kept=1 if snapshots else 0)
         if stays(download, keep):
             stay = _sum(stay, need)
         else:
             go.append(need)
         flying = Need(
-            least=max([flying.least, *(layer.size for layer in download.layers or ())]),
+            least=max([flying.least, *(layer.size for layer in _surely_pulled(download, here))]),
             usual=max(flying.usual, USUAL_UNLOCKED if added is None else added),
         )
     two = Need(least=sum(sorted(n.least for n in go)[-2:]), usual=sum(sorted(n.usual for n in go)[-2:]))
-    return _sum(_sum(stay, two), flying) if downloads else Need()
+    whole = _sum(stay, two)
+    whole = replace(whole, least=max(0, whole.least - here))
+    if snapshots:
+        return whole
+    return _sum(whole, flying) if downloads else Need()
+
+
+def _surely_pulled(download: Download, here: int) -> list[LockedLayer]:
+    """Return the layers that are too large to be part of what may be here already."""
+    factor = _least_factor(download)
+    return [layer for layer in download.layers or () if layer.size * factor > here]
+
+
+def need_here(downloads: Sequence[Download], keep: Keep, lock: Lock, engine: Engine) -> Need:
+    """Return the disk that downloads take in this engine (:func:`need_of`)."""
+    return need_of(downloads, keep, unknown_bytes(lock, engine), snapshots=engine.snapshots)
 
 
 def stays(download: Download, keep: Keep) -> bool:
@@ -168,12 +199,17 @@ def stays(download: Download, keep: Keep) -> bool:
     return download.built or keep is Keep.ALL or (keep is Keep.LOCKED and download.layers is not None)
 
 
-def _unpacked(download: Download, added: int | None) -> Need:
+def _least_factor(download: Download) -> float:
+    return NGC_LEAST_FACTOR if download.image.startswith(f"{NGC}/") else LEAST_FACTOR
+
+
+def _unpacked(download: Download, added: int | None, kept: int) -> Need:
+    """Return what an image takes unpacked, and ``kept`` times compressed."""
     wheels = USUAL_BUILT if download.built else 0
     if added is None:
-        return Need(least=0, usual=round(USUAL_UNLOCKED * USUAL_FACTOR) + wheels)
-    least = NGC_LEAST_FACTOR if download.image.startswith(f"{NGC}/") else LEAST_FACTOR
-    return Need(least=round(added * least), usual=round(added * USUAL_FACTOR) + wheels)
+        return Need(least=0, usual=round(USUAL_UNLOCKED * (USUAL_FACTOR + kept)) + wheels)
+    least = _least_factor(download) + kept
+    return Need(least=round(added * least), usual=round(added * (USUAL_FACTOR + kept)) + wheels)
 
 
 def _sum(one: Need, other: Need) -> Need:

@@ -8,7 +8,7 @@ from trtmatrix.core.config import ImageOrigin, Version
 from trtmatrix.core.image_names import is_own
 from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Engine
-from trtmatrix.core.preflight.checks import gigabytes
+from trtmatrix.core.preflight.checks import BY_WHOLE_GPU, gigabytes
 from trtmatrix.core.preflight.facts import Facts, Room, Wants
 from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.preflight.rules import RULES
@@ -35,8 +35,8 @@ def _engine(facts: Facts) -> Finding:
     if not engine.available:
         rule = RULES["engine"]
         return Finding(
-            level=Level.LACKING, what="container engine", found=engine.reason, remedy=rule.mends,
-            prevents=rule.prevents, rule="engine",
+            level=Level.LACKING, what="container engine", found=engine.reason,
+            remedy=engine.remedy or rule.mends, prevents=rule.prevents, rule="engine",
         )  # fmt: skip
     access = engine.gpu_access.value if engine.gpu_access else "none"
     api = f" (API {engine.api})" if engine.api else ""
@@ -69,7 +69,7 @@ def _gpus(facts: Facts) -> Iterator[Finding]:
     for gpu in facts.gpus:
         found = f"{gpu.name}, {gpu.variant}, compute capability {gpu.compute}, driver {gpu.driver}"
         instances = facts.mig.get(-1 if gpu.index is None else gpu.index)
-        if instances:
+        if instances and facts.engine.gpu_access not in BY_WHOLE_GPU:
             found += f"; its first MIG instance of {instances} is what cells run on"
         yield Finding(level=Level.GOOD, what=f"GPU {gpu.index}", found=found, rule="gpu")
 
@@ -124,6 +124,9 @@ def disk_findings(facts: Facts) -> Iterator[Finding]:
     if facts.images is not None:
         found = f"{facts.images.path}: {gigabytes(facts.images.free)} free"
         yield Finding(level=Level.GOOD, what="disk for images", found=found, rule="disk-images")
+    elif facts.engine.snapshots:
+        found = "where containerd keeps them is not known here: no image is refused for want of room"
+        yield Finding(level=Level.LACKING, what="disk for images", found=found, rule="disk-images")
 
 
 def _room(what: str, room: Room) -> Finding:

@@ -42,7 +42,7 @@ _CHOSEN = "chosen by this project, not measured: LOW in src/trtmatrix/core/prefl
 _ALL = (
     _rule(
         "engine", "whether a container engine answers", prevents="all cells in images",
-        mends="install and start Docker: https://docs.docker.com/engine/install/",
+        mends="install and start Docker, or name it rightly: the finding says which of them",
         source="https://docs.docker.com/engine/install/", excludes=(Exclusion.NO_ENGINE,),
     ),
     _rule(
@@ -75,20 +75,23 @@ _ALL = (
         excludes=(Exclusion.NO_GPU_ACCESS,),
     ),
     _rule(
-        "mig", "whether a GPU in MIG mode has an instance that CUDA can use",
-        prevents="all cells of that GPU: CUDA finds no device on it",
-        mends="make an instance: sudo nvidia-smi mig -cgi PROFILE -C; or leave MIG: sudo nvidia-smi -mig 0",
+        "mig", "whether a GPU in MIG mode has an instance that CUDA can use, and whether containers get it",
+        prevents="all cells of that GPU: CUDA finds no device on it; by CDI or device nodes those in images",
+        mends="make an instance: sudo nvidia-smi mig -cgi PROFILE -C; or leave MIG: sudo nvidia-smi -mig 0; "
+        "in images with NVIDIA's Container Toolkit alone",
         source="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
         excludes=(Exclusion.NO_GPU_ACCESS,),
     ),
     _rule(
         "driver", "the driver against the least one of each image, with the branches for data-centre GPUs",
-        prevents="cells of these versions", mends="install a newer driver, or leave these versions out",
+        prevents="cells of these versions: NVIDIA's notes do not support them, the engine may start them",
+        mends="install a newer driver, or leave these versions out",
         source="https://docs.nvidia.com/deploy/cuda-compatibility/", excludes=(Exclusion.DRIVER_TOO_OLD,),
     ),
     _rule(
         "compute", "the compute capability against those that each version supports",
-        prevents="cells of these versions", mends="nothing: these versions do not support this GPU",
+        prevents="cells of these versions: NVIDIA's notes do not support them on this GPU",
+        mends="nothing: these versions do not support this GPU",
         source="https://docs.nvidia.com/deeplearning/tensorrt/latest/getting-started/support-matrix.html",
         excludes=(Exclusion.UNSUPPORTED_GPU,),
     ),

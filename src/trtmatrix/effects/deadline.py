@@ -1,0 +1,62 @@
+"""Asks many at the same time, and waits for no answer longer than there is time for."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+TOGETHER = 8
+"""Questions under way."""
+PATIENCE = 2.0
+"""Seconds after which it is told who is waited for."""
+
+
+def ask_all(
+    ask: Callable[[str], T], names: Sequence[str], *, seconds: float, note: Callable[[list[str]], None]
+) -> dict[str, T]:
+    """Return what each name is answered within so many ``seconds`` in all; the others are left out.
+
+    ``note``: told, once, whose answers are still missing after :data:`PATIENCE`. What ``ask`` raises is
+    raised. The threads hold up no interrupt, and no end of this process: a silent host cannot be called off.
+    """
+    waiting = deque(names)
+    answered: queue.SimpleQueue[tuple[str, T | BaseException]] = queue.SimpleQueue()
+
+    def work() -> None:
+        with contextlib.suppress(IndexError):  # nothing is left to ask
+            while True:
+                name = waiting.popleft()
+                try:
+                    answered.put((name, ask(name)))
+                except BaseException as error:  # noqa: BLE001 - it is raised again where it is waited for
+                    answered.put((name, error))
+
+    for _ in range(min(TOGETHER, len(names))):
+        threading.Thread(target=work, daemon=True).start()
+    started, found = time.monotonic(), dict[str, T]()
+    for end in (min(PATIENCE, seconds), seconds):
+        _gather(answered, found, len(names), started + end)
+        missing = [name for name in names if name not in found]
+        if missing and end < seconds:
+            note(missing)
+    waiting.clear()
+    return {name: found[name] for name in names if name in found}
+
+
+def _gather(
+    answered: queue.SimpleQueue[tuple[str, T | BaseException]], found: dict[str, T], count: int, until: float
+) -> None:
+    """Take answers until all are here, or until a moment of the monotonic clock."""
+    with contextlib.suppress(queue.Empty):
+        while len(found) < count:
+            name, answer = answered.get(timeout=max(0.0, until - time.monotonic()))
+            if isinstance(answer, BaseException):
+                raise answer
+            found[name] = answer
