@@ -26,7 +26,6 @@ MIG = replace(L4, variant="23 GiB, MIG on")
 PYTHON = Selection(versions=("10.7.0",), runtimes=("host",))
 
 
-<<<<<<< HEAD
 RECALLED = replace(HERE.version, library=replace(HERE.version.library, known=Known.RECALLED))
 
 
@@ -36,7 +35,8 @@ def saying(tensorrt: str, image: str = IMAGE) -> Lock:
     (found,) = locked.platforms
     said = replace(found, environment={"TRT_VERSION": tensorrt})
     return Lock(images={image: replace(locked, platforms=(said,))})
-=======
+
+
 FROM_PYPI = TO_BUILD.but(
     version=replace(
         TO_BUILD.version,
@@ -45,7 +45,6 @@ FROM_PYPI = TO_BUILD.but(
         ),
     )
 )
->>>>>>> mendC
 
 
 def drive(room: float) -> Case_:

@@ -7,13 +7,9 @@ from dataclasses import dataclass, replace
 
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.container import give_gpu
-<<<<<<< HEAD
 from trtmatrix.core.image_facts import locked_tensorrt
 from trtmatrix.core.judge import wrong_library
-from trtmatrix.core.model import Exclusion, Product
-=======
 from trtmatrix.core.model import Exclusion, Gpu, Product
->>>>>>> mendC
 from trtmatrix.core.plan import Engine, Excluded, GpuAccess, Launch, Plan
 from trtmatrix.core.preflight.downloads import (
     Download,
