@@ -17,13 +17,39 @@ from trtmatrix.core.bundle.manifest import sums_text
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.pack import PackedFile, PackedPart, PackManifest, manifest_text
 from trtmatrix.effects.code import PACKAGES
-from trtmatrix.unpacker.pack_check import BLOCK, MANIFEST, SCHEMA, SCRIPT, SUMS, part_header
+from trtmatrix.unpacker.pack_check import (
+    BLOCK,
+    MANIFEST,
+    SCHEMA,
+    SCRIPT,
+    SUMS,
+    parse_manifest,
+    part_header,
+)
 
 SCRIPT_PARTS = ("pack_check", "pack_engine", "unpack_pack")
 OWN = "trtmatrix.unpacker"
 
 FLUSH = 64 << 20
 """Bytes after which the disk is told to begin: it works while the next ones are hashed."""
+
+
+FIRST = '''
+import posix
+import sys
+
+
+def _is_here(place):
+    """Whether modules would be looked for beside this script: what lies there is nobody's code."""
+    try:
+        return posix.stat(place or ".")[1:3] == posix.stat(__file__.rpartition("/")[0] or ".")[1:3]
+    except OSError:
+        return False
+
+
+sys.path[:] = [place for place in sys.path if not _is_here(place)]
+'''
+"""What the script does before it imports anything that does not lie in the interpreter itself."""
 
 
 class PartWriter:
@@ -156,6 +182,12 @@ def write_lists(folder: Path, manifest: PackManifest) -> str:
     Returns the SHA-256 of the list of digests, which stands for the whole pack.
     """
     texts = {SCRIPT: script_text(), MANIFEST: manifest_text(manifest, SCHEMA)}
+    try:
+        parse_manifest(texts[MANIFEST])
+    except ValueError as error:
+        raise MachineryError(
+            f"{folder}: unpack would refuse this pack, so it is not written: {error}"
+        ) from error
     digests = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
     texts[SUMS] = sums_text({**digests, **{part.name: part.sha256 for part in manifest.parts}})
     for name in (SCRIPT, SUMS, MANIFEST):
@@ -173,7 +205,7 @@ def script_text() -> str:
         for name in SCRIPT_PARTS
     ]
     head = f'#!/usr/bin/env python3\n"""{ast.get_docstring(ast.parse(sources[-1]))}\n"""\n'
-    return "\n\n".join([f"{head}\nfrom __future__ import annotations\n", *map(_without_own_imports, sources)])
+    return "\n\n".join([f"{head}{FIRST}", *map(_without_own_imports, sources)])
 
 
 def _without_own_imports(source: str) -> str:
