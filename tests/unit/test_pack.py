@@ -182,17 +182,20 @@ def test_no_record_of_this_host_and_no_cache_goes_along_without_git(
 ) -> None:
     root = tmp_path / "suite"
     for name in ("src/trtmatrix/a.py", "results/gpu/r.json", "results/local/r.json", ".env", ".venv/x",
-                 "wheelhouse/w.whl", "src/x.egg-info/y", "local/kept"):  # fmt: skip
+                 "wheelhouse/w.whl", "src/x.egg-info/y", "local/kept", "results/password.json",
+                 "docker/id_rsa", "venv/pyvenv.cfg", "src/own/pyvenv.cfg", "src/own/a.py", "src/a.key",
+                 "x.md"):  # fmt: skip
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("x")
     (root / "pyproject.toml").write_text("x")
     monkeypatch.setitem(PACKAGES, "trtmatrix", root / "src" / "trtmatrix")
     suite = find_suite(own_project(tmp_path))
     assert suite.files.keys() == {
-        "pyproject.toml", "src/trtmatrix/a.py", "results/gpu/r.json", "local/kept", "matrix.yaml",
+        "pyproject.toml", "src/trtmatrix/a.py", "results/gpu/r.json", "matrix.yaml",
         "repros/mine.py",
     }  # fmt: skip
     assert (suite.commit, suite.changed) == ("", False)
+    assert any("GIT CANNOT SAY" in line for line in suite.told)
 
 
 def test_a_program_without_its_checkout_cannot_pack_the_suite(

@@ -22,7 +22,7 @@ from trtmatrix import cli
 from trtmatrix.core.errors import ExitCode
 from trtmatrix.effects.pack_parts import script_text
 from trtmatrix.unpacker import unpack_pack
-from trtmatrix.unpacker.pack_check import HEADER, MANIFEST, SUMS, part_header, wrong_names
+from trtmatrix.unpacker.pack_check import HEADER, MANIFEST, SUMS, Refused, part_header, wrong_names
 from trtmatrix.unpacker.pack_engine import Engine, check_platform, check_store
 from trtmatrix.unpacker.unpack_pack import MARK, is_new_enough, next_command
 
@@ -178,9 +178,9 @@ def test_an_image_store_that_gives_other_ids_is_refused_before_loading() -> None
     check_store(old, [BY_ID])
     check_store(new, [BY_MANIFEST])
     check_store(new, [])
-    with pytest.raises(unpack_pack.Refused, match="containerd-snapshotter"):
+    with pytest.raises(Refused, match="containerd-snapshotter"):
         check_store(new, [BY_ID])
-    with pytest.raises(unpack_pack.Refused, match="pack by an engine without"):
+    with pytest.raises(Refused, match="pack by an engine without"):
         check_store(old, [BY_MANIFEST])
 
 
@@ -190,7 +190,7 @@ def test_images_and_wheels_of_another_platform_are_refused(
     manifest = {"platform": "linux/amd64"}
     check_platform(Told(OSType="linux", Architecture="x86_64"), manifest)
     check_platform(Told(OSType="linux", Architecture="amd64"), manifest)
-    with pytest.raises(unpack_pack.Refused, match="runs linux/arm64"):
+    with pytest.raises(Refused, match="runs linux/arm64"):
         check_platform(Told(OSType="linux", Architecture="aarch64"), manifest)
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     assert cli.run(["unpack", str(pack), f"--into={pack.parent / 'into'}"]) == ExitCode.USAGE
