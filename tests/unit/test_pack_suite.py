@@ -87,7 +87,7 @@ def test_a_git_that_refuses_is_told_and_known_files_alone_go_along(
         (checkout.folder / name).parent.mkdir(exist_ok=True)
         (checkout.folder / name).write_text("x")
     refused = subprocess.CompletedProcess([], 128, "", "fatal: detected dubious ownership\n")
-    monkeypatch.setattr(pack_suite.subprocess, "run", lambda *_, **__: refused)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: refused)
     suite = find_suite(checkout)
     assert suite.files.keys() == {
         "pyproject.toml", "matrix.yaml", "src/trtmatrix/a.py", "repros/good.py", "repros/new.py"

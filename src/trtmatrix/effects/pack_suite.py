@@ -177,7 +177,7 @@ def _checkout(folder: Path) -> Path | None:
 
 
 def _tracked(folder: Path, told: list[str]) -> list[str] | None:
-    """Return the names of the files below a folder that git tracks; where it cannot say None, which is told."""
+    """Return the names of what git tracks below a folder; where it cannot say None, which is told."""
     found, why = _git(folder, "ls-files", "-z")
     if found is not None:
         return sorted({name for name in found.split("\0") if name})

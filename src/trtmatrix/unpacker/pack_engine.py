@@ -119,7 +119,8 @@ def check_store(engine: Engine, missing: "list[Json]") -> None:
         raise Refused(
             f"the engine at {engine.path} has containerd's image store, which gives {_told(others)} "
             "other IDs than they were packed by, so that no run would find them; nothing was loaded: switch "
-            'that store off ("features": {"containerd-snapshotter": false} in daemon.json), or --no-images', FAILED
+            'that store off ("features": {"containerd-snapshotter": false} in daemon.json), or '
+            "--no-images", FAILED
         )  # fmt: skip
     if others:
         raise Refused(
