@@ -34,7 +34,7 @@ SPARE = 1.02
 """What a stream has beside the layers' own bytes: heads, padding."""
 
 WHEELS_BYTES = 83_000_000
-"""Bytes of the suite's own wheels: measured for Python 3.12. Those of versions are counted when they are here."""
+"""Bytes of the suite's own wheels: measured for Python 3.12. Those of versions are counted once here."""
 
 
 def pack_command(args: argparse.Namespace) -> ExitCode:
