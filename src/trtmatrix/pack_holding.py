@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from trtmatrix.context import Context
 from trtmatrix.core.config import ImageOrigin, Version
@@ -13,9 +13,16 @@ from trtmatrix.effects.progress import open_progress
 from trtmatrix.perform import Options, make_workshop
 from trtmatrix.scene import Scene, look_around
 
+Before = Callable[[Mapping[str, str], Sequence[Version]], None]
+"""What looks at the images that are here and the versions whose images are to be had."""
 
-def hold_images(context: Context, versions: Sequence[Version], *, fetch: bool) -> dict[str, str]:
+
+def hold_images(
+    context: Context, versions: Sequence[Version], *, fetch: bool, before: Before = lambda *_: None
+) -> dict[str, str]:
     """Return version → image ID of those that are here, and with ``fetch`` of all: pulled or built now.
+
+    ``before``: called before anything is pulled or built; what it raises is passed on.
 
     :class:`MachineryError` where one cannot be had; :class:`UsageError` where one is missing, ``--offline``.
     """
@@ -32,6 +39,7 @@ def hold_images(context: Context, versions: Sequence[Version], *, fetch: bool) -
     if missing and fetch and context.offline:
         names = ", ".join(version.name for version in missing)
         raise UsageError(f"--offline: the images of {names} are not here; leave --offline out to pull them")
+    before(held, missing if fetch else ())
     if missing and fetch:
         held |= _fetch(context, scene, missing)
     return held

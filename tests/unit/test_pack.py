@@ -47,7 +47,7 @@ def test_parts_hold_the_stream_whatever_its_pieces_and_the_limit(
     with PartWriter(folder, "id", "images", limit) as writer:
         for piece in data:
             assert writer.write(piece) == len(piece)
-    files = sorted(folder.iterdir())
+    files = sorted(folder.iterdir(), key=lambda file: int(file.suffix[1:]))
     assert [p.name for p in writer.parts] == [f.name for f in files]
     assert [p.sha256 for p in writer.parts] == [sha256(f.read_bytes()).hexdigest() for f in files]
     assert all(f.stat().st_size <= limit for f in files) or not limit
@@ -182,17 +182,20 @@ def test_no_record_of_this_host_and_no_cache_goes_along_without_git(
 ) -> None:
     root = tmp_path / "suite"
     for name in ("src/trtmatrix/a.py", "results/gpu/r.json", "results/local/r.json", ".env", ".venv/x",
-                 "wheelhouse/w.whl", "src/x.egg-info/y", "local/kept"):  # fmt: skip
+                 "wheelhouse/w.whl", "src/x.egg-info/y", "local/kept", "results/password.json",
+                 "docker/id_rsa", "venv/pyvenv.cfg", "src/own/pyvenv.cfg", "src/own/a.py", "src/a.key",
+                 "x.md"):  # fmt: skip
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("x")
     (root / "pyproject.toml").write_text("x")
     monkeypatch.setitem(PACKAGES, "trtmatrix", root / "src" / "trtmatrix")
     suite = find_suite(own_project(tmp_path))
     assert suite.files.keys() == {
-        "pyproject.toml", "src/trtmatrix/a.py", "results/gpu/r.json", "local/kept", "matrix.yaml",
+        "pyproject.toml", "src/trtmatrix/a.py", "results/gpu/r.json", "matrix.yaml",
         "repros/mine.py",
     }  # fmt: skip
     assert (suite.commit, suite.changed) == ("", False)
+    assert any("GIT CANNOT SAY" in line for line in suite.told)
 
 
 def test_a_program_without_its_checkout_cannot_pack_the_suite(
@@ -210,7 +213,7 @@ def test_the_script_is_one_file_of_the_standard_library_and_reads_as_python_3_8(
     names = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
     names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in names} <= {*sys.stdlib_module_names}
-    assert "python3 unpack" in (ast.get_docstring(tree) or "")
+    assert "python3 -I unpack" in (ast.get_docstring(tree) or "")
 
 
 def test_the_command_says_what_is_missing(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import errno
 import os
+import shlex
+import shutil
 import tarfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,13 +20,46 @@ from trtmatrix.core.bundle.manifest import sums_text
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.pack import PackedFile, PackedPart, PackManifest, manifest_text
 from trtmatrix.effects.code import PACKAGES
-from trtmatrix.unpacker.pack_check import BLOCK, MANIFEST, SCHEMA, SCRIPT, SUMS, part_header
+from trtmatrix.unpacker.pack_check import (
+    BLOCK,
+    MANIFEST,
+    PART,
+    SCHEMA,
+    SCRIPT,
+    SUMS,
+    is_litter,
+    parse_manifest,
+    part_header,
+)
 
 SCRIPT_PARTS = ("pack_check", "pack_engine", "unpack_pack")
 OWN = "trtmatrix.unpacker"
 
+SCRATCH = ".trtmatrix-wheels-"
+"""How a folder's name begins that wheels are fetched into, inside of the pack's."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
 FLUSH = 64 << 20
 """Bytes after which the disk is told to begin: it works while the next ones are hashed."""
+
+
+FIRST = '''
+import posix
+import sys
+
+
+def _is_here(place):
+    """Whether modules would be looked for beside this script: what lies there is nobody's code."""
+    try:
+        return posix.stat(place or ".")[1:3] == posix.stat(__file__.rpartition("/")[0] or ".")[1:3]
+    except OSError:
+        return False
+
+
+sys.path[:] = [place for place in sys.path if not _is_here(place)]
+'''
+"""What the script does before it imports anything that does not lie in the interpreter itself."""
 
 
 class PartWriter:
@@ -104,23 +140,44 @@ class PartWriter:
 
 @contextlib.contextmanager
 def open_target(folder: Path) -> Iterator[Path]:
-    """Make a pack's folder, which must be new or empty; where this ends in an error, nothing stays in it."""
+    """Make a pack's folder, which must be new or empty; where this ends in an error, nothing stays in it.
+
+    What a system makes at the root of a disk, such as ``lost+found``, may be there.
+    """
     made = not folder.exists()
-    if not made and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"--to {folder}: a pack is written into a new or empty folder, and this is none")
+    if not made and (not folder.is_dir() or _content(folder)):
+        raise UsageError(_told_content(folder))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
     except BaseException as error:
-        for file in folder.iterdir() if folder.is_dir() else ():
-            file.unlink()
+        for path in _content(folder) if folder.is_dir() else ():
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
         if made and folder.is_dir():
             folder.rmdir()
         if isinstance(error, OSError):
+            hint = ": name another disk by --to, or make room" if error.errno in FULL else ""
             raise MachineryError(
-                f"--to {folder}: the pack cannot be written: {error.strerror or error}; nothing is left of it"
+                f"--to {folder}: the pack cannot be written: {error.strerror or error}{hint}; "
+                "nothing is left of it"
             ) from error
         raise
+
+
+def _content(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.iterdir()) if not is_litter(path)]
+
+
+def _told_content(folder: Path) -> str:
+    """Say why a pack cannot be written here, and where another one was cut off how to go on."""
+    names = [path.name for path in _content(folder)] if folder.is_dir() else []
+    ours = [n for n in names if PART.fullmatch(n) or n.startswith(SCRATCH) or n.endswith(".partial")]
+    if names and set(names) <= {*ours, SCRIPT, SUMS}:
+        return (
+            f"--to {folder}: holds what a pack left that was killed ({', '.join(names[:5])}): remove that "
+            f"first: rm -r -- {shlex.quote(str(folder))}"
+        )
+    return f"--to {folder}: a pack is written into a new or empty folder, and this is none"
 
 
 def write_files(writer: PartWriter, files: Sequence[tuple[str, Path]]) -> tuple[PackedFile, ...]:
@@ -156,6 +213,12 @@ def write_lists(folder: Path, manifest: PackManifest) -> str:
     Returns the SHA-256 of the list of digests, which stands for the whole pack.
     """
     texts = {SCRIPT: script_text(), MANIFEST: manifest_text(manifest, SCHEMA)}
+    try:
+        parse_manifest(texts[MANIFEST])
+    except ValueError as error:
+        raise MachineryError(
+            f"{folder}: unpack would refuse this pack, so it is not written: {error}"
+        ) from error
     digests = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
     texts[SUMS] = sums_text({**digests, **{part.name: part.sha256 for part in manifest.parts}})
     for name in (SCRIPT, SUMS, MANIFEST):
@@ -173,7 +236,7 @@ def script_text() -> str:
         for name in SCRIPT_PARTS
     ]
     head = f'#!/usr/bin/env python3\n"""{ast.get_docstring(ast.parse(sources[-1]))}\n"""\n'
-    return "\n\n".join([f"{head}\nfrom __future__ import annotations\n", *map(_without_own_imports, sources)])
+    return "\n\n".join([f"{head}{FIRST}", *map(_without_own_imports, sources)])
 
 
 def _without_own_imports(source: str) -> str:

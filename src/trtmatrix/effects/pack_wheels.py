@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from trtmatrix.core.config import Version, WheelsOrigin
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.effects.wheel_fetch import Target, explain_refusal
+from trtmatrix.unpacker.pack_check import GLIBC
 from trtmatrix.unpacker.unpack_pack import run_alone
-
-GLIBC = "2.28"
-"""What the other host is taken to have: any distribution since 2018, https://peps.python.org/pep-0600/."""
 
 EXTRAS = ("model", "minimise")
 TOOLS = ("nox[uv]>=2025.2.9", "hatchling", "editables")
@@ -24,6 +24,7 @@ TOOLS = ("nox[uv]>=2025.2.9", "hatchling", "editables")
 
 PYTHON = re.compile(r"3\.\d+")
 SECONDS = 1800
+FULL = re.compile("No space left on device|Disk quota exceeded")
 
 
 def wanted_pythons(named: Sequence[str]) -> tuple[str, ...]:
@@ -66,11 +67,11 @@ class Wheelhouse:
         command += [f"--python-version={python}", "--python-platform=x86_64-manylinux_2_28"]
         command += ["--only-binary=:all:", "--generate-hashes", *words, str(wanted), f"--output-file={pins}"]
         command += ["--no-index", f"--find-links={self.links}"] if self.links else _own_index()
-        code, said = _run(command)
+        code, said = _run(command, self.folder)
         if code:
             raise MachineryError(
-                f"the wheels for Python {python} cannot be resolved: {said[-1500:]}\n"
-                f"  try it by hand: {' '.join(command)}"
+                f"the wheels for Python {python} cannot be resolved: {without_passwords(said)[-1500:]}\n"
+                f"  try it by hand: {without_passwords(shlex.join(command))}"
             )
         return pins
 
@@ -79,10 +80,12 @@ class Wheelhouse:
         command += ["--no-input", "--require-hashes", f"--requirement={pins}", f"--dest={self.folder}"]
         command += Target(python=python, glibc=GLIBC).options()
         command += ["--no-index", f"--find-links={self.links}"] if self.links else []
-        code, said = _run(command)
+        code, said = _run(command, self.folder)
         if code:
             source = str(self.links or "the index that pip is set to")
-            raise MachineryError(f"wheels for Python {python}: {explain_refusal(said, source)}")
+            raise MachineryError(
+                f"wheels for Python {python}: {explain_refusal(without_passwords(said), source)}"
+            )
 
     def files(self) -> dict[str, Path]:
         """Return what was fetched, by the name that it gets on the other side."""
@@ -91,15 +94,31 @@ class Wheelhouse:
 
 def _own_index() -> list[str]:
     """Return uv's options for the index that pip is set to, which uv does not read."""
-    _, said = _run([sys.executable, "-m", "pip", "config", "list"])
+    _, said = _run([sys.executable, "-m", "pip", "config", "list"], Path())
     settings = re.findall(r"^\S+\.([a-z-]+)='(.*)'$", said, re.MULTILINE)
     found = dict(settings)
     index = os.environ.get("PIP_INDEX_URL") or found.get("index-url", "")
     return [f"--default-index={index}"] if index else []
 
 
-def _run(command: list[str]) -> tuple[int, str]:
+def without_passwords(text: str) -> str:
+    """Return a text whose addresses name nobody: an index's may hold a user's name and password."""
+    return re.sub(r"(\w://)[^/\s'\"]*@", r"\1***@", text)
+
+
+def _run(command: list[str], folder: Path) -> tuple[int, str]:
+    """Run a command that writes into a folder; :class:`MachineryError` where a disk is full."""
     try:
-        return run_alone(command, SECONDS)
+        code, said = run_alone(command, SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise MachineryError(f"not done within {SECONDS} s: {' '.join(command)}") from error
+        raise MachineryError(
+            f"not done within {SECONDS} s: {without_passwords(shlex.join(command))}"
+        ) from error
+    if code and FULL.search(said):
+        places = {folder.absolute(), Path(tempfile.gettempdir())}
+        free = ", ".join(f"{shutil.disk_usage(p).free / 1e6:.0f} MB are free in {p}" for p in sorted(places))
+        raise MachineryError(
+            f"a disk is full, so that the wheels cannot be fetched: {free}: make room there, or "
+            "name other folders by --to and TMPDIR"
+        )
+    return code, said

@@ -1,14 +1,12 @@
 """What a pack is, and whether every byte of one is as it was written. A part of the pack's own script.
 
-Python 3.8 runs it, with nothing but its standard library.
+Python 3.8 runs it, with nothing but its standard library: so what that cannot evaluate is quoted.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,35 @@ BLOCK = 1 << 20
 MANIFEST, SUMS, SCRIPT = "manifest.json", "SHA256SUMS", "unpack"
 PART = re.compile(r"(files|images)\.\d{3,}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
+MOST = 1 << 60
+"""Bytes that nothing has: a larger size is a mistake."""
+
+GLIBC = "2.28"
+"""What the other host is taken to have: any distribution since 2018, https://peps.python.org/pep-0600/."""
+
+VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
+IMAGE_ID = re.compile(r"sha256:[0-9a-f]{64}")
+PATTERNS = {
+    ("", "pack"): re.compile(r"[0-9a-z][0-9a-z-]{0,63}"),
+    ("", "commit"): re.compile(r"([0-9a-f]{40,64})?"),
+    ("", "platform"): re.compile(r"[a-z0-9]+(/[a-z0-9]+)+"),
+    ("", "pythons"): re.compile(r"3\.[0-9]{1,3}"),
+    ("", "versions"): VERSION,
+    ("parts", "name"): PART,
+    ("parts", "sha256"): SHA256,
+    ("files", "sha256"): SHA256,
+    ("images", "id"): IMAGE_ID,
+    ("images", "names"): IMAGE_NAME,
+    ("images", "versions"): VERSION,
+    ("images", "manifest"): re.compile(f"({IMAGE_ID.pattern})?"),
+}
+"""What a text of the manifest, or each of a list, must be: some go into commands."""
+
+LITTER = re.compile(
+    r"lost\+found|\.Trash.*|\$RECYCLE\.BIN|System Volume Information|\.Spotlight-V100|\.fseventsd"
+)
+"""Folders that systems make at the root of a disk."""
 DAMAGED, USAGE, FAILED, INTERRUPTED = 1, 2, 3, 130
 
 
@@ -42,7 +69,7 @@ def part_header(pack: str, name: str) -> bytes:
     return text.encode().ljust(HEADER - 1, b" ") + b"\n"
 
 
-FIELDS: dict[str, dict[str, type]] = {
+FIELDS: "dict[str, dict[str, type]]" = {
     "": {
         "schema": int, "pack": str, "made": str, "by": str, "commit": str, "changed": bool, "platform": str,
         "pythons": list, "versions": list, "parts": list, "files": list, "images": list,
@@ -54,27 +81,53 @@ FIELDS: dict[str, dict[str, type]] = {
 """What the manifest and each entry of its lists must hold; nothing else may be there."""
 
 
-def parse_manifest(text: str) -> Json:
+def parse_manifest(text: str) -> "Json":
     """Read a pack's manifest; ``ValueError`` says what it lacks."""
-    data = json.loads(text)
+    try:
+        data = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     _check_fields(data, "")
     if data["schema"] != SCHEMA:
         raise ValueError(f"it is of schema {data['schema']}, and this program reads {SCHEMA}")
     for key in ("parts", "files", "images"):
         for entry in data[key]:
             _check_fields(entry, key)
-    for entry in [*data["parts"], *data["files"]]:
-        if entry["size"] < 0 or not SHA256.fullmatch(entry["sha256"]):
-            raise ValueError(f"size or sha256 of {entry['name']!r} is none")
-        if not is_plain(entry["name"]):
-            raise ValueError(f"{entry['name']!r} is no name for a file of a pack")
-    for name in (part["name"] for part in data["parts"] if not PART.fullmatch(part["name"])):
-        raise ValueError(f"{name!r} is no part's name")
     for key in ("parts", "files"):
-        names = [entry["name"].lower() for entry in data[key]]
-        if len(set(names)) < len(names):
-            raise ValueError(f"a name stands twice in {key}")
+        if wrong := wrong_names(entry["name"] for entry in data[key]):
+            raise ValueError(wrong[0])
+    for key in FIELDS:
+        for entry in data[key] if key else [data]:
+            _check_words(entry, key)
     return dict(data)
+
+
+def wrong_names(names: "Iterable[str]") -> "list[str]":
+    """Say of each name that no file of a pack can have what is wrong with it."""
+    known = sorted(names)
+    wrong = [f"{name!a} is no name for a file of a pack" for name in known if not is_plain(name)]
+    folders = {name.rpartition("/")[0].lower() for name in known}
+    folders |= {
+        "/".join(folder.split("/")[:count]) for folder in folders for count in range(folder.count("/") + 1)
+    }
+    seen: dict[str, str] = {}
+    for name in known:
+        if name.lower() in seen:
+            wrong.append(f"a name stands twice: {seen[name.lower()]!a} and {name!a}")
+        elif name.lower() in folders:
+            wrong.append(f"{name!a} is a file and a folder")
+        seen[name.lower()] = name
+    return wrong
+
+
+def _check_words(entry: "Json", key: str) -> None:
+    for (place, name), pattern in PATTERNS.items():
+        values = entry[name] if place == key and isinstance(entry[name], list) else [entry.get(name)]
+        for value in values if place == key else ():
+            if not isinstance(value, str) or not pattern.fullmatch(value):
+                raise ValueError(f"{name} of {key or 'it'} cannot be {value!a}"[:300])
+    if key and not 0 <= entry["size"] < MOST:
+        raise ValueError(f"a size of {key} is none")
 
 
 def _check_fields(data: Any, key: str) -> None:  # noqa: ANN401 - JSON
@@ -95,8 +148,16 @@ def is_plain(name: str) -> bool:
     return good and not any(part in {"", ".", ".."} for part in parts)
 
 
-def check_pack(folder: Path) -> Json:
-    """Return the manifest of a pack; :class:`Refused` names every file that is not as it was written."""
+def is_litter(path: Path) -> bool:
+    """Whether this is a folder that a system makes at the root of a disk."""
+    return bool(LITTER.fullmatch(path.name)) and path.is_dir() and not path.is_symlink()
+
+
+def check_pack(folder: Path, besides: str = "") -> "Json":
+    """Return the manifest of a pack; :class:`Refused` names every file that is not as it was written.
+
+    ``besides``: the name of what else may lie in its folder.
+    """
     if not (folder / MANIFEST).is_file():
         raise Refused(
             f"{folder}: no {MANIFEST}: this is no pack, or writing it was cut off: pack again", DAMAGED
@@ -114,9 +175,12 @@ def check_pack(folder: Path) -> Json:
         problems.append(f"{SCRIPT} differs from what {SUMS} says")
     if sums != {part["name"]: part["sha256"] for part in manifest["parts"]}:
         problems.append(f"{SUMS} has other digests of the parts than {MANIFEST}")
-    known = {part["name"] for part in manifest["parts"]}
-    found = sorted(path.name for path in folder.iterdir() if PART.fullmatch(path.name))
-    problems += [f"{name} is extra: this pack has no such part" for name in found if name not in known]
+    known = {MANIFEST, SUMS, SCRIPT, besides, *(part["name"] for part in manifest["parts"])}
+    found = sorted(path.name for path in folder.iterdir() if path.name not in known and not is_litter(path))
+    problems += [
+        f"{name if is_plain(name) else ascii(name)} is extra: it is none of this pack's, move it away"
+        for name in found
+    ]
     with ThreadPoolExecutor(max_workers=2) as pool:  # hashing waits for no lock of Python's
         problems += filter(
             None, pool.map(lambda part: _check_part(folder, part, manifest), manifest["parts"])
@@ -130,7 +194,7 @@ def check_pack(folder: Path) -> Json:
     return manifest
 
 
-def parse_sums(text: str) -> dict[str, str]:
+def parse_sums(text: str) -> "dict[str, str]":
     """Read what ``sha256sum`` writes: name → digest; ``ValueError`` names the line that is none."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -153,14 +217,14 @@ def digest_file(file: Path) -> str:
     return total.hexdigest()
 
 
-def _check_part(folder: Path, part: Json, manifest: Json) -> str:
+def _check_part(folder: Path, part: "Json", manifest: "Json") -> str:
     """Say what is wrong with a part, or nothing."""
     file, name = folder / part["name"], part["name"]
     if not file.is_file():
         return f"{name} is missing"
     with file.open("rb") as stream:
         header = stream.read(HEADER)
-    other = re.match(rb"trtmatrix pack \d+\npack: (\S+)\npart: (\S+)\n", header)
+    other = re.match(rb"trtmatrix pack \d+\npack: ([\w-]+)\npart: ([\w.]+)\n", header)
     if other and header != part_header(manifest["pack"], name):
         return f"{name} is {other[2].decode()} of the pack {other[1].decode()}, not of this one"
     size = file.stat().st_size
@@ -176,7 +240,7 @@ def _check_part(folder: Path, part: Json, manifest: Json) -> str:
     )
 
 
-def read_stream(folder: Path, manifest: Json, kind: str) -> Iterator[bytes]:
+def read_stream(folder: Path, manifest: "Json", kind: str) -> "Iterator[bytes]":
     """Yield the bytes of all parts of a kind, one part after another, without their headers."""
     for part in manifest["parts"]:
         if part["name"].startswith(f"{kind}."):
@@ -186,7 +250,7 @@ def read_stream(folder: Path, manifest: Json, kind: str) -> Iterator[bytes]:
                     yield block
 
 
-def stream_size(manifest: Json, kind: str) -> int:
+def stream_size(manifest: "Json", kind: str) -> int:
     """Return the bytes of all parts of a kind, without their headers."""
     return sum(p["size"] - HEADER for p in manifest["parts"] if p["name"].startswith(f"{kind}."))
 
@@ -194,7 +258,7 @@ def stream_size(manifest: Json, kind: str) -> int:
 class Joined:
     """A stream of blocks that is read like a file."""
 
-    def __init__(self, blocks: Iterator[bytes]) -> None:
+    def __init__(self, blocks: "Iterator[bytes]") -> None:
         """Keep the blocks."""
         self._blocks, self._rest = blocks, memoryview(b"")
 

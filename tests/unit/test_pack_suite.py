@@ -1,0 +1,204 @@
+"""Which files a pack takes along: none that git does not track, and none whose name unpack would refuse."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_pack import ROOT, project_of
+
+from trtmatrix.core.config import Fact, ImageOrigin, Version
+from trtmatrix.core.errors import MachineryError, UsageError
+from trtmatrix.core.model import Known
+from trtmatrix.core.pack import PackManifest
+from trtmatrix.effects import pack_suite, pack_wheels
+from trtmatrix.effects.code import PACKAGES
+from trtmatrix.effects.pack_parts import SCRATCH, open_target, write_lists
+from trtmatrix.effects.pack_suite import find_suite
+from trtmatrix.effects.pack_wheels import Wheelhouse, without_passwords
+from trtmatrix.effects.paths import Project
+from trtmatrix.packing import check_words
+from trtmatrix.unpacker.unpack_pack import run_alone
+
+GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "core.autocrlf=false")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Return the project of a checkout with one commit, in which this program lies."""
+    root = tmp_path / "checkout"
+    for name in ("src/trtmatrix/a.py", "repros/good.py", "pyproject.toml", "matrix.yaml"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("schema: 1\n")
+    (root / ".gitignore").write_text("*.json\n")
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "x")
+    monkeypatch.setitem(PACKAGES, "trtmatrix", root / "src" / "trtmatrix")
+    return Project(
+        matrix=root / "matrix.yaml", repros=root / "repros", results=root / "results", cache=root / "c"
+    )
+
+
+def git(root: Path, *words: str) -> None:
+    subprocess.run([*GIT, "-C", str(root), *words], check=True, capture_output=True)
+
+
+def test_only_what_git_tracks_goes_along(checkout: Project) -> None:
+    for name in ("customer.key", "credentials.json", "new.py"):
+        (checkout.repros / name).write_text("x")
+    (checkout.repros / "link.py").symlink_to("/etc/passwd")
+    git(checkout.folder, "add", "repros/link.py")
+    git(checkout.folder, "commit", "-qm", "y")
+    suite = find_suite(checkout)
+    assert {name for name in suite.files if name.startswith("repros/")} == {"repros/good.py"}
+    assert [line.split(": ")[1].rpartition("/")[2] for line in suite.told].count("link.py") >= 1
+    assert any("new.py: git does not track it" in line for line in suite.told)
+    assert not any("customer.key" in line for line in suite.told), "no run would read it"
+    assert (len(suite.commit), suite.changed) == (40, False)
+
+
+def test_a_suite_with_a_matrix_or_repros_of_elsewhere_is_not_that_of_the_commit(
+    checkout: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "m.yaml").write_text("schema: 1\n")
+    other = Project(
+        matrix=tmp_path / "m.yaml", repros=checkout.repros, results=checkout.results, cache=checkout.cache
+    )
+    assert find_suite(other).changed
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "a.py").write_text("x")
+    assert find_suite(project_of(tmp_path)).changed
+    (checkout.folder / "pyproject.toml").write_text("changed")
+    assert find_suite(checkout).changed
+
+
+def test_a_git_that_refuses_is_told_and_known_files_alone_go_along(
+    checkout: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "repros/customer.key",
+        "repros/credentials.json",
+        "repros/new.py",
+        "docs/passwords.txt",
+        ".env",
+    ):
+        (checkout.folder / name).parent.mkdir(exist_ok=True)
+        (checkout.folder / name).write_text("x")
+    refused = subprocess.CompletedProcess([], 128, "", "fatal: detected dubious ownership\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: refused)
+    suite = find_suite(checkout)
+    assert suite.files.keys() == {
+        "pyproject.toml", "matrix.yaml", "src/trtmatrix/a.py", "repros/good.py", "repros/new.py"
+    }  # fmt: skip
+    assert "dubious ownership" in suite.told[0]
+    assert f"safe.directory {checkout.folder}" in suite.told[0]
+    assert any("credentials.json: a run does not read it" in line for line in suite.told)
+
+
+def test_what_this_project_tracks_of_its_program_goes_along_without_git_too() -> None:
+    done = subprocess.run([*GIT, "-C", str(ROOT), "ls-files"], capture_output=True, text=True, check=True)
+    tracked = set(done.stdout.splitlines())
+    wanted = {name for name in tracked if name.startswith(("src/", "repros/"))}
+    assert wanted <= set(pack_suite._known(ROOT))
+    assert not [name for name in tracked if pack_suite._is_private(Path(name).name)]
+
+
+@pytest.mark.parametrize("name", ["notes: draft.py", "back\\slash.py", "bell\x07.py", "\udcff.py", "Good.py"])
+def test_a_name_that_unpack_would_refuse_is_refused_before_anything_is_fetched(
+    name: str, checkout: Project
+) -> None:
+    (checkout.repros / name).write_text("x")
+    git(checkout.folder, "add", ".")
+    with pytest.raises(UsageError, match=r"rename these files first") as told:
+        find_suite(checkout)
+    str(told.value).encode()
+    assert ".py" in str(told.value)
+
+
+def test_a_folder_without_a_tracked_repro_cannot_be_packed(checkout: Project) -> None:
+    git(checkout.folder, "rm", "-q", "--cached", "repros/good.py")
+    with pytest.raises(UsageError, match="git add"):
+        find_suite(checkout)
+
+
+def test_a_manifest_that_unpack_would_refuse_is_not_written(tmp_path: Path) -> None:
+    manifest = PackManifest(
+        pack="p", made="", by="", commit="", changed=False, platform="linux/amd64", pythons=("3.12",),
+        versions=("a;b",), parts=(), files=(), images=(),
+    )  # fmt: skip
+    with pytest.raises(MachineryError, match="versions of it cannot be 'a;b'"):
+        write_lists(tmp_path, manifest)
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_of_versions_and_images_are_looked_at_first() -> None:
+    fact = Fact(value="1", known=Known.READ, source="here")
+    check_words([Version(version="10.7.0", origin=ImageOrigin(image="a.b/c:1"), library=fact)])
+    for version, image in (("1;2", "a:1"), ("1", "a b")):
+        with pytest.raises(UsageError, match="name it otherwise"):
+            check_words([Version(version=version, origin=ImageOrigin(image=image), library=fact)])
+
+
+def test_a_target_may_have_what_a_disk_has_and_keeps_it(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+
+    def fail() -> None:
+        with open_target(tmp_path) as folder:
+            (folder / f"{SCRATCH}x").mkdir()
+            (folder / f"{SCRATCH}x" / "a.whl").touch()
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(MachineryError, match="name another disk by --to"):
+        fail()
+    assert [path.name for path in tmp_path.iterdir()] == ["lost+found"]
+
+
+def test_what_a_killed_pack_left_is_told_by_name(tmp_path: Path) -> None:
+    (tmp_path / f"{SCRATCH}x").mkdir()
+    (tmp_path / "files.001").touch()
+    with pytest.raises(UsageError, match=rf"killed \({SCRATCH}x, files.001\).*rm -r"), open_target(tmp_path):
+        pass
+
+
+def test_a_full_disk_is_told_as_such_and_no_password_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://user:hunter2@example.org/simple")
+    answer = (1, "error: No space left on device (os error 28)")
+    monkeypatch.setattr(pack_wheels, "run_alone", lambda *_: answer)
+    with pytest.raises(MachineryError, match=r"a disk is full.*free in") as told:
+        Wheelhouse(tmp_path / "a").fetch_suite(ROOT, "3.12")
+    answer = (1, "cannot reach https://user:hunter2@example.org/simple")
+    with pytest.raises(MachineryError, match=r"\*\*\*@example\.org") as told:
+        Wheelhouse(tmp_path / "b").fetch_suite(ROOT, "3.12")
+    assert "hunter2" not in str(told.value)
+    assert without_passwords("https://a.org/x@y") == "https://a.org/x@y"
+
+
+def test_a_child_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    code = (
+        "from trtmatrix.unpacker.unpack_pack import run_alone\n"
+        f"run_alone(['sh', '-c', 'echo $$ > {file}.x; mv {file}.x {file}; sleep 60'])"
+    )
+    import sys
+
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    wait(file.exists)
+    parent.kill()
+    parent.wait()
+    child = Path("/proc", file.read_text().strip())
+    wait(lambda: not child.exists() or "\nState:\tZ" in (child / "status").read_text())
+    assert run_alone(["true"]) == (0, "")
+
+
+def wait(until: object) -> None:
+    import time
+
+    for _ in range(500):
+        if until():  # type: ignore[operator]
+            return
+        time.sleep(0.02)
+    pytest.fail("it did not come to pass in 10 s")
