@@ -157,7 +157,7 @@ def pack(session: nox.Session) -> None:
 
 @nox.session
 def unpack(session: nox.Session) -> None:
-    """Check a pack and load it: nox -s unpack -- DIR (without nox: python3 DIR/unpack)."""
+    """Check a pack and load it: nox -s unpack -- DIR (without nox: python3 -I DIR/unpack)."""
     _call(session, "unpack", *session.posargs)
 
 

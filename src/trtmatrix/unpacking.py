@@ -9,5 +9,5 @@ from trtmatrix.unpacker.unpack_pack import run
 
 
 def unpack_command(args: argparse.Namespace) -> ExitCode:
-    """Do what ``python3 DIR/unpack`` does."""
+    """Do what ``python3 -I DIR/unpack`` does."""
     return ExitCode(run(args))

@@ -13,7 +13,7 @@ from trtmatrix.core.errors import MachineryError
 ENVIRONMENT = "TRTMATRIX_OFFLINE"
 """Set for the processes that this one starts: those of ours keep to it too."""
 
-REMEDY = "on a host with a network: nox -s pack -- --trt VERSION --to DIR; here: python3 DIR/unpack"
+REMEDY = "on a host with a network: nox -s pack -- --trt VERSION --to DIR; here: python3 -I DIR/unpack"
 """What brings here what is not here."""
 
 _OWN = frozenset({int(socket.AF_UNIX), int(getattr(socket, "AF_NETLINK", socket.AF_UNIX))})

@@ -108,7 +108,7 @@ _ALL = (
     ),
     _rule(
         "offline", "with --offline: whether images and wheels are here", prevents="cells of these versions",
-        mends="on a host with a network: nox -s pack -- --trt VERSION --to DIR; here: python3 DIR/unpack",
+        mends="on a host with a network: nox -s pack -- --trt VERSION --to DIR; here: python3 -I DIR/unpack",
         source=_PAGE, excludes=(Exclusion.NOT_HERE,),
     ),
     _rule(
