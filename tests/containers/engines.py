@@ -45,6 +45,9 @@ WAITS_ITSELF = IS_PODMAN
 NO_MANIFEST = "not found" if IS_PODMAN else "manifest unknown"
 """What an engine says of a tag that its registry does not have."""
 
+REMOVED_BY_HAND = ({"launcher failed"}, {"interrupted", None}) if IS_PODMAN else ({"launcher failed"},)
+"""What becomes of cells whose container is removed: Podman ends it first, and the next cells get another."""
+
 KEEPS_LAYERS = not IS_PODMAN
 """Whether an engine has what came before a pull was cut off. Podman 4.3 begins anew."""
 
