@@ -119,20 +119,14 @@ BOTH_CORES = (*PYTEST, "-n", "2", "--dist", "worksteal")
 BY_FILE = (*PYTEST, "-n", "2", "--dist", "loadfile")
 """Where the tests of a file share what is slow to make."""
 
-STOPPING = "tests/containers/test_stopping.py"
-ALONE = (*PYTEST, STOPPING)
-"""Every run removes the containers of runs that were killed, and these tests look at those."""
-SIDE_BY_SIDE = (*BY_FILE, "tests/containers", f"--ignore={STOPPING}")
-
 SUITES = (
     Suite(name="unit", seconds=720, command=(*BOTH_CORES, "tests/unit")),
     Suite(name="probe", seconds=540, command=(*BOTH_CORES, "tests/probe")),
     Suite(name="registry", seconds=120, command=(*PYTEST, "tests/registry"), lacking=_registry),
-    Suite(name="containers", seconds=480, command=SIDE_BY_SIDE, lacking=_docker),
-    Suite(name="stopping", seconds=240, command=ALONE, lacking=_docker),
-    Suite(name="podman", seconds=600, command=SIDE_BY_SIDE, lacking=_podman, engine="TRTMATRIX_TEST_PODMAN"),
+    Suite(name="containers", seconds=480, command=(*BY_FILE, "tests/containers"), lacking=_docker),
     Suite(
-        name="podman-stopping", seconds=300, command=ALONE, lacking=_podman, engine="TRTMATRIX_TEST_PODMAN"
+        name="podman", seconds=600, command=(*BY_FILE, "tests/containers"), lacking=_podman,
+        engine="TRTMATRIX_TEST_PODMAN",
     ),
     Suite(name="pack", seconds=420, command=(*PYTEST, "tests/pack"), lacking=_pack),
     Suite(name="bundles", seconds=480, command=(*BY_FILE, "tests/bundles"), lacking=_docker),
