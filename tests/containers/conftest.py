@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import docker.errors
 import pytest
 
 from tests.containers.engines import client, socket_group, use_by_hand
@@ -153,13 +155,14 @@ def end(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     for container in containers_of(process.pid):
-        container.remove(force=True)
+        with contextlib.suppress(docker.errors.APIError):  # its own run may be removing it
+            container.remove(force=True)
 
 
 def containers_of(pid: int) -> list[Any]:
     """Return the containers, running or not, that a process owns."""
-    found = client().containers.list(all=True, filters={"label": PROJECT_LABEL}, ignore_removed=True)
-    return [c for c in found if c.labels.get(OWNER_LABEL, "").split(":")[2:3] == [str(pid)]]
+    found = client().containers.list(all=True, filters={"label": PROJECT_LABEL}, sparse=True)
+    return [c for c in found if c.attrs["Labels"].get(OWNER_LABEL, "").split(":")[2:3] == [str(pid)]]
 
 
 def wait_until(holds: Callable[[], bool], seconds: float, what: str) -> float:

@@ -42,9 +42,6 @@ def client() -> docker.DockerClient:
 WAITS_ITSELF = IS_PODMAN
 """Whether the engine asks a registry that says 429 again by itself, so that we hear nothing of it."""
 
-NO_MANIFEST = "not found" if IS_PODMAN else "manifest unknown"
-"""What an engine says of a tag that its registry does not have."""
-
 REMOVED_BY_HAND = ({"launcher failed"}, {"interrupted", None}) if IS_PODMAN else ({"launcher failed"},)
 """What becomes of cells whose container is removed: Podman ends it first, and the next cells get another."""
 

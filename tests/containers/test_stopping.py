@@ -192,7 +192,7 @@ def test_only_containers_of_dead_owners_are_removed(project: Project) -> None:
     made["living"].start()
     try:
         project.run("--trt", GOOD, "--repro", "endings", "--case", "passes")
-        there = {container.id for container in engine.containers.list(all=True, ignore_removed=True)}
+        there = {container.id for container in engine.containers.list(all=True, sparse=True)}
         gone = {name for name, container in made.items() if container.id not in there}
         assert gone == {"dead", "of another boot"}
     finally:

@@ -46,11 +46,12 @@ def remove_leftovers() -> list[str]:
     """Remove containers of this project whose owner is dead; returns their names."""
     client = open_client(60)
     removed = []
-    for container in client.containers.list(all=True, filters={"label": PROJECT_LABEL}, ignore_removed=True):
-        if is_dead(container.labels.get(OWNER_LABEL, "")):
+    # One answer for all: where one goes while each is asked for, as the SDK does, Podman fails.
+    for found in client.api.containers(all=True, filters={"label": PROJECT_LABEL}):
+        if is_dead((found.get("Labels") or {}).get(OWNER_LABEL, "")):
             with contextlib.suppress(docker.errors.APIError):
-                container.remove(force=True, v=True)
-                removed.append(str(container.name))
+                client.api.remove_container(found["Id"], force=True, v=True)
+                removed.append(str(found["Names"][0]).lstrip("/"))
     return removed
 
 

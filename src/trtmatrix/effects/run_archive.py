@@ -105,5 +105,7 @@ def _remove_containers(start: str) -> None:
     import requests.exceptions
 
     with contextlib.suppress(docker.errors.DockerException, requests.exceptions.RequestException):
-        for container in open_client(60).containers.list(all=True, filters={"name": f"^/?{start}"}):
+        for container in open_client(60).containers.list(
+            all=True, sparse=True, filters={"name": f"^/?{start}"}
+        ):
             container.remove(force=True, v=True)
