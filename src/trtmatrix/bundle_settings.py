@@ -10,6 +10,7 @@ from trtmatrix.core.bundle.facts import RUN
 from trtmatrix.core.container import give_gpu
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.model import Gpu, Product
+from trtmatrix.core.plan import Engine
 from trtmatrix.core.record import Record
 
 Tell = Callable[[str], None]
@@ -30,7 +31,7 @@ def find_settings(record: Record, scratch: Path, tell: Tell) -> tuple[dict[str, 
     :class:`MachineryError` where the failure cannot be looked for here.
     """
     if record.digests.get("runtime") == "container":
-        return _gpu_settings(record) if record.gpu.get("name") else ({"GPU_OPTIONS": ""}, [])
+        return _container_settings(record)
     import venv
 
     from trtmatrix.effects.offline import is_offline
@@ -51,9 +52,20 @@ def find_settings(record: Record, scratch: Path, tell: Tell) -> tuple[dict[str, 
     ]
 
 
-def _gpu_settings(record: Record) -> tuple[dict[str, str], list[str]]:
+def _container_settings(record: Record) -> tuple[dict[str, str], list[str]]:
+    """Return how the script reaches the engine here, and gives its container a GPU where it had one."""
+    from trtmatrix.effects.engine import PODMAN, find_address, find_engine
+
+    wants_gpu = bool(record.gpu.get("name"))
+    engine = find_engine(gpu_here=wants_gpu)
+    reached = {"DOCKER": engine.command, "CONTAINER_HOST": find_address()} if engine.name == PODMAN else {}
+    user = {"RUN_AS": "0:0"} if engine.rootless else {}
+    settings, notes = _gpu_settings(record, engine) if wants_gpu else ({"GPU_OPTIONS": ""}, [])
+    return {**settings, **reached, **user}, notes
+
+
+def _gpu_settings(record: Record, engine: Engine) -> tuple[dict[str, str], list[str]]:
     """Return how the script gives its container a GPU of this host."""
-    from trtmatrix.effects.engine import find_engine
     from trtmatrix.effects.gpu import find_gpus
 
     scan, wanted = find_gpus(), str(record.gpu.get("name"))
@@ -63,7 +75,6 @@ def _gpu_settings(record: Record) -> tuple[dict[str, str], list[str]]:
             "is one; bundle make --no-verify leaves it out"
         )
     gpu = next((gpu for gpu in scan.gpus if gpu.name == wanted), scan.gpus[0])
-    engine = find_engine(gpu_here=True)
     access = give_gpu(gpu, engine)
     if not access.words:
         raise MachineryError(

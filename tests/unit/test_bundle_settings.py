@@ -68,9 +68,21 @@ def test_a_failure_of_a_gpu_cannot_be_looked_for_without_one(
         find_settings(on_gpu(), tmp_path, print)
 
 
-def test_a_container_of_the_cpu_gets_no_gpu(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("found", "more"),
+    [
+        (Engine(available=True), {}),
+        (Engine(available=True, rootless=True), {"RUN_AS": "0:0"}),
+        (Engine(available=True, name="Podman"), {"DOCKER": "podman", "CONTAINER_HOST": "unix:///here"}),
+    ],
+)
+def test_a_container_of_the_cpu_gets_no_gpu_and_is_started_in_the_engines_way(
+    found: Engine, more: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(engine, "find_engine", lambda **_: found)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///here")
     record = make_record(make_cell(version="onnxruntime-1.31.1"), digests=CONTAINER)
-    assert find_settings(record, tmp_path, print) == ({"GPU_OPTIONS": ""}, [])
+    assert find_settings(record, tmp_path, print) == ({"GPU_OPTIONS": "", **more}, [])
 
 
 def test_without_a_container_a_fresh_environment_is_made(

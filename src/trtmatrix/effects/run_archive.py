@@ -83,7 +83,8 @@ def _image(file: Path) -> str:
     if file.is_symlink() or not file.is_file():
         return ""
     text = file.read_text(encoding="utf-8", errors="replace").strip()
-    return text if re.fullmatch(r"(sha256:)?[0-9a-f]{64}", text) else ""
+    found = re.fullmatch(r"(?:sha256:)?([0-9a-f]{64})", text)  # Podman prints the digits alone
+    return f"sha256:{found[1]}" if found else ""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
