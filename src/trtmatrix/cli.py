@@ -8,7 +8,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -171,15 +171,20 @@ def make_parser() -> argparse.ArgumentParser:
     prepare = commands.choices["prepare"]
     prepare.add_argument("which", metavar="REPRO/CASE")
     prepare.add_argument("--to", type=Path, metavar="DIR", help="where to write (default: ./CASE)")
+    _add_flags(commands.choices)
+    return parser
+
+
+def _add_flags(commands: Mapping[str, argparse.ArgumentParser]) -> None:
+    """Add the options that several commands share."""
     for name in ("run", "table", "list", "doctor", "upgrade", "bisect", "minimise", "lock", "merge"):
-        commands.choices[name].add_argument("--json", action="store_true", help="print JSON")
+        commands[name].add_argument("--json", action="store_true", help="print JSON")
     for name, text in (
         ("run", "run and show no controls but those selected"),
         ("table", "show no controls but those selected"),
         ("doctor", "only look, run no controls"),
     ):
-        commands.choices[name].add_argument("--no-controls", action="store_true", help=text)
-    return parser
+        commands[name].add_argument("--no-controls", action="store_true", help=text)
 
 
 def _common() -> argparse.ArgumentParser:
