@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -159,6 +160,8 @@ def main() -> int:
         print("\n".join(f"{suite.name}: at most {suite.seconds} s" for suite in SUITES))
         return 0
     chosen = [suite for suite in SUITES if not args.suites or suite.name in args.suites]
+    # A shell that starts this in the background has interrupts ignored, and some tests send them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     outcomes = [(suite, *run_suite(suite, strict=args.require_all)) for suite in chosen]
     return report(outcomes, strict=args.require_all)
 
