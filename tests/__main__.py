@@ -129,7 +129,7 @@ SUITES = (
         name="podman", seconds=600, command=(*BY_FILE, "tests/containers"), lacking=_podman,
         engine="TRTMATRIX_TEST_PODMAN",
     ),
-    Suite(name="pack", seconds=420, command=(*PYTEST, "tests/pack"), lacking=_pack),
+    Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack),
     Suite(name="bundles", seconds=480, command=(*BY_FILE, "tests/bundles"), lacking=_docker),
     Suite(name="worker", seconds=420, command=(*BY_FILE, "tests/worker"), lacking=_docker),
     Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.pack import FACTOR, MEMORY, measure
 
-SIZE = int(os.environ.get("TRTMATRIX_TEST_PACK_MB", "512")) << 20
+SIZE = int(os.environ.get("TRTMATRIX_TEST_PACK_MB", "2048")) << 20
 
 
 def test_within_twice_the_disks_own_time_and_200_mb(tmp_path: Path) -> None:
