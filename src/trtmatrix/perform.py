@@ -58,7 +58,7 @@ def perform(context: Context, scene: Scene, options: Options) -> Result:
     if all(cell.id in served for launch in scene.plan.launches for cell in launch.cells):
         return Result(entries=entries, performed=Performed(), served=served)
     tell_pins(context, scene, options, served)
-    scene = tidy(context, scene, options)
+    scene = tidy(context, scene, options, served)
     scene = able(context, scene, options, served)
     performed = execute(context, scene, options, served)
     stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
@@ -76,16 +76,21 @@ def tell_pins(context: Context, scene: Scene, options: Options, served: frozense
     """
     from trtmatrix.pinning import check_pins, new_lines
 
-    todo = [launch for launch in scene.plan.launches if any(cell.id not in served for cell in launch.cells)]
-    lines = check_pins(context, todo, options.locked)
+    lines = check_pins(context, launches_to_run(scene, served), options.locked)
     for line in () if options.quiet else new_lines(context, lines):
         print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
 
 
-def tidy(context: Context, scene: Scene, options: Options) -> Scene:
+def launches_to_run(scene: Scene, served: frozenset[CellId]) -> list[Launch]:
+    """Return the launches of the plan that have a cell which the store does not serve."""
+    return [launch for launch in scene.plan.launches if any(cell.id not in served for cell in launch.cells)]
+
+
+def tidy(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Scene:
     """Remove what dead runs left, containers and images, so that preflight counts the room that they took.
 
-    Returns the scene with the engine as it is then: what is gone may have to be pulled again.
+    An image stays that a cell is still to be run in. Returns the scene with the engine as it is then: what is
+    gone may have to be pulled again.
     """
     if not scene.host.engine.available:
         return scene
@@ -97,7 +102,7 @@ def tidy(context: Context, scene: Scene, options: Options) -> Scene:
     for name in remove_leftovers():
         note(f"removed the container {name}, whose run had died")
     uses = use_images(context, scene, options, note)
-    if not uses.drop_leftovers(launch.version.origin for launch in scene.plan.launches):
+    if not uses.drop_leftovers(launch.version.origin for launch in launches_to_run(scene, served)):
         return scene
     engine = find_engine(gpu_here=bool(scene.scan.gpus), offline=context.offline)
     return replace(scene, host=replace(scene.host, engine=engine))

@@ -26,6 +26,7 @@ from trtmatrix.scene import Scene
 BEFORE = Engine(available=True, images={"left:1": "sha256:a", "mine:1": "sha256:b"})
 AFTER = Engine(available=True, images={"mine:1": "sha256:b"})
 CELL = make_cell(make_repro(), version=make_version("10.7.0"))
+SERVED = make_cell(make_repro(), version=make_version("10.8.0"))
 
 
 @dataclass
@@ -65,13 +66,15 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     monkeypatch.setattr(preflighting, "preflight", preflight)
     monkeypatch.setattr(perform, "execute", execute)
     monkeypatch.setattr(perform, "tell_pins", lambda *_: None)
+    monkeypatch.setattr(perform, "served_among", lambda *_: frozenset({SERVED.id}))
     return seen
 
 
 def perform_on(found: Engine, folder: Path) -> None:
     project = Project(matrix=folder, repros=folder, results=folder, cache=folder)
     context = Context(project=project, matrix=make_matrix(), repros={}, selection=Selection(), pythons=())
-    plan = Plan(launches=(Launch(version=CELL.version, gpu=CELL.gpu, cells=(CELL,)),), excluded=())
+    launches = [Launch(version=cell.version, gpu=cell.gpu, cells=(cell,)) for cell in (CELL, SERVED)]
+    plan = Plan(launches=tuple(launches), excluded=())
     scan = GpuScan(gpus=(), reason="none")
     scene = Scene(host=Host(engine=found), scan=scan, cells=(), plan=plan, stored=())
     perform.perform(context, scene, Options(keep=Keep.NONE))
