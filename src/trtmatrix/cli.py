@@ -20,6 +20,7 @@ from trtmatrix.cli_hosts import (
     add_network_options,
     add_pack_options,
     add_pin_options,
+    add_slurm_options,
     add_unpack_options,
     read_size,
 )
@@ -172,6 +173,8 @@ def make_parser() -> argparse.ArgumentParser:
     prepare.add_argument("which", metavar="REPRO/CASE")
     prepare.add_argument("--to", type=Path, metavar="DIR", help="where to write (default: ./CASE)")
     _add_flags(commands.choices)
+    for name in ("run", "doctor"):
+        add_slurm_options(commands.choices[name])
     return parser
 
 

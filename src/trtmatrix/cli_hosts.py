@@ -1,4 +1,4 @@
-"""The options about pins, disks and hosts without a network: lock, pack, unpack, merge; those of a run."""
+"""The options about pins, disks, other hosts: lock, pack, unpack, merge; those of a run, Slurm's too."""
 
 from __future__ import annotations
 
@@ -27,6 +27,19 @@ def add_pin_options(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument(
         "--keep", choices=["none", "locked", "all"], default="all",
         help="which images that this tool pulled stay after their last cell (default: all)",
+    )  # fmt: skip
+
+
+def add_slurm_options(parser: argparse.ArgumentParser) -> None:
+    """Add where cells are run: on this host, or through Slurm."""
+    group = parser.add_argument_group("where")
+    group.add_argument(
+        "--executor", choices=["local", "slurm"], default="local",
+        help="this host (default), or the cluster that the site's settings describe (docs/slurm.md)",
+    )  # fmt: skip
+    group.add_argument(
+        "--site", type=Path, metavar="FILE",
+        help="the site's settings (TRTMATRIX_SITE, else slurm.yaml beside matrix.yaml)",
     )  # fmt: skip
 
 

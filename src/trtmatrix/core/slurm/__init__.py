@@ -1,0 +1,1 @@
+"""What running on a Slurm cluster means: the site, its jobs, the manifest on the shared folder. Pure."""

@@ -1,0 +1,44 @@
+"""Where things lie on the shared folder. The scripts on the nodes and the client agree by this alone.
+
+``lock``                              held (POSIX) while anything below is decided on
+``clients/<id>``                      held by a client as long as it lives; lists the arrays that it follows
+``suite/<digest>/trtprobe, repros``   what is mounted into every container
+``cases/<name>``                      prepared cases, as in the cache
+``images/<key>/image.json``           an image that was had (``file``, ``id``, ``reference``, ``bytes``)
+``images/<key>.<attempt>/``           what an import left (``started``, ``ended``, ``log``)
+``nodes/<node>.json``                 what a node's GPUs were when a job last ran there
+``arrays/<key>/manifest.json``        never changed; ``task.sh`` beside it
+``arrays/<key>/submitted/<n>.json``   each sbatch: written before it, completed after it
+``arrays/<key>/tries/<task>.<attempt>/``  what a task is to run: ``indices.json``, ``job/`` for the probe
+``arrays/<key>/ran/<task>.<attempt>.<job>/`` what it leaves; renamed to ``<task>.<attempt>`` when it is done
+``arrays/<key>/over``                 nothing is to be collected or submitted any more; says why
+"""
+
+from __future__ import annotations
+
+MANIFEST, SCRIPT, OVER, IMAGE = "manifest.json", "task.sh", "over", "image.json"
+
+
+def array_folder(shared: str, key: str) -> str:
+    """Return an array's folder."""
+    return f"{shared}/arrays/{key}"
+
+
+def try_folder(shared: str, key: str, task: int | str, attempt: int | str) -> str:
+    """Return the folder of what an attempt is to run; words of a shell may stand for the numbers."""
+    return f"{array_folder(shared, key)}/tries/{task}.{attempt}"
+
+
+def ran_folder(shared: str, key: str, task: int | str, attempt: int | str) -> str:
+    """Return the folder of what an attempt left, as it is called once it is done."""
+    return f"{array_folder(shared, key)}/ran/{task}.{attempt}"
+
+
+def image_folder(shared: str, key: str) -> str:
+    """Return the folder of an image that was had."""
+    return f"{shared}/images/{key}"
+
+
+def import_folder(shared: str, key: str, attempt: int | str) -> str:
+    """Return the folder of what an import left."""
+    return f"{shared}/images/{key}.{attempt}"
