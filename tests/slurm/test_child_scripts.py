@@ -34,7 +34,8 @@ def node(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
 
 def processes(node: Node) -> list[str]:
     """Return the command lines that name the node's folder."""
-    lines = subprocess.run(["/bin/ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(["/bin/ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True)
+    lines = done.stdout
     return [line for line in lines.splitlines() if str(node.folder) in line and "supervise" in line]
 
 
