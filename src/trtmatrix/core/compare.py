@@ -10,6 +10,7 @@ from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.confirm import engines_wanted, overruled, part_set_aside
 from trtmatrix.core.controls import apply_controls
 from trtmatrix.core.entry import (
+    BOARD,
     Entry,
     Expectations,
     Stored,
@@ -50,7 +51,7 @@ def is_current(record: Record, current: Mapping[str, str], cell: Cell) -> bool:
     gpu = cell.gpu
     if not gpu.present:
         return digests and cell.version.product is not Product.TENSORRT
-    return digests and gpu.is_seen(*(record.gpu.get(name) for name in ("name", "variant", "driver")))
+    return digests and gpu.is_seen(*(record.gpu.get(name) for name in BOARD))
 
 
 def newest(stored: Iterable[Stored]) -> dict[CellId, list[Stored]]:

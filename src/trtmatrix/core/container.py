@@ -117,8 +117,11 @@ class Access:
 
 
 def give_gpu(gpu: Gpu, engine: Engine) -> Access:
-    """Return how a container gets a GPU of this host in the engine's way; nothing where it is not here."""
-    if not gpu.present:
+    """Return how a container gets a GPU of this host in the engine's way; nothing where it is not here.
+
+    On a site's node it is the job's script that gives it: only there is known which board the job has.
+    """
+    if gpu.index is None:
         return Access()
     match engine.gpu_access:
         case GpuAccess.TOOLKIT:
@@ -158,8 +161,13 @@ def _environment(*, toolkit: bool) -> dict[str, str]:
 
 
 def _compat(version: Version, gpu: Gpu) -> dict[str, str]:
-    """Have the probe put the image's driver library first where the host's alone is too old for the image."""
-    needed = gpu.present and version.driver is not None and not is_driver_enough(version.driver, gpu)
+    """Have the probe put the image's driver library first where the host's alone is too old for the image.
+
+    Whose driver a job meets on a site's nodes is known there alone: its script decides.
+    """
+    needed = (
+        gpu.index is not None and version.driver is not None and not is_driver_enough(version.driver, gpu)
+    )
     return {"TRTMATRIX_CUDA_COMPAT": COMPAT} if needed else {}
 
 

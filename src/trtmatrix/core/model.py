@@ -208,7 +208,7 @@ class Gpu:
     @property
     def is_board(self) -> bool:
         """Whether it is one board, of which all is known, not a model that may be several."""
-        return self.index is not None or self.uuid_hash is not None
+        return self.index is not None or bool(self.host or self.uuid_hash)
 
     def is_seen(self, name: object, variant: object, driver: object) -> bool:
         """Whether a board with these facts is what cells would run on."""

@@ -99,10 +99,10 @@ class Try:
 class Sent:
     """One sbatch of an array: written before it is called, and again when it has answered.
 
-    ``number``: its own, from 1, in the jobs' comment as ``sent=<number>``; ``attempt`` of ``tasks``; ``made``:
-    in UTC; ``client``: who called it; ``after``: the import that it waits for. ``job``: Slurm's id of it, empty
-    until it is known; ``refused``: sbatch's own words where it will have none of it; ``lost``: it is sure that
-    it never came to Slurm.
+    ``number``: its own, from 1, in the jobs' comment as ``sent=<number>``; ``attempt`` of ``tasks``;
+    ``made``: in UTC; ``client``: who called it; ``after``: the import that it waits for. ``job``: Slurm's
+    id of it, empty until it is known; ``refused``: sbatch's own words where it will have none of it;
+    ``lost``: it is sure that it never came to Slurm.
     """
 
     number: int
