@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from trtmatrix.core.model import CellId
 from trtmatrix.core.order import Seconds, split_launch
@@ -23,17 +22,13 @@ SPARE = 3.0
 """How much longer than thought cells may take before the site's own limit is asked for instead."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pace:
-    """How finely work is cut: ``worth``, the seconds of work for which a task of its own is made."""
-
-    worth: float = WORTH_SECONDS
-
-
 def cut_tasks(
-    launch: Launch, seconds: Seconds, limits: SiteLimits, *, single: bool = False, pace: Pace | None = None
+    launch: Launch, seconds: Seconds, limits: SiteLimits, *, single: bool = False,
+    worth: float = WORTH_SECONDS,
 ) -> list[tuple[CellId, ...]]:
     """Return the cells of each task, in the launch's order; ``single``: one cell a task.
+
+    ``seconds``: of the cells that were run before. ``worth``: so many are worth a task of their own.
 
     As many tasks as may run at once, where each is worth it; more where one would not fit half of the site's
     longest time. Cells of one repro stay together as far as that goes.
@@ -41,10 +36,10 @@ def cut_tasks(
     if single:
         return [(cell.id,) for cell in launch.cells]
     total = sum(seconds.get(cell.id, GUESSED_SECONDS) for cell in launch.cells)
-    worth = max((pace or Pace()).worth, 1e-3)
     beside = min(limits.running, math.floor(total / worth))
     needed = math.ceil(total / (limits.minutes * 60 / 2))
-    parts = split_launch(launch, max(1, beside, needed), seconds)
+    guessed = {cell.id: seconds.get(cell.id, GUESSED_SECONDS) for cell in launch.cells}
+    parts = split_launch(launch, max(1, beside, needed), guessed)
     return [tuple(cell.id for cell in part.cells) for part in parts]
 
 
