@@ -30,6 +30,8 @@ CLIENT = ("sbatch", "squeue", "scancel", "scontrol", "sinfo")
 """What a login node has here: no sacct, and no container engine."""
 
 SECONDS = 30
+JOBS = 1000
+"""So many job ids are a cluster's own: they name containers, and several clusters may share an engine."""
 
 CONF = """\
 ClusterName=fake
@@ -92,13 +94,14 @@ class Cluster:
             (folder / name).mkdir(parents=True)
         (folder / "munge").chmod(0o755)
         (folder / "state").chmod(0o700)
+        self.first = (1 + secrets.randbelow(60000)) * JOBS
         self.minors = {node.name: devices.make(node.count) for node in NODES}
         self.smi = write_smi(folder / "smi", NODES, self.minors)
         self.conf = folder / "slurm.conf"
         ports = free_ports(1 + len(NODES))
         text = CONF.format(
             folder=folder, port=ports[0], remembered=remembered, node_seconds=node_seconds,
-            first=(1 + secrets.randbelow(60000)) * 1000,  # they name containers, and the engine may be shared
+            first=self.first,
         )  # fmt: skip
         if epilog is not None:
             text += f"Epilog={epilog}\n"
@@ -187,6 +190,10 @@ class Cluster:
         )
         assert not fail or done.returncode == 0, f"{shlex.join(words)}: {done.stdout}{done.stderr}"
         return done.stdout
+
+    def owns(self, job: int) -> bool:
+        """Whether a job of this id is of this cluster, and of no other that runs here."""
+        return self.first <= job < self.first + JOBS
 
     def queue(self) -> list[str]:
         """Return the jobs that are waiting or running, a task a line: id, state, name, node."""
