@@ -27,7 +27,7 @@ class Cluster:
     """A site with what its shared folder knows by now.
 
     ``gpus``: the models that it has. ``host``: its nodes together, as records and digests see them;
-    ``planned``: as a plan does, which also counts on images that the site names. ``past``: the arrays that
+    ``planned``: as a plan does, which also counts on images that the site names. ``repros``: the project's, which the suite is made of. ``past``: the arrays that
     were over when this client began.
     """
 
@@ -36,6 +36,7 @@ class Cluster:
     gpus: tuple[Gpu, ...]
     host: Host
     planned: Host
+    repros: Path
     past: frozenset[str] = frozenset()
 
     def key_of(self, version: Version) -> str:
@@ -82,7 +83,10 @@ def look_at(context: Context, site: Site, folder: SharedFolder, past: frozenset[
     )  # fmt: skip
     host = Host(engine=engine, gpus=gpus, offline=context.offline)
     planned = replace(host, engine=replace(engine, images={**hoped, **had}))
-    return Cluster(site=site, folder=folder, gpus=gpus, host=host, planned=planned, past=past)
+    return Cluster(
+        repros=context.project.repros.resolve(), site=site, folder=folder, gpus=gpus, host=host,
+        planned=planned, past=past,
+    )  # fmt: skip
 
 
 def renewed(context: Context, cluster: Cluster) -> Cluster:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.slurm.cut import WORTH_SECONDS
 from trtmatrix.core.slurm.fate import SETTLE_SECONDS
+from trtmatrix.core.slurm.gather import LOST_SECONDS
 
 VARIABLE = "TRTMATRIX_SLURM_POLL"
 """Seconds between two looks at squeue; for tests on a cluster of their own, where nobody else waits for it."""
@@ -20,7 +21,8 @@ MOST_SECONDS = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Seconds: between looks at the shared folder, at squeue at first and at most, and until silence counts.
+    """Seconds: between looks at the shared folder, at squeue at first and at most, and until silence counts
+    (``settle``: of a job, ``lost``: of a submission that nobody noted the end of).
 
     ``worth``: as much work is worth a task of its own.
     """
@@ -29,6 +31,7 @@ class Pace:
     squeue: float = 5.0
     most: float = MOST_SECONDS
     settle: float = SETTLE_SECONDS
+    lost: float = LOST_SECONDS
     worth: float = WORTH_SECONDS
 
     def slower(self, now: float) -> float:
@@ -49,5 +52,6 @@ def read_pace(environment: Mapping[str, str] = os.environ) -> Pace:
         raise UsageError(f"{VARIABLE}={told}: seconds between two looks at squeue, from 0.05 to {MOST_SECONDS:g}")
     return Pace(
         folder=min(1.0, seconds), squeue=seconds, most=seconds,
-        settle=min(SETTLE_SECONDS, 5 * seconds), worth=min(WORTH_SECONDS, 10 * seconds),
+        settle=min(SETTLE_SECONDS, 5 * seconds),
+        lost=min(LOST_SECONDS, 5 * seconds), worth=min(WORTH_SECONDS, 10 * seconds),
     )  # fmt: skip

@@ -15,7 +15,8 @@ from trtmatrix.core.plan import Isolation, Launch
 from trtmatrix.core.slurm.boards import slug_of
 from trtmatrix.core.slurm.cut import cut_arrays, cut_tasks, task_minutes
 from trtmatrix.core.slurm.fate import FIRST, Submit
-from trtmatrix.core.slurm.jobs import job_name
+from trtmatrix.core.slurm.gather import find_job
+from trtmatrix.core.slurm.jobs import JobStatus, job_name
 from trtmatrix.core.slurm.layout import SCRIPT, array_folder
 from trtmatrix.core.slurm.manifest import Asked, Manifest, Sent
 from trtmatrix.core.slurm.scripts import TaskScript, task_script
@@ -24,7 +25,7 @@ from trtmatrix.core.slurm.submission import array_words
 from trtmatrix.digests import cell_digests
 from trtmatrix.effects.shared_clients import Client
 from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway
-from trtmatrix.slurm_following import Following, Jobs, Place
+from trtmatrix.slurm_following import Following, Place
 from trtmatrix.slurm_images import SlurmImages
 from trtmatrix.slurm_pace import Pace
 from trtmatrix.worklist import Task, Worklist
@@ -182,10 +183,12 @@ class Submitting:
         )  # fmt: skip
         folder.note_submission(one.key, sent)
         words = array_words(
-            site, site_gpu(self.cluster, one.launch.gpu), one.key, tasks, attempt=attempt,
-            minutes=self.minutes(manifest), dependency=after, avoid=avoid,
+            site, site_gpu(self.cluster, one.launch.gpu), key=one.key, tasks=tasks, attempt=attempt,
+            minutes=self.minutes(manifest), after=after,
             facts={"sent": str(number), "version": manifest.version, "gpu": manifest.gpu},
         )  # fmt: skip
+        if avoid:
+            words = (*words, f"--exclude={','.join(avoid)}")
         try:
             job = self.slurm.submit(words, f"{array_folder(site.shared, one.key)}/{SCRIPT}", str(attempt))
         except Refused as error:
@@ -200,26 +203,25 @@ class Submitting:
         again = "" if attempt == FIRST else f", attempt {attempt}"
         self.note(f"{_name(one.launch)}: job {job}: {count} on Slurm{again}")
 
-    def recover(self, one: Following, jobs: Jobs, silent: float) -> None:
+    def recover(self, one: Following, jobs: Sequence[JobStatus], silent: float) -> None:
         """Find out what became of submissions whose client did not live to write it down.
 
         ``silent``: for how long Slurm has answered without them, in seconds.
         """
-        for sent in self.cluster.folder.submissions(one.key):
-            if sent.is_open:
-                found = [job for job in jobs.named(job_name(one.key)) if says(job.comment, sent.number)]
-                if not found and silent >= self.pace.settle:
-                    past = self.slurm.past(names=[job_name(one.key)])
-                    found = [job for job in past if says(job.comment, sent.number)]
-                if found:
-                    self.cluster.folder.note_submission(one.key, replace(sent, job=found[0].job))
-                elif silent >= self.pace.settle:
-                    self.cluster.folder.note_submission(one.key, replace(sent, lost=True))
-
-
-def says(comment: str, number: int) -> bool:
-    """Whether a job's comment is that of a submission."""
-    return f"sent={number}" in comment.split()
+        folder, key = self.cluster.folder, one.key
+        sents = folder.submissions(key)
+        claimed = {sent.job for sent in sents if sent.job}
+        for sent in sents:
+            if not sent.is_open:
+                continue
+            job = find_job(key, sent, jobs, claimed)
+            if not job and silent >= self.pace.lost:
+                job = find_job(key, sent, self.slurm.past(names=[job_name(key)]), claimed)
+            if job:
+                claimed.add(job)
+                folder.note_submission(key, replace(sent, job=job))
+            elif silent >= self.pace.lost:
+                folder.note_submission(key, replace(sent, lost=True))
 
 
 def _name(launch: Launch) -> str:
