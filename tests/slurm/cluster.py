@@ -60,6 +60,7 @@ SlurmdParameters=config_overrides
 SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,sched_interval=1
 ReturnToService=2
 SlurmdTimeout={node_seconds}
+MessageTimeout=4
 KillWait=2
 MinJobAge={remembered}
 FirstJobId={first}
