@@ -108,16 +108,27 @@ def host_facts(
 ) -> dict[str, Any]:
     """Return what the host adds to a record: digests, and the GPU as NVML sees it."""
     loaded = shop.repros[cell.repro.id]
-    gpu: dict[str, Any] = {}
-    if cell.gpu.present:
-        gpu = {
-            "name": cell.gpu.name, "compute": cell.gpu.compute, "variant": cell.gpu.variant,
-            "driver": cell.gpu.driver, "uuid_sha256": cell.gpu.uuid_hash, "clocks": dict(clocks),
-        }  # fmt: skip
     own = {"probe": shop.probe_digest}
     if (folder := shop.cases.folder(loaded, cell.case)).is_dir():  # a launch may fail before a case is there
         own["content"] = read_content(folder)
-    return {"digests": {**cell_digests(cell, loaded), **digests, **own}, "gpu": gpu}
+    return {"digests": {**cell_digests(cell, loaded), **digests, **own}, "gpu": gpu_facts(cell.gpu, clocks)}
+
+
+def gpu_facts(gpu: Gpu, clocks: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a record says of its GPU; only the name where nobody knows which board it was.
+
+    A board of a node has its host, as a hash: drivers are a host's. One of this host has none: a
+    workstation's name says who sits before it, and the board's own hash tells it apart.
+    """
+    if not gpu.present:
+        return {}
+    if not gpu.is_board:
+        return {"name": gpu.name}
+    host = {"host": gpu.host} if gpu.host else {}
+    return {
+        "name": gpu.name, "compute": gpu.compute, "variant": gpu.variant, "driver": gpu.driver,
+        "uuid_sha256": gpu.uuid_hash, "clocks": dict(clocks), **host,
+    }  # fmt: skip
 
 
 def failed_record(

@@ -93,13 +93,14 @@ def are_comparable(record: Record, other: Record, digests: Sequence[str] = DIGES
     What only one of them knows is not compared.
     """
     return (
-        _agree(record.gpu, other.gpu, _BOARD)
+        _agree(record.gpu, other.gpu, BOARD)
         and _agree(record.digests, other.digests, digests)
         and _agree(record.observed, other.observed, ("library",))
     )
 
 
-_BOARD = ("name", "variant", "driver")
+BOARD = ("name", "variant", "driver")
+"""What of a record's GPU makes it another one."""
 
 
 def _agree(ours: Mapping[str, Any], theirs: Mapping[str, Any], names: Sequence[str]) -> bool:

@@ -1,0 +1,60 @@
+"""Why Slurm would not have a job, by its own words, and what mends that."""
+
+from __future__ import annotations
+
+_GRES = 'what the nodes have: sinfo -o "%P %G %f %N"; correct gres, constraint and partition of the site file'
+_ACCOUNT = "yours: sacctmgr show assoc user=$USER format=account,partition,qos; correct the site file"
+_TIME = 'what partitions allow: sinfo -o "%P %l"; lower limits.minutes of the site file'
+_ARRAY = "scontrol show config | grep -E 'MaxArraySize|MaxJobCount'; lower limits.tasks of the site file"
+_MEMORY = 'what the nodes have: sinfo -o "%P %c %m %N"; lower limits.cpus and limits.memory of the site file'
+_OPTIONS = "correct options of the site file: man sbatch"
+
+REMEDIES = (
+    ("requested node configuration is not available", _GRES),
+    ("invalid generic resource", _GRES),
+    ("invalid gres", _GRES),
+    ("invalid feature", _GRES),
+    ("invalid partition", 'the partitions: sinfo -o "%P %a %l %G"; correct partition of the site file'),
+    ("invalid account", _ACCOUNT),
+    ("invalid qos", _ACCOUNT),
+    ("accounting/qos policy", "a limit of yours: sacctmgr show assoc user=$USER; sacctmgr show qos"),
+    ("group not permitted", 'who may use a partition: scontrol show partition; correct the site file'),
+    ("job array", _ARRAY),
+    ("job queue full", _ARRAY),
+    ("time limit", _TIME),
+    ("memory specification", _MEMORY),
+    ("cpu count", _MEMORY),
+    ("more processors requested", _MEMORY),
+    ("node count specification", _MEMORY),
+    ("dependency", "the job that it waits for is gone: run again"),
+    ("unrecognized option", _OPTIONS),
+    ("invalid option", _OPTIONS),
+    ("unable to open", "the shared folder must be readable here: trtmatrix doctor --executor slurm"),
+    ("permission", "may you submit here? sacctmgr show assoc user=$USER; scontrol show partition"),
+)  # fmt: skip
+"""Parts of Slurm's messages in lower case, and the remedy.
+
+Source: slurm_errno.c (https://github.com/SchedMD/slurm), and what sbatch of several releases was seen to say.
+"""
+
+AWAY = (
+    "unable to contact slurm controller", "socket timed out", "connection refused", "connection timed out",
+    "zero bytes were transmitted", "transport endpoint is not connected", "connection reset",
+    "in standby mode", "no route to host", "unable to connect to", "munge encode failed",
+    "protocol authentication error", "unable to establish", "temporarily unable", "connection failure",
+    "network is unreachable", "no error", "socket error", "failed to access \"/",
+)  # fmt: skip
+"""Parts of messages of a controller that does not answer now, and may later. The same source."""
+
+
+def remedy_of(message: str) -> str:
+    """Return what mends a refusal."""
+    low = message.lower()
+    known = (remedy for words, remedy in REMEDIES if words in low)
+    return next(known, "what this host says of the site: trtmatrix doctor --executor slurm")
+
+
+def is_away(message: str) -> bool:
+    """Whether a message says that the controller did not answer, rather than that it refused."""
+    low = message.lower()
+    return any(words in low for words in AWAY)
