@@ -28,15 +28,30 @@ def render_json(entries: Sequence[Entry], *, generated: str) -> str:
     A figure's ``value`` is a number, or one of the strings NaN, Infinity and -Infinity; ``file`` of
     a record is its path inside the results folder. What is not known is null.
     """
+    tables = make_tables(entries)
     return to_json(
         {
             "schema": SCHEMA,
             "generated": generated,
             "summary": [_counts(counts) for counts in count_products(entries)],
+            "boards": [kind for table in tables for kind in _boards(table)],
             "contradicted": list(find_contradicted(entries)),
             "cells": [_cell(entry) for entry in entries],
         }
     )
+
+
+def _boards(table: Table) -> list[dict[str, Any]]:
+    """Return the kinds of boards that a table's cells rest on; ``hosts`` is null where not all say theirs."""
+    slug = next((entry.cell.gpu.slug for entry in table.entries()), None)
+    return [
+        {
+            "gpu": slug, "driver": kind.driver or None, "variant": kind.variant or None,
+            "mark": kind.mark or None, "cells": kind.cells, "hosts": kind.hosts or None,
+            "boards": kind.boards or None,
+        }
+        for kind in table.boards
+    ]  # fmt: skip
 
 
 def _counts(counts: Counts) -> dict[str, Any]:
@@ -114,7 +129,8 @@ def _record(entry: Entry) -> dict[str, Any] | None:
     record = entry.record
     if record is None:
         return None
-    return {"run": record.run, "started": record.started, "file": record_file(record)}
+    board = {name: record.gpu.get(name) for name in ("driver", "variant", "host")}
+    return {"run": record.run, "started": record.started, "file": record_file(record), **board}
 
 
 def render_junit(entries: Sequence[Entry]) -> str:
