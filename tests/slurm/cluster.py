@@ -34,7 +34,7 @@ JOBS = 1000
 """So many job ids are a cluster's own: they name containers, and several clusters may share an engine."""
 
 CONF = """\
-ClusterName=fake
+ClusterName=fake{first}
 SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort={port}
 SlurmUser=root
