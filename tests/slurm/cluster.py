@@ -34,7 +34,7 @@ JOBS = 1000
 """So many job ids are a cluster's own: they name containers, and several clusters may share an engine."""
 
 CONF = """\
-ClusterName=fake
+ClusterName=fake{first}
 SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort={port}
 SlurmUser=root
@@ -60,6 +60,7 @@ SlurmdParameters=config_overrides
 SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,sched_interval=1
 ReturnToService=2
 SlurmdTimeout={node_seconds}
+MessageTimeout=4
 KillWait=2
 MinJobAge={remembered}
 FirstJobId={first}
