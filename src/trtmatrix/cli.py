@@ -24,7 +24,7 @@ from trtmatrix.cli_hosts import (
     add_unpack_options,
     read_size,
 )
-from trtmatrix.core.errors import ExitCode, TrtMatrixError
+from trtmatrix.core.errors import ExitCode, HungUp, TrtMatrixError
 
 Command = Callable[[argparse.Namespace], ExitCode]
 
@@ -101,8 +101,8 @@ def _print_traceback() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise KeyboardInterrupt
+    del frame
+    raise HungUp if number == signal.SIGHUP else KeyboardInterrupt
 
 
 MODULES = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trtmatrix.core.model import Cause
+from trtmatrix.core.model import CellId
 from trtmatrix.core.slurm.ends import NEVER, End, Fault, Kind, end_of
 from trtmatrix.core.slurm.jobs import JobStatus, Phase
 from trtmatrix.core.slurm.manifest import Asked, Sent, Try
@@ -17,7 +17,7 @@ from trtmatrix.core.slurm.words import Trouble
 
 __all__ = [
     "FIRST", "RETRIES", "SETTLE_SECONDS", "UNLISTED", "Attempt", "Bury", "Fate", "Fault", "Over", "Step",
-    "Submit", "Wait", "decide",
+    "Submit", "Wait", "decide", "decide_import",
 ]  # fmt: skip
 
 FIRST = 1
@@ -51,14 +51,15 @@ class Attempt:
 
     ``sent``: the last sbatch that had it and was not lost, None where there is none; ``lost``: how many
     came to nothing. ``job``: what Slurm says of its job; None where it lists none. ``missing``: for how many
-    seconds Slurm has answered and had no such job, or only as one that has ended.
+    seconds Slurm has answered and had no such job, or only as one that has ended; below 0 where it has not
+    been asked since.
     """
 
     left: Try
     sent: Sent | None = None
     lost: int = 0
     job: JobStatus | None = None
-    missing: float = 0.0
+    missing: float = -1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +154,14 @@ def decide(
     return Fate(step=Over(), faults=(*faults, *given))
 
 
+def decide_import(
+    attempts: Sequence[Attempt], *, stopping: bool = False, settle: float = SETTLE_SECONDS
+) -> Fate:
+    """Return what becomes of an image's import: a task whose one cell, number 0, is the image."""
+    nothing = CellId(repro="", case="", version="", gpu="")
+    return decide([Asked(cell=nothing, digests={}, run="")], attempts, stopping=stopping, settle=settle)
+
+
 def _has_ended(left: Try) -> bool:
     """Whether all is known of how an attempt ended: it said so, or somebody looked at Slurm.
 
@@ -225,7 +234,7 @@ def _listed(last: Attempt, open_: tuple[int, ...], stopping: bool, settle: float
         return Wait(why=job.reason or job.state)
     if not open_ and not last.left.published:
         return Over()
-    if last.missing < settle and not stopping:
+    if last.missing < (0.0 if stopping else settle):
         return Wait(why="the job has ended")
     if job is None:
         return Bury(attempt=attempt, state=UNLISTED, node=last.left.node)
