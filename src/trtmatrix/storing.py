@@ -18,7 +18,7 @@ from trtmatrix.core.noise import fits, read_noise
 from trtmatrix.core.record import Record, RecordError, record_from
 from trtmatrix.effects.cases import read_noise_file
 from trtmatrix.effects.launcher import Ready
-from trtmatrix.effects.store import keep_outputs, write_record
+from trtmatrix.effects.store import keep_outputs, keep_record
 from trtmatrix.worklist import Task
 from trtmatrix.workshop import CELLS, Workshop, failed_record, host_facts
 
@@ -42,6 +42,10 @@ class Storing:
         ours = {cell.id for cell in ready.launch.cells}
         self._before = newest(item for item in shop.stored if item.record.cell in ours)
         self._since: dict[Any, list[Record]] = {}
+
+    def store_shared(self, task: Task, data: dict[str, Any], folder: Path) -> Kept:
+        """Write a cell's record; ``folder`` holds its outputs, which others may want too."""
+        return self._store(task, data, folder)
 
     def store(self, task: Task, data: dict[str, Any], folder: Path) -> Kept:
         """Write a cell's record; ``folder`` holds its outputs, and is removed."""
@@ -68,7 +72,7 @@ class Storing:
         expected = expected_verdict(cell, find_expectation(cell))
         if kept and (cell.case.keep or cell.case.control or {outcome.verdict, expected} != {Verdict.PASS}):
             complete["kept"] = keep_outputs(shop.cache, folder, kept)
-        stored = write_record(shop.local, complete)
+        stored = keep_record(shop.local, complete)
         words = outcome.cause.value if outcome.cause else outcome.verdict.value
         shop.progress.step(CELLS, f"{cell.id}: {words}")
         return Kept(record=stored, engines=self._engines(cell, stored))
