@@ -104,9 +104,7 @@ def test_an_attempt_that_no_sbatch_had_is_submitted_as_it_stands() -> None:
     left = make_try(2, (2, 0), retry=True, why="NODE_FAIL")
     first = make_try(**HAD_ONE, gone="NODE_FAIL")
     step = decide(TASK, [sent_attempt(first), Attempt(left=left)]).step
-    assert step == Submit(
-        attempt=2, indices=(2, 0), again=True, retry=True, why="NODE_FAIL", avoid=("n1",)
-    )
+    assert step == Submit(attempt=2, indices=(2, 0), again=True, retry=True, why="NODE_FAIL", avoid=("n1",))
 
 
 def test_sbatch_that_has_not_answered_is_waited_for() -> None:
