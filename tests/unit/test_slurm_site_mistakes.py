@@ -77,7 +77,7 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "a file of another runtime": (
         "/images/trt.tar",
         "/images/trt.sif",
-        "docker wants a .tar or .tar.gz file",
+        "docker wants a .tar file",
     ),
     "a file somewhere": ("/images/trt.tar", "images/trt.tar", "write the absolute path that every node sees"),
     "as enroot writes it": (

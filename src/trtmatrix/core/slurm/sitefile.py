@@ -30,7 +30,7 @@ gpus:
 """A small site file, to paste and change."""
 
 SUFFIXES = {
-    NodeRuntime.PYXIS: (".sqsh",), NodeRuntime.APPTAINER: (".sif",), NodeRuntime.DOCKER: (".tar", ".tar.gz"),
+    NodeRuntime.PYXIS: (".sqsh",), NodeRuntime.APPTAINER: (".sif",), NodeRuntime.DOCKER: (".tar",),
 }  # fmt: skip
 """What an image's file is called that a runtime starts, or loads, as it is."""
 
