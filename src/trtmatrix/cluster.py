@@ -27,8 +27,8 @@ class Cluster:
     """A site with what its shared folder knows by now.
 
     ``gpus``: the models that it has. ``host``: its nodes together, as records and digests see them;
-    ``planned``: as a plan does, which also counts on images that the site names. ``repros``: the project's, which the suite is made of. ``past``: the arrays that
-    were over when this client began.
+    ``planned``: as a plan does, which also counts on images that the site names. ``repros``: the project's,
+    which the suite is made of. ``past``: the arrays that were over when this client began.
     """
 
     site: Site
@@ -103,7 +103,9 @@ _EVER = "9999"
 """Later than any start of a node: what lies on the shared folder is what was seen last."""
 
 
-def _images(context: Context, site: Site, folder: SharedFolder) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def _images(
+    context: Context, site: Site, folder: SharedFolder
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the images that were had, by name, as records name them; and those that the site names."""
     had, hoped = dict[str, str](), dict[str, str]()
     for version in context.matrix.versions:
@@ -116,4 +118,3 @@ def _images(context: Context, site: Site, folder: SharedFolder) -> tuple[Mapping
         if image is not None:
             had[origin.image] = image_digest(version, image.id, site.runtime)
     return had, hoped
-

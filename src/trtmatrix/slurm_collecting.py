@@ -96,9 +96,7 @@ class Collecting:
         kept = storing.fail(placed(wanted, storing.ready.launch), fault.cause, fault.detail)
         self._ended(work, wanted, kept)
 
-    def refuse(
-        self, one: Following, work: Worklist, task: int, indices: Sequence[int], why: str
-    ) -> None:
+    def refuse(self, one: Following, work: Worklist, task: int, indices: Sequence[int], why: str) -> None:
         """Note of cells that they were not run."""
         for index in indices:
             if one.is_open(task, index):

@@ -85,7 +85,9 @@ class SlurmRun:
             try:
                 self._have_images(launches)
                 while not all(course.is_over for course in courses):
-                    if self.shop.stop.wait(0 if self._advance(courses, submitting, collecting) else self.pace.folder):
+                    if self.shop.stop.wait(
+                        0 if self._advance(courses, submitting, collecting) else self.pace.folder
+                    ):
                         break
                 if self.shop.stop.is_set() and not self.shop.leave.is_set():
                     arrays = [one for course in courses for one in course.arrays]
@@ -154,9 +156,7 @@ class SlurmRun:
         queue.due = time.monotonic() + queue.wait
         queue.wait = self.pace.slower(queue.wait)
 
-    def _follow(
-        self, course: Course, one: Following, submitting: Submitting, collecting: Collecting
-    ) -> bool:
+    def _follow(self, course: Course, one: Following, submitting: Submitting, collecting: Collecting) -> bool:
         """Take what an array left, and do what is to be done about its tasks; returns whether that changed."""
         tries = self.cluster.folder.tries(one.key)
         changed = collecting.take(one, course.work, tries)
@@ -218,7 +218,9 @@ class SlurmRun:
                 case Submit() as step:
                     steps[task] = step
                     if step.why:
-                        self.shop.progress.note(f"{_name(one)}: task {task} again: {step.why.splitlines()[0]}")
+                        self.shop.progress.note(
+                            f"{_name(one)}: task {task} again: {step.why.splitlines()[0]}"
+                        )
                 case _:
                     pass
         if steps:
