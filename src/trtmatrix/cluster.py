@@ -9,12 +9,13 @@ from pathlib import Path
 from trtmatrix.context import Context
 from trtmatrix.core.config import ImageOrigin, Version
 from trtmatrix.core.errors import UsageError
+from trtmatrix.core.image_names import is_own
 from trtmatrix.core.model import Gpu
 from trtmatrix.core.plan import Engine, GpuAccess, Host
 from trtmatrix.core.slurm.boards import Node, site_gpus
 from trtmatrix.core.slurm.images import image_digest, image_key, is_image_file, with_site_images
 from trtmatrix.core.slurm.layout import OVER
-from trtmatrix.core.slurm.site import Site
+from trtmatrix.core.slurm.site import NodeRuntime, Site
 from trtmatrix.effects.gpu import known_gpu
 from trtmatrix.effects.shared_folder import SharedFolder
 
@@ -112,9 +113,14 @@ def _images(
         origin = version.origin
         if not isinstance(origin, ImageOrigin):
             continue
-        if version.name in site.images:
+        if version.name in site.images or _may_be_there(origin, site):
             hoped[origin.image] = NOT_HAD
         image = folder.image(key_of(site, version))
         if image is not None:
             had[origin.image] = image_digest(version, image.id, site.runtime)
     return had, hoped
+
+
+def _may_be_there(origin: ImageOrigin, site: Site) -> bool:
+    """Whether an image that no registry has may be in the nodes' own engine: an import tells."""
+    return site.runtime is NodeRuntime.DOCKER and origin.build is None and is_own(origin.image)
