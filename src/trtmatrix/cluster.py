@@ -97,11 +97,7 @@ def renewed(context: Context, cluster: Cluster) -> Cluster:
 
 def read_nodes(folder: SharedFolder) -> list[Node]:
     """Return what jobs found on the site's nodes."""
-    return [Node(name=name, gpus=tuple(lines), seen=_EVER) for name, lines in folder.nodes().items()]
-
-
-_EVER = "9999"
-"""Later than any start of a node: what lies on the shared folder is what was seen last."""
+    return list(folder.boards())
 
 
 def _images(

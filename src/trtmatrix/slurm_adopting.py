@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.plan import Launch
-from trtmatrix.core.slurm.layout import MANIFEST, OVER, array_folder
 from trtmatrix.core.slurm.manifest import Manifest
-from trtmatrix.core.slurm.shared_json import parse_manifest
-from trtmatrix.effects.shared_files import names_in, read_text
 from trtmatrix.slurm_following import Following, Place
 from trtmatrix.worklist import Task, Worklist
 
@@ -42,17 +38,11 @@ def adopt(
 def _candidates(cluster: Cluster, suite: str, launch: Launch) -> Iterator[tuple[Manifest, bool]]:
     """Yield the arrays of a launch's version and GPU that are of use, and whether each is over."""
     image = cluster.key_of(launch.version)
-    for key in reversed(names_in(Path(cluster.site.shared, "arrays"))):
-        folder = Path(array_folder(cluster.site.shared, key))
-        if key in cluster.past or key.startswith("."):
-            continue
-        if (text := read_text(folder / MANIFEST)) is None:
-            continue
-        manifest, over = parse_manifest(text, str(folder / MANIFEST)), (folder / OVER).exists()
+    for manifest, over in reversed(cluster.folder.all_arrays(cluster.past)):
         same = (manifest.gpu, manifest.version, manifest.image, manifest.suite) == (
             launch.gpu.slug, launch.version.name, image, suite,
         )  # fmt: skip
-        if same and (over or not cluster.folder.stopping(key)):
+        if same and (over or not cluster.folder.stopping(manifest.key)):
             yield manifest, over
 
 

@@ -235,7 +235,7 @@ class SlurmRun:
         sent = attempts[-1].sent
         if step.cancel and sent is not None and sent.job:
             self.slurm.cancel([f"{sent.job}_{task}"])
-        self.cluster.folder.note_gone(one.key, task, step.attempt, step.state, step.reason)
+        self.cluster.folder.note_gone(one.key, task, step.attempt, step.state, step.reason, step.node)
 
     def _is_in_doubt(self, one: Following) -> bool:
         return any(sent.is_open for sent in self.cluster.folder.submissions(one.key))

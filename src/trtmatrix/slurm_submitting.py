@@ -85,6 +85,7 @@ class Submitting:
                 for number, cells in enumerate(part) for index, asked in enumerate(cells)
             }  # fmt: skip
             self.cluster.folder.add_array(manifest, self._script(launch, manifest))
+            (self.cluster.folder.array(manifest.key) / "log").mkdir(exist_ok=True)
             one = Following(manifest=manifest, launch=launch, wanted=wanted)
             self.client.follow([one.key])
             every = {
