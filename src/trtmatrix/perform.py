@@ -149,9 +149,10 @@ def execute(context: Context, scene: Scene, options: Options, served: frozenset[
         shop = make_workshop(context, scene, options, progress, uses)
         remote = None
         if scene.cluster is not None:
+            from trtmatrix.core.order import known_cells
             from trtmatrix.slurm_run import SlurmRun
 
-            remote = SlurmRun(scene.cluster, shop, options.limits, own_repros=context.project.repros)
+            remote = SlurmRun(scene.cluster, shop, options.limits, known_cells(scene.cells, scene.stored))
         return run_plan(scene.plan, served, new_run_id(shop.clock), shop, remote)
     finally:
         progress.close()

@@ -132,3 +132,12 @@ def test_a_bundle_does_not_tell_which_node_a_record_is_of() -> None:
     told = redact_json(json.dumps(entry.record.data["gpu"]), Secrets())
     assert "0123456789abcdef" not in told.text.replace("0123456789abcdef-uuid", "")
     assert H200.name in told.text
+
+
+@pytest.mark.parametrize("odd", [{"a": [1]}, ["x"], 3, None, "\x1b[2J"])
+def test_facts_of_any_shape_do_no_harm(odd: object) -> None:
+    gpu = {"name": "NVIDIA H200", "driver": odd, "variant": odd, "host": odd, "uuid_sha256": odd}
+    entry = make_entry(make_cell(REPRO), gpu=gpu)
+    assert all(line.isprintable() for line in kind_lines(find_kinds([entry, entry])))
+    assert render_json([entry], generated="now")
+    assert render_html([entry], generated="now")

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from trtmatrix.core.entry import Entry
@@ -63,13 +64,13 @@ def facts_of(entry: Entry) -> Facts | None:
     gpu: Mapping[str, Any] = entry.record.gpu if entry.record is not None else {}
     if not gpu.get("name"):
         return None
-    driver, variant = (_plain(gpu.get(name)) for name in ("driver", "variant"))
-    return driver, variant
+    return _plain(str(gpu.get("driver") or "")), _plain(str(gpu.get("variant") or ""))
 
 
-def _plain(value: object) -> str:
+@lru_cache(maxsize=256)
+def _plain(text: str) -> str:
     """Return a fact on one line; records may come from anywhere."""
-    return " ".join("".join(c if c.isprintable() else " " for c in str(value or "")).split())[:60]
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:60]
 
 
 def _numbers(driver: str) -> tuple[int, ...]:
@@ -78,7 +79,7 @@ def _numbers(driver: str) -> tuple[int, ...]:
 
 def _kind(number: int, facts: Facts, entries: Sequence[Entry]) -> BoardKind:
     records = [record for entry in entries for record in entry.records or _only(entry.record)]
-    hosts, boards = ([record.gpu.get(name) for record in records] for name in ("host", "uuid_sha256"))
+    hosts, boards = ([str(r.gpu.get(name) or "") for r in records] for name in ("host", "uuid_sha256"))
     return BoardKind(
         mark=f"{BOARD_MARK}{_letters(number)}" if number else "", driver=facts[0], variant=facts[1],
         cells=len(entries), hosts=len(set(hosts)) if all(hosts) else 0,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trtmatrix.core.advice import advise
+from trtmatrix.core.board_kinds import find_kinds
 from trtmatrix.core.controls import ControlCounts
 from trtmatrix.core.details import describe, record_file
 from trtmatrix.core.entry import Entry
@@ -28,30 +30,30 @@ def render_json(entries: Sequence[Entry], *, generated: str) -> str:
     A figure's ``value`` is a number, or one of the strings NaN, Infinity and -Infinity; ``file`` of
     a record is its path inside the results folder. What is not known is null.
     """
-    tables = make_tables(entries)
     return to_json(
         {
             "schema": SCHEMA,
             "generated": generated,
             "summary": [_counts(counts) for counts in count_products(entries)],
-            "boards": [kind for table in tables for kind in _boards(table)],
+            "boards": list(_boards(entries)),
             "contradicted": list(find_contradicted(entries)),
             "cells": [_cell(entry) for entry in entries],
         }
     )
 
 
-def _boards(table: Table) -> list[dict[str, Any]]:
-    """Return the kinds of boards that a table's cells rest on; ``hosts`` is null where not all say theirs."""
-    slug = next((entry.cell.gpu.slug for entry in table.entries()), None)
-    return [
-        {
-            "gpu": slug, "driver": kind.driver or None, "variant": kind.variant or None,
-            "mark": kind.mark or None, "cells": kind.cells, "hosts": kind.hosts or None,
-            "boards": kind.boards or None,
-        }
-        for kind in table.boards
-    ]  # fmt: skip
+def _boards(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
+    """Yield the kinds of boards that each GPU's cells rest on; ``hosts`` is null where not all say theirs."""
+    by_gpu: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        by_gpu[entry.cell.gpu.slug].append(entry)
+    for slug, mine in by_gpu.items():
+        for kind in find_kinds(mine):
+            yield {
+                "gpu": slug, "driver": kind.driver or None, "variant": kind.variant or None,
+                "mark": kind.mark or None, "cells": kind.cells, "hosts": kind.hosts or None,
+                "boards": kind.boards or None,
+            }  # fmt: skip
 
 
 def _counts(counts: Counts) -> dict[str, Any]:
