@@ -9,9 +9,13 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from trtmatrix.effects.shared_files import make_folder, names_in
 from trtmatrix.effects.shared_lock import try_lock
+
+if TYPE_CHECKING:
+    from trtmatrix.effects.shared_folder import SharedFolder
 
 _ours: dict[str, frozenset[str]] = {}
 """This process's own clients, by file: their files are never opened again, which would end their locks."""
@@ -23,9 +27,10 @@ class Client:
     But for entering and leaving it is to be used under the folder's lock.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, folder: SharedFolder) -> None:
         """Name the shared folder; the client is there from ``__enter__`` on."""
-        self.folder = root / "clients"
+        self.root = folder.root
+        self.folder = self.root / "clients"
         host = re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:40]
         self.id = f"{host}-{os.getpid()}-{os.urandom(4).hex()}"
         self.follows: frozenset[str] = frozenset()
@@ -65,12 +70,12 @@ class Client:
 
     def followed_by_others(self) -> frozenset[str]:
         """Return the arrays that other living clients follow."""
-        followed = living_clients(self.folder.parent)
+        followed = living_clients(self.root)
         return frozenset(key for name, keys in followed.items() if name != self.id for key in keys)
 
     def living(self) -> frozenset[str]:
         """Return the ids of all living clients, this one among them."""
-        return frozenset(living_clients(self.folder.parent))
+        return frozenset(living_clients(self.root))
 
     def _write(self) -> None:
         data = json.dumps({"follows": sorted(self.follows)}).encode()

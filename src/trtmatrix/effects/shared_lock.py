@@ -46,6 +46,14 @@ def _handle(path: Path) -> _Handle:
         return _open[real]
 
 
+def close(path: Path) -> None:
+    """Close what this process has of a lock; to be called where nobody uses it any more."""
+    with _opening:
+        handle = _open.pop(os.path.realpath(path), None)
+    if handle is not None:
+        os.close(handle.descriptor)
+
+
 def _is_same(descriptor: int, path: str) -> bool:
     """Whether a file is still the one that was opened: a folder may have been removed and made again."""
     try:

@@ -79,6 +79,9 @@ def end_of(task: Sequence[Asked], left: Try, had: Collection[int]) -> End:
 def _ran(left: Try, cut: tuple[int, ...]) -> End:
     """Return how an attempt ended whose container ran to its end, as on one host."""
     log = left.log[-TAIL:]
+    if left.interrupted:
+        kind = Kind.WENT_ON if left.records else Kind.TROUBLE
+        return End(kind=kind, why="the probe had no sign of life from its job (was it suspended?)", cut=cut)
     if cut:
         cause = Cause.PROBE_FAILED
         if left.oom:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trtmatrix.core.model import CellId
 from trtmatrix.core.slurm.ends import NEVER, End, Fault, Kind, end_of
 from trtmatrix.core.slurm.jobs import JobStatus, Phase
 from trtmatrix.core.slurm.manifest import Asked, Sent, Try
@@ -17,7 +16,7 @@ from trtmatrix.core.slurm.words import Trouble
 
 __all__ = [
     "FIRST", "RETRIES", "SETTLE_SECONDS", "UNLISTED", "Attempt", "Bury", "Fate", "Fault", "Over", "Step",
-    "Submit", "Wait", "decide", "decide_import",
+    "Submit", "Wait", "decide",
 ]  # fmt: skip
 
 FIRST = 1
@@ -152,14 +151,6 @@ def decide(
         return Fate(step=_further(attempts, ends, open_), faults=tuple(faults))
     given = [_give_up(index, ends[-1], len(attempts), last.left.attempt) for index in open_]
     return Fate(step=Over(), faults=(*faults, *given))
-
-
-def decide_import(
-    attempts: Sequence[Attempt], *, stopping: bool = False, settle: float = SETTLE_SECONDS
-) -> Fate:
-    """Return what becomes of an image's import: a task whose one cell, number 0, is the image."""
-    nothing = CellId(repro="", case="", version="", gpu="")
-    return decide([Asked(cell=nothing, digests={}, run="")], attempts, stopping=stopping, settle=settle)
 
 
 def _has_ended(left: Try) -> bool:

@@ -10,7 +10,7 @@ from trtmatrix.core.slurm.manifest import Sent, Try
 from trtmatrix.core.slurm.parse import find_task
 
 LOST_SECONDS = 60.0
-"""So long after a submission was begun, and the client that did it is dead, no sbatch of it can be under way."""
+"""So long after a submission was begun whose client is dead, no sbatch of it can be under way."""
 
 Place = tuple[str, int | None]
 
@@ -37,11 +37,11 @@ class Sightings:
         for place, first in self._first.items():
             if first > begun:
                 continue
-            status = find_task(by_job.get(place[0], []), *place)
+            found = find_task(by_job.get(place[0], []), *place)
             self._last[place] = begun
-            if status is not None:
-                self._said[place] = status
-            if status is None or status.phase is Phase.GONE:
+            if found is not None:
+                self._said[place] = found
+            if found is None or found.phase is Phase.GONE:
                 self._since.setdefault(place, begun)
             else:
                 self._since.pop(place, None)

@@ -70,7 +70,8 @@ class Try:
     for a first one). ``running``: for how long the last cell that was started and left no record had run when
     the job ended. ``gone``: Slurm's state of a job that ended and did not say all about it, as a client saw
     it and wrote it down (``UNLISTED`` where Slurm knew nothing any more), with ``gone_why``, its reason.
-    Not among ``records`` is what only says that the probe was cut off (no sign of life from the script).
+    ``interrupted``: its numbers of which the record only says that the probe was cut off, as the script gave
+    no sign of life; these are not among ``records``.
     """
 
     task: int
@@ -91,6 +92,7 @@ class Try:
     retry: bool = False
     why: str = ""
     running: float = 0.0
+    interrupted: frozenset[int] = frozenset()
     gone: str = ""
     gone_why: str = ""
 

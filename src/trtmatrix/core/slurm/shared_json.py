@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
 from typing import Any, TypeVar
 
 from trtmatrix.core.errors import MachineryError
@@ -120,19 +119,24 @@ def _object(text: str, file: str) -> dict[str, Any]:
     return data
 
 
-@cache
+_adapters: dict[type[Any], Any] = {}
+
+
 def _adapter(kind: type[Any]) -> Any:  # noqa: ANN401 - pydantic's adapter of any type
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kind)
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
 
 
 def _validate(kind: type[T], data: Mapping[str, Any], file: str) -> T:
     import orjson
     from pydantic import ValidationError
 
+    adapter = _adapter(kind)
     try:
-        read: T = _adapter(kind).validate_json(orjson.dumps(data), strict=True)
+        read: T = adapter.validate_json(orjson.dumps(data), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
