@@ -1,9 +1,10 @@
 """How a script on a node finds the GPU that Slurm gave its job, as text of bash.
 
-SLURM_JOB_GPUS holds a GPU's place among those that gres.conf lists of the node, which is to be their order on
-the bus, as nvidia-smi numbers them; it is not the number of the device file: of ``File=/dev/nvidia[102-103]`` a
-job is told 0 or 1 (seen of Slurm 22.05.8; why: its src/plugins/gres/common/gres_common.c). Where a cgroup lets
-a job see its own devices alone, nvidia-smi begins at 0 again. So a GPU goes by its UUID as soon as it is known.
+SLURM_JOB_GPUS holds a GPU's place among those that gres.conf lists of the node, which is to be their order
+on the bus, as nvidia-smi numbers them; it is not the number of the device file: of
+``File=/dev/nvidia[102-103]`` a job is told 0 or 1 (seen of Slurm 22.05.8; why: its
+src/plugins/gres/common/gres_common.c). Where a cgroup lets a job see its own devices alone, nvidia-smi
+begins at 0 again. So a GPU goes by its UUID as soon as it is known.
 """
 
 from __future__ import annotations
