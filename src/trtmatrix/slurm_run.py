@@ -76,7 +76,7 @@ class SlurmRun:
         suite = stage_suite(self.cluster, self.shop)
         courses = [Course(launch=launch, work=Worklist(launch, run, self.shop)) for launch in launches]
         collecting = Collecting(cluster=self.cluster, shop=self.shop, performed=performed)
-        with Client(self.cluster.folder.root) as client:
+        with Client(self.cluster.folder) as client:
             submitting = Submitting(
                 cluster=self.cluster, shop=self.shop, slurm=self.slurm, client=client, images=self.images,
                 limits=self.limits, pace=self.pace, seconds=seconds, known=self.known, suite=suite,
@@ -276,7 +276,7 @@ class SlurmRun:
         waits = f" ({', '.join(reasons)})" if reasons else ""
         running, waiting = phases[Phase.RUNNING], phases[Phase.WAITING]
         told = f"{running} running, {waiting} waiting{waits}" if mine else ""
-        if told and told != one.told and fates:
+        if told and told != one.told and fates and (running or reasons):
             self.shop.progress.note(f"{_name(one)}: {told}")
         one.told = told
 

@@ -85,7 +85,6 @@ class Submitting:
                 for number, cells in enumerate(part) for index, asked in enumerate(cells)
             }  # fmt: skip
             self.cluster.folder.add_array(manifest, self._script(launch, manifest))
-            (self.cluster.folder.array(manifest.key) / "log").mkdir(exist_ok=True)
             one = Following(manifest=manifest, launch=launch, wanted=wanted)
             self.client.follow([one.key])
             every = {
@@ -159,10 +158,10 @@ class Submitting:
             minutes=self.minutes(manifest), after=after,
             facts={"sent": str(number), "version": manifest.version, "gpu": manifest.gpu},
         )  # fmt: skip
-        if avoid:
-            words = (*words, f"--exclude={','.join(avoid)}")
         try:
-            job = self.slurm.submit(words, f"{array_folder(site.shared, one.key)}/{SCRIPT}", str(attempt))
+            job = self._submit(
+                words, avoid, script=f"{array_folder(site.shared, one.key)}/{SCRIPT}", attempt=attempt
+            )
         except Refused as error:
             self.note(f"{_name(one.launch)}: {error}")
             folder.note_submission(one.key, replace(sent, refused=error.words or "refused"))
@@ -174,6 +173,15 @@ class Submitting:
         count = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
         again = "" if attempt == FIRST else f", attempt {attempt}"
         self.note(f"{_name(one.launch)}: job {job}: {count} on Slurm{again}")
+
+    def _submit(self, words: tuple[str, ...], avoid: Sequence[str], script: str, attempt: int) -> str:
+        """Call sbatch; without the nodes that had trouble where others are left."""
+        if avoid:
+            try:
+                return self.slurm.submit((*words, f"--exclude={','.join(avoid)}"), script, str(attempt))
+            except Refused:  # the troubled ones are all that there are
+                pass
+        return self.slurm.submit(words, script, str(attempt))
 
     def recover(self, one: Following, jobs: Sequence[JobStatus], silent: float) -> None:
         """Find out what became of submissions whose client did not live to write it down.
