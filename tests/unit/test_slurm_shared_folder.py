@@ -84,6 +84,7 @@ def test_what_cases_share_is_copied_once(shared: SharedFolder, tmp_path: Path) -
     first = write(tmp_path / "case1", x_dot_npy="123")
     second = write(tmp_path / "case2", y="4")
     os.link(first / "x.npy", second / "x.npy")
+    SharedFolder(shared.root).stage_case(first)  # another client did
     staged = [shared.stage_case(case) / "x.npy" for case in (first, second)]
     assert staged[0].stat().st_ino == staged[1].stat().st_ino
     assert staged[0].stat().st_ino != (first / "x.npy").stat().st_ino
