@@ -9,12 +9,13 @@ from pathlib import Path
 from trtmatrix.context import Context
 from trtmatrix.core.config import ImageOrigin, Version
 from trtmatrix.core.errors import UsageError
+from trtmatrix.core.image_names import is_own
 from trtmatrix.core.model import Gpu
 from trtmatrix.core.plan import Engine, GpuAccess, Host
 from trtmatrix.core.slurm.boards import Node, site_gpus
 from trtmatrix.core.slurm.images import image_digest, image_key, is_image_file, with_site_images
 from trtmatrix.core.slurm.layout import OVER
-from trtmatrix.core.slurm.site import Site
+from trtmatrix.core.slurm.site import NodeRuntime, Site
 from trtmatrix.effects.gpu import known_gpu
 from trtmatrix.effects.shared_folder import SharedFolder
 
@@ -27,8 +28,8 @@ class Cluster:
     """A site with what its shared folder knows by now.
 
     ``gpus``: the models that it has. ``host``: its nodes together, as records and digests see them;
-    ``planned``: as a plan does, which also counts on images that the site names. ``repros``: the project's, which the suite is made of. ``past``: the arrays that
-    were over when this client began.
+    ``planned``: as a plan does, which also counts on images that the site names. ``repros``: the project's,
+    which the suite is made of. ``past``: the arrays that were over when this client began.
     """
 
     site: Site
@@ -96,24 +97,26 @@ def renewed(context: Context, cluster: Cluster) -> Cluster:
 
 def read_nodes(folder: SharedFolder) -> list[Node]:
     """Return what jobs found on the site's nodes."""
-    return [Node(name=name, gpus=tuple(lines), seen=_EVER) for name, lines in folder.nodes().items()]
+    return list(folder.boards())
 
 
-_EVER = "9999"
-"""Later than any start of a node: what lies on the shared folder is what was seen last."""
-
-
-def _images(context: Context, site: Site, folder: SharedFolder) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def _images(
+    context: Context, site: Site, folder: SharedFolder
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the images that were had, by name, as records name them; and those that the site names."""
     had, hoped = dict[str, str](), dict[str, str]()
     for version in context.matrix.versions:
         origin = version.origin
         if not isinstance(origin, ImageOrigin):
             continue
-        if version.name in site.images:
+        if version.name in site.images or _may_be_there(origin, site):
             hoped[origin.image] = NOT_HAD
         image = folder.image(key_of(site, version))
         if image is not None:
             had[origin.image] = image_digest(version, image.id, site.runtime)
     return had, hoped
 
+
+def _may_be_there(origin: ImageOrigin, site: Site) -> bool:
+    """Whether an image that no registry has may be in the nodes' own engine: an import tells."""
+    return site.runtime is NodeRuntime.DOCKER and origin.build is None and is_own(origin.image)

@@ -152,9 +152,7 @@ def execute(context: Context, scene: Scene, options: Options, served: frozenset[
             from trtmatrix.core.order import known_cells
             from trtmatrix.slurm_run import SlurmRun
 
-            remote = SlurmRun(
-                scene.cluster, shop, options.limits, known_cells(scene.cells, scene.stored)
-            )
+            remote = SlurmRun(scene.cluster, shop, options.limits, known_cells(scene.cells, scene.stored))
         return run_plan(scene.plan, served, new_run_id(shop.clock), shop, remote)
     finally:
         progress.close()

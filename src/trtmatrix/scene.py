@@ -40,7 +40,7 @@ class Scene:
 
 
 def look_around(context: Context, pull: Pull, cluster: Cluster | None = None) -> Scene:
-    """Find GPUs, engine and records, and plan; touches nothing. A ``cluster``'s GPUs stand for this host's."""
+    """Find GPUs (of a ``cluster`` where there is one), engine and records, and plan; touches nothing."""
     scan = find_gpus() if cluster is None else GpuScan(gpus=(), reason="--executor slurm: those of the site")
     host = find_host(context, scan)
     stored = tuple(without_superseded(read_records(context.project.results)))

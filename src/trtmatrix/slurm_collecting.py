@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
 
 from trtmatrix.batch import STORES
 from trtmatrix.cluster import Cluster
@@ -18,6 +20,7 @@ from trtmatrix.core.slurm.images import image_digest
 from trtmatrix.core.slurm.manifest import Try
 from trtmatrix.effects.gpu import known_gpu
 from trtmatrix.effects.launcher import Ready
+from trtmatrix.effects.paths import make_job_folder
 from trtmatrix.performed import Performed
 from trtmatrix.slurm_following import Following, placed
 from trtmatrix.storing import Kept, Storing
@@ -44,10 +47,15 @@ class Collecting:
     cluster: Cluster
     shop: Workshop
     performed: Performed
+    _scratch: Path = field(init=False)
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(STORES))
     _stores: deque[_Stored] = field(default_factory=deque)
     _storing: dict[tuple[object, ...], Storing] = field(default_factory=dict)
     _nodes: set[tuple[str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Make a folder for outputs on their way."""
+        self._scratch = make_job_folder(self.shop.cache, f"slurm-{os.urandom(4).hex()}")
 
     def take(self, one: Following, work: Worklist, tries: Sequence[Try]) -> bool:
         """Take each record that is there and wanted; returns whether there was one."""
@@ -67,20 +75,18 @@ class Collecting:
         return len(one.taken) > before
 
     def _take_record(self, one: Following, work: Worklist, left: Try, number: int) -> None:
-        data = self.cluster.folder.read_record(one.key, left, number)
-        folder = self.cluster.folder.ran(one.key, left)
-        if data is None or folder is None:  # it is seen before it can be read: next time
+        shared = self.cluster.folder
+        data = shared.read_record(one.key, left, number)
+        if data is None:  # it is seen before it can be read: next time
             return
         place = (left.task, left.indices[number])
         task, storing = one.wanted[place], self._storing_of(one, left)
         one.taken.add(place)
-        here = placed(task, storing.ready.launch)
-        self._submit(work, task, storing, here, data, folder / str(number))
-
-    def _submit(
-        self, work: Worklist, task: Task, storing: Storing, here: Task, data: dict[str, Any], folder: Any
-    ) -> None:
-        future = self._threads.submit(storing.store_shared, here, data, folder)
+        into = self._scratch / f"{one.key}-{left.task}.{left.attempt}-{number}"
+        future = self._threads.submit(
+            storing.store_shared, placed(task, storing.ready.launch), data,
+            lambda: shared.take_outputs(one.key, left, number, into),
+        )  # fmt: skip
         self._stores.append(_Stored(work=work, task=task, future=future))
 
     def fault(self, one: Following, work: Worklist, task: int, fault: Fault, tries: Sequence[Try]) -> None:
@@ -96,9 +102,7 @@ class Collecting:
         kept = storing.fail(placed(wanted, storing.ready.launch), fault.cause, fault.detail)
         self._ended(work, wanted, kept)
 
-    def refuse(
-        self, one: Following, work: Worklist, task: int, indices: Sequence[int], why: str
-    ) -> None:
+    def refuse(self, one: Following, work: Worklist, task: int, indices: Sequence[int], why: str) -> None:
         """Note of cells that they were not run."""
         for index in indices:
             if one.is_open(task, index):
@@ -122,7 +126,10 @@ class Collecting:
     def close(self) -> None:
         """Wait until what came out is stored."""
         self._threads.shutdown()
-        self.drain()
+        try:
+            self.drain()
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _storing_of(self, one: Following, left: Try | None) -> Storing:
         """Return what stores records of an array from the board that an attempt ran on."""

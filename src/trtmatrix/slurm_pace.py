@@ -21,10 +21,9 @@ MOST_SECONDS = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Seconds: between looks at the shared folder, at squeue at first and at most, and until silence counts
-    (``settle``: of a job, ``lost``: of a submission that nobody noted the end of).
+    """Seconds: between looks at the shared folder, at squeue at first and at most, and until silence counts.
 
-    ``worth``: as much work is worth a task of its own.
+    ``settle``: a job's silence, ``lost``: that of a submission that nobody noted the end of. ``worth``: as much work is worth a task of its own.
     """
 
     folder: float = 1.0
@@ -35,7 +34,7 @@ class Pace:
     worth: float = WORTH_SECONDS
 
     def slower(self, now: float) -> float:
-        """Return the seconds until squeue is asked again where nothing changed since ``now`` seconds before."""
+        """Return the seconds until squeue is asked again after ``now`` seconds in which nothing changed."""
         return min(self.most, max(self.squeue, now * 1.5))
 
 
@@ -49,7 +48,9 @@ def read_pace(environment: Mapping[str, str] = os.environ) -> Pace:
     except ValueError:
         seconds = 0.0
     if not 0.05 <= seconds <= MOST_SECONDS:
-        raise UsageError(f"{VARIABLE}={told}: seconds between two looks at squeue, from 0.05 to {MOST_SECONDS:g}")
+        raise UsageError(
+            f"{VARIABLE}={told}: seconds between two looks at squeue, from 0.05 to {MOST_SECONDS:g}"
+        )
     return Pace(
         folder=min(1.0, seconds), squeue=seconds, most=seconds,
         settle=min(SETTLE_SECONDS, 5 * seconds),

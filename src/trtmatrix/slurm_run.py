@@ -76,7 +76,7 @@ class SlurmRun:
         suite = stage_suite(self.cluster, self.shop)
         courses = [Course(launch=launch, work=Worklist(launch, run, self.shop)) for launch in launches]
         collecting = Collecting(cluster=self.cluster, shop=self.shop, performed=performed)
-        with Client(self.cluster.folder.root) as client:
+        with Client(self.cluster.folder) as client:
             submitting = Submitting(
                 cluster=self.cluster, shop=self.shop, slurm=self.slurm, client=client, images=self.images,
                 limits=self.limits, pace=self.pace, seconds=seconds, known=self.known, suite=suite,
@@ -85,7 +85,9 @@ class SlurmRun:
             try:
                 self._have_images(launches)
                 while not all(course.is_over for course in courses):
-                    if self.shop.stop.wait(0 if self._advance(courses, submitting, collecting) else self.pace.folder):
+                    if self.shop.stop.wait(
+                        0 if self._advance(courses, submitting, collecting) else self.pace.folder
+                    ):
                         break
                 if self.shop.stop.is_set() and not self.shop.leave.is_set():
                     arrays = [one for course in courses for one in course.arrays]
@@ -154,9 +156,7 @@ class SlurmRun:
         queue.due = time.monotonic() + queue.wait
         queue.wait = self.pace.slower(queue.wait)
 
-    def _follow(
-        self, course: Course, one: Following, submitting: Submitting, collecting: Collecting
-    ) -> bool:
+    def _follow(self, course: Course, one: Following, submitting: Submitting, collecting: Collecting) -> bool:
         """Take what an array left, and do what is to be done about its tasks; returns whether that changed."""
         tries = self.cluster.folder.tries(one.key)
         changed = collecting.take(one, course.work, tries)
@@ -218,7 +218,9 @@ class SlurmRun:
                 case Submit() as step:
                     steps[task] = step
                     if step.why:
-                        self.shop.progress.note(f"{_name(one)}: task {task} again: {step.why.splitlines()[0]}")
+                        self.shop.progress.note(
+                            f"{_name(one)}: task {task} again: {step.why.splitlines()[0]}"
+                        )
                 case _:
                     pass
         if steps:
@@ -233,7 +235,7 @@ class SlurmRun:
         sent = attempts[-1].sent
         if step.cancel and sent is not None and sent.job:
             self.slurm.cancel([f"{sent.job}_{task}"])
-        self.cluster.folder.note_gone(one.key, task, step.attempt, step.state, step.reason)
+        self.cluster.folder.note_gone(one.key, task, step.attempt, step.state, step.reason, step.node)
 
     def _is_in_doubt(self, one: Following) -> bool:
         return any(sent.is_open for sent in self.cluster.folder.submissions(one.key))
@@ -274,7 +276,7 @@ class SlurmRun:
         waits = f" ({', '.join(reasons)})" if reasons else ""
         running, waiting = phases[Phase.RUNNING], phases[Phase.WAITING]
         told = f"{running} running, {waiting} waiting{waits}" if mine else ""
-        if told and told != one.told and fates:
+        if told and told != one.told and fates and (running or reasons):
             self.shop.progress.note(f"{_name(one)}: {told}")
         one.told = told
 

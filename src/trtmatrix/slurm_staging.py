@@ -25,9 +25,7 @@ def stage_suite(cluster: Cluster, shop: Workshop) -> str:
 
 def stage_cases(cluster: Cluster, shop: Workshop, tasks: Iterable[Task]) -> None:
     """Copy the cases of tasks that are not on the shared folder yet."""
-    folders = {
-        shop.cases.folder(shop.repros[task.cell.repro.id], task.cell.case): None for task in tasks
-    }
+    folders = {shop.cases.folder(shop.repros[task.cell.repro.id], task.cell.case): None for task in tasks}
     for folder in folders:
         if shop.stop.is_set():
             return

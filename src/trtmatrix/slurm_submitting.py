@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trtmatrix.batch import cell_words, job_words
@@ -12,7 +12,7 @@ from trtmatrix.core.container import Limits
 from trtmatrix.core.model import CellId, Gpu
 from trtmatrix.core.order import Seconds
 from trtmatrix.core.plan import Isolation, Launch
-from trtmatrix.core.slurm.boards import slug_of
+from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.slurm.cut import cut_arrays, cut_tasks, task_minutes
 from trtmatrix.core.slurm.fate import FIRST, Submit
 from trtmatrix.core.slurm.gather import find_job
@@ -25,7 +25,8 @@ from trtmatrix.core.slurm.submission import array_words
 from trtmatrix.digests import cell_digests
 from trtmatrix.effects.shared_clients import Client
 from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway
-from trtmatrix.slurm_following import Following, Place
+from trtmatrix.slurm_adopting import adopt
+from trtmatrix.slurm_following import Following
 from trtmatrix.slurm_images import SlurmImages
 from trtmatrix.slurm_pace import Pace
 from trtmatrix.worklist import Task, Worklist
@@ -58,43 +59,13 @@ class Submitting:
 
     def begin(self, launch: Launch, work: Worklist, tasks: Sequence[Task]) -> list[Following]:
         """Return the arrays that have or will have these cells: those under way first, then new ones."""
-        followed, left = self._adopt(launch, work, tasks)
-        if left:
-            followed += self._new(launch, left)
-        self.client.follow([one.key for one in followed])
-        return followed
-
-    def _adopt(
-        self, launch: Launch, work: Worklist, tasks: Sequence[Task]
-    ) -> tuple[list[Following], list[Task]]:
-        """Follow arrays that have the very same cells under way, or had since this client began."""
-        left = {self.asked(task).wish: task for task in tasks}
-        followed = []
-        for manifest, over in self._candidates(launch):
-            wanted = dict[Place, Task]()
-            there = self._recorded(manifest.key) if over else None
-            for number, cells in enumerate(manifest.tasks):
-                for index, asked in enumerate(cells):
-                    usable = there is None or (number, index) in there
-                    if usable and (task := left.pop(asked.wish, None)) is not None:
-                        wanted[number, index] = work.as_run(task, asked.run)
-            if wanted:
-                self.note(f"{_name(launch)}: {len(wanted)} cells are under way already, and followed")
-                followed.append(Following(manifest=manifest, launch=launch, wanted=wanted))
-        return followed, list(left.values())
-
-    def _candidates(self, launch: Launch) -> Iterable[tuple[Manifest, bool]]:
-        folder, image = self.cluster.folder, self.cluster.key_of(launch.version)
-        for manifest, over in folder.all_arrays(without=self.cluster.past):
-            same = (manifest.gpu, manifest.version) == (launch.gpu.slug, launch.version.name)
-            if same and (manifest.image, manifest.suite) == (image, self.suite):
-                if over or not folder.stopping(manifest.key):
-                    yield manifest, over
-
-    def _recorded(self, key: str) -> set[Place]:
-        return {
-            (left.task, left.indices[n]) for left in self.cluster.folder.tries(key) for n in left.records
-        }
+        wishes = {self.asked(task).wish: task for task in tasks}
+        followed, left = adopt(self.cluster, self.suite, launch, work, wishes)
+        if followed:
+            count = sum(len(one.wanted) for one in followed)
+            self.note(f"{_name(launch)}: {count} cells are under way already, and followed")
+            self.client.follow([one.key for one in followed])
+        return followed + (self._new(launch, left) if left else [])
 
     def _new(self, launch: Launch, tasks: Sequence[Task]) -> list[Following]:
         """Write and submit new arrays."""
@@ -187,10 +158,10 @@ class Submitting:
             minutes=self.minutes(manifest), after=after,
             facts={"sent": str(number), "version": manifest.version, "gpu": manifest.gpu},
         )  # fmt: skip
-        if avoid:
-            words = (*words, f"--exclude={','.join(avoid)}")
         try:
-            job = self.slurm.submit(words, f"{array_folder(site.shared, one.key)}/{SCRIPT}", str(attempt))
+            job = self._submit(
+                words, avoid, script=f"{array_folder(site.shared, one.key)}/{SCRIPT}", attempt=attempt
+            )
         except Refused as error:
             self.note(f"{_name(one.launch)}: {error}")
             folder.note_submission(one.key, replace(sent, refused=error.words or "refused"))
@@ -202,6 +173,15 @@ class Submitting:
         count = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
         again = "" if attempt == FIRST else f", attempt {attempt}"
         self.note(f"{_name(one.launch)}: job {job}: {count} on Slurm{again}")
+
+    def _submit(self, words: tuple[str, ...], avoid: Sequence[str], script: str, attempt: int) -> str:
+        """Call sbatch; without the nodes that had trouble where others are left."""
+        if avoid:
+            try:
+                return self.slurm.submit((*words, f"--exclude={','.join(avoid)}"), script, str(attempt))
+            except Refused:  # the troubled ones are all that there are
+                pass
+        return self.slurm.submit(words, script, str(attempt))
 
     def recover(self, one: Following, jobs: Sequence[JobStatus], silent: float) -> None:
         """Find out what became of submissions whose client did not live to write it down.

@@ -196,6 +196,16 @@ class Cluster:
         """Whether a job of this id is of this cluster, and of no other that runs here."""
         return self.first <= job < self.first + JOBS
 
+    def script_of(self, node: str) -> int:
+        """Return the process of the one script that runs on a node."""
+        found = []
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if f"{self.folder}/spool.{node}/job" in file.read_text() and file.parent.name.isdigit():
+                    found.append(int(file.parent.name))
+        assert found, self.explain()
+        return min(found)
+
     def queue(self) -> list[str]:
         """Return the jobs that are waiting or running, a task a line: id, state, name, node."""
         return self.ask("squeue", "--noheader", "--array", "--format=%i %T %j %N").splitlines()

@@ -28,6 +28,11 @@ class Model:
     compute: str
     memory: int
 
+    @property
+    def slug(self) -> str:
+        """Its name in a cell's id."""
+        return self.name.lower().replace(" ", "-")
+
 
 L4 = Model(gres="l4", name="NVIDIA L4", compute="8.9", memory=23034)
 H200 = Model(gres="h200", name="NVIDIA H200", compute="9.0", memory=143771)

@@ -20,6 +20,9 @@ from tests.slurm.nodes import H200, L4, Model
 HERE = Path(__file__).resolve().parent
 MEMORY, OUTPUT = 1 << 30, 64 << 20
 
+POLL = {"TRTMATRIX_SLURM_POLL": "0.5"}
+"""A client of these tests asks often: nobody else waits for the controller."""
+
 MATRIX = f"""\
 schema: 1
 sources:
@@ -33,12 +36,12 @@ versions:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """How a command ended: its code, the JSON that it printed, what it told, how long it took."""
+    """How a command ended: its code, the JSON that it printed, what it told; when it began (monotonic)."""
 
     code: int
     data: Mapping[str, Any]
     told: str
-    seconds: float
+    started: float
 
     @property
     def cells(self) -> dict[tuple[str, str], dict[str, Any]]:
@@ -47,30 +50,39 @@ class Done:
 
 
 class Project:
-    """matrix.yaml, slurm.yaml, results and cache of one test; the cluster may have several of them.
+    """matrix.yaml, slurm.yaml, results and cache of one person; all share the cluster and its shared folder.
 
-    ``shared``: the site's shared folder, which projects of several clients have in common.
+    So the image is imported once. What others ran is nothing to a project whose cells are run anew.
     """
 
-    def __init__(self, folder: Path, cluster: Cluster, shared: Path | None = None) -> None:
+    def __init__(self, folder: Path, cluster: Cluster) -> None:
         """Write matrix.yaml and slurm.yaml."""
         self.folder, self.cluster = folder, cluster
         self.results, self.cache = folder / "results", folder / "cache"
-        self.shared = shared or folder / "shared"
+        self.shared = cluster.folder / "shared"
         folder.mkdir(parents=True, exist_ok=True)
         self.shared.mkdir(exist_ok=True)
         (folder / "matrix.yaml").write_text(MATRIX)
         self.write_site()
 
+    def write_versions(self, **images: str) -> None:
+        """Add versions of other images to matrix.yaml: ``v10_8_0=IMAGE``."""
+        text = MATRIX
+        for name, image in images.items():
+            version = name.removeprefix("v").replace("_", ".")
+            text += f'  - version: "{version}"\n    origin: {{image: "{image}"}}\n'
+            text += f'    library: {{value: "{version}", known: measured, source: here}}\n'
+        (self.folder / "matrix.yaml").write_text(text)
+
     def write_site(
         self, models: Sequence[Model] = (L4, H200), setup: Sequence[str] = (), **limits: int
     ) -> None:
-        """Write the site's settings."""
+        """Write the site's settings; two tasks of an array at once, as there are two GPUs of each model."""
         gpus = [{"name": model.name, "gres": f"gpu:{model.gres}:1"} for model in models]
         site = {
-            "schema": 1, "shared": str(self.shared), "runtime": "docker", "access": "nodes", "gpus": gpus,
+            "schema": 1, "shared": str(self.shared), "runtime": "docker", "access": "nodes", "driver_folder": "/usr/lib/x86_64-linux-gnu", "gpus": gpus,
             "setup": [f"export PATH={self.cluster.smi}:$PATH", *setup],
-            "limits": {"minutes": 5, "cpus": 1, "memory": "1g", "import_minutes": 5, **limits},
+            "limits": {"minutes": 5, "cpus": 1, "memory": "1g", "import_minutes": 5, "running": 2, **limits},
         }  # fmt: skip
         (self.folder / "slurm.yaml").write_text(json.dumps(site, indent=1))  # JSON is YAML
 
@@ -93,6 +105,24 @@ class Project:
         finally:
             client.kill()
 
+    def call(self, command: Sequence[str]) -> str:
+        """Run a command to its end and return what it prints."""
+        environment = self.cluster.environment
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def arrays_of(self, done: Done) -> list[Path]:
+        """Return the folders of the arrays that were made by a run."""
+        started = time.time() - (time.monotonic() - done.started)
+        return [path for path in self.shared.glob("arrays/*") if path.stat().st_ctime > started]
+
+    def first(self, case: str, model: Model) -> dict[str, Any]:
+        """Return the record of a cell that confirms no other."""
+        found = [r for r in self.records() if (r["cell"]["case"], r["cell"]["gpu"]) == (case, model.slug)]
+        (first,) = [record for record in found if "confirms" not in record]
+        return first
+
     def records(self) -> list[dict[str, Any]]:
         """Return all records; each file must be whole, strict JSON."""
         files = sorted(path for path in self.results.rglob("*") if path.is_file())
@@ -110,7 +140,7 @@ class Client:
         with self.printed.open("w") as printed, self.told_file.open("w") as told:
             self.process = subprocess.Popen(
                 command, stdout=printed, stderr=told, stdin=subprocess.DEVNULL, start_new_session=True,
-                env={**project.cluster.environment, "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+                env={**project.cluster.environment, **POLL},
             )  # fmt: skip
 
     @property
@@ -126,7 +156,7 @@ class Client:
             raise AssertionError(f"not done after {seconds} s: {self.told[-3000:]}") from error
         text = self.printed.read_text()
         data = json.loads(text) if text else {}
-        return Done(code=code, data=data, told=self.told, seconds=time.monotonic() - self.started)
+        return Done(code=code, data=data, told=self.told, started=self.started)
 
     def interrupt(self) -> None:
         """Send what Ctrl-C sends, to all of its group."""

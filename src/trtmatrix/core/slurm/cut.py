@@ -1,4 +1,4 @@
-"""Cuts what is to be run of one version on one GPU into the tasks of arrays, and says how long one may take. Pure."""
+"""Cuts what is to be run of one version on one GPU into tasks, and says how long one may take. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ SPARE = 3.0
 
 
 def cut_tasks(
-    launch: Launch, seconds: Seconds, limits: SiteLimits, *, single: bool = False,
+    launch: Launch,
+    seconds: Seconds,
+    limits: SiteLimits,
+    *,
+    single: bool = False,
     worth: float = WORTH_SECONDS,
 ) -> list[tuple[CellId, ...]]:
     """Return the cells of each task, in the launch's order; ``single``: one cell a task.
@@ -43,9 +47,7 @@ def cut_tasks(
     return [tuple(cell.id for cell in part.cells) for part in parts]
 
 
-def cut_arrays(
-    tasks: Sequence[tuple[Asked, ...]], limits: SiteLimits
-) -> list[tuple[tuple[Asked, ...], ...]]:
+def cut_arrays(tasks: Sequence[tuple[Asked, ...]], limits: SiteLimits) -> list[tuple[tuple[Asked, ...], ...]]:
     """Return the tasks of each array, at most ``limits.tasks``."""
     return [tuple(tasks[n : n + limits.tasks]) for n in range(0, len(tasks), limits.tasks)]
 

@@ -19,7 +19,7 @@ def is_image_file(reference: str) -> bool:
 
 def image_key(runtime: NodeRuntime, reference: str, stamp: str = "") -> str:
     """Return the key of an image on the shared folder; ``stamp``: what changes with a file's content."""
-    return sha256("\n".join([runtime.value, reference, stamp]).encode()).hexdigest()[:16]
+    return sha256(f"{runtime.value}\n{reference}\n{stamp}".encode()).hexdigest()[:16]
 
 
 def with_site_images(matrix: Matrix, site: Site) -> Matrix:
@@ -38,7 +38,7 @@ def _with_site_image(version: Version, site: Site) -> Version:
 
 
 def image_digest(version: Version, image_id: str, runtime: NodeRuntime) -> str:
-    """Return what records name an image by: Docker's own ID, else the one that matrix.lock has, else ``image_id``.
+    """Return what records name an image by: Docker's own ID, else the lock's, else ``image_id``.
 
     enroot and Apptainer make files of their own of an image: their digests are of these files. The lock's
     is that of the configuration that they were made of, by which every host knows the image.

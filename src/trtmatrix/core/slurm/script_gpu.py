@@ -9,8 +9,8 @@ from __future__ import annotations
 GPU = r"""
 # A GPU's name as cells have it: "NVIDIA H200" and "H200" give nvidia-h200.
 slug_of() {
-    local LC_ALL=C text
-    text=$(printf '%s' "$1" | tr '[:upper:]' '[:lower:]' | tr -c -s 'a-z0-9.' '-')
+    local text
+    text=$(printf '%s' "$1" | LC_ALL=C tr "[:upper:]" "[:lower:]" | LC_ALL=C tr -c -s "a-z0-9." "-")
     while [[ $text == [-.]* ]]; do text=${text#?}; done
     while [[ $text == *[-.] ]]; do text=${text%?}; done
     [[ $text == nvidia* || $text == tesla* || $text == quadro* ]] || text=nvidia-$text
@@ -19,9 +19,19 @@ slug_of() {
 
 ask_gpus() { timeout -k 2 25 nvidia-smi "$@"; }
 
+# What the driver says of every GPU, in the order of their places on the bus, their UUIDs and minor numbers among
+# it. Its own files tell of all, nvidia-smi of those that the job may see.
+tell_gpus() {
+    local file told=''
+    for file in "$proc_gpus"/*/information; do
+        [[ -r $file ]] && cat -- "$file" && told=1
+    done
+    [[ -n $told ]] || ask_gpus -q
+}
+
 # Sets gpu (what nvidia-smi and the toolkit know it by), minor and place (its number among all of the node's).
 find_gpu() {
-    local rows number
+    local rows number name value uuid='' count=0
     rows=$(ask_gpus --query-gpu=index,uuid --format=csv,noheader 2>&1) ||
         give_up gpu "nvidia-smi fails on $node: $rows"
     number=${SLURM_JOB_GPUS:-${SLURM_STEP_GPUS:-}}
@@ -31,35 +41,25 @@ find_gpu() {
     elif [[ $rows != *$'\n'* ]]; then
         place=${rows%%,*} gpu=${rows##*, }
         minor=${number:-$place}
-        know_gpu "$gpu" ''
     elif [[ $number =~ ^[0-9]+$ ]]; then
         place=$number minor=$number gpu=$number
-        know_gpu '' "$number"
     else
         give_up gpu "$node has several GPUs and SLURM_JOB_GPUS is empty: does the site's gres ask for one?"
     fi
+    while IFS=: read -r name value; do
+        value=${value//[[:space:]]/}
+        case ${name#"${name%%[![:space:]]*}"} in
+            'GPU UUID'*) uuid=$value ;;
+            'Device Minor'* | 'Minor Number'*)
+                if [[ $uuid == "$gpu" || ($gpu == "$number" && $value == "$number") ]]; then
+                    minor=$value place=$count
+                    [[ $uuid == GPU-*[0-9a-f] ]] && gpu=$uuid
+                fi
+                count=$((count + 1))
+                ;;
+        esac
+    done < <(tell_gpus 2>/dev/null)
     describe_gpu
-}
-
-# Looks a GPU up by its UUID or its minor number among all that the driver has.
-know_gpu() {
-    local file name value found_uuid found_minor count=0
-    for file in "$proc_gpus"/*/information; do
-        [[ -r $file ]] || continue
-        found_uuid='' found_minor=''
-        while IFS=: read -r name value; do
-            value=${value//[[:space:]]/}
-            case $name in
-                'GPU UUID') found_uuid=$value ;;
-                'Device Minor') found_minor=$value ;;
-            esac
-        done <"$file"
-        if [[ -n $1 && $found_uuid == "$1" || -n $2 && $found_minor == "$2" ]]; then
-            minor=$found_minor place=$count
-            [[ $found_uuid == *\?* || -z $found_uuid ]] || gpu=$found_uuid
-        fi
-        count=$((count + 1))
-    done
 }
 
 # Leaves what nvidia-smi says of it; an old driver refuses a question as a whole for one field that it lacks.

@@ -24,14 +24,16 @@ def array_words(
     attempt: int,
     minutes: int,
     after: str = "",
+    avoid: Iterable[str] = (),
     facts: dict[str, str] | None = None,
 ) -> tuple[str, ...]:
     """Return the words of sbatch for an attempt at some tasks of an array; script and argument follow them.
 
-    ``after``: the job of the import that it depends on; ``facts``: for people, in the comment.
+    ``after``: the job of the import that it depends on; ``avoid``: nodes that had trouble of their own;
+    ``facts``: what else the comment holds (``sent=<number>``), and what people want to read in squeue.
     """
     numbers = f"{task_numbers(tasks)}%{site.limits.running}"
-    output = f"{array_folder(site.shared, key)}/log/{attempt}.%A.%a.txt"
+    output = f"{array_folder(site.shared, key)}/said.%a.{attempt}.%A.txt"  # Slurm makes no folder for it
     words = [
         *_common(key, attempt, facts or {}), f"--output={output}", f"--array={numbers}",
         f"--gres={gpu.gres}", f"--time={minutes}", f"--signal=B:TERM@{warned(minutes)}",
@@ -40,7 +42,7 @@ def array_words(
     if after:
         words += [f"--dependency=afterok:{after}", "--kill-on-invalid-dep=yes"]
     named = {
-        "constraint": gpu.constraint, "partition": gpu.partition, "account": gpu.account, "qos": gpu.qos,
+        "exclude": ",".join(avoid), "constraint": gpu.constraint, "partition": gpu.partition, "account": gpu.account, "qos": gpu.qos,
     }  # fmt: skip
     words += [f"--{name}={value}" for name, value in named.items() if value]
     return (*words, *site.options, *gpu.options)
