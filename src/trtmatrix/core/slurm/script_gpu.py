@@ -19,8 +19,8 @@ slug_of() {
 
 ask_gpus() { timeout -k 2 25 nvidia-smi "$@"; }
 
-# What the driver says of every GPU, in the order of their places on the bus, their UUIDs and minor numbers among
-# it. Its own files tell of all, nvidia-smi of those that the job may see.
+# What the driver says of every GPU, in the order of their places on the bus; UUID and minor number are in it.
+# Its own files tell of all of them, nvidia-smi of those that the job may see.
 tell_gpus() {
     local file told=''
     for file in "$proc_gpus"/*/information; do
