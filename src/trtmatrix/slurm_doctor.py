@@ -9,6 +9,7 @@ from trtmatrix.cluster import Cluster, open_cluster
 from trtmatrix.context import Context
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.expand import select_versions
+from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Pull
 from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.slurm.checks import site_findings
@@ -18,6 +19,14 @@ from trtmatrix.effects.site import read_site
 from trtmatrix.effects.site_facts import look_at_site
 from trtmatrix.effects.slurm import Slurm
 from trtmatrix.scene import look_around
+
+REMEDIES = {
+    Exclusion.IMAGE_NOT_PULLED: "name the versions by --trt, or --pull all: a job imports each image once",
+    Exclusion.IMAGE_NOT_BUILT: "no registry has it: build it (nox -s image -- VERSION), put it where every "
+    "node sees it, and name it under images: in slurm.yaml (docs/slurm.md)",
+    Exclusion.OTHER_GPU: "add it to gpus: in slurm.yaml, if the site has it",
+}  # fmt: skip
+"""What mends on a site what is mended otherwise on one host."""
 
 
 def examine_site(args: argparse.Namespace, context: Context) -> Findings:
@@ -46,7 +55,7 @@ def examine_site(args: argparse.Namespace, context: Context) -> Findings:
                 f"{len(launch.cells)} cells of {launch.version.name} on {launch.gpu.name}: see above"
                 for launch in kept
             ),
-            *cannot_lines(scene.plan.excluded, ()),
+            *cannot_lines(scene.plan.excluded, (), REMEDIES),
         ),
     )  # fmt: skip
 

@@ -90,11 +90,6 @@ WRONG: dict[str, tuple[str, str, str]] = {
         '"8.6.0": /im',
         '"8.6": /im', "images.8.6: matrix.yaml has no such version; perhaps you meant '8.6.0'",
     ),
-    "no driver folder": (
-        "driver_folder: /opt/driver\n",
-        "",
-        "12: access: with it a container needs driver_folder:",
-    ),
     "a driver folder for nothing": (
         "access: nodes",
         "access: cdi",

@@ -78,11 +78,9 @@ def jobs_lines(jobs: PlannedJobs) -> Iterator[str]:
         yield from _array_lines(array)
     if jobs.arrays:
         cells, tasks = sum(a.cells for a in jobs.arrays), sum(len(a.tasks) for a in jobs.arrays)
-        yield (
-            f"through Slurm: {_count(cells, 'cell')} in {_count(tasks, 'task')} of "
-            f"{_count(len(jobs.arrays), 'array')}, after {_count(len(jobs.imports), 'import')}; what waits in "
-            "the queue already is followed instead"
-        )
+        number = f"{_count(cells, 'cell')} in {_count(tasks, 'task')} of {_count(len(jobs.arrays), 'array')}"
+        after = f", after {_count(len(jobs.imports), 'import')}" if jobs.imports else ""
+        yield f"through Slurm: {number}{after}; what is under way already is followed instead"
 
 
 def _array_lines(array: PlannedArray) -> Iterator[str]:
