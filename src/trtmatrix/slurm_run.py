@@ -18,7 +18,7 @@ from trtmatrix.core.slurm.jobs import JobStatus, Phase
 from trtmatrix.core.slurm.manifest import Try
 from trtmatrix.core.slurm.words import Trouble
 from trtmatrix.effects.shared_clients import Client
-from trtmatrix.effects.slurm import Slurm, SlurmAway
+from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway
 from trtmatrix.performed import Performed
 from trtmatrix.slurm_collecting import Collecting
 from trtmatrix.slurm_ending import end_arrays
@@ -102,7 +102,10 @@ class SlurmRun:
         """Begin to have images at once: cases are prepared meanwhile."""
         with self.cluster.folder.lock():
             for launch in launches:
-                self.images.job_for(launch.version)
+                try:
+                    self.images.job_for(launch.version)
+                except (Refused, SlurmAway):  # it is told of when an array needs it
+                    return
 
     def _advance(self, courses: Sequence[Course], submitting: Submitting, collecting: Collecting) -> bool:
         """Do once all that can be done now; returns whether something changed."""
