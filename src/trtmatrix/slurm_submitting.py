@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from trtmatrix.batch import cell_words, job_words
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.container import Limits
+from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.model import CellId, Gpu
 from trtmatrix.core.order import Seconds
 from trtmatrix.core.plan import Isolation, Launch
-from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.slurm.cut import cut_arrays, cut_tasks, task_minutes
 from trtmatrix.core.slurm.fate import FIRST, Submit
 from trtmatrix.core.slurm.gather import find_job
@@ -157,7 +157,7 @@ class Submitting:
             self._refused(one, sent, error)
             return
         except SlurmAway as error:
-            self.note(f"{_name(one.launch)}: {error}")  # nothing was submitted: it is tried again
+            self.note(f"{one.name}: {error}")  # nothing was submitted: it is tried again
             return
         sent = replace(sent, after=after)
         folder.note_submission(one.key, sent)
@@ -174,16 +174,16 @@ class Submitting:
             self._refused(one, sent, error)
             return
         except SlurmAway as error:
-            self.note(f"{_name(one.launch)}: {error}")  # whether the job is there is looked for by its name
+            self.note(f"{one.name}: {error}")  # whether the job is there is looked for by its name
             return
         folder.note_submission(one.key, replace(sent, job=job))
         count = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
         again = "" if attempt == FIRST else f", attempt {attempt}"
-        self.note(f"{_name(one.launch)}: job {job}: {count} on Slurm{again}")
+        self.note(f"{one.name}: job {job}: {count} on Slurm{again}")
 
     def _refused(self, one: Following, sent: Sent, error: Refused) -> None:
         """Write down that Slurm will have none of it: its tasks are not run."""
-        self.note(f"{_name(one.launch)}: {error}")
+        self.note(f"{one.name}: {error}")
         words = error.words or "sbatch refused it without a word"
         self.cluster.folder.note_submission(one.key, replace(sent, refused=words))
 
