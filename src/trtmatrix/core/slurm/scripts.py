@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from trtmatrix.core.container import COMPAT, ROOT, Limits, probe_command
-from trtmatrix.core.slurm import script_docker, script_image, script_task
+from trtmatrix.core.container import COMPAT, ROOT, Limits, container_environment, probe_command
+from trtmatrix.core.slurm import script_apptainer, script_docker, script_image, script_pyxis, script_task
 from trtmatrix.core.slurm.layout import array_folder, image_folder
 from trtmatrix.core.slurm.script_base import BASE
+from trtmatrix.core.slurm.script_child import CHILD
 from trtmatrix.core.slurm.script_gpu import GPU
 from trtmatrix.core.slurm.shell import assign, assign_words
 from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu
@@ -87,6 +88,7 @@ def import_script(spec: ImportScript) -> str:
     told = [
         assign("images", images), assign("image_key", spec.key), assign("reference", spec.reference),
         assign("source_file", spec.file), assign_words("image_ids", spec.ids or ("",)),
+        assign_words("image_uris", _uris(spec)),
         assign("image_config", spec.config), assign("minutes", site.limits.import_minutes),
         assign("warned", warned(site.limits.import_minutes)),
         assign("reference_json", json.dumps(spec.reference)), assign("file_json", json.dumps(file)),
@@ -113,6 +115,7 @@ def _script(site: Site, opening: str, told: list[str], parts: list[str], main: s
 def _task_told(spec: TaskScript, mounts: dict[str, str]) -> list[str]:
     """Return what the runtime's part of a task's script is told."""
     site = spec.site
+    environment = (f"{name}={value}" for name, value in container_environment(toolkit=True).items())
     match site.runtime:
         case NodeRuntime.DOCKER:
             words = script_docker.create_words(
@@ -122,21 +125,45 @@ def _task_told(spec: TaskScript, mounts: dict[str, str]) -> list[str]:
                 assign_words("create_words", words), assign_words("emptied", script_docker.EMPTIED),
                 assign("gpu_access", site.access.name), assign("container_name", f"trtmatrix-{spec.key}"),
             ]  # fmt: skip
-        case NodeRuntime.PYXIS | NodeRuntime.APPTAINER:
-            raise NotImplementedError(site.runtime)
+        case NodeRuntime.PYXIS:
+            joined = ",".join(f"{host}:{inside}:ro" for host, inside in mounts.items())
+            return [
+                assign_words("srun_words", script_pyxis.srun_words()), assign("read_only_mounts", joined),
+                assign_words("emptied", script_pyxis.EMPTIED), assign_words("environment", environment),
+            ]  # fmt: skip
+        case NodeRuntime.APPTAINER:
+            return [
+                assign_words("exec_words", script_apptainer.exec_words(mounts)),
+                assign_words("emptied", script_apptainer.EMPTIED), assign_words("environment", environment),
+            ]  # fmt: skip
 
 
 def _task_runtime(site: Site) -> str:
     match site.runtime:
         case NodeRuntime.DOCKER:
             return script_docker.DOCKER
-        case NodeRuntime.PYXIS | NodeRuntime.APPTAINER:
-            raise NotImplementedError(site.runtime)
+        case NodeRuntime.PYXIS:
+            return CHILD.strip("\n") + "\n" + script_pyxis.PYXIS
+        case NodeRuntime.APPTAINER:
+            return CHILD.strip("\n") + "\n" + script_apptainer.APPTAINER
 
 
 def _import_runtime(site: Site) -> str:
     match site.runtime:
         case NodeRuntime.DOCKER:
             return script_docker.IMPORT
-        case NodeRuntime.PYXIS | NodeRuntime.APPTAINER:
-            raise NotImplementedError(site.runtime)
+        case NodeRuntime.PYXIS:
+            return script_pyxis.IMPORT
+        case NodeRuntime.APPTAINER:
+            return script_apptainer.IMPORT
+
+
+def _uris(spec: ImportScript) -> tuple[str, ...]:
+    """Return the image's name in the runtime's own words, the likeliest first."""
+    match spec.site.runtime:
+        case NodeRuntime.DOCKER:
+            return (spec.reference,)
+        case NodeRuntime.PYXIS:
+            return script_pyxis.enroot_uris(spec.reference)
+        case NodeRuntime.APPTAINER:
+            return (script_apptainer.apptainer_uri(spec.reference),)
