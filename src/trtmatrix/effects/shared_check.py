@@ -132,8 +132,8 @@ def _check_locks(probe: Path) -> None:
     if local := LOCAL_LOCKS.get(mount.kind, set()) & mount.options:
         raise MachineryError(
             f"{probe.parent}: {mount.point} is mounted with {', '.join(sorted(local))}: locks are not seen "
-            "by other hosts, and runs on two of them would disturb each other. Ask who runs it for a mount with "
-            "locks, or name a folder on another file system"
+            "by other hosts, and runs on two of them would disturb each other. Ask who runs it for a mount "
+            "with locks, or name a folder on another file system"
         )
 
 

@@ -341,7 +341,7 @@ class SharedFolder:
         return {node.name: node.gpus for node in self.boards()}
 
     def clean(self, days: float) -> list[str]:
-        """Remove what nobody needs any more: arrays that have been over for so long and the like; tell what."""
+        """Remove what nobody needs any more: arrays that have been over so long and the like; tell what."""
         with self.lock():
             return shared_clean.clean(self.root, days)
 
