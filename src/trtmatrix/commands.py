@@ -176,11 +176,17 @@ def doctor_command(args: argparse.Namespace) -> ExitCode:
     from trtmatrix.doctor import doctor_json, doctor_text, examine
 
     context = open_context(args)
-    findings = examine(context, look_around(context, Pull.NAMED))
+    if args.executor == "slurm":
+        from trtmatrix.slurm_doctor import examine_site
+
+        findings = examine_site(args, context)
+    else:
+        findings = examine(context, look_around(context, Pull.NAMED))
     if context.controls:
         findings = replace(findings, controls=run_controls(context))
     print(json.dumps(doctor_json(findings), indent=1) if args.json else doctor_text(findings))
-    wrong = any(finding.level is Level.TROUBLE for finding in findings.controls)
+    decisive = (*findings.controls, *(findings.findings if args.executor == "slurm" else ()))
+    wrong = any(finding.level is Level.TROUBLE for finding in decisive)
     return ExitCode.MACHINERY if wrong else ExitCode.AS_EXPECTED
 
 

@@ -77,7 +77,7 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "a file of another runtime": (
         "/images/trt.tar",
         "/images/trt.sif",
-        "docker wants a .tar or .tar.gz file",
+        "docker wants a .tar file",
     ),
     "a file somewhere": ("/images/trt.tar", "images/trt.tar", "write the absolute path that every node sees"),
     "as enroot writes it": (
@@ -89,11 +89,6 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "an unknown version": (
         '"8.6.0": /im',
         '"8.6": /im', "images.8.6: matrix.yaml has no such version; perhaps you meant '8.6.0'",
-    ),
-    "no driver folder": (
-        "driver_folder: /opt/driver\n",
-        "",
-        "12: access: with it a container needs driver_folder:",
     ),
     "a driver folder for nothing": (
         "access: nodes",

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from trtmatrix.core.plan import GpuAccess
 from trtmatrix.core.preflight.checks import gigabytes
 from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.slurm.boards import BoardError, parse_gpu_csv
@@ -194,7 +195,7 @@ def runtime_test(site: Site) -> str:
             command = "apptainer exec --nv docker://ubuntu:24.04 nvidia-smi -L"
         case NodeRuntime.DOCKER:
             command = "docker run --rm --gpus all ubuntu:24.04 nvidia-smi -L"
-    if site.runtime is NodeRuntime.DOCKER and site.access.name != "TOOLKIT":
+    if site.runtime is NodeRuntime.DOCKER and site.access is not GpuAccess.TOOLKIT:
         command = "docker info"
     return f"{srun} bash -c {shlex.quote('; '.join([*site.setup, command]))}"
 
@@ -204,6 +205,8 @@ def _runtime(facts: SiteFacts, site: Site) -> Finding:
     if facts.pyxis:
         return _finding("slurm-runtime", Level.GOOD, what, "srun has --container-image here")
     found = "cannot be seen from here; the first job says what is wrong with it"
+    if site.runtime is NodeRuntime.DOCKER and site.access is GpuAccess.NODES and not site.driver_folder:
+        found += "; containers get device nodes and no driver: name its libraries by driver_folder:"
     if facts.pyxis is False:
         found = "this host's srun has no --container-image: pyxis is not in its plugstack.conf"
     return _finding("slurm-runtime", Level.LACKING, what, found, f"try it: {runtime_test(site)}")

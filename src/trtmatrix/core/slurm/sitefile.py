@@ -30,7 +30,7 @@ gpus:
 """A small site file, to paste and change."""
 
 SUFFIXES = {
-    NodeRuntime.PYXIS: (".sqsh",), NodeRuntime.APPTAINER: (".sif",), NodeRuntime.DOCKER: (".tar", ".tar.gz"),
+    NodeRuntime.PYXIS: (".sqsh",), NodeRuntime.APPTAINER: (".sif",), NodeRuntime.DOCKER: (".tar",),
 }  # fmt: skip
 """What an image's file is called that a runtime starts, or loads, as it is."""
 
@@ -109,9 +109,6 @@ def _docker_alone(value: dict[str, Any]) -> Iterator[tuple[Path, str]]:
             )
     if runtime == "docker" and value.get("driver_folder") and access != "nodes":
         yield ("driver_folder",), "is needed with access: nodes alone: remove it"
-    if runtime == "docker" and access == "nodes" and not value.get("driver_folder"):
-        text = "with it a container needs driver_folder: too, the folder with the driver's libraries"
-        yield ("access",), f"{text} on the nodes, such as /usr/lib/x86_64-linux-gnu"
 
 
 def _images(value: dict[str, Any], versions: Collection[str] | None) -> Iterator[tuple[Path, str]]:
