@@ -83,7 +83,8 @@ class Cluster:
     """A Slurm that runs; :func:`start_cluster` makes it.
 
     ``environment``: what a command needs to be a client of it, on a host with nothing but Slurm's commands.
-    ``smi``: the folder with the fake nvidia-smi, for the site's set-up lines.
+    ``smi``: the folder with the fake nvidia-smi, for the site's set-up lines; ``driver``: where the driver's
+    libraries would be: it is empty, as the image brings a stand-in.
     """
 
     def __init__(
@@ -98,6 +99,8 @@ class Cluster:
         self.first = (1 + secrets.randbelow(60000)) * JOBS
         self.minors = {node.name: devices.make(node.count) for node in NODES}
         self.smi = write_smi(folder / "smi", NODES, self.minors)
+        self.driver = folder / "driver"
+        self.driver.mkdir()
         self.conf = folder / "slurm.conf"
         ports = free_ports(1 + len(NODES))
         text = CONF.format(

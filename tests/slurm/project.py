@@ -80,7 +80,8 @@ class Project:
         """Write the site's settings; two tasks of an array at once, as there are two GPUs of each model."""
         gpus = [{"name": model.name, "gres": f"gpu:{model.gres}:1"} for model in models]
         site = {
-            "schema": 1, "shared": str(self.shared), "runtime": "docker", "access": "nodes", "driver_folder": "/usr/lib/x86_64-linux-gnu", "gpus": gpus,
+            "schema": 1, "shared": str(self.shared), "runtime": "docker", "access": "nodes",
+            "driver_folder": str(self.cluster.driver), "gpus": gpus,
             "setup": [f"export PATH={self.cluster.smi}:$PATH", *setup],
             "limits": {"minutes": 5, "cpus": 1, "memory": "1g", "import_minutes": 5, "running": 2, **limits},
         }  # fmt: skip

@@ -1,7 +1,10 @@
 """How a script on a node finds the GPU that Slurm gave its job, as text of bash.
 
-SLURM_JOB_GPUS holds the numbers of the devices, which no cgroup changes; the numbers of nvidia-smi and of
-CUDA begin at 0 again where a job sees its own devices alone. So the device is known by its minor number.
+SLURM_JOB_GPUS holds a GPU's place among those that gres.conf lists of the node, which is to be their order
+on the bus, as nvidia-smi numbers them; it is not the number of the device file: of
+``File=/dev/nvidia[102-103]`` a job is told 0 or 1 (seen of Slurm 22.05.8; why: its
+src/plugins/gres/common/gres_common.c). Where a cgroup lets a job see its own devices alone, nvidia-smi
+begins at 0 again. So a GPU goes by its UUID as soon as it is known.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ slug_of() {
 
 ask_gpus() { timeout -k 2 25 nvidia-smi "$@"; }
 
-# What the driver says of every GPU, in the order of their places on the bus, their UUIDs and minor numbers among
-# it. Its own files tell of all, nvidia-smi of those that the job may see.
+# What the driver says of every GPU, in the order of their places on the bus, with UUIDs and minor numbers.
+# Its own files tell of all, nvidia-smi of those that the job may see.
 tell_gpus() {
     local file told=''
     for file in "$proc_gpus"/*/information; do
@@ -31,7 +34,7 @@ tell_gpus() {
 
 # Sets gpu (what nvidia-smi and the toolkit know it by), minor and place (its number among all of the node's).
 find_gpu() {
-    local rows number name value uuid='' count=0
+    local rows row number name value uuid='' count=0
     rows=$(ask_gpus --query-gpu=index,uuid --format=csv,noheader 2>&1) ||
         give_up gpu "nvidia-smi fails on $node: $rows"
     number=${SLURM_JOB_GPUS:-${SLURM_STEP_GPUS:-}}
@@ -39,22 +42,21 @@ find_gpu() {
     if [[ ${CUDA_VISIBLE_DEVICES:-} == MIG-* ]]; then
         give_up gpu "$node gave a part of a GPU ($CUDA_VISIBLE_DEVICES); the site's gres must name whole ones"
     elif [[ $rows != *$'\n'* ]]; then
-        place=${rows%%,*} gpu=${rows##*, }
-        minor=${number:-$place}
+        row=$rows
     elif [[ $number =~ ^[0-9]+$ ]]; then
-        place=$number minor=$number gpu=$number
+        row=$(grep -m 1 "^$number," <<<"$rows") ||
+            give_up gpu "$node gave GPU $number, and nvidia-smi there knows ${rows//$'\n'/; }"
     else
         give_up gpu "$node has several GPUs and SLURM_JOB_GPUS is empty: does the site's gres ask for one?"
     fi
+    place=${row%%,*} gpu=${row##*, }
+    minor=${number:-$place}
     while IFS=: read -r name value; do
         value=${value//[[:space:]]/}
         case ${name#"${name%%[![:space:]]*}"} in
             'GPU UUID'*) uuid=$value ;;
             'Device Minor'* | 'Minor Number'*)
-                if [[ $uuid == "$gpu" || ($gpu == "$number" && $value == "$number") ]]; then
-                    minor=$value place=$count
-                    [[ $uuid == GPU-*[0-9a-f] ]] && gpu=$uuid
-                fi
+                [[ $uuid == "$gpu" ]] && minor=$value place=$count
                 count=$((count + 1))
                 ;;
         esac
