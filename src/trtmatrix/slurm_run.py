@@ -82,8 +82,8 @@ class SlurmRun:
 
     def _have_images(self, launches: Sequence[Launch]) -> None:
         """Begin to have images at once, while cases are prepared; remove what is old."""
+        self.cluster.folder.clean(CLEANED_DAYS)
         with self.cluster.folder.lock():
-            self.cluster.folder.clean(CLEANED_DAYS)
             for launch in launches:
                 try:
                     self.images.job_for(launch.version)
