@@ -1,105 +1,135 @@
-"""Removes from a shared folder what nobody needs any more."""
+"""What a task's script does whatever starts its container, as text of bash.
+
+The functions ``image_ready``, ``container_start``, ``container_running``, ``container_result`` and
+``container_remove`` are each runtime's own.
+"""
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
+FOLDERS = r"""
+task=${SLURM_ARRAY_TASK_ID:?this is the script of an array of Slurm}
+array=${SLURM_ARRAY_JOB_ID:-$job}
+try=$array_folder/tries/$task.$attempt
+final=$array_folder/ran/$task.$attempt
+ran=$final.$job
+proc_gpus=/proc/driver/nvidia/gpus
+code='' oom='' local='' container='' beaten=0 next=0 told_start=-1
 
-from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.slurm import layout
-from trtmatrix.core.slurm.shared_json import parse_manifest
-from trtmatrix.effects.shared_clients import living_clients
-from trtmatrix.effects.shared_files import PARTIAL, names_in, read_text, write_text
+# The work of one attempt is done once, however often Slurm starts it: the first to make the link has it.
+# Making a link is one step on every file system, NFS too.
+begin() {
+    if ! ln -s -T -- "$job" "$try/taken" 2>/dev/null; then
+        local other
+        other=$(readlink -- "$try/taken") || { echo "trtmatrix: $try cannot be written to" >&2; exit 1; }
+        if [[ $other != "$job" || -e $ran || -e $final ]]; then
+            echo "trtmatrix: attempt $attempt at task $task is job $other's; nothing to do"
+            exit 0
+        fi
+    fi
+    mkdir -p -- "$ran" || exit 1
+    trap 'leave' EXIT
+    trap 'told_to_end' TERM INT
+    printf '%s\n' "job=$array" "task=$task" "attempt=$attempt" "id=$job" "node=$node" "time=$(now)" |
+        leave_file started || exit 1
+}
+"""
 
-DAY = 86400.0
-PARTIAL_DAYS = 2.0
-"""What is not whole after so long is nobody's any more: no copy takes longer."""
+END = r"""
+# On every path: nothing runs any more, what is finished is on the shared folder, the rest is gone.
+leave() {
+    local status=$?
+    trap '' TERM INT
+    trap - EXIT
+    container_remove
+    [[ -n $waiting ]] && kill "$waiting" 2>/dev/null
+    [[ -n $pausing ]] && kill "$pausing" 2>/dev/null
+    if [[ -z $trouble && -z $code ]]; then
+        trouble=runtime detail="the script ended with code $status while: $stage"
+    fi
+    collect || { [[ -n $trouble ]] || trouble=files; detail+=" $ran cannot be written to"; }
+    collect_rest
+    [[ -n $local && -s $local/log ]] && leave_file log <"$local/log"
+    printf '%s\n' "code=$code" "oom=$oom" "trouble=$trouble" "detail=$(plain "$detail")" "time=$(now)" |
+        leave_file ended && mv -T -- "$ran" "$final" 2>/dev/null
+    [[ -n $local ]] && rm -rf -- "$local"
+    [[ $status == 0 && -n $trouble ]] && status=1
+    exit "$status"
+}
+"""
 
+WORK = r"""
+# Folders that a killed job left behind lie there without a sign of life.
+make_local() {
+    local base=${SLURM_TMPDIR:-${TMPDIR:-/tmp}} old
+    for old in "$base"/trtmatrix-slurm.*; do
+        [[ -d $old && ! -L $old && -O $old && -n $(find "$old/job/heartbeat" -mmin +30 2>/dev/null) ]] &&
+            rm -rf -- "$old"
+    done
+    local=$(mktemp -d "$base/trtmatrix-slurm.$job.XXXXXX") || give_up files "no folder can be made in $base"
+    job_folder=$local/job out=$local/out
+    if ! { mkdir -- "$job_folder" "$out" "$local/scratch" && cp -R -- "$try/job/." "$job_folder/" &&
+        printf '%s\n' "${emptied[@]}" >"$job_folder/scratch" && touch -- "$job_folder/heartbeat"; }; then
+        give_up files "$try/job cannot be copied to $local"
+    fi
+    local folder
+    for folder in "${suite_folders[@]}"; do
+        [[ -d $folder ]] || give_up files "$folder is not there on $node"
+    done
+}
 
-def set_aside(root: Path, days: float) -> dict[str, Path]:
-    """Rename arrays that have been over for so long, unused suites and cases as old, and what is not whole.
+# The probe ends itself where this stops; on the shared folder a slower sign is enough.
+beat() {
+    touch -- "$job_folder/heartbeat"
+    if ((SECONDS >= beaten)); then
+        touch -- "$ran/alive" 2>/dev/null
+        beaten=$((SECONDS + 10))
+    fi
+}
 
-    Never an array that is open or that a living client follows, nor what an open one uses; images stay: to
-    have one again takes long. To be called under the folder's lock. Returns what each is called now, to be
-    removed.
-    """
-    followed = {key for keys in living_clients(root).values() for key in keys}
-    now = _now(root)
-    old = [
-        root / "arrays" / key for key in names_in(root / "arrays")
-        if key not in followed and _age(root / "arrays" / key / layout.OVER, now) > days * DAY
-    ]  # fmt: skip
-    used = _used(root, {folder.name for folder in old})
-    if used is not None:
-        for kind in ("suite", "cases"):
-            folder = root / kind
-            old += [
-                folder / name for name in names_in(folder)
-                if name not in used and _age(folder / name, now) > days * DAY
-            ]  # fmt: skip
-    asides = {str(path.relative_to(root)): _set_aside(path) for path in (*old, *_partial(root, now))}
-    return {name: aside for name, aside in asides.items() if aside is not None}
+# Copies what has come out: first what a cell left, last its record, each whole or not at all.
+collect() {
+    [[ -n $local ]] || return 0
+    while [[ -e $out/$next.record.json ]]; do
+        publish "$next.started.json" && publish "$next" && publish "$next.record.json" || return 1
+        next=$((next + 1))
+    done
+    if ((told_start < next)) && [[ -e $out/$next.started.json ]]; then
+        publish "$next.started.json" || return 1
+        told_start=$next
+    fi
+}
 
+publish() {
+    [[ -e $out/$1 && ! -e $ran/$1 ]] || return 0
+    rm -rf -- "$ran/.$1" && cp -R -P -- "$out/$1" "$ran/.$1" && mv -T -- "$ran/.$1" "$ran/$1"
+}
 
-def _now(root: Path) -> float:
-    """Return the time as the folder's server has it: hosts' clocks differ."""
-    file = root / f"{PARTIAL}time-{os.urandom(4).hex()}"
-    write_text(file, "")
-    try:
-        return file.stat().st_mtime
-    finally:
-        file.unlink(missing_ok=True)
+# What is no cell's own: the surface of the bindings, where it was asked for.
+collect_rest() {
+    [[ -n $local ]] || return 0
+    local file name
+    for file in "$out"/*.json; do
+        name=${file##*/}
+        [[ -f $file && ! -L $file && ! $name =~ ^[0-9]+\. ]] && publish "$name"
+    done
+}
+"""
 
-
-def _age(path: Path, now: float) -> float:
-    """Return for how many seconds a file or folder has not changed; -1 where it is not there."""
-    try:
-        return now - path.stat().st_mtime
-    except OSError:
-        return -1.0
-
-
-def _used(root: Path, without: set[str]) -> set[str] | None:
-    """Return the names of suites and cases of arrays that stay; None where that cannot be known."""
-    used = set()
-    for key in names_in(root / "arrays"):
-        file = root / "arrays" / key / layout.MANIFEST
-        text = None if key in without else read_text(file)
-        if text is None:
-            continue
-        try:
-            manifest = parse_manifest(text, str(file))
-        except MachineryError:  # a newer trtmatrix's: it knows what it needs
-            return None
-        used.add(manifest.suite)
-        used.update(str(cell.handed.get("files", "")) for task in manifest.tasks for cell in task)
-    return used
-
-
-def _partial(root: Path, now: float) -> Iterator[Path]:
-    """Yield what is not whole, and has not changed for long."""
-    for folder in (root, *(root / name for name in ("suite", "cases", "arrays", "images", "nodes"))):
-        for path in folder.glob(f"{PARTIAL}*"):
-            if _age(path, now) > PARTIAL_DAYS * DAY:
-                yield path
-
-
-def _set_aside(path: Path) -> Path | None:
-    """Rename a folder, so that nobody takes half of it for whole while it goes; None where it is gone."""
-    if path.name.startswith(PARTIAL):
-        return path
-    aside = path.with_name(f"{PARTIAL}old-{os.urandom(4).hex()}")
-    try:
-        return path.rename(aside)
-    except OSError:
-        return None
-
-
-def remove(path: Path) -> None:
-    """Remove a file, or a folder with all in it, as far as that can be done."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+MAIN = r"""
+stage='the GPU was looked for'
+find_gpu
+stage='files were copied to the node'
+make_local
+stage='the image was made available'
+image_ready
+stage='the container was started'
+container_start
+stage='cells were run'
+while container_running; do
+    beat
+    collect
+    pause
+done
+container_result
+exit 0
+"""
