@@ -23,7 +23,7 @@ from trtmatrix.effects.image_use import NoUse
 from trtmatrix.effects.launcher import Launcher
 from trtmatrix.effects.progress import Progress
 from trtmatrix.effects.repro_files import LoadedRepro
-from trtmatrix.effects.store import write_record
+from trtmatrix.effects.store import keep_record
 from trtmatrix.effects.surface_intake import NoIntake
 
 
@@ -55,7 +55,8 @@ class Workshop:
     ``rebuilds``: the least number of engines of each cell. ``confirm``: failures are run again to be
     believed. ``stored``: the records that were there before. ``is_here``: whether a launch can start without
     a pull or an installation. ``surfaces`` asks for API surfaces that nobody has. ``uses`` hears which images
-    are wanted. ``prepared``: the cases (repro, case) whose files are there.
+    are wanted. ``stop``: the run is to end; ``leave``: with what runs on other hosts left running, as nobody
+    asked for its end. ``prepared``: the cases (repro, case) whose files are there.
     """
 
     launchers: Mapping[str, Launcher]
@@ -78,6 +79,7 @@ class Workshop:
     is_here: Callable[[Launch], bool] = has_image
     clock: Clock = utc_now
     stop: threading.Event = field(default_factory=threading.Event)
+    leave: threading.Event = field(default_factory=threading.Event)
     prepared: set[tuple[str, str]] = field(default_factory=set)
 
     def launcher_of(self, launch: Launch) -> Launcher:
@@ -144,4 +146,4 @@ def failed_record(
         **({"confirms": order.confirms} if order.confirms else {}),
     }  # fmt: skip
     shop.progress.step(CELLS, f"{cell.id}: {cause.value}")
-    return write_record(shop.local, data)
+    return keep_record(shop.local, data)

@@ -138,6 +138,13 @@ def test_a_node_has_one_driver_boards_seen_with_another_are_forgotten() -> None:
     assert add_board(node, H200.replace("345", "1980"), node.seen).gpus == (H200.replace("345", "1980"),)
 
 
+def test_what_is_collected_late_takes_nothing_away() -> None:
+    node = Node(name="a", gpus=(H200,), seen="2026-01-02T00:00:00Z")
+    assert add_board(node, OLD, "2026-01-01T00:00:00Z") == node
+    assert add_board(node, H200.replace("345", "1980"), "2026-01-01T00:00:00Z") == node
+    assert add_board(node, OLD, "2026-01-03T00:00:00Z").gpus == (OLD,)
+
+
 def test_a_record_is_current_if_its_board_is_among_those_seen() -> None:
     nodes = [Node(name="a", gpus=(H200,)), Node(name="b", gpus=(OLD,))]
     for driver, current in (("580.159.04", True), ("570.86.15", True), ("560.1", False)):

@@ -42,7 +42,8 @@ class Entry:
     the outcome rests. ``figure`` is its figure as shown, ``value`` the same as a number. ``wanted``: engines
     that must be built alone before it is believed (:func:`trtmatrix.core.confirm.engines_wanted`).
     ``set_aside``: comparable records of shared processes, which count no more; ``overruled`` says in a
-    sentence what they said, where that is not what is believed.
+    sentence what they said, where that is not what is believed. ``board``: the mark of its board, in a table
+    whose cells were not all measured on boards alike (:mod:`trtmatrix.core.board_kinds`).
     """
 
     cell: Cell
@@ -58,6 +59,7 @@ class Entry:
     expectation: Expectation | None = None
     excluded: Excluded | None = None
     executed: bool = False
+    board: str = ""
 
     @cached_property
     def expected(self) -> Verdict:

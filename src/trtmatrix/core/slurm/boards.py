@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -139,19 +139,18 @@ def _clocks(facts: Mapping[str, str]) -> dict[str, float | str]:
 def add_board(node: Node, line: str, seen: str) -> Node:
     """Return what is known of a node after a job that found a board; ``seen``: when, in UTC.
 
-    All boards of a node have one driver: those that were seen with another one are forgotten.
+    All boards of a node have one driver: those that were seen with another one are forgotten. What a job
+    found before the last one looked, and is collected late, takes nothing away.
     :class:`BoardError` where the line is no board.
     """
     new = parse_gpu_csv(line).gpu
-
-    def still(other: str) -> bool:
-        try:
-            old = parse_gpu_csv(other).gpu
-        except BoardError:
-            return False
-        return old.uuid != new.uuid and old.driver == new.driver
-
-    return Node(name=node.name, gpus=(*filter(still, node.gpus), line.strip()), seen=max(seen, node.seen))
+    boards = {board.uuid: (text, board.driver) for text, board in _boards(node)}
+    if seen < node.seen and (
+        new.uuid in boards or new.driver not in {driver for _, driver in boards.values()}
+    ):
+        return node
+    still = [text for uuid, (text, driver) in boards.items() if uuid != new.uuid and driver == new.driver]
+    return Node(name=node.name, gpus=(*still, line.strip()), seen=max(seen, node.seen))
 
 
 def site_gpus(
@@ -163,7 +162,10 @@ def site_gpus(
     and does not count. A board of no model of the site's is left out.
     """
     boards = [
-        board for node in nodes if node.seen >= (booted or {}).get(node.name, "") for board in _boards(node)
+        board
+        for node in nodes
+        if node.seen >= (booted or {}).get(node.name, "")
+        for _, board in _boards(node)
     ]
     gpus = {slug_of(entry.name): entry for entry in reversed(site.gpus)}
     return tuple(
@@ -172,10 +174,11 @@ def site_gpus(
     )
 
 
-def _boards(node: Node) -> Iterable[Gpu]:
+def _boards(node: Node) -> Iterator[tuple[str, Gpu]]:
+    """Yield each line with the board that it tells of; what is none is left out."""
     for line in node.gpus:
         try:
-            yield parse_gpu_csv(line, node.name).gpu
+            yield line, parse_gpu_csv(line, node.name).gpu
         except BoardError:
             continue
 
