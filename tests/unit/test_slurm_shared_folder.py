@@ -120,17 +120,18 @@ def test_of_two_that_stage_a_case_at_once_the_first_ones_copy_stays(
     shared: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = write(tmp_path / "case1", case_dot_json="{}", inputs__x_dot_npy="123")
-    real, late = shutil.copyfile, [True]
+    real, late, first = shutil.copyfile, [True], list[int]()
 
     def copy(*words: Any, **more: Any) -> Any:
         if late:
             late.clear()
-            SharedFolder(shared.root).stage_case(case)
+            first.append(SharedFolder(shared.root).stage_case(case).stat().st_ino)
         return real(*words, **more)
 
     monkeypatch.setattr("shutil.copyfile", copy)
     staged = shared.stage_case(case)
     assert names(staged) == ["case.json", "inputs/x.npy"]
+    assert first == [staged.stat().st_ino]
     assert [path.name for path in staged.parent.iterdir()] == ["case1"]
 
 
