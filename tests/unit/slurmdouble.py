@@ -25,6 +25,12 @@ NODE = "node-a"
 BOARD = "NVIDIA H200, GPU-0, 9.0, 143771, 580.159.04, Disabled, 1980, 2619, 700.00"
 
 
+def nothing(given: object) -> str:
+    """Do nothing, and say nothing."""
+    del given
+    return ""
+
+
 class Killed(BaseException):
     """The client's process is gone at this point; no handler of the program's sees it."""
 
@@ -56,14 +62,14 @@ class FakeSlurm:
     play: Play
     lasts: int = 1
     refuses: str = ""
-    breaks: Callable[[FakeJob], str] = lambda job: ""
+    breaks: Callable[[FakeJob], str] = nothing
     image_fails: bool = False
     away: int = 0
     jobs: list[FakeJob] = field(default_factory=list)
     executed: Counter[tuple[str, str]] = field(default_factory=Counter)
     called: list[Sequence[str]] = field(default_factory=list)
-    before: Callable[[Sequence[str]], None] = lambda words: None
-    behind: Callable[[Sequence[str]], None] = lambda words: None
+    before: Callable[[Sequence[str]], object] = nothing
+    behind: Callable[[Sequence[str]], object] = nothing
     _ids: Any = field(default_factory=lambda: itertools.count(100))
     _lock: Any = field(default_factory=threading.RLock)
 
@@ -109,7 +115,8 @@ class FakeSlurm:
         for job in self.jobs:
             self._advance(job)
         lines = [
-            f"{j.id}|{'N/A' if j.task is None else j.task}|{j.state}|0|{j.reason}|{NODE}|{j.name}|{j.comment}\n"
+            f"{j.id}|{'N/A' if j.task is None else j.task}|{j.state}|0|{j.reason}|{NODE}|"
+            f"{j.name}|{j.comment}\n"
             for j in self.jobs
         ]
         return 0, "".join(lines), ""
@@ -141,6 +148,12 @@ class FakeSlurm:
                 job.state, job.reason = "RUNNING", "None"
         elif job.state == "RUNNING" and self.lasts > 0:
             job.state = self._import(job) if job.task is None else self._task(job)
+
+    def finish_import(self) -> None:
+        """Have imports that run come to their end."""
+        for job in self.jobs:
+            if job.task is None and job.state == "RUNNING":
+                job.state = self._import(job)
 
     def _import(self, job: FakeJob) -> str:
         key = job.name.removeprefix("trtmatrix-import-")

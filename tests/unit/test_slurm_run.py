@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from builders import make_case, make_cell, make_repro
 from playing import LIMIT, RIGHT, WRONG, Play, always, make_shop
-from slurmdouble import BOARD, NODE, FakeJob, FakeSlurm, Killed
+from slurmdouble import BOARD, NODE, FakeJob, FakeSlurm, Killed, nothing
 from test_cases import loaded
 
 from trtmatrix.cluster import Cluster
@@ -31,6 +32,7 @@ from trtmatrix.slurm_run import SlurmRun
 from trtmatrix.workshop import Workshop
 
 PACE = Pace(folder=0.002, squeue=0.002, most=0.004, settle=0.02, lost=0.03, worth=20.0)
+RIGHTLY = always(RIGHT)
 CASES = ("a", "b", "c")
 
 
@@ -72,7 +74,7 @@ class Client:
         return [p.name for p in (self.shared / "arrays").glob("*") if not (p / OVER).exists()]
 
 
-def make_slurm(folder: Path, play: Play = always(RIGHT), **more: Any) -> FakeSlurm:
+def make_slurm(folder: Path, play: Play = RIGHTLY, **more: Any) -> FakeSlurm:
     shared = folder / "shared"
     shared.mkdir()
     return FakeSlurm(shared=shared, play=play, **more)
@@ -132,11 +134,9 @@ def test_a_client_that_dies_at_any_command_is_gone_on_from(side: str, at: int, t
     slurm = make_slurm(tmp_path)
     setattr(slurm, side, Once(at))
     first = Client(tmp_path / "1", slurm)
-    try:
+    with contextlib.suppress(Killed):
         first.run()
-    except Killed:
-        pass
-    setattr(slurm, side, lambda words: None)
+    setattr(slurm, side, nothing)
     assert first.open_arrays or not slurm.executed, "it came to its end: name fewer commands"
     second = Client(tmp_path / "2", slurm)
     assert cases_of(second.run("r1")) == Counter(CASES)
@@ -156,7 +156,7 @@ def test_a_client_that_dies_at_any_write_is_gone_on_from(
     slurm = make_slurm(tmp_path)
     kill, real = Once(at), getattr(SharedFolder, step)
 
-    def dying(self: SharedFolder, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever it returns
+    def dying(self: SharedFolder, *args: Any, **kwargs: Any) -> Any:
         if side == "before":
             kill([])
         result = real(self, *args, **kwargs)
@@ -166,10 +166,8 @@ def test_a_client_that_dies_at_any_write_is_gone_on_from(
 
     with monkeypatch.context() as patched:
         patched.setattr(SharedFolder, step, dying)
-        try:
+        with contextlib.suppress(Killed):
             Client(tmp_path / "1", slurm).run()
-        except Killed:
-            pass
     performed = Client(tmp_path / "2", slurm).run("r1")
     assert cases_of(performed) == Counter(CASES)
     if step != "close_array":
@@ -205,9 +203,7 @@ def test_an_interrupt_leaves_no_job(tmp_path: Path) -> None:
         if any(job.state == "RUNNING" and job.task is not None for job in slurm.jobs):
             client.shop.stop.set()
         elif words[0] == "squeue":
-            for job in slurm.jobs:
-                if job.task is None and job.state == "RUNNING":
-                    job.state = slurm._import(job)  # noqa: SLF001 - of its own double
+            slurm.finish_import()
 
     slurm.behind = stop
     performed = client.run()
@@ -230,7 +226,7 @@ def test_a_lost_connection_leaves_them_running_and_the_next_call_has_them(tmp_pa
     client.run()
     assert len(slurm.living) > 0
     assert "the same command goes on" in client.told
-    slurm.behind = lambda words: None
+    slurm.behind = nothing
     performed = Client(tmp_path / "2", slurm).run("r1")
     assert {record.run for record in performed.records} == {"r0"}
     assert Counter(case for case, _ in slurm.executed.elements()) == Counter(CASES)
@@ -239,10 +235,10 @@ def test_a_lost_connection_leaves_them_running_and_the_next_call_has_them(tmp_pa
 def test_a_controller_that_is_away_is_waited_for(tmp_path: Path) -> None:
     slurm = make_slurm(tmp_path)
 
-    def drop(words: Sequence[str]) -> None:
+    def drop(_: Sequence[str]) -> None:
         if any(job.task is not None for job in slurm.jobs):
             slurm.away = 10
-            slurm.before = lambda words: None
+            slurm.before = nothing
 
     slurm.before = drop
     client = Client(tmp_path / "1", slurm)
@@ -257,7 +253,7 @@ def test_sbatch_that_gets_no_answer_is_tried_again(tmp_path: Path) -> None:
     def drop(words: Sequence[str]) -> None:
         if words[0] == "sbatch" and any("--array" in word for word in words) and not slurm.executed:
             slurm.away = 1
-            slurm.before = lambda words: None
+            slurm.before = nothing
 
     slurm.before = drop
     client = Client(tmp_path / "1", slurm)
@@ -298,7 +294,7 @@ def test_a_lost_node_costs_an_attempt_and_is_avoided(tmp_path: Path) -> None:
 
 
 def test_a_site_that_is_nothing_but_trouble_is_given_up(tmp_path: Path) -> None:
-    slurm = make_slurm(tmp_path, breaks=lambda job: "NODE_FAIL", refuses="--exclude")
+    slurm = make_slurm(tmp_path, breaks=lambda _: "NODE_FAIL", refuses="--exclude")
     client = Client(tmp_path / "1", slurm)
     performed = client.run()
     assert {item.cell.case.id for item in performed.not_ready} == set(CASES)
