@@ -171,7 +171,7 @@ class Node:
         }  # fmt: skip
         with (self.folder / f"said.{job}").open("w") as said:
             process = subprocess.Popen(
-                ["bash", str(script), str(attempt)], env={**told, **environment}, text=True, stdout=said,
+                ["/bin/bash", str(script), str(attempt)], env={**told, **environment}, text=True, stdout=said,
                 stderr=said, start_new_session=True, stdin=subprocess.DEVNULL,
             )  # fmt: skip
         self.running.append(process)

@@ -70,7 +70,7 @@ def test_what_the_engine_says_of_memory_is_told(node: Node) -> None:
 def test_a_cancelled_job_leaves_its_records_and_nothing_on_the_node(node: Node, number: int) -> None:
     node.add_try(GOOD, hangs(), GOOD)
     process, job = node.start(node.task())
-    wait_for(lambda: (node.ran(job=job) / "1.started.json").exists(), 60, "the second cell has started")
+    wait_for((node.ran(job=job) / "1.started.json").exists, 60, "the second cell has started")
     assert containers(job)
     began = time.monotonic()
     process.send_signal(number)  # to the shell alone, as --signal=B:TERM does
@@ -85,7 +85,7 @@ def test_a_cancelled_job_leaves_its_records_and_nothing_on_the_node(node: Node, 
 def test_the_end_of_its_time_is_told_from_a_cancellation(node: Node) -> None:
     node.add_try(hangs())
     process, job = node.start(node.task(), SLURM_JOB_END_TIME=str(int(time.time()) + 50))
-    wait_for(lambda: (node.ran(job=job) / "0.started.json").exists(), 60, "the cell has started")
+    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
     process.terminate()
     assert process.wait(timeout=20) == 143
     assert node.ended()["trouble"] == "time"
@@ -94,7 +94,7 @@ def test_the_end_of_its_time_is_told_from_a_cancellation(node: Node) -> None:
 def test_after_a_kill_the_epilog_removes_the_container(node: Node) -> None:
     node.add_try(hangs())
     process, job = node.start(node.task())
-    wait_for(lambda: (node.ran(job=job) / "0.started.json").exists(), 60, "the cell has started")
+    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert len(containers(job)) == 1
@@ -114,7 +114,7 @@ def run_epilog(job: str, cluster: str = "") -> None:
 def test_without_an_epilog_the_container_of_a_killed_script_ends_and_goes_by_itself(node: Node) -> None:
     node.add_try(hangs())
     process, job = node.start(node.task())
-    wait_for(lambda: (node.ran(job=job) / "0.started.json").exists(), 60, "the cell has started")
+    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     wait_for(lambda: not containers(job), 25, "the probe ended for want of a heartbeat")
@@ -193,12 +193,12 @@ def test_an_attempt_is_run_once_however_often_it_is_started(node: Node) -> None:
 def test_a_shared_folder_that_cannot_be_written_to_runs_nothing(node: Node) -> None:
     node.add_try(GOOD)
     script = node.task()
-    subprocess.run(["mount", "--bind", node.shared, node.shared], check=True)
+    subprocess.run(["/bin/mount", "--bind", node.shared, node.shared], check=True)
     try:
-        subprocess.run(["mount", "-o", "remount,ro,bind", node.shared], check=True)
+        subprocess.run(["/bin/mount", "-o", "remount,ro,bind", node.shared], check=True)
         code, said = node.run(script)
     finally:
-        subprocess.run(["umount", node.shared], check=True)
+        subprocess.run(["/bin/umount", node.shared], check=True)
     assert code == 1
     assert "cannot be written to" in said
     assert node.left() == []

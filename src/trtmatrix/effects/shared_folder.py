@@ -223,8 +223,8 @@ class SharedFolder:
             make_folder(partial / "job")
             for number, index in enumerate(wanted.indices):
                 cell = manifest.tasks[task][index]
-                write_json(partial / "job" / f"{number}.cell.json", dict(cell.handed))
-            write_json(partial / "job" / "job.json", dict(manifest.job))
+                write_json(partial / "job" / f"{number}.cell.json", to_data(cell.handed))
+            write_json(partial / "job" / "job.json", to_data(manifest.job))
             write_text(partial / "job" / "end", "")
             write_json(partial / layout.WANTED, to_data(wanted))
             partial.rename(target)

@@ -231,7 +231,7 @@ def _ends(facts: SiteFacts, site: Site) -> Finding:
     else:
         named = ", ".join(facts.epilogs)
         found = f"{named} knows nothing of our containers" if named else "the nodes have none"
-        found += ": the container of a job that is killed (not cancelled) lives on to its own time limit"
+        found += ": a job that is killed (not cancelled) leaves a container, which ends itself soon after"
     return _finding("slurm-ends", Level.LACKING, "epilog", found, remedy)
 
 

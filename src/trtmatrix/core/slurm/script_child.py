@@ -16,6 +16,7 @@ image_ready() {
 # Sets inside: what is run in the container. It leaves a mark first, which tells a probe that failed from a
 # container that could not be started.
 inside_words() {
+    # shellcheck disable=SC2016 # it is the shell inside that reads this
     inside=(sh -c 'echo began >"$0" && exec "$@"' "$out_inside/began" env "${environment[@]}")
     [[ $gpu == GPU-* ]] && inside+=("CUDA_VISIBLE_DEVICES=$gpu") || inside+=("CUDA_VISIBLE_DEVICES=$place")
     driver_is_old && inside+=("$compat")

@@ -35,7 +35,7 @@ container_start() {{
     done
     export NVIDIA_VISIBLE_DEVICES=$gpu NVIDIA_DRIVER_CAPABILITIES=compute,utility
     words+=("--export=$names,NVIDIA_VISIBLE_DEVICES,NVIDIA_DRIVER_CAPABILITIES")
-    words+=(--container-env=NVIDIA_VISIBLE_DEVICES,NVIDIA_DRIVER_CAPABILITIES)
+    words+=("--container-env=NVIDIA_VISIBLE_DEVICES,NVIDIA_DRIVER_CAPABILITIES")
     # Since 22.05 srun does not take this from the job: https://slurm.schedmd.com/srun.html
     words+=("--cpus-per-task=${{SLURM_CPUS_PER_TASK:-1}}")
     words+=("--container-image=$image_file" "--container-mounts=$mounts")

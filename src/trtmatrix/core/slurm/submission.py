@@ -42,7 +42,8 @@ def array_words(
     if after:
         words += [f"--dependency=afterok:{after}", "--kill-on-invalid-dep=yes"]
     named = {
-        "exclude": ",".join(avoid), "constraint": gpu.constraint, "partition": gpu.partition, "account": gpu.account, "qos": gpu.qos,
+        "exclude": ",".join(avoid), "constraint": gpu.constraint, "partition": gpu.partition,
+        "account": gpu.account, "qos": gpu.qos,
     }  # fmt: skip
     words += [f"--{name}={value}" for name, value in named.items() if value]
     return (*words, *site.options, *gpu.options)
