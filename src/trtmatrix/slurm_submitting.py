@@ -38,6 +38,12 @@ def site_gpu(cluster: Cluster, gpu: Gpu) -> SiteGpu:
     return next(entry for entry in cluster.site.gpus if slug_of(entry.name) == gpu.slug)
 
 
+def asked_words(gpu: SiteGpu) -> str:
+    """Say what a site is asked for, in the words of its settings."""
+    fields = ("gres", "constraint", "partition", "account", "qos")
+    return ", ".join(f"{name} {value}" for name in fields if (value := getattr(gpu, name)))
+
+
 @dataclass(kw_only=True)
 class Submitting:
     """What submits for one client. Its methods are called under the folder's lock.
@@ -184,7 +190,8 @@ class Submitting:
     def _refused(self, one: Following, sent: Sent, error: Refused) -> None:
         """Write down that Slurm will have none of it: its tasks are not run."""
         self.note(f"{one.name}: {error}")
-        words = error.words or "sbatch refused it without a word"
+        asked = asked_words(site_gpu(self.cluster, one.launch.gpu))
+        words = f"{error.words or 'sbatch refused it without a word'} (asked for: {asked})"
         self.cluster.folder.note_submission(one.key, replace(sent, refused=words))
 
     def _submit(self, words: tuple[str, ...], avoid: Sequence[str], script: str, attempt: int) -> str:
