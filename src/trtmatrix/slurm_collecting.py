@@ -104,7 +104,11 @@ class Collecting:
 
     def refuse(self, one: Following, work: Worklist, task: int, indices: Sequence[int], why: str) -> None:
         """Note of cells that they were not run."""
-        for index in indices:
+        left = [index for index in indices if one.is_open(task, index)]
+        if left and why not in one.refused:
+            one.refused.add(why)
+            self.shop.progress.note(f"{one.name}: not run: {why}")
+        for index in left:
             if one.is_open(task, index):
                 one.taken.add((task, index))
                 wanted = one.wanted[task, index]

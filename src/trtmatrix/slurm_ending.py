@@ -1,84 +1,87 @@
-"""Ends what runs on Slurm when a run is interrupted: jobs that nobody else follows are cancelled, and waited for."""
+"""Ends what runs on Slurm for an interrupted run: cancels what nobody else follows, waits until it is gone."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from trtmatrix.cluster import Cluster
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.slurm.jobs import Phase
+from trtmatrix.core.slurm.jobs import JobStatus, Phase, job_name
 from trtmatrix.effects.shared_clients import Client
+from trtmatrix.effects.slurm import Slurm, SlurmAway
 from trtmatrix.slurm_following import Following
-
-if TYPE_CHECKING:
-    from trtmatrix.slurm_run import SlurmRun
+from trtmatrix.slurm_images import SlurmImages
 
 PATIENCE_SECONDS = 120.0
-"""Jobs that are cancelled have so long to go: Slurm's KillWait is 30 s by default, an epilog comes after it."""
+"""So long cancelled jobs have to go: KillWait is 30 s by default, and an epilog comes after it."""
 
 
-def end_arrays(arrays: Sequence[Following], run: SlurmRun, client: Client) -> None:
-    """Cancel the arrays that no other living client follows, and return when their jobs are gone."""
-    folder, note = run.cluster.folder, run.shop.progress.note
-    with folder.lock():
-        others = client.followed_by_others()
-        ours = [one for one in arrays if one.key not in others]
-        for one in ours:
-            folder.stop_array(one.key, "the client that ran it was interrupted")
-        jobs = _jobs_of(ours, run)
-        client.leave([one.key for one in arrays])
-    if len(ours) < len(arrays):
-        note(f"{len(arrays) - len(ours)} arrays go on: another client follows them")
-    if jobs:
-        note(f"cancelling {len(jobs)} jobs: {', '.join(jobs)}")
-        _cancel(jobs, run)
-    with folder.lock():
-        for one in ours:
-            folder.close_array(one.key, "interrupted")
+@dataclass(kw_only=True)
+class Ending:
+    """What ends arrays. ``seconds``: between two looks at squeue."""
 
+    cluster: Cluster
+    slurm: Slurm
+    client: Client
+    images: SlurmImages
+    note: Callable[[str], None]
+    seconds: float
 
-def _jobs_of(ours: Sequence[Following], run: SlurmRun) -> list[str]:
-    """Return the jobs of arrays, the imports that only they wait for too, those in doubt by their names."""
-    found = dict[str, None]()
-    names = {f"trtmatrix-{one.key}" for one in ours}
-    for one in ours:
-        found.update({s.job: None for s in run.cluster.folder.submissions(one.key) if s.job})
-    try:
-        listed = run.slurm.jobs()
-    except MachineryError:
-        listed = []
-    found.update({job.job: None for job in listed if job.name in names})
-    own = {s.after for one in ours for s in run.cluster.folder.submissions(one.key)}
-    keys = {one.key for one in ours}
-    others = {
-        s.after for m in run.cluster.folder.arrays() if m.key not in keys
-        for s in run.cluster.folder.submissions(m.key)
-    }  # fmt: skip
-    imports = (own | set(run.images.submitted.values())) - others
-    found.update({job: None for job in sorted(imports) if job})
-    gone = {job.job for job in listed if job.phase is Phase.GONE} - {
-        job.job for job in listed if job.phase is not Phase.GONE
-    }
-    return [job for job in found if job not in gone]
+    def end(self, arrays: Sequence[Following]) -> None:
+        """Cancel the arrays that no other living client follows, and return when their jobs are gone."""
+        folder = self.cluster.folder
+        with folder.lock():
+            others = self.client.followed_by_others()
+            ours = [one for one in arrays if one.key not in others]
+            for one in ours:  # from now on nobody submits anything of them
+                folder.stop_array(one.key, "its client was interrupted")
+            imports = self._imports(ours)
+            self.client.leave([one.key for one in arrays])
+        if len(ours) < len(arrays):
+            self.note(f"{len(arrays) - len(ours)} arrays go on: another client follows them")
+        self._cancel(ours, imports)
+        with folder.lock():
+            for one in ours:
+                folder.close_array(one.key, "its client was interrupted")
 
+    def _imports(self, ours: Sequence[Following]) -> set[str]:
+        """Return the imports that were submitted here and that no other open array waits for."""
+        folder, keys = self.cluster.folder, {one.key for one in ours}
+        others = [m.key for m in folder.arrays() if m.key not in keys and not folder.stopping(m.key)]
+        return set(self.images.submitted.values()) - {s.after for k in others for s in folder.submissions(k)}
 
-def _cancel(jobs: Sequence[str], run: SlurmRun) -> None:
-    """Cancel jobs and wait until Slurm has none of them any more; says what is left where that takes long."""
-    until, living = time.monotonic() + PATIENCE_SECONDS, set(jobs)
-    asked = False
-    while living and time.monotonic() < until:
-        try:
-            if not asked:
-                run.slurm.cancel(jobs)
-                asked = True
-            living = {j.job for j in run.slurm.jobs() if j.job in jobs and j.phase is not Phase.GONE}
-        except MachineryError as error:
-            run.shop.progress.note(f"Slurm does not answer; it is asked again: {error}")
-        if living:
-            time.sleep(min(1.0, run.pace.squeue))
-    if living:
-        run.shop.progress.note(
-            f"not gone after {PATIENCE_SECONDS:g} s: {', '.join(sorted(living))}; cancel by hand: scancel "
-            f"{' '.join(sorted(living))}"
+    def _cancel(self, ours: Sequence[Following], imports: set[str]) -> None:
+        """Cancel jobs, found by their ids and by their names, until Slurm has none of them any more."""
+        names = {job_name(one.key) for one in ours}
+        ids = imports | {s.job for one in ours for s in self.cluster.folder.submissions(one.key) if s.job}
+        until, told = time.monotonic() + PATIENCE_SECONDS, set[str]()
+        living: list[JobStatus] | None = None
+        while living is None or living:
+            if time.monotonic() > until:
+                self._tell_left(living, names | ids)
+                return
+            try:
+                living = [j for j in self.slurm.jobs() if _is_ours(j, names, ids)]
+                if new := {job.job for job in living} - told:
+                    self.note(f"cancelling on Slurm: {', '.join(sorted(new))}")
+                    self.slurm.cancel(sorted(new))
+                    told |= new
+            except SlurmAway as error:
+                self.note(f"Slurm does not answer; it is asked again: {error}")
+            except MachineryError as error:
+                self.note(str(error))
+            if living is None or living:
+                time.sleep(min(self.seconds, 1.0))
+
+    def _tell_left(self, living: list[JobStatus] | None, ids: set[str]) -> None:
+        jobs = sorted({job.job for job in living}) if living else sorted(ids)
+        self.note(
+            f"not known to be gone after {PATIENCE_SECONDS:g} s; look with squeue --me, and cancel by hand: "
+            f"scancel {' '.join(jobs)}"
         )
+
+
+def _is_ours(job: JobStatus, names: set[str], ids: set[str]) -> bool:
+    return (job.name in names or job.job in ids) and job.phase is not Phase.GONE

@@ -18,8 +18,9 @@ class Following:
     """An array with the cells that are wanted of it.
 
     ``taken``: those of which a record or another end was taken; ``over``: tasks of which nothing more is to
-    come; ``told``: what was last said of it; ``surfaces``: attempts that were looked through for surfaces; ``doubted``:
-    since when it is not known what became of a submission.
+    come; ``told``: what was last said of it; ``surfaces``: attempts that were looked through for surfaces;
+    ``refused``: why
+    cells were not run, as it was told; ``doubted``: since when it is not known what became of a submission.
     """
 
     manifest: Manifest
@@ -29,12 +30,18 @@ class Following:
     over: set[int] = field(default_factory=set)
     surfaces: set[tuple[int, int]] = field(default_factory=set)
     told: str = ""
+    refused: set[str] = field(default_factory=set)
     doubted: float | None = None
 
     @property
     def key(self) -> str:
         """The array's key."""
         return self.manifest.key
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        return f"{self.launch.gpu.name} {self.launch.version.name}"
 
     @property
     def tasks(self) -> list[int]:
@@ -44,6 +51,10 @@ class Following:
     def is_open(self, task: int, index: int) -> bool:
         """Whether a cell is wanted of which nothing was taken yet."""
         return (task, index) in self.wanted and (task, index) not in self.taken
+
+    def is_settled(self, task: int) -> bool:
+        """Whether all that is wanted of a task was taken."""
+        return all(place in self.taken for place in self.wanted if place[0] == task)
 
 
 def placed(task: Task, launch: Launch) -> Task:

@@ -12,7 +12,7 @@ from trtmatrix.core.slurm.fate import SETTLE_SECONDS
 from trtmatrix.core.slurm.gather import LOST_SECONDS
 
 VARIABLE = "TRTMATRIX_SLURM_POLL"
-"""Seconds between two looks at squeue; for tests on a cluster of their own, where nobody else waits for it."""
+"""Seconds between two looks at squeue; for tests, on a cluster where nobody else waits for it."""
 
 MOST_SECONDS = 30.0
 """squeue is asked no more seldom than this, however little happens: Slurm asks to leave its controller alone
@@ -23,7 +23,8 @@ MOST_SECONDS = 30.0
 class Pace:
     """Seconds: between looks at the shared folder, at squeue at first and at most, and until silence counts.
 
-    ``settle``: a job's silence, ``lost``: that of a submission that nobody noted the end of. ``worth``: as much work is worth a task of its own.
+    ``settle``: a job's silence, ``lost``: that of a submission that nobody noted the end of.
+    ``worth``: as much work is worth a task of its own.
     """
 
     folder: float = 1.0

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from trtmatrix.batch import cell_words, job_words
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.container import Limits
+from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.model import CellId, Gpu
 from trtmatrix.core.order import Seconds
 from trtmatrix.core.plan import Isolation, Launch
-from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.slurm.cut import cut_arrays, cut_tasks, task_minutes
 from trtmatrix.core.slurm.fate import FIRST, Submit
 from trtmatrix.core.slurm.gather import find_job
@@ -147,11 +147,19 @@ class Submitting:
         """Submit one attempt's tasks: written down before and after."""
         folder, manifest, site = self.cluster.folder, one.manifest, self.cluster.site
         number = 1 + max((sent.number for sent in folder.submissions(one.key)), default=0)
-        after = self.images.job_for(one.launch.version)
         sent = Sent(
-            number=number, attempt=attempt, tasks=tuple(tasks), client=self.client.id, after=after,
+            number=number, attempt=attempt, tasks=tuple(tasks), client=self.client.id,
             made=self.shop.clock().strftime("%Y-%m-%dT%H:%M:%SZ"),
         )  # fmt: skip
+        try:
+            after = self.images.job_for(one.launch.version)
+        except Refused as error:
+            self._refused(one, sent, error)
+            return
+        except SlurmAway as error:
+            self.note(f"{one.name}: {error}")  # nothing was submitted: it is tried again
+            return
+        sent = replace(sent, after=after)
         folder.note_submission(one.key, sent)
         words = array_words(
             site, site_gpu(self.cluster, one.launch.gpu), key=one.key, tasks=tasks, attempt=attempt,
@@ -163,16 +171,21 @@ class Submitting:
                 words, avoid, script=f"{array_folder(site.shared, one.key)}/{SCRIPT}", attempt=attempt
             )
         except Refused as error:
-            self.note(f"{_name(one.launch)}: {error}")
-            folder.note_submission(one.key, replace(sent, refused=error.words or "refused"))
+            self._refused(one, sent, error)
             return
         except SlurmAway as error:
-            self.note(f"{_name(one.launch)}: {error}")  # whether the job is there is looked for by its name
+            self.note(f"{one.name}: {error}")  # whether the job is there is looked for by its name
             return
         folder.note_submission(one.key, replace(sent, job=job))
         count = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
         again = "" if attempt == FIRST else f", attempt {attempt}"
-        self.note(f"{_name(one.launch)}: job {job}: {count} on Slurm{again}")
+        self.note(f"{one.name}: job {job}: {count} on Slurm{again}")
+
+    def _refused(self, one: Following, sent: Sent, error: Refused) -> None:
+        """Write down that Slurm will have none of it: its tasks are not run."""
+        self.note(f"{one.name}: {error}")
+        words = error.words or "sbatch refused it without a word"
+        self.cluster.folder.note_submission(one.key, replace(sent, refused=words))
 
     def _submit(self, words: tuple[str, ...], avoid: Sequence[str], script: str, attempt: int) -> str:
         """Call sbatch; without the nodes that had trouble where others are left."""

@@ -56,7 +56,8 @@ mounts, flags = {{}}, {{}}
 for entry in options["--container-mounts"].split(","):
     source, place, *flag = entry.split(":")
     mounts[place], flags[place] = source, flag
-assert flags[ROOT + "/out"] == flags["/tmp"] == [] and flags[ROOT + "/cases"] == flags[ROOT + "/job"] == ["ro"]
+assert flags[ROOT + "/out"] == flags["/tmp"] == []
+assert flags[ROOT + "/cases"] == flags[ROOT + "/job"] == ["ro"]
 run(mounts, words)
 """
 )

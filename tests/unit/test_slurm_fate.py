@@ -183,10 +183,10 @@ def retried(trouble: Trouble) -> bool:
 @pytest.mark.parametrize("trouble", Trouble)
 @pytest.mark.parametrize("some", [False, True])
 def test_trouble_is_retried_and_given_up_after_two_retries(trouble: Trouble, some: bool) -> None:
-    ended = {"published": True, "trouble": trouble.value, "detail": "what", "node": "n1"}
+    ended: dict[str, Any] = {"published": True, "trouble": trouble.value, "detail": "what", "node": "n1"}
     if trouble is Trouble.CANCELLED:
         ended["gone"] = "CANCELLED"
-    had = {"records": {0}, "started": {0, 1}} if some else {}
+    had: dict[str, Any] = {"records": {0}, "started": {0, 1}} if some else {}
     fate = of(make_try(**ended, **had))
     assert isinstance(fate.step, Submit) == retried(trouble)
     if isinstance(fate.step, Submit):
@@ -237,7 +237,7 @@ def test_who_ended_a_job_is_asked_of_slurm() -> None:
 
 
 def test_an_image_that_was_not_had_is_retried_and_then_missing() -> None:
-    never = {"gone": "CANCELLED", "gone_why": "(DependencyNeverSatisfied)"}
+    never: dict[str, Any] = {"gone": "CANCELLED", "gone_why": "(DependencyNeverSatisfied)"}
     assert isinstance(of(make_try(**never)).step, Submit)
     fate = of(make_try(**never), *(make_try(n, retry=True, **never) for n in (2, 3)))
     assert {fault.cause for fault in fate.faults} == {Cause.IMAGE_MISSING}

@@ -71,7 +71,9 @@ class World:
             assert submit.attempt == len(self.attempts) + 1
             assert set(submit.indices) == set(range(len(self.task))) - recorded - self.faulted
             left = make_try(submit.attempt, submit.indices, retry=submit.retry, why=submit.why)
-        what = self.draw(st.sampled_from(["sent", "sent", "sent", "not answered", "crash"]))
+        what = self.draw(st.sampled_from(["sent", "sent", "sent", "not answered"]))
+        if self._draw(st.sampled_from([False, False, True])):  # a client that dies each time ends nothing
+            what = "crash"
         sent = (
             None if what == "crash" else make_sent(attempt=submit.attempt, job="7" if what == "sent" else "")
         )
@@ -85,7 +87,8 @@ class World:
             if fate == "lost":
                 self.attempts[-1] = replace(last, sent=None, lost=last.lost + 1)
             else:
-                found = {"job": "7"} if fate == "found" else {"job": "", "refused": "Invalid gres"}
+                refused = {"job": "", "refused": "Invalid gres"}
+                found: dict[str, Any] = {"job": "7"} if fate == "found" else refused
                 self.attempts[-1] = replace(last, sent=replace(last.sent, **found))
             return
         if last.left.published:  # it waits for Slurm to say who ended the job

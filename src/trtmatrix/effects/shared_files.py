@@ -7,6 +7,7 @@ its name is seen whole. From memory: nfs(5), "Data and metadata coherence".
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -116,6 +117,7 @@ class Copier:
         }
         sizes = {path: facts.st_size for path, (_, facts) in wanted.items()}
         if has_files(target, sizes):
+            self._know(wanted, target)
             return
         make_folder(target.parent)
         partial = target.with_name(f"{PARTIAL}{self.tag}-{os.urandom(4).hex()}")
@@ -129,6 +131,14 @@ class Copier:
             raise failure(target, error) from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+    def _know(self, wanted: dict[str, tuple[Path, os.stat_result]], target: Path) -> None:
+        """Remember what is there already, so that others are linked to it; it is young again."""
+        with contextlib.suppress(OSError):
+            os.utime(target)
+        for path, (_, facts) in wanted.items():
+            if facts.st_nlink > 1:
+                self._copied.setdefault((facts.st_dev, facts.st_ino), target / path)
 
     def _copy_file(self, source: Path, facts: os.stat_result, target: Path) -> None:
         """Copy a file, or link it to the copy of another name of it."""

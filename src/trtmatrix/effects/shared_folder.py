@@ -223,8 +223,8 @@ class SharedFolder:
             make_folder(partial / "job")
             for number, index in enumerate(wanted.indices):
                 cell = manifest.tasks[task][index]
-                write_json(partial / "job" / f"{number}.cell.json", dict(cell.handed))
-            write_json(partial / "job" / "job.json", dict(manifest.job))
+                write_json(partial / "job" / f"{number}.cell.json", to_data(cell.handed))
+            write_json(partial / "job" / "job.json", to_data(manifest.job))
             write_text(partial / "job" / "end", "")
             write_json(partial / layout.WANTED, to_data(wanted))
             partial.rename(target)
@@ -343,7 +343,10 @@ class SharedFolder:
     def clean(self, days: float) -> list[str]:
         """Remove what nobody needs any more: arrays that have been over so long and the like; tell what."""
         with self.lock():
-            return shared_clean.clean(self.root, days)
+            old = shared_clean.set_aside(self.root, days)
+        for path in old.values():  # it may take long: nobody waits for it
+            shared_clean.remove(path)
+        return list(old)
 
 
 def _has_size(file: str, size: int) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
 from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.record import write_number
 from trtmatrix.core.slurm.manifest import Asked, Manifest, Sent
 
 LAYOUT = 1
@@ -34,13 +36,15 @@ class Gone:
 
 
 def to_data(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return a dataclass, with all in it, as what JSON can hold."""
+    """Return a dataclass, with all in it, as what JSON can hold: numbers that it has not become words."""
     if is_dataclass(value):
         return {field.name: to_data(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): to_data(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_data(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return write_number(value)
     return value
 
 

@@ -238,8 +238,8 @@ slug_of() {
 
 ask_gpus() { timeout -k 2 25 nvidia-smi "$@"; }
 
-# What the driver says of every GPU, in the order of their places on the bus; UUID and minor number are in it.
-# Its own files tell of all of them, nvidia-smi of those that the job may see.
+# What the driver says of every GPU, in the order of their places on the bus, with UUIDs and minor numbers.
+# Its own files tell of all, nvidia-smi of those that the job may see.
 tell_gpus() {
     local file told=''
     for file in "$proc_gpus"/*/information; do
@@ -250,7 +250,7 @@ tell_gpus() {
 
 # Sets gpu (what nvidia-smi and the toolkit know it by), minor and place (its number among all of the node's).
 find_gpu() {
-    local rows number name value uuid='' count=0
+    local rows row number name value uuid='' count=0
     rows=$(ask_gpus --query-gpu=index,uuid --format=csv,noheader 2>&1) ||
         give_up gpu "nvidia-smi fails on $node: $rows"
     number=${SLURM_JOB_GPUS:-${SLURM_STEP_GPUS:-}}
@@ -258,22 +258,21 @@ find_gpu() {
     if [[ ${CUDA_VISIBLE_DEVICES:-} == MIG-* ]]; then
         give_up gpu "$node gave a part of a GPU ($CUDA_VISIBLE_DEVICES); the site's gres must name whole ones"
     elif [[ $rows != *$'\n'* ]]; then
-        place=${rows%%,*} gpu=${rows##*, }
-        minor=${number:-$place}
+        row=$rows
     elif [[ $number =~ ^[0-9]+$ ]]; then
-        place=$number minor=$number gpu=$number
+        row=$(grep -m 1 "^$number," <<<"$rows") ||
+            give_up gpu "$node gave GPU $number, and nvidia-smi there knows ${rows//$'\n'/; }"
     else
         give_up gpu "$node has several GPUs and SLURM_JOB_GPUS is empty: does the site's gres ask for one?"
     fi
+    place=${row%%,*} gpu=${row##*, }
+    minor=${number:-$place}
     while IFS=: read -r name value; do
         value=${value//[[:space:]]/}
         case ${name#"${name%%[![:space:]]*}"} in
             'GPU UUID'*) uuid=$value ;;
             'Device Minor'* | 'Minor Number'*)
-                if [[ $uuid == "$gpu" || ($gpu == "$number" && $value == "$number") ]]; then
-                    minor=$value place=$count
-                    [[ $uuid == GPU-*[0-9a-f] ]] && gpu=$uuid
-                fi
+                [[ $uuid == "$gpu" ]] && minor=$value place=$count
                 count=$((count + 1))
                 ;;
         esac
