@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from test_cases import loaded
 
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.container import Limits
+from trtmatrix.core.errors import HungUp, MachineryError
 from trtmatrix.core.expand import Cell, Selection
 from trtmatrix.core.plan import Engine, GpuAccess, Host, Pull, make_plan
 from trtmatrix.core.slurm.boards import host_hash, site_gpus
@@ -300,3 +302,90 @@ def test_a_site_that_is_nothing_but_trouble_is_given_up(tmp_path: Path) -> None:
     assert {item.cell.case.id for item in performed.not_ready} == set(CASES)
     assert max(int(job.attempt) for job in slurm.jobs if job.task is not None) == 3
     assert client.open_arrays == []
+
+
+def test_what_another_client_ended_since_this_one_began_is_not_run_again(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    late = Client(tmp_path / "2", slurm)  # it has read its store by now
+    early = Client(tmp_path / "1", slurm)
+    early.run()
+    assert early.open_arrays == []
+    assert {record.run for record in late.run("r1").records} == {"r0"}
+    assert Counter(case for case, _ in slurm.executed.elements()) == Counter(CASES)
+
+
+def test_a_later_client_that_asks_anew_gets_anew(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    Client(tmp_path / "1", slurm).run()
+    assert {record.run for record in Client(tmp_path / "2", slurm).run("r1").records} == {"r1"}
+
+
+def test_only_the_cells_that_nobody_runs_are_submitted(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    first = Client(tmp_path / "1", slurm, "a", "b")
+
+    def stop(words: Sequence[str]) -> None:
+        if words[0] == "sbatch" and slurm.jobs[-1].task is not None:
+            first.shop.leave.set()
+            first.shop.stop.set()
+
+    slurm.behind = stop
+    first.run()
+    slurm.behind = nothing
+    performed = Client(tmp_path / "2", slurm, "b", "c").run("r1")
+    assert {(record.cell.case, record.run) for record in performed.records} == {("b", "r0"), ("c", "r1")}
+
+
+def test_an_interrupt_leaves_alone_what_another_client_follows(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, lasts=0)
+    clients = [Client(tmp_path / name, slurm) for name in ("1", "2")]
+    came: dict[int, Performed] = {}
+
+    def work(number: int) -> None:
+        came[number] = clients[number].run(f"r{number}")
+
+    def go(words: Sequence[str]) -> None:
+        if words[0] == "squeue":
+            slurm.finish_import()
+
+    slurm.behind = go
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: "under way already" in clients[0].told + clients[1].told)
+    clients[0].shop.stop.set()
+    threads[0].join(20)
+    assert "another client follows" in clients[0].told
+    slurm.lasts = 1
+    threads[1].join(20)
+    assert cases_of(came[1]) == Counter(CASES)
+    assert slurm.living == []
+
+
+def nothing_of(*given: object) -> None:
+    del given
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("how", [KeyboardInterrupt, HungUp, OSError])
+def test_only_an_interrupt_ends_what_runs_elsewhere(
+    how: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trtmatrix.run.signal.signal", nothing_of)
+    slurm = make_slurm(tmp_path)
+    client = Client(tmp_path / "1", slurm)
+
+    class Failing:
+        def run(self, *_: object) -> None:
+            raise how
+
+    with pytest.raises((how, MachineryError)):
+        run_plan(client.plan, frozenset(), "r0", client.shop, Failing())
+    assert client.shop.stop.is_set()
+    assert client.shop.leave.is_set() is (how is not KeyboardInterrupt)
