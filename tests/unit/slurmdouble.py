@@ -39,7 +39,7 @@ class Killed(BaseException):
 
 @dataclass(kw_only=True)
 class FakeJob:
-    """A job: an import, or a task of an array. ``over`` after it ran; ``state``: Slurm's word."""
+    """A job: an import, or a task of an array. ``state``: Slurm's word; ``age``: calls of squeue since it runs."""
 
     id: str
     task: int | None
@@ -50,11 +50,12 @@ class FakeJob:
     after: str
     state: str = "PENDING"
     reason: str = "Resources"
+    age: int = 0
 
 
 @dataclass(kw_only=True)
 class FakeSlurm:
-    """The controller and its nodes. ``lasts``: calls of squeue that a job runs for.
+    """The controller and its nodes. ``lasts``: calls of squeue that a job runs for; 0: it never ends.
 
     ``refuses``: words by which sbatch refuses what has them in its command line. ``breaks``: what a node does
     instead of running a task's attempt; ``away``: so many calls from now on get no answer.
@@ -148,7 +149,10 @@ class FakeSlurm:
                 job.state, job.reason = "CANCELLED", "DependencyNeverSatisfied"
             elif first is None or first.state == "COMPLETED":
                 job.state, job.reason = "RUNNING", "None"
-        elif job.state == "RUNNING" and self.lasts > 0:
+        elif job.state == "RUNNING":
+            job.age += 1
+            if self.lasts == 0 or job.age < self.lasts:
+                return
             job.state = self._import(job) if job.task is None else self._task(job)
 
     def finish_import(self) -> None:
