@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from trtmatrix.core.config import Version
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.model import Cause
 from trtmatrix.core.plan import Isolation
@@ -37,6 +38,29 @@ STORES = 2
 
 class Overdue(Exception):
     """The probe neither ended a cell at its time limit nor ended itself."""
+
+
+def job_words(version: Version, shop: Workshop) -> dict[str, Any]:
+    """Return what the probe is told once of a job (``job.json``)."""
+    worker = shop.isolation is Isolation.WORKER
+    return {
+        "product": version.product.value, "output_bytes": shop.output_bytes,
+        "isolation": (Isolation.WORKER if worker else Isolation.PROCESS).value,
+        **shop.surfaces.wanted(version),
+    }  # fmt: skip
+
+
+def cell_words(task: Task, shop: Workshop) -> dict[str, Any]:
+    """Return what the probe is told of a cell (``<index>.cell.json``)."""
+    cell, loaded = task.cell, shop.repros[task.cell.repro.id]
+    builds, processes = task.runs
+    return {
+        "cell": vars(cell.id), "run": task.order.run, "repro_file": loaded.file.name,
+        "params": {**cell.case.params, **cell.case.tolerance}, "seconds": cell.case.seconds,
+        "builds": builds, "processes": processes, "needs": sorted(cell.case.needs),
+        "files": shop.cases.folder(loaded, cell.case).name, "keep_outputs": True,
+        "alone": task.order.alone, "dangerous": cell.case.dangerous,
+    }  # fmt: skip
 
 
 class Batch:
@@ -72,7 +96,7 @@ class Batch:
         folder = make_job_folder(self.shop.cache, name)
         try:
             with self._threads:  # on the way out it waits until what came out is stored
-                write_json(folder / "job" / "job.json", self._job())
+                write_json(folder / "job" / "job.json", job_words(version, self.shop))
                 self._feed(folder / "job")
                 try:
                     ended = launcher.run(self.ready, folder, lambda: self._poll(folder))
@@ -84,14 +108,6 @@ class Batch:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             self._drain()
-
-    def _job(self) -> dict[str, Any]:
-        worker = self.shop.isolation is Isolation.WORKER
-        return {
-            "product": self.ready.launch.version.product.value, "output_bytes": self.shop.output_bytes,
-            "isolation": (Isolation.WORKER if worker else Isolation.PROCESS).value,
-            **self.shop.surfaces.wanted(self.ready.launch.version),
-        }  # fmt: skip
 
     def _poll(self, folder: Path) -> None:
         """Take what has come out, feed what can be run now. Raises :class:`Stopped`, :class:`Overdue`."""
@@ -109,21 +125,10 @@ class Batch:
         for task in self.work.take(1 if single else None):
             index = len(self._fed)
             self._fed.append(task)
-            write_json(job / f"{index}.cell.json", self._cell(task))
+            write_json(job / f"{index}.cell.json", cell_words(task, self.shop))
         if (single and self._fed) or self.work.over:
             (job / "end").touch()
             self._closed = True
-
-    def _cell(self, task: Task) -> dict[str, Any]:
-        cell, loaded = task.cell, self.shop.repros[task.cell.repro.id]
-        builds, processes = task.runs
-        return {
-            "cell": vars(cell.id), "run": task.order.run, "repro_file": loaded.file.name,
-            "params": {**cell.case.params, **cell.case.tolerance}, "seconds": cell.case.seconds,
-            "builds": builds, "processes": processes, "needs": sorted(cell.case.needs),
-            "files": self.shop.cases.folder(loaded, cell.case).name, "keep_outputs": True,
-            "alone": task.order.alone, "dangerous": cell.case.dangerous,
-        }  # fmt: skip
 
     def _collect(self, out: Path) -> None:
         """Hand over each record that has appeared; they appear in order."""

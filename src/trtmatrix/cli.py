@@ -24,7 +24,7 @@ from trtmatrix.cli_hosts import (
     add_unpack_options,
     read_size,
 )
-from trtmatrix.core.errors import ExitCode, TrtMatrixError
+from trtmatrix.core.errors import ExitCode, HungUp, TrtMatrixError
 
 Command = Callable[[argparse.Namespace], ExitCode]
 
@@ -101,8 +101,8 @@ def _print_traceback() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise KeyboardInterrupt
+    del frame
+    raise HungUp if number == signal.SIGHUP else KeyboardInterrupt
 
 
 MODULES = {
@@ -151,7 +151,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("prepare", "write a case's files, to run it by hand", [common]),
         ("publish", "copy records measured here to where git sees them", [common, _select()]),
         ("remeasure", "measure kept outputs again where a defect was added since", [common, _select()]),
-        ("schema", "print the JSON Schema of matrix.yaml", []),
+        ("schema", "print the JSON Schema of matrix.yaml, or of a site's settings", []),
     ):
         command = commands.add_parser(name, help=text, description=text.capitalize() + ".", parents=parents)
         command.set_defaults(traceback=False)
@@ -168,6 +168,9 @@ def make_parser() -> argparse.ArgumentParser:
     add_merge_options(commands.choices["merge"])
     commands.choices["surfaces"].add_argument(
         "--to", type=Path, metavar="DIR", help="where to write (default: into the package)"
+    )
+    commands.choices["schema"].add_argument(
+        "--site", action="store_true", help="that of slurm.yaml (docs/slurm.md)"
     )
     prepare = commands.choices["prepare"]
     prepare.add_argument("which", metavar="REPRO/CASE")

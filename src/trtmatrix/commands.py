@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trtmatrix.context import Context, open_context
 from trtmatrix.core.compare import Entry, exit_codes
@@ -29,6 +30,9 @@ from trtmatrix.perform import (
 )
 from trtmatrix.scene import entries_of, look_around
 
+if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
+    from trtmatrix.cluster import Cluster
+
 SUFFIXES = (".md", ".html", ".json", ".xml", ".txt")
 MODEL_OPTIONS = ("model", "inputs", "atol", "rtol", "profile")
 
@@ -36,8 +40,8 @@ MODEL_OPTIONS = ("model", "inputs", "atol", "rtol", "profile")
 def run_command(args: argparse.Namespace) -> ExitCode:
     """Run what can be run here, print the tables."""
     check_outputs(args.output)
-    context = open_model_context(args)
-    scene = look_around(context, Pull(args.pull))
+    context, cluster = open_where(args, open_model_context(args))
+    scene = look_around(context, Pull(args.pull), cluster)
     options = options_of(args)
     if args.stale:
         from trtmatrix.core.stale import stale_json, stale_text
@@ -52,7 +56,22 @@ def run_command(args: argparse.Namespace) -> ExitCode:
         return ExitCode.AS_EXPECTED
     result = perform(context, scene, options)
     show(args, result.entries)
-    return combine_exit_codes(run_codes(context.selection, scene.host, result))
+    host = cluster.host if cluster is not None else scene.host
+    return combine_exit_codes(run_codes(context.selection, host, result))
+
+
+def open_where(args: argparse.Namespace, context: Context) -> tuple[Context, Cluster | None]:
+    """Return the context, and the cluster that cells are run on where it is asked for."""
+    if args.executor != "slurm":
+        return context, None
+    from trtmatrix.cluster import open_cluster
+    from trtmatrix.effects.shared_folder import SharedFolder
+    from trtmatrix.effects.site import read_site
+
+    names = [version.name for version in context.matrix.versions]
+    site = read_site(args.site, context.project.folder, names)
+    folder = SharedFolder(Path(site.shared), lambda text: print(f"trtmatrix: {text}", file=sys.stderr))
+    return open_cluster(context, site, folder)
 
 
 def open_model_context(args: argparse.Namespace) -> Context:
@@ -157,11 +176,17 @@ def doctor_command(args: argparse.Namespace) -> ExitCode:
     from trtmatrix.doctor import doctor_json, doctor_text, examine
 
     context = open_context(args)
-    findings = examine(context, look_around(context, Pull.NAMED))
+    if args.executor == "slurm":
+        from trtmatrix.slurm_doctor import examine_site
+
+        findings = examine_site(args, context)
+    else:
+        findings = examine(context, look_around(context, Pull.NAMED))
     if context.controls:
         findings = replace(findings, controls=run_controls(context))
     print(json.dumps(doctor_json(findings), indent=1) if args.json else doctor_text(findings))
-    wrong = any(finding.level is Level.TROUBLE for finding in findings.controls)
+    decisive = (*findings.controls, *(findings.findings if args.executor == "slurm" else ()))
+    wrong = any(finding.level is Level.TROUBLE for finding in decisive)
     return ExitCode.MACHINERY if wrong else ExitCode.AS_EXPECTED
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from trtmatrix.core.preflight.rules import remedy_of
 from trtmatrix.perform import Options
 from trtmatrix.preflighting import find_wants, gather
 from trtmatrix.scene import Scene
+
+NO_REMEDIES: Mapping[Exclusion, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +58,17 @@ def _can_run(launch: Launch) -> str:
     return f"{launch.version.name} on {launch.gpu.name}: {len(launch.cells)} cells{first}"
 
 
-def cannot_lines(excluded: Sequence[Excluded], told: Collection[Exclusion]) -> list[str]:
-    """Return why cells are not run, with what mends it where the findings have not ``told`` so."""
+def cannot_lines(
+    excluded: Sequence[Excluded], told: Collection[Exclusion],
+    remedies: Mapping[Exclusion, str] = NO_REMEDIES,
+) -> list[str]:  # fmt: skip
+    """Return why cells are not run, with what mends it where the findings have not ``told`` so.
+
+    ``remedies``: those that are others than on one host.
+    """
     return [
         f"{count} cells: {why.value}{f' ({detail})' if detail else ''}; "
-        f"{'see above' if why in told else remedy_of(why)}".rstrip("; ")
+        f"{'see above' if why in told else remedies.get(why) or remedy_of(why)}".rstrip("; ")
         for why, count, detail in count_excluded(excluded)
     ]
 

@@ -61,6 +61,7 @@ def perform(context: Context, scene: Scene, options: Options) -> Result:
     scene = tidy(context, scene, options, served)
     scene = able(context, scene, options, served)
     performed = execute(context, scene, options, served)
+    scene = seen_since(context, scene)
     stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
     executed = frozenset(record.run for record in performed.records)
     entries = entries_of(context, scene, stored, performed.not_ready, executed)
@@ -109,13 +110,31 @@ def tidy(context: Context, scene: Scene, options: Options, served: frozenset[Cel
 
 
 def able(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Scene:
-    """Return the scene without what is known to fail; that is told, before anything is pulled."""
+    """Return the scene without what is known to fail; that is told, before anything is pulled.
+
+    What nodes of a cluster lack is not known here: their own jobs tell.
+    """
     from trtmatrix.preflighting import preflight, tell
 
-    scene, findings = preflight(context, scene, options, served)
+    away = tuple(launch for launch in scene.plan.launches if launch.gpu.remote)
+    here = tuple(launch for launch in scene.plan.launches if not launch.gpu.remote)
+    scene, findings = preflight(
+        context, replace(scene, plan=replace(scene.plan, launches=here)), options, served
+    )
     if not options.quiet:
         tell(findings)
-    return scene
+    return replace(scene, plan=replace(scene.plan, launches=(*away, *scene.plan.launches)))
+
+
+def seen_since(context: Context, scene: Scene) -> Scene:
+    """Return the scene with the boards and images that the cluster's jobs have found by now."""
+    if scene.cluster is None:
+        return scene
+    from trtmatrix.cluster import renewed
+    from trtmatrix.core.slurm.boards import renew_cells
+
+    cluster = renewed(context, scene.cluster)
+    return replace(scene, cluster=cluster, cells=renew_cells(scene.cells, cluster.gpus))
 
 
 def execute(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Performed:
@@ -128,7 +147,13 @@ def execute(context: Context, scene: Scene, options: Options, served: frozenset[
     try:
         uses = use_images(context, scene, options, progress.note)
         shop = make_workshop(context, scene, options, progress, uses)
-        return run_plan(scene.plan, served, new_run_id(shop.clock), shop)
+        remote = None
+        if scene.cluster is not None:
+            from trtmatrix.core.order import known_cells
+            from trtmatrix.slurm_run import SlurmRun
+
+            remote = SlurmRun(scene.cluster, shop, options.limits, known_cells(scene.cells, scene.stored))
+        return run_plan(scene.plan, served, new_run_id(shop.clock), shop, remote)
     finally:
         progress.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from trtmatrix.context import Context
@@ -16,6 +17,7 @@ from trtmatrix.core.planned import Planned, PlannedDownload, PlannedLaunch, plan
 from trtmatrix.core.preflight.downloads import find_downloads, need_here, without_counted
 from trtmatrix.core.preflight.facts import image_of, key
 from trtmatrix.core.render_list import origin_text
+from trtmatrix.core.slurm.planned import PlannedJobs
 from trtmatrix.effects.paths import probe_folder
 from trtmatrix.effects.pulled import pull_speed
 from trtmatrix.perform import Options, here, tell_pins
@@ -37,7 +39,7 @@ def plan_all(context: Context, scene: Scene, served: frozenset[CellId], options:
     They come in the order in which they start.
     """
     tell_pins(context, scene, options, served)
-    looked = look(context, scene, options, served)
+    looked = look(context, here_alone(scene), options, served)
     plan, wants, facts = looked.scene.plan, looked.wants, looked.facts
     todo = [launch.of(c for c in launch.cells if c.id not in served) for launch in plan.launches]
     whole = {key(launch): len(launch.cells) for launch in plan.launches}
@@ -58,7 +60,22 @@ def plan_all(context: Context, scene: Scene, served: frozenset[CellId], options:
         need=need_here(downloads, wants.keep, wants.lock, facts.engine), room=facts.images,
         findings=looked.findings,
         recorded=count_recorded(cells, scene.stored), speed=pull_speed(context.project.cache),
+        jobs=_jobs(scene, served, options),
     )  # fmt: skip
+
+
+def here_alone(scene: Scene) -> Scene:
+    """Return the scene without what a cluster's nodes run: their own jobs tell what they lack."""
+    launches = tuple(launch for launch in scene.plan.launches if not launch.gpu.remote)
+    return replace(scene, plan=replace(scene.plan, launches=launches))
+
+
+def _jobs(scene: Scene, served: frozenset[CellId], options: Options) -> PlannedJobs | None:
+    if scene.cluster is None:
+        return None
+    from trtmatrix.slurm_plan import plan_jobs
+
+    return plan_jobs(scene.cluster, scene, served, options)
 
 
 def _planned(

@@ -74,6 +74,6 @@ def select_records(context: Context) -> list[Record]:
 
 def _slugs(names: tuple[str, ...]) -> set[str]:
     """Return the slugs of GPUs that were named as users do."""
-    from trtmatrix.effects.gpu import slug_of
+    from trtmatrix.core.gpu_names import slug_of
 
     return {slug for name in names for slug in (name, slug_of(name))}

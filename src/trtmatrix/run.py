@@ -9,11 +9,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Protocol
 
 from trtmatrix.batch import Batch, Overdue, Stopped
-from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.errors import HungUp, MachineryError
 from trtmatrix.core.model import Cause, CellId, Exclusion
-from trtmatrix.core.order import estimate_seconds, group_cases, join_images, order_launches
+from trtmatrix.core.order import Seconds, estimate_seconds, group_cases, join_images, order_launches
 from trtmatrix.core.plan import Excluded, Isolation, Launch, Plan
 from trtmatrix.core.record import Record
 from trtmatrix.effects.case_pool import Wanted
@@ -30,16 +31,27 @@ PREPARED_SECONDS = 0.02
 """How often a launch that cannot start without a prepared case looks for one."""
 
 
-def run_plan(plan: Plan, skip: frozenset[CellId], run: str, shop: Workshop) -> Performed:
-    """Execute every cell of the plan that is not to be skipped."""
+class Remote(Protocol):
+    """Runs launches elsewhere than on this host, while this host runs its own."""
+
+    def run(self, launches: Sequence[Launch], run: str, seconds: Seconds, performed: Performed) -> None:
+        """Run all of them, and leave none behind where the run is to stop."""
+
+
+def run_plan(
+    plan: Plan, skip: frozenset[CellId], run: str, shop: Workshop, remote: Remote | None = None
+) -> Performed:
+    """Execute every cell of the plan that is not to be skipped; those of other hosts' GPUs by ``remote``."""
     todo = [launch.of(cell for cell in launch.cells if cell.id not in skip) for launch in plan.launches]
     seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], shop.stored)
     launches = join_images(order_launches([launch for launch in todo if launch.cells], seconds, shop.is_here))
     performed = Performed()
     if not launches:
         return performed
+    here = [launch for launch in launches if not launch.gpu.remote]
+    away = [launch for launch in launches if launch.gpu.remote]
     plain = shop.isolation is Isolation.CONTAINER  # those are one after another
-    lanes = Lanes(launches, plan.boards, seconds, split_cpu=not plain)
+    lanes = Lanes(here, plan.boards, seconds, split_cpu=not plain)
 
     def perform(ready: Ready) -> None:
         _run_launch(ready, run, shop, performed)
@@ -47,17 +59,21 @@ def run_plan(plan: Plan, skip: frozenset[CellId], run: str, shop: Workshop) -> P
     def tell(launch: Launch, told: Ready | BaseException) -> None:
         _tell(launch, told, lanes, run, shop, performed)
 
-    shop.uses.expect(launches)
+    shop.uses.expect(here)
     shop.progress.begin(CELLS, sum(len(launch.cells) for launch in launches))
-    with ThreadPoolExecutor(1 + sum(len(lane.boards) for lane in lanes.lanes)) as threads:
+    with ThreadPoolExecutor(2 + sum(len(lane.boards) for lane in lanes.lanes)) as threads:
         try:
             futures = [threads.submit(_prepare, launches, shop)]
             for lane in lanes.lanes:
                 futures += [threads.submit(lanes.work, lane, board, perform) for board in lane.boards]
-            Readying(shop.launcher_of, tell, shop.stop).start(launches, shop.is_here)
+            if remote and away:
+                futures.append(threads.submit(remote.run, away, run, seconds, performed))
+            Readying(shop.launcher_of, tell, shop.stop).start(here, shop.is_here)
             for future in as_completed(futures):
                 future.result()
         except BaseException as error:
+            if isinstance(error, HungUp) or not isinstance(error, KeyboardInterrupt):
+                shop.leave.set()
             if isinstance(error, KeyboardInterrupt):
                 _clean_up_undisturbed(shop)
             shop.stop.set()

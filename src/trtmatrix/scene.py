@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trtmatrix.context import Context
 from trtmatrix.core.compare import Entry, Stored, make_entries
@@ -17,27 +18,52 @@ from trtmatrix.effects.calibration import read_calibration
 from trtmatrix.effects.gpu import GpuScan, find_gpus, named_gpus
 from trtmatrix.effects.store import read_records
 
+if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
+    from trtmatrix.cluster import Cluster
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """The host, the cells over its GPUs, and the plan for them."""
+    """The host, the cells over its GPUs, and the plan for them; ``cluster``: whose GPUs stand for its own."""
 
     host: Host
     scan: GpuScan
     cells: tuple[Cell, ...]
     plan: Plan
     stored: tuple[Stored, ...]
+    cluster: Cluster | None = None
+
+    def host_of(self, cell: Cell) -> Host:
+        """Return where a cell is run: on the cluster's nodes where there is one and it needs a GPU."""
+        on_gpu = cell.version.product is Product.TENSORRT
+        return self.cluster.host if self.cluster is not None and on_gpu else self.host
 
 
-def look_around(context: Context, pull: Pull) -> Scene:
-    """Find GPUs, engine and records, and plan; touches nothing."""
-    scan = find_gpus()
+def look_around(context: Context, pull: Pull, cluster: Cluster | None = None) -> Scene:
+    """Find GPUs (of a ``cluster`` where there is one), engine and records, and plan; touches nothing."""
+    scan = find_gpus() if cluster is None else GpuScan(gpus=(), reason="--executor slurm: those of the site")
     host = find_host(context, scan)
     stored = tuple(without_superseded(read_records(context.project.results)))
-    gpus = table_gpus(context, scan, stored)
+    gpus = table_gpus(context, scan.gpus if cluster is None else cluster.gpus, stored)
     cells = expand(context.matrix, context.plain_repros, gpus, context.selection, companions=context.controls)
-    plan = make_plan(cells, host, context.selection, pull)
-    return Scene(host=host, scan=scan, cells=cells, plan=plan, stored=stored)
+    plan = plan_cells(cells, host, context, pull, cluster)
+    return Scene(host=host, scan=scan, cells=cells, plan=plan, stored=stored, cluster=cluster)
+
+
+def plan_cells(
+    cells: Sequence[Cell], host: Host, context: Context, pull: Pull, cluster: Cluster | None
+) -> Plan:
+    """Plan what this host runs, and what the cluster's nodes do where there is one."""
+    if cluster is None:
+        return make_plan(cells, host, context.selection, pull)
+    here = [cell for cell in cells if cell.version.product is not Product.TENSORRT]
+    there = [cell for cell in cells if cell.version.product is Product.TENSORRT]
+    ours = make_plan(here, host, context.selection, pull)
+    theirs = make_plan(there, cluster.planned, context.selection, pull)
+    return Plan(
+        launches=(*theirs.launches, *ours.launches), excluded=(*theirs.excluded, *ours.excluded),
+        boards=ours.boards,
+    )  # fmt: skip
 
 
 def without_superseded(stored: Sequence[Stored]) -> list[Stored]:
@@ -77,11 +103,11 @@ def lacking_wheels(context: Context) -> dict[str, str]:
     return lacking
 
 
-def table_gpus(context: Context, scan: GpuScan, stored: Sequence[Stored]) -> tuple[Gpu, ...]:
+def table_gpus(context: Context, here: Sequence[Gpu], stored: Sequence[Stored]) -> tuple[Gpu, ...]:
     """Return the GPUs of the tables: those named, else those here and those that have records."""
     if context.selection.gpus:
-        return named_gpus(context.selection.gpus, [*scan.gpus, *recorded_gpus(stored).values()])
-    gpus = {gpu.slug: gpu for gpu in reversed(scan.gpus)}  # of equal ones the first
+        return named_gpus(context.selection.gpus, [*here, *recorded_gpus(stored).values()])
+    gpus = {gpu.slug: gpu for gpu in reversed(here)}  # of equal ones the first
     for slug, facts in recorded_gpus(stored).items():
         gpus.setdefault(slug, facts)
     return tuple(gpus.values()) or (NO_GPU,)
@@ -112,7 +138,7 @@ def digests_now(context: Context, scene: Scene) -> dict[CellId, dict[str, str]]:
         scene.cells,
         context.repros,
         context.code.probe,
-        lambda c: origin_digests(c, scene.host, on_host="host" in context.selection.runtimes),
+        lambda c: origin_digests(c, scene.host_of(c), on_host="host" in context.selection.runtimes),
     )
 
 

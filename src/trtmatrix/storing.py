@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from trtmatrix.core.noise import fits, read_noise
 from trtmatrix.core.record import Record, RecordError, record_from
 from trtmatrix.effects.cases import read_noise_file
 from trtmatrix.effects.launcher import Ready
-from trtmatrix.effects.store import keep_outputs, write_record
+from trtmatrix.effects.store import keep_outputs, keep_record
 from trtmatrix.worklist import Task
 from trtmatrix.workshop import CELLS, Workshop, failed_record, host_facts
 
@@ -43,14 +43,18 @@ class Storing:
         self._before = newest(item for item in shop.stored if item.record.cell in ours)
         self._since: dict[Any, list[Record]] = {}
 
+    def store_shared(self, task: Task, data: dict[str, Any], fetch: Callable[[], Path]) -> Kept:
+        """Write a cell's record; ``fetch`` brings its outputs into a folder, where they are to be kept."""
+        return self._store(task, data, fetch)
+
     def store(self, task: Task, data: dict[str, Any], folder: Path) -> Kept:
         """Write a cell's record; ``folder`` holds its outputs, and is removed."""
         try:
-            return self._store(task, data, folder)
+            return self._store(task, data, lambda: folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _store(self, task: Task, data: dict[str, Any], folder: Path) -> Kept:
+    def _store(self, task: Task, data: dict[str, Any], fetch: Callable[[], Path]) -> Kept:
         cell, shop = task.cell, self.shop
         loaded = shop.repros[cell.repro.id]
         complete = {**data, **host_facts(cell, self.ready.digests, self._clocks, shop)}
@@ -67,8 +71,8 @@ class Storing:
         outcome = judge([record], cell.case, cell.version, cell.repro, shop.calibration)
         expected = expected_verdict(cell, find_expectation(cell))
         if kept and (cell.case.keep or cell.case.control or {outcome.verdict, expected} != {Verdict.PASS}):
-            complete["kept"] = keep_outputs(shop.cache, folder, kept)
-        stored = write_record(shop.local, complete)
+            complete["kept"] = keep_outputs(shop.cache, fetch(), kept)
+        stored = keep_record(shop.local, complete)
         words = outcome.cause.value if outcome.cause else outcome.verdict.value
         shop.progress.step(CELLS, f"{cell.id}: {words}")
         return Kept(record=stored, engines=self._engines(cell, stored))

@@ -23,7 +23,7 @@ from trtmatrix.effects.image_use import NoUse
 from trtmatrix.effects.launcher import Launcher
 from trtmatrix.effects.progress import Progress
 from trtmatrix.effects.repro_files import LoadedRepro
-from trtmatrix.effects.store import write_record
+from trtmatrix.effects.store import keep_record
 from trtmatrix.effects.surface_intake import NoIntake
 
 
@@ -55,7 +55,8 @@ class Workshop:
     ``rebuilds``: the least number of engines of each cell. ``confirm``: failures are run again to be
     believed. ``stored``: the records that were there before. ``is_here``: whether a launch can start without
     a pull or an installation. ``surfaces`` asks for API surfaces that nobody has. ``uses`` hears which images
-    are wanted. ``prepared``: the cases (repro, case) whose files are there.
+    are wanted. ``stop``: the run is to end; ``leave``: with what runs on other hosts left running, as nobody
+    asked for its end. ``prepared``: the cases (repro, case) whose files are there.
     """
 
     launchers: Mapping[str, Launcher]
@@ -78,6 +79,7 @@ class Workshop:
     is_here: Callable[[Launch], bool] = has_image
     clock: Clock = utc_now
     stop: threading.Event = field(default_factory=threading.Event)
+    leave: threading.Event = field(default_factory=threading.Event)
     prepared: set[tuple[str, str]] = field(default_factory=set)
 
     def launcher_of(self, launch: Launch) -> Launcher:
@@ -108,16 +110,27 @@ def host_facts(
 ) -> dict[str, Any]:
     """Return what the host adds to a record: digests, and the GPU as NVML sees it."""
     loaded = shop.repros[cell.repro.id]
-    gpu: dict[str, Any] = {}
-    if cell.gpu.present:
-        gpu = {
-            "name": cell.gpu.name, "compute": cell.gpu.compute, "variant": cell.gpu.variant,
-            "driver": cell.gpu.driver, "uuid_sha256": cell.gpu.uuid_hash, "clocks": dict(clocks),
-        }  # fmt: skip
     own = {"probe": shop.probe_digest}
     if (folder := shop.cases.folder(loaded, cell.case)).is_dir():  # a launch may fail before a case is there
         own["content"] = read_content(folder)
-    return {"digests": {**cell_digests(cell, loaded), **digests, **own}, "gpu": gpu}
+    return {"digests": {**cell_digests(cell, loaded), **digests, **own}, "gpu": gpu_facts(cell.gpu, clocks)}
+
+
+def gpu_facts(gpu: Gpu, clocks: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a record says of its GPU; only the name where nobody knows which board it was.
+
+    A board of a node has its host, as a hash: drivers are a host's. One of this host has none: a
+    workstation's name says who sits before it, and the board's own hash tells it apart.
+    """
+    if not gpu.present:
+        return {}
+    if not gpu.is_board:
+        return {"name": gpu.name}
+    host = {"host": gpu.host} if gpu.host else {}
+    return {
+        "name": gpu.name, "compute": gpu.compute, "variant": gpu.variant, "driver": gpu.driver,
+        "uuid_sha256": gpu.uuid_hash, "clocks": dict(clocks), **host,
+    }  # fmt: skip
 
 
 def failed_record(
@@ -133,4 +146,4 @@ def failed_record(
         **({"confirms": order.confirms} if order.confirms else {}),
     }  # fmt: skip
     shop.progress.step(CELLS, f"{cell.id}: {cause.value}")
-    return write_record(shop.local, data)
+    return keep_record(shop.local, data)

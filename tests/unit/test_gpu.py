@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.core.errors import UsageError
+from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.model import PART, Gpu
-from trtmatrix.effects.gpu import named_gpus, slug_of
+from trtmatrix.effects.gpu import named_gpus
 
 HERE = (
     Gpu(slug="tesla-t4", name="Tesla T4", compute="7.5", datacenter=True, driver="535.1", index=0),

@@ -10,6 +10,7 @@ from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.confirm import engines_wanted, overruled, part_set_aside
 from trtmatrix.core.controls import apply_controls
 from trtmatrix.core.entry import (
+    BOARD,
     Entry,
     Expectations,
     Stored,
@@ -43,16 +44,14 @@ __all__ = [
 def is_current(record: Record, current: Mapping[str, str], cell: Cell) -> bool:
     """Whether a record was made with the present repro, probe, image, GPU variant and driver.
 
-    ``current`` holds the digests that are known here; what is not known is not compared.
+    On a site's nodes: with those of any board that was seen there. ``current`` holds the digests that are
+    known here; what is not known is not compared.
     """
     digests = all(is_digest_of(record.digests.get(name), digest) for name, digest in current.items())
     gpu = cell.gpu
     if not gpu.present:
         return digests and cell.version.product is not Product.TENSORRT
-    same_gpu = (record.gpu.get("name"), record.gpu.get("variant"), record.gpu.get("driver")) == (
-        gpu.name, gpu.variant, gpu.driver,
-    )  # fmt: skip
-    return digests and same_gpu
+    return digests and gpu.is_seen(*(record.gpu.get(name) for name in BOARD))
 
 
 def newest(stored: Iterable[Stored]) -> dict[CellId, list[Stored]]:

@@ -93,7 +93,7 @@ def make_container_spec(
         image=image, name=name, command=probe_command("python3", ROOT),
         user="0:0" if engine.rootless else user, engine=engine.command,
         ulimits={**engine.ulimits, "fsize": limits.file},
-        environment={**_environment(toolkit=bool(access.ids)), **_compat(version, gpu)},
+        environment={**container_environment(toolkit=bool(access.ids)), **_compat(version, gpu)},
         read_only_mounts=mounts,
         out=(folders.out, f"{ROOT}/out"), labels=labels, limits=limits,
         gpu_device_ids=access.ids, cdi_devices=access.cdi, devices=access.nodes,
@@ -117,8 +117,11 @@ class Access:
 
 
 def give_gpu(gpu: Gpu, engine: Engine) -> Access:
-    """Return how a container gets a GPU of this host in the engine's way; nothing where it is not here."""
-    if not gpu.present:
+    """Return how a container gets a GPU of this host in the engine's way; nothing where it is not here.
+
+    On a site's node it is the job's script that gives it: only there is known which board the job has.
+    """
+    if gpu.index is None:
         return Access()
     match engine.gpu_access:
         case GpuAccess.TOOLKIT:
@@ -140,7 +143,7 @@ def probe_command(python: str, root: str) -> tuple[str, ...]:
     return (python, "-B", f"{root}/trtprobe", "supervise", *options)
 
 
-def _environment(*, toolkit: bool) -> dict[str, str]:
+def container_environment(*, toolkit: bool) -> dict[str, str]:
     """Return HOME, USER and caches in scratch; the probe unsets what changes numerics.
 
     NVIDIA's images ask for all GPUs by NVIDIA_VISIBLE_DEVICES, which an engine whose default runtime
@@ -158,8 +161,13 @@ def _environment(*, toolkit: bool) -> dict[str, str]:
 
 
 def _compat(version: Version, gpu: Gpu) -> dict[str, str]:
-    """Have the probe put the image's driver library first where the host's alone is too old for the image."""
-    needed = gpu.present and version.driver is not None and not is_driver_enough(version.driver, gpu)
+    """Have the probe put the image's driver library first where the host's alone is too old for the image.
+
+    Whose driver a job meets on a site's nodes is known there alone: its script decides.
+    """
+    needed = (
+        gpu.index is not None and version.driver is not None and not is_driver_enough(version.driver, gpu)
+    )
     return {"TRTMATRIX_CUDA_COMPAT": COMPAT} if needed else {}
 
 
@@ -168,14 +176,8 @@ def docker_command(spec: ContainerSpec) -> str:
 
     Podman keeps logs in a form of its own: https://docs.podman.io/en/latest/markdown/podman-run.1.html.
     """
-    limits = spec.limits
-    words = [spec.engine, "run", "--init", "--network=none", "--read-only", "--cap-drop=ALL"]
-    words += ["--security-opt=no-new-privileges", f"--user={spec.user}", f"--name={spec.name}"]
-    words += [f"--memory={limits.memory}", f"--memory-swap={limits.memory}"]
-    words += [f"--pids-limit={limits.processes}"]
-    words += [f"--ulimit={name}={most}" for name, most in spec.ulimits.items()]
-    words += [f"--log-driver={LOG_DRIVERS[spec.engine]}", f"--log-opt=max-size={limits.log}"]
-    words += [f"--workdir={SCRATCH}", f"--tmpfs={SCRATCH}:{tmpfs_options(limits)}"]
+    words = [spec.engine, "run", *isolation_words(), f"--user={spec.user}", f"--name={spec.name}"]
+    words += limit_words(spec.limits, spec.ulimits, LOG_DRIVERS[spec.engine])
     words += [f"--label={key}={value}" for key, value in spec.labels.items()]
     words += [f"--env={key}={value}" for key, value in spec.environment.items()]
     words += [f"--volume={host}:{inside}:ro" for host, inside in spec.read_only_mounts.items()]
@@ -183,6 +185,21 @@ def docker_command(spec: ContainerSpec) -> str:
     words += Access(ids=spec.gpu_device_ids, cdi=spec.cdi_devices, nodes=spec.devices).words
     words += [f"--entrypoint={spec.command[0]}", spec.image, *spec.command[1:]]
     return shlex.join(words)
+
+
+def isolation_words() -> list[str]:
+    """Return the options that keep a container from the host and the network."""
+    words = ["--init", "--network=none", "--read-only", "--cap-drop=ALL"]
+    return [*words, "--security-opt=no-new-privileges"]
+
+
+def limit_words(limits: Limits, ulimits: Mapping[str, int], log_driver: str) -> list[str]:
+    """Return the options for a container's limits, its log and its scratch."""
+    words = [f"--memory={limits.memory}", f"--memory-swap={limits.memory}"]
+    words += [f"--pids-limit={limits.processes}"]
+    words += [f"--ulimit={name}={most}" for name, most in ulimits.items()]
+    words += [f"--log-driver={log_driver}", f"--log-opt=max-size={limits.log}"]
+    return [*words, f"--workdir={SCRATCH}", f"--tmpfs={SCRATCH}:{tmpfs_options(limits)}"]
 
 
 def tmpfs_options(limits: Limits) -> str:

@@ -29,6 +29,7 @@ def describe(entry: Entry) -> tuple[tuple[str, str], ...]:
         ("twin", "; ".join(_twins(entry))),
         ("control", "not selected: it controls others" if entry.cell.companion else ""),
         ("evidence", EVIDENCE_MEANINGS[entry.evidence]),
+        ("board", _board(record) if record else ""),
         ("expected", expected_words(entry)),
         ("surprise", f"the verdict is not the expected one: {advise(entry)}" if entry.surprise else ""),
         ("source", expectation.source if expectation else ""),
@@ -37,6 +38,13 @@ def describe(entry: Entry) -> tuple[tuple[str, str], ...]:
         ("record", record_file(record) if record else ""),
     )
     return tuple((name, value) for name, value in facts if value)
+
+
+def _board(record: Record) -> str:
+    """Return what of its board a record is compared by, and which host it was on."""
+    gpu = record.gpu
+    parts = (("", gpu.get("variant")), ("driver ", gpu.get("driver")), ("host ", gpu.get("host")))
+    return one_line(", ".join(f"{word}{value}" for word, value in parts if value))
 
 
 def _twins(entry: Entry) -> Iterator[str]:

@@ -42,7 +42,8 @@ class Entry:
     the outcome rests. ``figure`` is its figure as shown, ``value`` the same as a number. ``wanted``: engines
     that must be built alone before it is believed (:func:`trtmatrix.core.confirm.engines_wanted`).
     ``set_aside``: comparable records of shared processes, which count no more; ``overruled`` says in a
-    sentence what they said, where that is not what is believed.
+    sentence what they said, where that is not what is believed. ``board``: the mark of its board, in a table
+    whose cells were not all measured on boards alike (:mod:`trtmatrix.core.board_kinds`).
     """
 
     cell: Cell
@@ -58,6 +59,7 @@ class Entry:
     expectation: Expectation | None = None
     excluded: Excluded | None = None
     executed: bool = False
+    board: str = ""
 
     @cached_property
     def expected(self) -> Verdict:
@@ -93,13 +95,14 @@ def are_comparable(record: Record, other: Record, digests: Sequence[str] = DIGES
     What only one of them knows is not compared.
     """
     return (
-        _agree(record.gpu, other.gpu, _BOARD)
+        _agree(record.gpu, other.gpu, BOARD)
         and _agree(record.digests, other.digests, digests)
         and _agree(record.observed, other.observed, ("library",))
     )
 
 
-_BOARD = ("name", "variant", "driver")
+BOARD = ("name", "variant", "driver")
+"""What of a record's GPU makes it another one."""
 
 
 def _agree(ours: Mapping[str, Any], theirs: Mapping[str, Any], names: Sequence[str]) -> bool:

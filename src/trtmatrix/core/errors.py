@@ -63,6 +63,10 @@ class MachineryError(TrtMatrixError):
     """Docker, an interpreter, the disk or the network failed."""
 
 
+class HungUp(KeyboardInterrupt):
+    """The terminal or the connection that the command was typed over is gone (SIGHUP)."""
+
+
 def shorten(value: object) -> str:
     """Write a value that was found in at most 80 characters."""
     text = repr(value)

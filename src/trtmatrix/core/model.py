@@ -165,11 +165,25 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Seen:
+    """Boards of a site that are alike in all that records are compared by, and on how many nodes they are."""
+
+    name: str
+    variant: str
+    driver: str | None
+    hosts: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """A GPU: one of this host (``index`` is set), one named by the user, or none.
+    """A GPU: a board of this host (``index`` is set), one named by the user, or none.
+
+    ``remote``: a model that nodes of a site have, or one board of such a node.
 
     ``compute`` is the compute capability such as ``"8.9"``; ``variant`` holds what makes two boards
-    of one name differ (memory in GiB, MIG profile), ``uuid_hash`` the SHA-256 of the UUID.
+    of one name differ (memory in GiB, MIG profile), ``uuid_hash`` the SHA-256 of the UUID. ``seen``: the
+    boards that jobs found on a site's nodes, the newest driver first; ``driver`` is then the newest one.
+    ``host``: the node's name as records have it (:func:`trtmatrix.core.slurm.boards.host_hash`).
     """
 
     slug: str
@@ -182,11 +196,24 @@ class Gpu:
     uuid: str | None = field(default=None, repr=False)
     index: int | None = None
     minor: int | None = None
+    remote: bool = False
+    seen: tuple[Seen, ...] = ()
+    host: str = ""
 
     @property
     def present(self) -> bool:
-        """Whether it is in this host."""
-        return self.index is not None
+        """Whether cells can be run on it: it is in this host, or a site's nodes have it."""
+        return self.remote or self.index is not None
+
+    @property
+    def is_board(self) -> bool:
+        """Whether it is one board, of which all is known, not a model that may be several."""
+        return self.index is not None or bool(self.host or self.uuid_hash)
+
+    def is_seen(self, name: object, variant: object, driver: object) -> bool:
+        """Whether a board with these facts is what cells would run on."""
+        ours = self.seen if self.remote else (self,)
+        return any((board.name, board.variant, board.driver) == (name, variant, driver) for board in ours)
 
 
 CPU = Gpu(slug="cpu", name="CPU")

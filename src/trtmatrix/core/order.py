@@ -35,6 +35,12 @@ def count_recorded(cells: Sequence[Cell], stored: Iterable[Stored]) -> int:
     return sum(_row(cell.id) in known for cell in cells)
 
 
+def known_cells(cells: Sequence[Cell], stored: Iterable[Stored]) -> frozenset[CellId]:
+    """Return the cells of which it is known how long they took, on whatever GPU."""
+    known = _known_seconds(cells, stored)
+    return frozenset(cell.id for cell in cells if _row(cell.id) in known)
+
+
 def _known_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[tuple[str, str, str], float]:
     wanted = {_row(cell.id) for cell in cells}
     newest: dict[tuple[str, str, str], Record] = {}

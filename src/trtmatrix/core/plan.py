@@ -192,8 +192,7 @@ def make_plan(cells: Sequence[Cell], host: Host, selection: Selection, pull: Pul
 
 def _launch(group: Sequence[Cell], host: Host, selection: Selection) -> Launch:
     version = group[0].version
-    on_host = "host" in selection.runtimes and version.product is Product.TENSORRT
-    python = host_python(version, host) if on_host or isinstance(version.origin, InterpreterOrigin) else None
+    python = host_python(version, host) if _of_this_host(version, selection) else None
     origin = version.origin if python is None and isinstance(version.origin, ImageOrigin) else None
     missing = origin is not None and host.engine.held(origin) is None
     made = origin is not None and origin.build is not None
@@ -216,6 +215,8 @@ def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> tuple[E
         return Exclusion.COMPONENT_MISSING, f"no {lacking} in the image"
     if version.product is Product.TENSORRT and (reason := _without_gpu(cell, host)) is not None:
         return reason
+    if gpu.remote and _of_this_host(version, selection):
+        return Exclusion.NO_INTERPRETER, "an interpreter of this host has no GPU of a site's nodes"
     if "host" in selection.runtimes and version.product is Product.TENSORRT:
         return _without_interpreter(version, host)
     if selection.runtimes and version.runtime not in selection.runtimes:
@@ -228,6 +229,12 @@ def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> tuple[E
             return (Exclusion.NOT_HERE, absent) if absent else None
         case InterpreterOrigin():
             return None
+
+
+def _of_this_host(version: Version, selection: Selection) -> bool:
+    """Whether an interpreter of this host would run a version."""
+    asked = "host" in selection.runtimes and version.product is Product.TENSORRT
+    return asked or isinstance(version.origin, InterpreterOrigin)
 
 
 def _lacking(cell: Cell) -> str:
@@ -250,6 +257,8 @@ def _without_gpu(cell: Cell, host: Host) -> tuple[Exclusion, str] | None:
         return None
     if not host.gpus:
         return Exclusion.NO_GPU, "TensorRT needs an NVIDIA GPU and its driver"
+    if host.gpus[0].remote:
+        return Exclusion.OTHER_GPU, f"the site's file has {', '.join(gpu.name for gpu in host.gpus)}"
     return Exclusion.OTHER_GPU, f"this host has {', '.join(gpu.name for gpu in host.gpus)}"
 
 
@@ -286,10 +295,10 @@ def _without_image(cell: Cell, host: Host, selection: Selection, pull: Pull) -> 
         if engine.gpu_access is None:
             return Exclusion.NO_GPU_ACCESS, "neither NVIDIA Container Toolkit, CDI nor device nodes"
         if version.driver and not driver_suffices(version.driver, cell.gpu):
-            least = version.driver.least
+            least, here = version.driver.least, "the newest seen" if cell.gpu.remote else "here"
             return (
                 Exclusion.DRIVER_TOO_OLD,
-                f"by NVIDIA's notes {version.name} needs {least}, here is {cell.gpu.driver}",
+                f"by NVIDIA's notes {version.name} needs {least}, {here} is {cell.gpu.driver}",
             )
     image = version.origin.reference
     if engine.held(version.origin) is not None:

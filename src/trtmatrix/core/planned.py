@@ -13,6 +13,7 @@ from trtmatrix.core.preflight.checks import gigabytes
 from trtmatrix.core.preflight.downloads import Download, Need
 from trtmatrix.core.preflight.facts import Room
 from trtmatrix.core.preflight.finding import Finding, finding_lines
+from trtmatrix.core.slurm.planned import PlannedJobs, jobs_json, jobs_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,8 @@ class Planned:
     """All that ``run --plan`` prints.
 
     ``recorded``: of how many cells it is known how long they took; ``speed``: bytes a second of earlier
-    pulls, None where none is known; ``room``: free at the engine, None where that is not known.
+    pulls, None where none is known; ``room``: free at the engine, None where that is not known. ``jobs``:
+    what goes through Slurm, None where nothing is to.
     """
 
     launches: tuple[PlannedLaunch, ...]
@@ -61,6 +63,7 @@ class Planned:
     findings: tuple[Finding, ...] = ()
     recorded: int = 0
     speed: float | None = None
+    jobs: PlannedJobs | None = None
 
     @property
     def bytes(self) -> int | None:
@@ -85,7 +88,8 @@ class Planned:
 
 def plan_text(planned: Planned) -> str:
     """Return the plan for a terminal: launches in their order, then what they cost, then what is left out."""
-    lines = [line for launch in planned.launches for line in _launch_lines(launch, planned)]
+    lines = list(jobs_lines(planned.jobs)) if planned.jobs is not None else []
+    lines += [line for launch in planned.launches for line in _launch_lines(launch, planned)]
     lines += _cost_lines(planned)
     lines += finding_lines(planned.findings)
     for words, beside in (("not run", False), ("controls not run", True)):
@@ -222,6 +226,7 @@ def plan_json(planned: Planned) -> dict[str, Any]:
              "companion": item.cell.companion}
             for item in planned.excluded
         ],
+        **({} if planned.jobs is None else {"slurm": jobs_json(planned.jobs)}),
     }  # fmt: skip
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trtmatrix.core.advice import advise
+from trtmatrix.core.board_kinds import find_kinds
 from trtmatrix.core.controls import ControlCounts
 from trtmatrix.core.details import describe, record_file
 from trtmatrix.core.entry import Entry
@@ -33,10 +35,25 @@ def render_json(entries: Sequence[Entry], *, generated: str) -> str:
             "schema": SCHEMA,
             "generated": generated,
             "summary": [_counts(counts) for counts in count_products(entries)],
+            "boards": list(_boards(entries)),
             "contradicted": list(find_contradicted(entries)),
             "cells": [_cell(entry) for entry in entries],
         }
     )
+
+
+def _boards(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
+    """Yield the kinds of boards that each GPU's cells rest on; ``hosts`` is null where not all say theirs."""
+    by_gpu: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        by_gpu[entry.cell.gpu.slug].append(entry)
+    for slug, mine in by_gpu.items():
+        for kind in find_kinds(mine):
+            yield {
+                "gpu": slug, "driver": kind.driver or None, "variant": kind.variant or None,
+                "mark": kind.mark or None, "cells": kind.cells, "hosts": kind.hosts or None,
+                "boards": kind.boards or None,
+            }  # fmt: skip
 
 
 def _counts(counts: Counts) -> dict[str, Any]:
@@ -114,7 +131,8 @@ def _record(entry: Entry) -> dict[str, Any] | None:
     record = entry.record
     if record is None:
         return None
-    return {"run": record.run, "started": record.started, "file": record_file(record)}
+    board = {name: record.gpu.get(name) for name in ("driver", "variant", "host")}
+    return {"run": record.run, "started": record.started, "file": record_file(record), **board}
 
 
 def render_junit(entries: Sequence[Entry]) -> str:

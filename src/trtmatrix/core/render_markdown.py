@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
+from trtmatrix.core.board_kinds import kind_lines
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.markdown import code, plain
 from trtmatrix.core.model import Repro
@@ -77,6 +78,8 @@ def _unanswered(item: Unanswered) -> str:
 
 def _table(table: Table) -> Iterator[str]:
     yield f"### {plain(table.title)}"
+    if lines := kind_lines(table.boards):
+        yield "<br>".join(map(plain, lines))
     headers = ["case", *(version.name for version in table.columns)]
     for section in table.sections:
         yield f"#### {_heading(section.repro)}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
+from trtmatrix.core.board_kinds import kind_lines
 from trtmatrix.core.config import Version
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Verdict
@@ -41,6 +42,8 @@ def render_text(
 
 def _render_table(table: Table, width: int, colour: bool, *, fold: bool) -> Iterator[str]:
     yield from _wrap(one_line(table.title), width)
+    for line in kind_lines(table.boards):
+        yield from _wrap(line, width, _INDENT)
     blocks = _split(table, width)
     for number, columns in enumerate(blocks):
         if number:

@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Any
 
 from trtmatrix.core.confirm import count_engines, has_engines
-from trtmatrix.core.entry import Entry, is_digest_of
+from trtmatrix.core.entry import BOARD, Entry, is_digest_of
 from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import Evidence, Outcome
+from trtmatrix.core.model import Evidence, Gpu, Outcome, Seen
 from trtmatrix.core.record import Record
 from trtmatrix.core.words import full_words
 
@@ -100,6 +100,9 @@ def _not_measured(entry: Entry, current: Mapping[str, str]) -> Reason:
     if record is None:
         return Reason(why=Why.NO_RECORD, words="no record")
     changes = find_changes(record, current, entry.cell)
+    if not changes and entry.cell.gpu.remote and not entry.cell.gpu.seen:
+        words = "no job has told yet which boards and drivers the site's nodes have"
+        return Reason(why=Why.ELSEWHERE, words=words, since=record)
     if not changes:
         words = "its records were published, not measured here"
         return Reason(why=Why.ELSEWHERE, words=words, since=record)
@@ -115,16 +118,22 @@ def find_changes(record: Record, current: Mapping[str, str], cell: Cell) -> tupl
         if not is_digest_of(before, digest):
             changes += _digest_changes(name, before, digest, cell)
     if cell.gpu.present:
-        for name, now in (
-            ("name", cell.gpu.name),
-            ("variant", cell.gpu.variant),
-            ("driver", cell.gpu.driver),
-        ):
-            seen = record.gpu.get(name)
-            if seen != now:
-                what = {"name": "GPU", "variant": "GPU's variant"}.get(name, name)
-                changes.append(Change(what=what, before=str(seen or ""), now=str(now or "none")))
+        changes += _board_changes(record, cell.gpu)
     return tuple(changes)
+
+
+def _board_changes(record: Record, gpu: Gpu) -> Sequence[Change]:
+    """Return what of a record's board none has that cells would run on; nothing where none is known."""
+    boards: Sequence[Gpu | Seen] = gpu.seen if gpu.remote else (gpu,)
+    if not boards or gpu.is_seen(*(record.gpu.get(name) for name in BOARD)):
+        return ()
+    changes = []
+    for name, what in zip(BOARD, ("GPU", "GPU's variant", "driver"), strict=True):
+        before, now = record.gpu.get(name), list(dict.fromkeys(getattr(board, name) for board in boards))
+        if before not in now:
+            here = " or ".join(str(value or "none") for value in now)
+            changes.append(Change(what=what, before=str(before or ""), now=here))
+    return changes or (Change(what="which boards have this driver"),)
 
 
 HALF = 32

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trtmatrix.core.board_kinds import BoardKind, find_kinds, mark_boards
 from trtmatrix.core.config import Version
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Case, Control, Gpu, Product, Repro
+from trtmatrix.core.model import Case, Control, Gpu, Product, Repro, Seen
 from trtmatrix.core.twins import TwinRow, make_twin_rows
 from trtmatrix.core.words import MUST_FAIL, has_evidence
 
@@ -58,11 +59,15 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """What is shown together: columns are versions in release order, rows are cases by repro."""
+    """What is shown together: columns are versions in release order, rows are cases by repro.
+
+    ``boards``: the kinds of boards that its cells were measured on.
+    """
 
     title: str
     columns: tuple[Version, ...]
     sections: tuple[Section, ...]
+    boards: tuple[BoardKind, ...] = ()
 
     def entries(self) -> Iterator[Entry]:
         """Yield every entry, folded ones too, row by row."""
@@ -98,11 +103,12 @@ def make_tables(entries: Sequence[Entry], *, all_rows: bool = False) -> tuple[Ta
 def _table(entries: Sequence[Entry], all_rows: bool) -> Table:
     named = {entry.cell.version.name: entry.cell.version for entry in entries}
     columns = tuple(sorted(named.values(), key=lambda v: (_ORDER.index(v.product), v.release)))
+    boards = find_kinds(entries)
     repros: dict[str, list[Entry]] = {}
-    for entry in entries:
+    for entry in mark_boards(entries, boards):
         repros.setdefault(entry.cell.repro.id, []).append(entry)
     sections = (_section(mine[-1].cell.repro, columns, mine, all_rows) for mine in repros.values())
-    return Table(title=_title(entries, columns), columns=columns, sections=tuple(sections))
+    return Table(title=_title(entries, columns), columns=columns, sections=tuple(sections), boards=boards)
 
 
 def _title(entries: Sequence[Entry], columns: Sequence[Version]) -> str:
@@ -113,10 +119,15 @@ def _title(entries: Sequence[Entry], columns: Sequence[Version]) -> str:
 
 
 def describe_gpu(gpu: Gpu) -> str:
-    """Return a GPU's name with its variant, compute capability and driver, as far as known."""
-    parts = [gpu.name, gpu.variant]
+    """Return a GPU's name with its variant, compute capability and driver, as far as known.
+
+    Of a site's GPU every variant and driver that was seen there.
+    """
+    boards: Sequence[Gpu | Seen] = gpu.seen or (gpu,)
+    parts = [gpu.name, ", ".join(dict.fromkeys(board.variant for board in boards if board.variant))]
     parts += [f"compute capability {gpu.compute}"] if gpu.compute else []
-    parts += [f"driver {gpu.driver}"] if gpu.driver else []
+    drivers = ", ".join(dict.fromkeys(board.driver for board in boards if board.driver))
+    parts += [f"driver {drivers}"] if drivers else []
     return " · ".join(part for part in parts if part)
 
 

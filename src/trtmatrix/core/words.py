@@ -12,6 +12,7 @@ NO_EVIDENCE = "·"
 SURPRISE = "!"
 MUST_FAIL = "†"
 ONE_BUILD = "¹"
+BOARD_MARK = "§"
 
 VERDICT_WORDS: Mapping[Verdict, str] = {
     Verdict.PASS: "PASS",
@@ -115,9 +116,9 @@ def cell_text(entry: Entry | None) -> str:
     if outcome is None:
         return NO_EVIDENCE
     word = outcome_word(outcome) + (ONE_BUILD if rests_on_one(outcome) else "")
-    parts = [word + (SURPRISE if entry.surprise else ""), outcome.fit, entry.figure]
+    parts = [word + (SURPRISE if entry.surprise else ""), outcome.fit, entry.figure, entry.board]
     if outcome.verdict is Verdict.FLAKY and outcome.builds:
-        parts[1:] = [f"{outcome.failed}/{outcome.builds}"]
+        parts[1:3] = [f"{outcome.failed}/{outcome.builds}"]
     return marked(entry, " ".join(part for part in parts if part))
 
 
@@ -143,9 +144,11 @@ def legend(entries: Iterable[Entry | None]) -> list[tuple[str, str]]:
         if any(entry.evidence is evidence for entry in known)
     ]
     outcomes = [entry.outcome for entry in known if entry.outcome is not None]
+    boards = sorted({entry.board for entry in known if entry.board})
     fits = sorted({name for outcome in outcomes for name in outcome.fit.split("+") if name})
     others = [
         (SURPRISE, "not as expected", any(entry.surprise for entry in known)),
+        (", ".join(boards), "another driver or variant, named above its table", bool(boards)),
         (ONE_BUILD, "1 build", any(rests_on_one(outcome) for outcome in outcomes)),
         (", ".join(fits), "the precision that the outputs show", bool(fits)),
         (NO_EVIDENCE, EVIDENCE_MEANINGS[Evidence.NONE], len(silent) > len(unsupported)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +12,7 @@ from typing import Any
 
 import trtmatrix
 from trtmatrix.core.errors import UsageError
+from trtmatrix.core.gpu_names import plain_name, slug_of
 from trtmatrix.core.model import Gpu
 
 
@@ -58,10 +58,10 @@ def _describe(nvml: Any, index: int) -> Gpu:  # noqa: ANN401 - the pynvml module
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     gigabytes = round(nvml.nvmlDeviceGetMemoryInfo(handle).total / 2**30)
     variant = f"{gigabytes} GiB" + (", MIG on" if _mig(nvml, handle) else "")
-    known = _known_gpu(name)
+    known = known_gpu(name)
     return Gpu(
         slug=slug_of(name), name=name, compute=f"{major}.{minor}", variant=variant,
-        datacenter=bool(known and known["datacenter"]), driver=nvml.nvmlSystemGetDriverVersion(),
+        datacenter=bool(known and known.datacenter), driver=nvml.nvmlSystemGetDriverVersion(),
         uuid=uuid, uuid_hash=sha256(uuid.encode()).hexdigest(), index=index,
         minor=nvml.nvmlDeviceGetMinorNumber(handle),
     )  # fmt: skip
@@ -90,12 +90,6 @@ def clocks(gpu: Gpu) -> dict[str, Any]:
         return {"unknown": str(error)}
 
 
-def slug_of(name: str) -> str:
-    """Return a GPU's name as a part of a cell's id: ``NVIDIA H200`` gives ``nvidia-h200``."""
-    slug = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "gpu"
-    return slug if slug.startswith(("nvidia", "tesla", "quadro")) else f"nvidia-{slug}"
-
-
 def named_gpus(names: Sequence[str], here: Sequence[Gpu]) -> tuple[Gpu, ...]:
     """Return the GPUs that the user named, each once: those of this host, else from the table.
 
@@ -103,18 +97,13 @@ def named_gpus(names: Sequence[str], here: Sequence[Gpu]) -> tuple[Gpu, ...]:
     """
     chosen: list[Gpu] = []
     for name in names:
-        wanted = _plain(name)
-        present = [gpu for gpu in here if _plain(gpu.name) == wanted or gpu.slug == name]
-        known = _known_gpu(name)
+        wanted = plain_name(name)
+        present = [gpu for gpu in here if plain_name(gpu.name) == wanted or gpu.slug == name]
+        known = known_gpu(name)
         if present:
             chosen += present[:1]
         elif known is not None:
-            chosen.append(
-                Gpu(
-                    slug=slug_of(known["name"]), name=f"NVIDIA {known['name']}",
-                    compute=known["compute"], datacenter=known["datacenter"],
-                )
-            )  # fmt: skip
+            chosen.append(known)
         else:
             raise UsageError(f"--gpu {name}: not known; {_suggest(name, here)}")
     return tuple({gpu.slug: gpu for gpu in chosen}.values())
@@ -124,9 +113,9 @@ def _suggest(name: str, here: Sequence[Gpu]) -> str:
     """Return the names nearest to one that is not known, or how names look."""
     import difflib
 
-    names = {_plain(known): known for known in [gpu["name"] for gpu in _table()]}
-    names |= {_plain(gpu.name): gpu.name for gpu in here}
-    near = difflib.get_close_matches(_plain(name), list(names), n=3, cutoff=0.4)
+    names = {plain_name(known): known for known in [gpu["name"] for gpu in _table()]}
+    names |= {plain_name(gpu.name): gpu.name for gpu in here}
+    near = difflib.get_close_matches(plain_name(name), list(names), n=3, cutoff=0.4)
     if near:
         return f"perhaps you meant {', '.join(names[plain] for plain in near)}"
     return "write it as nvidia-smi does, such as L4, H100 or 'RTX 6000 Ada'"
@@ -141,33 +130,16 @@ def _table() -> list[dict[str, Any]]:
     return gpus
 
 
-def _known_gpu(name: str) -> dict[str, Any] | None:
-    """Return the table's entry for a name as a user or as NVML writes it.
+def known_gpu(name: str) -> Gpu | None:
+    """Return what the table says of a name as a user or as NVML writes it, None where it has none.
 
     NVML adds maker, memory and form factor: ``NVIDIA H100 80GB HBM3``, ``Tesla T4``.
     """
-    wanted = _plain(name)
-    return next((gpu for gpu in _table() if _plain(gpu["name"]) == wanted), None)
-
-
-def _plain(name: str) -> str:
-    """Reduce a name to what tells GPUs apart."""
-    words = re.sub(r"[^a-z0-9]+", " ", name.lower()).split()
-    dropped = {
-        "nvidia",
-        "tesla",
-        "quadro",
-        "geforce",
-        "pcie",
-        "sxm",
-        "sxm2",
-        "sxm3",
-        "sxm4",
-        "sxm5",
-    }
-    dropped |= {"hbm2", "hbm2e", "hbm3", "hbm3e", "generation", "nvl", "dgxs", "fhhl", "grid", "mig"}
-    return " ".join(word for word in words if word not in dropped and not _SIZE.fullmatch(word))
-
-
-_SIZE = re.compile(r"\d+gb?|\d+[abcq]")
-"""A board's or an instance's memory, or a profile of vGPU: ``80gb``, ``1g``, ``40c``."""
+    wanted = plain_name(name)
+    found = next((gpu for gpu in _table() if plain_name(gpu["name"]) == wanted), None)
+    if found is None:
+        return None
+    return Gpu(
+        slug=slug_of(found["name"]), name=f"NVIDIA {found['name']}", compute=found["compute"],
+        datacenter=found["datacenter"],
+    )  # fmt: skip

@@ -93,7 +93,7 @@ class InterpreterLauncher:
 
 def _only(gpu: Gpu) -> dict[str, str]:
     """Return the variables by which a process sees this GPU and no other."""
-    if not gpu.present:
+    if gpu.index is None:
         return {}
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpu.uuid or str(gpu.index)}
 

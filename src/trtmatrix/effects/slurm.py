@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.slurm.jobs import PREFIX, JobStatus
-from trtmatrix.core.slurm.parse import UnreadableError, parse_sacct, parse_squeue
+from trtmatrix.core.slurm.parse import TroubledError, UnreadableError, parse_sacct, parse_squeue
 from trtmatrix.core.slurm.parse_lines import (
     SACCT_FORMAT,
     SQUEUE_FORMAT,
@@ -82,6 +82,8 @@ class Slurm:
             raise _away("squeue", answer)
         try:
             found = parse_squeue(answer.out, user=self._user)
+        except TroubledError:  # what the trouble is, lines tell
+            return None
         except UnreadableError:
             self.json = False
             return None
@@ -127,6 +129,8 @@ class Slurm:
                 return []
         try:
             found = parse_sacct_lines(answer.out) if lines else parse_sacct(answer.out)
+        except TroubledError:
+            return None
         except UnreadableError:
             self._sacct_json = False
             return None

@@ -24,7 +24,7 @@ COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol")
 
 
 class SlurmFacts:
-    """Questions to a cluster. ``UsageError`` where a command is not here, ``SlurmAway`` where none answers."""
+    """Questions to a cluster. ``UsageError`` without its commands, ``SlurmAway`` without answer."""
 
     def __init__(self, *, run: Run = run_command) -> None:
         """``run`` runs a command."""

@@ -42,6 +42,15 @@ def write_record(root: Path, data: Mapping[str, Any]) -> Record:
     return record_from(data, str(path))
 
 
+def keep_record(root: Path, data: Mapping[str, Any]) -> Record:
+    """Write a record, or return the one that is there: another client of the same run was sooner."""
+    try:
+        return write_record(root, data)
+    except FileExistsError:
+        file = record_path(root, record_from(data))
+        return parse_record(file.read_bytes(), str(file))
+
+
 def write_new(path: Path, content: bytes) -> None:
     """Write a new file whole or not at all; ``FileExistsError`` where it is there.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from trtmatrix.core.board_kinds import kind_lines
 from trtmatrix.core.config import Version
 from trtmatrix.core.details import describe
 from trtmatrix.core.entry import Entry
@@ -133,9 +134,11 @@ def render_versions(found: Table) -> str:
 def render_table(found: Table, number: int) -> str:
     """Return a table: findings as groups of rows, cells that fold open to all that is known of them."""
     heads = "".join(_column(version) for version in found.columns)
+    boards = "".join(f'<br><span class="soft small">{text(line)}</span>' for line in kind_lines(found.boards))
     markup = "\n".join(
         (
-            f'<table id="t{number}" data-gpu="{text(found.title)}">\n<caption>{text(found.title)}</caption>',
+            f'<table id="t{number}" data-gpu="{text(found.title)}">',
+            f"<caption>{text(found.title)}{boards}</caption>",
             f'<thead><tr><th scope="col">case</th>{heads}</tr></thead>',
             *(_section(section, len(found.columns)) for section in found.sections),
             "</table>",

@@ -124,7 +124,7 @@ def _nodes(launch: Launch, facts: Facts, wants: Wants) -> Lack | None:
     if image_of(launch) is None or facts.nodes is None or engine.gpu_access is not GpuAccess.NODES:
         return None
     missing = [node for node in give_gpu(launch.gpu, engine).nodes if node not in facts.nodes]
-    if launch.gpu.present and engine.driver_folder is None:
+    if launch.gpu.index is not None and engine.driver_folder is None:
         missing.append("the driver folder /usr/local/nvidia")
     if not missing:
         return None

@@ -1,5 +1,6 @@
 """Where things lie on the shared folder. The scripts on the nodes and the client agree by this alone.
 
+``layout.json``                       the number of this layout
 ``lock``                              held (POSIX) while anything below is decided on
 ``clients/<id>``                      held by a client as long as it lives; lists the arrays that it follows
 ``suite/<digest>/trtprobe, repros``   what is mounted into every container
@@ -11,12 +12,15 @@
 ``arrays/<key>/submitted/<n>.json``   each sbatch: written before it, completed after it
 ``arrays/<key>/tries/<task>.<attempt>/``  what a task is to run: ``indices.json``, ``job/`` for the probe
 ``arrays/<key>/ran/<task>.<attempt>.<job>/`` what it leaves; renamed to ``<task>.<attempt>`` when it is done
+``arrays/<key>/tries/<task>.<attempt>/gone.json`` how a job ended that told nothing, as Slurm told a client
+``arrays/<key>/stopping``             a client cancels it: nothing is submitted any more; says why
 ``arrays/<key>/over``                 nothing is to be collected or submitted any more; says why
 """
 
 from __future__ import annotations
 
 MANIFEST, SCRIPT, OVER, IMAGE = "manifest.json", "task.sh", "over", "image.json"
+STOPPING, WANTED, GONE, LAYOUT_FILE = "stopping", "indices.json", "gone.json", "layout.json"
 
 
 def array_folder(shared: str, key: str) -> str:

@@ -65,6 +65,13 @@ class Try:
     ``trouble``: what kept the script from running the cells (a word of ``words.Trouble``), with ``detail``;
     ``job`` and ``node``: where it ran, empty where it did not start; ``gpu``: what nvidia-smi told there, as
     it was written; ``seconds``: since its last sign of life.
+
+    ``retry``: it is one of the few attempts that trouble is given, ``why``: what it was made for (both empty
+    for a first one). ``running``: for how long the last cell that was started and left no record had run when
+    the job ended. ``gone``: Slurm's state of a job that ended and did not say all about it, as a client saw
+    it and wrote it down (``UNLISTED`` where Slurm knew nothing any more), with ``gone_why``, its reason.
+    ``interrupted``: its numbers of which the record only says that the probe was cut off, as the script gave
+    no sign of life; these are not among ``records``.
     """
 
     task: int
@@ -82,3 +89,35 @@ class Try:
     gpu: str = ""
     log: str = ""
     seconds: float = 0.0
+    retry: bool = False
+    why: str = ""
+    running: float = 0.0
+    interrupted: frozenset[int] = frozenset()
+    gone: str = ""
+    gone_why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """One sbatch of an array: written before it is called, and again when it has answered.
+
+    ``number``: its own, from 1, in the jobs' comment as ``sent=<number>``; ``attempt`` of ``tasks``;
+    ``made``: in UTC; ``client``: who called it; ``after``: the import that it waits for. ``job``: Slurm's
+    id of it, empty until it is known; ``refused``: sbatch's own words where it will have none of it;
+    ``lost``: it is sure that it never came to Slurm.
+    """
+
+    number: int
+    attempt: int
+    tasks: tuple[int, ...]
+    made: str
+    client: str = ""
+    after: str = ""
+    job: str = ""
+    refused: str = ""
+    lost: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not known yet what became of it."""
+        return not (self.job or self.refused or self.lost)

@@ -112,7 +112,10 @@ def _gpu_note(question: Question) -> str:
     parts = [f"compute capability {gpu.compute}" if gpu.compute else "compute capability not known"]
     parts += [gpu.variant] if gpu.variant else []
     if gpu.present:
-        parts += ["in this host", f"driver {gpu.driver}" if gpu.driver else "driver not known"]
+        parts += [
+            "at this site" if gpu.remote else "in this host",
+            f"driver {gpu.driver}" if gpu.driver else "driver not known",
+        ]
     else:
         parts += ["not in this host"]
         parts += [f"recorded with driver {gpu.driver}" if gpu.driver else "driver not known"]

@@ -93,8 +93,15 @@ def make_case_line(
     change, weight = (weigh_own if own else weigh)(standing_of(was), standing_of(will))
     return CaseLine(
         repro=repro, case=case.id, change=change, weight=weight, before=was, after=will,
-        why=explain_line(was, will),
+        why=explain_line(was, will) + _drivers(was, will),
     )  # fmt: skip
+
+
+def _drivers(before: Side, after: Side) -> str:
+    """Say where both sides were measured with different drivers: the difference may be theirs."""
+    if not before.driver or not after.driver or before.driver == after.driver:
+        return ""
+    return f"; measured with driver {before.driver} before, {after.driver} after"
 
 
 def explain_line(before: Side, after: Side) -> str:

@@ -1,0 +1,122 @@
+"""The cluster as a run sees it: the site, its shared folder, the GPUs and images that it is known to have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trtmatrix.context import Context
+from trtmatrix.core.config import ImageOrigin, Version
+from trtmatrix.core.errors import UsageError
+from trtmatrix.core.image_names import is_own
+from trtmatrix.core.model import Gpu
+from trtmatrix.core.plan import Engine, GpuAccess, Host
+from trtmatrix.core.slurm.boards import Node, site_gpus
+from trtmatrix.core.slurm.images import image_digest, image_key, is_image_file, with_site_images
+from trtmatrix.core.slurm.layout import OVER
+from trtmatrix.core.slurm.site import NodeRuntime, Site
+from trtmatrix.effects.gpu import known_gpu
+from trtmatrix.effects.shared_folder import SharedFolder
+
+NOT_HAD = "not had yet"
+"""Stands for the ID of an image that the site names and that no import has had yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A site with what its shared folder knows by now.
+
+    ``gpus``: the models that it has. ``host``: its nodes together, as records and digests see them;
+    ``planned``: as a plan does, which also counts on images that the site names. ``repros``: the project's,
+    which the suite is made of. ``past``: the arrays that were over when this client began.
+    """
+
+    site: Site
+    folder: SharedFolder
+    gpus: tuple[Gpu, ...]
+    host: Host
+    planned: Host
+    repros: Path
+    past: frozenset[str] = frozenset()
+
+    def key_of(self, version: Version) -> str:
+        """Return the key of a version's image on the shared folder."""
+        return key_of(self.site, version)
+
+
+def key_of(site: Site, version: Version) -> str:
+    """Return the key of a version's image on a site's shared folder; a file's changes with the file."""
+    origin = version.origin
+    if not isinstance(origin, ImageOrigin):
+        raise TypeError(f"{version.name} is no image")
+    reference, stamp = origin.reference, ""
+    if is_image_file(reference):
+        try:
+            facts = Path(reference).stat()
+        except OSError as error:
+            raise UsageError(
+                f"{site.file}: images: {version.name}: {reference} cannot be read: {error.strerror}\n"
+                "  it must lie where this host and every node see it"
+            ) from error
+        stamp = f"{facts.st_size} {facts.st_mtime_ns}"
+    return image_key(site.runtime, reference, stamp)
+
+
+def open_cluster(context: Context, site: Site, folder: SharedFolder) -> tuple[Context, Cluster]:
+    """Return the context with the site's own images, and the cluster as the shared folder knows it."""
+    if "host" in context.selection.runtimes:
+        raise UsageError("--runtime host: interpreters of this host are not run through Slurm; leave it out")
+    folder.check()
+    context = replace(context, matrix=with_site_images(context.matrix, site))
+    past = frozenset(path.parent.name for path in Path(site.shared, "arrays").glob(f"*/{OVER}"))
+    return context, look_at(context, site, folder, past)
+
+
+def look_at(context: Context, site: Site, folder: SharedFolder, past: frozenset[str]) -> Cluster:
+    """Return the cluster as the shared folder knows it now."""
+    gpus = site_gpus(site, read_nodes(folder), known_gpu)
+    had, hoped = _images(context, site, folder)
+    driver = site.driver_folder or None
+    engine = Engine(
+        available=True, version="", images=had, gpu_access=site.access or GpuAccess.TOOLKIT,
+        ids=frozenset(had.values()), name="Docker", driver_folder=driver,
+    )  # fmt: skip
+    host = Host(engine=engine, gpus=gpus, offline=context.offline)
+    planned = replace(host, engine=replace(engine, images={**hoped, **had}))
+    return Cluster(
+        repros=context.project.repros.resolve(), site=site, folder=folder, gpus=gpus, host=host,
+        planned=planned, past=past,
+    )  # fmt: skip
+
+
+def renewed(context: Context, cluster: Cluster) -> Cluster:
+    """Return the cluster with what its jobs have found since."""
+    return look_at(context, cluster.site, cluster.folder, cluster.past)
+
+
+def read_nodes(folder: SharedFolder) -> list[Node]:
+    """Return what jobs found on the site's nodes."""
+    return list(folder.boards())
+
+
+def _images(
+    context: Context, site: Site, folder: SharedFolder
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return the images that were had, by name, as records name them; and those that the site names."""
+    had, hoped = dict[str, str](), dict[str, str]()
+    for version in context.matrix.versions:
+        origin = version.origin
+        if not isinstance(origin, ImageOrigin):
+            continue
+        if version.name in site.images or _may_be_there(origin, site):
+            hoped[origin.image] = NOT_HAD
+        image = folder.image(key_of(site, version))
+        if image is not None:
+            had[origin.image] = image_digest(version, image.id, site.runtime)
+    return had, hoped
+
+
+def _may_be_there(origin: ImageOrigin, site: Site) -> bool:
+    """Whether an image that no registry has may be in the nodes' own engine: an import tells."""
+    return site.runtime is NodeRuntime.DOCKER and origin.build is None and is_own(origin.image)

@@ -1,0 +1,61 @@
+"""What every script on a node has: words for its folder, and how it is ended. As text of bash."""
+
+from __future__ import annotations
+
+BASE = r"""
+job=${SLURM_JOB_ID:?this is the script of a job of Slurm}
+attempt=${1:?usage: sbatch … SCRIPT ATTEMPT}
+node=${SLURMD_NODENAME:-$(hostname)}
+began=$(date +%s)
+time_over=${SLURM_JOB_END_TIME:-$((began + 60 * minutes))}
+trouble='' detail='' waiting='' pausing='' ran=''
+stage='the script began'
+
+now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
+
+# One line, whatever a message holds.
+plain() {
+    local text=${1//[$'\n\r']/ }
+    printf '%s' "${text:0:2000}"
+}
+
+# A file of ours is whole or not there: it is written under another name, on the same file system.
+leave_file() {
+    cat >"$ran/.$1" && mv -f -T -- "$ran/.$1" "$ran/$1"
+}
+
+# Says what kept the script from its work, and ends.
+give_up() {
+    trouble=$1 detail=$2
+    echo "trtmatrix: $trouble: $detail" >&2
+    exit 1
+}
+
+# Slurm sends TERM when the job is cancelled or preempted, and because of --signal before its time is over.
+# That one may come a minute early: https://slurm.schedmd.com/sbatch.html#OPT_signal
+told_to_end() {
+    trap '' TERM INT
+    trouble=cancelled detail="told to end while: $stage"
+    if (($(date +%s) >= time_over - warned - 65)); then
+        trouble='time' detail="the time limit of $minutes minutes came while: $stage"
+    fi
+    exit 143
+}
+
+# Runs a command that may take long, such that TERM is obeyed at once: bash waits for one in the foreground.
+attend() {
+    "$@" &
+    waiting=$!
+    wait "$waiting"
+    local status=$?
+    waiting=''
+    return "$status"
+}
+
+pause() {
+    sleep 0.5 &
+    pausing=$!
+    wait "$pausing"
+    pausing=''
+}
+"""

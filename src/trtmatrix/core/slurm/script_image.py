@@ -1,0 +1,83 @@
+"""How a script on a node learns which image to run, and how an import has it, as text of bash.
+
+An import leaves ``images/<key>/facts`` (lines ``name=value``) for the scripts and ``image.json`` with the
+same for the client, in one folder that appears by a rename: an array may run before any client looks.
+"""
+
+from __future__ import annotations
+
+READ_IMAGE = r"""
+# Sets image_file, image_id and image_tag, by which an engine knows the image whatever ID it gives it.
+read_image() {
+    local name value bytes=''
+    image_file='' image_id=''
+    [[ -r $image_folder/facts ]] || give_up image "$image_folder is not there: has its import failed?"
+    while IFS='=' read -r name value; do
+        case $name in
+            file) image_file=$value ;;
+            id) image_id=$value ;;
+            bytes) bytes=$value ;;
+        esac
+    done <"$image_folder/facts"
+    image_tag=trtmatrix/slurm:${image_id#sha256:}
+    [[ ! -e $image_file || $(stat -L -c %s -- "$image_file") == "$bytes" ]] ||
+        give_up image "$image_file has changed since it was imported: remove $image_folder to import it anew"
+}
+"""
+
+IMPORT = r"""
+image_folder=$images/$image_key
+ran=$image_folder.$attempt
+new=$images/.$image_key.$attempt.$job
+image_file='' image_id=''
+
+leave() {
+    local status=$?
+    trap '' TERM INT
+    trap - EXIT
+    [[ -n $waiting ]] && kill "$waiting" 2>/dev/null
+    [[ -n $new ]] && rm -rf -- "$new"
+    if [[ -z $trouble && $status != 0 ]]; then
+        trouble=runtime detail="the script ended with code $status while: $stage"
+    fi
+    [[ -s $ran/said ]] && tail -n 100 -- "$ran/said" | tail -c 4000 | leave_file log
+    rm -f -- "$ran/said"
+    printf '%s\n' "code=$status" "oom=" "trouble=$trouble" "detail=$(plain "$detail")" "time=$(now)" |
+        leave_file ended
+    exit "$status"
+}
+
+begin() {
+    mkdir -p -- "$ran" || exit 1
+    trap 'leave' EXIT
+    trap 'told_to_end' TERM INT
+    printf '%s\n' "job=$job" "task=" "attempt=$attempt" "id=$job" "node=$node" "time=$(now)" |
+        leave_file started || exit 1
+    if [[ -e $image_folder/facts ]]; then
+        echo "trtmatrix: $image_folder is there; nothing to do"
+        exit 0
+    fi
+    mkdir -p -- "$new" || give_up files "$images cannot be written to"
+}
+
+# An image's own file is as good as its ID, where no other is known.
+know_file() {
+    [[ -n $image_id ]] && return
+    attend sha256sum -- "$1" >"$ran/said" || give_up files "$1 cannot be read"
+    image_id=sha256:$(cut -d ' ' -f 1 "$ran/said")
+}
+
+# The folder appears whole; another import that was first is as good. $1: the file as it is called by now.
+publish_image() {
+    local bytes
+    bytes=$(stat -L -c %s -- "$1") || give_up files "$1 cannot be read"
+    [[ $image_id =~ ^sha256:[0-9a-f]{64}$ ]] || give_up image "$image_id is no ID of an image"
+    printf '{"reference": %s, "id": "%s", "file": %s, "bytes": %s}\n' \
+        "$reference_json" "$image_id" "$file_json" "$bytes" >"$new/image.json"
+    printf '%s\n' "file=$image_file" "id=$image_id" "reference=$reference" "bytes=$bytes" >"$new/facts" ||
+        give_up files "$new cannot be written to"
+    chmod -R u=rwX,go=rX -- "$new"
+    mv -T -- "$new" "$image_folder" 2>"$ran/said" || [[ -e $image_folder/facts ]] ||
+        give_up files "$(<"$ran/said")"
+}
+"""

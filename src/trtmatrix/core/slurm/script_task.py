@@ -1,0 +1,135 @@
+"""What a task's script does whatever starts its container, as text of bash.
+
+The functions ``image_ready``, ``container_start``, ``container_running``, ``container_result`` and
+``container_remove`` are each runtime's own.
+"""
+
+from __future__ import annotations
+
+FOLDERS = r"""
+task=${SLURM_ARRAY_TASK_ID:?this is the script of an array of Slurm}
+array=${SLURM_ARRAY_JOB_ID:-$job}
+try=$array_folder/tries/$task.$attempt
+final=$array_folder/ran/$task.$attempt
+ran=$final.$job
+proc_gpus=/proc/driver/nvidia/gpus
+code='' oom='' local='' container='' beaten=0 next=0 told_start=-1
+
+# The work of one attempt is done once, however often Slurm starts it: the first to make the link has it.
+# Making a link is one step on every file system, NFS too.
+begin() {
+    if ! ln -s -T -- "$job" "$try/taken" 2>/dev/null; then
+        local other
+        other=$(readlink -- "$try/taken") || { echo "trtmatrix: $try cannot be written to" >&2; exit 1; }
+        if [[ $other != "$job" || -e $ran || -e $final ]]; then
+            echo "trtmatrix: attempt $attempt at task $task is job $other's; nothing to do"
+            exit 0
+        fi
+    fi
+    mkdir -p -- "$ran" || exit 1
+    trap 'leave' EXIT
+    trap 'told_to_end' TERM INT
+    printf '%s\n' "job=$array" "task=$task" "attempt=$attempt" "id=$job" "node=$node" "time=$(now)" |
+        leave_file started || exit 1
+}
+"""
+
+END = r"""
+# On every path: nothing runs any more, what is finished is on the shared folder, the rest is gone.
+leave() {
+    local status=$?
+    trap '' TERM INT
+    trap - EXIT
+    container_remove
+    [[ -n $waiting ]] && kill "$waiting" 2>/dev/null
+    [[ -n $pausing ]] && kill "$pausing" 2>/dev/null
+    if [[ -z $trouble && -z $code ]]; then
+        trouble=runtime detail="the script ended with code $status while: $stage"
+    fi
+    collect || { [[ -n $trouble ]] || trouble=files; detail+=" $ran cannot be written to"; }
+    collect_rest
+    [[ -n $local && -s $local/log ]] && leave_file log <"$local/log"
+    printf '%s\n' "code=$code" "oom=$oom" "trouble=$trouble" "detail=$(plain "$detail")" "time=$(now)" |
+        leave_file ended && mv -T -- "$ran" "$final" 2>/dev/null
+    [[ -n $local ]] && rm -rf -- "$local"
+    [[ $status == 0 && -n $trouble ]] && status=1
+    exit "$status"
+}
+"""
+
+WORK = r"""
+# Folders that a killed job left behind lie there without a sign of life.
+make_local() {
+    local base=${SLURM_TMPDIR:-${TMPDIR:-/tmp}} old
+    for old in "$base"/trtmatrix-slurm.*; do
+        [[ -d $old && ! -L $old && -O $old && -n $(find "$old/job/heartbeat" -mmin +30 2>/dev/null) ]] &&
+            rm -rf -- "$old"
+    done
+    local=$(mktemp -d "$base/trtmatrix-slurm.$job.XXXXXX") || give_up files "no folder can be made in $base"
+    job_folder=$local/job out=$local/out
+    if ! { mkdir -- "$job_folder" "$out" "$local/scratch" && cp -R -- "$try/job/." "$job_folder/" &&
+        printf '%s\n' "${emptied[@]}" >"$job_folder/scratch" && touch -- "$job_folder/heartbeat"; }; then
+        give_up files "$try/job cannot be copied to $local"
+    fi
+    local folder
+    for folder in "${suite_folders[@]}"; do
+        [[ -d $folder ]] || give_up files "$folder is not there on $node"
+    done
+}
+
+# The probe ends itself where this stops; on the shared folder a slower sign is enough.
+beat() {
+    touch -- "$job_folder/heartbeat"
+    if ((SECONDS >= beaten)); then
+        touch -- "$ran/alive" 2>/dev/null
+        beaten=$((SECONDS + 10))
+    fi
+}
+
+# Copies what has come out: first what a cell left, last its record, each whole or not at all.
+collect() {
+    [[ -n $local ]] || return 0
+    while [[ -e $out/$next.record.json ]]; do
+        publish "$next.started.json" && publish "$next" && publish "$next.record.json" || return 1
+        next=$((next + 1))
+    done
+    if ((told_start < next)) && [[ -e $out/$next.started.json ]]; then
+        publish "$next.started.json" || return 1
+        told_start=$next
+    fi
+}
+
+publish() {
+    [[ -e $out/$1 && ! -e $ran/$1 ]] || return 0
+    rm -rf -- "$ran/.$1" && cp -R -P -- "$out/$1" "$ran/.$1" && mv -T -- "$ran/.$1" "$ran/$1"
+}
+
+# What is no cell's own: the surface of the bindings, where it was asked for.
+collect_rest() {
+    [[ -n $local ]] || return 0
+    local file name
+    for file in "$out"/*.json; do
+        name=${file##*/}
+        [[ -f $file && ! -L $file && ! $name =~ ^[0-9]+\. ]] && publish "$name"
+    done
+}
+"""
+
+MAIN = r"""
+stage='the GPU was looked for'
+find_gpu
+stage='files were copied to the node'
+make_local
+stage='the image was made available'
+image_ready
+stage='the container was started'
+container_start
+stage='cells were run'
+while container_running; do
+    beat
+    collect
+    pause
+done
+container_result
+exit 0
+"""

@@ -1,0 +1,99 @@
+"""Removes from a shared folder what nobody needs any more."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.slurm import layout
+from trtmatrix.core.slurm.shared_json import parse_manifest
+from trtmatrix.effects.shared_clients import living_clients
+from trtmatrix.effects.shared_files import PARTIAL, names_in, read_text, write_text
+
+DAY = 86400.0
+PARTIAL_DAYS = 2.0
+"""What is not whole after so long is nobody's any more: no copy takes longer."""
+
+
+def clean(root: Path, days: float) -> list[str]:
+    """Remove arrays that have been over for so long, unused suites and cases as old, and what is not whole.
+
+    Never an array that is open or that a living client follows, nor what an open one uses; images stay: to
+    have one again takes long. To be called under the folder's lock. Returns what was removed.
+    """
+    followed = {key for keys in living_clients(root).values() for key in keys}
+    now = _now(root)
+    old = [
+        root / "arrays" / key for key in names_in(root / "arrays")
+        if key not in followed and _age(root / "arrays" / key / layout.OVER, now) > days * DAY
+    ]  # fmt: skip
+    used = _used(root, {folder.name for folder in old})
+    if used is not None:
+        for kind in ("suite", "cases"):
+            folder = root / kind
+            old += [
+                folder / name for name in names_in(folder)
+                if name not in used and _age(folder / name, now) > days * DAY
+            ]  # fmt: skip
+    removed = [folder for folder in (*old, *_partial(root, now)) if _remove(folder)]
+    return [str(folder.relative_to(root)) for folder in removed]
+
+
+def _now(root: Path) -> float:
+    """Return the time as the folder's server has it: hosts' clocks differ."""
+    file = root / f"{PARTIAL}time-{os.urandom(4).hex()}"
+    write_text(file, "")
+    try:
+        return file.stat().st_mtime
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def _age(path: Path, now: float) -> float:
+    """Return for how many seconds a file or folder has not changed; -1 where it is not there."""
+    try:
+        return now - path.stat().st_mtime
+    except OSError:
+        return -1.0
+
+
+def _used(root: Path, without: set[str]) -> set[str] | None:
+    """Return the names of suites and cases of arrays that stay; None where that cannot be known."""
+    used = set()
+    for key in names_in(root / "arrays"):
+        file = root / "arrays" / key / layout.MANIFEST
+        text = None if key in without else read_text(file)
+        if text is None:
+            continue
+        try:
+            manifest = parse_manifest(text, str(file))
+        except MachineryError:  # a newer trtmatrix's: it knows what it needs
+            return None
+        used.add(manifest.suite)
+        used.update(str(cell.handed.get("files", "")) for task in manifest.tasks for cell in task)
+    return used
+
+
+def _partial(root: Path, now: float) -> Iterator[Path]:
+    """Yield what is not whole, and has not changed for long."""
+    for folder in (root, *(root / name for name in ("suite", "cases", "arrays", "images", "nodes"))):
+        for path in folder.glob(f"{PARTIAL}*"):
+            if _age(path, now) > PARTIAL_DAYS * DAY:
+                yield path
+
+
+def _remove(path: Path) -> bool:
+    """Remove a file, or a folder: that is first renamed, so that nobody takes half of it for whole."""
+    if not path.is_dir():
+        path.unlink(missing_ok=True)
+        return True
+    aside = path if path.name.startswith(PARTIAL) else path.with_name(f"{PARTIAL}old-{os.urandom(4).hex()}")
+    try:
+        path.rename(aside)
+    except OSError:
+        return False
+    shutil.rmtree(aside, ignore_errors=True)
+    return True

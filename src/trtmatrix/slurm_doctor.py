@@ -1,0 +1,75 @@
+"""Doctor for a site: how Slurm, the shared folder and each GPU's jobs stand, and what that lets run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from trtmatrix.cluster import Cluster, open_cluster
+from trtmatrix.context import Context
+from trtmatrix.core.config import ImageOrigin
+from trtmatrix.core.expand import select_versions
+from trtmatrix.core.model import Exclusion
+from trtmatrix.core.plan import Pull
+from trtmatrix.core.preflight.finding import Finding, Level
+from trtmatrix.core.slurm.checks import site_findings
+from trtmatrix.doctor import Findings, cannot_lines
+from trtmatrix.effects.shared_folder import SharedFolder
+from trtmatrix.effects.site import read_site
+from trtmatrix.effects.site_facts import look_at_site
+from trtmatrix.effects.slurm import Slurm
+from trtmatrix.scene import look_around
+
+REMEDIES = {
+    Exclusion.IMAGE_NOT_PULLED: "name the versions by --trt, or --pull all: a job imports each image once",
+    Exclusion.IMAGE_NOT_BUILT: "no registry has it: build it (nox -s image -- VERSION), put it where every "
+    "node sees it, and name it under images: in slurm.yaml (docs/slurm.md)",
+    Exclusion.OTHER_GPU: "add it to gpus: in slurm.yaml, if the site has it",
+}  # fmt: skip
+"""What mends on a site what is mended otherwise on one host."""
+
+
+def examine_site(args: argparse.Namespace, context: Context) -> Findings:
+    """Look at the site and its shared folder; nothing is submitted."""
+    names = [version.name for version in context.matrix.versions]
+    site = read_site(args.site, context.project.folder, names)
+    folder = SharedFolder(Path(site.shared))
+    facts = look_at_site(site, Slurm(), folder)
+    findings = list(site_findings(facts, site))
+    refused = {each.gpu: each.refused for each in facts.requests if each.refused and each.gpu}
+    if facts.folder_trouble:
+        return Findings(findings=tuple(findings), can_run=(), cannot=())
+    context, cluster = open_cluster(context, site, folder)
+    scene = look_around(context, Pull.NAMED, cluster)
+    there = [launch for launch in scene.plan.launches if launch.gpu.remote]
+    away = "Slurm does not answer" if facts.away else ""
+    able = [launch for launch in there if not (away or launch.gpu.name in refused)]
+    kept = [launch for launch in there if launch not in able]
+    return Findings(
+        findings=(*findings, image_finding(context, cluster)),
+        can_run=tuple(
+            f"{launch.version.name} on {launch.gpu.name}: {len(launch.cells)} cells" for launch in able
+        ),
+        cannot=(
+            *(
+                f"{len(launch.cells)} cells of {launch.version.name} on {launch.gpu.name}: see above"
+                for launch in kept
+            ),
+            *cannot_lines(scene.plan.excluded, (), REMEDIES),
+        ),
+    )  # fmt: skip
+
+
+def image_finding(context: Context, cluster: Cluster) -> Finding:
+    """Return which images are on the shared folder; the site's own count once their import was run."""
+    versions = [
+        version for version in select_versions(context.matrix, context.selection)
+        if isinstance(version.origin, ImageOrigin)
+    ]  # fmt: skip
+    held = [v.name for v in versions if cluster.folder.image(cluster.key_of(v)) is not None]
+    names = f": {', '.join(held[:8])}{', …' if len(held) > 8 else ''}" if held else ""
+    return Finding(
+        level=Level.GOOD if held else Level.LACKING, what="images on the shared folder",
+        found=f"{len(held)} of {len(versions)}{names}", rule="slurm-import",
+        remedy="" if held else "name versions by --trt: a job imports each image once",
+    )  # fmt: skip

@@ -1,0 +1,96 @@
+"""Images on the shared folder: had once by a job of their own, which the arrays depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trtmatrix.cluster import Cluster
+from trtmatrix.core.config import ImageOrigin, Version
+from trtmatrix.core.slurm.images import is_image_file
+from trtmatrix.core.slurm.jobs import Phase, job_name
+from trtmatrix.core.slurm.layout import import_folder
+from trtmatrix.core.slurm.scripts import ImportScript, import_script
+from trtmatrix.core.slurm.submission import import_words
+from trtmatrix.effects.slurm import Slurm
+
+IMPORT_SCRIPT = "import.sh"
+
+
+@dataclass(kw_only=True)
+class SlurmImages:
+    """Submits imports. ``submitted``: the jobs that this client submitted, by the image's key."""
+
+    cluster: Cluster
+    slurm: Slurm
+    note: Callable[[str], None]
+    submitted: dict[str, str] = field(default_factory=dict)
+
+    def job_for(self, version: Version) -> str:
+        """Return the job that an array must wait for before its image is there; nothing where it is.
+
+        To be called under the folder's lock: an image is imported by one job at a time. A job is looked for
+        by its name, whoever of this user's clients submitted it.
+        """
+        key = self.cluster.key_of(version)
+        if self.cluster.folder.image(key) is not None:
+            return ""
+        living = [job for job in self.slurm.jobs() if job.name == job_name(f"import-{key}")]
+        for job in living:
+            if job.phase is not Phase.GONE:
+                return job.job
+        return self._submit(version, key)
+
+    def _submit(self, version: Version, key: str) -> str:
+        site = self.cluster.site
+        attempt = 1 + max(self._attempts(key), default=0)
+        script = Path(f"{import_folder(site.shared, key, attempt)}.sh")
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(import_script(script_of(self.cluster, version)), encoding="utf-8")
+        script.chmod(0o755)
+        words = import_words(site, key=key, attempt=attempt, facts={"version": version.name})
+        job = self.slurm.submit(words, str(script), str(attempt))
+        self.submitted[key] = job
+        self.note(f"{version.name}: job {job} has its image: {_reference(version)}")
+        return job
+
+    def _attempts(self, key: str) -> list[int]:
+        """Return the numbers of the imports that were begun."""
+        names = [path.name for path in Path(self.cluster.site.shared, "images").glob(f"{key}.*.sh")]
+        return [int(name.split(".")[1]) for name in names if name.split(".")[1].isdecimal()]
+
+    def trouble(self, version: Version) -> str:
+        """Say what the last import of a version's image came to, where it is not there; else nothing."""
+        key = self.cluster.key_of(version)
+        attempts = self._attempts(key)
+        if not attempts or self.cluster.folder.image(key) is not None:
+            return ""
+        folder = Path(import_folder(self.cluster.site.shared, key, max(attempts)))
+        said = _facts(folder / "ended")
+        log = f"see {folder / 'log'}" if (folder / "log").is_file() else f"see {folder}.txt"
+        return f"its image {_reference(version)} was not had: {said.get('detail') or 'no word of it'}; {log}"
+
+
+def script_of(cluster: Cluster, version: Version) -> ImportScript:
+    """Return what the script of an import is made from."""
+    origin, reference = version.origin, _reference(version)
+    pin = origin.pin if isinstance(origin, ImageOrigin) else None
+    is_file = is_image_file(reference)
+    return ImportScript(
+        site=cluster.site, key=cluster.key_of(version), reference=reference,
+        file=reference if is_file else "", ids=pin.ids if pin else (), config=pin.ids[0] if pin else "",
+    )  # fmt: skip
+
+
+def _reference(version: Version) -> str:
+    return version.origin.reference if isinstance(version.origin, ImageOrigin) else version.name
+
+
+def _facts(file: Path) -> dict[str, str]:
+    """Return the lines ``name=value`` of a file; none where it is not there."""
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    return dict(line.partition("=")[::2] for line in lines if "=" in line)

@@ -1,0 +1,143 @@
+"""Runs launches through Slurm: submits, watches the shared folder and the queue, stores, goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from trtmatrix.cluster import Cluster
+from trtmatrix.core.container import Limits
+from trtmatrix.core.model import CellId
+from trtmatrix.core.order import Seconds
+from trtmatrix.core.plan import Launch
+from trtmatrix.effects.shared_clients import Client
+from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway
+from trtmatrix.performed import Performed
+from trtmatrix.slurm_collecting import Collecting
+from trtmatrix.slurm_ending import Ending
+from trtmatrix.slurm_following import Following
+from trtmatrix.slurm_images import SlurmImages
+from trtmatrix.slurm_pace import Pace, read_pace
+from trtmatrix.slurm_queue import Queue
+from trtmatrix.slurm_staging import stage_cases, stage_suite
+from trtmatrix.slurm_submitting import Submitting
+from trtmatrix.slurm_watching import Watch
+from trtmatrix.worklist import Worklist
+from trtmatrix.workshop import Workshop
+
+CLEANED_DAYS = 30.0
+"""What has been over for so long is removed from the shared folder."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Course:
+    """A launch on its way: what is left of it, and the arrays that have what was given out."""
+
+    launch: Launch
+    work: Worklist
+    arrays: list[Following] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return not self.arrays and self.work.over
+
+
+class SlurmRun:
+    """What runs launches on the cluster for one call of this program."""
+
+    def __init__(
+        self, cluster: Cluster, shop: Workshop, limits: Limits, known: frozenset[CellId] = frozenset(),
+        *, slurm: Slurm | None = None, pace: Pace | None = None,
+    ) -> None:  # fmt: skip
+        """Keep what it works with. ``known``: the cells of which it is known how long they take."""
+        self.cluster, self.shop, self.limits, self.known = cluster, shop, limits, known
+        self.slurm, self.pace, self.note = slurm or Slurm(), pace or read_pace(), shop.progress.note
+        self.queue = Queue(slurm=self.slurm, pace=self.pace, note=self.note)
+        self.images = SlurmImages(cluster=cluster, slurm=self.slurm, note=self.note)
+
+    def run(self, launches: Sequence[Launch], run: str, seconds: Seconds, performed: Performed) -> None:
+        """Run all launches to their end, or until the run is to stop: then no job is left behind."""
+        courses = [Course(launch=launch, work=Worklist(launch, run, self.shop)) for launch in launches]
+        collecting = Collecting(cluster=self.cluster, shop=self.shop, performed=performed)
+        try:
+            with Client(self.cluster.folder) as client:
+                watch = Watch(
+                    cluster=self.cluster, queue=self.queue, collecting=collecting,
+                    submitting=self._submitting(client, seconds),
+                )  # fmt: skip
+                self._have_images(launches)
+                self._work(courses, watch)
+                if self.shop.stop.is_set():
+                    self._stop(courses, watch)
+        finally:
+            collecting.close()
+
+    def _submitting(self, client: Client, seconds: Seconds) -> Submitting:
+        return Submitting(
+            cluster=self.cluster, shop=self.shop, slurm=self.slurm, client=client, images=self.images,
+            limits=self.limits, pace=self.pace, seconds=seconds, known=self.known,
+            suite=stage_suite(self.cluster, self.shop), note=self.note,
+        )  # fmt: skip
+
+    def _have_images(self, launches: Sequence[Launch]) -> None:
+        """Begin to have images at once, while cases are prepared; remove what is old."""
+        self.cluster.folder.clean(CLEANED_DAYS)
+        with self.cluster.folder.lock():
+            for launch in launches:
+                try:
+                    self.images.job_for(launch.version)
+                except (Refused, SlurmAway):  # it is told of when an array needs it
+                    return
+
+    def _work(self, courses: Sequence[Course], watch: Watch) -> None:
+        """Go round until all is over or the run is to stop."""
+        while not all(course.is_over for course in courses):
+            watch.collecting.drain()
+            changed = [self._begin(course, watch.submitting) for course in courses]
+            if any(course.arrays for course in courses):
+                self.queue.ask()
+            changed += [self._follow(course, watch) for course in courses]
+            if any(changed):
+                self.queue.hurry()
+            if self.shop.stop.wait(0.0 if any(changed) else self.pace.folder):
+                return
+
+    def _begin(self, course: Course, submitting: Submitting) -> bool:
+        """Give out what a launch has to be run now: all of it, or again what is in doubt."""
+        work = course.work
+        if course.arrays or work.over or not work.all_prepared:
+            return False
+        tasks = work.take()
+        stage_cases(self.cluster, self.shop, tasks)
+        with self.cluster.folder.lock():
+            course.arrays += submitting.begin(course.launch, work, tasks)
+        return True
+
+    def _follow(self, course: Course, watch: Watch) -> bool:
+        changed = False
+        for one in list(course.arrays):
+            changed = watch.follow(one, course.work) or changed
+            if not one.tasks:
+                watch.collecting.drain(wait=True)
+                watch.close(one)
+                course.arrays.remove(one)
+                changed = True
+        return changed
+
+    def _stop(self, courses: Sequence[Course], watch: Watch) -> None:
+        """End what runs, or leave it running where nobody asked for its end; what came out is kept."""
+        arrays = [one for course in courses for one in course.arrays]
+        if self.shop.leave.is_set():
+            if arrays:
+                keys = ", ".join(one.key for one in arrays)
+                self.note(f"what runs on Slurm is left to run; the same command goes on with it: {keys}")
+            return
+        ending = Ending(
+            cluster=self.cluster, slurm=self.slurm, client=watch.submitting.client, images=self.images,
+            note=self.note, seconds=self.pace.squeue,
+        )  # fmt: skip
+        ending.end(arrays)
+        for course in courses:
+            for one in course.arrays:
+                watch.collecting.take(one, course.work, self.cluster.folder.tries(one.key))

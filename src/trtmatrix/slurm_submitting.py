@@ -1,0 +1,221 @@
+"""Decides, under the shared folder's lock, what is submitted: nothing that is under way already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trtmatrix.batch import cell_words, job_words
+from trtmatrix.cluster import Cluster
+from trtmatrix.core.container import Limits
+from trtmatrix.core.gpu_names import slug_of
+from trtmatrix.core.model import CellId, Gpu
+from trtmatrix.core.order import Seconds
+from trtmatrix.core.plan import Isolation, Launch
+from trtmatrix.core.slurm.cut import cut_arrays, cut_tasks, task_minutes
+from trtmatrix.core.slurm.fate import FIRST, Submit
+from trtmatrix.core.slurm.gather import find_job
+from trtmatrix.core.slurm.jobs import JobStatus, job_name
+from trtmatrix.core.slurm.layout import SCRIPT, array_folder
+from trtmatrix.core.slurm.manifest import Asked, Manifest, Sent
+from trtmatrix.core.slurm.scripts import TaskScript, task_script
+from trtmatrix.core.slurm.site import SiteGpu
+from trtmatrix.core.slurm.submission import array_words
+from trtmatrix.digests import cell_digests
+from trtmatrix.effects.shared_clients import Client
+from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway
+from trtmatrix.slurm_adopting import adopt
+from trtmatrix.slurm_following import Following
+from trtmatrix.slurm_images import SlurmImages
+from trtmatrix.slurm_pace import Pace
+from trtmatrix.worklist import Task, Worklist
+from trtmatrix.workshop import Workshop
+
+
+def site_gpu(cluster: Cluster, gpu: Gpu) -> SiteGpu:
+    """Return how the site is asked for a GPU."""
+    return next(entry for entry in cluster.site.gpus if slug_of(entry.name) == gpu.slug)
+
+
+@dataclass(kw_only=True)
+class Submitting:
+    """What submits for one client. Its methods are called under the folder's lock.
+
+    ``known``: the cells of which it is known how long they take.
+    """
+
+    cluster: Cluster
+    shop: Workshop
+    slurm: Slurm
+    client: Client
+    images: SlurmImages
+    limits: Limits
+    pace: Pace
+    seconds: Seconds
+    known: frozenset[CellId]
+    suite: str
+    note: Callable[[str], None]
+
+    def begin(self, launch: Launch, work: Worklist, tasks: Sequence[Task]) -> list[Following]:
+        """Return the arrays that have or will have these cells: those under way first, then new ones."""
+        wishes = {self.asked(task).wish: task for task in tasks}
+        followed, left = adopt(self.cluster, self.suite, launch, work, wishes)
+        if followed:
+            count = sum(len(one.wanted) for one in followed)
+            self.note(f"{_name(launch)}: {count} cells are under way already, and followed")
+            self.client.follow([one.key for one in followed])
+        return followed + (self._new(launch, left) if left else [])
+
+    def _new(self, launch: Launch, tasks: Sequence[Task]) -> list[Following]:
+        """Write and submit new arrays."""
+        by_cell = {task.cell.id: task for task in tasks}
+        of = launch.of(task.cell for task in tasks)
+        single = self.shop.isolation is Isolation.CONTAINER
+        limits = self.cluster.site.limits
+        cut = [
+            tuple(self.asked(by_cell[cell]) for cell in cells)
+            for cells in cut_tasks(of, self._guess(), limits, single=single, worth=self.pace.worth)
+        ]
+        followed = []
+        for part in cut_arrays(cut, limits):
+            manifest = self._manifest(launch, part)
+            wanted = {
+                (number, index): by_cell[asked.cell]
+                for number, cells in enumerate(part) for index, asked in enumerate(cells)
+            }  # fmt: skip
+            self.cluster.folder.add_array(manifest, self._script(launch, manifest))
+            one = Following(manifest=manifest, launch=launch, wanted=wanted)
+            self.client.follow([one.key])
+            every = {
+                number: Submit(attempt=FIRST, indices=tuple(range(len(cells))))
+                for number, cells in enumerate(part)
+            }
+            self.send(one, every)
+            followed.append(one)
+        return followed
+
+    def _guess(self) -> Seconds:
+        return {cell: seconds for cell, seconds in self.seconds.items() if cell in self.known}
+
+    def asked(self, task: Task) -> Asked:
+        """Return a task as a manifest has it."""
+        cell, order = task.cell, task.order
+        loaded = self.shop.repros[cell.repro.id]
+        builds, processes = task.runs
+        return Asked(
+            cell=cell.id, run=order.run, confirms=order.confirms, alone=order.alone, builds=builds,
+            processes=processes, seconds=task.seconds, handed=cell_words(task, self.shop),
+            digests={**cell_digests(cell, loaded), "probe": self.shop.probe_digest},
+        )  # fmt: skip
+
+    def _manifest(self, launch: Launch, tasks: tuple[tuple[Asked, ...], ...]) -> Manifest:
+        moment = self.shop.clock()
+        return Manifest(
+            key=f"{moment.strftime('%y%m%d%H%M%S')}-{os.urandom(4).hex()}", gpu=launch.gpu.slug,
+            version=launch.version.name, image=self.cluster.key_of(launch.version), suite=self.suite,
+            made=moment.strftime("%Y-%m-%dT%H:%M:%SZ"), tasks=tasks,
+            job=job_words(launch.version, self.shop),
+        )  # fmt: skip
+
+    def minutes(self, manifest: Manifest) -> int:
+        """Return the ``--time`` of an array's tasks."""
+        return task_minutes(manifest.tasks, self.seconds, self.known, self.cluster.site.limits)
+
+    def _script(self, launch: Launch, manifest: Manifest) -> str:
+        driver = launch.version.driver
+        spec = TaskScript(
+            site=self.cluster.site, gpu=site_gpu(self.cluster, launch.gpu), slug=launch.gpu.slug,
+            key=manifest.key, version=launch.version.name, image=manifest.image, suite=manifest.suite,
+            minutes=self.cluster.site.limits.minutes, driver_least=driver.least if driver else "",
+            limits=self.limits,
+        )  # fmt: skip
+        return task_script(spec)
+
+    def send(self, one: Following, steps: Mapping[int, Submit]) -> None:
+        """Submit attempts at tasks of an array, those of one attempt's number together."""
+        for task, step in steps.items():
+            if not step.again:
+                self.cluster.folder.add_try(
+                    one.key, task, step.attempt, step.indices, retry=step.retry, why=step.why
+                )
+        for attempt, avoid in sorted({(step.attempt, step.avoid) for step in steps.values()}):
+            tasks = [t for t, step in steps.items() if (step.attempt, step.avoid) == (attempt, avoid)]
+            self._sbatch(one, attempt, sorted(tasks), avoid)
+
+    def _sbatch(self, one: Following, attempt: int, tasks: Sequence[int], avoid: Sequence[str]) -> None:
+        """Submit one attempt's tasks: written down before and after."""
+        folder, manifest, site = self.cluster.folder, one.manifest, self.cluster.site
+        number = 1 + max((sent.number for sent in folder.submissions(one.key)), default=0)
+        sent = Sent(
+            number=number, attempt=attempt, tasks=tuple(tasks), client=self.client.id,
+            made=self.shop.clock().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )  # fmt: skip
+        try:
+            after = self.images.job_for(one.launch.version)
+        except Refused as error:
+            self._refused(one, sent, error)
+            return
+        except SlurmAway as error:
+            self.note(f"{one.name}: {error}")  # nothing was submitted: it is tried again
+            return
+        sent = replace(sent, after=after)
+        folder.note_submission(one.key, sent)
+        words = array_words(
+            site, site_gpu(self.cluster, one.launch.gpu), key=one.key, tasks=tasks, attempt=attempt,
+            minutes=self.minutes(manifest), after=after,
+            facts={"sent": str(number), "version": manifest.version, "gpu": manifest.gpu},
+        )  # fmt: skip
+        try:
+            job = self._submit(
+                words, avoid, script=f"{array_folder(site.shared, one.key)}/{SCRIPT}", attempt=attempt
+            )
+        except Refused as error:
+            self._refused(one, sent, error)
+            return
+        except SlurmAway as error:
+            self.note(f"{one.name}: {error}")  # whether the job is there is looked for by its name
+            return
+        folder.note_submission(one.key, replace(sent, job=job))
+        count = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
+        again = "" if attempt == FIRST else f", attempt {attempt}"
+        self.note(f"{one.name}: job {job}: {count} on Slurm{again}")
+
+    def _refused(self, one: Following, sent: Sent, error: Refused) -> None:
+        """Write down that Slurm will have none of it: its tasks are not run."""
+        self.note(f"{one.name}: {error}")
+        words = error.words or "sbatch refused it without a word"
+        self.cluster.folder.note_submission(one.key, replace(sent, refused=words))
+
+    def _submit(self, words: tuple[str, ...], avoid: Sequence[str], script: str, attempt: int) -> str:
+        """Call sbatch; without the nodes that had trouble where others are left."""
+        if avoid:
+            try:
+                return self.slurm.submit((*words, f"--exclude={','.join(avoid)}"), script, str(attempt))
+            except Refused:  # the troubled ones are all that there are
+                pass
+        return self.slurm.submit(words, script, str(attempt))
+
+    def recover(self, one: Following, jobs: Sequence[JobStatus], silent: float) -> None:
+        """Find out what became of submissions whose client did not live to write it down.
+
+        ``silent``: for how long Slurm has answered without them, in seconds.
+        """
+        folder, key = self.cluster.folder, one.key
+        sents = folder.submissions(key)
+        claimed = {sent.job for sent in sents if sent.job}
+        for sent in sents:
+            if not sent.is_open:
+                continue
+            job = find_job(key, sent, jobs, claimed)
+            if not job and silent >= self.pace.lost:
+                job = find_job(key, sent, self.slurm.past(names=[job_name(key)]), claimed)
+            if job:
+                claimed.add(job)
+                folder.note_submission(key, replace(sent, job=job))
+            elif silent >= self.pace.lost:
+                folder.note_submission(key, replace(sent, lost=True))
+
+
+def _name(launch: Launch) -> str:
+    return f"{launch.gpu.name} {launch.version.name}"

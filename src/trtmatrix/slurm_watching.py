@@ -1,0 +1,165 @@
+"""Watches one array at a time: takes what it left, and does what is to be done about its tasks."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from trtmatrix.cluster import Cluster
+from trtmatrix.core.slurm.fate import Attempt, Bury, Fate, Over, Submit, Wait, decide
+from trtmatrix.core.slurm.gather import attempts_of
+from trtmatrix.core.slurm.jobs import Phase
+from trtmatrix.core.slurm.manifest import Sent, Try
+from trtmatrix.core.slurm.words import Trouble
+from trtmatrix.effects.slurm import SlurmAway
+from trtmatrix.slurm_collecting import Collecting
+from trtmatrix.slurm_following import Following
+from trtmatrix.slurm_queue import Queue
+from trtmatrix.slurm_submitting import Submitting
+from trtmatrix.worklist import Worklist
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What lies on the shared folder of an array at a moment."""
+
+    tries: Sequence[Try]
+    sents: Sequence[Sent]
+    stopping: bool
+
+
+@dataclass(kw_only=True)
+class Watch:
+    """What watches arrays for one client."""
+
+    cluster: Cluster
+    queue: Queue
+    submitting: Submitting
+    collecting: Collecting
+
+    def follow(self, one: Following, work: Worklist) -> bool:
+        """Take what is there, and act where that is to be done; returns whether something changed."""
+        view = self._look(one)
+        changed = self.collecting.take(one, work, view.tries)
+        fates = {task: self._fate(one, task, view) for task in one.tasks}
+        for task, fate in fates.items():
+            changed = self._take(one, work, task, fate, view) or changed
+        in_doubt = any(sent.is_open for sent in view.sents)
+        if any(fate is not None and isinstance(fate.step, Submit | Bury) for fate in fates.values()):
+            with self.cluster.folder.lock():
+                changed = self._act(one) or changed
+        elif in_doubt and not self.queue.away:
+            with self.cluster.folder.lock():
+                self.submitting.recover(one, self.queue.jobs, self._silent(one))
+        one.doubted = one.doubted if in_doubt else None
+        self._tell(one, view)
+        return changed
+
+    def _look(self, one: Following) -> View:
+        folder = self.cluster.folder
+        sents = folder.submissions(one.key)  # first: a try that is seen has been submitted, or not at all
+        return View(tries=folder.tries(one.key), sents=sents, stopping=bool(folder.stopping(one.key)))
+
+    def _attempts(self, task: int, view: View) -> tuple[Attempt, ...]:
+        return attempts_of(task, view.tries, view.sents, self.queue.seen, time.monotonic())
+
+    def _fate(self, one: Following, task: int, view: View) -> Fate | None:
+        """Return what becomes of a task; None while that hangs on a Slurm that does not answer."""
+        attempts = self._attempts(task, view)
+        last = attempts[-1].left if attempts else None
+        if self.queue.away and not (last and last.published and last.trouble != Trouble.CANCELLED):
+            return None
+        settle = self.submitting.pace.settle
+        return decide(one.manifest.tasks[task], attempts, stopping=view.stopping, settle=settle)
+
+    def _take(self, one: Following, work: Worklist, task: int, fate: Fate | None, view: View) -> bool:
+        """Record what a task left no record of, and note that it is over where it is."""
+        if fate is None:
+            return False
+        for fault in fate.faults:
+            if one.is_open(task, fault.index):
+                said = self._with_import(one, fault.detail)
+                self.collecting.fault(one, work, task, replace(fault, detail=said), view.tries)
+        match fate.step:
+            case Over(left=left, why=why):
+                self.collecting.refuse(one, work, task, left, why or "its job was ended")
+            case Wait() | Submit() | Bury():
+                pass
+        if one.is_settled(task):  # what is left of it, if any, is another client's wish
+            one.over.add(task)
+            return True
+        return False
+
+    def _with_import(self, one: Following, detail: str) -> str:
+        """Return a detail with what the import of the image came to, where that is why."""
+        trouble = self.submitting.images.trouble(one.launch.version)
+        return f"{trouble} ({detail})" if trouble else detail
+
+    def _act(self, one: Following) -> bool:
+        """Bury and submit, under the lock, by what lies on the shared folder now."""
+        view, steps, buried = self._look(one), dict[int, Submit](), False
+        for task in one.tasks:
+            fate = self._fate(one, task, view)
+            match fate.step if fate else None:
+                case Bury() as step:
+                    buried = self._bury(one, task, step, view) or buried
+                case Submit() as step:
+                    steps[task] = step
+                case _:
+                    pass
+        for task, step in steps.items():
+            if step.why and not step.again:
+                self.submitting.note(f"{one.name}: task {task} again: {step.why.splitlines()[0][:300]}")
+        if steps:
+            self.submitting.send(one, steps)
+            self.queue.hurry()
+        return buried or bool(steps)
+
+    def _bury(self, one: Following, task: int, step: Bury, view: View) -> bool:
+        """Write down how a job ended of which only Slurm can tell, and cancel one that never runs."""
+        attempts = self._attempts(task, view)
+        sent = attempts[-1].sent if attempts else None
+        if step.cancel and sent is not None and sent.job:
+            try:
+                self.submitting.slurm.cancel([f"{sent.job}_{task}"])
+            except SlurmAway:
+                return False
+        self.cluster.folder.note_gone(one.key, task, step.attempt, step.state, step.reason, step.node)
+        return True
+
+    def _silent(self, one: Following) -> float:
+        """Return for how long Slurm has answered since a submission was in doubt."""
+        if one.doubted is None:
+            one.doubted = self.queue.answered
+        return self.queue.answered - one.doubted
+
+    def close(self, one: Following) -> None:
+        """Follow an array no longer; who is the last one closes it, where nothing more comes of it."""
+        with self.cluster.folder.lock():
+            others = self.submitting.client.followed_by_others()
+            if one.key not in others and self._is_over(one):
+                self.cluster.folder.close_array(one.key, "collected")
+            self.submitting.client.leave([one.key])
+
+    def _is_over(self, one: Following) -> bool:
+        """Whether no task of an array is left, those included of which nothing was wanted here."""
+        view = self._look(one)
+        left = (task for task in range(len(one.manifest.tasks)) if task not in one.over)
+        fates = (self._fate(one, task, view) for task in left)
+        return all(fate is not None and isinstance(fate.step, Over) for fate in fates)
+
+    def _tell(self, one: Following, view: View) -> None:
+        """Say how many tasks run and wait, and why they do, where that changed."""
+        jobs = {sent.job for sent in view.sents if sent.job}
+        mine = [job for job in self.queue.jobs if job.job in jobs and job.phase is not Phase.GONE]
+        phases = Counter(job.phase for job in mine)
+        reasons = {job.reason for job in mine if job.phase is Phase.WAITING}
+        reasons -= {"", "None"}
+        counts = (("running", phases[Phase.RUNNING]), ("waiting", phases[Phase.WAITING]))
+        said = ", ".join(f"{count} {word}" for word, count in counts if count)
+        told = f"{said} ({', '.join(sorted(reasons))})" if reasons else said
+        if told and told != one.told and (reasons or phases[Phase.RUNNING]):
+            self.submitting.note(f"{one.name}: {told}")
+        one.told = told

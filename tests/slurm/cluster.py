@@ -1,0 +1,313 @@
+"""A real Slurm on this machine: munge, slurmctld and three slurmd, with fake GPU devices of two types.
+
+Each slurmd lives in a PID namespace of its own: killing its first process takes away all that runs there, as
+of a node that loses its power. All of them are our children, end with us even where we are killed, and lie
+below one folder. By hand: ``python -m tests.slurm.cluster`` keeps one until it is interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from tests.slurm.nodes import NODES, Devices, write_smi
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "unshare", "setpriv")
+PACKAGES = "slurmctld slurmd munge slurm-client util-linux"
+CLIENT = ("sbatch", "squeue", "scancel", "scontrol", "sinfo")
+"""What a login node has here: no sacct, and no container engine."""
+
+SECONDS = 30
+JOBS = 1000
+"""So many job ids are a cluster's own: they name containers, and several clusters may share an engine."""
+
+CONF = """\
+ClusterName=fake{first}
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/munge.sock
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool.%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/filetxt
+JobCompLoc={folder}/log/jobcomp.txt
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,sched_interval=1
+ReturnToService=2
+SlurmdTimeout={node_seconds}
+MessageTimeout=4
+KillWait=2
+MinJobAge={remembered}
+FirstJobId={first}
+JobRequeue=1
+MpiDefault=none
+GresTypes=gpu
+"""
+
+
+def lacking() -> str:
+    """Return why no Slurm can be started here, or nothing."""
+    if os.geteuid():
+        return "root is needed, for Slurm's daemons and for device files"
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    missing = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
+    return f"{', '.join(missing)} missing: apt-get install {PACKAGES}" if missing else ""
+
+
+class Cluster:
+    """A Slurm that runs; :func:`start_cluster` makes it.
+
+    ``environment``: what a command needs to be a client of it, on a host with nothing but Slurm's commands.
+    ``smi``: the folder with the fake nvidia-smi, for the site's set-up lines; ``driver``: where the driver's
+    libraries would be: it is empty, as the image brings a stand-in.
+    """
+
+    def __init__(
+        self, folder: Path, devices: Devices, *, epilog: Path | None, remembered: int, node_seconds: int
+    ) -> None:
+        """Write the configuration; ``remembered``: seconds that squeue tells of a job that is over."""
+        self.folder = folder
+        for name in ("munge", "state", "log", "login", *(f"spool.{node.name}" for node in NODES)):
+            (folder / name).mkdir(parents=True)
+        (folder / "munge").chmod(0o755)
+        (folder / "state").chmod(0o700)
+        self.first = (1 + secrets.randbelow(60000)) * JOBS
+        self.minors = {node.name: devices.make(node.count) for node in NODES}
+        self.smi = write_smi(folder / "smi", NODES, self.minors)
+        self.driver = folder / "driver"
+        self.driver.mkdir()
+        self.conf = folder / "slurm.conf"
+        ports = free_ports(1 + len(NODES))
+        text = CONF.format(
+            folder=folder, port=ports[0], remembered=remembered, node_seconds=node_seconds,
+            first=self.first,
+        )  # fmt: skip
+        if epilog is not None:
+            text += f"Epilog={epilog}\n"
+        gres = ""
+        for node, port in zip(NODES, ports[1:], strict=True):
+            text += f"NodeName={node.name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=4 "
+            text += f"RealMemory=4000 Gres=gpu:{node.model.gres}:{node.count}\n"
+            for minor in self.minors[node.name]:
+                gres += f"NodeName={node.name} Name=gpu Type={node.model.gres} File=/dev/nvidia{minor}\n"
+        text += "PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
+        self.conf.write_text(text)
+        (folder / "gres.conf").write_text(gres)
+        self._put_commands()
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def _put_commands(self) -> None:
+        for name in CLIENT:
+            found = shutil.which(name)
+            assert found is not None, f"{name}: apt-get install {PACKAGES}"
+            (self.folder / "login" / name).symlink_to(found)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of a client: Slurm's commands in PATH, no sacct, no engine."""
+        kept = {
+            n: v for n, v in os.environ.items() if not n.startswith(("SLURM", "SBATCH", "SQUEUE", "DOCKER"))
+        }
+        return {
+            **kept, "SLURM_CONF": str(self.conf), "PATH": str(self.folder / "login"),
+            "DOCKER_HOST": f"unix://{self.folder}/no-engine-here",
+        }  # fmt: skip
+
+    def start(self) -> None:
+        """Start the daemons and wait for all nodes."""
+        key = self.folder / "munge" / "key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        place = self.folder / "munge"
+        options = [f"--key-file={key}", f"--socket={place}/munge.sock", f"--pid-file={place}/pid"]
+        options += [f"--log-file={place}/log", f"--seed-file={place}/seed"]
+        self._start("munged", ["munged", "--foreground", "--force", *options])
+        wait_until((place / "munge.sock").exists, SECONDS, "munge's socket")
+        self._start("slurmctld", ["slurmctld", "-D", "-f", str(self.conf)])
+        for node in NODES:
+            self.start_node(node.name)
+        for node in NODES:
+            self.wait_for_node(node.name, "idle")
+
+    def _start(self, name: str, command: list[str]) -> None:
+        """Start a daemon that ends when we do, whatever ends us."""
+        environment = {**os.environ, "SLURM_CONF": str(self.conf)}
+        environment["PATH"] = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+        with (self.folder / "log" / f"{name}.told").open("ab") as told:
+            words = ["setpriv", "--pdeathsig=KILL", *command]
+            self.running[name] = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=told, stderr=told,
+                env=environment, cwd=self.folder, start_new_session=True,
+            )  # fmt: skip
+
+    def start_node(self, name: str) -> None:
+        """Start a node's slurmd as the first process of a namespace."""
+        alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        self._start(name, [*alone, "slurmd", "-D", "-f", str(self.conf), "-N", name])
+
+    def kill_node(self, name: str) -> None:
+        """Take away all that runs on a node, at once; containers are the engine's, and stay."""
+        process = self.running.pop(name)
+        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)  # the first of the namespace: all of it goes
+        process.wait()
+
+    def wait_for_node(self, name: str, state: str) -> None:
+        """Wait until the controller says a state of a node."""
+        wait_until(
+            lambda: self.node_state(name).startswith(state), SECONDS, f"{name} to be {state}", self.explain
+        )
+
+    def node_state(self, name: str) -> str:
+        """Return what the controller says of a node, such as ``idle`` or ``down*``."""
+        return self.ask("sinfo", "--noheader", f"--nodes={name}", "--format=%T", fail=False).strip()
+
+    def ask(self, *words: str, fail: bool = True) -> str:
+        """Run one of Slurm's commands and return what it prints."""
+        done = subprocess.run(
+            words, env=self.environment, capture_output=True, text=True, check=False, timeout=SECONDS
+        )
+        assert not fail or done.returncode == 0, f"{shlex.join(words)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def owns(self, job: int) -> bool:
+        """Whether a job of this id is of this cluster, and of no other that runs here."""
+        return self.first <= job < self.first + JOBS
+
+    def script_of(self, node: str) -> int:
+        """Return the process of the one script that runs on a node."""
+        found = []
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if f"{self.folder}/spool.{node}/job" in file.read_text() and file.parent.name.isdigit():
+                    found.append(int(file.parent.name))
+        assert found, self.explain()
+        return min(found)
+
+    def queue(self) -> list[str]:
+        """Return the jobs that are waiting or running, a task a line: id, state, name, node."""
+        return self.ask("squeue", "--noheader", "--array", "--format=%i %T %j %N").splitlines()
+
+    def submitted(self) -> list[dict[str, str]]:
+        """Return all jobs that are over, as the job completion log has them, in the order of their ends."""
+        file = self.folder / "log" / "jobcomp.txt"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
+
+    def explain(self) -> str:
+        """Return the last of the daemons' logs."""
+        logs = sorted((self.folder / "log").glob("*"))
+        return "\n".join(f"{log.name}:\n{log.read_text(errors='replace')[-1500:]}" for log in logs)
+
+    def stop(self) -> None:
+        """Cancel all jobs and end the daemons; nothing is left."""
+        if "slurmctld" in self.running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if jobs := [
+                    line.split()[0]
+                    for line in self.ask("squeue", "-h", "--format=%i", fail=False).splitlines()
+                ]:
+                    self.ask("scancel", *jobs, fail=False)
+                    wait_quietly(lambda: not self.ask("squeue", "-h", fail=False), 10)
+        for node in NODES:
+            if node.name in self.running:
+                self.kill_node(node.name)
+        for name in reversed(list(self.running)):
+            process = self.running.pop(name)
+            process.terminate()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextlib.contextmanager
+def start_cluster(
+    *, epilog: Path | None = None, remembered: int = 300, node_seconds: int = 10
+) -> Iterator[Cluster]:
+    """Start a cluster in a folder of its own; all of it goes at the end."""
+    # a path that is short: munge's socket lies in it, and each user may pass through it
+    folder, devices = Path(tempfile.mkdtemp(prefix="trtmatrix-slurm-")), Devices()
+    folder.chmod(0o755)
+    cluster = None
+    try:
+        cluster = Cluster(folder, devices, epilog=epilog, remembered=remembered, node_seconds=node_seconds)
+        cluster.start()
+        yield cluster
+    finally:
+        if cluster is not None:
+            cluster.stop()
+        devices.remove()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def wait_until(
+    holds: Callable[[], bool], seconds: float, what: str, explain: Callable[[], str] = str
+) -> None:
+    """Wait until something holds; fails with what ``explain`` returns."""
+    assert wait_quietly(holds, seconds), f"not within {seconds} s: {what}\n{explain()}"
+
+
+def wait_quietly(holds: Callable[[], bool], seconds: float) -> bool:
+    """Wait until something holds; returns whether it did."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for each in held:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in held]
+    finally:
+        for each in held:
+            each.close()
+
+
+def main() -> None:
+    """Keep a cluster until an interrupt."""
+    if reason := lacking():
+        sys.exit(reason)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    epilog = Path(sys.argv[1]).resolve() if sys.argv[1:] else None
+    with start_cluster(epilog=epilog) as cluster, contextlib.suppress(KeyboardInterrupt):
+        wanted: Mapping[str, str] = {n: cluster.environment[n] for n in ("SLURM_CONF", "PATH", "DOCKER_HOST")}
+        print("\n".join(f"export {name}={shlex.quote(value)}" for name, value in wanted.items()))
+        print(f"# nvidia-smi: {cluster.smi}; devices: {json.dumps(cluster.minors)}", flush=True)
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()

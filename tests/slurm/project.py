@@ -1,0 +1,174 @@
+"""A project for a cluster: matrix.yaml, the site, a shared folder; the real command line over it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.slurm.cluster import Cluster
+from tests.slurm.image import IMAGE, VERSION
+from tests.slurm.nodes import H200, L4, Model
+
+HERE = Path(__file__).resolve().parent
+MEMORY, OUTPUT = 1 << 30, 64 << 20
+
+POLL = {"TRTMATRIX_SLURM_POLL": "0.5"}
+"""A client of these tests asks often: nobody else waits for the controller."""
+
+MATRIX = f"""\
+schema: 1
+sources:
+  here: {{title: "This test"}}
+versions:
+  - version: "{VERSION}"
+    origin: {{image: "{IMAGE}"}}
+    library: {{value: "{VERSION}", known: measured, source: here}}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """How a command ended: its code, the JSON that it printed, what it told; when it began (monotonic)."""
+
+    code: int
+    data: Mapping[str, Any]
+    told: str
+    started: float
+
+    @property
+    def cells(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """The cells of the tables by case and GPU."""
+        return {(cell["case"], cell["gpu"]): cell for cell in self.data["cells"]}
+
+
+class Project:
+    """matrix.yaml, slurm.yaml, results and cache of one person; all share the cluster and its shared folder.
+
+    So the image is imported once. What others ran is nothing to a project whose cells are run anew.
+    """
+
+    def __init__(self, folder: Path, cluster: Cluster) -> None:
+        """Write matrix.yaml and slurm.yaml."""
+        self.folder, self.cluster = folder, cluster
+        self.results, self.cache = folder / "results", folder / "cache"
+        self.shared = cluster.folder / "shared"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.shared.mkdir(exist_ok=True)
+        (folder / "matrix.yaml").write_text(MATRIX)
+        self.write_site()
+
+    def write_versions(self, **images: str) -> None:
+        """Add versions of other images to matrix.yaml: ``v10_8_0=IMAGE``."""
+        text = MATRIX
+        for name, image in images.items():
+            version = name.removeprefix("v").replace("_", ".")
+            text += f'  - version: "{version}"\n    origin: {{image: "{image}"}}\n'
+            text += f'    library: {{value: "{version}", known: measured, source: here}}\n'
+        (self.folder / "matrix.yaml").write_text(text)
+
+    def write_site(
+        self, models: Sequence[Model] = (L4, H200), setup: Sequence[str] = (), **limits: int
+    ) -> None:
+        """Write the site's settings; two tasks of an array at once, as there are two GPUs of each model."""
+        gpus = [{"name": model.name, "gres": f"gpu:{model.gres}:1"} for model in models]
+        site = {
+            "schema": 1, "shared": str(self.shared), "runtime": "docker", "access": "nodes",
+            "driver_folder": str(self.cluster.driver), "gpus": gpus,
+            "setup": [f"export PATH={self.cluster.smi}:$PATH", *setup],
+            "limits": {"minutes": 5, "cpus": 1, "memory": "1g", "import_minutes": 5, "running": 2, **limits},
+        }  # fmt: skip
+        (self.folder / "slurm.yaml").write_text(json.dumps(site, indent=1))  # JSON is YAML
+
+    def command(self, *words: str, verb: str = "run") -> list[str]:
+        """Return the command line."""
+        files = [f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
+        files += [f"--results={self.results}", f"--cache={self.cache}", "--executor=slurm"]
+        limits = [f"--memory={MEMORY}", f"--output-size={OUTPUT}"] if verb == "run" else []
+        return [sys.executable, "-m", "trtmatrix", verb, *files, *limits, *words]
+
+    def start(self, *words: str, name: str = "1") -> Client:
+        """Start a run in a session of its own, as a client on a login node; ``name`` tells runs apart."""
+        return Client(self, name, self.command(*words, "--json"))
+
+    def run(self, *words: str, seconds: float = 120) -> Done:
+        """Run to the end."""
+        client = self.start(*words)
+        try:
+            return client.wait(seconds)
+        finally:
+            client.kill()
+
+    def call(self, command: Sequence[str]) -> str:
+        """Run a command to its end and return what it prints."""
+        environment = self.cluster.environment
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def arrays_of(self, done: Done) -> list[Path]:
+        """Return the folders of the arrays that were made by a run."""
+        started = time.time() - (time.monotonic() - done.started)
+        return [path for path in self.shared.glob("arrays/*") if path.stat().st_ctime > started]
+
+    def first(self, case: str, model: Model) -> dict[str, Any]:
+        """Return the record of a cell that confirms no other."""
+        found = [r for r in self.records() if (r["cell"]["case"], r["cell"]["gpu"]) == (case, model.slug)]
+        (first,) = [record for record in found if "confirms" not in record]
+        return first
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return all records; each file must be whole, strict JSON."""
+        files = sorted(path for path in self.results.rglob("*") if path.is_file())
+        assert [path for path in files if path.suffix != ".json"] == []
+        return [json.loads(path.read_text(), parse_constant=_refuse) for path in files]
+
+
+class Client:
+    """A run that was started; what it prints and tells goes to files."""
+
+    def __init__(self, project: Project, name: str, command: list[str]) -> None:
+        """Start it."""
+        self.printed, self.told_file = project.folder / f"{name}.printed", project.folder / f"{name}.told"
+        self.started = time.monotonic()
+        with self.printed.open("w") as printed, self.told_file.open("w") as told:
+            self.process = subprocess.Popen(
+                command, stdout=printed, stderr=told, stdin=subprocess.DEVNULL, start_new_session=True,
+                env={**project.cluster.environment, **POLL},
+            )  # fmt: skip
+
+    @property
+    def told(self) -> str:
+        """What it has told until now."""
+        return self.told_file.read_text(errors="replace")
+
+    def wait(self, seconds: float = 60) -> Done:
+        """Wait for its end."""
+        try:
+            code = self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"not done after {seconds} s: {self.told[-3000:]}") from error
+        text = self.printed.read_text()
+        data = json.loads(text) if text else {}
+        return Done(code=code, data=data, told=self.told, started=self.started)
+
+    def interrupt(self) -> None:
+        """Send what Ctrl-C sends, to all of its group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def kill(self) -> None:
+        """Take it away as a power cut does, if it is still there."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def _refuse(token: str) -> float:
+    raise AssertionError(f"a bare {token} in JSON")

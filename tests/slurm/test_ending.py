@@ -1,0 +1,74 @@
+"""Runs that are ended: by Ctrl-C, by scancel, by KILL. No job, no container stays; what is done is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tests.slurm.cluster import Cluster, wait_until
+from tests.slurm.conftest import containers
+from tests.slurm.image import VERSION
+from tests.slurm.nodes import H200
+from tests.slurm.project import Client, Project
+
+INTERRUPTED = 130
+SLEEPS = ("--trt", VERSION, "--gpu", "H200", "--case", "passes,long-sleep")
+
+
+def start(project: Project, cluster: Cluster) -> Client:
+    """Start a run and wait until its first cell is recorded and its second one runs."""
+    project.write_site(running=1)  # one task: the cells in their order
+    client = project.start(*SLEEPS)
+
+    def is_there() -> bool:
+        assert client.process.poll() is None, client.told
+        return len(list(project.results.rglob("*.json"))) == 1 and len(containers(cluster)) == 1
+
+    wait_until(is_there, 60, "the second cell", lambda: client.told + cluster.explain())
+    return client
+
+
+def test_an_interrupted_run_leaves_no_job_and_no_container(project: Project, cluster: Cluster) -> None:
+    client = start(project, cluster)
+    try:
+        client.interrupt()
+        done = client.wait(30)
+    finally:
+        client.kill()
+    assert cluster.queue() == []  # already as it comes back
+    assert containers(cluster) == []
+    assert done.code == INTERRUPTED, done.told
+    assert [record["cell"]["case"] for record in project.records()] == ["passes"]
+
+
+def test_a_job_that_somebody_cancels_is_not_tried_again(project: Project, cluster: Cluster) -> None:
+    client = start(project, cluster)
+    try:
+        (job,) = cluster.queue()
+        cluster.ask("scancel", job.split()[0])
+        done = client.wait(60)
+    finally:
+        client.kill()
+    assert containers(cluster) == []
+    assert done.code == 3, done.told
+    assert (done.cells["passes", H200.slug]["verdict"], done.cells["long-sleep", H200.slug]["cause"]) == (
+        "PASS", "interrupted",
+    )  # fmt: skip
+    (array,) = project.arrays_of(done)
+    assert [path.name for path in (array / "tries").iterdir()] == ["0.1"]
+
+
+def test_the_epilog_removes_what_a_killed_script_leaves(project: Project, cluster: Cluster) -> None:
+    client = start(project, cluster)
+    try:
+        (container,) = containers(cluster)
+        os.kill(cluster.script_of("h200a"), signal.SIGKILL)
+        wait_until(lambda: container.id not in {c.id for c in containers(cluster)}, 5, "the epilog")
+        # the cells that it had left are tried again: that is no cell's fault
+        wait_until(lambda: len(containers(cluster)) == 1, 30, "a fresh attempt", lambda: client.told)
+        client.interrupt()
+        done = client.wait(30)
+    finally:
+        client.kill()
+    assert done.code == INTERRUPTED, done.told
+    assert [record["cell"]["case"] for record in project.records()] == ["passes"]

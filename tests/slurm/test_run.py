@@ -1,0 +1,123 @@
+"""A run on two types of GPU: placed by type, every end told as it was, all in one table; then served."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.slurm.cluster import Cluster
+from tests.slurm.image import VERSION
+from tests.slurm.nodes import H200, L4, NODES, Model
+from tests.slurm.project import Done, Project
+
+WAYS = ("passes", "is-wrong", "faults", "after-faults", "hangs", "after-hangs")
+MODELS = (L4, H200)
+BOTH = pytest.mark.parametrize("model", MODELS, ids=lambda model: model.gres)
+SELECTION = ("--trt", VERSION, "--case", ",".join(WAYS))
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Project:
+    return Project(tmp_path_factory.mktemp("run"), cluster)
+
+
+@pytest.fixture(scope="module")
+def done(project: Project) -> Done:
+    """Run all ways in which a cell can end, on both models, in two tasks each."""
+    return project.run(*SELECTION)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("case", "verdict", "cause"),
+    [
+        ("passes", "PASS", None), ("is-wrong", "FAIL", None), ("faults", "NO VERDICT", "crashed"),
+        ("hangs", "NO VERDICT", "time-out"), ("after-faults", "PASS", None), ("after-hangs", "PASS", None),
+    ],
+)  # fmt: skip
+def test_a_cell_ends_as_on_one_host(
+    done: Done, model: Model, case: str, verdict: str, cause: str | None
+) -> None:
+    cell = done.cells[case, model.slug]
+    assert (cell["verdict"], cell["cause"], cell["executed"]) == (verdict, cause, True), cell["reason"]
+
+
+def test_crashes_and_hangs_are_data_and_no_surprise(done: Done) -> None:
+    assert done.code == 0, done.told
+
+
+@BOTH
+def test_a_cell_runs_on_a_node_with_its_gpu_and_sees_one_device(
+    done: Done, project: Project, cluster: Cluster, model: Model
+) -> None:
+    assert done.code == 0
+    nodes = [node for node in NODES if node.model is model]
+    minors = {minor for node in nodes for minor in cluster.minors[node.name]}
+    first = project.first("passes", model)
+    assert first["gpu"]["name"] == model.name
+    assert first["gpu"]["driver"] in {node.driver for node in nodes}
+    scalars = first["measurements"]["scalars"]
+    assert scalars["devices"] == 1
+    assert scalars["device"] in minors
+
+
+def test_each_array_went_to_its_own_nodes_alone(done: Done, cluster: Cluster) -> None:
+    assert done.code == 0
+    by_type = {node.name: node.model.gres for node in NODES}
+    arrays: dict[str, set[str]] = {}
+    for job in cluster.submitted():
+        if "ArrayJobId" in job:
+            arrays.setdefault(job["ArrayJobId"], set()).add(by_type[job["NodeList"]])
+    assert all(len(types) == 1 for types in arrays.values())
+    assert set.union(*arrays.values()) == {"l4", "h200"}
+
+
+def test_the_image_is_imported_once_and_nothing_is_retried(
+    done: Done, cluster: Cluster, project: Project
+) -> None:
+    assert done.code == 0
+    imports = [job for job in cluster.submitted() if "-import-" in job["Name"]]
+    assert len(imports) == 1
+    for model in MODELS:  # once with others; once more alone, as what came of it may have come of those
+        faults = [
+            r for r in project.records() if (r["cell"]["case"], r["cell"]["gpu"]) == ("faults", model.slug)
+        ]
+        assert sorted("confirms" in record for record in faults) == [False, True]
+        assert len([r for r in project.records() if r["cell"]["case"] == "passes"]) == len(MODELS)
+    attempts = {path.name.partition(".")[2] for path in project.shared.glob("arrays/*/tries/*")}
+    assert attempts == {"1"}
+
+
+def test_different_drivers_of_one_model_are_shown(done: Done, project: Project) -> None:
+    assert done.code == 0
+    drivers = {r["gpu"]["driver"] for r in project.records() if r["cell"]["gpu"] == L4.slug}
+    assert drivers == {node.driver for node in NODES if node.model is L4}  # two tasks, a node each
+    table = project.command("--trt", VERSION, "--gpu", "L4", verb="table")
+    text = project.call(table)
+    assert all(driver in text for driver in drivers)
+
+
+def test_no_record_names_a_node(done: Done, project: Project) -> None:
+    assert done.code == 0
+    hosts = {r["gpu"]["host"] for r in project.records()}
+    assert len(hosts) == len(NODES)
+    assert all(re.fullmatch("[0-9a-f]{16}", host) for host in hosts)
+    text = "".join(path.read_text() for path in project.results.rglob("*.json"))
+    assert not any(f'"{node.name}"' in text for node in NODES)
+
+
+def test_a_second_run_is_served_and_submits_nothing(done: Done, project: Project) -> None:
+    assert done.code == 0
+    before = len(list(project.shared.glob("arrays/*")))
+    again = project.run(*SELECTION)
+    assert again.code == 0, again.told
+    assert not any(cell["executed"] for cell in again.data["cells"])
+    assert len(list(project.shared.glob("arrays/*"))) == before
+
+
+def test_all_arrays_are_over(done: Done, project: Project) -> None:
+    assert done.code == 0
+    arrays = list(project.shared.glob("arrays/*"))
+    assert arrays
+    assert all((array / "over").exists() for array in arrays)

@@ -1,0 +1,223 @@
+"""The script of a task, run by hand with the variables of Slurm, over the real engine and the real probe."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.containers.engines import client
+from tests.slurm.script_kit import CLUSTER, IMAGE, Node, a_node, containers, read_facts, wait_for
+from trtmatrix.core.plan import GpuAccess
+
+EPILOG = Path(__file__).resolve().parents[2] / "docker" / "slurm" / "epilog"
+GOOD = {"does": "passes"}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    with a_node(tmp_path) as node:
+        node.note_image(str(client().images.get(IMAGE).id))
+        yield node
+
+
+def hangs(seconds: float = 60) -> dict[str, object]:
+    return {"does": "hangs", "seconds": seconds}
+
+
+def test_cells_run_to_their_end_whatever_one_of_them_does(node: Node) -> None:
+    node.add_try(GOOD, {"does": "faults"}, hangs(2), GOOD)
+    code, said = node.run(node.task())
+    assert code == 0, said
+    assert [node.record(n)["ended"] for n in range(4)] == ["ran", "crashed", "time-out", "ran"]
+    assert (node.ended()["code"], node.ended()["trouble"], node.ended()["oom"]) == ("0", "", "")
+    scalars = node.record(0)["measurements"]["scalars"]
+    assert scalars["device"] == 1
+    assert scalars["network"] == 1  # the loopback alone
+    assert scalars["uid"] == os.getuid()
+    assert (node.ran() / "0" / "y.npy").stat().st_size == 160
+    started = read_facts(node.ran() / "started")
+    assert (started["task"], started["node"], started["attempt"]) == ("0", "node1", "1")
+    assert (node.ran() / "gpu.csv").read_text().startswith("NVIDIA L4, GPU-11111111-")
+    assert [path.name for path in node.ran().iterdir() if path.name.startswith(".")] == []
+    assert node.left() == []
+
+
+def test_a_probe_that_dies_is_told_with_its_code_and_its_log(node: Node) -> None:
+    node.add_try(GOOD, {"does": "ends-its-supervisor"}, GOOD)
+    code, said = node.run(node.task())
+    assert code == 0, said
+    assert (node.ended()["code"], node.ended()["trouble"]) == ("137", "")
+    assert (node.ran() / "1.started.json").exists()
+    assert not (node.ran() / "1.record.json").exists()
+    assert not (node.ran() / "2.started.json").exists()
+    assert node.left() == []
+
+
+def test_what_the_engine_says_of_memory_is_told(node: Node) -> None:
+    node.add_try(GOOD)
+    node.limits = type(node.limits)(memory=8 << 20)
+    node.run(node.task())
+    assert (node.ended()["oom"], node.ended()["code"]) == ("1", "137")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_cancelled_job_leaves_its_records_and_nothing_on_the_node(node: Node, number: int) -> None:
+    node.add_try(GOOD, hangs(), GOOD)
+    process, job = node.start(node.task())
+    wait_for((node.ran(job=job) / "1.started.json").exists, 60, "the second cell has started")
+    assert containers(job)
+    began = time.monotonic()
+    process.send_signal(number)  # to the shell alone, as --signal=B:TERM does
+    assert process.wait(timeout=20) == 143
+    assert time.monotonic() - began < 10
+    assert node.ended()["trouble"] == "cancelled"
+    assert node.record(0)["ended"] == "ran"
+    assert not (node.ran() / "1.record.json").exists()
+    assert node.left() == []
+
+
+def test_the_end_of_its_time_is_told_from_a_cancellation(node: Node) -> None:
+    node.add_try(hangs())
+    process, job = node.start(node.task(), SLURM_JOB_END_TIME=str(int(time.time()) + 50))
+    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
+    process.terminate()
+    assert process.wait(timeout=20) == 143
+    assert node.ended()["trouble"] == "time"
+
+
+def test_after_a_kill_the_epilog_removes_the_container(node: Node) -> None:
+    node.add_try(hangs())
+    process, job = node.start(node.task())
+    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert len(containers(job)) == 1
+    run_epilog(job, "another-cluster")
+    run_epilog(f"{job}0")
+    assert len(containers(job)) == 1
+    run_epilog(job)
+    assert containers(job) == []
+
+
+def run_epilog(job: str, cluster: str = "") -> None:
+    told = {"SLURM_JOB_ID": job, "SLURM_CLUSTER_NAME": cluster or CLUSTER, "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([str(EPILOG)], env=told, check=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_without_an_epilog_the_container_of_a_killed_script_ends_and_goes_by_itself(node: Node) -> None:
+    node.add_try(hangs())
+    process, job = node.start(node.task())
+    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: not containers(job), 25, "the probe ended for want of a heartbeat")
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "words"),
+    [
+        ("NVIDIA A100", "", "gave 'NVIDIA A100', wanted was NVIDIA L4"),
+        ("NVIDIA L4", "MIG-1234", "a part of a GPU"),
+    ],
+)
+def test_another_gpu_than_was_asked_for_is_trouble_of_the_site(
+    node: Node, name: str, gpus: str, words: str
+) -> None:
+    node.name = name
+    node.prepare()
+    node.add_try(GOOD)
+    code, said = node.run(node.task(), CUDA_VISIBLE_DEVICES=gpus)
+    assert code == 1
+    assert node.ended()["trouble"] == "gpu"
+    assert words in node.ended()["detail"]
+    assert words in said
+    assert node.left() == []
+
+
+def test_a_driver_that_lacks_a_fact_tells_the_others(node: Node) -> None:
+    node.lacking = ("compute_cap",)
+    node.prepare()
+    node.add_try(GOOD)
+    code, said = node.run(node.task(driver_least="560.1"))
+    assert code == 0, said
+    facts = (node.ran() / "gpu.csv").read_text().split(", ")
+    assert (facts[0], facts[2], facts[4]) == ("NVIDIA L4", "[N/A]", "550.54.15")
+    assert node.record(0)["measurements"]["scalars"]["compat"] == 1  # 550 is older than 560
+
+
+def test_an_image_that_is_nowhere_is_trouble_of_the_site(node: Node) -> None:
+    node.note_image("sha256:" + "0" * 64)
+    node.add_try(GOOD)
+    code, _ = node.run(node.task())
+    assert code == 1
+    assert node.ended()["trouble"] == "image"
+    assert "/nowhere/image.tar cannot be read" in node.ended()["detail"]
+    assert node.left() == []
+
+
+def test_an_engine_that_does_not_answer_is_trouble_of_the_site(node: Node) -> None:
+    node.add_try(GOOD)
+    node.run(node.task(), DOCKER_HOST="unix:///nowhere/docker.sock")
+    assert node.ended()["trouble"] == "runtime"
+    assert "Docker does not answer on node1" in node.ended()["detail"]
+
+
+def test_a_container_that_cannot_be_started_is_trouble_of_the_site(node: Node) -> None:
+    node.access = GpuAccess.TOOLKIT  # which is not installed where the GPU is fake
+    node.add_try(GOOD)
+    node.run(node.task())
+    assert node.ended()["trouble"] == "runtime"
+    assert "could not select device driver" in node.ended()["detail"]
+    assert node.left() == []
+
+
+def test_an_attempt_is_run_once_however_often_it_is_started(node: Node) -> None:
+    node.add_try(GOOD, hangs(3))
+    script = node.task()
+    both = [node.start(script), node.start(script)]
+    assert [process.wait(timeout=60) for process, _ in both] == [0, 0]
+    said = [(node.folder / f"said.{job}").read_text() for _, job in both]
+    assert sorted("nothing to do" in text for text in said) == [False, True]
+    assert node.record(0)["ended"] == "ran"
+    assert [path.name for path in node.ran().parent.iterdir()] == ["0.1"]
+    assert node.left() == []
+
+
+def test_a_shared_folder_that_cannot_be_written_to_runs_nothing(node: Node) -> None:
+    node.add_try(GOOD)
+    script = node.task()
+    subprocess.run(["/bin/mount", "--bind", node.shared, node.shared], check=True)
+    try:
+        subprocess.run(["/bin/mount", "-o", "remount,ro,bind", node.shared], check=True)
+        code, said = node.run(script)
+    finally:
+        subprocess.run(["/bin/umount", node.shared], check=True)
+    assert code == 1
+    assert "cannot be written to" in said
+    assert node.left() == []
+
+
+def test_a_record_never_comes_before_its_outputs(node: Node) -> None:
+    """Each name is looked at as it appears: what is seen is whole."""
+    cells = [{"does": "passes", "size": 1 << 20} for _ in range(12)]
+    node.add_try(*cells)
+    process, job = node.start(node.task())
+    seen: set[int] = set()
+    while process.poll() is None:
+        for ran in (node.ran(job=job), node.ran()):
+            for record in ran.glob("[0-9]*.record.json"):
+                number = int(record.name.split(".")[0])
+                if number not in seen and record.read_bytes().endswith(b"}"):
+                    seen.add(number)
+                    files = list((node.ran(job=job) / str(number)).glob("*.npy"))
+                    files += list((node.ran() / str(number)).glob("*.npy"))
+                    assert all(file.stat().st_size > 1 << 22 for file in files if file.exists())
+        time.sleep(0.005)
+    assert len(seen) == len(cells)

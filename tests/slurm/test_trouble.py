@@ -1,0 +1,41 @@
+"""What the site cannot do: refused at submit, or tried at most twice more; each time in words."""
+
+from __future__ import annotations
+
+from tests.slurm.cluster import Cluster
+from tests.slurm.image import VERSION
+from tests.slurm.nodes import H200, L4, Model
+from tests.slurm.project import Project
+
+A100 = Model(gres="a100", name="NVIDIA A100", compute="8.0", memory=40536)
+"""No node has one."""
+
+
+def test_an_impossible_type_is_refused_at_submit(project: Project) -> None:
+    project.write_site(models=(A100, L4))
+    done = project.run("--trt", VERSION, "--case", "passes", "--gpu", "A100")
+    assert done.code == 3, done.told
+    assert "Requested node configuration is not available" in done.told
+    assert "gpu:a100:1" in done.told
+    assert done.cells["passes", A100.slug]["executed"] is False
+    assert project.records() == []
+
+
+def test_a_node_that_cannot_begin_is_tried_three_times(project: Project) -> None:
+    project.write_site(setup=["echo the module is broken >&2", "exit 7"])
+    done = project.run("--trt", VERSION, "--case", "passes", "--gpu", "H200")
+    assert done.code == 3, done.told
+    (array,) = project.arrays_of(done)
+    assert sorted(path.name for path in (array / "tries").iterdir()) == ["0.1", "0.2", "0.3"]
+    assert done.cells["passes", H200.slug]["cause"] == "launcher failed"
+
+
+def test_an_image_that_is_nowhere_leaves_the_others_alone(project: Project, cluster: Cluster) -> None:
+    project.write_versions(v10_8_0="127.0.0.1:1/trtmatrix/nowhere:10.8.0")
+    done = project.run("--case", "passes", "--gpu", "H200", "--trt", f"{VERSION},10.8.0")
+    assert done.code == 3, done.told
+    cells = {cell["version"]: cell for cell in done.data["cells"]}
+    assert cells[VERSION]["verdict"] == "PASS"
+    assert cells["10.8.0"]["executed"] is False
+    assert "127.0.0.1:1/trtmatrix/nowhere:10.8.0" in done.told
+    assert not any("DependencyNeverSatisfied" in line for line in cluster.queue())

@@ -1,0 +1,143 @@
+"""Tables whose cells were measured on different boards: told above them, marked in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import H200, make_case, make_cell, make_entry, make_repro
+from goldenfile import check_golden
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.core.board_kinds import find_kinds, kind_lines
+from trtmatrix.core.details import describe
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.judge import NOT_CALIBRATED
+from trtmatrix.core.model import Evidence
+from trtmatrix.core.privacy import Secrets
+from trtmatrix.core.redact import redact_json
+from trtmatrix.core.render_data import render_json
+from trtmatrix.core.render_html import render_html
+from trtmatrix.core.render_markdown import render_markdown
+from trtmatrix.core.render_text import render_text
+from trtmatrix.core.table import make_tables
+from trtmatrix.core.upgrade.findings import make_case_line
+from trtmatrix.core.upgrade.sides import Entries
+from trtmatrix.core.words import cell_text
+
+REPRO = make_repro(make_case("sdpa-tf32"), make_case("sdpa-fp16"))
+NEW, OLD, SMALL = ("580.159.04", "140 GiB"), ("570.86.15", "140 GiB"), ("580.159.04", "70 GiB, MIG on")
+
+
+def on(board: tuple[str, str], host: str, *, case: int = 0, version: str = "10.7.0", **more: Any) -> Entry:
+    """A cell that was measured on a board of a host."""
+    gpu = {
+        "name": "NVIDIA H200", "driver": board[0], "variant": board[1], "uuid_sha256": f"{host}-uuid",
+        **({"host": host} if host else {}),
+    }  # fmt: skip
+    return make_entry(make_cell(REPRO, REPRO.cases[case], version), gpu=gpu, **more)
+
+
+def mixed() -> list[Entry]:
+    """Six cells of three kinds of boards on three hosts; one was recorded elsewhere and fails."""
+    return [
+        on(NEW, "aaaa", version="10.7.0"),
+        on(OLD, "cccc", version="10.8.0", value=1373, evidence=Evidence.RECORDED),
+        on(NEW, "bbbb", version="10.9.0"),
+        on(NEW, "aaaa", case=1, version="10.7.0"),
+        on(OLD, "cccc", case=1, version="10.8.0", others=(1373, 175)),
+        on(SMALL, "dddd", case=1, version="10.9.0"),
+    ]
+
+
+def test_text() -> None:
+    check_golden("boards.txt", render_text(mixed()))
+
+
+def test_markdown() -> None:
+    check_golden("boards.md", render_markdown(mixed()))
+
+
+def test_html() -> None:
+    page = render_html(mixed(), generated="2026-01-02")
+    check_golden("boards.html", page[page.index("<caption>TensorRT") :])
+
+
+def test_a_mark_never_calls_a_person_in_a_comment() -> None:
+    assert not re.search(r"\s@\w", render_markdown(mixed()))
+
+
+def test_as_data_every_kind_and_each_cells_own_board() -> None:
+    data = json.loads(render_json(mixed(), generated="now"))
+    assert data["boards"][2] == {
+        "gpu": "h200", "driver": "570.86.15", "variant": "140 GiB", "mark": "§c", "cells": 2, "hosts": 1,
+        "boards": 1,
+    }  # fmt: skip
+    assert sum(kind["cells"] for kind in data["boards"]) == 6
+    first = data["cells"][0]["record"]
+    assert (first["driver"], first["variant"], first["host"]) == ("580.159.04", "140 GiB", "aaaa")
+
+
+def test_cells_of_most_boards_are_unmarked_and_the_others_are_not() -> None:
+    (table,) = make_tables(mixed())
+    shown = [cell_text(entry) for entry in table.shown()]
+    assert [bool(re.search("§[bc]", text)) for text in shown] == [False, True, False, False, True, True]
+    assert [(kind.mark, kind.cells) for kind in table.boards] == [("", 3), ("§b", 1), ("§c", 2)]
+
+
+def test_boards_that_are_alike_are_told_of_only_where_they_are_on_several_hosts() -> None:
+    one, two = on(NEW, "aaaa"), on(NEW, "bbbb", version="10.8.0")
+    assert kind_lines(find_kinds([one, one])) == []
+    assert kind_lines(find_kinds([one, two])) == ["all with driver 580.159.04, 140 GiB: 2 cells, 2 hosts"]
+    assert kind_lines(find_kinds([on(NEW, ""), on(NEW, "", version="10.8.0")])) == []
+
+
+def test_hosts_are_counted_only_where_every_record_says_its_own() -> None:
+    (kind,) = find_kinds([on(NEW, "aaaa"), on(NEW, "", version="10.8.0")])
+    assert (kind.hosts, kind.boards) == (0, 2)
+    assert kind.words == "driver 580.159.04, 140 GiB: 2 cells, 2 boards"
+
+
+def test_records_that_name_no_gpu_are_of_no_board() -> None:
+    assert find_kinds([make_entry(), replace(make_entry(), record=None)]) == ()
+
+
+@given(st.lists(st.tuples(st.text(), st.text()), max_size=40))
+def test_every_kind_has_a_mark_of_its_own_and_every_cell_is_counted(boards: list[tuple[str, str]]) -> None:
+    kinds = find_kinds(on(board, "host") for board in boards)
+    assert sum(kind.cells for kind in kinds) == len(boards)
+    assert len({kind.mark for kind in kinds}) == len(kinds)
+    assert all(line.isprintable() for line in kind_lines(kinds))
+
+
+def test_the_details_of_a_cell_name_its_board() -> None:
+    assert dict(describe(on(OLD, "cccc")))["board"] == "140 GiB, driver 570.86.15, host cccc"
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_an_upgrade_says_where_both_sides_had_different_drivers(same: bool) -> None:
+    entries = [on(NEW, "aaaa"), on(NEW if same else OLD, "bbbb", version="10.8.0")]
+    line = make_case_line(REPRO.id, REPRO.cases[0], Entries(entries, NOT_CALIBRATED), "10.7.0", "10.8.0")
+    told = line.why.endswith("; measured with driver 580.159.04 before, 570.86.15 after")
+    assert told is not same
+
+
+def test_a_bundle_does_not_tell_which_node_a_record_is_of() -> None:
+    entry = on(NEW, "0123456789abcdef")
+    assert entry.record is not None
+    told = redact_json(json.dumps(entry.record.data["gpu"]), Secrets())
+    assert "0123456789abcdef" not in told.text.replace("0123456789abcdef-uuid", "")
+    assert H200.name in told.text
+
+
+@pytest.mark.parametrize("odd", [{"a": [1]}, ["x"], 3, None, "\x1b[2J"])
+def test_facts_of_any_shape_do_no_harm(odd: object) -> None:
+    gpu = {"name": "NVIDIA H200", "driver": odd, "variant": odd, "host": odd, "uuid_sha256": odd}
+    entry = make_entry(make_cell(REPRO), gpu=gpu)
+    assert all(line.isprintable() for line in kind_lines(find_kinds([entry, entry])))
+    assert render_json([entry], generated="now")
+    assert render_html([entry], generated="now")

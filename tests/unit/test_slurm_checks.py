@@ -1,0 +1,160 @@
+"""How a site stands: each rule finds what it is for, and says what to type."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trtmatrix.core.preflight.finding import Finding, Level
+from trtmatrix.core.slurm.boards import Node
+from trtmatrix.core.slurm.checks import runtime_test, site_findings
+from trtmatrix.core.slurm.controller import ClusterNode, Config, Partition
+from trtmatrix.core.slurm.facts import Request, SiteFacts
+from trtmatrix.core.slurm.rules import SITE_RULES
+from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu, SiteLimits
+
+L4 = SiteGpu(name="NVIDIA L4", gres="gpu:l4:1", partition="gpu")
+SITE = Site(shared="/shared/x", runtime=NodeRuntime.DOCKER, gpus=(L4,))
+NODE = ClusterNode(name="n1", gpus=(("l4", 2),), state="IDLE", partitions=("gpu",))
+PARTITION = Partition(name="gpu", default=True, state="UP", minutes=None)
+GOOD = SiteFacts(
+    config=Config(version="24.11.5", cluster="c", array=1001, jobs=10000, epilogs=("/e",)),
+    nodes=(NODE,), partitions=(PARTITION,), requests=(Request(gpu="NVIDIA L4"), Request(gpu="")),
+    folder_kind="nfs4", folder_free=10**12, epilogs={"/e": "docker ps --filter label=io.trtmatrix.slurm=1"},
+)  # fmt: skip
+SMI = "NVIDIA L4, GPU-1, 8.9, 23034, 550.54.15, [N/A], 210, 405, 72.00"
+
+
+SHORT = Partition(name="short", default=False, state="UP", minutes=5)
+
+
+def found(rule: str, facts: SiteFacts, site: Site = SITE) -> list[Finding]:
+    return [each for each in site_findings(facts, site) if each.rule == rule]
+
+
+def test_a_good_site_is_well_but_for_what_cannot_be_seen() -> None:
+    lacking = [each.rule for each in site_findings(GOOD, SITE) if each.level is not Level.GOOD]
+    assert lacking == ["slurm-runtime"]
+
+
+BAD: dict[str, tuple[str, dict[str, Any], dict[str, Any], Level, str, str]] = {
+    "no Slurm": ("slurm", {"away": "gone", "away_remedy": "do"}, {}, Level.TROUBLE, "gone", "do"),
+    "the folder": (
+        "slurm-folder", {"folder_trouble": "no locks\n  mount it rightly"}, {}, Level.TROUBLE,
+        "no locks", "mount it rightly",
+    ),
+    "no room": ("slurm-folder", {"folder_free": 10**9}, {}, Level.LACKING, "1.0 GB free", "free some"),
+    "a disk of its own": (
+        "slurm-folder", {"folder_kind": "ext4"}, {}, Level.LACKING, "mostly this host's own",
+        "srun --gres=gpu:l4:1 --partition=gpu --time=5 ls /shared/x",
+    ),
+    "a GPU": (
+        "slurm-request",
+        {"requests": (Request(gpu="NVIDIA L4", refused="none", remedy="sinfo", because=("gres: a",)),)},
+        {}, Level.TROUBLE, "sbatch would refuse it (gres: a): none", "sinfo",
+    ),
+    "too much": (
+        "slurm-request",
+        {"requests": (Request(gpu="NVIDIA L4", refused="x", remedy="y", because=("limits.memory",)),)},
+        {}, Level.TROUBLE, "(limits.memory)", "lower limits.memory",
+    ),
+    "an import": (
+        "slurm-import", {"requests": (Request(gpu="", refused="no", remedy="y"),)}, {}, Level.TROUBLE, "no",
+        "y",
+    ),
+    "no node": (
+        "slurm-nodes", {"nodes": (replace(NODE, state="DOWN*"),)}, {}, Level.LACKING,
+        "0 of 1 node can take jobs (n1 down*)", "scontrol show node",
+    ),
+    "a short partition": (
+        "slurm-time", {"partitions": (replace(PARTITION, minutes=30),)}, {}, Level.TROUBLE,
+        "gpu takes jobs of 30 minutes at most; limits.minutes is 60", "lower limits.minutes",
+    ),
+    "a partition that is down": (
+        "slurm-time", {"partitions": (replace(PARTITION, state="DOWN"),)}, {}, Level.TROUBLE, "gpu is DOWN",
+        "name another",
+    ),
+    "arrays": (
+        "slurm-array", {"config": replace(GOOD.config, array=50)}, {}, Level.TROUBLE, "MaxArraySize is 50",
+        "limits.tasks to 50 or less",
+    ),
+    "no pyxis": (
+        "slurm-runtime", {"pyxis": False}, {"runtime": NodeRuntime.PYXIS}, Level.LACKING, "plugstack.conf",
+        "--container-image=",
+    ),
+    "no epilog": (
+        "slurm-ends", {"epilogs": {}}, {}, Level.LACKING, "the nodes have none", "docker/slurm/epilog",
+    ),
+    "another epilog": (
+        "slurm-ends", {"epilogs": {"/e": "exit 0"}}, {}, Level.LACKING, "/e knows nothing of our containers",
+        "docker/slurm/epilog",
+    ),
+    "an epilog on the nodes": (
+        "slurm-ends", {"epilogs": {"/e": None}}, {}, Level.LACKING, "/e cannot be read", "docker/slurm",
+    ),
+    "tracking": (
+        "slurm-ends", {"config": Config(tracking="proctrack/pgid")}, {"runtime": NodeRuntime.APPTAINER},
+        Level.LACKING, "proctrack/cgroup loses none", "docs/slurm.md",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_each_rule_finds_what_it_is_for(name: str) -> None:
+    rule, facts, site, level, words, remedy = BAD[name]
+    (finding,) = found(rule, replace(GOOD, **facts), replace(SITE, **site))
+    assert finding.level is level
+    assert words in finding.found
+    assert remedy in finding.remedy
+    assert bool(finding.prevents) is (level is Level.TROUBLE)
+
+
+def test_each_rule_is_used() -> None:
+    told = {each.rule for each in site_findings(replace(GOOD, seen=(Node(name="n1", gpus=(SMI,)),)), SITE)}
+    assert told | {rule for rule, *_ in BAD.values()} == set(SITE_RULES)
+
+
+def test_a_slurm_that_is_away_hides_nothing_of_the_folder() -> None:
+    told = [each.rule for each in site_findings(replace(GOOD, away="gone"), SITE)]
+    assert told == ["slurm", "slurm-folder"]
+
+
+def test_what_jobs_found_on_nodes_is_told_with_the_driver() -> None:
+    (finding,) = found(
+        "slurm-seen", replace(GOOD, seen=(Node(name="n1", gpus=(SMI, "broken"), seen="2026-01-02T"),))
+    )
+    assert finding.what == "seen on n1"
+    assert finding.found == "NVIDIA L4, 22 GiB, compute capability 8.9, driver 550.54.15 (2026-01-02)"
+
+
+@pytest.mark.parametrize(("gpu", "options", "expected"), [
+    (L4, (), 1), (replace(L4, partition=""), (), 1), (replace(L4, partition="other"), (), 1),
+    (replace(L4, partition=""), ("-p", "short"), 0), (replace(L4, partition=""), ("--partition=short",), 0),
+    (replace(L4, gres="gpu:t4:1"), (), 0), (replace(L4, gres="gpu:1"), (), 1),
+    (replace(L4, constraint="a100"), (), 0),
+])  # fmt: skip
+def test_nodes_are_those_of_the_gpu_and_its_partition(
+    gpu: SiteGpu, options: tuple[str, ...], expected: int
+) -> None:
+    facts = replace(
+        GOOD, partitions=(PARTITION, Partition(name="short", default=False, state="UP", minutes=5))
+    )
+    assert len(found("slurm-nodes", facts, replace(SITE, gpus=(gpu,), options=options))) == expected
+
+
+def test_one_partition_of_several_that_is_long_enough_is_enough() -> None:
+    facts = replace(
+        GOOD, partitions=(PARTITION, Partition(name="short", default=False, state="UP", minutes=5))
+    )
+    site = replace(SITE, gpus=(replace(L4, partition="short,gpu"),))
+    assert not found("slurm-time", facts, site)
+    assert found("slurm-time", facts, replace(site, gpus=(replace(L4, partition="short"),)))
+
+
+@pytest.mark.parametrize("runtime", NodeRuntime)
+def test_a_runtime_is_tried_by_one_command(runtime: NodeRuntime) -> None:
+    site = replace(SITE, runtime=runtime, setup=("module load it's",), limits=SiteLimits())
+    assert runtime_test(site).startswith("srun --gres=gpu:l4:1 --partition=gpu --time=5 ")
+    assert "nvidia-smi -L" in runtime_test(site)

@@ -1,0 +1,154 @@
+"""The scripts for nodes as text: the accepted ones, quoted exactly, and without a complaint of shellcheck."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import string
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from goldenfile import check_golden
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trtmatrix.core.gpu_names import slug_of
+from trtmatrix.core.plan import GpuAccess
+from trtmatrix.core.slurm.script_apptainer import apptainer_uri
+from trtmatrix.core.slurm.script_gpu import GPU
+from trtmatrix.core.slurm.script_pyxis import enroot_uris
+from trtmatrix.core.slurm.scripts import ImportScript, TaskScript, import_script, task_script
+from trtmatrix.core.slurm.shell import assign, assign_words
+from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu
+
+DIGEST = "sha256:" + "ab" * 32
+EPILOG = Path(__file__).resolve().parents[2] / "docker" / "slurm" / "epilog"
+BASH, SHELLCHECK = shutil.which("bash"), shutil.which("shellcheck")
+
+
+def site_of(runtime: NodeRuntime, access: GpuAccess = GpuAccess.TOOLKIT, shared: str = "/shared/lab") -> Site:
+    setup = () if runtime is NodeRuntime.DOCKER else (f"module load {runtime.value}",)
+    return Site(
+        shared=shared, runtime=runtime, gpus=(), access=access, setup=setup, driver_folder="/usr/nvidia"
+    )
+
+
+def task_of(site: Site) -> TaskScript:
+    return TaskScript(
+        site=site, gpu=SiteGpu(name="NVIDIA H200", gres="gpu:h200:1"), slug="nvidia-h200", key="5f1c2a",
+        version="10.7.0", image="9d0e", suite="77aa", minutes=40, driver_least="550.54.14",
+    )  # fmt: skip
+
+
+def import_of(site: Site) -> ImportScript:
+    reference = f"nvcr.io/nvidia/tensorrt:24.12-py3@{DIGEST}"
+    return ImportScript(site=site, key="9d0e", reference=reference, ids=(DIGEST,), config=DIGEST)
+
+
+def texts() -> dict[str, str]:
+    docker = {
+        f"task-docker-{a.name.lower()}": task_script(task_of(site_of(NodeRuntime.DOCKER, a)))
+        for a in GpuAccess
+    }
+    others = {
+        f"task-{runtime.value}": task_script(task_of(site_of(runtime)))
+        for runtime in NodeRuntime
+        if runtime is not NodeRuntime.DOCKER
+    }
+    imports = {
+        f"import-{runtime.value}": import_script(import_of(site_of(runtime))) for runtime in NodeRuntime
+    }
+    own = replace(
+        import_of(site_of(NodeRuntime.APPTAINER)), reference="", file="/shared/our own/it's.sif", ids=()
+    )
+    return {**docker, **others, **imports, "import-file": import_script(own)}
+
+
+@pytest.mark.parametrize("name", texts())
+def test_the_script_is_the_accepted_one(name: str) -> None:
+    check_golden(f"slurm/{name}.sh", texts()[name])
+
+
+@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed: pip install --group lint")
+@pytest.mark.parametrize("name", [*texts(), "epilog"])
+def test_shellcheck_has_no_complaint(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text(EPILOG.read_text() if name == "epilog" else texts()[name])
+    done = subprocess.run([str(SHELLCHECK), str(file)], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+    assert done.returncode == 0
+
+
+def test_what_is_told_stands_at_the_top_and_the_rest_is_the_same_for_all() -> None:
+    site = site_of(NodeRuntime.DOCKER)
+    other = replace(task_of(replace(site, shared="/else where")), key="0", version="9", slug="nvidia-l4")
+    bodies = [task_script(spec).partition("job=${SLURM_JOB_ID")[2] for spec in (task_of(site), other)]
+    assert bodies[0] == bodies[1] != ""
+
+
+def run_bash(text: str) -> str:
+    """Run lines of bash; bytes, since Python's own newlines are not what is tested."""
+    done = subprocess.run([str(BASH), "-s"], input=text.encode(), capture_output=True, check=True)
+    assert done.stderr == b""
+    return done.stdout.decode()
+
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
+
+
+@settings(max_examples=60, deadline=None)
+@given(WORDS, st.lists(WORDS, min_size=1, max_size=5))
+def test_bash_reads_back_what_was_put_in(one: str, many: list[str]) -> None:
+    lines = [assign("one", one), assign_words("many", many), 'printf \'%s\\0\' "$one" "${many[@]}"']
+    assert run_bash("\n".join(lines)).split("\0")[:-1] == [one, *many]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.text(string.printable, max_size=40), min_size=1, max_size=20))
+def test_a_name_of_a_gpu_is_the_same_on_the_node_as_in_cells(names: list[str]) -> None:
+    names = [name.strip() for name in names]  # as nvidia-smi's line is read
+    calls = [f"{assign('name', name)}\nslug_of \"$name\"; printf '\\0'" for name in names]
+    slugs = run_bash("\n".join([GPU, *calls])).split("\0")[:-1]
+    assert slugs == [slug_of(name) if any(c.isalnum() for c in name) else "nvidia-" for name in names]
+
+
+@pytest.mark.parametrize("hostile", ["a'b", "a b", "$(touch x)", "`x`", 'a"b', "a\nb", "é", "-n", "a\\b"])
+@pytest.mark.parametrize("runtime", NodeRuntime)
+def test_no_name_is_read_as_a_command(runtime: NodeRuntime, hostile: str) -> None:
+    site = site_of(runtime, shared=f"/shared/{hostile}")
+    spec = replace(task_of(site), version=hostile, gpu=SiteGpu(name=hostile, gres=hostile), key="k")
+    for text in (task_script(spec), import_script(replace(import_of(site), reference=hostile))):
+        told, _, _ = text.partition("\njob=${SLURM_JOB_ID")
+        shown = f'{told}\nprintf \'%s\\0\' "${{array_folder:-}}" "${{gpu_name:-}}" "${{reference:-}}"'
+        folder, name, reference = run_bash(shown).split("\0")[:-1]
+        assert (folder, name) in {(f"/shared/{hostile}/arrays/k", hostile), ("", "")}
+        assert reference in {hostile, ""}
+
+
+def test_the_client_s_json_of_an_image_is_json_whatever_its_name_is() -> None:
+    reference = 'a"b\\c'
+    text = import_script(replace(import_of(site_of(NodeRuntime.PYXIS)), reference=reference))
+    told = text.partition("\njob=${SLURM_JOB_ID")[0]
+    assert json.loads(run_bash(f'{told}\nprintf %s "$reference_json"')) == reference
+
+
+@pytest.mark.parametrize(
+    ("reference", "enroot", "apptainer"),
+    [
+        ("ubuntu:22.04", ("docker://ubuntu:22.04",), "docker://ubuntu:22.04"),
+        ("lab/x", ("docker://lab/x",), "docker://lab/x"),
+        ("nvcr.io/nvidia/x:1", ("docker://nvcr.io#nvidia/x:1",), "docker://nvcr.io/nvidia/x:1"),
+        (
+            f"localhost:5000/x:1@{DIGEST}",
+            (f"docker://localhost:5000#x@{DIGEST}", f"docker://localhost:5000#x:{DIGEST}"),
+            f"docker://localhost:5000/x@{DIGEST}",
+        ),
+    ],
+)
+def test_an_image_is_named_as_each_runtime_has_it(
+    reference: str, enroot: tuple[str, ...], apptainer: str
+) -> None:
+    assert enroot_uris(reference) == enroot
+    assert apptainer_uri(reference) == apptainer

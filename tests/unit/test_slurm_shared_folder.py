@@ -1,0 +1,317 @@
+"""The shared folder: what is put there is whole, what is found is believed, what is newer is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from slurmtries import make_manifest, make_sent, make_try
+
+from trtmatrix.core.errors import ConfigError, MachineryError
+from trtmatrix.core.slurm.shared_json import format_manifest
+from trtmatrix.effects.shared_folder import SharedFolder, SharedImage
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> SharedFolder:
+    root = tmp_path / "shared"
+    root.mkdir()
+    return SharedFolder(root)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        file = folder / name.replace("__", "/").replace("_dot_", ".")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return folder
+
+
+# Staging.
+
+
+def test_a_suite_is_copied_once_and_can_be_read_by_all(shared: SharedFolder, tmp_path: Path) -> None:
+    old = os.umask(0o077)
+    try:
+        probe = write(tmp_path / "p", a_dot_py="1", __pycache____a_dot_pyc="x")
+        write(probe, __pycache____b="x")
+        repros = write(tmp_path / "r", b_dot_py="2")
+        folder = shared.stage_suite(probe, repros, "d1")
+    finally:
+        os.umask(old)
+    assert folder == shared.root / "suite" / "d1"
+    assert "repros/b.py" in names(folder)
+    assert "trtprobe/a.py" in names(folder)
+    for path in (folder, *folder.rglob("*")):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o755 if path.is_dir() else 0o644)
+    before = folder.stat().st_ino
+    shared.stage_suite(probe, repros, "d1")
+    assert folder.stat().st_ino == before
+
+
+def test_a_case_is_copied_once_by_whoever_comes_first(shared: SharedFolder, tmp_path: Path) -> None:
+    case = write(tmp_path / "case1", case_dot_json="{}", inputs__x_dot_npy="123")
+    first = shared.stage_case(case)
+    inode = first.stat().st_ino
+    assert SharedFolder(shared.root).stage_case(case) == first == shared.root / "cases" / "case1"
+    assert first.stat().st_ino == inode
+    assert names(shared.root / "cases") == ["case1/case.json", "case1/inputs/x.npy"]
+
+
+def test_a_case_of_which_a_site_removed_files_is_made_anew(shared: SharedFolder, tmp_path: Path) -> None:
+    case = write(tmp_path / "case1", case_dot_json="{}", inputs__x_dot_npy="123")
+    staged = shared.stage_case(case)
+    (staged / "inputs" / "x.npy").unlink()
+    shared.stage_case(case)
+    assert (staged / "inputs" / "x.npy").read_text() == "123"
+    (staged / "case.json").write_text("")  # cut short
+    shared.stage_case(case)
+    assert (staged / "case.json").read_text() == "{}"
+    assert [path.name for path in (shared.root / "cases").iterdir()] == ["case1"]
+
+
+def test_what_cases_share_is_copied_once(shared: SharedFolder, tmp_path: Path) -> None:
+    first = write(tmp_path / "case1", x_dot_npy="123")
+    second = write(tmp_path / "case2", y="4")
+    os.link(first / "x.npy", second / "x.npy")
+    SharedFolder(shared.root).stage_case(first)  # another client did
+    staged = [shared.stage_case(case) / "x.npy" for case in (first, second)]
+    assert staged[0].stat().st_ino == staged[1].stat().st_ino
+    assert staged[0].stat().st_ino != (first / "x.npy").stat().st_ino
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(
+    shared: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    case = write(tmp_path / "case1", x_dot_npy="123")
+    monkeypatch.setattr("shutil.copyfile", full)
+    with pytest.raises(MachineryError, match=r"No space left.*make room"):
+        shared.stage_case(case)
+    assert names(shared.root) == []
+    assert list((shared.root / "cases").iterdir()) == []
+
+
+# Images.
+
+
+def test_an_image_is_there_as_long_as_its_file_is(shared: SharedFolder, tmp_path: Path) -> None:
+    file = tmp_path / "i.sqsh"
+    file.write_text("12345")
+    image = SharedImage(key="k", reference="nvcr.io/x", id="sha256:1", file=str(file), bytes=5)
+    assert shared.image("k") is None
+    shared.note_image(image)
+    assert shared.image("k") == image
+    facts = (shared.root / "images" / "k" / "facts").read_text()
+    assert f"file={file}\n" in facts
+    assert "bytes=5\n" in facts
+    file.write_text("123")
+    assert shared.image("k") is None
+    file.unlink()
+    assert shared.image("k") is None
+
+
+def test_an_image_in_engines_of_nodes_needs_no_file(shared: SharedFolder) -> None:
+    shared.note_image(SharedImage(key="k", reference="r", id="sha256:1"))
+    assert shared.image("k") is not None
+
+
+# Arrays.
+
+
+def test_an_array_is_there_whole_and_is_read_back(shared: SharedFolder) -> None:
+    manifest = make_manifest(cells=(2, 1))
+    shared.add_array(manifest, "#!/bin/bash\n")
+    folder = shared.array("k1")
+    assert SharedFolder(shared.root).arrays() == [manifest]
+    assert stat.S_IMODE((folder / "task.sh").stat().st_mode) == 0o755
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "manifest.json", "ran", "submitted", "task.sh", "tries",
+    ]  # fmt: skip
+
+
+def test_the_same_array_is_not_added_twice(shared: SharedFolder) -> None:
+    shared.add_array(make_manifest(), "1")
+    with pytest.raises(MachineryError):
+        shared.add_array(make_manifest(), "2")
+    assert (shared.array("k1") / "task.sh").read_text() == "1"
+    assert [path.name for path in (shared.root / "arrays").iterdir()] == ["k1"]
+
+
+def test_arrays_are_open_until_they_are_closed_the_oldest_first(shared: SharedFolder) -> None:
+    for key, made in (("b", "2026-01-02"), ("a", "2026-01-03"), ("c", "2026-01-01")):
+        shared.add_array(make_manifest(key, made=made), "")
+    assert [manifest.key for manifest in shared.arrays()] == ["c", "b", "a"]
+    other = SharedFolder(shared.root)
+    other.close_array("b", "done")
+    assert [manifest.key for manifest in shared.arrays()] == ["c", "a"]
+    assert [(m.key, over) for m, over in shared.all_arrays(without={"c"})] == [("b", True), ("a", False)]
+
+
+def test_an_array_that_is_being_cancelled_says_why(shared: SharedFolder) -> None:
+    shared.add_array(make_manifest(), "")
+    assert shared.stopping("k1") == ""
+    shared.stop_array("k1", "interrupted")
+    assert shared.stopping("k1") == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"layout": 2}, "a newer trtmatrix"),
+        ({"layout": None}, "is no number"),
+        ({"tasks": 3}, "tasks: Input should be"),
+        ({"key": "other"}, "it is of the array other"),
+        ({"tasks": [[]]}, "has no cells"),
+    ],
+)
+def test_a_manifest_that_cannot_be_used_is_refused_with_a_remedy(
+    shared: SharedFolder, change: dict[str, object], words: str
+) -> None:
+    shared.add_array(make_manifest(), "")
+    file = shared.array("k1") / "manifest.json"
+    file.write_text(json.dumps({**format_manifest(make_manifest()), **change}))
+    with pytest.raises(MachineryError, match=words) as caught:
+        shared.arrays()
+    assert str(file) in str(caught.value)
+
+
+def test_a_manifest_keeps_what_cells_are_handed(shared: SharedFolder) -> None:
+    manifest = make_manifest()
+    handed = {"params": {"x": [1, 2.5, None, math.inf, "√\n"]}, "seconds": 3}
+    task = (replace(manifest.tasks[0][0], handed=handed),)
+    shared.add_array(replace(manifest, tasks=(task,)), "")
+    (read,) = SharedFolder(shared.root).arrays()
+    assert read.tasks[0][0].handed == {"params": {"x": [1, 2.5, None, "Infinity", "√\n"]}, "seconds": 3}
+
+
+# Attempts.
+
+
+def test_an_attempt_gives_the_probe_its_cells_in_its_own_order(shared: SharedFolder) -> None:
+    shared.add_array(make_manifest(), "")
+    shared.add_try("k1", 0, 2, (2, 0), retry=True, why="NODE_FAIL")
+    job = shared.array("k1") / "tries" / "0.2" / "job"
+    assert names(job) == ["0.cell.json", "1.cell.json", "end", "job.json"]
+    assert json.loads((job / "0.cell.json").read_text())["files"] == "files-2"
+    assert json.loads((job / "job.json").read_text()) == {"product": "tensorrt"}
+    (left,) = SharedFolder(shared.root).tries("k1")
+    assert left == make_try(2, (2, 0), retry=True, why="NODE_FAIL")
+
+
+def test_an_attempt_that_stands_stays(shared: SharedFolder) -> None:
+    shared.add_array(make_manifest(), "")
+    shared.add_try("k1", 0, 1, (0, 1))
+    shared.add_try("k1", 0, 1, (2,))
+    assert [left.indices for left in shared.tries("k1")] == [(0, 1)]
+    assert [path.name for path in (shared.array("k1") / "tries").iterdir()] == ["0.1"]
+
+
+def test_what_slurm_said_of_a_job_is_written_once(shared: SharedFolder) -> None:
+    shared.add_array(make_manifest(), "")
+    shared.add_try("k1", 0, 1, (0,))
+    shared.note_gone("k1", 0, 1, "NODE_FAIL", "n1 is down", "n1")
+    SharedFolder(shared.root).note_gone("k1", 0, 1, "CANCELLED")
+    (left,) = shared.tries("k1")
+    assert (left.gone, left.gone_why, left.node) == ("NODE_FAIL", "n1 is down", "n1")
+
+
+# Submissions and nodes.
+
+
+def test_a_submission_is_written_before_sbatch_and_after_it(shared: SharedFolder) -> None:
+    shared.add_array(make_manifest(), "")
+    begun = make_sent(2, job="")
+    shared.note_submission("k1", begun)
+    other = SharedFolder(shared.root)
+    assert other.submissions("k1") == [begun]
+    shared.note_submission("k1", make_sent(2, job="12"))
+    shared.note_submission("k1", make_sent(1, job="", refused="Invalid gres"))
+    for folder in (shared, other):
+        assert folder.submissions("k1") == [
+            make_sent(1, job="", refused="Invalid gres"),
+            make_sent(2, job="12"),
+        ]
+
+
+LINE = "NVIDIA L4, GPU-{}, 8.9, 23034, {}, [N/A], 210, 405, 72.00"
+
+
+def test_a_node_has_the_gpus_that_jobs_found_there(shared: SharedFolder) -> None:
+    for uuid, driver in (("1", "550.1"), ("2", "550.1"), ("1", "550.1")):
+        shared.note_node("n1.site", LINE.format(uuid, driver), "2026-01-01T00:00:00Z")
+    assert sorted(shared.nodes()["n1.site"]) == [LINE.format(1, "550.1"), LINE.format(2, "550.1")]
+    shared.note_node("n1.site", LINE.format("1", "560.2"), "2026-01-02T00:00:00Z")
+    (node,) = SharedFolder(shared.root).boards()
+    assert (node.name, node.gpus, node.seen) == (
+        "n1.site", (LINE.format(1, "560.2"),), "2026-01-02T00:00:00Z",
+    )  # fmt: skip
+    shared.note_node("n2", "nvidia-smi: not found", "2026-01-02T00:00:00Z")
+    assert set(shared.nodes()) == {"n1.site"}
+
+
+def test_a_nodes_name_names_no_other_place(shared: SharedFolder) -> None:
+    shared.note_node("../../evil", LINE.format(1, "550.1"), "2026-01-01")
+    assert list(shared.nodes()) == ["../../evil"]
+    assert [path.parent for path in shared.root.rglob("*.json")] == [shared.root / "nodes"]
+
+
+# Layout.
+
+
+def test_a_newer_trtmatrixs_folder_is_refused(shared: SharedFolder) -> None:
+    shared.check()
+    file = shared.root / "layout.json"
+    assert json.loads(file.read_text()) == {"layout": 1}
+    file.write_text('{"layout": 2}')
+    with pytest.raises(MachineryError, match="newer trtmatrix"):
+        shared.check()
+
+
+def test_a_folder_that_does_what_it_must_tells_its_room(shared: SharedFolder) -> None:
+    room = shared.check()
+    assert room.free > 0
+    assert room.kind not in {"", "unknown"}
+    assert sorted(path.name for path in shared.root.iterdir()) == ["layout.json", "lock"]
+
+
+@pytest.mark.parametrize("name", ["a:b", "a,b", "a%j", 'a"b', "a\nb", "a\\b"])
+def test_a_name_that_means_something_to_sbatch_or_containers_is_refused(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    with pytest.raises(ConfigError, match="means something"):
+        SharedFolder(folder).check()
+
+
+def test_a_folder_that_cannot_be_the_shared_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="absolute path"):
+        SharedFolder(Path("relative")).check()
+    with pytest.raises(ConfigError, match="mkdir -p"):
+        SharedFolder(tmp_path / "missing").check()
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="is no folder"):
+        SharedFolder(tmp_path / "file").check()
+    tmp_path.chmod(0o777)
+    with pytest.raises(ConfigError, match="chmod o-w"):
+        SharedFolder(tmp_path).check()
+    tmp_path.chmod(0o755)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_another_users_folder_is_refused(tmp_path: Path) -> None:
+    os.chown(tmp_path, 1234, -1)
+    with pytest.raises(ConfigError, match="of your own: mkdir"):
+        SharedFolder(tmp_path).check()
+    assert list(tmp_path.iterdir()) == []
