@@ -163,6 +163,17 @@ def test_what_no_parser_reads_is_an_error_and_not_an_empty_queue() -> None:
         Slurm(run=Cluster(squeue=said("hello")), user=0).jobs()
 
 
+def test_trouble_with_an_answer_passes_once_squeue_was_understood() -> None:
+    strange = failed("slurm_load_jobs error: Unexpected message received")
+    with pytest.raises(MachineryError, match="by hand") as caught:
+        Slurm(run=Cluster(squeue=strange), user=0).jobs()
+    assert not isinstance(caught.value, SlurmAway)
+    slurm = Slurm(run=Cluster(squeue=[said('{"jobs": []}'), strange, strange]), user=0)
+    assert slurm.jobs() == []
+    with pytest.raises(SlurmAway, match="Unexpected message"):
+        slurm.jobs()
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_accounting_tells_of_jobs_that_are_over(release: str) -> None:
     folder = FIXTURES / release

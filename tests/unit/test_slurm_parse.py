@@ -142,6 +142,22 @@ def test_a_warning_before_the_json_is_skipped() -> None:
     assert parse_squeue('squeue: error: plugin\n{"jobs": []}\n') == []
 
 
+@pytest.mark.parametrize(
+    ("state", "phase", "word"),
+    [
+        (["CANCELLED", "COMPLETING"], R, "CANCELLED"),  # since 23.02
+        ("COMPLETING", R, "COMPLETING"),  # before
+        (["FAILED", "REQUEUED"], W, "FAILED"),
+        (["RUNNING", "CONFIGURING"], W, "RUNNING"),
+        ("PREEMPTED", G, "PREEMPTED"),
+        ([], R, ""),
+    ],
+)
+def test_states_that_pass_too_quickly_to_be_kept(state: object, phase: Phase, word: str) -> None:
+    (job,) = parse_squeue(json.dumps({"jobs": [{"job_id": 5, "job_state": state}]}))
+    assert (job.phase, job.state) == (phase, word)
+
+
 def test_an_entry_that_says_only_its_id_is_not_taken_for_gone() -> None:
     assert parse_squeue('{"jobs": [{"job_id": 5, "future": {"a": 1}}, {}, 3]}') == [
         JobStatus(job="5", task=None, phase=Phase.RUNNING)
