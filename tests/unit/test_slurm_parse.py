@@ -225,3 +225,9 @@ def test_no_line_breaks_the_parsers(text: str) -> None:
             parse(text)
         except UnreadableError:
             continue
+
+
+def test_lines_of_other_users_are_left_out() -> None:
+    text = "1|N/A|RUNNING|0|None|a|trtmatrix-x|\n2|N/A|RUNNING|7|None|a|trtmatrix-x|\n"
+    assert [job.job for job in parse_squeue_lines(text, user=7)] == ["2"]
+    assert len(parse_squeue_lines(text)) == 2
