@@ -229,4 +229,4 @@ def lint(session: nox.Session) -> None:
     session.run("lint-imports")
     session.run("hadolint", "docker/test/Dockerfile", "docker/wheels/Dockerfile")
     session.run("shellcheck", "docker/test/build", "docker/wheels/base")
-    session.run("shellcheck", "tests/cdi/engine", "tests/podman/engine", ".ci/run")
+    session.run("shellcheck", "tests/cdi/engine", "tests/podman/engine", ".ci/run", "docker/slurm/epilog")

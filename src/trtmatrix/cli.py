@@ -176,7 +176,7 @@ def make_parser() -> argparse.ArgumentParser:
     prepare.add_argument("which", metavar="REPRO/CASE")
     prepare.add_argument("--to", type=Path, metavar="DIR", help="where to write (default: ./CASE)")
     _add_flags(commands.choices)
-    for name in ("run", "doctor"):
+    for name in ("run", "doctor", "table", "report", "publish"):
         add_slurm_options(commands.choices[name])
     return parser
 

@@ -31,7 +31,7 @@ def add_pin_options(parser: argparse._ArgumentGroup) -> None:
 
 
 def add_slurm_options(parser: argparse.ArgumentParser) -> None:
-    """Add where cells are run: on this host, or through Slurm."""
+    """Add whose GPUs are meant: this host's, or through Slurm those of a cluster."""
     group = parser.add_argument_group("where")
     group.add_argument(
         "--executor", choices=["local", "slurm"], default="local",

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trtmatrix.context import Context, open_context
 from trtmatrix.core.compare import Entry, exit_codes
@@ -29,9 +28,7 @@ from trtmatrix.perform import (
     served_cells,
 )
 from trtmatrix.scene import entries_of, look_around
-
-if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
-    from trtmatrix.cluster import Cluster
+from trtmatrix.where import open_where
 
 SUFFIXES = (".md", ".html", ".json", ".xml", ".txt")
 MODEL_OPTIONS = ("model", "inputs", "atol", "rtol", "profile")
@@ -58,20 +55,6 @@ def run_command(args: argparse.Namespace) -> ExitCode:
     show(args, result.entries)
     host = cluster.host if cluster is not None else scene.host
     return combine_exit_codes(run_codes(context.selection, host, result))
-
-
-def open_where(args: argparse.Namespace, context: Context) -> tuple[Context, Cluster | None]:
-    """Return the context, and the cluster that cells are run on where it is asked for."""
-    if args.executor != "slurm":
-        return context, None
-    from trtmatrix.cluster import open_cluster
-    from trtmatrix.effects.shared_folder import SharedFolder
-    from trtmatrix.effects.site import read_site
-
-    names = [version.name for version in context.matrix.versions]
-    site = read_site(args.site, context.project.folder, names)
-    folder = SharedFolder(Path(site.shared), lambda text: print(f"trtmatrix: {text}", file=sys.stderr))
-    return open_cluster(context, site, folder)
 
 
 def open_model_context(args: argparse.Namespace) -> Context:
@@ -111,8 +94,8 @@ def options_of(args: argparse.Namespace) -> Options:
 def table_command(args: argparse.Namespace) -> ExitCode:
     """Print the tables from stored records."""
     check_outputs(args.output)
-    context = open_model_context(args)
-    scene = look_around(context, Pull.NEVER)
+    context, cluster = open_where(args, open_model_context(args))
+    scene = look_around(context, Pull.NEVER, cluster)
     entries = entries_of(context, scene, scene.stored)
     show(args, entries)
     shown = [entry for entry in entries if entry.evidence in {Evidence.MEASURED, Evidence.RECORDED}]
@@ -215,8 +198,8 @@ def publish_command(args: argparse.Namespace) -> ExitCode:
     from trtmatrix.effects.store import publish
     from trtmatrix.effects.surfaces import publish_surfaces
 
-    context = open_context(args)
-    scene = look_around(context, Pull.NEVER)
+    context, cluster = open_where(args, open_context(args))
+    scene = look_around(context, Pull.NEVER, cluster)
     facts = [e for e in entries_of(context, scene, scene.stored) if is_current_fact(e)]
     local = context.project.local.resolve()
     records = [

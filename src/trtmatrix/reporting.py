@@ -23,11 +23,12 @@ def report_command(args: argparse.Namespace) -> ExitCode:
     from trtmatrix.core.model import Evidence
     from trtmatrix.core.plan import Pull
     from trtmatrix.scene import entries_of, look_around
+    from trtmatrix.where import open_where
 
     files = list(args.output) or [DEFAULT]
     check_files(files)
-    context = open_context(args)
-    scene = look_around(context, Pull.NEVER)
+    context, cluster = open_where(args, open_context(args))
+    scene = look_around(context, Pull.NEVER, cluster)
     entries = entries_of(context, scene, scene.stored)
     for file in files:
         write_file(file, render(file.suffix, entries))

@@ -1,4 +1,4 @@
-"""Ends what runs on Slurm for an interrupted run: cancels what nobody else follows, waits until it is gone."""
+"""Ends what runs on Slurm for an interrupted run: cancels what nobody else follows, and waits."""
 
 from __future__ import annotations
 

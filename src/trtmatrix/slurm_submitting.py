@@ -127,7 +127,7 @@ class Submitting:
         spec = TaskScript(
             site=self.cluster.site, gpu=site_gpu(self.cluster, launch.gpu), slug=launch.gpu.slug,
             key=manifest.key, version=launch.version.name, image=manifest.image, suite=manifest.suite,
-            minutes=self.cluster.site.limits.minutes, driver_least=driver.least if driver else "",
+            minutes=self.minutes(manifest), driver_least=driver.least if driver else "",
             limits=self.limits,
         )  # fmt: skip
         return task_script(spec)

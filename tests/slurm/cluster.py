@@ -222,7 +222,7 @@ class Cluster:
     def explain(self) -> str:
         """Return the last of the daemons' logs."""
         logs = sorted((self.folder / "log").glob("*"))
-        return "\n".join(f"{log.name}:\n{log.read_text(errors='replace')[-1500:]}" for log in logs)
+        return "\n".join(f"{log.name}:\n{log.read_text(errors='replace')[-600:]}" for log in logs)
 
     def stop(self) -> None:
         """Cancel all jobs and end the daemons; nothing is left."""

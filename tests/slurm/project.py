@@ -20,6 +20,9 @@ from tests.slurm.nodes import H200, L4, Model
 HERE = Path(__file__).resolve().parent
 MEMORY, OUTPUT = 1 << 30, 64 << 20
 
+ONE = ("--trt", VERSION, "--no-controls")
+"""What selects the one version there is, and nothing but what is named beside it."""
+
 POLL = {"TRTMATRIX_SLURM_POLL": "0.5"}
 """A client of these tests asks often: nobody else waits for the controller."""
 
@@ -90,8 +93,10 @@ class Project:
     def command(self, *words: str, verb: str = "run") -> list[str]:
         """Return the command line."""
         files = [f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
-        files += [f"--results={self.results}", f"--cache={self.cache}", "--executor=slurm"]
-        limits = [f"--memory={MEMORY}", f"--output-size={OUTPUT}"] if verb == "run" else []
+        files += [f"--results={self.results}", f"--cache={self.cache}"]
+        limits = (
+            ["--executor=slurm", f"--memory={MEMORY}", f"--output-size={OUTPUT}"] if verb == "run" else []
+        )
         return [sys.executable, "-m", "trtmatrix", verb, *files, *limits, *words]
 
     def start(self, *words: str, name: str = "1") -> Client:

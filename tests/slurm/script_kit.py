@@ -136,7 +136,7 @@ class Node:
             cell = {
                 "cell": {"repro": "acts", "case": f"c{number}", "version": "v", "gpu": "nvidia-l4"},
                 "run": "r", "repro_file": "acts.py", "params": {"minor": self.minor, **does}, "seconds": 60,
-                "files": "c1", "keep_outputs": True,
+                "files": does.get("files", "c1"), "keep_outputs": True,
             }  # fmt: skip
             seconds = does.get("seconds")
             text = json.dumps(cell if seconds is None else {**cell, "seconds": seconds})
@@ -231,6 +231,9 @@ def a_node(folder: Path) -> Iterator[Node]:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         device.unlink()
+        for tag in client().images.get(IMAGE).tags:
+            if tag.startswith("trtmatrix/slurm:"):  # an import names what it saves
+                client().images.remove(tag, noprune=True)
         for container in containers():
             with contextlib.suppress(Exception):
                 container.remove(force=True)

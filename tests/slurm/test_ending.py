@@ -7,12 +7,11 @@ import signal
 
 from tests.slurm.cluster import Cluster, wait_until
 from tests.slurm.conftest import containers
-from tests.slurm.image import VERSION
 from tests.slurm.nodes import H200
-from tests.slurm.project import Client, Project
+from tests.slurm.project import ONE, Client, Project
 
 INTERRUPTED = 130
-SLEEPS = ("--trt", VERSION, "--gpu", "H200", "--case", "passes,long-sleep")
+SLEEPS = (*ONE, "--gpu", "H200", "--case", "passes,long-sleep")
 
 
 def start(project: Project, cluster: Cluster) -> Client:

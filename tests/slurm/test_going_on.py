@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tests.slurm.cluster import Cluster, wait_until
 from tests.slurm.conftest import containers
-from tests.slurm.image import VERSION
-from tests.slurm.project import Project
+from tests.slurm.project import ONE, Project
 
 SLEEPS = tuple(f"sleep-{number}" for number in range(4))
 
@@ -16,7 +15,7 @@ SLEEPS = tuple(f"sleep-{number}" for number in range(4))
 def test_two_clients_share_one_run_and_a_killed_one_finds_it_again(
     project: Project, cluster: Cluster, tmp_path: Path
 ) -> None:
-    words = ("--trt", VERSION, "--gpu", "H200", "--repro", "life", "--case", "sleep-*")
+    words = (*ONE, "--gpu", "H200", "--repro", "life", "--case", "sleep-*")
     before = set(project.shared.glob("arrays/*"))
     other = Project(tmp_path / "other", cluster)
     clients = [project.start(*words), other.start(*words)]
@@ -40,7 +39,7 @@ def test_two_clients_share_one_run_and_a_killed_one_finds_it_again(
 def test_the_cells_of_a_lost_node_run_on_another_and_it_is_used_again_once_it_is_back(
     project: Project, cluster: Cluster
 ) -> None:
-    client = project.start("--trt", VERSION, "--gpu", "L4", "--case", "sleep-*")
+    client = project.start(*ONE, "--gpu", "L4", "--case", "sleep-*")
     try:
         wait_until(lambda: len(containers(cluster)) == 2, 60, "two tasks", lambda: client.told)
         cluster.kill_node("l4a")
@@ -55,6 +54,6 @@ def test_the_cells_of_a_lost_node_run_on_another_and_it_is_used_again_once_it_is
     (array,) = project.arrays_of(done)
     assert Counter(path.name.partition(".")[2] for path in (array / "tries").iterdir()) == {"1": 2, "2": 1}
     cluster.wait_for_node("l4a", "idle")
-    again = project.run("--trt", VERSION, "--gpu", "L4", "--case", "sleep-*", "--rerun")
+    again = project.run(*ONE, "--gpu", "L4", "--case", "sleep-*", "--rerun")
     assert again.code == 0, again.told
     assert len({record["gpu"]["host"] for record in project.records()[-4:]}) == 2

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.containers.engines import client
@@ -89,6 +90,18 @@ def test_the_end_of_its_time_is_told_from_a_cancellation(node: Node) -> None:
     process.terminate()
     assert process.wait(timeout=20) == 143
     assert node.ended()["trouble"] == "time"
+
+
+def test_the_probe_is_told_all_along_that_the_script_lives(node: Node) -> None:
+    node.add_try(hangs())
+    process, job = node.start(node.task())
+    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
+    (sign,) = node.local.glob("*/job/heartbeat")
+    before = sign.stat().st_mtime_ns
+    wait_for(lambda: sign.stat().st_mtime_ns > before, 5, "a further sign of life")
+    assert (node.ran(job=job) / "alive").exists()  # for who waits elsewhere
+    process.terminate()
+    process.wait(timeout=20)
 
 
 def test_after_a_kill_the_epilog_removes_the_container(node: Node) -> None:
@@ -206,7 +219,10 @@ def test_a_shared_folder_that_cannot_be_written_to_runs_nothing(node: Node) -> N
 
 def test_a_record_never_comes_before_its_outputs(node: Node) -> None:
     """Each name is looked at as it appears: what is seen is whole."""
-    cells = [{"does": "passes", "size": 1 << 20} for _ in range(12)]
+    reference = node.shared / "cases" / "big" / "reference"
+    reference.mkdir(parents=True)
+    np.save(reference / "y.npy", np.arange(float(1 << 20)))
+    cells = [{"does": "passes", "size": 1 << 20, "files": "big"} for _ in range(12)]
     node.add_try(*cells)
     process, job = node.start(node.task())
     seen: set[int] = set()
@@ -218,6 +234,7 @@ def test_a_record_never_comes_before_its_outputs(node: Node) -> None:
                     seen.add(number)
                     files = list((node.ran(job=job) / str(number)).glob("*.npy"))
                     files += list((node.ran() / str(number)).glob("*.npy"))
+                    assert files
                     assert all(file.stat().st_size > 1 << 22 for file in files if file.exists())
         time.sleep(0.005)
     assert len(seen) == len(cells)

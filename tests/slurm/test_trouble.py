@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.slurm.cluster import Cluster
 from tests.slurm.image import VERSION
 from tests.slurm.nodes import H200, L4, Model
-from tests.slurm.project import Project
+from tests.slurm.project import ONE, Project
 
 A100 = Model(gres="a100", name="NVIDIA A100", compute="8.0", memory=40536)
 """No node has one."""
@@ -13,26 +13,28 @@ A100 = Model(gres="a100", name="NVIDIA A100", compute="8.0", memory=40536)
 
 def test_an_impossible_type_is_refused_at_submit(project: Project) -> None:
     project.write_site(models=(A100, L4))
-    done = project.run("--trt", VERSION, "--case", "passes", "--gpu", "A100")
+    done = project.run(*ONE, "--case", "passes", "--gpu", "A100")
     assert done.code == 3, done.told
     assert "Requested node configuration is not available" in done.told
-    assert "gpu:a100:1" in done.told
+    assert "correct gres" in done.told
     assert done.cells["passes", A100.slug]["executed"] is False
     assert project.records() == []
 
 
 def test_a_node_that_cannot_begin_is_tried_three_times(project: Project) -> None:
     project.write_site(setup=["echo the module is broken >&2", "exit 7"])
-    done = project.run("--trt", VERSION, "--case", "passes", "--gpu", "H200")
+    done = project.run(*ONE, "--case", "passes", "--gpu", "H200")
     assert done.code == 3, done.told
     (array,) = project.arrays_of(done)
     assert sorted(path.name for path in (array / "tries").iterdir()) == ["0.1", "0.2", "0.3"]
-    assert done.cells["passes", H200.slug]["cause"] == "launcher failed"
+    assert done.cells["passes", H200.slug]["executed"] is False
+    assert "the script ended with code 7 while: the lines of setup" in done.told
+    assert "after 3 attempts" in done.told
 
 
 def test_an_image_that_is_nowhere_leaves_the_others_alone(project: Project, cluster: Cluster) -> None:
     project.write_versions(v10_8_0="127.0.0.1:1/trtmatrix/nowhere:10.8.0")
-    done = project.run("--case", "passes", "--gpu", "H200", "--trt", f"{VERSION},10.8.0")
+    done = project.run("--no-controls", "--case", "passes", "--gpu", "H200", "--trt", f"{VERSION},10.8.0")
     assert done.code == 3, done.told
     cells = {cell["version"]: cell for cell in done.data["cells"]}
     assert cells[VERSION]["verdict"] == "PASS"

@@ -87,7 +87,8 @@ class World:
             if fate == "lost":
                 self.attempts[-1] = replace(last, sent=None, lost=last.lost + 1)
             else:
-                found: dict[str, Any] = {"job": "7"} if fate == "found" else {"job": "", "refused": "Invalid gres"}
+                refused = {"job": "", "refused": "Invalid gres"}
+                found: dict[str, Any] = {"job": "7"} if fate == "found" else refused
                 self.attempts[-1] = replace(last, sent=replace(last.sent, **found))
             return
         if last.left.published:  # it waits for Slurm to say who ended the job

@@ -52,6 +52,13 @@ def test_what_a_client_follows_stays_however_old(shared: SharedFolder) -> None:
     assert "arrays/old" in shared.clean(7)
 
 
+def test_what_is_staged_again_is_young_again(shared: SharedFolder, tmp_path: Path) -> None:
+    case = tmp_path / "source" / "unused"
+    case.mkdir(parents=True)
+    shared.stage_case(case)
+    assert "cases/unused" not in shared.clean(7)
+
+
 def test_what_is_not_whole_goes_once_it_is_nobodys_any_more(shared: SharedFolder) -> None:
     for name, days in (("cases/.partial-1", 3), ("arrays/.partial-2", 3), ("cases/.partial-3", 1)):
         (shared.root / name / "x").mkdir(parents=True)

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import shutil
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from slurmtries import make_manifest, make_sent, make_try
 
 from trtmatrix.core.errors import ConfigError, MachineryError
-from trtmatrix.core.slurm.shared_json import format_manifest
+from trtmatrix.core.slurm.shared_json import (
+    format_manifest,
+    parse_facts,
+    parse_gone,
+    parse_manifest,
+    parse_sent,
+    parse_wanted,
+)
 from trtmatrix.effects.shared_folder import SharedFolder, SharedImage
 
 
@@ -102,6 +114,33 @@ def test_a_full_disk_is_told_and_leaves_nothing(
         shared.stage_case(case)
     assert names(shared.root) == []
     assert list((shared.root / "cases").iterdir()) == []
+
+
+def test_of_two_that_stage_a_case_at_once_the_first_ones_copy_stays(
+    shared: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = write(tmp_path / "case1", case_dot_json="{}", inputs__x_dot_npy="123")
+    real, late, first = shutil.copyfile, [True], list[int]()
+
+    def copy(*words: Any, **more: Any) -> Any:
+        if late:
+            late.clear()
+            first.append(SharedFolder(shared.root).stage_case(case).stat().st_ino)
+        return real(*words, **more)
+
+    monkeypatch.setattr("shutil.copyfile", copy)
+    staged = shared.stage_case(case)
+    assert names(staged) == ["case.json", "inputs/x.npy"]
+    assert first == [staged.stat().st_ino]
+    assert [path.name for path in staged.parent.iterdir()] == ["case1"]
+
+
+@given(text=st.text() | st.binary().map(lambda data: data.decode("latin-1")))
+def test_no_text_makes_the_readers_raise_anything_but_their_own_error(text: str) -> None:
+    for read in (parse_manifest, parse_sent, parse_wanted, parse_gone):
+        with contextlib.suppress(MachineryError):
+            read(text, "file")
+    parse_facts(text)
 
 
 # Images.

@@ -18,11 +18,12 @@ PARTIAL_DAYS = 2.0
 """What is not whole after so long is nobody's any more: no copy takes longer."""
 
 
-def clean(root: Path, days: float) -> list[str]:
-    """Remove arrays that have been over for so long, unused suites and cases as old, and what is not whole.
+def set_aside(root: Path, days: float) -> dict[str, Path]:
+    """Rename arrays that have been over for so long, unused suites and cases as old, and what is not whole.
 
     Never an array that is open or that a living client follows, nor what an open one uses; images stay: to
-    have one again takes long. To be called under the folder's lock. Returns what was removed.
+    have one again takes long. To be called under the folder's lock. Returns what each is called now, to be
+    removed.
     """
     followed = {key for keys in living_clients(root).values() for key in keys}
     now = _now(root)
@@ -38,8 +39,8 @@ def clean(root: Path, days: float) -> list[str]:
                 folder / name for name in names_in(folder)
                 if name not in used and _age(folder / name, now) > days * DAY
             ]  # fmt: skip
-    removed = [folder for folder in (*old, *_partial(root, now)) if _remove(folder)]
-    return [str(folder.relative_to(root)) for folder in removed]
+    asides = {str(path.relative_to(root)): _set_aside(path) for path in (*old, *_partial(root, now))}
+    return {name: aside for name, aside in asides.items() if aside is not None}
 
 
 def _now(root: Path) -> float:
@@ -85,15 +86,20 @@ def _partial(root: Path, now: float) -> Iterator[Path]:
                 yield path
 
 
-def _remove(path: Path) -> bool:
-    """Remove a file, or a folder: that is first renamed, so that nobody takes half of it for whole."""
-    if not path.is_dir():
-        path.unlink(missing_ok=True)
-        return True
-    aside = path if path.name.startswith(PARTIAL) else path.with_name(f"{PARTIAL}old-{os.urandom(4).hex()}")
+def _set_aside(path: Path) -> Path | None:
+    """Rename a folder, so that nobody takes half of it for whole while it goes; None where it is gone."""
+    if path.name.startswith(PARTIAL):
+        return path
+    aside = path.with_name(f"{PARTIAL}old-{os.urandom(4).hex()}")
     try:
-        path.rename(aside)
+        return path.rename(aside)
     except OSError:
-        return False
-    shutil.rmtree(aside, ignore_errors=True)
-    return True
+        return None
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all in it, as far as that can be done."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ its name is seen whole. From memory: nfs(5), "Data and metadata coherence".
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -132,7 +133,9 @@ class Copier:
             shutil.rmtree(partial, ignore_errors=True)
 
     def _know(self, wanted: dict[str, tuple[Path, os.stat_result]], target: Path) -> None:
-        """Remember what is there already, so that others are linked to it."""
+        """Remember what is there already, so that others are linked to it; it is young again."""
+        with contextlib.suppress(OSError):
+            os.utime(target)
         for path, (_, facts) in wanted.items():
             if facts.st_nlink > 1:
                 self._copied.setdefault((facts.st_dev, facts.st_ino), target / path)

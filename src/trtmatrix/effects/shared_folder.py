@@ -343,7 +343,10 @@ class SharedFolder:
     def clean(self, days: float) -> list[str]:
         """Remove what nobody needs any more: arrays that have been over so long and the like; tell what."""
         with self.lock():
-            return shared_clean.clean(self.root, days)
+            old = shared_clean.set_aside(self.root, days)
+        for path in old.values():  # it may take long: nobody waits for it
+            shared_clean.remove(path)
+        return list(old)
 
 
 def _has_size(file: str, size: int) -> bool:

@@ -6,13 +6,17 @@
 ``suite/<digest>/trtprobe, repros``   what is mounted into every container
 ``cases/<name>``                      prepared cases, as in the cache
 ``images/<key>/image.json``           an image that was had (``file``, ``id``, ``reference``, ``bytes``)
+``images/<key>/facts``                the same in lines, for the scripts; its file beside it, if it has one here
 ``images/<key>.<attempt>/``           what an import left (``started``, ``ended``, ``log``)
+``images/<key>.<attempt>.txt``        what an import said
 ``nodes/<node>.json``                 what a node's GPUs were when a job last ran there
 ``arrays/<key>/manifest.json``        never changed; ``task.sh`` beside it
 ``arrays/<key>/submitted/<n>.json``   each sbatch: written before it, completed after it
 ``arrays/<key>/tries/<task>.<attempt>/``  what a task is to run: ``indices.json``, ``job/`` for the probe
 ``arrays/<key>/ran/<task>.<attempt>.<job>/`` what it leaves; renamed to ``<task>.<attempt>`` when it is done
 ``arrays/<key>/tries/<task>.<attempt>/gone.json`` how a job ended that told nothing, as Slurm told a client
+``arrays/<key>/tries/<task>.<attempt>/taken`` a link that names the job that has it: an attempt is run once
+``arrays/<key>/said.<task>.<attempt>.<job>.txt`` what a script said
 ``arrays/<key>/stopping``             a client cancels it: nothing is submitted any more; says why
 ``arrays/<key>/over``                 nothing is to be collected or submitted any more; says why
 """
