@@ -50,13 +50,17 @@ class Fake:
         )
 
 
+def here(name: str) -> str:
+    return f"/usr/bin/{name}"
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> SharedFolder:
     return SharedFolder(tmp_path)
 
 
 def look(folder: SharedFolder, fake: Fake, site: Site = SITE) -> SiteFacts:
-    return look_at_site(site, Slurm(run=fake), folder, fake)
+    return look_at_site(site, Slurm(run=fake), folder, fake, here)
 
 
 def test_a_good_site(folder: SharedFolder) -> None:
@@ -102,9 +106,15 @@ def test_a_slurm_that_is_away_is_a_fact(folder: SharedFolder, error: MachineryEr
     def away(_words: Sequence[str], _seconds: float) -> Answer:
         raise error
 
-    facts = look_at_site(SITE, Slurm(run=away), folder, away)
+    facts = look_at_site(SITE, Slurm(run=away), folder, away, here)
     assert (facts.away, facts.away_remedy) == (str(error).split("\n")[0], "is it up?")
     assert facts.folder_free > 0
+
+
+def test_commands_that_are_not_here_are_named(folder: SharedFolder) -> None:
+    facts = look_at_site(SITE, Slurm(run=Fake()), folder, Fake(), lambda n: None if n == "sbatch" else n)
+    assert facts.away == "sbatch: not on this host"
+    assert "login node" in facts.away_remedy
 
 
 def test_a_folder_in_trouble_is_a_fact(tmp_path: Path) -> None:
@@ -121,7 +131,7 @@ def test_a_refusing_scontrol_leaves_the_rest(folder: SharedFolder) -> None:
             return Answer(code=1, out="", err="Access denied")
         return fake(words, seconds)
 
-    facts = look_at_site(SITE, Slurm(run=run), folder, run)
+    facts = look_at_site(SITE, Slurm(run=run), folder, run, here)
     assert facts.nodes == ()
     assert len(facts.requests) == 2
 
@@ -141,6 +151,6 @@ def test_pyxis_is_looked_for_in_sruns_help(folder: SharedFolder) -> None:
         return Fake()(words, seconds)
 
     pyxis = replace(SITE, runtime=NodeRuntime.PYXIS)
-    assert look_at_site(pyxis, Slurm(run=run), folder, run).pyxis is True
+    assert look_at_site(pyxis, Slurm(run=run), folder, run, here).pyxis is True
     assert look(folder, Fake(), pyxis).pyxis is False
     assert look(folder, Fake()).pyxis is None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import glob
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trtmatrix.core.errors import TrtMatrixError
+from trtmatrix.core.errors import TrtMatrixError, UsageError
 from trtmatrix.core.slurm.boards import Node
 from trtmatrix.core.slurm.controller import parse_config, parse_nodes, parse_partitions
 from trtmatrix.core.slurm.facts import Request, SiteFacts
@@ -17,7 +18,7 @@ from trtmatrix.core.slurm.sitevalues import LEAST_MEMORY
 from trtmatrix.core.slurm.submission import array_words, import_words
 from trtmatrix.effects.shared_folder import SharedFolder
 from trtmatrix.effects.slurm import Refused, Slurm
-from trtmatrix.effects.slurm_commands import Run, run_command
+from trtmatrix.effects.slurm_commands import INSTALL, Run, run_command
 
 SECONDS = 60.0
 WHOLE = "--wrap=true"
@@ -26,12 +27,15 @@ KEY = "doctor"
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol")
 
 
-def look_at_site(site: Site, slurm: Slurm, folder: SharedFolder, run: Run = run_command) -> SiteFacts:
+def look_at_site(
+    site: Site, slurm: Slurm, folder: SharedFolder, run: Run = run_command,
+    which: Callable[[str], str | None] = shutil.which,
+) -> SiteFacts:  # fmt: skip
     """Return what was found; trouble with Slurm or with the folder is a fact, and no error."""
     facts = _folder_facts(folder)
     try:
-        for name in COMMANDS:
-            run([name, "--version"], SECONDS)
+        if missing := [name for name in COMMANDS if which(name) is None]:
+            raise UsageError(f"{', '.join(missing)}: not on this host\n  {INSTALL}")
         slurm.jobs()
         config = parse_config(_ask(run, "show", "config"))
         facts = replace(

@@ -26,7 +26,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteFacts:
-    """What doctor looks at. ``away``: why Slurm does not answer, with ``away_remedy``; all else is empty then.
+    """What doctor looks at. ``away``: why Slurm does not answer, with ``away_remedy``; the rest is unset.
 
     ``json``: squeue tells in JSON; ``accounting``: there is some. ``folder_kind``, ``folder_free``: the file
     system of the shared folder and its free bytes, or ``folder_trouble``. ``epilogs``: the text of each
