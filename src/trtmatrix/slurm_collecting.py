@@ -60,9 +60,8 @@ class Collecting:
     def take(self, one: Following, work: Worklist, tries: Sequence[Try]) -> bool:
         """Take each record that is there and wanted; returns whether there was one."""
         before = len(one.taken)
-        for left in tries:
-            if not any(task == left.task for task, _ in one.wanted):
-                continue
+        ours = {task for task, _ in one.wanted}
+        for left in (left for left in tries if left.task in ours):
             self._note_node(left)
             for number in sorted(left.records):
                 index = left.indices[number]

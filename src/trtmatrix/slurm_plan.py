@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trtmatrix.cluster import Cluster
-from trtmatrix.core.container import Limits
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.model import CellId
 from trtmatrix.core.order import Seconds, count_recorded, estimate_seconds, known_cells
@@ -16,13 +15,13 @@ from trtmatrix.core.slurm.fate import FIRST
 from trtmatrix.core.slurm.layout import SCRIPT, array_folder, import_folder
 from trtmatrix.core.slurm.manifest import Asked
 from trtmatrix.core.slurm.planned import PlannedArray, PlannedImport, PlannedJob, PlannedJobs
-from trtmatrix.core.slurm.scripts import TaskScript, import_script, task_script
+from trtmatrix.core.slurm.scripts import import_script, task_script
 from trtmatrix.core.slurm.submission import array_words, import_words
 from trtmatrix.perform import Options
 from trtmatrix.scene import Scene
 from trtmatrix.slurm_images import script_of
 from trtmatrix.slurm_pace import read_pace
-from trtmatrix.slurm_submitting import site_gpu
+from trtmatrix.slurm_submitting import site_gpu, task_spec
 from trtmatrix.worklist import Task, count_runs
 from trtmatrix.workshop import Order
 
@@ -120,16 +119,8 @@ def _array_job(
         cluster.site, site_gpu(cluster, launch.gpu), key=KEY, tasks=range(tasks), attempt=FIRST,
         minutes=minutes, after="" if has_image else IMPORT, facts=facts,
     )  # fmt: skip
-    script = task_script(task_spec(cluster, launch, KEY, SUITE, planning.options.limits))
+    script = task_script(
+        task_spec(cluster, launch, key=KEY, suite=SUITE, minutes=minutes, limits=planning.options.limits)
+    )
     folder = array_folder(cluster.site.shared, KEY)
     return PlannedJob(words=words, script=f"{folder}/{SCRIPT}", argument=str(FIRST), text=script)
-
-
-def task_spec(cluster: Cluster, launch: Launch, key: str, suite: str, limits: Limits) -> TaskScript:
-    """Return what the script of an array is made from."""
-    driver = launch.version.driver
-    return TaskScript(
-        site=cluster.site, gpu=site_gpu(cluster, launch.gpu), slug=launch.gpu.slug, key=key,
-        version=launch.version.name, image=cluster.key_of(launch.version), suite=suite,
-        minutes=cluster.site.limits.minutes, driver_least=driver.least if driver else "", limits=limits,
-    )  # fmt: skip

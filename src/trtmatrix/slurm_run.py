@@ -110,6 +110,8 @@ class SlurmRun:
             return False
         tasks = work.take()
         stage_cases(self.cluster, self.shop, tasks)
+        if self.shop.stop.is_set():
+            return False
         with self.cluster.folder.lock():
             course.arrays += submitting.begin(course.launch, work, tasks)
         return True

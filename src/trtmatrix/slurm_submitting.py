@@ -38,6 +38,24 @@ def site_gpu(cluster: Cluster, gpu: Gpu) -> SiteGpu:
     return next(entry for entry in cluster.site.gpus if slug_of(entry.name) == gpu.slug)
 
 
+def asked_words(gpu: SiteGpu) -> str:
+    """Say what a site is asked for, in the words of its settings."""
+    fields = ("gres", "constraint", "partition", "account", "qos")
+    return ", ".join(f"{name} {value}" for name in fields if (value := getattr(gpu, name)))
+
+
+def task_spec(
+    cluster: Cluster, launch: Launch, *, key: str, suite: str, minutes: int, limits: Limits
+) -> TaskScript:
+    """Return what the script of an array is made from; ``minutes``: the ``--time`` of its jobs."""
+    driver = launch.version.driver
+    return TaskScript(
+        site=cluster.site, gpu=site_gpu(cluster, launch.gpu), slug=launch.gpu.slug, key=key,
+        version=launch.version.name, image=cluster.key_of(launch.version), suite=suite, minutes=minutes,
+        driver_least=driver.least if driver else "", limits=limits,
+    )  # fmt: skip
+
+
 @dataclass(kw_only=True)
 class Submitting:
     """What submits for one client. Its methods are called under the folder's lock.
@@ -123,14 +141,13 @@ class Submitting:
         return task_minutes(manifest.tasks, self.seconds, self.known, self.cluster.site.limits)
 
     def _script(self, launch: Launch, manifest: Manifest) -> str:
-        driver = launch.version.driver
-        spec = TaskScript(
-            site=self.cluster.site, gpu=site_gpu(self.cluster, launch.gpu), slug=launch.gpu.slug,
-            key=manifest.key, version=launch.version.name, image=manifest.image, suite=manifest.suite,
-            minutes=self.minutes(manifest), driver_least=driver.least if driver else "",
-            limits=self.limits,
+        minutes = self.minutes(manifest)
+        return task_script(
+            task_spec(
+                self.cluster, launch, key=manifest.key, suite=manifest.suite, minutes=minutes,
+                limits=self.limits,
+            )
         )  # fmt: skip
-        return task_script(spec)
 
     def send(self, one: Following, steps: Mapping[int, Submit]) -> None:
         """Submit attempts at tasks of an array, those of one attempt's number together."""
@@ -154,7 +171,7 @@ class Submitting:
         try:
             after = self.images.job_for(one.launch.version)
         except Refused as error:
-            self._refused(one, sent, error)
+            self._refused(one, sent, error, f"the import of its image, {' '.join(site.import_options)}")
             return
         except SlurmAway as error:
             self.note(f"{one.name}: {error}")  # nothing was submitted: it is tried again
@@ -171,7 +188,7 @@ class Submitting:
                 words, avoid, script=f"{array_folder(site.shared, one.key)}/{SCRIPT}", attempt=attempt
             )
         except Refused as error:
-            self._refused(one, sent, error)
+            self._refused(one, sent, error, asked_words(site_gpu(self.cluster, one.launch.gpu)))
             return
         except SlurmAway as error:
             self.note(f"{one.name}: {error}")  # whether the job is there is looked for by its name
@@ -181,10 +198,10 @@ class Submitting:
         again = "" if attempt == FIRST else f", attempt {attempt}"
         self.note(f"{one.name}: job {job}: {count} on Slurm{again}")
 
-    def _refused(self, one: Following, sent: Sent, error: Refused) -> None:
+    def _refused(self, one: Following, sent: Sent, error: Refused, asked: str) -> None:
         """Write down that Slurm will have none of it: its tasks are not run."""
         self.note(f"{one.name}: {error}")
-        words = error.words or "sbatch refused it without a word"
+        words = f"{error.words or 'sbatch refused it without a word'} (asked for: {asked})"
         self.cluster.folder.note_submission(one.key, replace(sent, refused=words))
 
     def _submit(self, words: tuple[str, ...], avoid: Sequence[str], script: str, attempt: int) -> str:

@@ -22,6 +22,8 @@ from trtmatrix.effects.slurm_commands import Answer
 from trtprobe.files import write_json
 
 NODE = "node-a"
+STUCK = "launch failed requeued held"
+"""The reason of a job that waits and never runs."""
 BOARD = "NVIDIA H200, GPU-0, 9.0, 143771, 580.159.04, Disabled, 1980, 2619, 700.00"
 
 
@@ -140,7 +142,7 @@ class FakeSlurm:
         return [job for job in self.jobs if job.state in {"PENDING", "RUNNING"}]
 
     def _advance(self, job: FakeJob) -> None:
-        if job.state == "PENDING":
+        if job.state == "PENDING" and job.reason != STUCK:
             first = next((other for other in self.jobs if other.id == job.after), None)
             if first is not None and first.state == "FAILED":
                 job.state, job.reason = "CANCELLED", "DependencyNeverSatisfied"
@@ -173,9 +175,9 @@ class FakeSlurm:
         wanted = array / "tries" / name
         if (wanted / "taken").exists():
             return "COMPLETED"
-        (wanted / "taken").touch()
         if state := self.breaks(job):
             return state
+        (wanted / "taken").touch()
         ran = array / "ran" / f"{name}.{job.id}"
         ran.mkdir(parents=True)
         facts = f"job={job.id}\ntask={job.task}\nattempt={job.attempt}\nid={job.id}\nnode={NODE}\n"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,19 @@ from typing import Any
 import pytest
 from builders import make_case, make_cell, make_repro
 from playing import LIMIT, RIGHT, WRONG, Play, always, make_shop
-from slurmdouble import BOARD, NODE, FakeJob, FakeSlurm, Killed, nothing
+from slurmdouble import BOARD, NODE, STUCK, FakeJob, FakeSlurm, Killed, nothing
 from test_cases import loaded
 
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.container import Limits
+from trtmatrix.core.errors import HungUp, MachineryError
 from trtmatrix.core.expand import Cell, Selection
 from trtmatrix.core.plan import Engine, GpuAccess, Host, Pull, make_plan
 from trtmatrix.core.slurm.boards import host_hash, site_gpus
 from trtmatrix.core.slurm.layout import OVER
+from trtmatrix.core.slurm.manifest import Try
 from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu
+from trtmatrix.effects.shared_clients import Client as SharedClient
 from trtmatrix.effects.shared_folder import SharedFolder
 from trtmatrix.effects.slurm import Slurm
 from trtmatrix.performed import Performed
@@ -78,6 +82,17 @@ def make_slurm(folder: Path, play: Play = RIGHTLY, **more: Any) -> FakeSlurm:
     shared = folder / "shared"
     shared.mkdir()
     return FakeSlurm(shared=shared, play=play, **more)
+
+
+def leave_after_submitting(slurm: FakeSlurm, client: Client) -> Callable[[Sequence[str]], None]:
+    """What loses a client's connection once its array is submitted."""
+
+    def leave(words: Sequence[str]) -> None:
+        if words[0] == "sbatch" and slurm.jobs[-1].task is not None:
+            client.shop.leave.set()
+            client.shop.stop.set()
+
+    return leave
 
 
 def cases_of(performed: Performed) -> Counter[str]:
@@ -141,6 +156,7 @@ def test_a_client_that_dies_at_any_command_is_gone_on_from(side: str, at: int, t
     second = Client(tmp_path / "2", slurm)
     assert cases_of(second.run("r1")) == Counter(CASES)
     assert Counter(case for case, _ in slurm.executed.elements()) == Counter(CASES), second.told
+    assert len({job.id for job in slurm.jobs if job.task is not None}) == 1, second.told
     assert second.open_arrays == []
 
 
@@ -217,12 +233,7 @@ def test_a_lost_connection_leaves_them_running_and_the_next_call_has_them(tmp_pa
     slurm = make_slurm(tmp_path)
     client = Client(tmp_path / "1", slurm)
 
-    def stop(words: Sequence[str]) -> None:
-        if words[0] == "sbatch" and slurm.jobs[-1].task is not None:
-            client.shop.leave.set()
-            client.shop.stop.set()
-
-    slurm.behind = stop
+    slurm.behind = leave_after_submitting(slurm, client)
     client.run()
     assert len(slurm.living) > 0
     assert "the same command goes on" in client.told
@@ -300,3 +311,150 @@ def test_a_site_that_is_nothing_but_trouble_is_given_up(tmp_path: Path) -> None:
     assert {item.cell.case.id for item in performed.not_ready} == set(CASES)
     assert max(int(job.attempt) for job in slurm.jobs if job.task is not None) == 3
     assert client.open_arrays == []
+
+
+def test_what_another_client_ended_since_this_one_began_is_not_run_again(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    late = Client(tmp_path / "2", slurm)  # it has read its store by now
+    early = Client(tmp_path / "1", slurm)
+    early.run()
+    assert early.open_arrays == []
+    assert {record.run for record in late.run("r1").records} == {"r0"}
+    assert Counter(case for case, _ in slurm.executed.elements()) == Counter(CASES)
+
+
+def test_a_later_client_that_asks_anew_gets_anew(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    Client(tmp_path / "1", slurm).run()
+    assert {record.run for record in Client(tmp_path / "2", slurm).run("r1").records} == {"r1"}
+
+
+def test_only_the_cells_that_nobody_runs_are_submitted(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    first = Client(tmp_path / "1", slurm, "a", "b")
+
+    slurm.behind = leave_after_submitting(slurm, first)
+    first.run()
+    slurm.behind = nothing
+    performed = Client(tmp_path / "2", slurm, "b", "c").run("r1")
+    assert {(record.cell.case, record.run) for record in performed.records} == {("b", "r0"), ("c", "r1")}
+
+
+def test_an_interrupt_leaves_alone_what_another_client_follows(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, lasts=0)
+    clients = [Client(tmp_path / name, slurm) for name in ("1", "2")]
+    came: dict[int, Performed] = {}
+
+    def work(number: int) -> None:
+        came[number] = clients[number].run(f"r{number}")
+
+    def go(words: Sequence[str]) -> None:
+        if words[0] == "squeue":
+            slurm.finish_import()
+
+    slurm.behind = go
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: "under way already" in clients[0].told + clients[1].told)
+    clients[0].shop.stop.set()
+    threads[0].join(20)
+    assert "another client follows" in clients[0].told
+    slurm.lasts = 1
+    threads[1].join(20)
+    assert cases_of(came[1]) == Counter(CASES)
+    assert slurm.living == []
+
+
+def nothing_of(*given: object) -> None:
+    del given
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("how", [KeyboardInterrupt, HungUp, OSError])
+def test_only_an_interrupt_ends_what_runs_elsewhere(
+    how: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trtmatrix.run.signal.signal", nothing_of)
+    slurm = make_slurm(tmp_path)
+    client = Client(tmp_path / "1", slurm)
+
+    class Failing:
+        def run(self, *_: object) -> None:
+            raise how
+
+    with pytest.raises((how, MachineryError)):
+        run_plan(client.plan, frozenset(), "r0", client.shop, Failing())
+    assert client.shop.stop.is_set()
+    assert client.shop.leave.is_set() is (how is not KeyboardInterrupt)
+
+
+def test_an_array_that_another_client_follows_stays_open(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    first = Client(tmp_path / "1", slurm)
+    with SharedClient(SharedFolder(slurm.shared)) as other:
+        slurm.behind = lambda _: other.follow(first.open_arrays)
+        first.run()
+        (key,) = first.open_arrays
+    slurm.behind = nothing
+    assert {record.run for record in Client(tmp_path / "2", slurm).run("r1").records} == {"r0"}
+    assert not (slurm.shared / "clients" / other.id).exists()
+    assert (slurm.shared / "arrays" / key / OVER).exists()
+
+
+def test_an_array_with_cells_that_are_nobodys_here_stays_open(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, breaks=lambda job: "RUNNING" if job.task == 0 else "")
+    first = Client(tmp_path / "1", slurm, "a", "b")
+    slurm.behind = leave_after_submitting(slurm, first)
+    first.remote.pace = replace(PACE, worth=5.0)
+    first.run()
+    slurm.behind = nothing
+    tried = sorted(path.name for path in slurm.shared.glob("arrays/*/tries/*"))
+    assert tried == ["0.1", "1.1"]
+    assert cases_of(Client(tmp_path / "2", slurm, "b").run("r1")) == Counter("b")
+    assert len(first.open_arrays) == 1
+
+
+def test_a_record_that_is_seen_before_it_can_be_read_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, late = SharedFolder.read_record, Counter[int]()
+
+    def reading(self: SharedFolder, key: str, left: Try, number: int) -> dict[str, Any] | None:
+        late[number] += 1
+        return None if late[number] < 4 else real(self, key, left, number)
+
+    monkeypatch.setattr(SharedFolder, "read_record", reading)
+    assert cases_of(Client(tmp_path / "1", make_slurm(tmp_path)).run()) == Counter(CASES)
+
+
+def test_what_another_clients_interrupt_left_out_is_run(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    late, early = Client(tmp_path / "2", slurm), Client(tmp_path / "1", slurm)
+
+    def stop(words: Sequence[str]) -> None:
+        if words[0] == "sbatch" and slurm.jobs[-1].task is not None:
+            early.shop.stop.set()
+
+    slurm.behind = stop
+    early.run()
+    slurm.behind = nothing
+    performed = late.run("r1")
+    assert cases_of(performed) == Counter(CASES), late.told
+    assert performed.not_ready == []
+
+
+def test_a_job_that_waits_for_ever_is_cancelled_and_tried_again(tmp_path: Path) -> None:
+    def hold(job: FakeJob) -> str:
+        job.reason = STUCK if job.attempt == "1" else job.reason
+        return "PENDING" if job.attempt == "1" else ""
+
+    slurm = make_slurm(tmp_path, breaks=hold)
+    assert cases_of(Client(tmp_path / "1", slurm).run()) == Counter(CASES)
+    assert slurm.living == []
