@@ -21,8 +21,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from tests.containers.engines import client
 from tests.slurm.nodes import NODES, Devices, write_smi
+from trtmatrix.core.slurm.words import CONTAINER_LABEL
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "unshare", "setpriv")
 PACKAGES = "slurmctld slurmd munge slurm-client util-linux"
@@ -195,16 +198,12 @@ class Cluster:
         assert not fail or done.returncode == 0, f"{shlex.join(words)}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def owns(self, job: int) -> bool:
-        """Whether a job of this id is of this cluster, and of no other that runs here."""
-        return self.first <= job < self.first + JOBS
-
-    def script_of(self, node: str) -> int:
-        """Return the process of the one script that runs on a node."""
+    def script_of(self, job: int) -> int:
+        """Return the process of the script of a job that runs."""
         found = []
         for file in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
-                if f"{self.folder}/spool.{node}/job" in file.read_text() and file.parent.name.isdigit():
+                if f"/job{job}/slurm_script" in file.read_text(errors="replace"):
                     found.append(int(file.parent.name))
         assert found, self.explain()
         return min(found)
@@ -213,11 +212,27 @@ class Cluster:
         """Return the jobs that are waiting or running, a task a line: id, state, name, node."""
         return self.ask("squeue", "--noheader", "--array", "--format=%i %T %j %N").splitlines()
 
+    def containers(self) -> list[Any]:
+        """Return the containers, running or not, that its jobs started."""
+        found = client().containers.list(all=True, filters={"label": CONTAINER_LABEL}, sparse=True)
+        return [c for c in found if self.first <= int(c.attrs["Labels"][CONTAINER_LABEL]) < self.first + JOBS]
+
     def submitted(self) -> list[dict[str, str]]:
         """Return all jobs that are over, as the job completion log has them, in the order of their ends."""
         file = self.folder / "log" / "jobcomp.txt"
         lines = file.read_text().splitlines() if file.exists() else []
         return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
+
+    def left(self) -> list[str]:
+        """Return what is still there of a cluster that was stopped: processes, device files, its folder."""
+        here = [file for file in Path("/proc").glob("[0-9]*/cmdline") if self._is_of_ours(file)]
+        devices = [Path(f"/dev/nvidia{minor}") for minors in self.minors.values() for minor in minors]
+        return [str(path) for path in (*here, *devices, self.folder) if path.exists()]
+
+    def _is_of_ours(self, file: Path) -> bool:
+        with contextlib.suppress(OSError):
+            return str(self.folder) in file.read_text(errors="replace")
+        return False
 
     def explain(self) -> str:
         """Return the last of the daemons' logs."""

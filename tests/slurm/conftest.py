@@ -1,19 +1,16 @@
-"""One cluster for all tests; after each of them it has no job, no container and no job's folder any more."""
+"""One cluster for all tests; after each of them it has no job and no container of that test any more."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.containers.engines import client
 from tests.slurm.cluster import Cluster, start_cluster, wait_until
 from tests.slurm.image import make_standin
-from tests.slurm.project import Project
-from trtmatrix.core.slurm.words import CONTAINER_LABEL
+from tests.slurm.project import ONE, Client, Project
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,22 +24,28 @@ def _image() -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Start the cluster; a job that is over is forgotten soon, as on a busy one."""
+    """Start the cluster; a job that is over is forgotten soon, as on a busy one. Nothing is left of it."""
     with start_cluster(epilog=ROOT / "docker" / "slurm" / "epilog", remembered=10) as started:
         yield started
         started.stop()
-        assert containers(started) == []
+        assert started.containers() == []
+    assert started.left() == []
+
+
+@pytest.fixture(scope="session")
+def halted(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Iterator[tuple[Project, Client]]:
+    """Start, beside all other tests, a cell that nothing but Slurm's time limit ends: it takes a while."""
+    project = Project(tmp_path_factory.mktemp("halted"), cluster)
+    project.write_site(minutes=2, running=1)
+    client = project.start(*ONE, "--gpu", "H200", "--case", "halts", "--no-confirm")
+    yield project, client
+    client.kill()
 
 
 @pytest.fixture
-def project(tmp_path: Path, cluster: Cluster) -> Iterator[Project]:
+def project(tmp_path: Path, halted: tuple[Project, Client]) -> Iterator[Project]:
     """Return a project; whatever the test did, all that it started is over when it ends."""
-    yield Project(tmp_path, cluster)
-    wait_until(lambda: cluster.queue() == [], 20, "an empty queue", cluster.explain)
-    wait_until(lambda: containers(cluster) == [], 5, "no container", lambda: str(containers(cluster)))
-
-
-def containers(cluster: Cluster) -> list[Any]:
-    """Return the containers, running or not, that jobs of the cluster started."""
-    found = client().containers.list(all=True, filters={"label": CONTAINER_LABEL}, sparse=True)
-    return [c for c in found if cluster.owns(int(c.attrs["Labels"][CONTAINER_LABEL]))]
+    made = Project(tmp_path, halted[0].cluster)
+    yield made
+    wait_until(lambda: made.queue() == [], 20, "an empty queue", made.cluster.explain)
+    wait_until(lambda: made.containers() == [], 20, "no container", lambda: str(made.containers()))

@@ -39,12 +39,11 @@ versions:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """How a command ended: its code, the JSON that it printed, what it told; when it began (monotonic)."""
+    """How a command ended: its code, the JSON that it printed, what it told."""
 
     code: int
     data: Mapping[str, Any]
     told: str
-    started: float
 
     @property
     def cells(self) -> dict[tuple[str, str], dict[str, Any]]:
@@ -55,16 +54,17 @@ class Done:
 class Project:
     """matrix.yaml, slurm.yaml, results and cache of one person; all share the cluster and its shared folder.
 
-    So the image is imported once. What others ran is nothing to a project whose cells are run anew.
+    So the image is imported once. ``local`` stands for the nodes' own disks.
     """
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         """Write matrix.yaml and slurm.yaml."""
-        self.folder, self.cluster = folder, cluster
+        self.folder, self.cluster, self.born = folder, cluster, time.time()
         self.results, self.cache = folder / "results", folder / "cache"
-        self.shared = cluster.folder / "shared"
+        self.shared, self.local = cluster.folder / "shared", folder / "local"
         folder.mkdir(parents=True, exist_ok=True)
         self.shared.mkdir(exist_ok=True)
+        self.local.mkdir()
         (folder / "matrix.yaml").write_text(MATRIX)
         self.write_site()
 
@@ -85,7 +85,7 @@ class Project:
         site = {
             "schema": 1, "shared": str(self.shared), "runtime": "docker", "access": "nodes",
             "driver_folder": str(self.cluster.driver), "gpus": gpus,
-            "setup": [f"export PATH={self.cluster.smi}:$PATH", *setup],
+            "setup": [f"export PATH={self.cluster.smi}:$PATH TMPDIR={self.local}", *setup],
             "limits": {"minutes": 5, "cpus": 1, "memory": "1g", "import_minutes": 5, "running": 2, **limits},
         }  # fmt: skip
         (self.folder / "slurm.yaml").write_text(json.dumps(site, indent=1))  # JSON is YAML
@@ -118,10 +118,30 @@ class Project:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def arrays_of(self, done: Done) -> list[Path]:
-        """Return the folders of the arrays that were made by a run."""
-        started = time.time() - (time.monotonic() - done.started)
-        return [path for path in self.shared.glob("arrays/*") if path.stat().st_ctime > started]
+    def arrays(self) -> list[Path]:
+        """Return the folders of the arrays that were made since this project was, the first one first."""
+        folders = sorted(self.shared.glob("arrays/*"))
+        return [folder for folder in folders if (folder / "manifest.json").stat().st_ctime > self.born]
+
+    def tries(self) -> list[str]:
+        """Return all attempts at tasks of these arrays: ``<task>.<attempt>``."""
+        return sorted(path.name for array in self.arrays() for path in array.glob("tries/*"))
+
+    def queue(self) -> list[str]:
+        """Return their jobs that are waiting or running, a task a line: id, state, name, node."""
+        names = {f"trtmatrix-{array.name}" for array in self.arrays()}
+        return [line for line in self.cluster.queue() if line.split()[2] in names]
+
+    def containers(self) -> list[Any]:
+        """Return their containers, running or not."""
+        keys = {array.name for array in self.arrays()}
+        found = self.cluster.containers()
+        return [c for c in found if c.attrs["Names"][0].removeprefix("/trtmatrix-").split(".")[0] in keys]
+
+    def left(self) -> list[str]:
+        """Return what there still is of jobs: in the queue, containers, folders on the nodes' own disks."""
+        folders = [str(path) for path in self.local.iterdir()]
+        return [*self.queue(), *(str(c.attrs["Names"]) for c in self.containers()), *folders]
 
     def first(self, case: str, model: Model) -> dict[str, Any]:
         """Return the record of a cell that confirms no other."""
@@ -142,7 +162,6 @@ class Client:
     def __init__(self, project: Project, name: str, command: list[str]) -> None:
         """Start it."""
         self.printed, self.told_file = project.folder / f"{name}.printed", project.folder / f"{name}.told"
-        self.started = time.monotonic()
         with self.printed.open("w") as printed, self.told_file.open("w") as told:
             self.process = subprocess.Popen(
                 command, stdout=printed, stderr=told, stdin=subprocess.DEVNULL, start_new_session=True,
@@ -162,7 +181,7 @@ class Client:
             raise AssertionError(f"not done after {seconds} s: {self.told[-3000:]}") from error
         text = self.printed.read_text()
         data = json.loads(text) if text else {}
-        return Done(code=code, data=data, told=self.told, started=self.started)
+        return Done(code=code, data=data, told=self.told)
 
     def interrupt(self) -> None:
         """Send what Ctrl-C sends, to all of its group."""

@@ -6,65 +6,63 @@ import os
 import signal
 
 from tests.slurm.cluster import Cluster, wait_until
-from tests.slurm.conftest import containers
 from tests.slurm.nodes import H200
 from tests.slurm.project import ONE, Client, Project
+from trtmatrix.core.slurm.words import CONTAINER_LABEL
 
 INTERRUPTED = 130
 SLEEPS = (*ONE, "--gpu", "H200", "--case", "passes,long-sleep")
 
 
-def start(project: Project, cluster: Cluster) -> Client:
+def start(project: Project) -> Client:
     """Start a run and wait until its first cell is recorded and its second one runs."""
     project.write_site(running=1)  # one task: the cells in their order
     client = project.start(*SLEEPS)
 
     def is_there() -> bool:
         assert client.process.poll() is None, client.told
-        return len(list(project.results.rglob("*.json"))) == 1 and len(containers(cluster)) == 1
+        return len(list(project.results.rglob("*.json"))) == 1 and len(project.containers()) == 1
 
-    wait_until(is_there, 60, "the second cell", lambda: client.told + cluster.explain())
+    wait_until(is_there, 60, "the second cell", lambda: client.told + project.cluster.explain())
     return client
 
 
-def test_an_interrupted_run_leaves_no_job_and_no_container(project: Project, cluster: Cluster) -> None:
-    client = start(project, cluster)
+def test_an_interrupted_run_leaves_no_job_and_no_container(project: Project) -> None:
+    client = start(project)
     try:
         client.interrupt()
         done = client.wait(30)
     finally:
         client.kill()
-    assert cluster.queue() == []  # already as it comes back
-    assert containers(cluster) == []
+    assert project.left() == []  # already as it comes back
     assert done.code == INTERRUPTED, done.told
     assert [record["cell"]["case"] for record in project.records()] == ["passes"]
 
 
 def test_a_job_that_somebody_cancels_is_not_tried_again(project: Project, cluster: Cluster) -> None:
-    client = start(project, cluster)
+    client = start(project)
     try:
-        (job,) = cluster.queue()
+        (job,) = project.queue()
         cluster.ask("scancel", job.split()[0])
         done = client.wait(60)
     finally:
         client.kill()
-    assert containers(cluster) == []
+    assert project.left() == []
     assert done.code == 3, done.told
     assert (done.cells["passes", H200.slug]["verdict"], done.cells["long-sleep", H200.slug]["cause"]) == (
         "PASS", "interrupted",
     )  # fmt: skip
-    (array,) = project.arrays_of(done)
-    assert [path.name for path in (array / "tries").iterdir()] == ["0.1"]
+    assert project.tries() == ["0.1"]
 
 
 def test_the_epilog_removes_what_a_killed_script_leaves(project: Project, cluster: Cluster) -> None:
-    client = start(project, cluster)
+    client = start(project)
     try:
-        (container,) = containers(cluster)
-        os.kill(cluster.script_of("h200a"), signal.SIGKILL)
-        wait_until(lambda: container.id not in {c.id for c in containers(cluster)}, 5, "the epilog")
+        (container,) = project.containers()
+        os.kill(cluster.script_of(int(container.attrs["Labels"][CONTAINER_LABEL])), signal.SIGKILL)
+        wait_until(lambda: container.id not in {c.id for c in project.containers()}, 5, "the epilog")
         # the cells that it had left are tried again: that is no cell's fault
-        wait_until(lambda: len(containers(cluster)) == 1, 30, "a fresh attempt", lambda: client.told)
+        wait_until(lambda: len(project.containers()) == 1, 30, "a fresh attempt", lambda: client.told)
         client.interrupt()
         done = client.wait(30)
     finally:

@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 from tests.slurm.cluster import Cluster, wait_until
-from tests.slurm.conftest import containers
 from tests.slurm.project import ONE, Project
 
 SLEEPS = tuple(f"sleep-{number}" for number in range(4))
@@ -16,11 +15,10 @@ def test_two_clients_share_one_run_and_a_killed_one_finds_it_again(
     project: Project, cluster: Cluster, tmp_path: Path
 ) -> None:
     words = (*ONE, "--gpu", "H200", "--repro", "life", "--case", "sleep-*")
-    before = set(project.shared.glob("arrays/*"))
     other = Project(tmp_path / "other", cluster)
     clients = [project.start(*words), other.start(*words)]
     try:
-        wait_until(lambda: len(containers(cluster)) > 0, 60, "a container", lambda: clients[0].told)
+        wait_until(lambda: len(project.containers()) > 0, 60, "a container", lambda: clients[0].told)
         clients[0].kill()
         clients.append(project.start(*words, name="2"))
         done = [client.wait(90) for client in clients[1:]]
@@ -28,8 +26,8 @@ def test_two_clients_share_one_run_and_a_killed_one_finds_it_again(
         for client in clients:
             client.kill()
     assert [one.code for one in done] == [0, 0], done[0].told + done[1].told
-    (array,) = set(project.shared.glob("arrays/*")) - before
-    assert {path.name.partition(".")[2] for path in (array / "tries").iterdir()} == {"1"}
+    assert len(project.arrays()) == 1
+    assert project.tries() == ["0.1", "1.1"]
     for each in (project, other):
         assert Counter(record["cell"]["case"] for record in each.records()) == Counter(SLEEPS)
     runs = [{(r["cell"]["case"], r["started"]) for r in each.records()} for each in (project, other)]
@@ -41,7 +39,7 @@ def test_the_cells_of_a_lost_node_run_on_another_and_it_is_used_again_once_it_is
 ) -> None:
     client = project.start(*ONE, "--gpu", "L4", "--case", "sleep-*")
     try:
-        wait_until(lambda: len(containers(cluster)) == 2, 60, "two tasks", lambda: client.told)
+        wait_until(lambda: len(project.containers()) == 2, 60, "two tasks", lambda: client.told)
         cluster.kill_node("l4a")
         done = client.wait(90)
     finally:
@@ -51,8 +49,8 @@ def test_the_cells_of_a_lost_node_run_on_another_and_it_is_used_again_once_it_is
     assert done.code == 0, done.told
     assert "NODE_FAIL" in done.told
     assert Counter(record["cell"]["case"] for record in project.records()) == Counter(SLEEPS)
-    (array,) = project.arrays_of(done)
-    assert Counter(path.name.partition(".")[2] for path in (array / "tries").iterdir()) == {"1": 2, "2": 1}
+    assert len(project.arrays()) == 1
+    assert Counter(name.partition(".")[2] for name in project.tries()) == {"1": 2, "2": 1}
     cluster.wait_for_node("l4a", "idle")
     again = project.run(*ONE, "--gpu", "L4", "--case", "sleep-*", "--rerun")
     assert again.code == 0, again.told

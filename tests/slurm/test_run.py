@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.slurm.cluster import Cluster
 from tests.slurm.image import VERSION
 from tests.slurm.nodes import H200, L4, NODES, Model
-from tests.slurm.project import Done, Project
+from tests.slurm.project import Client, Done, Project
 
 WAYS = ("passes", "is-wrong", "faults", "after-faults", "hangs", "after-hangs")
 MODELS = (L4, H200)
@@ -18,8 +19,8 @@ SELECTION = ("--trt", VERSION, "--case", ",".join(WAYS))
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Project:
-    return Project(tmp_path_factory.mktemp("run"), cluster)
+def project(tmp_path_factory: pytest.TempPathFactory, halted: tuple[Project, Client]) -> Project:
+    return Project(tmp_path_factory.mktemp("run"), halted[0].cluster)
 
 
 @pytest.fixture(scope="module")
@@ -62,31 +63,36 @@ def test_a_cell_runs_on_a_node_with_its_gpu_and_sees_one_device(
     assert scalars["device"] in minors
 
 
-def test_each_array_went_to_its_own_nodes_alone(done: Done, cluster: Cluster) -> None:
+def test_each_array_went_to_the_nodes_of_its_type(done: Done, project: Project, cluster: Cluster) -> None:
     assert done.code == 0
     by_type = {node.name: node.model.gres for node in NODES}
-    arrays: dict[str, set[str]] = {}
-    for job in cluster.submitted():
-        if "ArrayJobId" in job:
-            arrays.setdefault(job["ArrayJobId"], set()).add(by_type[job["NodeList"]])
-    assert all(len(types) == 1 for types in arrays.values())
-    assert set.union(*arrays.values()) == {"l4", "h200"}
+    seen, over = set(), cluster.submitted()
+    for array in project.arrays():
+        gpu = json.loads((array / "manifest.json").read_text())["gpu"]
+        types = {by_type[job["NodeList"]] for job in over if job["Name"] == f"trtmatrix-{array.name}"}
+        assert types == {model.gres for model in MODELS if model.slug == gpu}
+        seen |= types
+    assert seen == {"l4", "h200"}
 
 
-def test_the_image_is_imported_once_and_nothing_is_retried(
-    done: Done, cluster: Cluster, project: Project
+def test_the_image_is_imported_once_for_everybody(done: Done, cluster: Cluster) -> None:
+    assert done.code == 0
+    assert len([job for job in cluster.submitted() if "-import-" in job["Name"]]) == 1
+
+
+def test_a_crash_is_not_retried_but_confirmed_alone_where_others_were_before_it(
+    done: Done, project: Project
 ) -> None:
     assert done.code == 0
-    imports = [job for job in cluster.submitted() if "-import-" in job["Name"]]
-    assert len(imports) == 1
-    for model in MODELS:  # once with others; once more alone, as what came of it may have come of those
-        faults = [
-            r for r in project.records() if (r["cell"]["case"], r["cell"]["gpu"]) == ("faults", model.slug)
-        ]
-        assert sorted("confirms" in record for record in faults) == [False, True]
-        assert len([r for r in project.records() if r["cell"]["case"] == "passes"]) == len(MODELS)
-    attempts = {path.name.partition(".")[2] for path in project.shared.glob("arrays/*/tries/*")}
-    assert attempts == {"1"}
+    assert {name.partition(".")[2] for name in project.tries()} == {"1"}
+    for model in MODELS:
+        cells = [r for r in project.records() if r["cell"]["gpu"] == model.slug]
+        assert [r["cell"]["case"] for r in cells].count("passes") == 1
+        (first, *again) = sorted(
+            (r for r in cells if r["cell"]["case"] == "faults"), key=lambda r: "confirms" in r
+        )
+        assert len(again) == (first["worker"]["position"] > 0)
+        assert all("confirms" in record for record in again)
 
 
 def test_different_drivers_of_one_model_are_shown(done: Done, project: Project) -> None:
@@ -109,15 +115,15 @@ def test_no_record_names_a_node(done: Done, project: Project) -> None:
 
 def test_a_second_run_is_served_and_submits_nothing(done: Done, project: Project) -> None:
     assert done.code == 0
-    before = len(list(project.shared.glob("arrays/*")))
+    before = len(project.arrays())
     again = project.run(*SELECTION)
     assert again.code == 0, again.told
     assert not any(cell["executed"] for cell in again.data["cells"])
-    assert len(list(project.shared.glob("arrays/*"))) == before
+    assert len(project.arrays()) == before
 
 
-def test_all_arrays_are_over(done: Done, project: Project) -> None:
+def test_all_arrays_are_over_and_nothing_is_left(done: Done, project: Project) -> None:
     assert done.code == 0
-    arrays = list(project.shared.glob("arrays/*"))
-    assert arrays
-    assert all((array / "over").exists() for array in arrays)
+    assert project.left() == []
+    assert project.arrays()
+    assert all((array / "over").exists() for array in project.arrays())

@@ -14,11 +14,9 @@ A100 = Model(gres="a100", name="NVIDIA A100", compute="8.0", memory=81920)
 
 
 def doctor(project: Project, code: int) -> dict[str, dict[str, Any]]:
-    done = subprocess.run(
-        project.command("--no-controls", "--json", verb="doctor"), capture_output=True, text=True,
-        check=False, env=project.cluster.environment,
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr
+    words = project.command("--executor=slurm", "--no-controls", "--json", verb="doctor")
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=project.cluster.environment)
+    assert done.returncode == code, done.stdout + done.stderr
     return {finding["what"]: finding for finding in json.loads(done.stdout)["findings"]}
 
 

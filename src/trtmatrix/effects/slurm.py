@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.slurm.jobs import PREFIX, JobStatus
-from trtmatrix.core.slurm.parse import UnreadableError, parse_sacct, parse_squeue
+from trtmatrix.core.slurm.parse import TroubledError, UnreadableError, parse_sacct, parse_squeue
 from trtmatrix.core.slurm.parse_lines import (
     SACCT_FORMAT,
     SQUEUE_FORMAT,
@@ -48,6 +48,7 @@ class Slurm:
         self._user = os.getuid() if user is None else user
         self._prefix = prefix
         self.json = True
+        self._answered = False
         self.accounting: bool | None = None
         self._sacct_json = True
 
@@ -64,16 +65,31 @@ class Slurm:
         return str(found[-1])
 
     def jobs(self) -> list[JobStatus]:
-        """Return this user's jobs whose names are this tool's, those that ended lately included."""
-        command = ["squeue", f"--user={self._user}", "--states=all"]
-        found = self._jobs_by_json(command) if self.json else None
-        if found is None:
-            answer = self._ask([*command, "--noheader", f"--format={SQUEUE_FORMAT}"])
-            try:
-                found = parse_squeue_lines(answer.out, user=self._user)
-            except UnreadableError as error:
-                raise MachineryError(f"squeue writes what cannot be read: {error}") from error
+        """Return this user's jobs whose names are this tool's, those that ended lately included.
+
+        Raises ``SlurmAway`` where no controller answers. What is wrong with an answer is a ``MachineryError``
+        the first time, and passing trouble, ``SlurmAway`` too, once squeue has been understood.
+        """
+        try:
+            found = self._all_jobs(["squeue", f"--user={self._user}", "--states=all"])
+        except SlurmAway:
+            raise
+        except MachineryError as error:
+            if self._answered:
+                raise SlurmAway(str(error)) from error
+            raise
+        self._answered = True
         return [job for job in found if job.name.startswith(self._prefix)]
+
+    def _all_jobs(self, command: list[str]) -> list[JobStatus]:
+        found = self._jobs_by_json(command) if self.json else None
+        if found is not None:
+            return found
+        answer = self._ask([*command, "--noheader", f"--format={SQUEUE_FORMAT}"])
+        try:
+            return parse_squeue_lines(answer.out, user=self._user)
+        except UnreadableError as error:
+            raise MachineryError(f"squeue writes what cannot be read: {error}") from error
 
     def _jobs_by_json(self, command: list[str]) -> list[JobStatus] | None:
         """Return the jobs, or None where this release has no JSON or too much of it: it is remembered."""
@@ -82,6 +98,8 @@ class Slurm:
             raise _away("squeue", answer)
         try:
             found = parse_squeue(answer.out, user=self._user)
+        except TroubledError:  # what the trouble is, lines tell
+            return None
         except UnreadableError:
             self.json = False
             return None
@@ -127,6 +145,8 @@ class Slurm:
                 return []
         try:
             found = parse_sacct_lines(answer.out) if lines else parse_sacct(answer.out)
+        except TroubledError:
+            return None
         except UnreadableError:
             self._sacct_json = False
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
@@ -29,6 +30,9 @@ class SlurmAway(MachineryError):
     """Slurm does not answer now; what was asked may be done nevertheless."""
 
 
+_NAME = re.compile(r"^[a-z]+: (?:error: )?")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """What a command left."""
@@ -39,9 +43,9 @@ class Answer:
 
     @property
     def words(self) -> str:
-        """What it says of a failure, without its name before each line."""
-        lines = (self.err or self.out).strip().splitlines()
-        return "; ".join(line.split("error: ", 1)[-1].strip() for line in lines[-6:] if line.strip())[-600:]
+        """What it says, mostly of a failure, without its name before each line."""
+        lines = [_NAME.sub("", line.strip()) for line in (self.err or self.out).splitlines()]
+        return "; ".join(line for line in lines if line)[-600:]
 
 
 Run = Callable[[Sequence[str], float], Answer]

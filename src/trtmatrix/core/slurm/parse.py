@@ -15,9 +15,18 @@ from trtmatrix.core.slurm.jobs import JobStatus, Phase
 from trtmatrix.core.slurm.states import phase_of, state_of
 from trtmatrix.core.slurm.tasks import Tasks, parse_tasks
 
+_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY"})
+
 
 class UnreadableError(ValueError):
     """What a command of Slurm's wrote is not what it is known to write."""
+
+
+class TroubledError(UnreadableError):
+    """A list of jobs tells of errors: it may be empty for that reason alone.
+
+    squeue of 22.05 ends with exit code 0, no jobs and such an error where the controller does not answer.
+    """
 
 
 def parse_squeue(text: str, *, user: int | None = None) -> list[JobStatus]:
@@ -25,7 +34,7 @@ def parse_squeue(text: str, *, user: int | None = None) -> list[JobStatus]:
 
     ``user``: only jobs of that uid; some releases list everybody's whatever they are asked. A status of an
     array without a task stands for those tasks of it that are not listed (see :func:`find_task`).
-    ``UnreadableError`` where it is no such list.
+    ``UnreadableError`` where it is no such list, ``TroubledError`` where errors stand in it.
     """
     return [
         status for job in _jobs(text)
@@ -61,6 +70,8 @@ def _jobs(text: str) -> list[Mapping[str, Any]]:
     jobs = data.get("jobs") if isinstance(data, dict) else None
     if not isinstance(jobs, list):
         raise UnreadableError(f"no list of jobs, but {_errors(data) or text.strip()[:200]!r}")
+    if errors := _errors(data):
+        raise TroubledError(f"a list of jobs with errors: {errors}")
     return [job for job in jobs if isinstance(job, dict)]
 
 
@@ -123,7 +134,7 @@ def _common(job: Mapping[str, Any], words: tuple[str, ...]) -> dict[str, Any]:
 
 def believed(code: int | None, signal: int, state: str) -> int | None:
     """Return an exit code where it is one: Slurm writes 0 too for what never ran or was ended."""
-    return None if signal or (code == 0 and state != "COMPLETED") else code
+    return code if not signal and (state == "COMPLETED" or (state in _BY_ITSELF and code)) else None
 
 
 def _ended(value: object) -> tuple[int | None, int]:

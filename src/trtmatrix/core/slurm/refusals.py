@@ -10,7 +10,6 @@ _MEMORY = 'what the nodes have: sinfo -o "%P %c %m %N"; lower limits.cpus and li
 _OPTIONS = "correct options of the site file: man sbatch"
 
 REMEDIES = (
-    ("requested node configuration is not available", _GRES),
     ("invalid generic resource", _GRES),
     ("invalid gres", _GRES),
     ("invalid feature", _GRES),
@@ -30,6 +29,7 @@ REMEDIES = (
     ("unrecognized option", _OPTIONS),
     ("invalid option", _OPTIONS),
     ("unable to open", "the shared folder must be readable here: trtmatrix doctor --executor slurm"),
+    ("requested node configuration is not available", _GRES),  # also the last line of what is told above
     ("permission", "may you submit here? sacctmgr show assoc user=$USER; scontrol show partition"),
 )  # fmt: skip
 """Parts of Slurm's messages in lower case, and the remedy.

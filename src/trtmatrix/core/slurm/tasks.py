@@ -1,4 +1,4 @@
-"""Slurm's way to write several tasks of an array: ``0-3%2``, ``1,5-7``, ``[1,3,...]``."""
+"""Slurm's ways to write several tasks of an array: ``0-3%2``, ``1,5-7``, ``[1,3,...]``, ``0xE2``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 MOST = 1 << 16
 """Tasks that are written out; an array of this tool's has far fewer."""
 
+_BITS = re.compile(rf"0x([0-9a-fA-F]{{1,{MOST // 4}}})(?:%\d+)?")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
 
@@ -22,10 +23,19 @@ class Tasks:
 def parse_tasks(text: str) -> Tasks:
     """Return the tasks of an expression; what cannot be read of it makes the answer not whole.
 
-    Slurm writes 64 characters of it and then dots, unless SLURM_BITSTR_LEN is 0 (man squeue).
+    Slurm writes 64 characters of it and then dots, unless SLURM_BITSTR_LEN is 0 (man squeue). sacct's JSON
+    has a number in base 16 with one bit a task.
     """
+    if bits := _BITS.fullmatch(text.strip()):
+        value = int(bits[1], 16)
+        return Tasks(
+            numbers=tuple(bit for bit in range(value.bit_length()) if value >> bit & 1), whole=value > 0
+        )
     numbers, whole = list[int](), True
-    for part in text.strip().strip("[]").split("%")[0].split(","):
+    parts = text.strip().strip("[]").split("%")[0].split(",")
+    if text.strip().startswith("[") and not text.strip().endswith("]"):  # cut anywhere, by sacct of 20.11
+        parts[-1] = ""
+    for part in parts:
         found = _RANGE.fullmatch(part.strip())
         if found is None:
             whole = False
