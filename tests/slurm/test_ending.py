@@ -7,10 +7,9 @@ import signal
 
 from tests.slurm.cluster import Cluster, wait_until
 from tests.slurm.nodes import H200
-from tests.slurm.project import ONE, Client, Project
+from tests.slurm.project import INTERRUPTED, ONE, Client, Project
 from trtmatrix.core.slurm.words import CONTAINER_LABEL
 
-INTERRUPTED = 130
 SLEEPS = (*ONE, "--gpu", "H200", "--case", "passes,long-sleep")
 
 
