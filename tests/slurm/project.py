@@ -62,6 +62,7 @@ class Project:
         self.folder, self.cluster, self.born = folder, cluster, time.time()
         self.results, self.cache = folder / "results", folder / "cache"
         self.shared, self.local = cluster.folder / "shared", folder / "local"
+        self.clients: list[Client] = []
         folder.mkdir(parents=True, exist_ok=True)
         self.shared.mkdir(exist_ok=True)
         self.local.mkdir()
@@ -101,15 +102,20 @@ class Project:
 
     def start(self, *words: str, name: str = "1") -> Client:
         """Start a run in a session of its own, as a client on a login node; ``name`` tells runs apart."""
-        return Client(self, name, self.command(*words, "--json"))
+        self.clients.append(Client(self, name, self.command(*words, "--json")))
+        return self.clients[-1]
+
+    def end(self) -> None:
+        """Take away what a test that failed has left, so that the others find the cluster as it was."""
+        if living := [client for client in self.clients if client.process.poll() is None]:
+            for client in living:
+                client.kill()
+            if jobs := [line.split()[0] for line in self.queue()]:
+                self.cluster.ask("scancel", *jobs)
 
     def run(self, *words: str, seconds: float = 120) -> Done:
         """Run to the end."""
-        client = self.start(*words)
-        try:
-            return client.wait(seconds)
-        finally:
-            client.kill()
+        return self.start(*words).wait(seconds)
 
     def call(self, command: Sequence[str]) -> str:
         """Run a command to its end and return what it prints."""

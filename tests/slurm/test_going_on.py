@@ -17,14 +17,10 @@ def test_two_clients_share_one_run_and_a_killed_one_finds_it_again(
     words = (*ONE, "--gpu", "H200", "--repro", "life", "--case", "sleep-*")
     other = Project(tmp_path / "other", cluster)
     clients = [project.start(*words), other.start(*words)]
-    try:
-        wait_until(lambda: len(project.containers()) > 0, 60, "a container", lambda: clients[0].told)
-        clients[0].kill()
-        clients.append(project.start(*words, name="2"))
-        done = [client.wait(90) for client in clients[1:]]
-    finally:
-        for client in clients:
-            client.kill()
+    wait_until(lambda: len(project.containers()) > 0, 60, "a container", lambda: clients[0].told)
+    clients[0].kill()
+    clients.append(project.start(*words, name="2"))
+    done = [client.wait(90) for client in clients[1:]]
     assert [one.code for one in done] == [0, 0], done[0].told + done[1].told
     assert len(project.arrays()) == 1
     assert project.tries() == ["0.1", "1.1"]
@@ -43,7 +39,6 @@ def test_the_cells_of_a_lost_node_run_on_another_and_it_is_used_again_once_it_is
         cluster.kill_node("l4a")
         done = client.wait(90)
     finally:
-        client.kill()
         if "l4a" not in cluster.running:
             cluster.start_node("l4a")
     assert done.code == 0, done.told
