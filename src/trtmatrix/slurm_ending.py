@@ -16,6 +16,8 @@ from trtmatrix.slurm_images import SlurmImages
 
 PATIENCE_SECONDS = 120.0
 """So long cancelled jobs have to go: KillWait is 30 s by default, and an epilog comes after it."""
+LAST_SECONDS = 10.0
+"""So long the scripts of jobs that are gone have to say their last."""
 
 
 @dataclass(kw_only=True)
@@ -42,6 +44,7 @@ class Ending:
         if len(ours) < len(arrays):
             self.note(f"{len(arrays) - len(ours)} arrays go on: another client follows them")
         self._cancel(ours, imports)
+        self._hear(ours)
         with folder.lock():
             for one in ours:
                 folder.close_array(one.key, "its client was interrupted")
@@ -74,6 +77,19 @@ class Ending:
                 self.note(str(error))
             if living is None or living:
                 time.sleep(min(self.seconds, 1.0))
+
+    def _hear(self, ours: Sequence[Following]) -> None:
+        """Wait until the scripts that ran have said their last: containers are gone then, records there.
+
+        Slurm may call a job ended while its script still removes its container. One that was killed says
+        nothing: the epilog removes what it left.
+        """
+        until = time.monotonic() + LAST_SECONDS
+        while time.monotonic() < until:
+            tries = [left for one in ours for left in self.cluster.folder.tries(one.key)]
+            if all(left.published for left in tries if left.job):
+                return
+            time.sleep(min(self.seconds, 0.2))
 
     def _tell_left(self, living: list[JobStatus] | None, ids: set[str]) -> None:
         jobs = sorted({job.job for job in living}) if living else sorted(ids)

@@ -39,7 +39,7 @@ class Killed(BaseException):
 
 @dataclass(kw_only=True)
 class FakeJob:
-    """A job: an import, or a task of an array. ``state``: Slurm's word; ``age``: calls of squeue since it runs."""
+    """A job: an import, or a task of an array. ``age``: calls of squeue since it runs."""
 
     id: str
     task: int | None
