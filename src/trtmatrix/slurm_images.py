@@ -13,7 +13,7 @@ from trtmatrix.core.slurm.jobs import Phase, job_name
 from trtmatrix.core.slurm.layout import import_folder
 from trtmatrix.core.slurm.scripts import ImportScript, import_script
 from trtmatrix.core.slurm.submission import import_words
-from trtmatrix.effects.slurm import Slurm
+from trtmatrix.effects.slurm import Slurm, TakesLater
 
 IMPORT_SCRIPT = "import.sh"
 
@@ -50,7 +50,11 @@ class SlurmImages:
         script.write_text(import_script(script_of(self.cluster, version)), encoding="utf-8")
         script.chmod(0o755)
         words = import_words(site, key=key, attempt=attempt, facts={"version": version.name})
-        job = self.slurm.submit(words, str(script), str(attempt))
+        try:
+            job = self.slurm.submit(words, str(script), str(attempt))
+        except TakesLater:
+            script.unlink()
+            raise
         self.submitted[key] = job
         self.note(f"{version.name}: job {job} has its image: {_reference(version)}")
         return job
