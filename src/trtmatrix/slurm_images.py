@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trtmatrix.cluster import Cluster
@@ -27,13 +27,13 @@ class SlurmImages:
     note: Callable[[str], None]
     submitted: dict[str, str] = field(default_factory=dict)
 
-    def job_for(self, version: Version) -> str:
+    def job_for(self, version: Version, key: str = "") -> str:
         """Return the job that an array must wait for before its image is there; nothing where it is.
 
         To be called under the folder's lock: an image is imported by one job at a time. A job is looked for
-        by its name, whoever of this user's clients submitted it.
+        by its name, whoever of this user's clients submitted it. ``key``: the image's that an array has.
         """
-        key = self.cluster.key_of(version)
+        key = key or self.cluster.key_of(version)
         if self.cluster.folder.image(key) is not None:
             return ""
         living = [job for job in self.slurm.jobs() if job.name == job_name(f"import-{key}")]
@@ -47,7 +47,7 @@ class SlurmImages:
         attempt = 1 + max(self._attempts(key), default=0)
         script = Path(f"{import_folder(site.shared, key, attempt)}.sh")
         script.parent.mkdir(parents=True, exist_ok=True)
-        script.write_text(import_script(script_of(self.cluster, version)), encoding="utf-8")
+        script.write_text(import_script(replace(script_of(self.cluster, version), key=key)), encoding="utf-8")
         script.chmod(0o755)
         words = import_words(site, key=key, attempt=attempt, facts={"version": version.name})
         try:
@@ -64,9 +64,8 @@ class SlurmImages:
         names = [path.name for path in Path(self.cluster.site.shared, "images").glob(f"{key}.*.sh")]
         return [int(name.split(".")[1]) for name in names if name.split(".")[1].isdecimal()]
 
-    def trouble(self, version: Version) -> str:
+    def trouble(self, version: Version, key: str) -> str:
         """Say what the last import of a version's image came to, where it is not there; else nothing."""
-        key = self.cluster.key_of(version)
         attempts = self._attempts(key)
         if not attempts or self.cluster.folder.image(key) is not None:
             return ""

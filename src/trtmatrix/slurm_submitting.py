@@ -186,7 +186,7 @@ class Submitting:
         sent = self._sent(one.key, attempt, tuple(tasks))
         asked = f"the import of its image, {' '.join(site.import_options)}"
         try:
-            sent = replace(sent, after=self.images.job_for(one.launch.version))
+            sent = replace(sent, after=self.images.job_for(one.launch.version, manifest.image))
             folder.note_submission(one.key, sent)
             asked = asked_words(site_gpu(self.cluster, one.launch.gpu))
             words = array_words(

@@ -98,7 +98,7 @@ class Watch:
 
     def _with_import(self, one: Following, detail: str) -> str:
         """Return a detail with what the import of the image came to, where that is why."""
-        trouble = self.submitting.images.trouble(one.launch.version)
+        trouble = self.submitting.images.trouble(one.launch.version, one.manifest.image)
         return f"{trouble} ({detail})" if trouble else detail
 
     def _act(self, one: Following) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ from playing import LIMIT, RIGHT, WRONG, Play, always, make_shop
 from slurmdouble import BOARD, NODE, STUCK, FakeJob, FakeSlurm, Killed, nothing
 from test_cases import loaded
 
+from trtmatrix import cluster as cluster_module
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.container import Limits
 from trtmatrix.core.errors import HungUp, MachineryError
@@ -307,7 +309,7 @@ def test_what_slurm_has_no_room_for_now_is_submitted_later(words: str, what: str
             return 1, "", words
         return takes(given)
 
-    slurm.sbatch = sbatch  # type: ignore[method-assign] # a fake's
+    slurm.sbatch = sbatch  # type: ignore[method-assign, assignment] # a fake's
     client = Client(tmp_path / "1", slurm)
     assert cases_of(client.run()) == Counter(CASES)
     assert left == [0]
@@ -331,7 +333,7 @@ def test_a_limit_that_no_waiting_helps_against_is_a_refusal(words: str, tries: i
             return 1, "", words
         return takes(given)
 
-    slurm.sbatch = sbatch  # type: ignore[method-assign] # a fake's
+    slurm.sbatch = sbatch  # type: ignore[method-assign, assignment] # a fake's
     client = Client(tmp_path / "1", slurm)
     performed = client.run()
     assert {item.cell.case.id for item in performed.not_ready} == set(CASES)
@@ -386,6 +388,19 @@ def test_a_running_job_that_slurm_leaves_out_is_not_attempted_anew(tmp_path: Pat
     assert cases_of(client.run()) == Counter(CASES)
     assert {w[-1] for w in slurm.called if w[0] == "sbatch" and any("--array" in x for x in w)} == {"1"}
     assert set(slurm.executed.values()) == {1}
+
+
+def test_an_image_that_is_made_anew_meanwhile_is_the_run_s_no_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is another one at each look; what runs has the one that it was submitted with."""
+    looks = itertools.count()
+    monkeypatch.setattr(cluster_module, "key_of", lambda *_: f"key{next(looks)}")
+    slurm = make_slurm(tmp_path, breaks=lambda job: "NODE_FAIL" if job.attempt == "1" else "")
+    performed = Client(tmp_path / "1", slurm).run()
+    assert cases_of(performed) == Counter(CASES)
+    assert {record.digests["image"] for record in performed.records} == {"sha256:0"}
+    assert [job.name for job in slurm.jobs if job.task is None] == ["trtmatrix-import-key0"]
 
 
 def test_a_site_that_is_nothing_but_trouble_is_given_up(tmp_path: Path) -> None:
