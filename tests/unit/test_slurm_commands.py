@@ -252,6 +252,7 @@ POLICY = (
         (f"sbatch: error: {POLICY}", True),
         ("sbatch: error: Slurm job queue full, sleeping and retrying", False),
         ("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", False),
+        ("sbatch: error: Batch job submission failed: Resource temporarily unavailable", False),
     ],
 )
 def test_too_many_jobs_are_no_refusal_and_no_doubt_about_the_job(words: str, lasting: bool) -> None:

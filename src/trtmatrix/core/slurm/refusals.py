@@ -52,9 +52,13 @@ AWAY = (
 
 FULL = (
     "job queue full", "temporarily unable to accept", "job creation temporarily disabled",
-    "unable to create job record", "job count limit",
+    "unable to create job record", "resource temporarily unavailable",
 )  # fmt: skip
-"""Parts of messages of a controller that has as many jobs as it takes now (MaxJobCount). The same source."""
+"""Parts of messages of a controller that has as many jobs as it takes now (MaxJobCount), or as many requests.
+
+The same source, and sbatch.c there: sbatch tries 15 times, says the first time why, and at last what is wrong
+by then.
+"""
 
 FEWER = (
     "it is tried again until Slurm takes it; fewer jobs at once: lower limits.tasks of the site file, or "
