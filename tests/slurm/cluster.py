@@ -87,7 +87,8 @@ class Cluster:
 
     ``environment``: what a command needs to be a client of it, on a host with nothing but Slurm's commands.
     ``smi``: the folder with the fake nvidia-smi, for the site's set-up lines; ``driver``: where the driver's
-    libraries would be: it is empty, as the image brings a stand-in.
+    libraries would be: it is empty, as the image brings a stand-in. ``no_epilog``: a file that switches
+    the epilog off while it is there.
     """
 
     def __init__(
@@ -110,8 +111,9 @@ class Cluster:
             folder=folder, port=ports[0], remembered=remembered, node_seconds=node_seconds,
             first=self.first,
         )  # fmt: skip
+        self.no_epilog = folder / "no-epilog"
         if epilog is not None:
-            text += f"Epilog={epilog}\n"
+            text += f"Epilog={self._copy(epilog)}\n"
         gres = ""
         for node, port in zip(NODES, ports[1:], strict=True):
             text += f"NodeName={node.name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=4 "
@@ -123,6 +125,13 @@ class Cluster:
         (folder / "gres.conf").write_text(gres)
         self._put_commands()
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def _copy(self, epilog: Path) -> Path:
+        """Copy an epilog, as one that a file switches off: what happens without is to be seen too."""
+        copy, (first, *rest) = self.folder / "epilog", epilog.read_text().splitlines(keepends=True)
+        copy.write_text(f"{first}[ ! -e {self.no_epilog} ] || exit 0\n{''.join(rest)}")
+        copy.chmod(0o755)
+        return copy
 
     def _put_commands(self) -> None:
         for name in CLIENT:
@@ -264,7 +273,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def start_cluster(
-    *, epilog: Path | None = None, remembered: int = 300, node_seconds: int = 10
+    *, epilog: Path | None = None, remembered: int = 300, node_seconds: int = 4
 ) -> Iterator[Cluster]:
     """Start a cluster in a folder of its own; all of it goes at the end."""
     # a path that is short: munge's socket lies in it, and each user may pass through it

@@ -295,9 +295,7 @@ def test_a_container_that_a_killed_script_never_started_is_removed_by_a_later_ta
     script.write_text(script.read_text().replace("unstarted_seconds=600", "unstarted_seconds=1"))
     assert node.run(script)[0] == 0
     assert old.id not in {container.id for container in containers()}
-    fresh = client().containers.create(
-        IMAGE, "true", labels=labels
-    )  # about to start
+    fresh = client().containers.create(IMAGE, "true", labels=labels)  # about to start
     node.add_try(GOOD, attempt=2)
     assert node.run(node.task(), attempt=2)[0] == 0
     assert fresh.id in {container.id for container in containers()}
