@@ -18,13 +18,16 @@ MOST_SECONDS = 30.0
 """squeue is asked no more seldom than this, however little happens: Slurm asks to leave its controller alone
 (https://slurm.schedmd.com/squeue.html, "PERFORMANCE")."""
 
+AGAIN_SECONDS = 180.0
+"""What a registry or its network lacks for a moment may be there again after so long."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
     """Seconds: between looks at the shared folder, at squeue at first and at most, and until silence counts.
 
     ``settle``: a job's silence, ``lost``: that of a submission that nobody noted the end of.
-    ``worth``: as much work is worth a task of its own.
+    ``worth``: as much work is worth a task of its own. ``again``: until an import that failed is tried again.
     """
 
     folder: float = 1.0
@@ -33,6 +36,7 @@ class Pace:
     settle: float = SETTLE_SECONDS
     lost: float = LOST_SECONDS
     worth: float = WORTH_SECONDS
+    again: float = AGAIN_SECONDS
 
     def slower(self, now: float) -> float:
         """Return the seconds until squeue is asked again after ``now`` seconds in which nothing changed."""
@@ -56,4 +60,5 @@ def read_pace(environment: Mapping[str, str] = os.environ) -> Pace:
         folder=min(1.0, seconds), squeue=seconds, most=seconds,
         settle=min(SETTLE_SECONDS, 5 * seconds),
         lost=min(LOST_SECONDS, 5 * seconds), worth=min(WORTH_SECONDS, 10 * seconds),
+        again=min(AGAIN_SECONDS, 2 * seconds),
     )  # fmt: skip

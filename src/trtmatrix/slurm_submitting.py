@@ -27,7 +27,7 @@ from trtmatrix.effects.shared_clients import Client
 from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway
 from trtmatrix.slurm_adopting import adopt
 from trtmatrix.slurm_following import Following
-from trtmatrix.slurm_images import SlurmImages
+from trtmatrix.slurm_images import NotHad, SlurmImages
 from trtmatrix.slurm_pace import Pace
 from trtmatrix.worklist import Task, Worklist
 from trtmatrix.workshop import Workshop
@@ -156,13 +156,13 @@ class Submitting:
                 self.cluster.folder.add_try(
                     one.key, task, step.attempt, step.indices, retry=step.retry, why=step.why
                 )
-        for attempt, avoid in sorted({(step.attempt, step.avoid) for step in steps.values()}):
-            tasks = [t for t, step in steps.items() if (step.attempt, step.avoid) == (attempt, avoid)]
-            self._sbatch(one, attempt, sorted(tasks), avoid)
+        for same in sorted({(step.attempt, step.avoid, step.unfit) for step in steps.values()}):
+            tasks = [t for t, s in sorted(steps.items()) if (s.attempt, s.avoid, s.unfit) == same]
+            self._sbatch(one, tasks, steps[tasks[0]])
 
-    def _sbatch(self, one: Following, attempt: int, tasks: Sequence[int], avoid: Sequence[str]) -> None:
-        """Submit one attempt's tasks: written down before and after."""
-        folder, manifest, site = self.cluster.folder, one.manifest, self.cluster.site
+    def _sbatch(self, one: Following, tasks: Sequence[int], step: Submit) -> None:
+        """Submit one attempt at some tasks: written down before and after."""
+        folder, manifest, site, attempt = self.cluster.folder, one.manifest, self.cluster.site, step.attempt
         number = 1 + max((sent.number for sent in folder.submissions(one.key)), default=0)
         sent = Sent(
             number=number, attempt=attempt, tasks=tuple(tasks), client=self.client.id,
@@ -173,6 +173,10 @@ class Submitting:
         except Refused as error:
             self._refused(one, sent, error, f"the import of its image, {' '.join(site.import_options)}")
             return
+        except NotHad as error:
+            if error.lasting:
+                folder.note_submission(one.key, replace(sent, refused=str(error)))
+            return  # else it is tried again, in a while
         except SlurmAway as error:
             self.note(f"{one.name}: {error}")  # nothing was submitted: it is tried again
             return
@@ -184,11 +188,10 @@ class Submitting:
             facts={"sent": str(number), "version": manifest.version, "gpu": manifest.gpu},
         )  # fmt: skip
         try:
-            job = self._submit(
-                words, avoid, script=f"{array_folder(site.shared, one.key)}/{SCRIPT}", attempt=attempt
-            )
+            job = self._submit(words, step, f"{array_folder(site.shared, one.key)}/{SCRIPT}")
         except Refused as error:
-            self._refused(one, sent, error, asked_words(site_gpu(self.cluster, one.launch.gpu)))
+            asked = asked_words(site_gpu(self.cluster, one.launch.gpu))
+            self._refused(one, sent, error, asked, step.why if step.unfit else "")
             return
         except SlurmAway as error:
             self.note(f"{one.name}: {error}")  # whether the job is there is looked for by its name
@@ -198,20 +201,26 @@ class Submitting:
         again = "" if attempt == FIRST else f", attempt {attempt}"
         self.note(f"{one.name}: job {job}: {count} on Slurm{again}")
 
-    def _refused(self, one: Following, sent: Sent, error: Refused, asked: str) -> None:
-        """Write down that Slurm will have none of it: its tasks are not run."""
-        self.note(f"{one.name}: {error}")
+    def _refused(self, one: Following, sent: Sent, error: Refused, asked: str, because: str = "") -> None:
+        """Write down that Slurm will have none of it: its tasks are not run.
+
+        ``because``: why it was not asked for some nodes, and refuses now.
+        """
         words = f"{error.words or 'sbatch refused it without a word'} (asked for: {asked})"
+        if because:
+            words = f"{because}; no other node has it: {' '.join(words.split())}"
+        else:
+            self.note(f"{one.name}: {error}")
         self.cluster.folder.note_submission(one.key, replace(sent, refused=words))
 
-    def _submit(self, words: tuple[str, ...], avoid: Sequence[str], script: str, attempt: int) -> str:
-        """Call sbatch; without the nodes that had trouble where others are left."""
-        if avoid:
+    def _submit(self, words: tuple[str, ...], step: Submit, script: str) -> str:
+        """Call sbatch; without the nodes that had trouble where others are left, and never for unfit ones."""
+        if step.avoid != step.unfit:
             try:
-                return self.slurm.submit((*words, f"--exclude={','.join(avoid)}"), script, str(attempt))
+                return self.slurm.submit((*words, *_exclude(step.avoid)), script, str(step.attempt))
             except Refused:  # the troubled ones are all that there are
                 pass
-        return self.slurm.submit(words, script, str(attempt))
+        return self.slurm.submit((*words, *_exclude(step.unfit)), script, str(step.attempt))
 
     def recover(self, one: Following, jobs: Sequence[JobStatus], silent: float) -> None:
         """Find out what became of submissions whose client did not live to write it down.
@@ -232,6 +241,10 @@ class Submitting:
                 folder.note_submission(key, replace(sent, job=job))
             elif silent >= self.pace.lost:
                 folder.note_submission(key, replace(sent, lost=True))
+
+
+def _exclude(nodes: Sequence[str]) -> tuple[str, ...]:
+    return (f"--exclude={','.join(nodes)}",) if nodes else ()
 
 
 def _name(launch: Launch) -> str:
