@@ -130,8 +130,8 @@ class FakeSlurm:
         for job in self.jobs:
             self._advance(job)
         lines = [
-            f"{j.id}|{'N/A' if j.task is None else j.task}|{j.state}|{self.cancelled_by or 0}|{j.reason}|{j.node}|"
-            f"{j.name}|{j.comment}\n"
+            f"{j.id}|{'N/A' if j.task is None else j.task}|{j.state}|{self.cancelled_by or 0}|{j.reason}|"
+            f"{j.node}|{j.name}|{j.comment}\n"
             for j in self.jobs
         ]
         return 0, "".join(lines), ""

@@ -10,6 +10,7 @@ from slurmclient import CASES, PACE, Client, cases_of, make_slurm
 from slurmdouble import NODE, FakeJob, FakeSlurm
 
 from trtmatrix.core.entry import Entry
+from trtmatrix.core.model import Evidence
 from trtmatrix.core.summary import count_products, headline
 from trtmatrix.effects.slurm import Slurm
 
@@ -70,7 +71,7 @@ def test_each_trouble_that_is_told_names_the_file_with_the_scripts_words(tmp_pat
 def test_the_summary_says_what_a_job_came_to_and_sends_nobody_to_doctor(tmp_path: Path) -> None:
     slurm = make_slurm(tmp_path, refuses="--gres")
     performed = Client(tmp_path / "1", slurm).run()
-    entries = [Entry(cell=each.cell, excluded=each) for each in performed.not_ready]
+    entries = [Entry(cell=each.cell, excluded=each, evidence=Evidence.NONE) for each in performed.not_ready]
     line = headline(count_products(entries)[0])
     assert "could not be made ready (sbatch: error: Batch job submission failed: Requested node" in line
     assert "doctor" not in line
