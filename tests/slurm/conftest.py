@@ -38,6 +38,7 @@ def halted(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Iterat
     project = Project(tmp_path_factory.mktemp("halted"), cluster)
     project.write_site(minutes=2, running=1)
     client = project.start(*ONE, "--gpu", "H200", "--case", "halts", "--no-confirm")
+    wait_until(lambda: project.arrays() != [], 60, "its array", lambda: client.told)  # it is no test's own
     yield project, client
     client.kill()
 

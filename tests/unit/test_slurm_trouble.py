@@ -73,7 +73,7 @@ def test_the_summary_says_what_a_job_came_to_and_sends_nobody_to_doctor(tmp_path
     performed = Client(tmp_path / "1", slurm).run()
     entries = [Entry(cell=each.cell, excluded=each, evidence=Evidence.NONE) for each in performed.not_ready]
     line = headline(count_products(entries)[0])
-    assert "could not be made ready (sbatch: error: Batch job submission failed: Requested node" in line
+    assert "could not be made ready (Batch job submission failed: Requested node configuration" in line
     assert "doctor" not in line
 
 
