@@ -62,4 +62,4 @@ def test_a_gres_that_is_another_model_costs_one_job_and_doctor_tells_of_it(proje
     assert "could not be made ready (gpu on h200a: h200a gave 'NVIDIA H200'" in summary["headline"]
     assert "said.0.1." in done.told
     told = doctor(project, 3)[f"model of {L4.name}"]
-    assert (told["level"], told["found"]) == ("trouble", "gpu:h200:1 is NVIDIA H200 on h200a")
+    assert (told["level"], told["found"]) == ("!!", "gpu:h200:1 is NVIDIA H200 on h200a")
