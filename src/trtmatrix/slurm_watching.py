@@ -51,7 +51,9 @@ class Watch:
         for task, fate in fates.items():
             changed = self._take(one, work, task, fate, view) or changed
         in_doubt = any(sent.is_open for sent in view.sents)
-        if any(fate is not None and isinstance(fate.step, Submit | Bury) for fate in fates.values()):
+        may_send = self.submitting.may_send(one.key)
+        steps = [fate.step for fate in fates.values() if fate is not None]
+        if any(isinstance(step, Bury) or (isinstance(step, Submit) and may_send) for step in steps):
             with self.cluster.folder.lock():
                 changed = self._act(one) or changed
         elif in_doubt and not self.queue.away:
@@ -75,15 +77,17 @@ class Watch:
         last = attempts[-1].left if attempts else None
         if self.queue.away and not (last and last.published and last.trouble != Trouble.CANCELLED):
             return None
-        settle = self.submitting.pace.settle
-        fate = decide(one.manifest.tasks[task], attempts, stopping=view.stopping, settle=settle)
+        pace = self.submitting.pace
+        fate = decide(
+            one.manifest.tasks[task], attempts, stopping=view.stopping, settle=pace.settle, silent=pace.silent
+        )
         return self._held(one, fate)
 
     def _held(self, one: Following, fate: Fate) -> Fate:
         """Submit nothing while its image is not to be had: it waits, or is over where that lasts."""
         if not isinstance(fate.step, Submit):
             return fate
-        failed = self.submitting.images.failure(one.launch.version)
+        failed = self.submitting.images.failure(one.launch.version, one.manifest.image)
         if failed is None:
             return fate
         over = Over(left=fate.step.indices, why=str(failed))
@@ -112,7 +116,7 @@ class Watch:
 
     def _with_import(self, one: Following, detail: str) -> str:
         """Return a detail with what the import of the image came to, where that is why."""
-        trouble = self.submitting.images.trouble(one.launch.version)
+        trouble = self.submitting.images.trouble(one.launch.version, one.manifest.image)
         return f"{trouble} ({detail})" if trouble else detail
 
     def _see(self, one: Following, task: int, attempt: int, view: View) -> str:
@@ -131,7 +135,7 @@ class Watch:
             match fate.step if fate else None:
                 case Bury() as step:
                     buried = self._bury(one, task, step, view) or buried
-                case Submit() as step:
+                case Submit() as step if self.submitting.may_send(one.key):
                     steps[task] = step
                 case _:
                     pass

@@ -58,11 +58,8 @@ def seen_lines(nodes: Sequence[Node]) -> Iterator[str]:
     kinds: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes:
         for gpu in boards_of(node):
-            facts = (
-                gpu.name,
-                gpu.variant or "",
-                f"driver {gpu.driver}" if gpu.driver else "driver not known",
-            )
+            driver = f"driver {gpu.driver}" if gpu.driver else "driver not known"
+            facts: tuple[str, ...] = (gpu.name, gpu.variant or "", driver)
             kinds.setdefault(facts, []).append(node)
     for facts, found in sorted(kinds.items()):
         yield f"{', '.join(filter(None, facts))}: {_where(found)}"
