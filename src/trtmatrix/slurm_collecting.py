@@ -88,25 +88,34 @@ class Collecting:
         )  # fmt: skip
         self._stores.append(_Stored(work=work, task=task, future=future))
 
-    def fault(self, one: Following, work: Worklist, task: int, fault: Fault, tries: Sequence[Try]) -> None:
-        """Record a cell that left no record and is not run again; one that never ran is told of instead."""
+    def fault(
+        self, one: Following, work: Worklist, task: int, fault: Fault, tries: Sequence[Try], see: str = ""
+    ) -> None:
+        """Record a cell that left no record and is not run again; one that never ran is told of instead.
+
+        ``see``: where more is said, for who runs it: a record is published, and a site's paths are not.
+        """
         if not one.is_open(task, fault.index):
             return
         left = next((t for t in tries if (t.task, t.attempt) == (task, fault.attempt)), None)
         if fault.cause in NEVER_RAN and (left is None or not _had_started(left, fault.index)):
-            self.refuse(one, work, task, [fault.index], fault.detail)
+            self.refuse(one, work, task, [fault.index], fault.detail, see)
             return
         one.taken.add((task, fault.index))
         wanted, storing = one.wanted[task, fault.index], self._storing_of(one, left)
+        if fault.cause in NEVER_RAN and see:
+            self.shop.progress.note(f"{one.name}: {wanted.cell.case.id}: {fault.detail.splitlines()[0]}{see}")
         kept = storing.fail(placed(wanted, storing.ready.launch), fault.cause, fault.detail)
         self._ended(work, wanted, kept)
 
-    def refuse(self, one: Following, work: Worklist, task: int, indices: Sequence[int], why: str) -> None:
+    def refuse(
+        self, one: Following, work: Worklist, task: int, indices: Sequence[int], why: str, see: str = ""
+    ) -> None:
         """Note of cells that they were not run."""
         left = [index for index in indices if one.is_open(task, index)]
         if left and why not in one.refused:
             one.refused.add(why)
-            self.shop.progress.note(f"{one.name}: not run: {why}")
+            self.shop.progress.note(f"{one.name}: not run: {why}{see}")
         for index in left:
             if one.is_open(task, index):
                 one.taken.add((task, index))

@@ -67,6 +67,7 @@ MessageTimeout=4
 KillWait=2
 MinJobAge={remembered}
 FirstJobId={first}
+Prolog={folder}/prolog
 JobRequeue=1
 MpiDefault=none
 GresTypes=gpu
@@ -123,6 +124,9 @@ class Cluster:
         text += "PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
         self.conf.write_text(text)
         (folder / "gres.conf").write_text(gres)
+        prolog = folder / "prolog"
+        prolog.write_text(f"#!/bin/bash\n[[ ! -e {folder}/no-launch.$SLURMD_NODENAME ]]\n")
+        prolog.chmod(0o755)
         self._put_commands()
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -181,6 +185,18 @@ class Cluster:
         """Start a node's slurmd as the first process of a namespace."""
         alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
         self._start(name, [*alone, "slurmd", "-D", "-f", str(self.conf), "-N", name])
+
+    @contextlib.contextmanager
+    def fail_launches(self, name: str) -> Iterator[None]:
+        """Have a node's prolog fail, which drains it; at the end it takes jobs again."""
+        flag = self.folder / f"no-launch.{name}"
+        flag.touch()
+        try:
+            yield
+        finally:
+            flag.unlink()
+            self.ask("scontrol", "update", f"NodeName={name}", "State=RESUME", fail=False)
+            self.wait_for_node(name, "idle")
 
     def kill_node(self, name: str) -> None:
         """Take away all that runs on a node, at once; containers are the engine's, and stay."""

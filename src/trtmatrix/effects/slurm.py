@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from collections.abc import Iterable, Sequence
 
@@ -176,6 +177,23 @@ class Slurm:
             return None
         self.accounting = self.accounting or not answer.code
         return found
+
+    def drained(self, node: str) -> str:
+        """Return why a node takes no more jobs, as it was put down in Slurm; nothing where it does."""
+        try:
+            answer = self._run(["sinfo", "--noheader", f"--nodes={node}", "--format=%E"], SECONDS)
+        except (MachineryError, UsageError):  # it is only told
+            return ""
+        words = answer.out.strip().splitlines()[:1]
+        return "" if answer.code or words in ([], ["none"]) else words[0].strip()
+
+    def is_person(self, by: str) -> bool:
+        """Whether this user cancelled a job; root may be Slurm itself."""
+        try:
+            name = pwd.getpwuid(self._user).pw_name
+        except KeyError:
+            name = ""
+        return self._user != 0 and by in {str(self._user), name} - {""}
 
     def cancel(self, jobs: Iterable[str]) -> None:
         """Cancel jobs, or tasks of arrays (``12_3``); those that are gone already are no error."""

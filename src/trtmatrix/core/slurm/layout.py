@@ -42,6 +42,11 @@ def ran_folder(shared: str, key: str, task: int | str, attempt: int | str) -> st
     return f"{array_folder(shared, key)}/ran/{task}.{attempt}"
 
 
+def said_file(shared: str, key: str, task: int | str, attempt: int | str, job: str) -> str:
+    """Return the file of what a task's script said; sbatch's own words may stand for task and job."""
+    return f"{array_folder(shared, key)}/said.{task}.{attempt}.{job}.txt"
+
+
 def image_folder(shared: str, key: str) -> str:
     """Return the folder of an image that was had."""
     return f"{shared}/images/{key}"
