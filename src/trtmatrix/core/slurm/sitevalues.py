@@ -108,12 +108,27 @@ def check_shared(value: str) -> str:
     """Refuse what is no folder that every node can find under one name, or that a tool would misread."""
     if not value.startswith("/"):
         raise ValueError("write the absolute path that every node sees, without ~ or variables")
+    _check_signs(value)
+    if ".." in value.split("/") or value.strip("/") == "":
+        raise ValueError("write the folder itself, such as /shared/me/trtmatrix")
+    return value.rstrip("/")
+
+
+def _check_signs(value: str) -> None:
     if bad := next((sign for sign in "%\\:,\"'$`#\n\t" if sign in value), None):
         raise ValueError(
             f"has {bad!r}, which Slurm or a container runtime reads as something else: rename it"
         )
-    if ".." in value.split("/") or value.strip("/") == "":
-        raise ValueError("write the folder itself, such as /shared/me/trtmatrix")
+
+
+def check_scratch(value: str) -> str:
+    """Refuse what is no folder of a node: an absolute path, in which variables of the job may stand."""
+    plain = re.sub(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})", "/x", value)
+    if not plain.startswith("/"):
+        raise ValueError("write an absolute path of the nodes, or a variable of the job: $TMPDIR")
+    _check_signs(plain)
+    if ".." in plain.split("/") or plain.strip("/") == "":
+        raise ValueError("write the folder itself, such as /local/$SLURM_JOB_ID")
     return value.rstrip("/")
 
 
@@ -121,6 +136,7 @@ def check_folder(value: str) -> str:
     """Refuse a folder that is not named from the root on."""
     if value and not value.startswith("/"):
         raise ValueError("write an absolute path of the nodes")
+    _check_signs(value)
     return value
 
 
