@@ -124,6 +124,46 @@ def run_epilog(job: str, cluster: str = "") -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
+SLOW_COPY = """\
+#!/bin/bash
+if [[ ${{!#}} == */.0 ]]; then
+    touch {folder}/copying
+    sleep 60
+fi
+exec /bin/cp "$@"
+"""
+
+
+def test_a_shared_folder_that_keeps_a_copy_waiting_does_not_end_the_probe(node: Node) -> None:
+    node.command("cp", SLOW_COPY.format(folder=node.folder))
+    node.add_try(GOOD, hangs())
+    node.start(node.task())
+    wait_for((node.folder / "copying").exists, 60, "the first record is copied")
+    (sign,) = node.local.glob("*/job/heartbeat")
+    for _ in range(2):  # the first may have been on its way
+        before = sign.stat().st_mtime_ns
+        wait_for(lambda before=before: sign.stat().st_mtime_ns > before, 5, "a further sign of life")
+
+
+def test_a_script_that_is_killed_alone_gives_no_further_sign_of_life(node: Node) -> None:
+    """Even where nobody has waited for it yet, and its number is still taken."""
+    node.add_try(hangs())
+    process, job = node.start(node.task())
+    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
+    process.send_signal(signal.SIGKILL)
+    wait_for(lambda: not containers(job), 25, "the probe ended for want of a heartbeat")
+
+
+@pytest.mark.parametrize("mark", ["stopping", "over", "tries/0.1/gone.json"])
+def test_a_job_that_comes_too_late_runs_nothing(node: Node, mark: str) -> None:
+    node.add_try(GOOD)
+    (node.ran().parents[1] / mark).write_text("{}")
+    code, said = node.run(node.task())
+    assert code == 0
+    assert "nothing to do" in said
+    assert not node.ran().parent.exists()
+
+
 def test_without_an_epilog_the_container_of_a_killed_script_ends_and_goes_by_itself(node: Node) -> None:
     node.add_try(hangs())
     process, job = node.start(node.task())

@@ -58,6 +58,9 @@ begin() {
         echo "trtmatrix: $image_folder is there; nothing to do"
         exit 0
     fi
+    # What a killed import left: none lives as long as that.
+    find "$images" -mindepth 1 -maxdepth 1 -type d -name '.*' -mmin "+$((minutes + 60))" \
+        -exec rm -rf -- {} + 2>/dev/null
     mkdir -p -- "$new" || give_up files "$images cannot be written to"
 }
 

@@ -77,8 +77,8 @@ def task_script(spec: TaskScript) -> str:
         assign_words("probe", probe_command("python3", ROOT)), *_task_told(spec, mounts),
     ]  # fmt: skip
     opening = f"trtmatrix: the tasks of array {spec.key}, version {spec.version}"
-    parts = [BASE, script_task.FOLDERS, script_task.END, script_task.WORK, GPU, script_image.READ_IMAGE]
-    return _script(site, opening, told, [*parts, _task_runtime(site)], script_task.MAIN)
+    parts = [BASE, *script_task.PARTS, GPU, script_image.READ_IMAGE, _task_runtime(site)]
+    return _script(site, opening, told, parts, script_task.MAIN)
 
 
 def import_script(spec: ImportScript) -> str:

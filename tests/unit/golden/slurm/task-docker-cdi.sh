@@ -129,11 +129,24 @@ try=$array_folder/tries/$task.$attempt
 final=$array_folder/ran/$task.$attempt
 ran=$final.$job
 proc_gpus=/proc/driver/nvidia/gpus
-code='' oom='' local='' container='' beaten=0 next=0 told_start=-1
+code='' oom='' local='' container='' next=0 told_start=-1
+signs=()
+
+# A job that comes too late runs nothing: the array was cancelled or closed, or this attempt given up.
+end_if_unwanted() {
+    local mark
+    for mark in "$array_folder/stopping" "$array_folder/over" "$try/gone.json"; do
+        if [[ -e $mark ]]; then
+            echo "trtmatrix: task $task is not wanted any more: $mark; nothing to do"
+            exit 0
+        fi
+    done
+}
 
 # The work of one attempt is done once, however often Slurm starts it: the first to make the link has it.
 # Making a link is one step on every file system, NFS too.
 begin() {
+    end_if_unwanted
     if ! ln -s -T -- "$job" "$try/taken" 2>/dev/null; then
         local other
         other=$(readlink -- "$try/taken") || { echo "trtmatrix: $try cannot be written to" >&2; exit 1; }
@@ -147,6 +160,25 @@ begin() {
     trap 'told_to_end' TERM INT
     printf '%s\n' "job=$array" "task=$task" "attempt=$attempt" "id=$job" "node=$node" "time=$(now)" |
         leave_file started || exit 1
+    sign "$ran/alive" 10
+}
+
+# Touches a file every so many seconds, beside all that the script waits for, as long as the script lives: a
+# child whose parent was killed gets another one, though the parent may not have been buried yet.
+sign() {
+    keep_signing "$1" "$2" </dev/null >/dev/null 2>&1 &
+    signs+=("$!")
+}
+
+keep_signing() {
+    local me=$BASHPID resting=''
+    trap '[[ -n $resting ]] && kill "$resting"; exit 0' TERM
+    while [[ $(<"/proc/$me/status") == *$'\nPPid:\t'"$$"$'\n'* ]]; do
+        touch -- "$1"
+        sleep "$2" &
+        resting=$!
+        wait "$resting"
+    done
 }
 
 # On every path: nothing runs any more, what is finished is on the shared folder, the rest is gone.
@@ -163,6 +195,7 @@ leave() {
     collect || { [[ -n $trouble ]] || trouble=files; detail+=" $ran cannot be written to"; }
     collect_rest
     [[ -n $local && -s $local/log ]] && leave_file log <"$local/log"
+    kill "${signs[@]}" 2>/dev/null
     printf '%s\n' "code=$code" "oom=$oom" "trouble=$trouble" "detail=$(plain "$detail")" "time=$(now)" |
         leave_file ended && mv -T -- "$ran" "$final" 2>/dev/null
     [[ -n $local ]] && rm -rf -- "$local"
@@ -183,19 +216,12 @@ make_local() {
         printf '%s\n' "${emptied[@]}" >"$job_folder/scratch" && touch -- "$job_folder/heartbeat"; }; then
         give_up files "$try/job cannot be copied to $local"
     fi
+    # The probe ends itself where this stops: it hangs on nothing that the shared folder may keep waiting.
+    sign "$job_folder/heartbeat" 1
     local folder
     for folder in "${suite_folders[@]}"; do
         [[ -d $folder ]] || give_up files "$folder is not there on $node"
     done
-}
-
-# The probe ends itself where this stops; on the shared folder a slower sign is enough.
-beat() {
-    touch -- "$job_folder/heartbeat"
-    if ((SECONDS >= beaten)); then
-        touch -- "$ran/alive" 2>/dev/null
-        beaten=$((SECONDS + 10))
-    fi
 }
 
 # Copies what has come out: first what a cell left, last its record, each whole or not at all.
@@ -426,7 +452,6 @@ stage='the container was started'
 container_start
 stage='cells were run'
 while container_running; do
-    beat
     collect
     pause
 done
