@@ -78,7 +78,7 @@ settle_apptainer() {
     for name in CACHEDIR TMPDIR; do
         other=SINGULARITY_$name name=APPTAINER_$name
         [[ -z ${!name:-} && -z ${!other:-} ]] || continue
-        mkdir -p -m 700 -- "$work/$name" && export "$name=$work/$name" "$other=$work/$name"
+        mkdir -m 700 -- "$work/$name" && export "$name=$work/$name" "$other=$work/$name"
     done
 }
 

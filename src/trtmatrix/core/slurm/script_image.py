@@ -69,7 +69,7 @@ begin() {
 make_work() {
     work=$new.work
     if [[ -z $scratch ]]; then
-        mkdir -p -m 700 -- "$work" || give_up files "$images cannot be written to"
+        mkdir -m 700 -- "$work" || give_up files "$images cannot be written to"
         return
     fi
     find_base

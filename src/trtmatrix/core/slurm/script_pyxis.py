@@ -54,8 +54,8 @@ settle_enroot() {
         name=ENROOT_${name}_PATH
         [[ -n ${!name:-} ]] && continue
         cat -- "$where"/enroot.conf "$where"/enroot.conf.d/*.conf 2>/dev/null |
-            grep -Eq "^[[:space:]]*$name[[:space:]=]" && continue
-        mkdir -p -m 700 -- "$work/$name" && export "$name=$work/$name"
+            grep -Eq "^[[:space:]]*${name}[[:space:]=]" && continue
+        mkdir -m 700 -- "$work/$name" && export "$name=$work/$name"
     done
 }
 

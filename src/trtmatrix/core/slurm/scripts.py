@@ -106,7 +106,7 @@ LINT = "# shellcheck disable=SC2034,SC2317,SC2329 # traps call functions; not ea
 def _script(site: Site, opening: str, told: list[str], parts: list[str], main: str) -> str:
     comment = " ".join(opening.split())
     stage = "kind=setup stage='the lines of setup in the settings of the site were run'"
-    trap = "trap 'setup_failed \"$?\" \"$BASH_COMMAND\"' ERR"
+    trap = 'trap \'setup_failed "$?" "$BASH_COMMAND"\' ERR'
     setup = ["", stage, trap, *site.setup, "trap - ERR", "check_environment"]
     lines = ["#!/bin/bash", f"# {comment}. Made by a program: changes are lost.", LINT, "", *told, ""]
     return "\n".join(

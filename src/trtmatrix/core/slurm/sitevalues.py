@@ -26,6 +26,11 @@ OWN = {
     "gpus-per-task": "", "nodes": "N", "ntasks": "n", "ntasks-per-node": "", "chdir": "D", "export": "",
 }  # fmt: skip
 """Options of sbatch that this tool sets itself, or that change what a job is; each with its letter."""
+NO_LOGIN = "--export=NIL"
+"""The one word for ``--export`` that a site may have its own: no environment of a login is made (newer releases).
+
+Source: https://slurm.schedmd.com/sbatch.html (``--export``).
+"""
 KEYED = {"partition": "p", "account": "A", "qos": "q", "constraint": "C"}
 """Options of sbatch that an entry of ``gpus`` has a key for."""
 
@@ -171,6 +176,8 @@ def options_problem(values: Sequence[str]) -> str:
     for value in values:
         name = value.partition("=")[0]
         for option, letter in OWN.items():
+            if value == NO_LOGIN:
+                continue
             if name == f"--{option}" or _is_short(value, letter):
                 return f"{name}: this is set for each job by this tool: remove it"
         if name in {"-M", "--clusters", "--cluster"}:
