@@ -31,7 +31,7 @@ def run(mounts, command):
     open(scratch, "w").write(mounts["/tmp"])
     command = [outside(word) if word.startswith(("/opt/", "--")) else word for word in command]
     command = [{python!r} if word == "python3" else word for word in command]
-    os.environ.update(SLURM_STEP_ID="0", PMIX_RANK="0", APPTAINER_CONTAINER="/image", PMI_TEXT="a\\nSLURM_X=1")
+    os.environ.update(SLURM_STEP_ID="0", PMIX_RANK="0", APPTAINER_CONTAINER="/image", PMI_TEXT="a\\nPMI_X=1")
     command = [word for word in command if not word.startswith(("HOME=", "TMPDIR=", "XDG_"))]
     os.execvp(command[0], command)
 """
@@ -53,7 +53,7 @@ assert os.path.isfile(options["--container-image"]), options
 if "broken" in open(options["--container-image"]).read():
     sys.exit("slurmstepd: error: pyxis: couldn't start container")
 if "greedy" in open(options["--container-image"]).read():
-    print("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.")
+    print("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks")
     sys.stdout.flush()
 assert "NVIDIA_VISIBLE_DEVICES" in options["--export"].split(",") and os.environ["NVIDIA_VISIBLE_DEVICES"]
 mounts, flags = {{}}, {{}}

@@ -32,9 +32,9 @@ APPTAINER = (
     + rf"""
 out_inside={ROOT}/out
 
-# What a profile, a module or a user has set for other containers is nothing for these: each option may be given
-# as a variable too, and what begins with APPTAINERENV_ is set inside in spite of --cleanenv. What says how and
-# where an image is opened stays. Names: https://apptainer.org/docs/user/main/appendix.html.
+# What a profile, a module or a user has set for other containers is nothing for these: each option may be
+# given as a variable too, and what begins with APPTAINERENV_ is set inside in spite of --cleanenv. What says
+# how and where an image is opened stays. Names: https://apptainer.org/docs/user/main/appendix.html.
 forget_settings() {{
     local name
     for name in "${{!APPTAINER@}}" "${{!SINGULARITY@}}"; do
@@ -69,8 +69,8 @@ container_start() {{
 IMPORT = (
     FIND
     + r"""
-# Layers and what is unpacked of them are several times as large as the image: no home folder holds that, where
-# the cache is unless it is told otherwise, and seldom a /tmp.
+# Layers and what is unpacked of them are several times as large as the image: no home folder holds that,
+# where the cache is unless it is told otherwise, and seldom a /tmp.
 # Source: https://apptainer.org/docs/user/main/build_env.html
 settle_apptainer() {
     local name other

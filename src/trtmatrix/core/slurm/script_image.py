@@ -33,6 +33,7 @@ image_file='' image_id='' work=''
 
 leave() {
     local status=$?
+    [[ $BASHPID == "$$" ]] || exit 0
     trap '' TERM INT
     trap - EXIT
     [[ -n $waiting ]] && kill "$waiting" 2>/dev/null

@@ -29,8 +29,8 @@ out_inside={ROOT}/out
 container_start() {{
     local words=("${{srun_words[@]}}") mounts=$read_only_mounts names=HOME,USER,LOGNAME,PATH,LANG
     mounts+=",$job_folder:{ROOT}/job:ro,$out:{ROOT}/out,$local/scratch:{SCRATCH}"
-    # All that srun exports is set inside: no more than what gives the container its GPU, and what pyxis reads.
-    # It starts enroot with the node's settings and takes no others from a job than where its configuration is.
+    # All that srun exports is set inside: no more than what gives the container its GPU, and what pyxis
+    # passes on to enroot; for the rest that has the node's settings.
     [[ -n ${{ENROOT_CONFIG_PATH:-}} ]] && names+=,ENROOT_CONFIG_PATH
     export NVIDIA_VISIBLE_DEVICES=$gpu NVIDIA_DRIVER_CAPABILITIES=compute,utility
     words+=("--export=$names,NVIDIA_VISIBLE_DEVICES,NVIDIA_DRIVER_CAPABILITIES")

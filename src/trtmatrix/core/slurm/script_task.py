@@ -79,6 +79,7 @@ END = r"""
 # On every path: nothing runs any more, what is finished is on the shared folder, the rest is gone.
 leave() {
     local status=$?
+    [[ $BASHPID == "$$" ]] || exit 0
     trap '' TERM INT
     trap - EXIT
     container_remove

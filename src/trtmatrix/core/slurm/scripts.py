@@ -86,7 +86,8 @@ def import_script(spec: ImportScript) -> str:
     site, images = spec.site, f"{spec.site.shared}/images"
     file = spec.file or f"{image_folder(site.shared, spec.key)}/image{SUFFIXES[site.runtime]}"
     told = [
-        assign("images", images), assign("scratch", site.scratch), assign("image_key", spec.key), assign("reference", spec.reference),
+        assign("images", images), assign("scratch", site.scratch),
+        assign("image_key", spec.key), assign("reference", spec.reference),
         assign("source_file", spec.file), assign_words("image_ids", spec.ids or ("",)),
         assign_words("image_uris", _uris(spec)),
         assign("image_config", spec.config), assign("minutes", site.limits.import_minutes),

@@ -85,8 +85,8 @@ def to_site(raw: Site, file: str) -> site.Site:
     return site.Site(
         shared=raw.shared, runtime=raw.runtime, gpus=tuple(map(_to_gpu, raw.gpus)),
         access=_ACCESS[raw.access], driver_folder=raw.driver_folder,
-        limits=site.SiteLimits(**dict(raw.limits)), setup=raw.setup, scratch=raw.scratch, images=dict(raw.images),
-        options=raw.options, import_options=raw.import_options, file=file,
+        limits=site.SiteLimits(**dict(raw.limits)), setup=raw.setup, scratch=raw.scratch,
+        images=dict(raw.images), options=raw.options, import_options=raw.import_options, file=file,
     )  # fmt: skip
 
 

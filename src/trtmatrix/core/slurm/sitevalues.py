@@ -27,7 +27,7 @@ OWN = {
 }  # fmt: skip
 """Options of sbatch that this tool sets itself, or that change what a job is; each with its letter."""
 NO_LOGIN = "--export=NIL"
-"""The one word for ``--export`` that a site may have its own: no environment of a login is made (newer releases).
+"""The one ``--export`` that a site may have: no environment of a login is made. Newer releases know it.
 
 Source: https://slurm.schedmd.com/sbatch.html (``--export``).
 """

@@ -68,7 +68,8 @@ find_base() {
     base=${scratch:-${SLURM_TMPDIR:-${TMPDIR:-/tmp}}}
     while [[ $base =~ \$(\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*)) ]]; do
         name=${BASH_REMATCH[2]}${BASH_REMATCH[3]}
-        [[ -n ${!name:-} && ${!name} != *[$]* ]] || give_up setup "scratch: $scratch: $name is not set on $node"
+        [[ -n ${!name:-} && ${!name} != *[$]* ]] ||
+            give_up setup "scratch: $scratch: $name is not set on $node"
         base=${base/"${BASH_REMATCH[0]}"/"${!name}"}
     done
     [[ $base == /* && $base != *[,:\"]* ]] ||
@@ -81,6 +82,7 @@ told() { printf '%s' "$(plain "$detail")${trouble:+${said:+; see $said}}"; }
 # Slurm sends TERM when the job is cancelled or preempted, and because of --signal before its time is over.
 # That one may come a minute early: https://slurm.schedmd.com/sbatch.html#OPT_signal
 told_to_end() {
+    [[ $BASHPID == "$$" ]] || exit 0 # a child that has just been made still has the script's traps
     trap '' TERM INT
     trouble=cancelled detail="told to end while: $stage"
     if (($(date +%s) >= time_over - warned - 65)); then
@@ -113,6 +115,7 @@ image_file='' image_id='' work=''
 
 leave() {
     local status=$?
+    [[ $BASHPID == "$$" ]] || exit 0
     trap '' TERM INT
     trap - EXIT
     [[ -n $waiting ]] && kill "$waiting" 2>/dev/null
@@ -185,8 +188,8 @@ find_apptainer() {
         give_up runtime "neither apptainer nor singularity is there on $node: see the site's setup"
 }
 
-# Layers and what is unpacked of them are several times as large as the image: no home folder holds that, where
-# the cache is unless it is told otherwise, and seldom a /tmp.
+# Layers and what is unpacked of them are several times as large as the image: no home folder holds that,
+# where the cache is unless it is told otherwise, and seldom a /tmp.
 # Source: https://apptainer.org/docs/user/main/build_env.html
 settle_apptainer() {
     local name other

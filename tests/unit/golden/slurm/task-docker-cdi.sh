@@ -117,7 +117,8 @@ find_base() {
     base=${scratch:-${SLURM_TMPDIR:-${TMPDIR:-/tmp}}}
     while [[ $base =~ \$(\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*)) ]]; do
         name=${BASH_REMATCH[2]}${BASH_REMATCH[3]}
-        [[ -n ${!name:-} && ${!name} != *[$]* ]] || give_up setup "scratch: $scratch: $name is not set on $node"
+        [[ -n ${!name:-} && ${!name} != *[$]* ]] ||
+            give_up setup "scratch: $scratch: $name is not set on $node"
         base=${base/"${BASH_REMATCH[0]}"/"${!name}"}
     done
     [[ $base == /* && $base != *[,:\"]* ]] ||
@@ -130,6 +131,7 @@ told() { printf '%s' "$(plain "$detail")${trouble:+${said:+; see $said}}"; }
 # Slurm sends TERM when the job is cancelled or preempted, and because of --signal before its time is over.
 # That one may come a minute early: https://slurm.schedmd.com/sbatch.html#OPT_signal
 told_to_end() {
+    [[ $BASHPID == "$$" ]] || exit 0 # a child that has just been made still has the script's traps
     trap '' TERM INT
     trouble=cancelled detail="told to end while: $stage"
     if (($(date +%s) >= time_over - warned - 65)); then
@@ -217,6 +219,7 @@ keep_signing() {
 # On every path: nothing runs any more, what is finished is on the shared folder, the rest is gone.
 leave() {
     local status=$?
+    [[ $BASHPID == "$$" ]] || exit 0
     trap '' TERM INT
     trap - EXIT
     container_remove

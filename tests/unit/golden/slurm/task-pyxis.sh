@@ -106,7 +106,8 @@ find_base() {
     base=${scratch:-${SLURM_TMPDIR:-${TMPDIR:-/tmp}}}
     while [[ $base =~ \$(\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*)) ]]; do
         name=${BASH_REMATCH[2]}${BASH_REMATCH[3]}
-        [[ -n ${!name:-} && ${!name} != *[$]* ]] || give_up setup "scratch: $scratch: $name is not set on $node"
+        [[ -n ${!name:-} && ${!name} != *[$]* ]] ||
+            give_up setup "scratch: $scratch: $name is not set on $node"
         base=${base/"${BASH_REMATCH[0]}"/"${!name}"}
     done
     [[ $base == /* && $base != *[,:\"]* ]] ||
@@ -119,6 +120,7 @@ told() { printf '%s' "$(plain "$detail")${trouble:+${said:+; see $said}}"; }
 # Slurm sends TERM when the job is cancelled or preempted, and because of --signal before its time is over.
 # That one may come a minute early: https://slurm.schedmd.com/sbatch.html#OPT_signal
 told_to_end() {
+    [[ $BASHPID == "$$" ]] || exit 0 # a child that has just been made still has the script's traps
     trap '' TERM INT
     trouble=cancelled detail="told to end while: $stage"
     if (($(date +%s) >= time_over - warned - 65)); then
@@ -206,6 +208,7 @@ keep_signing() {
 # On every path: nothing runs any more, what is finished is on the shared folder, the rest is gone.
 leave() {
     local status=$?
+    [[ $BASHPID == "$$" ]] || exit 0
     trap '' TERM INT
     trap - EXIT
     container_remove
@@ -470,8 +473,8 @@ out_inside=/opt/trtmatrix/out
 container_start() {
     local words=("${srun_words[@]}") mounts=$read_only_mounts names=HOME,USER,LOGNAME,PATH,LANG
     mounts+=",$job_folder:/opt/trtmatrix/job:ro,$out:/opt/trtmatrix/out,$local/scratch:/tmp"
-    # All that srun exports is set inside: no more than what gives the container its GPU, and what pyxis reads.
-    # It starts enroot with the node's settings and takes no others from a job than where its configuration is.
+    # All that srun exports is set inside: no more than what gives the container its GPU, and what pyxis
+    # passes on to enroot; for the rest that has the node's settings.
     [[ -n ${ENROOT_CONFIG_PATH:-} ]] && names+=,ENROOT_CONFIG_PATH
     export NVIDIA_VISIBLE_DEVICES=$gpu NVIDIA_DRIVER_CAPABILITIES=compute,utility
     words+=("--export=$names,NVIDIA_VISIBLE_DEVICES,NVIDIA_DRIVER_CAPABILITIES")
