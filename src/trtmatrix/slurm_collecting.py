@@ -13,7 +13,7 @@ from pathlib import Path
 from trtmatrix.batch import STORES
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.model import Cause, Exclusion
-from trtmatrix.core.plan import Excluded, Launch
+from trtmatrix.core.plan import Excluded
 from trtmatrix.core.slurm.boards import Board, BoardError, parse_gpu_csv
 from trtmatrix.core.slurm.fate import Fault
 from trtmatrix.core.slurm.images import image_digest
@@ -142,7 +142,7 @@ class Collecting:
         if key not in self._storing:
             launch = one.launch.on(replace(gpu, slug=one.launch.gpu.slug))
             clocks = dict(board.clocks) if board is not None else {}
-            ready = Ready(launch=launch, digests=self._digests(one.launch), handle=None)
+            ready = Ready(launch=launch, digests=self._digests(one), handle=None)
             self._storing[key] = Storing(ready, replace(self.shop, gpu_clocks=lambda _gpu: clocks))
         return self._storing[key]
 
@@ -154,9 +154,9 @@ class Collecting:
         except BoardError:
             return None
 
-    def _digests(self, launch: Launch) -> dict[str, str]:
-        image = self.cluster.folder.image(self.cluster.key_of(launch.version))
-        found = image_digest(launch.version, image.id, self.cluster.site.runtime) if image else ""
+    def _digests(self, one: Following) -> dict[str, str]:
+        image = self.cluster.folder.image(one.manifest.image)
+        found = image_digest(one.launch.version, image.id, self.cluster.site.runtime) if image else ""
         return {"runtime": "container", **({"image": found} if found else {})}
 
     def _note_node(self, left: Try) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trtmatrix.cluster import Cluster
@@ -13,7 +13,7 @@ from trtmatrix.core.slurm.jobs import Phase, job_name
 from trtmatrix.core.slurm.layout import import_folder
 from trtmatrix.core.slurm.scripts import ImportScript, import_script
 from trtmatrix.core.slurm.submission import import_words
-from trtmatrix.effects.slurm import Slurm
+from trtmatrix.effects.slurm import Slurm, TakesLater
 
 IMPORT_SCRIPT = "import.sh"
 
@@ -27,13 +27,13 @@ class SlurmImages:
     note: Callable[[str], None]
     submitted: dict[str, str] = field(default_factory=dict)
 
-    def job_for(self, version: Version) -> str:
+    def job_for(self, version: Version, key: str = "") -> str:
         """Return the job that an array must wait for before its image is there; nothing where it is.
 
         To be called under the folder's lock: an image is imported by one job at a time. A job is looked for
-        by its name, whoever of this user's clients submitted it.
+        by its name, whoever of this user's clients submitted it. ``key``: the image's that an array has.
         """
-        key = self.cluster.key_of(version)
+        key = key or self.cluster.key_of(version)
         if self.cluster.folder.image(key) is not None:
             return ""
         living = [job for job in self.slurm.jobs() if job.name == job_name(f"import-{key}")]
@@ -47,10 +47,14 @@ class SlurmImages:
         attempt = 1 + max(self._attempts(key), default=0)
         script = Path(f"{import_folder(site.shared, key, attempt)}.sh")
         script.parent.mkdir(parents=True, exist_ok=True)
-        script.write_text(import_script(script_of(self.cluster, version)), encoding="utf-8")
+        script.write_text(import_script(replace(script_of(self.cluster, version), key=key)), encoding="utf-8")
         script.chmod(0o755)
         words = import_words(site, key=key, attempt=attempt, facts={"version": version.name})
-        job = self.slurm.submit(words, str(script), str(attempt))
+        try:
+            job = self.slurm.submit(words, str(script), str(attempt))
+        except TakesLater:
+            script.unlink()
+            raise
         self.submitted[key] = job
         self.note(f"{version.name}: job {job} has its image: {_reference(version)}")
         return job
@@ -60,9 +64,8 @@ class SlurmImages:
         names = [path.name for path in Path(self.cluster.site.shared, "images").glob(f"{key}.*.sh")]
         return [int(name.split(".")[1]) for name in names if name.split(".")[1].isdecimal()]
 
-    def trouble(self, version: Version) -> str:
+    def trouble(self, version: Version, key: str) -> str:
         """Say what the last import of a version's image came to, where it is not there; else nothing."""
-        key = self.cluster.key_of(version)
         attempts = self._attempts(key)
         if not attempts or self.cluster.folder.image(key) is not None:
             return ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.slurm.cut import WORTH_SECONDS
-from trtmatrix.core.slurm.fate import SETTLE_SECONDS
+from trtmatrix.core.slurm.fate import SETTLE_SECONDS, SILENT_SECONDS
 from trtmatrix.core.slurm.gather import LOST_SECONDS
 
 VARIABLE = "TRTMATRIX_SLURM_POLL"
@@ -19,11 +19,16 @@ MOST_SECONDS = 30.0
 (https://slurm.schedmd.com/squeue.html, "PERFORMANCE")."""
 
 
+LATER_SECONDS = 30.0
+"""A controller that is full is not to be asked more often than squeue."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pace:
     """Seconds: between looks at the shared folder, at squeue at first and at most, and until silence counts.
 
-    ``settle``: a job's silence, ``lost``: that of a submission that nobody noted the end of.
+    ``settle``: Slurm's of a job, ``silent``: a script's whose job Slurm does not list, ``lost``: that of a
+    submission that nobody noted the end of. ``later``: between two tries to submit where Slurm is full.
     ``worth``: as much work is worth a task of its own.
     """
 
@@ -31,7 +36,9 @@ class Pace:
     squeue: float = 5.0
     most: float = MOST_SECONDS
     settle: float = SETTLE_SECONDS
+    silent: float = SILENT_SECONDS
     lost: float = LOST_SECONDS
+    later: float = LATER_SECONDS
     worth: float = WORTH_SECONDS
 
     def slower(self, now: float) -> float:
@@ -55,5 +62,6 @@ def read_pace(environment: Mapping[str, str] = os.environ) -> Pace:
     return Pace(
         folder=min(1.0, seconds), squeue=seconds, most=seconds,
         settle=min(SETTLE_SECONDS, 5 * seconds),
-        lost=min(LOST_SECONDS, 5 * seconds), worth=min(WORTH_SECONDS, 10 * seconds),
+        lost=min(LOST_SECONDS, 5 * seconds), later=min(LATER_SECONDS, 5 * seconds),
+        worth=min(WORTH_SECONDS, 10 * seconds),
     )  # fmt: skip

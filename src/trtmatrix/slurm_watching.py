@@ -47,7 +47,9 @@ class Watch:
         for task, fate in fates.items():
             changed = self._take(one, work, task, fate, view) or changed
         in_doubt = any(sent.is_open for sent in view.sents)
-        if any(fate is not None and isinstance(fate.step, Submit | Bury) for fate in fates.values()):
+        may_send = self.submitting.may_send(one.key)
+        steps = [fate.step for fate in fates.values() if fate is not None]
+        if any(isinstance(step, Bury) or (isinstance(step, Submit) and may_send) for step in steps):
             with self.cluster.folder.lock():
                 changed = self._act(one) or changed
         elif in_doubt and not self.queue.away:
@@ -71,8 +73,10 @@ class Watch:
         last = attempts[-1].left if attempts else None
         if self.queue.away and not (last and last.published and last.trouble != Trouble.CANCELLED):
             return None
-        settle = self.submitting.pace.settle
-        return decide(one.manifest.tasks[task], attempts, stopping=view.stopping, settle=settle)
+        pace = self.submitting.pace
+        return decide(
+            one.manifest.tasks[task], attempts, stopping=view.stopping, settle=pace.settle, silent=pace.silent
+        )
 
     def _take(self, one: Following, work: Worklist, task: int, fate: Fate | None, view: View) -> bool:
         """Record what a task left no record of, and note that it is over where it is."""
@@ -94,7 +98,7 @@ class Watch:
 
     def _with_import(self, one: Following, detail: str) -> str:
         """Return a detail with what the import of the image came to, where that is why."""
-        trouble = self.submitting.images.trouble(one.launch.version)
+        trouble = self.submitting.images.trouble(one.launch.version, one.manifest.image)
         return f"{trouble} ({detail})" if trouble else detail
 
     def _act(self, one: Following) -> bool:
@@ -105,7 +109,7 @@ class Watch:
             match fate.step if fate else None:
                 case Bury() as step:
                     buried = self._bury(one, task, step, view) or buried
-                case Submit() as step:
+                case Submit() as step if self.submitting.may_send(one.key):
                     steps[task] = step
                 case _:
                     pass

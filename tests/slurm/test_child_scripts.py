@@ -191,19 +191,17 @@ def test_an_import_fills_neither_the_home_folder_nor_tmp(node: Node, scratch: st
 def test_folders_of_an_import_that_the_site_or_the_user_has_named_stay(node: Node) -> None:
     forget_image(node)
     (node.folder / "enroot.conf").write_text("ENROOT_CACHE_PATH /nvme/cache\n")
-    own = {
-        "APPTAINER_CACHEDIR": node.folder,
-        "ENROOT_DATA_PATH": node.folder,
-        "ENROOT_SYSCONF_PATH": node.folder,
-    }
-    told = {name: str(folder) for name, folder in own.items()}
-    code, said = node.run(node.importing(reference="lab/x:1"), **told)
+    own = str(node.folder)
+    code, said = node.run(
+        node.importing(reference="lab/x:1"), APPTAINER_CACHEDIR=own, ENROOT_DATA_PATH=own,
+        ENROOT_SYSCONF_PATH=own,
+    )  # fmt: skip
     assert code == 0, said
     folders = told_folders(node)
     if node.runtime is NodeRuntime.PYXIS:
-        assert (folders["CACHE"], folders["DATA"]) == ("", str(node.folder))
+        assert (folders["CACHE"], folders["DATA"]) == ("", own)
     else:
-        assert folders["CACHEDIR"] == str(node.folder)
+        assert folders["CACHEDIR"] == own
 
 
 def test_what_a_killed_import_left_is_removed_by_a_later_one(node: Node) -> None:

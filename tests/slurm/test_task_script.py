@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -142,7 +143,11 @@ def test_a_shared_folder_that_keeps_a_copy_waiting_does_not_end_the_probe(node: 
     (sign,) = node.local.glob("*/job/heartbeat")
     for _ in range(2):  # the first may have been on its way
         before = sign.stat().st_mtime_ns
-        wait_for(lambda before=before: sign.stat().st_mtime_ns > before, 5, "a further sign of life")
+        wait_for(partial(is_newer, sign, before), 5, "a further sign of life")
+
+
+def is_newer(file: Path, than: int) -> bool:
+    return file.stat().st_mtime_ns > than
 
 
 def test_a_script_that_is_killed_alone_gives_no_further_sign_of_life(node: Node) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from playing import Play, Playing
 
+from trtmatrix.core.slurm import layout
 from trtmatrix.core.slurm.tasks import parse_tasks
 from trtmatrix.effects.slurm_commands import Answer
 from trtprobe.files import write_json
@@ -173,13 +174,14 @@ class FakeSlurm:
         """Play a task's script to its end."""
         array, name = job.script.parent, f"{job.task}.{job.attempt}"
         wanted = array / "tries" / name
-        if (wanted / "taken").exists():
+        unwanted = (wanted / "taken", wanted / layout.GONE, array / layout.STOPPING, array / layout.OVER)
+        if any(mark.exists() for mark in unwanted):
             return "COMPLETED"
         if state := self.breaks(job):
             return state
         (wanted / "taken").touch()
         ran = array / "ran" / f"{name}.{job.id}"
-        ran.mkdir(parents=True)
+        ran.mkdir(parents=True, exist_ok=True)
         facts = f"job={job.id}\ntask={job.task}\nattempt={job.attempt}\nid={job.id}\nnode={NODE}\n"
         (ran / "started").write_text(facts)
         (ran / "gpu.csv").write_text(f"{BOARD}\n")

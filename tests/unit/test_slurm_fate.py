@@ -66,10 +66,30 @@ def test_what_was_published_is_believed_whatever_slurm_says_of_the_job() -> None
 
 
 def test_a_job_that_slurm_does_not_list_is_waited_for_before_it_is_buried() -> None:
-    left = make_try(**HAD_ONE)
+    left = make_try(**HAD_ONE, seconds=60.0)
     assert decide(TASK, [sent_attempt(left, None, 29.0)]).step == Wait(why="the job has ended")
     buried = decide(TASK, [sent_attempt(left, None, 30.0)]).step
     assert buried == Bury(attempt=1, state=UNLISTED, node="n1")
+
+
+@pytest.mark.parametrize("job", [None, make_job(Phase.GONE, UNLISTED)])
+@pytest.mark.parametrize("stopping", [False, True])
+def test_a_job_that_slurm_does_not_list_is_not_buried_while_its_script_lives(
+    job: Any, stopping: bool
+) -> None:
+    for seconds, step in ((59.0, Wait), (60.0, Bury)):
+        left = make_try(**HAD_ONE, seconds=seconds)
+        assert isinstance(decide(TASK, [sent_attempt(left, job, 999.0)], stopping=stopping).step, step)
+
+
+@pytest.mark.parametrize("state", ["FAILED", "NODE_FAIL", "COMPLETED"])
+def test_a_job_that_slurm_says_has_ended_is_buried_whatever_was_heard_of_it_last(state: str) -> None:
+    attempt = sent_attempt(make_try(**HAD_ONE, seconds=1.0), make_job(Phase.GONE, state), 30.0)
+    assert decide(TASK, [attempt]).step == Bury(attempt=1, state=state)
+
+
+def test_a_job_that_slurm_does_not_list_and_that_never_began_is_buried() -> None:
+    assert isinstance(decide(TASK, [sent_attempt(make_try(), None, 30.0)]).step, Bury)
 
 
 def test_a_job_that_was_never_asked_for_is_not_gone() -> None:

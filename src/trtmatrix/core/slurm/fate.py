@@ -15,8 +15,8 @@ from trtmatrix.core.slurm.manifest import Asked, Sent, Try
 from trtmatrix.core.slurm.words import Trouble
 
 __all__ = [
-    "FIRST", "RETRIES", "SETTLE_SECONDS", "UNLISTED", "Attempt", "Bury", "Fate", "Fault", "Over", "Step",
-    "Submit", "Wait", "decide",
+    "FIRST", "RETRIES", "SETTLE_SECONDS", "SILENT_SECONDS", "UNLISTED", "Attempt", "Bury", "Fate", "Fault",
+    "Over", "Step", "Submit", "Wait", "decide",
 ]  # fmt: skip
 
 FIRST = 1
@@ -30,6 +30,13 @@ SETTLE_SECONDS = 30.0
 
 What a node wrote last may be seen late over NFS, though each look opens the folder, which asks the server
 anew; and Slurm may call a job ended while its script still copies.
+"""
+
+SILENT_SECONDS = 60.0
+"""For how long the script of a job that Slurm does not list must have given no sign of life.
+
+A list without a job is no word of its end: a controller that came up from an old state, or another cluster's,
+gives such lists too. A script gives a sign each 10 s; NFS may show it late.
 """
 
 UNLISTED = "UNLISTED"
@@ -128,7 +135,7 @@ class Fate:
 
 def decide(
     task: Sequence[Asked], attempts: Sequence[Attempt], *, stopping: bool = False,
-    settle: float = SETTLE_SECONDS,
+    settle: float = SETTLE_SECONDS, silent: float = SILENT_SECONDS,
 ) -> Fate:  # fmt: skip
     """Return what becomes of a task; ``attempts``: all that were made at it, the first one first.
 
@@ -145,7 +152,7 @@ def decide(
         return Fate(step=step)
     last = attempts[-1]
     if not _has_ended(last.left):
-        return Fate(step=_watch(last, open_, _nodes(ends), stopping, settle), faults=tuple(faults))
+        return Fate(step=_watch(last, open_, _nodes(ends), stopping, settle, silent), faults=tuple(faults))
     if not open_ or stopping:
         return Fate(step=Over(left=open_), faults=tuple(faults))
     if _may_go_on(ends[-1], attempts):
@@ -191,8 +198,9 @@ def _give_up(index: int, end: End, attempts: int, attempt: int) -> Fault:
 
 
 def _watch(
-    last: Attempt, open_: tuple[int, ...], avoid: tuple[str, ...], stopping: bool, settle: float
-) -> Step:
+    last: Attempt, open_: tuple[int, ...], avoid: tuple[str, ...], stopping: bool, settle: float,
+    silent: float,
+) -> Step:  # fmt: skip
     """Return what to do about an attempt that has not ended, as far as is known."""
     left, sent = last.left, last.sent
     ran = bool(left.job or left.started or left.records or left.published)
@@ -202,7 +210,7 @@ def _watch(
         return Over(left=open_, why=sent.refused)
     if sent is not None and sent.is_open and not ran:
         return Wait(why="sbatch has not answered")
-    return _listed(last, open_, stopping, settle)
+    return _listed(last, open_, 0.0 if stopping else settle, silent)
 
 
 def _unsent(last: Attempt, open_: tuple[int, ...], avoid: tuple[str, ...], stopping: bool) -> Step:
@@ -216,7 +224,7 @@ def _unsent(last: Attempt, open_: tuple[int, ...], avoid: tuple[str, ...], stopp
     )
 
 
-def _listed(last: Attempt, open_: tuple[int, ...], stopping: bool, settle: float) -> Step:
+def _listed(last: Attempt, open_: tuple[int, ...], settle: float, silent: float) -> Step:
     """Return what to do about an attempt that was submitted, by what Slurm says of its job."""
     attempt, job = last.left.attempt, last.job
     if job is not None and job.phase is not Phase.GONE:
@@ -226,8 +234,11 @@ def _listed(last: Attempt, open_: tuple[int, ...], stopping: bool, settle: float
         return Wait(why=job.reason or job.state)
     if not open_ and not last.left.published:
         return Over()
-    if last.missing < (0.0 if stopping else settle):
+    if last.missing < settle:
         return Wait(why="the job has ended")
+    listed = job is not None and job.state not in {"", UNLISTED}
+    if not listed and last.left.job and not last.left.published and last.left.seconds < silent:
+        return Wait(why="Slurm does not list the job, and its script gives signs of life")
     if job is None:
         return Bury(attempt=attempt, state=UNLISTED, node=last.left.node)
     return Bury(attempt=attempt, state=job.state or UNLISTED, reason=job.reason, node=job.node)

@@ -191,16 +191,14 @@ begin() {
 sign() {
     keep_signing "$1" "$2" </dev/null >/dev/null 2>&1 &
     signs+=("$!")
+    disown "$!"
 }
 
 keep_signing() {
-    local me=$BASHPID resting=''
-    trap '[[ -n $resting ]] && kill "$resting"; exit 0' TERM
+    local me=$BASHPID second=0
     while [[ $(<"/proc/$me/status") == *$'\nPPid:\t'"$$"$'\n'* ]]; do
-        touch -- "$1"
-        sleep "$2" &
-        resting=$!
-        wait "$resting"
+        ((second++ % $2 == 0)) && touch -- "$1"
+        sleep 1
     done
 }
 
@@ -219,7 +217,7 @@ leave() {
     collect || { [[ -n $trouble ]] || trouble=files; detail+=" $ran cannot be written to"; }
     collect_rest
     [[ -n $local && -s $local/log ]] && leave_file log <"$local/log"
-    kill "${signs[@]}" 2>/dev/null
+    kill -KILL "${signs[@]}" 2>/dev/null # one that has just begun would take TERM for this script
     printf '%s\n' "code=$code" "oom=$oom" "trouble=$trouble" "detail=$(told)" "time=$(now)" |
         leave_file ended && mv -T -- "$ran" "$final" 2>/dev/null
     [[ -n $local ]] && rm -rf -- "$local"
