@@ -300,3 +300,89 @@ def test_a_container_that_a_killed_script_never_started_is_removed_by_a_later_ta
     assert node.run(node.task(), attempt=2)[0] == 0
     assert fresh.id in {container.id for container in containers()}
     fresh.remove()
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("module load apptainer", "with code 127: module load apptainer"),
+        ("set_up() { return 3; }; set_up", "with code 3: return 3"),
+        ("source /nowhere/profile", "with code 1: source /nowhere/profile"),
+        ("exit 4", "the script ended with code 4 while: the lines of setup"),
+    ],
+)
+def test_a_line_of_setup_that_fails_runs_nothing_and_is_told(node: Node, line: str, told: str) -> None:
+    node.setup = (line,)
+    node.add_try(GOOD)
+    process, job = node.start(node.task())
+    assert process.wait(timeout=30) != 0
+    assert node.ended()["trouble"] == "setup"
+    assert told in node.ended()["detail"]
+    assert node.ended()["detail"].endswith(f"; see {node.shared}/arrays/k1/said.0.1.{job}.txt")
+    assert not (node.ran() / "gpu.csv").exists()
+
+
+def test_what_may_fail_in_lines_of_setup_is_no_failure(node: Node) -> None:
+    profile = node.folder / "profile"
+    profile.write_text("false\ngrep -q x /dev/null\ntrue\n")
+    node.setup = (f"source '{profile}'", "[[ -d /nowhere ]] && cd /nowhere", "if false", "then true", "fi")
+    node.setup += ("false || true",)
+    node.add_try(GOOD)
+    code, said = node.run(node.task())
+    assert code == 0, said
+
+
+def test_a_job_without_the_environment_of_a_login_runs_nothing(node: Node) -> None:
+    node.add_try(GOOD)
+    code, _ = node.run(node.task(), HOME="")
+    assert code == 1
+    assert node.ended()["trouble"] == "setup"
+    assert "no environment of a login" in node.ended()["detail"]
+    node.setup = ("export HOME=/nowhere",)  # what a site may do about it
+    node.add_try(GOOD, attempt=2)
+    assert node.run(node.task(), attempt=2, HOME="")[0] == 0
+
+
+PRIVATE = """\
+exec unshare --mount /bin/bash -c 'mount -t tmpfs none "$0" && exec /bin/bash "$@"' '{local}' '{script}' "$@"
+"""
+
+
+def test_a_folder_that_the_engine_does_not_see_is_told_as_such(node: Node) -> None:
+    """As under job_container/tmpfs: each job has a /tmp of its own."""
+    node.add_try(GOOD)
+    script = node.task()
+    node.run(node.write("private.sh", PRIVATE.format(local=node.local, script=script)))
+    assert node.ended()["trouble"] == "files"
+    assert f"Docker on node1 does not see {node.local}/" in node.ended()["detail"]
+    assert "by scratch: in the site's file" in node.ended()["detail"]
+    assert node.left() == []  # no folder was made for it
+
+
+def test_a_job_s_files_lie_where_the_site_says(node: Node) -> None:
+    disk = node.folder / "its disk" / "job"
+    disk.mkdir(parents=True)
+    node.scratch = "${DISK}/job"
+    node.add_try(GOOD, hangs())
+    process, job = node.start(node.task(), DISK=str(disk.parent), SLURM_TMPDIR="/nowhere")
+    wait_for((node.ran(job=job) / "1.started.json").exists, 60, "the second cell has started")
+    assert [path.name.split(".")[1] for path in disk.iterdir()] == [job]
+    process.terminate()
+    process.wait(timeout=20)
+    assert (list(disk.iterdir()), node.left()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("where", "trouble", "told"),
+    [
+        ("", "setup", "scratch: ${DISK}/job: DISK is not set on node1"),
+        ("/nowhere", "files", "no folder can be made in /nowhere/job on node1"),
+        ("/a,b", "files", "is no folder that a container can be given"),
+    ],
+)
+def test_a_scratch_folder_that_is_none_is_told(node: Node, where: str, trouble: str, told: str) -> None:
+    node.scratch = "${DISK}/job"
+    node.add_try(GOOD)
+    node.run(node.task(), DISK=where)
+    assert node.ended()["trouble"] == trouble
+    assert told in node.ended()["detail"]

@@ -107,6 +107,20 @@ def test_a_job_that_was_never_asked_for_is_not_gone() -> None:
             Bury(attempt=1, state="CANCELLED", reason="DependencyNeverSatisfied", cancel=True),
         ),
         (
+            {"reason": "(user env retrieval failed requeued held)"},
+            Bury(
+                attempt=1,
+                state="LAUNCH_FAILED",
+                reason="(user env retrieval failed requeued held)",
+                cancel=True,
+            ),
+        ),
+        (
+            {"reason": "JobHoldMaxRequeue"},
+            Bury(attempt=1, state="LAUNCH_FAILED", reason="JobHoldMaxRequeue", cancel=True),
+        ),
+        ({"reason": "JobHeldAdmin"}, Wait(why="JobHeldAdmin")),
+        (
             {"reason": "launch failed requeued held"},
             Bury(attempt=1, state="LAUNCH_FAILED", reason="launch failed requeued held", cancel=True),
         ),
@@ -197,7 +211,7 @@ def retried(trouble: Trouble) -> bool:
     match trouble:
         case Trouble.CANCELLED:
             return False
-        case Trouble.IMAGE | Trouble.GPU | Trouble.RUNTIME | Trouble.FILES | Trouble.TIME:
+        case Trouble.IMAGE | Trouble.GPU | Trouble.RUNTIME | Trouble.FILES | Trouble.TIME | Trouble.SETUP:
             return True
 
 

@@ -43,11 +43,12 @@ UNLISTED = "UNLISTED"
 """The state of a job that Slurm does not know (any more)."""
 
 HELD = ("REQUEUE_HOLD", "SPECIAL_EXIT")
-STUCK = (NEVER, "launch failed requeued held", "LaunchFailedRequeued")
+STUCK = (NEVER, "launch failed requeued", "user env retrieval failed", "JobHoldMaxRequeue")
 """States, and reasons, of jobs that wait and will never run without a hand of somebody's.
 
-Source: Slurm's documentation, "Job State Codes" and "Job Reason Codes" (the second reason is squeue's own
-spelling of older releases; from memory).
+One that a person holds (JobHeldAdmin, JobHeldUser) is waited for: who held it lets it go. Source: Slurm's
+documentation, "Job State Codes" and "Job Reason Codes"; of the two with blanks: src/slurmctld/job_mgr.c and
+what sites tell of them. Releases and formats differ in blanks, capitals and signs between the words.
 """
 
 
@@ -235,7 +236,7 @@ def _listed(last: Attempt, open_: tuple[int, ...], settle: float, silent: float)
     """Return what to do about an attempt that was submitted, by what Slurm says of its job."""
     attempt, job = last.left.attempt, last.job
     if job is not None and job.phase is not Phase.GONE:
-        if job.state in HELD or job.reason.strip("()") in STUCK:
+        if job.state in HELD or is_stuck(job.reason):
             state = "CANCELLED" if job.reason.strip("()") == NEVER else "LAUNCH_FAILED"
             return Bury(attempt=attempt, state=state, reason=job.reason, node=job.node, cancel=True)
         return Wait(why=job.reason or job.state)
@@ -249,3 +250,13 @@ def _listed(last: Attempt, open_: tuple[int, ...], settle: float, silent: float)
     if job is None:
         return Bury(attempt=attempt, state=UNLISTED, node=last.left.node)
     return Bury(attempt=attempt, state=job.state or UNLISTED, reason=job.reason, node=job.node)
+
+
+def is_stuck(reason: str) -> bool:
+    """Whether a job that waits for this reason will never run without a hand of somebody's."""
+    return any(_letters(reason).startswith(_letters(stuck)) for stuck in STUCK)
+
+
+def _letters(reason: str) -> str:
+    """Return a reason's letters alone: ``(Launch_Failed requeued)`` is ``launchfailedrequeued``."""
+    return "".join(filter(str.isalpha, reason)).lower()

@@ -7,6 +7,7 @@
 ``cases/<name>``                      prepared cases, as in the cache
 ``images/<key>/image.json``           an image that was had (``file``, ``id``, ``reference``, ``bytes``)
 ``images/<key>/facts``                the same in lines, for the scripts; beside it its file, where it has one
+``images/<key>/loading.<node>``       held while a node's engine loads it
 ``images/<key>.<attempt>/``           what an import left (``started``, ``ended``, ``log``)
 ``images/<key>.<attempt>.txt``        what an import said
 ``nodes/<node>.json``                 what a node's GPUs were when a job last ran there

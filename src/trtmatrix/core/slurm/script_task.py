@@ -14,6 +14,7 @@ array=${SLURM_ARRAY_JOB_ID:-$job}
 try=$array_folder/tries/$task.$attempt
 final=$array_folder/ran/$task.$attempt
 ran=$final.$job
+said=$array_folder/said.$task.$attempt.$array.txt
 proc_gpus=/proc/driver/nvidia/gpus
 code='' oom='' local='' container='' next=0 told_start=-1
 signs=()
@@ -76,19 +77,20 @@ END = r"""
 # On every path: nothing runs any more, what is finished is on the shared folder, the rest is gone.
 leave() {
     local status=$?
+    [[ $BASHPID == "$$" ]] || exit 0
     trap '' TERM INT
     trap - EXIT
     container_remove
     [[ -n $waiting ]] && kill "$waiting" 2>/dev/null
     [[ -n $pausing ]] && kill "$pausing" 2>/dev/null
     if [[ -z $trouble && -z $code ]]; then
-        trouble=runtime detail="the script ended with code $status while: $stage"
+        trouble=$kind detail="the script ended with code $status while: $stage"
     fi
     collect || { [[ -n $trouble ]] || trouble=files; detail+=" $ran cannot be written to"; }
     collect_rest
     [[ -n $local && -s $local/log ]] && leave_file log <"$local/log"
     kill -KILL "${signs[@]}" 2>/dev/null # one that has just begun would take TERM for this script
-    printf '%s\n' "code=$code" "oom=$oom" "trouble=$trouble" "detail=$(plain "$detail")" "time=$(now)" |
+    printf '%s\n' "code=$code" "oom=$oom" "trouble=$trouble" "detail=$(told)" "time=$(now)" |
         leave_file ended && mv -T -- "$ran" "$final" 2>/dev/null
     [[ -n $local ]] && rm -rf -- "$local"
     [[ $status == 0 && -n $trouble ]] && status=1
@@ -99,12 +101,14 @@ leave() {
 WORK = r"""
 # Folders that a killed job left behind lie there without a sign of life.
 make_local() {
-    local base=${SLURM_TMPDIR:-${TMPDIR:-/tmp}} old
+    local old
+    find_base
     for old in "$base"/trtmatrix-slurm.*; do
         [[ -d $old && ! -L $old && -O $old && -n $(find "$old/job/heartbeat" -mmin +30 2>/dev/null) ]] &&
             rm -rf -- "$old"
     done
-    local=$(mktemp -d "$base/trtmatrix-slurm.$job.XXXXXX") || give_up files "no folder can be made in $base"
+    local=$(mktemp -d "$base/trtmatrix-slurm.$job.XXXXXX") ||
+        give_up files "no folder can be made in $base on $node: name another by scratch: in the site's file"
     job_folder=$local/job out=$local/out
     if ! { mkdir -- "$job_folder" "$out" "$local/scratch" && cp -R -- "$try/job/." "$job_folder/" &&
         printf '%s\n' "${emptied[@]}" >"$job_folder/scratch" && touch -- "$job_folder/heartbeat"; }; then
