@@ -13,6 +13,7 @@ from trtmatrix.core.plan import Launch
 from trtmatrix.effects.shared_clients import Client
 from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway
 from trtmatrix.performed import Performed
+from trtmatrix.slurm_cancelling import Cancelling
 from trtmatrix.slurm_collecting import Collecting
 from trtmatrix.slurm_ending import Ending
 from trtmatrix.slurm_following import Following
@@ -55,6 +56,9 @@ class SlurmRun:
         self.slurm, self.pace, self.note = slurm or Slurm(), pace or read_pace(), shop.progress.note
         self.queue = Queue(slurm=self.slurm, pace=self.pace, note=self.note)
         self.images = SlurmImages(cluster=cluster, slurm=self.slurm, note=self.note)
+        self.cancelling = Cancelling(
+            folder=cluster.folder, slurm=self.slurm, note=self.note, pace=self.pace, hurry=shop.hurry
+        )
 
     def run(self, launches: Sequence[Launch], run: str, seconds: Seconds, performed: Performed) -> None:
         """Run all launches to their end, or until the run is to stop: then no job is left behind."""
@@ -66,6 +70,7 @@ class SlurmRun:
                     cluster=self.cluster, queue=self.queue, collecting=collecting,
                     submitting=self._submitting(client, seconds),
                 )  # fmt: skip
+                self._ending(client).end_left()
                 self._have_images(launches)
                 self._work(courses, watch)
                 if self.shop.stop.is_set():
@@ -78,6 +83,12 @@ class SlurmRun:
             cluster=self.cluster, shop=self.shop, slurm=self.slurm, client=client, images=self.images,
             limits=self.limits, pace=self.pace, seconds=seconds, known=self.known,
             suite=stage_suite(self.cluster, self.shop), note=self.note,
+        )  # fmt: skip
+
+    def _ending(self, client: Client) -> Ending:
+        return Ending(
+            cluster=self.cluster, client=client, images=self.images, cancelling=self.cancelling,
+            note=self.note,
         )  # fmt: skip
 
     def _have_images(self, launches: Sequence[Launch]) -> None:
@@ -135,11 +146,7 @@ class SlurmRun:
                 keys = ", ".join(one.key for one in arrays)
                 self.note(f"what runs on Slurm is left to run; the same command goes on with it: {keys}")
             return
-        ending = Ending(
-            cluster=self.cluster, slurm=self.slurm, client=watch.submitting.client, images=self.images,
-            note=self.note, seconds=self.pace.squeue,
-        )  # fmt: skip
-        ending.end(arrays)
+        self._ending(watch.submitting.client).end([one.key for one in arrays])
         for course in courses:
             for one in course.arrays:
                 watch.collecting.take(one, course.work, self.cluster.folder.tries(one.key))
