@@ -1,4 +1,4 @@
-"""What a run ends on Slurm: all that it may have there, however slow Slurm is and whenever the client dies."""
+"""What a run ends on Slurm: all that it may have there, however slow Slurm is, whenever a client dies."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from slurmclient import CASES, Client, cases_of, make_slurm
+from slurmclient import CASES, PACE, Client, cases_of, make_slurm
 from slurmdouble import FakeSlurm, Killed, nothing
 
 from trtmatrix import slurm_cancelling
@@ -128,6 +129,7 @@ def test_a_living_clients_cancelling_is_left_to_it(tmp_path: Path) -> None:
 def test_an_sbatch_that_comes_late_is_waited_for_and_cancelled(tmp_path: Path) -> None:
     slurm = make_slurm(tmp_path)
     client = Client(tmp_path / "1", slurm)
+    client.remote.cancelling.pace = replace(PACE, lost=0.5)
     late, real, listed = list[list[str]](), slurm.sbatch, slurm.squeue
 
     def sbatch(words: list[str]) -> tuple[int, str, str]:
@@ -138,9 +140,10 @@ def test_an_sbatch_that_comes_late_is_waited_for_and_cancelled(tmp_path: Path) -
         return real(words)
 
     def squeue(words: list[str]) -> tuple[int, str, str]:
+        answer = listed(words)
         if any(words[0] == "scancel" for words in slurm.called) and late:
             real(late.pop())  # only now the controller comes to it
-        return listed(words)
+        return answer
 
     slurm.sbatch, slurm.squeue = sbatch, squeue  # type: ignore[method-assign] # as a slow controller
     client.run()
