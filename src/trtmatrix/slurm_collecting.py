@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trtmatrix.batch import STORES
 from trtmatrix.cluster import Cluster
-from trtmatrix.core.model import Cause, Exclusion
+from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.slurm.boards import Board, BoardError, parse_gpu_csv
 from trtmatrix.core.slurm.fate import Fault
@@ -22,13 +22,10 @@ from trtmatrix.effects.gpu import known_gpu
 from trtmatrix.effects.launcher import Ready
 from trtmatrix.effects.paths import make_job_folder
 from trtmatrix.performed import Performed
-from trtmatrix.slurm_following import Following, placed
+from trtmatrix.slurm_following import NEVER_RAN, Following, placed
 from trtmatrix.storing import Kept, Storing
 from trtmatrix.worklist import Task, Worklist
 from trtmatrix.workshop import Workshop
-
-NEVER_RAN = frozenset({Cause.LAUNCHER_FAILED, Cause.IMAGE_MISSING, Cause.INTERRUPTED})
-"""What a cell ends with that no probe was started for: nothing was measured, and nothing is recorded."""
 
 
 @dataclass(kw_only=True, eq=False)

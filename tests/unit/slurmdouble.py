@@ -140,7 +140,8 @@ class FakeSlurm:
     def scancel(self, words: list[str]) -> tuple[int, str, str]:
         """Cancel jobs or tasks that have not ended."""
         for job in self.jobs:
-            named = job.id in words or f"{job.id}_{job.task}" in words
+            names = {job.id, f"{job.id}_{job.task}", f"--name={job.name}"}
+            named = not names.isdisjoint(words)
             if named and job.state in {"PENDING", "RUNNING"}:
                 job.state, job.reason = "CANCELLED", "None"
         return 0, "", ""

@@ -207,6 +207,16 @@ class Slurm:
                     f"scancel failed: {answer.words}\n  whose jobs are they? squeue --jobs={','.join(part)}"
                 )
 
+    def cancel_named(self, names: Iterable[str]) -> None:
+        """Cancel this user's jobs of these names, where their ids are not known; that there is none is fine.
+
+        Raises ``SlurmAway``. scancel takes one name at a time.
+        """
+        for name in names:
+            answer = self._run(["scancel", f"--name={name}", f"--user={self._user}"], SECONDS)
+            if answer.code and is_away(answer.words):
+                raise _away("scancel", answer)
+
     def test(self, words: Sequence[str], script: str) -> str:
         """Return what sbatch says of when and where a job would start; ``Refused`` as for :meth:`submit`."""
         return self._ask(["sbatch", "--test-only", *words, script], SECONDS, refuses=True).words
