@@ -11,6 +11,8 @@ from slurmdouble import NODE, FakeJob, FakeSlurm
 
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Evidence
+from trtmatrix.core.slurm.parse import parse_sacct
+from trtmatrix.core.slurm.parse_lines import parse_sacct_lines
 from trtmatrix.core.summary import count_products, headline
 from trtmatrix.effects.slurm import Slurm
 
@@ -115,3 +117,11 @@ def test_an_error_that_cannot_mend_itself_costs_one_import(says: str, tmp_path: 
     assert len(client.told.split(says)) == 3  # as it fails, and with the cells
     Client(tmp_path / "2", slurm).run("r1")  # who asks again has mended something, perhaps
     assert len(imports(slurm)) == 2
+
+
+def test_accounting_says_who_cancelled_a_job() -> None:
+    text = (Path(__file__).parent / "slurm_json" / "22.05.8" / "sacct.json").read_text()
+    by = {(job.state, job.by) for job in parse_sacct(text) if job.by}
+    assert by == {("CANCELLED", "root")}
+    (line,) = parse_sacct_lines("7_0|CANCELLED by 1000|0:0|n1|trtmatrix-k|\n")
+    assert (line.state, line.by) == ("CANCELLED", "1000")

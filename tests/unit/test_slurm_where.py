@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from builders import make_case, make_cell, make_repro
 
 from trtmatrix.cli import make_parser
+from trtmatrix.commands import show
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.expand import Selection
 from trtmatrix.core.model import Evidence, Exclusion, Gpu
@@ -48,3 +50,14 @@ def test_a_gpu_that_the_site_lacks_is_told_as_that() -> None:
     assert excluded.why is Exclusion.OTHER_GPU
     (counts,) = count_products([Entry(cell=cell, excluded=excluded, evidence=Evidence.NONE)])
     assert headline(counts) == "0 TensorRT cells measured, 1 not run: 1 no such GPU in slurm.yaml"
+
+
+def test_a_file_that_was_written_is_told_beside_the_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.md"
+    show(make_parser().parse_args(["table", "-o", str(file), "--json"]), [])
+    told = capsys.readouterr()
+    assert told.err == f"trtmatrix: wrote {file}\n"
+    assert isinstance(json.loads(told.out), dict)
+    assert file.is_file()
