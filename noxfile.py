@@ -72,12 +72,15 @@ def _benchmarks() -> list[str]:
 
 
 def _python(session: nox.Session, *words: str) -> None:
-    """Run Python and end nox with its exit code, which the program leaves in a file."""
+    """Run Python and end nox with its exit code, which the program leaves in a file.
+
+    An interrupted run on a cluster waits until its jobs are gone: nox must not kill it meanwhile.
+    """
     file = Path(session.create_tmp()).resolve() / f"exit-code-{os.getpid()}"
     file.unlink(missing_ok=True)
     done = session.run(
         "python", *words, env={"TRTMATRIX_EXIT_CODE_FILE": str(file)},
-        success_codes=range(256), interrupt_timeout=60.0, terminate_timeout=30.0,
+        success_codes=range(256), interrupt_timeout=240.0, terminate_timeout=60.0,
     )  # fmt: skip
     if done is None:  # --install-only
         return

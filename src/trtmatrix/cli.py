@@ -61,8 +61,9 @@ def run(argv: Sequence[str]) -> ExitCode:
         args = make_parser().parse_args(argv)
     except SystemExit as end:
         return ExitCode.USAGE if end.code else ExitCode.AS_EXPECTED
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup: it is to live on
+        signal.signal(signal.SIGHUP, _interrupt)
     try:
         with _network(args):
             return _command(args.command)(args)

@@ -88,7 +88,7 @@ def _clean_up_undisturbed(shop: Workshop) -> None:
     """Let no second signal cut short what the first one started: it takes seconds."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    shop.progress.note("interrupted: ending what runs")
+    shop.progress.note("interrupted: ending what runs" + (" here" if shop.leave.is_set() else ""))
 
 
 def _prepare(launches: Sequence[Launch], shop: Workshop) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trtmatrix.batch import STORES
 from trtmatrix.cluster import Cluster
-from trtmatrix.core.model import Cause, Exclusion
+from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.slurm.boards import Board, BoardError, parse_gpu_csv
 from trtmatrix.core.slurm.fate import Fault
@@ -22,13 +22,10 @@ from trtmatrix.effects.gpu import known_gpu
 from trtmatrix.effects.launcher import Ready
 from trtmatrix.effects.paths import make_job_folder
 from trtmatrix.performed import Performed
-from trtmatrix.slurm_following import Following, placed
+from trtmatrix.slurm_following import NEVER_RAN, Following, placed
 from trtmatrix.storing import Kept, Storing
 from trtmatrix.worklist import Task, Worklist
 from trtmatrix.workshop import Workshop
-
-NEVER_RAN = frozenset({Cause.LAUNCHER_FAILED, Cause.IMAGE_MISSING, Cause.INTERRUPTED})
-"""What a cell ends with that no probe was started for: nothing was measured, and nothing is recorded."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -88,25 +85,34 @@ class Collecting:
         )  # fmt: skip
         self._stores.append(_Stored(work=work, task=task, future=future))
 
-    def fault(self, one: Following, work: Worklist, task: int, fault: Fault, tries: Sequence[Try]) -> None:
-        """Record a cell that left no record and is not run again; one that never ran is told of instead."""
+    def fault(
+        self, one: Following, work: Worklist, task: int, fault: Fault, tries: Sequence[Try], see: str = ""
+    ) -> None:
+        """Record a cell that left no record and is not run again; one that never ran is told of instead.
+
+        ``see``: where more is said, for who runs it: a record is published, and a site's paths are not.
+        """
         if not one.is_open(task, fault.index):
             return
         left = next((t for t in tries if (t.task, t.attempt) == (task, fault.attempt)), None)
         if fault.cause in NEVER_RAN and (left is None or not _had_started(left, fault.index)):
-            self.refuse(one, work, task, [fault.index], fault.detail)
+            self.refuse(one, work, task, [fault.index], fault.detail, see)
             return
         one.taken.add((task, fault.index))
         wanted, storing = one.wanted[task, fault.index], self._storing_of(one, left)
+        if fault.cause in NEVER_RAN and see:
+            self.shop.progress.note(f"{one.name}: {wanted.cell.case.id}: {fault.detail.splitlines()[0]}{see}")
         kept = storing.fail(placed(wanted, storing.ready.launch), fault.cause, fault.detail)
         self._ended(work, wanted, kept)
 
-    def refuse(self, one: Following, work: Worklist, task: int, indices: Sequence[int], why: str) -> None:
+    def refuse(
+        self, one: Following, work: Worklist, task: int, indices: Sequence[int], why: str, see: str = ""
+    ) -> None:
         """Note of cells that they were not run."""
         left = [index for index in indices if one.is_open(task, index)]
         if left and why not in one.refused:
             one.refused.add(why)
-            self.shop.progress.note(f"{one.name}: not run: {why}")
+            self.shop.progress.note(f"{one.name}: not run: {why}{see}")
         for index in left:
             if one.is_open(task, index):
                 one.taken.add((task, index))

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from trtmatrix.core.model import Cause
 from trtmatrix.core.plan import Launch
 from trtmatrix.core.slurm.manifest import Manifest
 from trtmatrix.worklist import Task
 
 Place = tuple[int, int]
 """A task of an array, and a cell's place in it."""
+
+
+NEVER_RAN = frozenset({Cause.LAUNCHER_FAILED, Cause.IMAGE_MISSING, Cause.INTERRUPTED})
+"""What a cell ends with that no probe was started for: nothing was measured, and nothing is recorded."""
 
 
 @dataclass(kw_only=True, eq=False)

@@ -18,6 +18,9 @@ MOST_SECONDS = 30.0
 """squeue is asked no more seldom than this, however little happens: Slurm asks to leave its controller alone
 (https://slurm.schedmd.com/squeue.html, "PERFORMANCE")."""
 
+AGAIN_SECONDS = 180.0
+"""What a registry or its network lacks for a moment may be there again after so long."""
+
 
 LATER_SECONDS = 30.0
 """A controller that is full is not to be asked more often than squeue."""
@@ -29,7 +32,7 @@ class Pace:
 
     ``settle``: Slurm's of a job, ``silent``: a script's whose job Slurm does not list, ``lost``: that of a
     submission that nobody noted the end of. ``later``: between two tries to submit where Slurm is full.
-    ``worth``: as much work is worth a task of its own.
+    ``worth``: as much work is worth a task of its own. ``again``: until an import that failed is tried again.
     """
 
     folder: float = 1.0
@@ -40,6 +43,7 @@ class Pace:
     lost: float = LOST_SECONDS
     later: float = LATER_SECONDS
     worth: float = WORTH_SECONDS
+    again: float = AGAIN_SECONDS
 
     def slower(self, now: float) -> float:
         """Return the seconds until squeue is asked again after ``now`` seconds in which nothing changed."""
@@ -63,5 +67,5 @@ def read_pace(environment: Mapping[str, str] = os.environ) -> Pace:
         folder=min(1.0, seconds), squeue=seconds, most=seconds,
         settle=min(SETTLE_SECONDS, 5 * seconds),
         lost=min(LOST_SECONDS, 5 * seconds), later=min(LATER_SECONDS, 5 * seconds),
-        worth=min(WORTH_SECONDS, 10 * seconds),
+        worth=min(WORTH_SECONDS, 10 * seconds), again=min(AGAIN_SECONDS, 2 * seconds),
     )  # fmt: skip

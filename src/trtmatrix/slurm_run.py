@@ -13,10 +13,12 @@ from trtmatrix.core.plan import Launch
 from trtmatrix.effects.shared_clients import Client
 from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway
 from trtmatrix.performed import Performed
+from trtmatrix.slurm_cancelling import Cancelling, scancel_words
 from trtmatrix.slurm_collecting import Collecting
 from trtmatrix.slurm_ending import Ending
 from trtmatrix.slurm_following import Following
 from trtmatrix.slurm_images import SlurmImages
+from trtmatrix.slurm_orphans import CLEANED_DAYS, look_after
 from trtmatrix.slurm_pace import Pace, read_pace
 from trtmatrix.slurm_queue import Queue
 from trtmatrix.slurm_staging import stage_cases, stage_suite
@@ -24,9 +26,6 @@ from trtmatrix.slurm_submitting import Submitting
 from trtmatrix.slurm_watching import Watch
 from trtmatrix.worklist import Worklist
 from trtmatrix.workshop import Workshop
-
-CLEANED_DAYS = 30.0
-"""What has been over for so long is removed from the shared folder."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -54,7 +53,10 @@ class SlurmRun:
         self.cluster, self.shop, self.limits, self.known = cluster, shop, limits, known
         self.slurm, self.pace, self.note = slurm or Slurm(), pace or read_pace(), shop.progress.note
         self.queue = Queue(slurm=self.slurm, pace=self.pace, note=self.note)
-        self.images = SlurmImages(cluster=cluster, slurm=self.slurm, note=self.note)
+        self.images = SlurmImages(cluster=cluster, slurm=self.slurm, note=self.note, pace=self.pace)
+        self.cancelling = Cancelling(
+            folder=cluster.folder, slurm=self.slurm, note=self.note, pace=self.pace, hurry=shop.hurry
+        )
 
     def run(self, launches: Sequence[Launch], run: str, seconds: Seconds, performed: Performed) -> None:
         """Run all launches to their end, or until the run is to stop: then no job is left behind."""
@@ -66,10 +68,13 @@ class SlurmRun:
                     cluster=self.cluster, queue=self.queue, collecting=collecting,
                     submitting=self._submitting(client, seconds),
                 )  # fmt: skip
-                self._have_images(launches)
+                self._look_round(launches, watch.submitting)
                 self._work(courses, watch)
                 if self.shop.stop.is_set():
                     self._stop(courses, watch)
+        except Exception:
+            self._tell_left(courses)  # an error ends nothing that runs: it may take hours
+            raise
         finally:
             collecting.close()
 
@@ -80,11 +85,27 @@ class SlurmRun:
             suite=stage_suite(self.cluster, self.shop), note=self.note,
         )  # fmt: skip
 
+    def _ending(self, client: Client) -> Ending:
+        return Ending(
+            cluster=self.cluster, client=client, images=self.images, cancelling=self.cancelling,
+            note=self.note,
+        )  # fmt: skip
+
+    def _look_round(self, launches: Sequence[Launch], submitting: Submitting) -> None:
+        """See to what others left, and begin to have images; nothing is begun for a run that is to stop."""
+        if self.shop.stop.is_set():
+            return
+        self._ending(submitting.client).end_left()
+        look_after(self.cluster, self.shop, self.slurm, launches, submitting.suite, self.note)
+        self._have_images(launches)
+
     def _have_images(self, launches: Sequence[Launch]) -> None:
         """Begin to have images at once, while cases are prepared; remove what is old."""
         self.cluster.folder.clean(CLEANED_DAYS)
         with self.cluster.folder.lock():
             for launch in launches:
+                if self.shop.stop.is_set():
+                    return
                 try:
                     self.images.job_for(launch.version)
                 except (Refused, SlurmAway):  # it is told of when an array needs it
@@ -106,13 +127,14 @@ class SlurmRun:
     def _begin(self, course: Course, submitting: Submitting) -> bool:
         """Give out what a launch has to be run now: all of it, or again what is in doubt."""
         work = course.work
-        if course.arrays or work.over or not work.all_prepared:
+        if course.arrays or work.over or not work.all_prepared or self.shop.stop.is_set():
             return False
         tasks = work.take()
-        stage_cases(self.cluster, self.shop, tasks)
-        if self.shop.stop.is_set():
+        if not stage_cases(self.cluster, self.shop, tasks):
             return False
         with self.cluster.folder.lock():
+            if self.shop.stop.is_set():  # while the lock was waited for
+                return False
             course.arrays += submitting.begin(course.launch, work, tasks)
         return True
 
@@ -127,19 +149,24 @@ class SlurmRun:
                 changed = True
         return changed
 
+    def _tell_left(self, courses: Sequence[Course]) -> None:
+        """Say what goes on without a client, and how it is ended."""
+        keys = [one.key for course in courses for one in course.arrays]
+        if not keys:
+            return
+        jobs = {sent.job for key in keys for sent in self.cluster.folder.submissions(key) if sent.job}
+        self.note(
+            f"what runs on Slurm is left to run; the same command goes on with it: {', '.join(keys)}; "
+            f"to end it: {scancel_words(jobs)}"
+        )
+
     def _stop(self, courses: Sequence[Course], watch: Watch) -> None:
         """End what runs, or leave it running where nobody asked for its end; what came out is kept."""
         arrays = [one for course in courses for one in course.arrays]
         if self.shop.leave.is_set():
-            if arrays:
-                keys = ", ".join(one.key for one in arrays)
-                self.note(f"what runs on Slurm is left to run; the same command goes on with it: {keys}")
+            self._tell_left(courses)
             return
-        ending = Ending(
-            cluster=self.cluster, slurm=self.slurm, client=watch.submitting.client, images=self.images,
-            note=self.note, seconds=self.pace.squeue,
-        )  # fmt: skip
-        ending.end(arrays)
+        self._ending(watch.submitting.client).end([one.key for one in arrays])
         for course in courses:
             for one in course.arrays:
                 watch.collecting.take(one, course.work, self.cluster.folder.tries(one.key))

@@ -23,10 +23,14 @@ def stage_suite(cluster: Cluster, shop: Workshop) -> str:
     return key
 
 
-def stage_cases(cluster: Cluster, shop: Workshop, tasks: Iterable[Task]) -> None:
-    """Copy the cases of tasks that are not on the shared folder yet."""
+def stage_cases(cluster: Cluster, shop: Workshop, tasks: Iterable[Task]) -> bool:
+    """Copy the cases of tasks that are not on the shared folder yet; returns whether all are there.
+
+    They are not where the run is to stop meanwhile.
+    """
     folders = {shop.cases.folder(shop.repros[task.cell.repro.id], task.cell.case): None for task in tasks}
     for folder in folders:
         if shop.stop.is_set():
-            return
+            return False
         cluster.folder.stage_case(folder)
+    return not shop.stop.is_set()

@@ -29,7 +29,7 @@ from trtmatrix.effects.shared_clients import Client
 from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway, TakesLater
 from trtmatrix.slurm_adopting import adopt
 from trtmatrix.slurm_following import Following
-from trtmatrix.slurm_images import SlurmImages
+from trtmatrix.slurm_images import NotHad, SlurmImages
 from trtmatrix.slurm_pace import Pace
 from trtmatrix.worklist import Task, Worklist
 from trtmatrix.workshop import Workshop
@@ -172,33 +172,36 @@ class Submitting:
                 self.cluster.folder.add_try(
                     one.key, task, step.attempt, step.indices, retry=step.retry, why=step.why
                 )
-        for attempt, avoid in sorted({(step.attempt, step.avoid) for step in steps.values()}):
-            tasks = [t for t, step in steps.items() if (step.attempt, step.avoid) == (attempt, avoid)]
-            self._sbatch(one, attempt, sorted(tasks), avoid)
+        for same in sorted({(step.attempt, step.avoid, step.unfit) for step in steps.values()}):
+            tasks = [t for t, s in sorted(steps.items()) if (s.attempt, s.avoid, s.unfit) == same]
+            self._sbatch(one, tasks, steps[tasks[0]])
 
     def may_send(self, key: str) -> bool:
         """Whether it is time to submit something of an array: at once, or a while after Slurm was full."""
         return key not in self._full or time.monotonic() >= self._full[key].due
 
-    def _sbatch(self, one: Following, attempt: int, tasks: Sequence[int], avoid: Sequence[str]) -> None:
-        """Submit one attempt's tasks: written down before and after."""
-        folder, manifest, site = self.cluster.folder, one.manifest, self.cluster.site
+    def _sbatch(self, one: Following, tasks: Sequence[int], step: Submit) -> None:
+        """Submit one attempt at some tasks: written down before and after."""
+        folder, manifest, site, attempt = self.cluster.folder, one.manifest, self.cluster.site, step.attempt
         sent = self._sent(one.key, attempt, tuple(tasks))
-        asked = f"the import of its image, {' '.join(site.import_options)}"
+        asked, because = f"the import of its image, {' '.join(site.import_options)}", ""
         try:
             sent = replace(sent, after=self.images.job_for(one.launch.version, manifest.image))
             folder.note_submission(one.key, sent)
             asked = asked_words(site_gpu(self.cluster, one.launch.gpu))
+            because = step.why if step.unfit else ""
             words = array_words(
                 site, site_gpu(self.cluster, one.launch.gpu), key=one.key, tasks=tasks, attempt=attempt,
                 minutes=self.minutes(manifest), after=sent.after,
                 facts={"sent": str(sent.number), "version": manifest.version, "gpu": manifest.gpu},
             )  # fmt: skip
-            job = self._submit(
-                words, avoid, script=f"{array_folder(site.shared, one.key)}/{SCRIPT}", attempt=attempt
-            )
+            job = self._submit(words, step, f"{array_folder(site.shared, one.key)}/{SCRIPT}")
         except Refused as error:
-            self._refused(one, sent, error, asked)
+            self._refused(one, sent, error, asked, because)
+            return
+        except NotHad as error:  # without an end to it, it is tried again, in a while
+            if error.lasting:
+                folder.note_submission(one.key, replace(sent, refused=str(error)))
             return
         except TakesLater as error:
             self._later(one, sent, error, asked)
@@ -243,20 +246,26 @@ class Submitting:
         except MachineryError:  # that is not known now
             return True
 
-    def _refused(self, one: Following, sent: Sent, error: Refused, asked: str) -> None:
-        """Write down that Slurm will have none of it: its tasks are not run."""
-        self.note(f"{one.name}: {error}")
+    def _refused(self, one: Following, sent: Sent, error: Refused, asked: str, because: str = "") -> None:
+        """Write down that Slurm will have none of it: its tasks are not run.
+
+        ``because``: why it was not asked for some nodes, and refuses now.
+        """
         words = f"{error.words or 'sbatch refused it without a word'} (asked for: {asked})"
+        if because:
+            words = f"{because}; no other node has it: {' '.join(words.split())}"
+        else:
+            self.note(f"{one.name}: {error}")
         self.cluster.folder.note_submission(one.key, replace(sent, refused=words))
 
-    def _submit(self, words: tuple[str, ...], avoid: Sequence[str], script: str, attempt: int) -> str:
-        """Call sbatch; without the nodes that had trouble where others are left."""
-        if avoid:
+    def _submit(self, words: tuple[str, ...], step: Submit, script: str) -> str:
+        """Call sbatch; without the nodes that had trouble where others are left, and never for unfit ones."""
+        if step.avoid != step.unfit:
             try:
-                return self.slurm.submit((*words, f"--exclude={','.join(avoid)}"), script, str(attempt))
+                return self.slurm.submit((*words, *_exclude(step.avoid)), script, str(step.attempt))
             except Refused:  # the troubled ones are all that there are
                 pass
-        return self.slurm.submit(words, script, str(attempt))
+        return self.slurm.submit((*words, *_exclude(step.unfit)), script, str(step.attempt))
 
     def recover(self, one: Following, jobs: Sequence[JobStatus], silent: float) -> None:
         """Find out what became of submissions whose client did not live to write it down.
@@ -277,6 +286,10 @@ class Submitting:
                 folder.note_submission(key, replace(sent, job=job))
             elif silent >= self.pace.lost:
                 folder.note_submission(key, replace(sent, lost=True))
+
+
+def _exclude(nodes: Sequence[str]) -> tuple[str, ...]:
+    return (f"--exclude={','.join(nodes)}",) if nodes else ()
 
 
 def _name(launch: Launch) -> str:

@@ -56,7 +56,8 @@ class Workshop:
     believed. ``stored``: the records that were there before. ``is_here``: whether a launch can start without
     a pull or an installation. ``surfaces`` asks for API surfaces that nobody has. ``uses`` hears which images
     are wanted. ``stop``: the run is to end; ``leave``: with what runs on other hosts left running, as nobody
-    asked for its end. ``prepared``: the cases (repro, case) whose files are there.
+    asked for its end; ``hurry``: who ends it is to wait for that no longer. ``prepared``: the cases (repro,
+    case) whose files are there.
     """
 
     launchers: Mapping[str, Launcher]
@@ -80,6 +81,7 @@ class Workshop:
     clock: Clock = utc_now
     stop: threading.Event = field(default_factory=threading.Event)
     leave: threading.Event = field(default_factory=threading.Event)
+    hurry: threading.Event = field(default_factory=threading.Event)
     prepared: set[tuple[str, str]] = field(default_factory=set)
 
     def launcher_of(self, launch: Launch) -> Launcher:

@@ -38,6 +38,7 @@ def halted(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Iterat
     project = Project(tmp_path_factory.mktemp("halted"), cluster)
     project.write_site(minutes=2, running=1)
     client = project.start(*ONE, "--gpu", "H200", "--case", "halts", "--no-confirm")
+    wait_until(lambda: bool(project.arrays()), 60, "an array", lambda: client.told)
     yield project, client
     client.kill()
 
@@ -47,5 +48,6 @@ def project(tmp_path: Path, halted: tuple[Project, Client]) -> Iterator[Project]
     """Return a project; whatever the test did, all that it started is over when it ends."""
     made = Project(tmp_path, halted[0].cluster)
     yield made
+    made.end()
     wait_until(lambda: made.queue() == [], 20, "an empty queue", made.cluster.explain)
     wait_until(lambda: made.containers() == [], 20, "no container", lambda: str(made.containers()))

@@ -16,6 +16,7 @@ import pytest
 from tests.containers.engines import client
 from tests.slurm.script_kit import CLUSTER, IMAGE, Node, a_node, containers, read_facts, wait_for
 from trtmatrix.core.plan import GpuAccess
+from trtmatrix.core.slurm.words import CONTAINER_LABEL
 
 EPILOG = Path(__file__).resolve().parents[2] / "docker" / "slurm" / "epilog"
 GOOD = {"does": "passes"}
@@ -283,6 +284,22 @@ def test_a_record_never_comes_before_its_outputs(node: Node) -> None:
                     assert all(file.stat().st_size > 1 << 22 for file in files if file.exists())
         time.sleep(0.005)
     assert len(seen) == len(cells)
+
+
+def test_a_container_that_a_killed_script_never_started_is_removed_by_a_later_task(node: Node) -> None:
+    labels = {CONTAINER_LABEL: "1", "io.trtmatrix.cluster": CLUSTER}
+    old = client().containers.create(IMAGE, "true", labels=labels)
+    time.sleep(2.1)
+    node.add_try(GOOD)
+    script = node.task()
+    script.write_text(script.read_text().replace("unstarted_seconds=600", "unstarted_seconds=1"))
+    assert node.run(script)[0] == 0
+    assert old.id not in {container.id for container in containers()}
+    fresh = client().containers.create(IMAGE, "true", labels=labels)  # about to start
+    node.add_try(GOOD, attempt=2)
+    assert node.run(node.task(), attempt=2)[0] == 0
+    assert fresh.id in {container.id for container in containers()}
+    fresh.remove()
 
 
 @pytest.mark.parametrize(

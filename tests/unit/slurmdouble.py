@@ -40,7 +40,10 @@ class Killed(BaseException):
 
 @dataclass(kw_only=True)
 class FakeJob:
-    """A job: an import, or a task of an array. ``over`` after it ran; ``state``: Slurm's word."""
+    """A job: an import, or a task of an array. ``state``: Slurm's word; ``node``: empty until it has one.
+
+    ``age``: calls of squeue since it runs.
+    """
 
     id: str
     task: int | None
@@ -51,14 +54,18 @@ class FakeJob:
     after: str
     state: str = "PENDING"
     reason: str = "Resources"
+    age: int = 0
+    node: str = ""
 
 
 @dataclass(kw_only=True)
 class FakeSlurm:
-    """The controller and its nodes. ``lasts``: calls of squeue that a job runs for.
+    """The controller and its nodes. ``lasts``: calls of squeue that a job runs for; 0: it never ends.
 
     ``refuses``: words by which sbatch refuses what has them in its command line. ``breaks``: what a node does
-    instead of running a task's attempt; ``away``: so many calls from now on get no answer.
+    instead of running a task's attempt; ``away``: so many calls from now on get no answer. ``image_says``:
+    what an import that fails says; ``drained``: why the node takes no more jobs; ``board``: what it has.
+    ``trouble``: what each script ends with, and ``said``: in which words; ``cancelled_by``: for sacct.
     """
 
     shared: Path
@@ -67,6 +74,12 @@ class FakeSlurm:
     refuses: str = ""
     breaks: Callable[[FakeJob], str] = nothing
     image_fails: bool = False
+    image_says: str = "no such tag"
+    drained: str = ""
+    board: str = BOARD
+    trouble: str = ""
+    said: str = ""
+    cancelled_by: str = ""
     away: int = 0
     jobs: list[FakeJob] = field(default_factory=list)
     executed: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -118,8 +131,8 @@ class FakeSlurm:
         for job in self.jobs:
             self._advance(job)
         lines = [
-            f"{j.id}|{'N/A' if j.task is None else j.task}|{j.state}|0|{j.reason}|{NODE}|"
-            f"{j.name}|{j.comment}\n"
+            f"{j.id}|{'N/A' if j.task is None else j.task}|{j.state}|{self.cancelled_by or 0}|{j.reason}|"
+            f"{j.node}|{j.name}|{j.comment}\n"
             for j in self.jobs
         ]
         return 0, "".join(lines), ""
@@ -127,15 +140,26 @@ class FakeSlurm:
     def scancel(self, words: list[str]) -> tuple[int, str, str]:
         """Cancel jobs or tasks that have not ended."""
         for job in self.jobs:
-            named = job.id in words or f"{job.id}_{job.task}" in words
+            names = {job.id, f"{job.id}_{job.task}", f"--name={job.name}"}
+            named = not names.isdisjoint(words)
             if named and job.state in {"PENDING", "RUNNING"}:
                 job.state, job.reason = "CANCELLED", "None"
         return 0, "", ""
 
+    def sinfo(self, words: list[str]) -> tuple[int, str, str]:
+        """Say why a node takes no jobs."""
+        del words
+        return 0, f"{self.drained or 'none'}\n", ""
+
     def sacct(self, words: list[str]) -> tuple[int, str, str]:
         """Have no accounting."""
-        del words
-        return 1, "", "Slurm accounting storage is disabled"
+        if not self.cancelled_by or "--json" in words:
+            return 1, "", "Slurm accounting storage is disabled" if not self.cancelled_by else "no JSON here"
+        lines = [
+            f"{j.id}_{j.task}|CANCELLED by {self.cancelled_by}|0:0|{j.node}|{j.name}|\n"
+            for j in self.jobs if j.task is not None
+        ]  # fmt: skip
+        return 0, "".join(lines), ""
 
     @property
     def living(self) -> list[FakeJob]:
@@ -148,8 +172,11 @@ class FakeSlurm:
             if first is not None and first.state == "FAILED":
                 job.state, job.reason = "CANCELLED", "DependencyNeverSatisfied"
             elif first is None or first.state == "COMPLETED":
-                job.state, job.reason = "RUNNING", "None"
-        elif job.state == "RUNNING" and self.lasts > 0:
+                job.state, job.reason, job.node = "RUNNING", "None", NODE
+        elif job.state == "RUNNING":
+            job.age += 1
+            if self.lasts == 0 or job.age < self.lasts:
+                return
             job.state = self._import(job) if job.task is None else self._task(job)
 
     def finish_import(self) -> None:
@@ -163,7 +190,7 @@ class FakeSlurm:
         if self.image_fails:
             folder = self.shared / "images" / f"{key}.{job.attempt}"
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "ended").write_text("code=1\ntrouble=image\ndetail=no such tag\n")
+            (folder / "ended").write_text(f"code=1\ntrouble=image\ndetail={self.image_says}\n")
             return "FAILED"
         folder = self.shared / "images" / key
         folder.mkdir(parents=True, exist_ok=True)
@@ -184,7 +211,13 @@ class FakeSlurm:
         ran.mkdir(parents=True, exist_ok=True)
         facts = f"job={job.id}\ntask={job.task}\nattempt={job.attempt}\nid={job.id}\nnode={NODE}\n"
         (ran / "started").write_text(facts)
-        (ran / "gpu.csv").write_text(f"{BOARD}\n")
+        (ran / "gpu.csv").write_text(f"{self.board}\n")
+        if self.said:
+            (array / f"said.{name}.{job.id}.txt").write_text(self.said)
+        if self.trouble:
+            (ran / "ended").write_text(f"code=\noom=0\ntrouble={self.trouble}\ndetail=what it was\n")
+            ran.rename(array / "ran" / name)
+            return "FAILED"
         probe = Playing(self.play)
         probe.jobs.append([])
         for number in itertools.count():

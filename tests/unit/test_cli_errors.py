@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from hashlib import sha256
@@ -204,3 +205,13 @@ def test_a_right_project_is_not_refused(project: Path, capsys: pytest.CaptureFix
     assert "10.7.0" in capsys.readouterr().out
     assert cli.run(["run", "--plan"]) == 0
     assert tree(project) == before
+
+
+@pytest.mark.parametrize(("before", "kept"), [(signal.SIG_IGN, True), (signal.SIG_DFL, False)])
+def test_a_hangup_that_is_ignored_stays_so(before: signal.Handlers, kept: bool) -> None:
+    was = signal.signal(signal.SIGHUP, before)
+    try:
+        cli.run(["list", "--matrix", "nowhere.yaml"])
+        assert (signal.getsignal(signal.SIGHUP) is signal.SIG_IGN) is kept
+    finally:
+        signal.signal(signal.SIGHUP, was)

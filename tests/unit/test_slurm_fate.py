@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -257,6 +258,29 @@ def test_what_somebody_cancels_is_not_retried() -> None:
         assert fate.step == Over()
         assert {fault.cause for fault in fate.faults} == {Cause.INTERRUPTED}
         assert len(fate.faults) == 3 - len(left.records)
+
+
+def test_a_job_that_is_cancelled_on_its_node_before_it_starts_is_tried_elsewhere() -> None:
+    step = of(make_try(gone="CANCELLED", gone_why="Prolog error", node="n1")).step
+    why = "the launch failed on n1; Slurm: Prolog error"
+    assert step == Submit(attempt=2, indices=(0, 1, 2), retry=True, why=why, avoid=("n1",))
+    published = of(make_try(gone="CANCELLED", node="n1", published=True, trouble="cancelled"))
+    assert published.step == Over()
+
+
+def test_a_node_whose_gpu_is_another_model_is_of_no_use_at_all() -> None:
+    ended: dict[str, Any] = {"published": True, "trouble": "gpu", "job": "7"}
+    task = [replace(asked, cell=replace(asked.cell, gpu="nvidia-l4")) for asked in TASK]
+    other = make_try(node="n1", gpu="NVIDIA H200, GPU-1", **ended)
+    broken = make_try(2, retry=True, node="n2", **ended)
+    right = make_try(2, retry=True, node="n2", gpu="NVIDIA L4, GPU-1", **ended)
+    for second in (broken, right):
+        step = decide(task, [sent_attempt(other), sent_attempt(second)]).step
+        assert isinstance(step, Submit)
+        assert (step.avoid, step.unfit) == (("n1", "n2"), ("n1",))
+    unsent = decide(task, [sent_attempt(other), Attempt(left=make_try(2, retry=True))]).step
+    assert isinstance(unsent, Submit)
+    assert (unsent.again, unsent.unfit) == (True, ("n1",))
 
 
 def test_who_ended_a_job_is_asked_of_slurm() -> None:

@@ -129,7 +129,9 @@ class World:
         self.gone(self.draw(st.sampled_from(STATES)))
 
     def gone(self, state: str) -> None:
-        job = make_job(Phase.GONE, state) if state else None
+        node = self.draw(st.sampled_from(["n1", "n2", "n3"])) if self.attempts[-1].left.job else ""
+        node = node or self.draw(st.sampled_from(["", "n1"]))
+        job = make_job(Phase.GONE, state, node=node) if state else None
         seconds = self._draw(st.sampled_from([0.0, 99.0]))
         self.attempts[-1] = replace(self.attempts[-1], job=job, missing=99.0)
         self.change(seconds=seconds)

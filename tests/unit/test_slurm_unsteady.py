@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from slurmclient import CASES, Client, cases_of, make_slurm
 from slurmdouble import NODE, STUCK, FakeJob
-from test_slurm_run import CASES, Client, cases_of, make_slurm
 
 from trtmatrix import cluster as cluster_module
 

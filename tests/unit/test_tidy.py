@@ -107,5 +107,7 @@ def test_a_quiet_step_is_told_nothing_of_preflight(
     finding = Finding(level=Level.TROUBLE, what="disk", found="full")
     monkeypatch.setattr(preflighting, "preflight", lambda _, scene, *__: (scene, (finding,)))
     nothing: Any = None
-    perform.able(nothing, nothing, Options(quiet=quiet), frozenset())
+    plan, scan = Plan(launches=(), excluded=()), GpuScan(gpus=(), reason="none")
+    scene = Scene(host=Host(engine=BEFORE), scan=scan, cells=(), plan=plan, stored=())
+    perform.able(nothing, scene, Options(quiet=quiet), frozenset())
     assert capsys.readouterr().err == ("" if quiet else "[!!] disk: full\n")

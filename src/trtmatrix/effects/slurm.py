@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from collections.abc import Iterable, Sequence
 
@@ -177,6 +178,23 @@ class Slurm:
         self.accounting = self.accounting or not answer.code
         return found
 
+    def drained(self, node: str) -> str:
+        """Return why a node takes no more jobs, as it was put down in Slurm; nothing where it does."""
+        try:
+            answer = self._run(["sinfo", "--noheader", f"--nodes={node}", "--format=%E"], SECONDS)
+        except (MachineryError, UsageError):  # it is only told
+            return ""
+        words = answer.out.strip().splitlines()[:1]
+        return "" if answer.code or words in ([], ["none"]) else words[0].strip()
+
+    def is_person(self, by: str) -> bool:
+        """Whether this user cancelled a job; root may be Slurm itself."""
+        try:
+            name = pwd.getpwuid(self._user).pw_name
+        except KeyError:
+            name = ""
+        return self._user != 0 and by in {str(self._user), name} - {""}
+
     def cancel(self, jobs: Iterable[str]) -> None:
         """Cancel jobs, or tasks of arrays (``12_3``); those that are gone already are no error."""
         for part in _parts(jobs):
@@ -188,6 +206,16 @@ class Slurm:
                 raise MachineryError(
                     f"scancel failed: {answer.words}\n  whose jobs are they? squeue --jobs={','.join(part)}"
                 )
+
+    def cancel_named(self, names: Iterable[str]) -> None:
+        """Cancel this user's jobs of these names, where their ids are not known; that there is none is fine.
+
+        Raises ``SlurmAway``. scancel takes one name at a time.
+        """
+        for name in names:
+            answer = self._run(["scancel", f"--name={name}", f"--user={self._user}"], SECONDS)
+            if answer.code and is_away(answer.words):
+                raise _away("scancel", answer)
 
     def test(self, words: Sequence[str], script: str) -> str:
         """Return what sbatch says of when and where a job would start; ``Refused`` as for :meth:`submit`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -26,6 +27,10 @@ Another cluster's name is dropped for all of them alike: where jobs are sent the
 and a partition's variables are the site's to set, and stay. Source: the environment sections of
 the commands' manuals.
 """
+
+
+NOT_THERE = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR})
+"""Why a command cannot be started that will not be started later either."""
 
 
 class SlurmAway(MachineryError):
@@ -62,7 +67,12 @@ def run_command(words: Sequence[str], seconds: float) -> Answer:
             env=environment(), start_new_session=True,
         )  # fmt: skip
     except OSError as error:
-        raise UsageError(f"{words[0]} cannot be started: {error.strerror}\n  {INSTALL}") from error
+        if error.errno in NOT_THERE:
+            raise UsageError(f"{words[0]} cannot be started: {error.strerror}\n  {INSTALL}") from error
+        raise SlurmAway(
+            f"{words[0]} cannot be started now: {error.strerror}: is this host out of processes or memory? "
+            "ulimit -u, free"
+        ) from error
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired as error:

@@ -96,7 +96,7 @@ class Submit:
 
     ``again``: it stands on the shared folder already, and no sbatch had it: only the submission is missing.
     ``retry``: it counts against :data:`RETRIES`; ``why``: what the last one came to. ``avoid``: nodes that
-    had trouble of their own (sbatch's ``--exclude``).
+    had trouble of their own (sbatch's ``--exclude``); ``unfit``: those of them that are of no use at all.
     """
 
     attempt: int
@@ -105,6 +105,7 @@ class Submit:
     retry: bool = False
     why: str = ""
     avoid: tuple[str, ...] = ()
+    unfit: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +153,8 @@ def decide(
         return Fate(step=step)
     last = attempts[-1]
     if not _has_ended(last.left):
-        return Fate(step=_watch(last, open_, _nodes(ends), stopping, settle, silent), faults=tuple(faults))
+        step = _watch(last, open_, ends, stopping, settle, silent)
+        return Fate(step=step, faults=tuple(faults))
     if not open_ or stopping:
         return Fate(step=Over(left=open_), faults=tuple(faults))
     if _may_go_on(ends[-1], attempts):
@@ -185,11 +187,16 @@ def _further(attempts: Sequence[Attempt], ends: Sequence[End], open_: tuple[int,
     return Submit(
         attempt=attempts[-1].left.attempt + 1, indices=tuple(sorted(open_, key=lambda i: (i in cut, i))),
         retry=ends[-1].kind is Kind.TROUBLE, why=ends[-1].why, avoid=_nodes(ends),
+        unfit=_unfit(ends),
     )  # fmt: skip
 
 
 def _nodes(ends: Sequence[End]) -> tuple[str, ...]:
     return tuple(sorted({end.avoid for end in ends if end.avoid}))
+
+
+def _unfit(ends: Sequence[End]) -> tuple[str, ...]:
+    return _nodes([end for end in ends if end.unfit])
 
 
 def _give_up(index: int, end: End, attempts: int, attempt: int) -> Fault:
@@ -198,14 +205,14 @@ def _give_up(index: int, end: End, attempts: int, attempt: int) -> Fault:
 
 
 def _watch(
-    last: Attempt, open_: tuple[int, ...], avoid: tuple[str, ...], stopping: bool, settle: float,
+    last: Attempt, open_: tuple[int, ...], ends: Sequence[End], stopping: bool, settle: float,
     silent: float,
 ) -> Step:  # fmt: skip
     """Return what to do about an attempt that has not ended, as far as is known."""
     left, sent = last.left, last.sent
     ran = bool(left.job or left.started or left.records or left.published)
     if sent is None and not ran:
-        return _unsent(last, open_, avoid, stopping)
+        return _unsent(last, open_, ends, stopping)
     if sent is not None and sent.refused:
         return Over(left=open_, why=sent.refused)
     if sent is not None and sent.is_open and not ran:
@@ -213,15 +220,16 @@ def _watch(
     return _listed(last, open_, 0.0 if stopping else settle, silent)
 
 
-def _unsent(last: Attempt, open_: tuple[int, ...], avoid: tuple[str, ...], stopping: bool) -> Step:
+def _unsent(last: Attempt, open_: tuple[int, ...], ends: Sequence[End], stopping: bool) -> Step:
     left = last.left
     if stopping or not open_:
         return Over(left=open_)
     if last.lost > RETRIES:
         return Over(left=open_, why=f"sbatch was called {last.lost} times, and Slurm has no such job")
     return Submit(
-        attempt=left.attempt, indices=left.indices, again=True, retry=left.retry, why=left.why, avoid=avoid
-    )
+        attempt=left.attempt, indices=left.indices, again=True, retry=left.retry, why=left.why,
+        avoid=_nodes(ends), unfit=_unfit(ends),
+    )  # fmt: skip
 
 
 def _listed(last: Attempt, open_: tuple[int, ...], settle: float, silent: float) -> Step:

@@ -104,6 +104,7 @@ def _accounted(job: Mapping[str, Any]) -> Iterator[JobStatus]:
     fields = {
         **_common(job, _words(state.get("current"))), "node": _text(job.get("nodes")),
         "reason": _reason(state.get("reason")), "comment": _text(comment.get("job")),
+        "by": _text(job.get("kill_request_user")),
     }  # fmt: skip
     yield from _each(_number(array.get("job_id")), _number(job.get("job_id")), alone, waiting, fields)
 

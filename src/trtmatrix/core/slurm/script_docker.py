@@ -50,6 +50,8 @@ def create_words(
 
 
 DOCKER = rf"""
+unstarted_seconds=600
+
 image_ready() {{
     read_image
     local lock said
@@ -87,6 +89,7 @@ container_start() {{
     words+=("{bind("$job_folder", f"{ROOT}/job", read_only=True)}" "{bind("$out", f"{ROOT}/out")}")
     driver_is_old && words+=("--env=$compat")
     give_gpu
+    remove_unstarted
     container=$container_name.$job
     attend docker create "${{words[@]}}" "${{gpu_words[@]}}" "--entrypoint=${{probe[0]}}" \
         "$image" "${{probe[@]:1}}" >"$local/said" 2>&1 ||
@@ -95,6 +98,17 @@ container_start() {{
     started_at=$(date +%s)
     docker start --attach "$container" 2>&1 </dev/null | tail -c 65536 >"$local/whole" &
     waiting=$!
+}}
+
+# One whose script was killed before it was started would stay for ever: no heartbeat ends it, nor --rm.
+remove_unstarted() {{
+    local one made
+    for one in $(timeout -k 2 25 docker ps --all --quiet --filter status=created \
+        --filter "label={CONTAINER_LABEL}" --filter "label={CLUSTER_LABEL}=${{SLURM_CLUSTER_NAME:-}}"); do
+        made=$(docker inspect --format '{{{{.Created}}}}' "$one" 2>/dev/null) || continue
+        (($(date +%s) - $(date -d "$made" +%s) > unstarted_seconds)) &&
+            timeout -k 2 25 docker rm --force --volumes "$one" >/dev/null 2>&1
+    done
 }}
 
 # An engine finds a folder by its own eyes: those of the node, and of the time when it was started.

@@ -384,6 +384,8 @@ read_image() {
         give_up image "$image_file has changed since it was imported: remove $image_folder to import it anew"
 }
 
+unstarted_seconds=600
+
 image_ready() {
     read_image
     local lock said
@@ -421,6 +423,7 @@ container_start() {
     words+=("--mount=type=bind,source=$job_folder,target=/opt/trtmatrix/job,readonly" "--mount=type=bind,source=$out,target=/opt/trtmatrix/out")
     driver_is_old && words+=("--env=$compat")
     give_gpu
+    remove_unstarted
     container=$container_name.$job
     attend docker create "${words[@]}" "${gpu_words[@]}" "--entrypoint=${probe[0]}" \
         "$image" "${probe[@]:1}" >"$local/said" 2>&1 ||
@@ -429,6 +432,17 @@ container_start() {
     started_at=$(date +%s)
     docker start --attach "$container" 2>&1 </dev/null | tail -c 65536 >"$local/whole" &
     waiting=$!
+}
+
+# One whose script was killed before it was started would stay for ever: no heartbeat ends it, nor --rm.
+remove_unstarted() {
+    local one made
+    for one in $(timeout -k 2 25 docker ps --all --quiet --filter status=created \
+        --filter "label=io.trtmatrix.slurm" --filter "label=io.trtmatrix.cluster=${SLURM_CLUSTER_NAME:-}"); do
+        made=$(docker inspect --format '{{.Created}}' "$one" 2>/dev/null) || continue
+        (($(date +%s) - $(date -d "$made" +%s) > unstarted_seconds)) &&
+            timeout -k 2 25 docker rm --force --volumes "$one" >/dev/null 2>&1
+    done
 }
 
 # An engine finds a folder by its own eyes: those of the node, and of the time when it was started.

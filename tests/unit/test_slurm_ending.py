@@ -1,0 +1,182 @@
+"""What a run ends on Slurm: all that it may have there, however slow Slurm is, whenever a client dies."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from slurmclient import CASES, PACE, Client, cases_of, make_slurm
+from slurmdouble import FakeSlurm, Killed, nothing
+
+from trtmatrix import slurm_cancelling
+from trtmatrix.core.slurm.layout import STOPPING
+from trtmatrix.effects.slurm import SlurmAway
+from trtmatrix.effects.slurm_commands import Answer
+
+LATE = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+
+
+def is_array(words: Sequence[str]) -> bool:
+    return words[0] == "sbatch" and any("--array" in word for word in words)
+
+
+def stop_as_it_runs(slurm: FakeSlurm, client: Client) -> Callable[[Sequence[str]], None]:
+    """What interrupts a client once a task of its array runs."""
+
+    def stop(words: Sequence[str]) -> None:
+        if any(job.state == "RUNNING" and job.task is not None for job in slurm.jobs):
+            client.shop.stop.set()
+        elif words[0] == "squeue":
+            slurm.finish_import()
+
+    return stop
+
+
+def silence(client: Client, slurm: FakeSlurm, *commands: str) -> None:
+    """Interrupt a client as its array is submitted, and have these commands not answer from then on."""
+    real = slurm.run
+
+    def run(words: Sequence[str], seconds: float) -> Answer:
+        if client.shop.stop.is_set() and words[0] in commands:
+            raise SlurmAway(f"{words[0]} did not answer within 60 s")
+        answer = real(words, seconds)
+        if is_array(words):
+            client.shop.stop.set()
+        return answer
+
+    client.remote.slurm._run = run
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm_cancelling, "PATIENCE_SECONDS", 0.1)
+
+
+def marks(client: Client) -> list[str]:
+    return [path.parent.name for path in client.shared.glob(f"arrays/*/{STOPPING}")]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_jobs_are_cancelled_though_squeue_does_not_answer(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, lasts=0)
+    client = Client(tmp_path / "1", slurm)
+    silence(client, slurm, "squeue")
+    client.run()
+    assert slurm.living == []
+    assert client.open_arrays == marks(client)  # it is not known that they are gone: the next run looks
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_could_not_be_cancelled_is_ended_by_the_next_run(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, lasts=0)
+    first = Client(tmp_path / "1", slurm)
+    silence(first, slurm, "squeue", "scancel")
+    first.run()
+    jobs = sorted({job.id for job in slurm.living})
+    assert f"by hand: scancel {' '.join(jobs)} (else" in first.told
+    (key,) = first.open_arrays
+    slurm.finish_import()
+    slurm.lasts = 1
+    second = Client(tmp_path / "2", slurm)
+    assert cases_of(second.run("r1")) == Counter(CASES)
+    assert set(slurm.executed.values()) == {1}
+    assert f"ending what an interrupted run left on Slurm: {key}" in second.told
+    assert second.open_arrays == []
+
+
+def test_a_client_that_dies_before_it_cancels_leaves_nothing_to_run_twice(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, lasts=0)
+    first = Client(tmp_path / "1", slurm)
+
+    def die(words: Sequence[str]) -> None:
+        if words[0] == "scancel":
+            raise Killed
+
+    slurm.behind, slurm.before = stop_as_it_runs(slurm, first), die
+    with contextlib.suppress(Killed):
+        first.run()
+    slurm.behind = slurm.before = nothing
+    assert len(slurm.living) > 0
+    slurm.lasts = 2
+    second = Client(tmp_path / "2", slurm)
+    assert cases_of(second.run("r1")) == Counter(CASES)
+    assert {run for _, run in slurm.executed} == {"r1"}
+    assert second.open_arrays == []
+
+
+def test_a_living_clients_cancelling_is_left_to_it(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, lasts=0)
+    clients = [Client(tmp_path / name, slurm) for name in ("1", "2")]
+
+    def begin_another(words: Sequence[str]) -> None:
+        if words[0] == "scancel":
+            slurm.before = nothing
+            slurm.behind = nothing
+            clients[1].shop.stop.set()  # it looks round, and begins nothing
+            clients[1].run("r1")
+
+    slurm.behind, slurm.before = stop_as_it_runs(slurm, clients[0]), begin_another
+    clients[0].run()
+    assert "an interrupted run" not in clients[1].told
+    assert clients[0].open_arrays == []
+
+
+def test_an_sbatch_that_comes_late_is_waited_for_and_cancelled(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    client = Client(tmp_path / "1", slurm)
+    client.remote.cancelling.pace = replace(PACE, lost=0.5)
+    late, real, listed = list[list[str]](), slurm.sbatch, slurm.squeue
+
+    def sbatch(words: list[str]) -> tuple[int, str, str]:
+        if is_array(["sbatch", *words]):
+            late.append(words)
+            client.shop.stop.set()
+            return 1, "", LATE
+        return real(words)
+
+    def squeue(words: list[str]) -> tuple[int, str, str]:
+        answer = listed(words)
+        if any(words[0] == "scancel" for words in slurm.called) and late:
+            real(late.pop())  # only now the controller comes to it
+        return answer
+
+    slurm.sbatch, slurm.squeue = sbatch, squeue  # type: ignore[method-assign] # as a slow controller
+    client.run()
+    assert not late
+    assert slurm.living == []
+    assert slurm.executed == Counter()
+    (key,) = {job.name for job in slurm.jobs if job.task is not None}
+    assert ["scancel", f"--name={key}", "--user=0"] in slurm.called
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_submission_without_an_answer_is_named_to_who_has_to_cancel_it(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    client = Client(tmp_path / "1", slurm)
+
+    def away(words: Sequence[str]) -> None:
+        if is_array(words):
+            client.shop.stop.set()
+        if client.shop.stop.is_set():
+            slurm.away = 1
+
+    slurm.before = away
+    client.run()
+    (key,) = client.open_arrays
+    assert f"scancel --name=trtmatrix-{key}" in client.told
+
+
+def test_who_hurries_does_not_wait_for_jobs_to_go(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, lasts=0)
+    client = Client(tmp_path / "1", slurm)
+    silence(client, slurm, "squeue", "scancel")
+    client.shop.hurry.set()
+    began = time.monotonic()
+    client.run()
+    assert time.monotonic() - began < 20
+    assert "by hand: scancel 1" in client.told

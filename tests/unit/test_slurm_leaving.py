@@ -1,0 +1,96 @@
+"""A run that stops early: nothing is submitted any more, and what goes on without it is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from slurmclient import CASES, Client, cases_of, leave_after_submitting, make_slurm
+
+from trtmatrix.core.errors import UsageError
+from trtmatrix.effects import slurm_commands
+from trtmatrix.effects.shared_folder import SharedFolder
+from trtmatrix.effects.slurm import SlurmAway
+from trtmatrix.effects.slurm_commands import Answer, run_command
+
+
+def test_nothing_is_submitted_once_the_connection_is_lost_while_cases_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = make_slurm(tmp_path)
+    client = Client(tmp_path / "1", slurm)
+    real = SharedFolder.stage_case
+
+    def stage(self: SharedFolder, folder: Path) -> Path:
+        client.shop.leave.set()
+        client.shop.stop.set()
+        return real(self, folder)
+
+    monkeypatch.setattr(SharedFolder, "stage_case", stage)
+    client.run()
+    assert [job for job in slurm.jobs if job.task is not None] == []
+    assert client.open_arrays == []
+
+
+def test_a_run_that_is_to_stop_begins_no_import(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    client = Client(tmp_path / "1", slurm)
+    client.shop.leave.set()
+    client.shop.stop.set()
+    client.run()
+    assert slurm.called == []
+
+
+def test_what_is_left_to_run_is_told_with_what_ends_it(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    client = Client(tmp_path / "1", slurm)
+    slurm.behind = leave_after_submitting(slurm, client)
+    client.run()
+    job = slurm.jobs[-1].id
+    assert f"goes on with it: {client.open_arrays[0]}; to end it: scancel {job}\n" in client.told
+
+
+def test_an_error_ends_no_job_and_tells_of_those_that_go_on(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, lasts=0)
+    client = Client(tmp_path / "1", slurm)
+    real = slurm.run
+
+    def run(words: Sequence[str], seconds: float) -> Answer:
+        if words[0] == "squeue" and any(job.task is not None for job in slurm.jobs):
+            raise ValueError("something that nobody thought of")
+        return real(words, seconds)
+
+    client.remote.slurm._run = run
+    with pytest.raises(ValueError, match="nobody thought of"):
+        client.run()
+    assert len(slurm.living) > 0
+    assert f"to end it: scancel {slurm.jobs[-1].id}\n" in client.told
+
+
+def test_a_command_that_cannot_be_started_just_now_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fork(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(slurm_commands.subprocess, "Popen", fork)
+    with pytest.raises(SlurmAway, match="Resource temporarily unavailable") as raised:
+        run_command(["squeue"], 5.0)
+    slurm = make_slurm(tmp_path)
+    client, failed, real = Client(tmp_path / "1", slurm), list[str](), slurm.run
+
+    def run(words: Sequence[str], seconds: float) -> Answer:
+        if words[0] == "squeue" and slurm.executed and not failed:
+            failed.append(words[0])
+            raise raised.value
+        return real(words, seconds)
+
+    client.remote.slurm._run = run
+    assert cases_of(client.run()) == Counter(CASES)
+
+
+def test_a_command_that_is_not_there_is_told_with_what_to_install() -> None:
+    with pytest.raises(UsageError, match="slurm-client"):
+        run_command(["/nowhere/squeue"], 5.0)
