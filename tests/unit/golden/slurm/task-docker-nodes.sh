@@ -230,7 +230,7 @@ leave() {
     collect || { [[ -n $trouble ]] || trouble=files; detail+=" $ran cannot be written to"; }
     collect_rest
     [[ -n $local && -s $local/log ]] && leave_file log <"$local/log"
-    kill -KILL "${signs[@]}" 2>/dev/null # one that has just begun would take TERM for this script
+    kill "${signs[@]}" 2>/dev/null # not KILL: each ends its own sleep, for which Slurm would wait
     printf '%s\n' "code=$code" "oom=$oom" "trouble=$trouble" "detail=$(told)" "time=$(now)" |
         leave_file ended && mv -T -- "$ran" "$final" 2>/dev/null
     [[ -n $local ]] && rm -rf -- "$local"
