@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trtmatrix.context import Context
@@ -29,7 +29,8 @@ class Cluster:
 
     ``gpus``: the models that it has. ``host``: its nodes together, as records and digests see them;
     ``planned``: as a plan does, which also counts on images that the site names. ``repros``: the project's,
-    which the suite is made of. ``past``: the arrays that were over when this client began.
+    which the suite is made of. ``past``: the arrays that were over when this client began. ``keys``: images',
+    by version, as they were first asked for: an image's file may be made anew while arrays run with it.
     """
 
     site: Site
@@ -39,10 +40,17 @@ class Cluster:
     planned: Host
     repros: Path
     past: frozenset[str] = frozenset()
+    keys: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def key_of(self, version: Version) -> str:
-        """Return the key of a version's image on the shared folder."""
-        return key_of(self.site, version)
+        """Return the key of a version's image on the shared folder, the same one as long as a run lasts."""
+        return _key_once(self.keys, self.site, version)
+
+
+def _key_once(keys: dict[str, str], site: Site, version: Version) -> str:
+    if version.name not in keys:
+        keys[version.name] = key_of(site, version)
+    return keys[version.name]
 
 
 def key_of(site: Site, version: Version) -> str:
@@ -73,10 +81,17 @@ def open_cluster(context: Context, site: Site, folder: SharedFolder) -> tuple[Co
     return context, look_at(context, site, folder, past)
 
 
-def look_at(context: Context, site: Site, folder: SharedFolder, past: frozenset[str]) -> Cluster:
-    """Return the cluster as the shared folder knows it now."""
+def look_at(
+    context: Context,
+    site: Site,
+    folder: SharedFolder,
+    past: frozenset[str],
+    keys: dict[str, str] | None = None,
+) -> Cluster:
+    """Return the cluster as the shared folder knows it now; ``keys``: images', as a run has them."""
+    keys = {} if keys is None else keys
     gpus = site_gpus(site, read_nodes(folder), known_gpu)
-    had, hoped = _images(context, site, folder)
+    had, hoped = _images(context, site, folder, keys)
     driver = site.driver_folder or None
     engine = Engine(
         available=True, version="", images=had, gpu_access=site.access or GpuAccess.TOOLKIT,
@@ -86,13 +101,13 @@ def look_at(context: Context, site: Site, folder: SharedFolder, past: frozenset[
     planned = replace(host, engine=replace(engine, images={**hoped, **had}))
     return Cluster(
         repros=context.project.repros.resolve(), site=site, folder=folder, gpus=gpus, host=host,
-        planned=planned, past=past,
+        planned=planned, past=past, keys=keys,
     )  # fmt: skip
 
 
 def renewed(context: Context, cluster: Cluster) -> Cluster:
     """Return the cluster with what its jobs have found since."""
-    return look_at(context, cluster.site, cluster.folder, cluster.past)
+    return look_at(context, cluster.site, cluster.folder, cluster.past, cluster.keys)
 
 
 def read_nodes(folder: SharedFolder) -> list[Node]:
@@ -101,7 +116,7 @@ def read_nodes(folder: SharedFolder) -> list[Node]:
 
 
 def _images(
-    context: Context, site: Site, folder: SharedFolder
+    context: Context, site: Site, folder: SharedFolder, keys: dict[str, str]
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the images that were had, by name, as records name them; and those that the site names."""
     had, hoped = dict[str, str](), dict[str, str]()
@@ -111,7 +126,7 @@ def _images(
             continue
         if version.name in site.images or _may_be_there(origin, site):
             hoped[origin.image] = NOT_HAD
-        image = folder.image(key_of(site, version))
+        image = folder.image(_key_once(keys, site, version))
         if image is not None:
             had[origin.image] = image_digest(version, image.id, site.runtime)
     return had, hoped

@@ -118,6 +118,7 @@ def show(args: argparse.Namespace, entries: Sequence[Entry]) -> None:
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     for file in args.output:
         file.write_text(render(file.suffix, entries, args, now), encoding="utf-8")
+        print(f"trtmatrix: wrote {file}", file=sys.stderr)
     with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
         print(render(".json" if args.json else "", entries, args, now), end="", flush=True)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from trtmatrix.batch import STORES
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.model import Exclusion
-from trtmatrix.core.plan import Excluded, Launch
+from trtmatrix.core.plan import Excluded
 from trtmatrix.core.slurm.boards import Board, BoardError, parse_gpu_csv
 from trtmatrix.core.slurm.fate import Fault
 from trtmatrix.core.slurm.images import image_digest
@@ -92,25 +92,34 @@ class Collecting:
         )  # fmt: skip
         self._stores.append(_Stored(work=work, task=task, future=future))
 
-    def fault(self, one: Following, work: Worklist, task: int, fault: Fault, tries: Sequence[Try]) -> None:
-        """Record a cell that left no record and is not run again; one that never ran is told of instead."""
+    def fault(
+        self, one: Following, work: Worklist, task: int, fault: Fault, tries: Sequence[Try], see: str = ""
+    ) -> None:
+        """Record a cell that left no record and is not run again; one that never ran is told of instead.
+
+        ``see``: where more is said, for who runs it: a record is published, and a site's paths are not.
+        """
         if not one.is_open(task, fault.index):
             return
         left = next((t for t in tries if (t.task, t.attempt) == (task, fault.attempt)), None)
         if fault.cause in NEVER_RAN and (left is None or not _had_started(left, fault.index)):
-            self.refuse(one, work, task, [fault.index], fault.detail)
+            self.refuse(one, work, task, [fault.index], fault.detail, see)
             return
         one.taken.add((task, fault.index))
         wanted, storing = one.wanted[task, fault.index], self._storing_of(one, left)
+        if fault.cause in NEVER_RAN and see:
+            self.shop.progress.note(f"{one.name}: {wanted.cell.case.id}: {fault.detail.splitlines()[0]}{see}")
         kept = storing.fail(placed(wanted, storing.ready.launch), fault.cause, fault.detail)
         self._ended(work, wanted, kept)
 
-    def refuse(self, one: Following, work: Worklist, task: int, indices: Sequence[int], why: str) -> None:
+    def refuse(
+        self, one: Following, work: Worklist, task: int, indices: Sequence[int], why: str, see: str = ""
+    ) -> None:
         """Note of cells that they were not run."""
         left = [index for index in indices if one.is_open(task, index)]
         if left and why not in one.refused:
             one.refused.add(why)
-            self.shop.progress.note(f"{one.name}: not run: {why}")
+            self.shop.progress.note(f"{one.name}: not run: {why}{see}")
         for index in left:
             if one.is_open(task, index):
                 one.taken.add((task, index))
@@ -147,7 +156,7 @@ class Collecting:
         if key not in self._storing:
             launch = one.launch.on(replace(gpu, slug=one.launch.gpu.slug))
             clocks = dict(board.clocks) if board is not None else {}
-            ready = Ready(launch=launch, digests=self._digests(one.launch), handle=None)
+            ready = Ready(launch=launch, digests=self._digests(one), handle=None)
             self._storing[key] = Storing(ready, replace(self.shop, gpu_clocks=lambda _gpu: clocks))
         return self._storing[key]
 
@@ -159,9 +168,9 @@ class Collecting:
         except BoardError:
             return None
 
-    def _digests(self, launch: Launch) -> dict[str, str]:
-        image = self.cluster.folder.image(self.cluster.key_of(launch.version))
-        found = image_digest(launch.version, image.id, self.cluster.site.runtime) if image else ""
+    def _digests(self, one: Following) -> dict[str, str]:
+        image = self.cluster.folder.image(one.manifest.image)
+        found = image_digest(one.launch.version, image.id, self.cluster.site.runtime) if image else ""
         return {"runtime": "container", **({"image": found} if found else {})}
 
     def _note_node(self, left: Try) -> None:

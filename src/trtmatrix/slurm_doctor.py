@@ -12,7 +12,7 @@ from trtmatrix.core.expand import select_versions
 from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Pull
 from trtmatrix.core.preflight.finding import Finding, Level
-from trtmatrix.core.slurm.checks import site_findings
+from trtmatrix.core.slurm.checks import is_other_model, site_findings
 from trtmatrix.doctor import Findings, cannot_lines
 from trtmatrix.effects.shared_folder import SharedFolder
 from trtmatrix.effects.site import read_site
@@ -37,13 +37,14 @@ def examine_site(args: argparse.Namespace, context: Context) -> Findings:
     facts = look_at_site(site, Slurm(), folder)
     findings = list(site_findings(facts, site))
     refused = {each.gpu: each.refused for each in facts.requests if each.refused and each.gpu}
+    other = {gpu.name for gpu in site.gpus if is_other_model(facts, site, gpu)}
     if facts.folder_trouble:
         return Findings(findings=tuple(findings), can_run=(), cannot=())
     context, cluster = open_cluster(context, site, folder)
     scene = look_around(context, Pull.NAMED, cluster)
     there = [launch for launch in scene.plan.launches if launch.gpu.remote]
     away = "Slurm does not answer" if facts.away else ""
-    able = [launch for launch in there if not (away or launch.gpu.name in refused)]
+    able = [launch for launch in there if not (away or launch.gpu.name in refused.keys() | other)]
     kept = [launch for launch in there if launch not in able]
     return Findings(
         findings=(*findings, image_finding(context, cluster)),

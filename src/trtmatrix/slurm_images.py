@@ -2,57 +2,111 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.config import ImageOrigin, Version
-from trtmatrix.core.slurm.images import is_image_file
+from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.slurm.fate import RETRIES
+from trtmatrix.core.slurm.images import is_image_file, is_lasting
 from trtmatrix.core.slurm.jobs import Phase, job_name
 from trtmatrix.core.slurm.layout import import_folder
 from trtmatrix.core.slurm.scripts import ImportScript, import_script
 from trtmatrix.core.slurm.submission import import_words
-from trtmatrix.effects.slurm import Slurm
+from trtmatrix.effects.slurm import Slurm, TakesLater
+from trtmatrix.slurm_pace import Pace
 
 IMPORT_SCRIPT = "import.sh"
 
 
+class NotHad(MachineryError):
+    """An image was not had. ``lasting``: another import would come to the same."""
+
+    def __init__(self, words: str, *, lasting: bool) -> None:
+        """Keep which."""
+        super().__init__(words)
+        self.lasting = lasting
+
+
 @dataclass(kw_only=True)
 class SlurmImages:
-    """Submits imports. ``submitted``: the jobs that this client submitted, by the image's key."""
+    """Submits imports. ``submitted``: the jobs that this client submitted, by the image's key.
+
+    A person who types the command again has mended something, perhaps: only imports that failed since this
+    client began (``_before``: the last one before, by key) keep it from another one at once. ``_failed``:
+    when it saw that an import had failed, by key and attempt.
+    """
 
     cluster: Cluster
     slurm: Slurm
     note: Callable[[str], None]
+    pace: Pace = field(default_factory=Pace)
     submitted: dict[str, str] = field(default_factory=dict)
+    _before: dict[str, int] = field(default_factory=dict)
+    _failed: dict[tuple[str, int], float] = field(default_factory=dict)
 
-    def job_for(self, version: Version) -> str:
+    def job_for(self, version: Version, key: str = "") -> str:
         """Return the job that an array must wait for before its image is there; nothing where it is.
 
         To be called under the folder's lock: an image is imported by one job at a time. A job is looked for
-        by its name, whoever of this user's clients submitted it.
+        by its name, whoever of this user's clients submitted it. ``key``: the image's that an array has.
+        :class:`NotHad` where it is not worth another one, now or at all.
         """
-        key = self.cluster.key_of(version)
+        key = key or self.cluster.key_of(version)
         if self.cluster.folder.image(key) is not None:
             return ""
         living = [job for job in self.slurm.jobs() if job.name == job_name(f"import-{key}")]
         for job in living:
             if job.phase is not Phase.GONE:
                 return job.job
+        if (failed := self.failure(version, key)) is not None:
+            raise failed
         return self._submit(version, key)
+
+    def failure(self, version: Version, key: str = "") -> NotHad | None:
+        """Return why an image is not imported now: the last import failed, lately or for good.
+
+        What it came to is told when it is seen first. ``key``: the image's that an array has.
+        """
+        key = key or self.cluster.key_of(version)
+        attempt = max(self._attempts(key), default=0)
+        said = self._ended(key, attempt)
+        before = self._before.setdefault(key, attempt if said else max(attempt - 1, 0))
+        if attempt <= before or not said or self.cluster.folder.image(key) is not None:
+            return None
+        words = self.trouble(version, key)
+        lasting = attempt - before > RETRIES or is_lasting(said.get("trouble", ""), said.get("detail", ""))
+        now = time.monotonic()
+        if (key, attempt) not in self._failed:
+            self._failed[key, attempt] = now
+            again = "" if lasting else f"\n  it is fetched again in {self.pace.again:g} s"
+            self.note(f"{version.name}: {words}{again}")
+        if not lasting and now - self._failed[key, attempt] >= self.pace.again:
+            return None
+        return NotHad(words, lasting=lasting)
+
+    def _ended(self, key: str, attempt: int) -> dict[str, str]:
+        """Return what an import said of its end; nothing where it has not come to one."""
+        return _facts(Path(import_folder(self.cluster.site.shared, key, attempt)) / "ended")
 
     def _submit(self, version: Version, key: str) -> str:
         site = self.cluster.site
         attempt = 1 + max(self._attempts(key), default=0)
         script = Path(f"{import_folder(site.shared, key, attempt)}.sh")
         script.parent.mkdir(parents=True, exist_ok=True)
-        script.write_text(import_script(script_of(self.cluster, version)), encoding="utf-8")
+        script.write_text(import_script(replace(script_of(self.cluster, version), key=key)), encoding="utf-8")
         script.chmod(0o755)
         words = import_words(site, key=key, attempt=attempt, facts={"version": version.name})
-        job = self.slurm.submit(words, str(script), str(attempt))
+        try:
+            job = self.slurm.submit(words, str(script), str(attempt))
+        except TakesLater:
+            script.unlink()
+            raise
         self.submitted[key] = job
-        self.note(f"{version.name}: job {job} has its image: {_reference(version)}")
+        self.note(f"{version.name}: job {job} fetches its image: {_reference(version)}")
         return job
 
     def _attempts(self, key: str) -> list[int]:
@@ -60,9 +114,8 @@ class SlurmImages:
         names = [path.name for path in Path(self.cluster.site.shared, "images").glob(f"{key}.*.sh")]
         return [int(name.split(".")[1]) for name in names if name.split(".")[1].isdecimal()]
 
-    def trouble(self, version: Version) -> str:
+    def trouble(self, version: Version, key: str) -> str:
         """Say what the last import of a version's image came to, where it is not there; else nothing."""
-        key = self.cluster.key_of(version)
         attempts = self._attempts(key)
         if not attempts or self.cluster.folder.image(key) is not None:
             return ""

@@ -54,7 +54,7 @@ class SlurmRun:
         self.cluster, self.shop, self.limits, self.known = cluster, shop, limits, known
         self.slurm, self.pace, self.note = slurm or Slurm(), pace or read_pace(), shop.progress.note
         self.queue = Queue(slurm=self.slurm, pace=self.pace, note=self.note)
-        self.images = SlurmImages(cluster=cluster, slurm=self.slurm, note=self.note)
+        self.images = SlurmImages(cluster=cluster, slurm=self.slurm, note=self.note, pace=self.pace)
         self.cancelling = Cancelling(
             folder=cluster.folder, slurm=self.slurm, note=self.note, pace=self.pace, hurry=shop.hurry
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trtmatrix.batch import cell_words, job_words
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.container import Limits
+from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.model import CellId, Gpu
 from trtmatrix.core.order import Seconds
@@ -24,10 +26,10 @@ from trtmatrix.core.slurm.site import SiteGpu
 from trtmatrix.core.slurm.submission import array_words
 from trtmatrix.digests import cell_digests
 from trtmatrix.effects.shared_clients import Client
-from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway
+from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway, TakesLater
 from trtmatrix.slurm_adopting import adopt
 from trtmatrix.slurm_following import Following
-from trtmatrix.slurm_images import SlurmImages
+from trtmatrix.slurm_images import NotHad, SlurmImages
 from trtmatrix.slurm_pace import Pace
 from trtmatrix.worklist import Task, Worklist
 from trtmatrix.workshop import Workshop
@@ -56,6 +58,18 @@ def task_spec(
     )  # fmt: skip
 
 
+FULL_TRIES = 3
+"""So often a limit on jobs is met by a user without any job before it is taken for one that stays."""
+
+
+@dataclass(kw_only=True)
+class _Full:
+    """An array that Slurm had no room for: how often so far, and when it is tried again (monotonic clock)."""
+
+    tries: int = 0
+    due: float = 0.0
+
+
 @dataclass(kw_only=True)
 class Submitting:
     """What submits for one client. Its methods are called under the folder's lock.
@@ -74,6 +88,8 @@ class Submitting:
     known: frozenset[CellId]
     suite: str
     note: Callable[[str], None]
+    _full: dict[str, _Full] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
 
     def begin(self, launch: Launch, work: Worklist, tasks: Sequence[Task]) -> list[Following]:
         """Return the arrays that have or will have these cells: those under way first, then new ones."""
@@ -156,62 +172,100 @@ class Submitting:
                 self.cluster.folder.add_try(
                     one.key, task, step.attempt, step.indices, retry=step.retry, why=step.why
                 )
-        for attempt, avoid in sorted({(step.attempt, step.avoid) for step in steps.values()}):
-            tasks = [t for t, step in steps.items() if (step.attempt, step.avoid) == (attempt, avoid)]
-            self._sbatch(one, attempt, sorted(tasks), avoid)
+        for same in sorted({(step.attempt, step.avoid, step.unfit) for step in steps.values()}):
+            tasks = [t for t, s in sorted(steps.items()) if (s.attempt, s.avoid, s.unfit) == same]
+            self._sbatch(one, tasks, steps[tasks[0]])
 
-    def _sbatch(self, one: Following, attempt: int, tasks: Sequence[int], avoid: Sequence[str]) -> None:
-        """Submit one attempt's tasks: written down before and after."""
-        folder, manifest, site = self.cluster.folder, one.manifest, self.cluster.site
-        number = 1 + max((sent.number for sent in folder.submissions(one.key)), default=0)
-        sent = Sent(
-            number=number, attempt=attempt, tasks=tuple(tasks), client=self.client.id,
-            made=self.shop.clock().strftime("%Y-%m-%dT%H:%M:%SZ"),
-        )  # fmt: skip
+    def may_send(self, key: str) -> bool:
+        """Whether it is time to submit something of an array: at once, or a while after Slurm was full."""
+        return key not in self._full or time.monotonic() >= self._full[key].due
+
+    def _sbatch(self, one: Following, tasks: Sequence[int], step: Submit) -> None:
+        """Submit one attempt at some tasks: written down before and after."""
+        folder, manifest, site, attempt = self.cluster.folder, one.manifest, self.cluster.site, step.attempt
+        sent = self._sent(one.key, attempt, tuple(tasks))
+        asked, because = f"the import of its image, {' '.join(site.import_options)}", ""
         try:
-            after = self.images.job_for(one.launch.version)
+            sent = replace(sent, after=self.images.job_for(one.launch.version, manifest.image))
+            folder.note_submission(one.key, sent)
+            asked = asked_words(site_gpu(self.cluster, one.launch.gpu))
+            because = step.why if step.unfit else ""
+            words = array_words(
+                site, site_gpu(self.cluster, one.launch.gpu), key=one.key, tasks=tasks, attempt=attempt,
+                minutes=self.minutes(manifest), after=sent.after,
+                facts={"sent": str(sent.number), "version": manifest.version, "gpu": manifest.gpu},
+            )  # fmt: skip
+            job = self._submit(words, step, f"{array_folder(site.shared, one.key)}/{SCRIPT}")
         except Refused as error:
-            self._refused(one, sent, error, f"the import of its image, {' '.join(site.import_options)}")
+            self._refused(one, sent, error, asked, because)
             return
-        except SlurmAway as error:
-            self.note(f"{one.name}: {error}")  # nothing was submitted: it is tried again
+        except NotHad as error:  # without an end to it, it is tried again, in a while
+            if error.lasting:
+                folder.note_submission(one.key, replace(sent, refused=str(error)))
             return
-        sent = replace(sent, after=after)
-        folder.note_submission(one.key, sent)
-        words = array_words(
-            site, site_gpu(self.cluster, one.launch.gpu), key=one.key, tasks=tasks, attempt=attempt,
-            minutes=self.minutes(manifest), after=after,
-            facts={"sent": str(number), "version": manifest.version, "gpu": manifest.gpu},
-        )  # fmt: skip
-        try:
-            job = self._submit(
-                words, avoid, script=f"{array_folder(site.shared, one.key)}/{SCRIPT}", attempt=attempt
-            )
-        except Refused as error:
-            self._refused(one, sent, error, asked_words(site_gpu(self.cluster, one.launch.gpu)))
+        except TakesLater as error:
+            self._later(one, sent, error, asked)
             return
-        except SlurmAway as error:
-            self.note(f"{one.name}: {error}")  # whether the job is there is looked for by its name
+        except SlurmAway as error:  # an import is tried again; whether an array is there, its name tells
+            self.note(f"{one.name}: {error}")
             return
+        self._full.pop(one.key, None)
         folder.note_submission(one.key, replace(sent, job=job))
         count = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
         again = "" if attempt == FIRST else f", attempt {attempt}"
         self.note(f"{one.name}: job {job}: {count} on Slurm{again}")
 
-    def _refused(self, one: Following, sent: Sent, error: Refused, asked: str) -> None:
-        """Write down that Slurm will have none of it: its tasks are not run."""
-        self.note(f"{one.name}: {error}")
+    def _sent(self, key: str, attempt: int, tasks: tuple[int, ...]) -> Sent:
+        """Return a submission that is to be made; under its old number where Slurm was full the last time."""
+        sents = self.cluster.folder.submissions(key)
+        full = (
+            sent.number for sent in sents if sent.later and (sent.attempt, sent.tasks) == (attempt, tasks)
+        )
+        number = next(full, 1 + max((sent.number for sent in sents), default=0))
+        return Sent(
+            number=number, attempt=attempt, tasks=tasks, client=self.client.id,
+            made=self.shop.clock().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )  # fmt: skip
+
+    def _later(self, one: Following, sent: Sent, error: TakesLater, asked: str) -> None:
+        """Write down that Slurm is full, and wait; a limit that is met without any job is a refusal."""
+        full = self._full.setdefault(one.key, _Full())
+        full.tries += 1
+        full.due = time.monotonic() + self.pace.later
+        if error.lasting and full.tries >= FULL_TRIES and not self._has_jobs():
+            self._refused(one, sent, Refused(error.words), asked)
+            return
+        self.cluster.folder.note_submission(one.key, replace(sent, later=error.words))
+        if error.words not in self._told:
+            self._told.add(error.words)
+            self.note(f"{one.name}: {error}")
+
+    def _has_jobs(self) -> bool:
+        try:
+            return self.slurm.has_jobs()
+        except MachineryError:  # that is not known now
+            return True
+
+    def _refused(self, one: Following, sent: Sent, error: Refused, asked: str, because: str = "") -> None:
+        """Write down that Slurm will have none of it: its tasks are not run.
+
+        ``because``: why it was not asked for some nodes, and refuses now.
+        """
         words = f"{error.words or 'sbatch refused it without a word'} (asked for: {asked})"
+        if because:
+            words = f"{because}; no other node has it: {' '.join(words.split())}"
+        else:
+            self.note(f"{one.name}: {error}")
         self.cluster.folder.note_submission(one.key, replace(sent, refused=words))
 
-    def _submit(self, words: tuple[str, ...], avoid: Sequence[str], script: str, attempt: int) -> str:
-        """Call sbatch; without the nodes that had trouble where others are left."""
-        if avoid:
+    def _submit(self, words: tuple[str, ...], step: Submit, script: str) -> str:
+        """Call sbatch; without the nodes that had trouble where others are left, and never for unfit ones."""
+        if step.avoid != step.unfit:
             try:
-                return self.slurm.submit((*words, f"--exclude={','.join(avoid)}"), script, str(attempt))
+                return self.slurm.submit((*words, *_exclude(step.avoid)), script, str(step.attempt))
             except Refused:  # the troubled ones are all that there are
                 pass
-        return self.slurm.submit(words, script, str(attempt))
+        return self.slurm.submit((*words, *_exclude(step.unfit)), script, str(step.attempt))
 
     def recover(self, one: Following, jobs: Sequence[JobStatus], silent: float) -> None:
         """Find out what became of submissions whose client did not live to write it down.
@@ -232,6 +286,10 @@ class Submitting:
                 folder.note_submission(key, replace(sent, job=job))
             elif silent >= self.pace.lost:
                 folder.note_submission(key, replace(sent, lost=True))
+
+
+def _exclude(nodes: Sequence[str]) -> tuple[str, ...]:
+    return (f"--exclude={','.join(nodes)}",) if nodes else ()
 
 
 def _name(launch: Launch) -> str:

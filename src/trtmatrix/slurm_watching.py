@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.slurm.fate import Attempt, Bury, Fate, Over, Submit, Wait, decide
 from trtmatrix.core.slurm.gather import attempts_of
 from trtmatrix.core.slurm.jobs import Phase
+from trtmatrix.core.slurm.layout import said_file
 from trtmatrix.core.slurm.manifest import Sent, Try
+from trtmatrix.core.slurm.parse import find_task
+from trtmatrix.core.slurm.submission import task_numbers
 from trtmatrix.core.slurm.words import Trouble
 from trtmatrix.effects.slurm import SlurmAway
 from trtmatrix.slurm_collecting import Collecting
@@ -47,7 +51,9 @@ class Watch:
         for task, fate in fates.items():
             changed = self._take(one, work, task, fate, view) or changed
         in_doubt = any(sent.is_open for sent in view.sents)
-        if any(fate is not None and isinstance(fate.step, Submit | Bury) for fate in fates.values()):
+        may_send = self.submitting.may_send(one.key)
+        steps = [fate.step for fate in fates.values() if fate is not None]
+        if any(isinstance(step, Bury) or (isinstance(step, Submit) and may_send) for step in steps):
             with self.cluster.folder.lock():
                 changed = self._act(one) or changed
         elif in_doubt and not self.queue.away:
@@ -71,8 +77,21 @@ class Watch:
         last = attempts[-1].left if attempts else None
         if self.queue.away and not (last and last.published and last.trouble != Trouble.CANCELLED):
             return None
-        settle = self.submitting.pace.settle
-        return decide(one.manifest.tasks[task], attempts, stopping=view.stopping, settle=settle)
+        pace = self.submitting.pace
+        fate = decide(
+            one.manifest.tasks[task], attempts, stopping=view.stopping, settle=pace.settle, silent=pace.silent
+        )
+        return self._held(one, fate)
+
+    def _held(self, one: Following, fate: Fate) -> Fate:
+        """Submit nothing while its image is not to be had: it waits, or is over where that lasts."""
+        if not isinstance(fate.step, Submit):
+            return fate
+        failed = self.submitting.images.failure(one.launch.version, one.manifest.image)
+        if failed is None:
+            return fate
+        over = Over(left=fate.step.indices, why=str(failed))
+        return replace(fate, step=over if failed.lasting else Wait(why=str(failed)))
 
     def _take(self, one: Following, work: Worklist, task: int, fate: Fate | None, view: View) -> bool:
         """Record what a task left no record of, and note that it is over where it is."""
@@ -81,10 +100,13 @@ class Watch:
         for fault in fate.faults:
             if one.is_open(task, fault.index):
                 said = self._with_import(one, fault.detail)
-                self.collecting.fault(one, work, task, replace(fault, detail=said), view.tries)
+                see = self._see(one, task, fault.attempt, view)
+                self.collecting.fault(one, work, task, replace(fault, detail=said), view.tries, see)
         match fate.step:
             case Over(left=left, why=why):
-                self.collecting.refuse(one, work, task, left, why or "its job was ended")
+                last = max((each.attempt for each in view.tries if each.task == task), default=0)
+                see = self._see(one, task, last, view)
+                self.collecting.refuse(one, work, task, left, why or "its job was ended", see)
             case Wait() | Submit() | Bury():
                 pass
         if one.is_settled(task):  # what is left of it, if any, is another client's wish
@@ -94,8 +116,16 @@ class Watch:
 
     def _with_import(self, one: Following, detail: str) -> str:
         """Return a detail with what the import of the image came to, where that is why."""
-        trouble = self.submitting.images.trouble(one.launch.version)
+        trouble = self.submitting.images.trouble(one.launch.version, one.manifest.image)
         return f"{trouble} ({detail})" if trouble else detail
+
+    def _see(self, one: Following, task: int, attempt: int, view: View) -> str:
+        """Say where the words of an attempt's script lie, where it left some."""
+        sents = [s.job for s in view.sents if s.job and s.attempt == attempt and task in s.tasks]
+        jobs = [t.job for t in view.tries if (t.task, t.attempt) == (task, attempt) and t.job] or sents
+        shared = self.cluster.site.shared
+        files = [Path(said_file(shared, one.key, task, attempt, job)) for job in jobs]
+        return next((f"; see {file}" for file in files if file.is_file() and file.stat().st_size), "")
 
     def _act(self, one: Following) -> bool:
         """Bury and submit, under the lock, by what lies on the shared folder now."""
@@ -105,29 +135,53 @@ class Watch:
             match fate.step if fate else None:
                 case Bury() as step:
                     buried = self._bury(one, task, step, view) or buried
-                case Submit() as step:
+                case Submit() as step if self.submitting.may_send(one.key):
                     steps[task] = step
                 case _:
                     pass
-        for task, step in steps.items():
-            if step.why and not step.again:
-                self.submitting.note(f"{one.name}: task {task} again: {step.why.splitlines()[0][:300]}")
+        self._tell_again(one, steps, view)
         if steps:
             self.submitting.send(one, steps)
             self.queue.hurry()
         return buried or bool(steps)
 
+    def _tell_again(self, one: Following, steps: Mapping[int, Submit], view: View) -> None:
+        """Say why tasks are attempted again, once for those that are for the same reason."""
+        told: dict[str, list[int]] = {}
+        for task, step in steps.items():
+            if step.why and not step.again:
+                told.setdefault(step.why.splitlines()[0][:300], []).append(task)
+        for why, tasks in told.items():
+            first = steps[tasks[0]]
+            see = self._see(one, tasks[0], first.attempt - 1, view) if first.retry else ""
+            word = "task" if len(tasks) == 1 else "tasks"
+            self.submitting.note(f"{one.name}: {word} {task_numbers(tasks)} again: {why}{see}")
+
     def _bury(self, one: Following, task: int, step: Bury, view: View) -> bool:
         """Write down how a job ended of which only Slurm can tell, and cancel one that never runs."""
-        attempts = self._attempts(task, view)
-        sent = attempts[-1].sent if attempts else None
+        last = self._attempts(task, view)[-1]
+        sent = last.sent
         if step.cancel and sent is not None and sent.job:
             try:
                 self.submitting.slurm.cancel([f"{sent.job}_{task}"])
             except SlurmAway:
                 return False
+        if step.state == "CANCELLED" and step.node and sent is not None and not last.left.job:
+            step = self._launched(step, sent.job, task)
         self.cluster.folder.note_gone(one.key, task, step.attempt, step.state, step.reason, step.node)
         return True
+
+    def _launched(self, step: Bury, job: str, task: int) -> Bury:
+        """Return how a job ended on a node before its script began: by its launch, or by this user.
+
+        Slurm cancels what it cannot launch; the node is out of use then, and Slurm says why. Only accounting
+        knows who cancels a job in that moment.
+        """
+        slurm = self.submitting.slurm
+        known = find_task(slurm.past([job]), job, task)
+        if known is not None and slurm.is_person(known.by):
+            return replace(step, node="")
+        return replace(step, reason=slurm.drained(step.node) or step.reason)
 
     def _silent(self, one: Following) -> float:
         """Return for how long Slurm has answered since a submission was in doubt."""

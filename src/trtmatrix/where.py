@@ -13,9 +13,24 @@ if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
     from trtmatrix.cluster import Cluster
 
 
+READING = frozenset({"table", "report", "publish"})
+
+
+def tell_of_site(command: str, named: Path | None, folder: Path) -> None:
+    """Tell who reads records beside a site's settings that this host's own GPUs are meant."""
+    from trtmatrix.effects.site import find_site
+
+    if command in READING and (site := find_site(named, folder)).is_file():
+        print(
+            f"trtmatrix: this host's own GPUs are meant; with --executor slurm those of {site}",
+            file=sys.stderr,
+        )
+
+
 def open_where(args: argparse.Namespace, context: Context) -> tuple[Context, Cluster | None]:
     """Return the context, with the site's own images in it, and the cluster where one is asked for."""
     if args.executor != "slurm":
+        tell_of_site(args.command, args.site, context.project.folder)
         return context, None
     from trtmatrix.cluster import open_cluster
     from trtmatrix.effects.shared_folder import SharedFolder

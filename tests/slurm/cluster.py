@@ -67,6 +67,7 @@ MessageTimeout=4
 KillWait=2
 MinJobAge={remembered}
 FirstJobId={first}
+Prolog={folder}/prolog
 JobRequeue=1
 MpiDefault=none
 GresTypes=gpu
@@ -87,7 +88,8 @@ class Cluster:
 
     ``environment``: what a command needs to be a client of it, on a host with nothing but Slurm's commands.
     ``smi``: the folder with the fake nvidia-smi, for the site's set-up lines; ``driver``: where the driver's
-    libraries would be: it is empty, as the image brings a stand-in.
+    libraries would be: it is empty, as the image brings a stand-in. ``no_epilog``: a file that switches
+    the epilog off while it is there.
     """
 
     def __init__(
@@ -110,8 +112,9 @@ class Cluster:
             folder=folder, port=ports[0], remembered=remembered, node_seconds=node_seconds,
             first=self.first,
         )  # fmt: skip
+        self.no_epilog = folder / "no-epilog"
         if epilog is not None:
-            text += f"Epilog={epilog}\n"
+            text += f"Epilog={self._copy(epilog)}\n"
         gres = ""
         for node, port in zip(NODES, ports[1:], strict=True):
             text += f"NodeName={node.name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=4 "
@@ -121,8 +124,18 @@ class Cluster:
         text += "PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
         self.conf.write_text(text)
         (folder / "gres.conf").write_text(gres)
+        prolog = folder / "prolog"
+        prolog.write_text(f"#!/bin/bash\n[[ ! -e {folder}/no-launch.$SLURMD_NODENAME ]]\n")
+        prolog.chmod(0o755)
         self._put_commands()
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def _copy(self, epilog: Path) -> Path:
+        """Copy an epilog, as one that a file switches off: what happens without is to be seen too."""
+        copy, (first, *rest) = self.folder / "epilog", epilog.read_text().splitlines(keepends=True)
+        copy.write_text(f"{first}[ ! -e {self.no_epilog} ] || exit 0\n{''.join(rest)}")
+        copy.chmod(0o755)
+        return copy
 
     def _put_commands(self) -> None:
         for name in CLIENT:
@@ -172,6 +185,18 @@ class Cluster:
         """Start a node's slurmd as the first process of a namespace."""
         alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
         self._start(name, [*alone, "slurmd", "-D", "-f", str(self.conf), "-N", name])
+
+    @contextlib.contextmanager
+    def fail_launches(self, name: str) -> Iterator[None]:
+        """Have a node's prolog fail, which drains it; at the end it takes jobs again."""
+        flag = self.folder / f"no-launch.{name}"
+        flag.touch()
+        try:
+            yield
+        finally:
+            flag.unlink()
+            self.ask("scontrol", "update", f"NodeName={name}", "State=RESUME", fail=False)
+            self.wait_for_node(name, "idle")
 
     def kill_node(self, name: str) -> None:
         """Take away all that runs on a node, at once; containers are the engine's, and stay."""
@@ -264,7 +289,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def start_cluster(
-    *, epilog: Path | None = None, remembered: int = 300, node_seconds: int = 10
+    *, epilog: Path | None = None, remembered: int = 300, node_seconds: int = 4
 ) -> Iterator[Cluster]:
     """Start a cluster in a folder of its own; all of it goes at the end."""
     # a path that is short: munge's socket lies in it, and each user may pass through it

@@ -20,6 +20,9 @@ from tests.slurm.nodes import H200, L4, Model
 HERE = Path(__file__).resolve().parent
 MEMORY, OUTPUT = 1 << 30, 64 << 20
 
+INTERRUPTED = 130
+"""The exit code of a run that was told to end."""
+
 ONE = ("--trt", VERSION, "--no-controls")
 """What selects the one version there is, and nothing but what is named beside it."""
 
@@ -79,14 +82,16 @@ class Project:
         (self.folder / "matrix.yaml").write_text(text)
 
     def write_site(
-        self, models: Sequence[Model] = (L4, H200), setup: Sequence[str] = (), **limits: int
-    ) -> None:
+        self, models: Sequence[Model] = (L4, H200), setup: Sequence[str] = (), options: Sequence[str] = (),
+        **limits: int,
+    ) -> None:  # fmt: skip
         """Write the site's settings; two tasks of an array at once, as there are two GPUs of each model."""
         gpus = [{"name": model.name, "gres": f"gpu:{model.gres}:1"} for model in models]
         site = {
             "schema": 1, "shared": str(self.shared), "runtime": "docker", "access": "nodes",
             "driver_folder": str(self.cluster.driver), "gpus": gpus,
             "setup": [f"export PATH={self.cluster.smi}:$PATH TMPDIR={self.local}", *setup],
+            "options": list(options),
             "limits": {"minutes": 5, "cpus": 1, "memory": "1g", "import_minutes": 5, "running": 2, **limits},
         }  # fmt: skip
         (self.folder / "slurm.yaml").write_text(json.dumps(site, indent=1))  # JSON is YAML
@@ -126,7 +131,7 @@ class Project:
 
     def arrays(self) -> list[Path]:
         """Return the folders of the arrays that were made since this project was, the first one first."""
-        folders = sorted(self.shared.glob("arrays/*"))
+        folders = sorted(self.shared.glob("arrays/[!.]*"))
         return [folder for folder in folders if (folder / "manifest.json").stat().st_ctime > self.born]
 
     def tries(self) -> list[str]:
@@ -143,6 +148,10 @@ class Project:
         keys = {array.name for array in self.arrays()}
         found = self.cluster.containers()
         return [c for c in found if c.attrs["Names"][0].removeprefix("/trtmatrix-").split(".")[0] in keys]
+
+    def running(self) -> int:
+        """Return how many of them are running."""
+        return sum(container.attrs["State"] == "running" for container in self.containers())
 
     def left(self) -> list[str]:
         """Return what there still is of jobs: in the queue, containers, folders on the nodes' own disks."""

@@ -57,6 +57,8 @@ def run(case, files, trt):
     trt.measure("device", float(os.path.exists("/dev/nvidia%d" % case["minor"])))
     trt.measure("uid", float(os.getuid()))
     trt.measure("network", float(len(os.listdir("/sys/class/net"))))
+    says = ("SLURM", "PMI", "APPTAINER", "SINGULARITY")
+    trt.measure("scheduler", float(any(name.startswith(says) for name in os.environ)))
     trt.measure("compat", float("TRTMATRIX_CUDA_COMPAT" in os.environ))
     if does == "hangs":
         time.sleep(600)
@@ -80,6 +82,8 @@ class Node:
     lacking: tuple[str, ...] = ()
     runtime: NodeRuntime = NodeRuntime.DOCKER
     access: GpuAccess = GpuAccess.NODES
+    setup: tuple[str, ...] = ()
+    scratch: str = ""
     limits: Limits = field(default_factory=lambda: Limits(memory=1 << 30))
     running: list[subprocess.Popen[str]] = field(default_factory=list)
 
@@ -96,7 +100,7 @@ class Node:
     def site(self) -> Site:
         return Site(
             shared=str(self.shared), runtime=self.runtime, gpus=(), access=self.access,
-            setup=(f"PATH='{self.folder}/bin':$PATH",),
+            setup=(f"PATH='{self.folder}/bin':$PATH", *self.setup), scratch=self.scratch,
         )  # fmt: skip
 
     def prepare(self) -> None:

@@ -31,6 +31,7 @@ def run(mounts, command):
     open(scratch, "w").write(mounts["/tmp"])
     command = [outside(word) if word.startswith(("/opt/", "--")) else word for word in command]
     command = [{python!r} if word == "python3" else word for word in command]
+    os.environ.update(SLURM_STEP_ID="0", PMIX_RANK="0", APPTAINER_CONTAINER="/image", PMI_TEXT="a\\nPMI_X=1")
     command = [word for word in command if not word.startswith(("HOME=", "TMPDIR=", "XDG_"))]
     os.execvp(command[0], command)
 """
@@ -51,6 +52,9 @@ while words[0].startswith("--"):
 assert os.path.isfile(options["--container-image"]), options
 if "broken" in open(options["--container-image"]).read():
     sys.exit("slurmstepd: error: pyxis: couldn't start container")
+if "greedy" in open(options["--container-image"]).read():
+    print("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks")
+    sys.stdout.flush()
 assert "NVIDIA_VISIBLE_DEVICES" in options["--export"].split(",") and os.environ["NVIDIA_VISIBLE_DEVICES"]
 mounts, flags = {{}}, {{}}
 for entry in options["--container-mounts"].split(","):
@@ -67,15 +71,23 @@ APPTAINER = (
     + INSIDE
     + """
 import hashlib
+if sys.argv[1:] == ["exec", "--help"]:
+    sys.exit(0 if os.environ.get("OLD") else print("--no-mount strings  ... or 'bind-paths' to disable all"))
 if sys.argv[1] == "pull":
     _, _, file, uri = sys.argv
+    for name in ("CACHEDIR", "TMPDIR"):
+        open(os.path.join(os.environ["APPTAINER_" + name], "layer"), "w").write("x" * 9999)
+        print(name, os.environ["APPTAINER_" + name], file=open(sys.argv[0] + ".told", "a"))
     assert uri.startswith("docker://")
     if "nosuch" in uri:
         sys.exit("FATAL: While making image from oci registry: 404")
     open(file, "w").write(uri)
     sys.exit()
 KNOWN = {{"--containall", "--cleanenv", "--no-home", "--no-privs", "--nv", "--pwd", "--bind", "--net",
-    "--network"}}
+    "--network", "--no-mount"}}
+set_for_others = [name for name in os.environ if name.startswith(("APPTAINER", "SINGULARITY"))]
+assert set(set_for_others) <= {{"APPTAINER_TMPDIR"}}, set_for_others
+assert ("--no-mount=bind-paths" in sys.argv) != bool(os.environ.get("OLD"))
 words, mounts = sys.argv[2:], {{}}
 assert sys.argv[1] == "exec"
 while words[0].startswith("--"):
@@ -97,8 +109,14 @@ run(mounts, words)
 
 ENROOT = """\
 #!{python}
-import sys
+import os, sys
 _, command, output, file, uri = sys.argv
+with open(sys.argv[0] + ".told", "w") as told:
+    for name in ("CACHE", "TEMP", "DATA", "RUNTIME"):
+        folder = os.environ.get("ENROOT_" + name + "_PATH", "")
+        print(name, folder, file=told)
+        if folder:
+            open(os.path.join(folder, "layer"), "w").write("x" * 9999)
 assert (command, output) == ("import", "--output")
 if "@" in uri:
     sys.exit("[ERROR] Invalid image reference: " + uri)

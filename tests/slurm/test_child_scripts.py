@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -132,3 +133,83 @@ def test_where_the_network_cannot_be_taken_away_it_is_said_and_cells_run(node: N
     code, said = node.run(node.task(), NO_NET="1")
     assert code == 0, said
     assert ("the network cannot be taken away" in said) == (node.runtime is NodeRuntime.APPTAINER)
+
+
+def test_a_record_does_not_hang_on_what_a_scheduler_or_a_runtime_says_of_the_job(node: Node) -> None:
+    node.add_try(GOOD)
+    code, said = node.run(node.task(), PMI_RANK="0")
+    assert code == 0, said
+    assert node.record(0)["measurements"]["scalars"]["scheduler"] == 0
+
+
+@pytest.mark.parametrize("old", ["", "1"])
+def test_what_a_site_or_a_user_has_set_for_other_containers_is_nothing_for_ours(node: Node, old: str) -> None:
+    node.setup = ("export APPTAINER_BINDPATH=/opt SINGULARITYENV_LD_PRELOAD=/x.so APPTAINER_TMPDIR=/tmp",)
+    node.add_try(GOOD)
+    code, said = node.run(node.task(), APPTAINER_BIND="/home", APPTAINERENV_SEED="7", OLD=old)
+    assert code == 0, said
+    assert node.record(0)["ended"] == "ran"  # the stand-in looks at what it is given
+
+
+def test_what_slurm_says_of_memory_is_told(node: Node) -> None:
+    image = node.folder / "image"
+    image.write_text("greedy!!")
+    node.add_try({"does": "ends-its-supervisor"})
+    node.run(node.task())
+    assert node.ended()["oom"] == ("1" if node.runtime is NodeRuntime.PYXIS else "")  # srun alone tells it
+
+
+def told_folders(node: Node) -> dict[str, str]:
+    """Return where an import was told to keep what comes and goes."""
+    name = "enroot" if node.runtime is NodeRuntime.PYXIS else "apptainer"
+    lines = (node.folder / "bin" / f"{name}.told").read_text().splitlines()
+    return dict(line.partition(" ")[::2] for line in lines)
+
+
+def forget_image(node: Node) -> None:
+    (node.shared / "images" / "i1" / "facts").unlink()
+    (node.shared / "images" / "i1").rmdir()
+
+
+@pytest.mark.parametrize("scratch", ["", "$DISK/here"])
+def test_an_import_fills_neither_the_home_folder_nor_tmp(node: Node, scratch: str) -> None:
+    forget_image(node)
+    disk = node.folder / "disk" / "here"
+    disk.mkdir(parents=True)
+    node.scratch = scratch
+    code, said = node.run(node.importing(reference="lab/x:1"), DISK=str(disk.parent))
+    assert code == 0, said
+    folders = told_folders(node)
+    assert len(folders) == (4 if node.runtime is NodeRuntime.PYXIS else 2)
+    below = str(disk) if scratch else str(node.shared / "images")
+    assert all(folder.startswith(f"{below}/") for folder in folders.values())
+    assert sorted(path.name for path in (node.shared / "images").iterdir()) == ["i1", "i1.1"]
+    assert not any("layer" in path.name for path in node.shared.rglob("*"))
+    assert list(disk.iterdir()) == []
+
+
+def test_folders_of_an_import_that_the_site_or_the_user_has_named_stay(node: Node) -> None:
+    forget_image(node)
+    (node.folder / "enroot.conf").write_text("ENROOT_CACHE_PATH /nvme/cache\n")
+    own = str(node.folder)
+    code, said = node.run(
+        node.importing(reference="lab/x:1"), APPTAINER_CACHEDIR=own, ENROOT_DATA_PATH=own,
+        ENROOT_SYSCONF_PATH=own,
+    )  # fmt: skip
+    assert code == 0, said
+    folders = told_folders(node)
+    if node.runtime is NodeRuntime.PYXIS:
+        assert (folders["CACHE"], folders["DATA"]) == ("", own)
+    else:
+        assert folders["CACHEDIR"] == own
+
+
+def test_what_a_killed_import_left_is_removed_by_a_later_one(node: Node) -> None:
+    forget_image(node)
+    images = node.shared / "images"
+    for name in (".i0.1.5", ".i0.1.5.work", ".i0.1.6"):
+        (images / name).mkdir()
+    for name in (".i0.1.5", ".i0.1.5.work"):
+        os.utime(images / name, (0, 0))
+    node.run(node.importing(reference="lab/x:1"))
+    assert sorted(path.name for path in images.iterdir()) == [".i0.1.6", "i1", "i1.1"]

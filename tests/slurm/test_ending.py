@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+
+import pytest
 
 from tests.slurm.cluster import Cluster, wait_until
 from tests.slurm.nodes import H200
-from tests.slurm.project import ONE, Client, Project
+from tests.slurm.project import INTERRUPTED, ONE, Client, Project
 from trtmatrix.core.slurm.words import CONTAINER_LABEL
 
-INTERRUPTED = 130
 SLEEPS = (*ONE, "--gpu", "H200", "--case", "passes,long-sleep")
 
 
@@ -27,6 +29,15 @@ def start(project: Project) -> Client:
     return client
 
 
+@pytest.fixture
+def without_epilog(cluster: Cluster) -> Iterator[None]:
+    """Switch the epilog off: what is gone then was ended by the script itself."""
+    cluster.no_epilog.touch()
+    yield
+    cluster.no_epilog.unlink()
+
+
+@pytest.mark.usefixtures("without_epilog")
 def test_an_interrupted_run_leaves_no_job_and_no_container(project: Project) -> None:
     client = start(project)
     client.interrupt()
@@ -36,6 +47,7 @@ def test_an_interrupted_run_leaves_no_job_and_no_container(project: Project) -> 
     assert [record["cell"]["case"] for record in project.records()] == ["passes"]
 
 
+@pytest.mark.usefixtures("without_epilog")
 def test_a_job_that_somebody_cancels_is_not_tried_again(project: Project, cluster: Cluster) -> None:
     client = start(project)
     (job,) = project.queue()

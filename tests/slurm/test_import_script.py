@@ -57,6 +57,7 @@ def test_what_was_imported_is_loaded_where_it_is_not(node: Node, small: str) -> 
     node.add_try({"does": "passes"})
     node.run(node.task())
     assert client().images.get(small).tags == [f"trtmatrix/slurm:{small.removeprefix('sha256:')}"]
+    assert (node.shared / "images" / "i1" / "loading.node1").exists()  # two tasks of a node load it once
     assert node.ended()["code"] not in {"", "0"}  # it has no Python, but it was started
     assert node.left() == []
 

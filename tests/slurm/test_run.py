@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -78,6 +79,12 @@ def test_each_array_went_to_the_nodes_of_its_type(done: Done, project: Project, 
 def test_the_image_is_imported_once_for_everybody(done: Done, cluster: Cluster) -> None:
     assert done.code == 0
     assert len([job for job in cluster.submitted() if "-import-" in job["Name"]]) == 1
+
+
+def test_all_of_it_without_accounting(done: Done, cluster: Cluster) -> None:
+    assert done.code == 0
+    assert shutil.which("sacct", path=cluster.environment["PATH"]) is None
+    assert "sacct" not in done.told  # it is not missed
 
 
 def test_a_crash_is_not_retried_but_confirmed_alone_where_others_were_before_it(

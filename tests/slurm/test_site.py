@@ -42,12 +42,10 @@ def test_memory_that_no_node_has_is_told_as_that(project: Project) -> None:
 
 
 def test_a_plan_submits_and_writes_nothing(project: Project) -> None:
-    before = project.cluster.submitted()
     done = project.run("--plan", f"--trt={VERSION}", "--no-controls")
     assert done.code == 0, done.told
     slurm = done.data["slurm"]
     assert [each["gpu"] for each in slurm["arrays"]] == ["nvidia-h200", "nvidia-l4"]
     assert [each["reference"] for each in slurm["imports"]] in ([IMAGE], [])
     assert all(each["text"].startswith("#!/bin/bash\n") for each in slurm["arrays"])
-    assert project.cluster.queue() == []
-    assert project.cluster.submitted() == before
+    assert project.arrays() == []

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from tests.containers.engines import client
 from tests.slurm.script_kit import CLUSTER, IMAGE, Node, a_node, containers, read_facts, wait_for
 from trtmatrix.core.plan import GpuAccess
+from trtmatrix.core.slurm.words import CONTAINER_LABEL
 
 EPILOG = Path(__file__).resolve().parents[2] / "docker" / "slurm" / "epilog"
 GOOD = {"does": "passes"}
@@ -122,6 +124,50 @@ def run_epilog(job: str, cluster: str = "") -> None:
     told = {"SLURM_JOB_ID": job, "SLURM_CLUSTER_NAME": cluster or CLUSTER, "PATH": "/usr/bin:/bin"}
     done = subprocess.run([str(EPILOG)], env=told, check=True, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+SLOW_COPY = """\
+#!/bin/bash
+if [[ ${{!#}} == */.0 ]]; then
+    touch {folder}/copying
+    sleep 60
+fi
+exec /bin/cp "$@"
+"""
+
+
+def test_a_shared_folder_that_keeps_a_copy_waiting_does_not_end_the_probe(node: Node) -> None:
+    node.command("cp", SLOW_COPY.format(folder=node.folder))
+    node.add_try(GOOD, hangs())
+    node.start(node.task())
+    wait_for((node.folder / "copying").exists, 60, "the first record is copied")
+    (sign,) = node.local.glob("*/job/heartbeat")
+    for _ in range(2):  # the first may have been on its way
+        before = sign.stat().st_mtime_ns
+        wait_for(partial(is_newer, sign, before), 5, "a further sign of life")
+
+
+def is_newer(file: Path, than: int) -> bool:
+    return file.stat().st_mtime_ns > than
+
+
+def test_a_script_that_is_killed_alone_gives_no_further_sign_of_life(node: Node) -> None:
+    """Even where nobody has waited for it yet, and its number is still taken."""
+    node.add_try(hangs())
+    process, job = node.start(node.task())
+    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
+    process.send_signal(signal.SIGKILL)
+    wait_for(lambda: not containers(job), 25, "the probe ended for want of a heartbeat")
+
+
+@pytest.mark.parametrize("mark", ["stopping", "over", "tries/0.1/gone.json"])
+def test_a_job_that_comes_too_late_runs_nothing(node: Node, mark: str) -> None:
+    node.add_try(GOOD)
+    (node.ran().parents[1] / mark).write_text("{}")
+    code, said = node.run(node.task())
+    assert code == 0
+    assert "nothing to do" in said
+    assert not node.ran().parent.exists()
 
 
 def test_without_an_epilog_the_container_of_a_killed_script_ends_and_goes_by_itself(node: Node) -> None:
@@ -238,3 +284,105 @@ def test_a_record_never_comes_before_its_outputs(node: Node) -> None:
                     assert all(file.stat().st_size > 1 << 22 for file in files if file.exists())
         time.sleep(0.005)
     assert len(seen) == len(cells)
+
+
+def test_a_container_that_a_killed_script_never_started_is_removed_by_a_later_task(node: Node) -> None:
+    labels = {CONTAINER_LABEL: "1", "io.trtmatrix.cluster": CLUSTER}
+    old = client().containers.create(IMAGE, "true", labels=labels)
+    time.sleep(2.1)
+    node.add_try(GOOD)
+    script = node.task()
+    script.write_text(script.read_text().replace("unstarted_seconds=600", "unstarted_seconds=1"))
+    assert node.run(script)[0] == 0
+    assert old.id not in {container.id for container in containers()}
+    fresh = client().containers.create(IMAGE, "true", labels=labels)  # about to start
+    node.add_try(GOOD, attempt=2)
+    assert node.run(node.task(), attempt=2)[0] == 0
+    assert fresh.id in {container.id for container in containers()}
+    fresh.remove()
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("module load apptainer", "with code 127: module load apptainer"),
+        ("set_up() { return 3; }; set_up", "with code 3: return 3"),
+        ("source /nowhere/profile", "with code 1: source /nowhere/profile"),
+        ("exit 4", "the script ended with code 4 while: the lines of setup"),
+    ],
+)
+def test_a_line_of_setup_that_fails_runs_nothing_and_is_told(node: Node, line: str, told: str) -> None:
+    node.setup = (line,)
+    node.add_try(GOOD)
+    process, job = node.start(node.task())
+    assert process.wait(timeout=30) != 0
+    assert node.ended()["trouble"] == "setup"
+    assert told in node.ended()["detail"]
+    assert node.ended()["detail"].endswith(f"; see {node.shared}/arrays/k1/said.0.1.{job}.txt")
+    assert not (node.ran() / "gpu.csv").exists()
+
+
+def test_what_may_fail_in_lines_of_setup_is_no_failure(node: Node) -> None:
+    profile = node.folder / "profile"
+    profile.write_text("false\ngrep -q x /dev/null\ntrue\n")
+    node.setup = (f"source '{profile}'", "[[ -d /nowhere ]] && cd /nowhere", "if false", "then true", "fi")
+    node.setup += ("false || true",)
+    node.add_try(GOOD)
+    code, said = node.run(node.task())
+    assert code == 0, said
+
+
+def test_a_job_without_the_environment_of_a_login_runs_nothing(node: Node) -> None:
+    node.add_try(GOOD)
+    code, _ = node.run(node.task(), HOME="")
+    assert code == 1
+    assert node.ended()["trouble"] == "setup"
+    assert "no environment of a login" in node.ended()["detail"]
+    node.setup = ("export HOME=/nowhere",)  # what a site may do about it
+    node.add_try(GOOD, attempt=2)
+    assert node.run(node.task(), attempt=2, HOME="")[0] == 0
+
+
+PRIVATE = """\
+exec unshare --mount /bin/bash -c 'mount -t tmpfs none "$0" && exec /bin/bash "$@"' '{local}' '{script}' "$@"
+"""
+
+
+def test_a_folder_that_the_engine_does_not_see_is_told_as_such(node: Node) -> None:
+    """As under job_container/tmpfs: each job has a /tmp of its own."""
+    node.add_try(GOOD)
+    script = node.task()
+    node.run(node.write("private.sh", PRIVATE.format(local=node.local, script=script)))
+    assert node.ended()["trouble"] == "files"
+    assert f"Docker on node1 does not see {node.local}/" in node.ended()["detail"]
+    assert "by scratch: in the site's file" in node.ended()["detail"]
+    assert node.left() == []  # no folder was made for it
+
+
+def test_a_job_s_files_lie_where_the_site_says(node: Node) -> None:
+    disk = node.folder / "its disk" / "job"
+    disk.mkdir(parents=True)
+    node.scratch = "${DISK}/job"
+    node.add_try(GOOD, hangs())
+    process, job = node.start(node.task(), DISK=str(disk.parent), SLURM_TMPDIR="/nowhere")
+    wait_for((node.ran(job=job) / "1.started.json").exists, 60, "the second cell has started")
+    assert [path.name.split(".")[1] for path in disk.iterdir()] == [job]
+    process.terminate()
+    process.wait(timeout=20)
+    assert (list(disk.iterdir()), node.left()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("where", "trouble", "told"),
+    [
+        ("", "setup", "scratch: ${DISK}/job: DISK is not set on node1"),
+        ("/nowhere", "files", "no folder can be made in /nowhere/job on node1"),
+        ("/a,b", "files", "is no folder that a container can be given"),
+    ],
+)
+def test_a_scratch_folder_that_is_none_is_told(node: Node, where: str, trouble: str, told: str) -> None:
+    node.scratch = "${DISK}/job"
+    node.add_try(GOOD)
+    node.run(node.task(), DISK=where)
+    assert node.ended()["trouble"] == trouble
+    assert told in node.ended()["detail"]

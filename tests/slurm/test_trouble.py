@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tests.slurm.cluster import Cluster
 from tests.slurm.image import VERSION
 from tests.slurm.nodes import H200, L4, Model
 from tests.slurm.project import ONE, Project
+from tests.slurm.test_site import doctor
 
 A100 = Model(gres="a100", name="NVIDIA A100", compute="8.0", memory=40536)
 """No node has one."""
@@ -38,3 +40,26 @@ def test_an_image_that_is_nowhere_leaves_the_others_alone(project: Project) -> N
     assert cells[VERSION]["verdict"] == "PASS"
     assert cells["10.8.0"]["executed"] is False
     assert "127.0.0.1:1/trtmatrix/nowhere:10.8.0" in done.told
+
+
+def test_a_launch_that_fails_on_one_node_is_made_on_another(project: Project, cluster: Cluster) -> None:
+    with cluster.fail_launches("l4a"):
+        done = project.run(*ONE, "--case", "passes", "--gpu", "L4")
+    assert done.code == 0, done.told
+    assert "task 0 again: the launch failed on l4a; Slurm: Prolog error" in done.told
+    assert project.tries() == ["0.1", "0.2"]
+
+
+def test_a_gres_that_is_another_model_costs_one_job_and_doctor_tells_of_it(project: Project) -> None:
+    wrong = Model(gres=H200.gres, name=L4.name, compute=L4.compute, memory=L4.memory)
+    project.write_site(models=(wrong,))
+    done = project.run(*ONE, "--case", "passes", "--gpu", "L4")
+    assert done.code == 3, done.told
+    (array,) = project.arrays()
+    assert [path.name for path in array.glob("ran/*")] == ["0.1"]
+    assert "no other node has it" in done.told
+    (summary,) = done.data["summary"]
+    assert "could not be made ready (gpu on h200a: h200a gave 'NVIDIA H200'" in summary["headline"]
+    assert "said.0.1." in done.told
+    told = doctor(project, 3)[f"model of {L4.name}"]
+    assert (told["level"], told["found"]) == ("!!", "gpu:h200:1 is NVIDIA H200 on h200a")

@@ -28,7 +28,10 @@ from trtmatrix.slurm_pace import Pace
 from trtmatrix.slurm_run import SlurmRun
 from trtmatrix.workshop import Workshop
 
-PACE = Pace(folder=0.002, squeue=0.002, most=0.004, settle=0.02, lost=0.03, worth=20.0)
+PACE = Pace(
+    folder=0.002, squeue=0.002, most=0.004, settle=0.02, silent=0.5, lost=0.03, later=0.02, worth=20.0,
+    again=0.02,
+)  # fmt: skip
 RIGHTLY = always(RIGHT)
 CASES = ("a", "b", "c")
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from playing import Play, Playing
 
+from trtmatrix.core.slurm import layout
 from trtmatrix.core.slurm.tasks import parse_tasks
 from trtmatrix.effects.slurm_commands import Answer
 from trtprobe.files import write_json
@@ -39,7 +40,10 @@ class Killed(BaseException):
 
 @dataclass(kw_only=True)
 class FakeJob:
-    """A job: an import, or a task of an array. ``age``: calls of squeue since it runs."""
+    """A job: an import, or a task of an array. ``state``: Slurm's word; ``node``: empty until it has one.
+
+    ``age``: calls of squeue since it runs.
+    """
 
     id: str
     task: int | None
@@ -51,6 +55,7 @@ class FakeJob:
     state: str = "PENDING"
     reason: str = "Resources"
     age: int = 0
+    node: str = ""
 
 
 @dataclass(kw_only=True)
@@ -58,7 +63,9 @@ class FakeSlurm:
     """The controller and its nodes. ``lasts``: calls of squeue that a job runs for; 0: it never ends.
 
     ``refuses``: words by which sbatch refuses what has them in its command line. ``breaks``: what a node does
-    instead of running a task's attempt; ``away``: so many calls from now on get no answer.
+    instead of running a task's attempt; ``away``: so many calls from now on get no answer. ``image_says``:
+    what an import that fails says; ``drained``: why the node takes no more jobs; ``board``: what it has.
+    ``trouble``: what each script ends with, and ``said``: in which words; ``cancelled_by``: for sacct.
     """
 
     shared: Path
@@ -67,6 +74,12 @@ class FakeSlurm:
     refuses: str = ""
     breaks: Callable[[FakeJob], str] = nothing
     image_fails: bool = False
+    image_says: str = "no such tag"
+    drained: str = ""
+    board: str = BOARD
+    trouble: str = ""
+    said: str = ""
+    cancelled_by: str = ""
     away: int = 0
     jobs: list[FakeJob] = field(default_factory=list)
     executed: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -118,8 +131,8 @@ class FakeSlurm:
         for job in self.jobs:
             self._advance(job)
         lines = [
-            f"{j.id}|{'N/A' if j.task is None else j.task}|{j.state}|0|{j.reason}|{NODE}|"
-            f"{j.name}|{j.comment}\n"
+            f"{j.id}|{'N/A' if j.task is None else j.task}|{j.state}|{self.cancelled_by or 0}|{j.reason}|"
+            f"{j.node}|{j.name}|{j.comment}\n"
             for j in self.jobs
         ]
         return 0, "".join(lines), ""
@@ -133,10 +146,20 @@ class FakeSlurm:
                 job.state, job.reason = "CANCELLED", "None"
         return 0, "", ""
 
+    def sinfo(self, words: list[str]) -> tuple[int, str, str]:
+        """Say why a node takes no jobs."""
+        del words
+        return 0, f"{self.drained or 'none'}\n", ""
+
     def sacct(self, words: list[str]) -> tuple[int, str, str]:
         """Have no accounting."""
-        del words
-        return 1, "", "Slurm accounting storage is disabled"
+        if not self.cancelled_by or "--json" in words:
+            return 1, "", "Slurm accounting storage is disabled" if not self.cancelled_by else "no JSON here"
+        lines = [
+            f"{j.id}_{j.task}|CANCELLED by {self.cancelled_by}|0:0|{j.node}|{j.name}|\n"
+            for j in self.jobs if j.task is not None
+        ]  # fmt: skip
+        return 0, "".join(lines), ""
 
     @property
     def living(self) -> list[FakeJob]:
@@ -149,7 +172,7 @@ class FakeSlurm:
             if first is not None and first.state == "FAILED":
                 job.state, job.reason = "CANCELLED", "DependencyNeverSatisfied"
             elif first is None or first.state == "COMPLETED":
-                job.state, job.reason = "RUNNING", "None"
+                job.state, job.reason, job.node = "RUNNING", "None", NODE
         elif job.state == "RUNNING":
             job.age += 1
             if self.lasts == 0 or job.age < self.lasts:
@@ -167,7 +190,7 @@ class FakeSlurm:
         if self.image_fails:
             folder = self.shared / "images" / f"{key}.{job.attempt}"
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "ended").write_text("code=1\ntrouble=image\ndetail=no such tag\n")
+            (folder / "ended").write_text(f"code=1\ntrouble=image\ndetail={self.image_says}\n")
             return "FAILED"
         folder = self.shared / "images" / key
         folder.mkdir(parents=True, exist_ok=True)
@@ -178,16 +201,23 @@ class FakeSlurm:
         """Play a task's script to its end."""
         array, name = job.script.parent, f"{job.task}.{job.attempt}"
         wanted = array / "tries" / name
-        if (wanted / "taken").exists():
+        unwanted = (wanted / "taken", wanted / layout.GONE, array / layout.STOPPING, array / layout.OVER)
+        if any(mark.exists() for mark in unwanted):
             return "COMPLETED"
         if state := self.breaks(job):
             return state
         (wanted / "taken").touch()
         ran = array / "ran" / f"{name}.{job.id}"
-        ran.mkdir(parents=True)
+        ran.mkdir(parents=True, exist_ok=True)
         facts = f"job={job.id}\ntask={job.task}\nattempt={job.attempt}\nid={job.id}\nnode={NODE}\n"
         (ran / "started").write_text(facts)
-        (ran / "gpu.csv").write_text(f"{BOARD}\n")
+        (ran / "gpu.csv").write_text(f"{self.board}\n")
+        if self.said:
+            (array / f"said.{name}.{job.id}.txt").write_text(self.said)
+        if self.trouble:
+            (ran / "ended").write_text(f"code=\noom=0\ntrouble={self.trouble}\ndetail=what it was\n")
+            ran.rename(array / "ran" / name)
+            return "FAILED"
         probe = Playing(self.play)
         probe.jobs.append([])
         for number in itertools.count():

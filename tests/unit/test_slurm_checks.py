@@ -9,7 +9,7 @@ import pytest
 
 from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.slurm.boards import Node
-from trtmatrix.core.slurm.checks import runtime_test, site_findings
+from trtmatrix.core.slurm.checks import is_other_model, runtime_test, site_findings
 from trtmatrix.core.slurm.controller import ClusterNode, Config, Partition
 from trtmatrix.core.slurm.facts import Request, SiteFacts
 from trtmatrix.core.slurm.rules import SITE_RULES
@@ -112,7 +112,8 @@ def test_each_rule_finds_what_it_is_for(name: str) -> None:
 
 
 def test_each_rule_is_used() -> None:
-    told = {each.rule for each in site_findings(replace(GOOD, seen=(Node(name="n1", gpus=(SMI,)),)), SITE)}
+    facts = replace(GOOD, seen=(Node(name="n1", gpus=(SMI.replace("L4", "H200"),)),))
+    told = {each.rule for each in site_findings(facts, SITE)}
     assert told | {rule for rule, *_ in BAD.values()} == set(SITE_RULES)
 
 
@@ -121,12 +122,40 @@ def test_a_slurm_that_is_away_hides_nothing_of_the_folder() -> None:
     assert told == ["slurm", "slurm-folder"]
 
 
-def test_what_jobs_found_on_nodes_is_told_with_the_driver() -> None:
-    (finding,) = found(
-        "slurm-seen", replace(GOOD, seen=(Node(name="n1", gpus=(SMI, "broken"), seen="2026-01-02T"),))
-    )
-    assert finding.what == "seen on n1"
-    assert finding.found == "NVIDIA L4, 22 GiB, compute capability 8.9, driver 550.54.15 (2026-01-02)"
+def test_boards_that_jobs_found_are_told_by_kind() -> None:
+    other = SMI.replace("GPU-1", "GPU-2")
+    nodes = (
+        Node(name="n2", gpus=(SMI,), seen="2026-01-02T"), Node(name="n1", gpus=(SMI, "broken", other)),
+        Node(name="n3", gpus=(SMI.replace("550.54.15", "[N/A]"),)),
+    )  # fmt: skip
+    told = found("slurm-seen", replace(GOOD, seen=nodes))
+    assert [(each.what, each.found) for each in told] == [
+        ("seen", "NVIDIA L4, 22 GiB, driver 550.54.15: 3 boards on 2 nodes (n1, n2), last 2026-01-02"),
+        ("seen", "NVIDIA L4, 22 GiB, driver not known: 1 board on 1 node (n3)"),
+    ]
+
+
+H200 = SMI.replace("NVIDIA L4", "NVIDIA H200")
+
+
+@pytest.mark.parametrize(("nodes", "seen", "level", "words"), [
+    ((NODE,), {"n1": H200}, Level.TROUBLE, "gpu:l4:1 is NVIDIA H200 on n1"),
+    ((NODE, replace(NODE, name="n2")), {"n1": H200}, Level.LACKING, "on n1; 1 node with it not seen yet"),
+    ((NODE, replace(NODE, name="n2")), {"n1": H200, "n2": SMI}, None, ""),
+    ((NODE,), {"n1": SMI}, None, ""),
+    ((NODE,), {}, None, ""),
+    ((NODE,), {"n1": "broken"}, None, ""),
+    ((NODE,), {"elsewhere": H200}, None, ""),
+    ((replace(NODE, gpus=(("l4", 1), ("h200", 1))),), {"n1": H200}, None, ""),
+])  # fmt: skip
+def test_a_gres_whose_nodes_have_another_model_is_told(
+    nodes: tuple[ClusterNode, ...], seen: dict[str, str], level: Level | None, words: str
+) -> None:
+    facts = replace(GOOD, nodes=nodes, seen=tuple(Node(name=n, gpus=(line,)) for n, line in seen.items()))
+    told = found("slurm-model", facts)
+    assert [each.level for each in told] == ([] if level is None else [level])
+    assert all(words in each.found and "correct its gres" in each.remedy for each in told)
+    assert is_other_model(facts, SITE, L4) is (level is Level.TROUBLE)
 
 
 @pytest.mark.parametrize(("gpu", "options", "expected"), [

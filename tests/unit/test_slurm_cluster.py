@@ -108,13 +108,17 @@ def test_a_file_that_the_site_names_must_be_there(tmp_path: Path) -> None:
         open_in(tmp_path, make_context(tmp_path), **{TRT: "/nowhere/a.sif"})
 
 
-def test_a_files_key_changes_with_the_file(tmp_path: Path) -> None:
+def test_a_files_key_changes_with_the_file_and_not_while_a_run_lasts(tmp_path: Path) -> None:
     file = tmp_path / "a.tar"
     file.write_text("1")
     context, cluster = open_in(tmp_path, make_context(tmp_path), **{TRT: str(file)})
-    before = cluster.key_of(context.matrix.versions[0])
+    version = context.matrix.versions[0]
+    before = cluster.key_of(version)
     file.write_text("22")
-    assert cluster.key_of(context.matrix.versions[0]) != before
+    assert cluster.key_of(version) == renewed(context, cluster).key_of(version) == before
+    assert open_in(tmp_path, make_context(tmp_path), **{TRT: str(file)})[1].key_of(version) != before
+    file.unlink()
+    assert cluster.key_of(version) == before
 
 
 def test_interpreters_of_this_host_are_not_run_elsewhere(tmp_path: Path) -> None:

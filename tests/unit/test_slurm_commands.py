@@ -13,7 +13,7 @@ import pytest
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.slurm.jobs import Phase
 from trtmatrix.core.slurm.refusals import REMEDIES, is_away, remedy_of
-from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway
+from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway, TakesLater
 from trtmatrix.effects.slurm_commands import Answer, run_command
 
 FIXTURES = Path(__file__).parent / "slurm_json"
@@ -238,6 +238,42 @@ def test_a_job_of_someone_else_is_not_cancelled_silently() -> None:
         Slurm(run=Cluster(scancel=failed(text))).cancel(["5"])
 
 
+POLICY = (
+    "Batch job submission failed: Job violates accounting/QOS policy "
+    "(job submit limit, user's size and/or time limits)"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "lasting"),
+    [
+        (f"sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: {POLICY}", True),
+        (f"sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: {POLICY}", True),
+        (f"sbatch: error: {POLICY}", True),
+        ("sbatch: error: Slurm job queue full, sleeping and retrying", False),
+        ("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", False),
+        ("sbatch: error: Batch job submission failed: Resource temporarily unavailable", False),
+    ],
+)
+def test_too_many_jobs_are_no_refusal_and_no_doubt_about_the_job(words: str, lasting: bool) -> None:
+    with pytest.raises(TakesLater) as caught:
+        Slurm(run=Cluster(sbatch=failed(words))).submit([], "task.sh")
+    assert caught.value.lasting == lasting
+    assert "limits.tasks" in str(caught.value)
+
+
+@pytest.mark.parametrize("reason", ["QOSMaxWallDurationPerJobLimit", "AssocMaxGRESPerJob"])
+def test_a_limit_of_a_job_s_own_size_is_a_refusal(reason: str) -> None:
+    with pytest.raises(Refused, match=r"limits\.minutes"):
+        Slurm(run=Cluster(sbatch=failed(f"sbatch: error: {reason}\nsbatch: error: {POLICY}"))).submit([], "t")
+
+
+def test_what_room_a_user_has_hangs_on_all_their_jobs() -> None:
+    for state, has in (("PENDING", True), ("RUNNING", True), ("COMPLETED", False)):
+        lines = said(f"2|N/A|{state}|0|None|a|train|\n")
+        assert Slurm(run=Cluster(squeue=[failed("no --json"), lines]), user=0).has_jobs() == has
+
+
 @pytest.mark.parametrize(("words", "remedy"), REMEDIES)
 def test_each_remedy_is_found_by_its_words(words: str, remedy: str) -> None:
     assert remedy_of(f"Batch job submission failed: {words.upper()}") == remedy
@@ -278,9 +314,10 @@ def test_a_user_s_own_formats_and_filters_do_not_reach_slurm(
     commands: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(commands, "squeue", "env; exit 3")
-    for name in ("SQUEUE_STATES", "SCANCEL_INTERACTIVE", "SBATCH_WAIT", "SBATCH_ARRAY_INX", "SACCT_FORMAT"):
+    for name in ("SQUEUE_STATES", "SCANCEL_INTERACTIVE", "SBATCH_WAIT", "SBATCH_ARRAY_INX", "SACCT_FORMAT",
+                 "SBATCH_CLUSTERS", "SLURM_CLUSTERS", "SQUEUE_CLUSTERS", "SCANCEL_CLUSTERS"):  # fmt: skip
         monkeypatch.setenv(name, "hers")
-    for name in ("SBATCH_ACCOUNT", "SLURM_CONF", "SLURM_CLUSTERS"):
+    for name in ("SBATCH_ACCOUNT", "SLURM_CONF", "SBATCH_PARTITION"):
         monkeypatch.setenv(name, "site")
     answer = run_command(["squeue"], 30.0)
     assert answer.code == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,10 +67,30 @@ def test_what_was_published_is_believed_whatever_slurm_says_of_the_job() -> None
 
 
 def test_a_job_that_slurm_does_not_list_is_waited_for_before_it_is_buried() -> None:
-    left = make_try(**HAD_ONE)
+    left = make_try(**HAD_ONE, seconds=60.0)
     assert decide(TASK, [sent_attempt(left, None, 29.0)]).step == Wait(why="the job has ended")
     buried = decide(TASK, [sent_attempt(left, None, 30.0)]).step
     assert buried == Bury(attempt=1, state=UNLISTED, node="n1")
+
+
+@pytest.mark.parametrize("job", [None, make_job(Phase.GONE, UNLISTED)])
+@pytest.mark.parametrize("stopping", [False, True])
+def test_a_job_that_slurm_does_not_list_is_not_buried_while_its_script_lives(
+    job: Any, stopping: bool
+) -> None:
+    for seconds, step in ((59.0, Wait), (60.0, Bury)):
+        left = make_try(**HAD_ONE, seconds=seconds)
+        assert isinstance(decide(TASK, [sent_attempt(left, job, 999.0)], stopping=stopping).step, step)
+
+
+@pytest.mark.parametrize("state", ["FAILED", "NODE_FAIL", "COMPLETED"])
+def test_a_job_that_slurm_says_has_ended_is_buried_whatever_was_heard_of_it_last(state: str) -> None:
+    attempt = sent_attempt(make_try(**HAD_ONE, seconds=1.0), make_job(Phase.GONE, state), 30.0)
+    assert decide(TASK, [attempt]).step == Bury(attempt=1, state=state)
+
+
+def test_a_job_that_slurm_does_not_list_and_that_never_began_is_buried() -> None:
+    assert isinstance(decide(TASK, [sent_attempt(make_try(), None, 30.0)]).step, Bury)
 
 
 def test_a_job_that_was_never_asked_for_is_not_gone() -> None:
@@ -85,6 +106,20 @@ def test_a_job_that_was_never_asked_for_is_not_gone() -> None:
             {"reason": "DependencyNeverSatisfied"},
             Bury(attempt=1, state="CANCELLED", reason="DependencyNeverSatisfied", cancel=True),
         ),
+        (
+            {"reason": "(user env retrieval failed requeued held)"},
+            Bury(
+                attempt=1,
+                state="LAUNCH_FAILED",
+                reason="(user env retrieval failed requeued held)",
+                cancel=True,
+            ),
+        ),
+        (
+            {"reason": "JobHoldMaxRequeue"},
+            Bury(attempt=1, state="LAUNCH_FAILED", reason="JobHoldMaxRequeue", cancel=True),
+        ),
+        ({"reason": "JobHeldAdmin"}, Wait(why="JobHeldAdmin")),
         (
             {"reason": "launch failed requeued held"},
             Bury(attempt=1, state="LAUNCH_FAILED", reason="launch failed requeued held", cancel=True),
@@ -176,7 +211,7 @@ def retried(trouble: Trouble) -> bool:
     match trouble:
         case Trouble.CANCELLED:
             return False
-        case Trouble.IMAGE | Trouble.GPU | Trouble.RUNTIME | Trouble.FILES | Trouble.TIME:
+        case Trouble.IMAGE | Trouble.GPU | Trouble.RUNTIME | Trouble.FILES | Trouble.TIME | Trouble.SETUP:
             return True
 
 
@@ -223,6 +258,29 @@ def test_what_somebody_cancels_is_not_retried() -> None:
         assert fate.step == Over()
         assert {fault.cause for fault in fate.faults} == {Cause.INTERRUPTED}
         assert len(fate.faults) == 3 - len(left.records)
+
+
+def test_a_job_that_is_cancelled_on_its_node_before_it_starts_is_tried_elsewhere() -> None:
+    step = of(make_try(gone="CANCELLED", gone_why="Prolog error", node="n1")).step
+    why = "the launch failed on n1; Slurm: Prolog error"
+    assert step == Submit(attempt=2, indices=(0, 1, 2), retry=True, why=why, avoid=("n1",))
+    published = of(make_try(gone="CANCELLED", node="n1", published=True, trouble="cancelled"))
+    assert published.step == Over()
+
+
+def test_a_node_whose_gpu_is_another_model_is_of_no_use_at_all() -> None:
+    ended: dict[str, Any] = {"published": True, "trouble": "gpu", "job": "7"}
+    task = [replace(asked, cell=replace(asked.cell, gpu="nvidia-l4")) for asked in TASK]
+    other = make_try(node="n1", gpu="NVIDIA H200, GPU-1", **ended)
+    broken = make_try(2, retry=True, node="n2", **ended)
+    right = make_try(2, retry=True, node="n2", gpu="NVIDIA L4, GPU-1", **ended)
+    for second in (broken, right):
+        step = decide(task, [sent_attempt(other), sent_attempt(second)]).step
+        assert isinstance(step, Submit)
+        assert (step.avoid, step.unfit) == (("n1", "n2"), ("n1",))
+    unsent = decide(task, [sent_attempt(other), Attempt(left=make_try(2, retry=True))]).step
+    assert isinstance(unsent, Submit)
+    assert (unsent.again, unsent.unfit) == (True, ("n1",))
 
 
 def test_who_ended_a_job_is_asked_of_slurm() -> None:

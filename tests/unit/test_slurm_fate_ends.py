@@ -9,7 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slurmtries import make_job, make_sent, make_task, make_try
 
-from trtmatrix.core.slurm.fate import RETRIES, UNLISTED, Attempt, Bury, Fate, Over, Submit, Wait, decide
+from trtmatrix.core.slurm.fate import (
+    RETRIES,
+    SILENT_SECONDS,
+    UNLISTED,
+    Attempt,
+    Bury,
+    Fate,
+    Over,
+    Submit,
+    Wait,
+    decide,
+)
 from trtmatrix.core.slurm.jobs import Phase
 from trtmatrix.core.slurm.words import Trouble
 
@@ -91,6 +102,9 @@ class World:
                 found: dict[str, Any] = {"job": "7"} if fate == "found" else refused
                 self.attempts[-1] = replace(last, sent=replace(last.sent, **found))
             return
+        if last.missing > 0 and last.left.seconds < SILENT_SECONDS:  # it ran, and was not listed
+            self.change(seconds=99.0)
+            return
         if last.left.published:  # it waits for Slurm to say who ended the job
             self.gone(self.draw(st.sampled_from(STATES)))
             return
@@ -115,8 +129,12 @@ class World:
         self.gone(self.draw(st.sampled_from(STATES)))
 
     def gone(self, state: str) -> None:
-        job = make_job(Phase.GONE, state) if state else None
+        node = self.draw(st.sampled_from(["n1", "n2", "n3"])) if self.attempts[-1].left.job else ""
+        node = node or self.draw(st.sampled_from(["", "n1"]))
+        job = make_job(Phase.GONE, state, node=node) if state else None
+        seconds = self._draw(st.sampled_from([0.0, 99.0]))
         self.attempts[-1] = replace(self.attempts[-1], job=job, missing=99.0)
+        self.change(seconds=seconds)
 
     def change(self, **facts: Any) -> None:
         last = self.attempts[-1]

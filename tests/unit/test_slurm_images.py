@@ -9,7 +9,7 @@ from builders import make_matrix, make_version
 
 from trtmatrix.core.config import ImageOrigin, Pin
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.slurm.images import image_digest, image_key, is_image_file, with_site_images
+from trtmatrix.core.slurm.images import image_digest, image_key, is_image_file, is_lasting, with_site_images
 from trtmatrix.core.slurm.site import NodeRuntime, Site
 from trtmatrix.slurm_pace import VARIABLE, Pace, read_pace
 
@@ -35,6 +35,26 @@ def test_a_key_is_a_runtimes_a_references_and_a_files_content() -> None:
 )
 def test_files_are_told_from_references(reference: str, *, is_file: bool) -> None:
     assert is_image_file(reference) is is_file
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said", "lasting"),
+    [
+        ("image", "n1 cannot pull a:1: Error response from daemon: unauthorized", True),
+        ("image", "n1 cannot pull a:1: manifest for a:1 not found: manifest unknown", True),
+        ("image", "n1 cannot import docker://a: [ERROR] URL https://a/v2 returned error code: 404", True),
+        ("files", "write /s/image.tar: no space left on device", True),
+        ("image", "a:1 is sha256:1 on n1, not the image of matrix.lock", True),
+        ("image", "n1 cannot pull a:1: toomanyrequests: You have reached your unauthenticated limit", False),
+        ("image", "n1 cannot pull a:1: dial tcp: lookup a: no such host", False),
+        ("image", "n1 cannot pull a:1: unexpected EOF", False),
+        ("image", "n1 cannot pull a:1: what nobody knows", False),
+        ("runtime", "Docker does not answer on n1: docker: not found", False),
+        ("", "", False),
+    ],
+)
+def test_what_cannot_mend_itself_is_told_from_what_may(trouble: str, said: str, *, lasting: bool) -> None:
+    assert is_lasting(trouble, said) is lasting
 
 
 def test_a_sites_image_stands_for_the_one_of_the_matrix_without_its_pin() -> None:
@@ -75,5 +95,5 @@ def test_a_pace_that_is_none_is_refused(told: str) -> None:
 
 def test_a_tests_pace_makes_all_of_it_quicker() -> None:
     usual, quick = Pace(), read_pace({VARIABLE: "0.5"})
-    for name in ("folder", "squeue", "most", "settle", "lost", "worth"):
+    for name in ("folder", "squeue", "most", "settle", "lost", "worth", "again"):
         assert getattr(quick, name) < getattr(usual, name)

@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.plan import GpuAccess
 from trtmatrix.core.slurm.script_apptainer import apptainer_uri
+from trtmatrix.core.slurm.script_child import CHILD
 from trtmatrix.core.slurm.script_gpu import GPU
 from trtmatrix.core.slurm.script_pyxis import enroot_uris
 from trtmatrix.core.slurm.scripts import ImportScript, TaskScript, import_script, task_script
 from trtmatrix.core.slurm.shell import assign, assign_words
 from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu
+from trtmatrix.core.slurm.submission import array_words
 
 DIGEST = "sha256:" + "ab" * 32
 EPILOG = Path(__file__).resolve().parents[2] / "docker" / "slurm" / "epilog"
@@ -152,3 +154,57 @@ def test_an_image_is_named_as_each_runtime_has_it(
 ) -> None:
     assert enroot_uris(reference) == enroot
     assert apptainer_uri(reference) == apptainer
+
+
+V1 = "7:cpu,cpuacct:/\n4:memory:/slurm/uid_5/job_7/step_batch/task_0\n0::/system.slice/slurmd.service\n"
+V2 = "0::/system.slice/slurmstepd.scope/job_7/step_batch/user/task_0\n"
+OTHERS = {"memory/slurm/uid_5/job_8/step_0/memory.oom_control": 9, "system.slice/memory.events": 9}
+
+
+@pytest.mark.parametrize(
+    ("own", "counts", "killed"),
+    [
+        (V1, {"job_7": 0, "job_7/step_batch/task_0": 2, "job_7/step_0/task_0": 1}, 3),
+        (V1, {"job_7": 0}, 0),
+        (V2, {"system.slice/slurmstepd.scope/job_7/memory.events": 2}, 2),
+        ("0::/\n", {"memory.events": 4}, 0),
+        ("0::/system.slice/slurmd.service\n", {"system.slice/slurmd.service/memory.events": 4}, 0),
+        ("", {}, 0),
+    ],
+)
+def test_processes_killed_for_memory_are_counted_in_all_of_the_job_s_cgroups(
+    own: str, counts: dict[str, int], killed: int, tmp_path: Path
+) -> None:
+    for name, count in {**counts, **OTHERS}.items():
+        path = name if "memory." in name else f"memory/slurm/uid_5/{name}/memory.oom_control"
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(f"oom_kill_disable 0\nunder_oom 0\noom_kill {count}\n")
+    (tmp_path / "own").write_text(own)
+    told = [assign("own_cgroups", f"{tmp_path}/own"), assign("cgroups", str(tmp_path)), "oom_kills"]
+    assert run_bash("\n".join([CHILD, *told])) == f"{killed}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.", "yes"),
+        ("slurmstepd: error: Detected 2 oom-kill event(s) in StepId=7.0 cgroup.", "yes"),
+        ("srun: error: node1: task 0: Out Of Memory", "yes"),
+        ("srun: error: node1: task 0: Killed", ""),
+        ("CUDA error: out of memory", ""),
+    ],
+)
+def test_slurm_s_word_of_memory_is_known_from_a_program_s(line: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "whole").write_text(f"a line\n{line}\n")
+    lines = [CHILD, assign("local", str(tmp_path)), "slurm_says_oom && echo yes; true"]
+    assert run_bash("\n".join(lines)).strip() == told
+
+
+def test_a_script_names_the_file_that_slurm_keeps_of_what_it_says() -> None:
+    site = site_of(NodeRuntime.DOCKER)
+    words = array_words(site, SiteGpu(name="", gres=""), key="5f1c2a", tasks=[3], attempt=2, minutes=5)
+    (output,) = (word.removeprefix("--output=") for word in words if word.startswith("--output="))
+    told, _, body = task_script(task_of(site)).partition("\njob=${SLURM_JOB_ID")
+    (line,) = (line for line in body.splitlines() if line.startswith("said=$"))
+    shown = run_bash(f'{told}\ntask=3 attempt=2 array=77\n{line}\nprintf %s "$said"')
+    assert shown == output.replace("%a", "3").replace("%A", "77")

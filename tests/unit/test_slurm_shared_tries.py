@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -235,3 +236,21 @@ def test_links_among_outputs_name_no_file_of_this_host(shared: SharedFolder, tmp
     taken = shared.take_outputs("k1", left, 0, tmp_path / "a")
     assert [path.name for path in taken.rglob("*")] == ["out.npy"]
     assert list(shared.take_outputs("k1", left, 1, tmp_path / "b").iterdir()) == []
+
+
+def test_a_sign_of_life_is_one_whatever_the_clocks_of_hosts_say(shared: SharedFolder) -> None:
+    node = Node(shared)
+    alive, now = node.ran / "alive", time.time()
+    alive.touch()
+    for path in (alive, node.ran):
+        os.utime(path, (now - 500, now - 500))
+    (left,) = shared.tries("k1")
+    assert 499 < left.seconds < 520  # its clock is late, or it is dead: that is not known yet
+    os.utime(alive, (now - 490, now - 490))
+    (left,) = shared.tries("k1")
+    assert left.seconds < 5
+    os.utime(alive, (now + 500, now + 500))
+    first = shared.tries("k1")[0].seconds
+    time.sleep(0.02)
+    (left,) = shared.tries("k1")
+    assert 0 <= first < left.seconds < 5

@@ -43,6 +43,7 @@ setup:
 images: {10.10: "example.org/a/tensorrt:10", "8.6.0": /images/trt.tar}
 options: ["--account=all"]
 import_options: ["--partition=cpu"]
+scratch: /local/$SLURM_JOB_ID/
 """
 
 
@@ -62,7 +63,7 @@ def test_a_full_file_reads_as_written() -> None:
         ),
         access=GpuAccess.NODES, driver_folder="/opt/driver",
         limits=SiteLimits(minutes=30, running=2, tasks=10, cpus=3, memory=4000 << 20, import_minutes=15),
-        setup=("module load cuda",),
+        setup=("module load cuda",), scratch="/local/$SLURM_JOB_ID",
         images={"10.10": "example.org/a/tensorrt:10", "8.6.0": "/images/trt.tar"},
         options=("--account=all",), import_options=("--partition=cpu",), file="s.yaml",
     )  # fmt: skip

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from trtmatrix.core.controls import ControlCounts, count_controls
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Evidence, Exclusion, Product, Verdict
+from trtmatrix.core.plan import SITE_HAS
 from trtmatrix.core.table import one_line
 from trtmatrix.core.words import PRODUCT_NAMES, marked, outcome_word
 
 NOT_ATTEMPTED = "not tried yet"
+NOT_OF_THE_SITE = "no such GPU in slurm.yaml"
+MOST_TOLD = 240
+"""Letters of what a job came to."""
 _DOCTOR = frozenset(
     {
         Exclusion.NO_ENGINE,
@@ -28,11 +32,12 @@ _DOCTOR = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class NotRun:
-    """Cells that were not run, for one reason."""
+    """Cells that were not run, for one reason; ``told``: the text says all of it, so that nobody is asked."""
 
     count: int
     why: Exclusion | None
     text: str
+    told: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,16 +107,23 @@ def _count_words(entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
 
 def _reasons(entries: Sequence[Entry]) -> tuple[NotRun, ...]:
     found = Counter(_reason(entry) for entry in entries)
-    return tuple(NotRun(count=count, why=why, text=text) for (why, text), count in found.most_common())
+    return tuple(
+        NotRun(count=count, why=why, text=text, told=told) for (why, text, told), count in found.most_common()
+    )
 
 
-def _reason(entry: Entry) -> tuple[Exclusion | None, str]:
+def _reason(entry: Entry) -> tuple[Exclusion | None, str, bool]:
+    """Return why a cell was not run; of a cluster's job what it came to, which no doctor sees from here."""
     excluded = entry.excluded
     if excluded is None:
-        return None, NOT_ATTEMPTED
+        return None, NOT_ATTEMPTED, False
     if excluded.why is Exclusion.COMPONENT_MISSING and excluded.detail:
-        return excluded.why, one_line(excluded.detail)
-    return excluded.why, excluded.why.value
+        return excluded.why, one_line(excluded.detail), False
+    if excluded.why is Exclusion.NOT_READY and excluded.detail and entry.cell.gpu.remote:
+        return excluded.why, f"{excluded.why.value} ({one_line(excluded.detail, MOST_TOLD)})", True
+    if excluded.why is Exclusion.OTHER_GPU and excluded.detail.startswith(SITE_HAS):
+        return excluded.why, NOT_OF_THE_SITE, True
+    return excluded.why, excluded.why.value, False
 
 
 def headline(counts: Counts) -> str:
@@ -134,7 +146,7 @@ def headline(counts: Counts) -> str:
 
 def _reason_words(reasons: Sequence[NotRun]) -> str:
     """Return the counted reasons; the first that ``doctor`` has a remedy for says so."""
-    curable = next((reason for reason in reasons if reason.why in _DOCTOR), None)
+    curable = next((reason for reason in reasons if reason.why in _DOCTOR and not reason.told), None)
     return ", ".join(
         f"{reason.count} {reason.text}" + (" (doctor says how)" if reason is curable else "")
         for reason in reasons

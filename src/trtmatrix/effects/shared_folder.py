@@ -310,7 +310,7 @@ class SharedFolder:
             if text is None:
                 return None
             sent = parse_sent(text, str(file))
-            if sent.is_open:
+            if sent.is_open or sent.later:
                 return sent
             self._sent[file] = sent
         return self._sent[file]

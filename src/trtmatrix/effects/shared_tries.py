@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,12 +32,15 @@ _TRUE = frozenset({"1", "true", "yes"})
 class _Seen:
     """What was read of a folder that is still written to: records that are there, by number.
 
-    The value: whether a record only says that the probe was cut off.
+    The value: whether a record only says that the probe was cut off. ``sign``: the date of the last sign of
+    life, as its writer or the folder's server dates it; ``heard``: when it was first seen, by our own clock.
     """
 
     records: dict[int, bool] = field(default_factory=dict)
     started: dict[str, str] = field(default_factory=dict)
     gpu: str = ""
+    sign: float = 0.0
+    heard: float = 0.0
 
 
 class ArrayTries:
@@ -124,6 +126,7 @@ class ArrayTries:
             if data is not None:  # else it comes with the next look
                 seen.records[number] = data.get("ended") == Cause.INTERRUPTED.value
         left = add_facts(left, folder, seen_facts(folder, seen), published=name.count(".") == 1)
+        left = replace(left, seconds=_silence(folder, seen))
         records = frozenset(number for number, cut in seen.records.items() if not cut)
         left = replace(
             left, records=records, started=frozenset(numbers["started"] | seen.records.keys()),
@@ -145,7 +148,7 @@ def add_facts(left: Try, folder: Path, started: dict[str, str], *, published: bo
     """Return an attempt with what its script told of its start and, where it is published, of its end."""
     left = replace(
         left, job=started.get("job", ""), node=started.get("node", "") or left.node,
-        gpu=started.get("gpu", ""), seconds=_silence(folder),
+        gpu=started.get("gpu", ""),
     )  # fmt: skip
     if not published:
         return left
@@ -190,10 +193,19 @@ def _running(folder: Path, number: int) -> float:
     return max(0.0, ended - began)
 
 
-def _silence(folder: Path, now: Callable[[], float] = time.time) -> float:
-    """Return for how long nothing was heard of a job; hosts' clocks may differ by seconds."""
+def _silence(folder: Path, seen: _Seen) -> float:
+    """Return for how long nothing was heard of a job.
+
+    Clocks of hosts may differ: a sign that was seen to be a new one was given just now, whatever its date.
+    """
     times = [0.0]
     for path in (folder, folder / ALIVE):
         with contextlib.suppress(OSError):
             times.append(os.stat(path).st_mtime)  # noqa: PTH116 - each second, of each job
-    return max(0.0, now() - max(times))
+    now, sign = time.monotonic(), max(times)
+    if not seen.sign:
+        seen.heard = now - max(0.0, time.time() - sign)
+    elif sign != seen.sign:
+        seen.heard = now
+    seen.sign = sign
+    return now - seen.heard

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from trtmatrix.core.errors import TrtMatrixError, UsageError
-from trtmatrix.core.slurm.boards import Node
 from trtmatrix.core.slurm.controller import parse_config, parse_nodes, parse_partitions
 from trtmatrix.core.slurm.facts import Request, SiteFacts
 from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu
@@ -61,7 +60,7 @@ def _ask(run: Run, *words: str) -> str:
 def _folder_facts(folder: SharedFolder) -> SiteFacts:
     try:
         room = folder.check()
-        nodes = tuple(Node(name=name, gpus=tuple(lines)) for name, lines in folder.nodes().items())
+        nodes = tuple(folder.boards())
     except TrtMatrixError as error:
         return SiteFacts(folder_trouble=str(error))
     return SiteFacts(folder_kind=room.kind, folder_free=room.free, seen=nodes)

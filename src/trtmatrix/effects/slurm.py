@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from collections.abc import Iterable, Sequence
 
 from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.core.slurm.jobs import PREFIX, JobStatus
+from trtmatrix.core.slurm.jobs import PREFIX, JobStatus, Phase
 from trtmatrix.core.slurm.parse import TroubledError, UnreadableError, parse_sacct, parse_squeue
 from trtmatrix.core.slurm.parse_lines import (
     SACCT_FORMAT,
@@ -15,10 +16,10 @@ from trtmatrix.core.slurm.parse_lines import (
     parse_sacct_lines,
     parse_squeue_lines,
 )
-from trtmatrix.core.slurm.refusals import is_away, remedy_of
+from trtmatrix.core.slurm.refusals import FEWER, is_away, is_full, is_limit_of_jobs, remedy_of
 from trtmatrix.effects.slurm_commands import Answer, Run, SlurmAway, run_command
 
-__all__ = ["Refused", "Slurm", "SlurmAway"]
+__all__ = ["Refused", "Slurm", "SlurmAway", "TakesLater"]
 
 SECONDS = 60.0
 """For one command: a busy controller takes its time."""
@@ -39,6 +40,18 @@ class Refused(MachineryError):
         self.words = words
 
 
+class TakesLater(SlurmAway):
+    """Slurm has as many jobs as it takes now, and may take this one later; surely it has not taken it.
+
+    ``lasting``: it may be for the job's own size that it never does.
+    """
+
+    def __init__(self, words: str, *, lasting: bool) -> None:
+        """Keep Slurm's words."""
+        super().__init__(f"Slurm takes no more jobs now: {words}\n  {FEWER}")
+        self.words, self.lasting = words, lasting
+
+
 class Slurm:
     """Slurm's commands, as this user."""
 
@@ -55,10 +68,15 @@ class Slurm:
     def submit(self, words: Sequence[str], script: str, *args: str) -> str:
         """Submit a script with these options, and return the job's id.
 
-        Raises ``Refused``; ``SlurmAway`` where no answer came: the job may be there nevertheless, and is
-        to be looked for by its name.
+        Raises ``Refused``; ``TakesLater`` where there are too many jobs now; ``SlurmAway`` where no answer
+        came: the job may be there nevertheless, and is to be looked for by its name.
         """
-        answer = self._ask(["sbatch", "--parsable", *words, script, *args], SUBMIT_SECONDS, refuses=True)
+        try:
+            answer = self._ask(["sbatch", "--parsable", *words, script, *args], SUBMIT_SECONDS, refuses=True)
+        except Refused as refused:
+            if is_full(refused.words) or is_limit_of_jobs(refused.words):
+                raise TakesLater(refused.words, lasting=not is_full(refused.words)) from refused
+            raise
         found = re.findall(r"^(?:Submitted batch job )?(\d+)(?:;\S*)?$", answer.out.strip(), re.MULTILINE)
         if not found:
             raise SlurmAway(f"sbatch did not say which job it submitted, but {answer.out.strip()[:200]!r}")
@@ -70,6 +88,13 @@ class Slurm:
         Raises ``SlurmAway`` where no controller answers. What is wrong with an answer is a ``MachineryError``
         the first time, and passing trouble, ``SlurmAway`` too, once squeue has been understood.
         """
+        return [job for job in self._users_jobs() if job.name.startswith(self._prefix)]
+
+    def has_jobs(self) -> bool:
+        """Whether any job of this user's waits or runs, of whatever name. Raises as :meth:`jobs` does."""
+        return any(job.phase is not Phase.GONE for job in self._users_jobs())
+
+    def _users_jobs(self) -> list[JobStatus]:
         try:
             found = self._all_jobs(["squeue", f"--user={self._user}", "--states=all"])
         except SlurmAway:
@@ -79,7 +104,7 @@ class Slurm:
                 raise SlurmAway(str(error)) from error
             raise
         self._answered = True
-        return [job for job in found if job.name.startswith(self._prefix)]
+        return found
 
     def _all_jobs(self, command: list[str]) -> list[JobStatus]:
         found = self._jobs_by_json(command) if self.json else None
@@ -152,6 +177,23 @@ class Slurm:
             return None
         self.accounting = self.accounting or not answer.code
         return found
+
+    def drained(self, node: str) -> str:
+        """Return why a node takes no more jobs, as it was put down in Slurm; nothing where it does."""
+        try:
+            answer = self._run(["sinfo", "--noheader", f"--nodes={node}", "--format=%E"], SECONDS)
+        except (MachineryError, UsageError):  # it is only told
+            return ""
+        words = answer.out.strip().splitlines()[:1]
+        return "" if answer.code or words in ([], ["none"]) else words[0].strip()
+
+    def is_person(self, by: str) -> bool:
+        """Whether this user cancelled a job; root may be Slurm itself."""
+        try:
+            name = pwd.getpwuid(self._user).pw_name
+        except KeyError:
+            name = ""
+        return self._user != 0 and by in {str(self._user), name} - {""}
 
     def cancel(self, jobs: Iterable[str]) -> None:
         """Cancel jobs, or tasks of arrays (``12_3``); those that are gone already are no error."""

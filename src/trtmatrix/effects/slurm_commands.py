@@ -19,10 +19,12 @@ _DROPPED = ("SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SCONTROL_")
 _DROPPED_WORDS = frozenset({
     "SBATCH_WAIT", "SBATCH_ARRAY_INX", "SBATCH_REQUEUE", "SBATCH_JOB_NAME", "SBATCH_DEPENDENCY",
     "SBATCH_OUTPUT", "SBATCH_ERROR", "SBATCH_INPUT", "SBATCH_OPEN_MODE", "SLURM_TIME_FORMAT",
+    "SBATCH_CLUSTERS", "SLURM_CLUSTERS",
 })  # fmt: skip
 """What would change what is asked or answered: a user's own formats and filters.
 
-An account's and a partition's variables are the site's to set, and stay. Source: the environment sections of
+Another cluster's name is dropped for all of them alike: where jobs are sent they are looked for. An account's
+and a partition's variables are the site's to set, and stay. Source: the environment sections of
 the commands' manuals.
 """
 

@@ -10,10 +10,10 @@ from itertools import pairwise
 from trtmatrix.core.plan import GpuAccess
 from trtmatrix.core.preflight.checks import gigabytes
 from trtmatrix.core.preflight.finding import Finding, Level
-from trtmatrix.core.slurm.boards import BoardError, parse_gpu_csv
 from trtmatrix.core.slurm.controller import ClusterNode, Partition, parse_gres
 from trtmatrix.core.slurm.facts import Request, SiteFacts
 from trtmatrix.core.slurm.rules import SITE_RULES
+from trtmatrix.core.slurm.seen import Other, other_models, seen_lines
 from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu
 from trtmatrix.core.slurm.words import CONTAINER_LABEL
 
@@ -97,6 +97,23 @@ def _gpu(facts: SiteFacts, site: Site, gpu: SiteGpu) -> Iterator[Finding]:
     more = f" and {len(nodes) - 4} more" if len(nodes) > 4 else ""
     found = f"{len(able)} of {_count(len(nodes), 'node')} can take jobs ({names}{more})"
     yield _finding("slurm-nodes", Level.GOOD if able else Level.LACKING, f"nodes of {gpu.name}", found)
+    if (other := other_models(gpu.name, nodes, facts.seen)) is not None:
+        yield _model(gpu, other)
+
+
+def is_other_model(facts: SiteFacts, site: Site, gpu: SiteGpu) -> bool:
+    """Whether each node that a GPU's jobs can go to was seen, and none has that GPU."""
+    nodes = nodes_of(facts.nodes, partitions_of(facts.partitions, site, gpu), gpu)
+    other = other_models(gpu.name, nodes, facts.seen)
+    return other is not None and not other.unseen
+
+
+def _model(gpu: SiteGpu, other: Other) -> Finding:
+    """Return that a gres is another model; a node that no job has seen may still have the right one."""
+    level, found = Level.TROUBLE, f"{gpu.gres} is {other.told}"
+    if other.unseen:
+        level, found = Level.LACKING, f"{found}; {_count(other.unseen, 'node')} with it not seen yet"
+    return _finding("slurm-model", level, f"model of {gpu.name}", found)
 
 
 def _request(what: str, rule: str, request: Request) -> Finding:
@@ -236,14 +253,8 @@ def _ends(facts: SiteFacts, site: Site) -> Finding:
 
 
 def _seen(facts: SiteFacts) -> Iterator[Finding]:
-    for node in facts.seen:
-        for line in node.gpus:
-            try:
-                gpu = parse_gpu_csv(line).gpu
-            except BoardError:
-                continue
-            found = f"{gpu.name}, {gpu.variant}, compute capability {gpu.compute}, driver {gpu.driver}"
-            yield _finding("slurm-seen", Level.GOOD, f"seen on {node.name}", f"{found} ({node.seen[:10]})")
+    for line in seen_lines(facts.seen):
+        yield _finding("slurm-seen", Level.GOOD, "seen", line)
 
 
 def _count(number: int, what: str) -> str:

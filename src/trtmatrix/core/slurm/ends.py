@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.model import Cause
 from trtmatrix.core.slurm.manifest import Asked, Try
 from trtmatrix.core.slurm.words import Trouble
@@ -46,7 +47,8 @@ class End:
     """How an attempt ended.
 
     ``culprit``: the cell that ended it, which is data; ``cut``: cells that were running as it was cut short;
-    ``cause``: of what is left, should it be given up; ``avoid``: a node that had trouble of its own.
+    ``cause``: of what is left, should it be given up; ``avoid``: a node that had trouble of its own;
+    ``unfit``: which it will always have, as its GPU is another model.
     """
 
     kind: Kind
@@ -55,6 +57,7 @@ class End:
     cut: tuple[int, ...] = ()
     cause: Cause = Cause.LAUNCHER_FAILED
     avoid: str = ""
+    unfit: bool = False
 
 
 RETRIED = frozenset({"PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REQUEUED", "REVOKED", "STOPPED", "SUSPENDED"})
@@ -72,7 +75,7 @@ def end_of(task: Sequence[Asked], left: Try, had: Collection[int]) -> End:
     if left.trouble == Trouble.TIME or left.gone in LATE:
         return _late(task, left, cut)
     if left.published and left.trouble != Trouble.CANCELLED:
-        return _troubled(left, cut)
+        return _troubled(task, left, cut)
     return _gone(left, cut)
 
 
@@ -116,12 +119,21 @@ def _late(task: Sequence[Asked], left: Try, cut: tuple[int, ...]) -> End:
     return End(kind=Kind.TROUBLE, why=why, cut=cut)
 
 
-def _troubled(left: Try, cut: tuple[int, ...]) -> End:
+def _troubled(task: Sequence[Asked], left: Try, cut: tuple[int, ...]) -> End:
     """Return how an attempt ended whose script could not do its work."""
     cause = Cause.IMAGE_MISSING if left.trouble == Trouble.IMAGE else Cause.LAUNCHER_FAILED
     where = f" on {left.node}" if left.node else ""
     why = f"{left.trouble}{where}: {left.detail or left.log[-TAIL:]}"
-    return End(kind=Kind.TROUBLE, why=why, cut=cut, cause=cause, avoid=left.node)
+    return End(
+        kind=Kind.TROUBLE, why=why, cut=cut, cause=cause, avoid=left.node, unfit=_is_other_model(task, left)
+    )
+
+
+def _is_other_model(task: Sequence[Asked], left: Try) -> bool:
+    """Whether the node's GPU is none that is wanted: nvidia-smi's answer begins with its name."""
+    found = left.gpu.partition(",")[0].strip()
+    wanted = {asked.cell.gpu for asked in task}
+    return left.trouble == Trouble.GPU and bool(found) and slug_of(found) not in wanted
 
 
 def _gone(left: Try, cut: tuple[int, ...]) -> End:
@@ -129,6 +141,11 @@ def _gone(left: Try, cut: tuple[int, ...]) -> End:
     said = f"{left.gone} ({left.gone_why})" if left.gone_why not in {"", "None"} else left.gone
     if left.gone == "CANCELLED" and left.gone_why.strip("()") == NEVER:
         return End(kind=Kind.TROUBLE, why="its image could not be had", cause=Cause.IMAGE_MISSING)
+    if left.gone == "CANCELLED" and left.node and not (left.job or left.published):
+        # Slurm ends a job so whose prolog or environment fails on its node, where none is requeued; one that
+        # a person cancels has no node while it waits, and says that it was told to end while it runs
+        why = f"the launch failed on {left.node}; Slurm: {left.gone_why or left.gone}"
+        return End(kind=Kind.TROUBLE, why=why, avoid=left.node)
     if left.gone == "CANCELLED" or (left.published and left.gone not in RETRIED):
         return End(kind=Kind.CANCELLED, why=f"the job was cancelled: {said}", cause=Cause.INTERRUPTED)
     if left.gone == "OUT_OF_MEMORY" and cut:

@@ -15,8 +15,8 @@ from trtmatrix.core.slurm.manifest import Asked, Sent, Try
 from trtmatrix.core.slurm.words import Trouble
 
 __all__ = [
-    "FIRST", "RETRIES", "SETTLE_SECONDS", "UNLISTED", "Attempt", "Bury", "Fate", "Fault", "Over", "Step",
-    "Submit", "Wait", "decide",
+    "FIRST", "RETRIES", "SETTLE_SECONDS", "SILENT_SECONDS", "UNLISTED", "Attempt", "Bury", "Fate", "Fault",
+    "Over", "Step", "Submit", "Wait", "decide",
 ]  # fmt: skip
 
 FIRST = 1
@@ -32,15 +32,23 @@ What a node wrote last may be seen late over NFS, though each look opens the fol
 anew; and Slurm may call a job ended while its script still copies.
 """
 
+SILENT_SECONDS = 60.0
+"""For how long the script of a job that Slurm does not list must have given no sign of life.
+
+A list without a job is no word of its end: a controller that came up from an old state, or another cluster's,
+gives such lists too. A script gives a sign each 10 s; NFS may show it late.
+"""
+
 UNLISTED = "UNLISTED"
 """The state of a job that Slurm does not know (any more)."""
 
 HELD = ("REQUEUE_HOLD", "SPECIAL_EXIT")
-STUCK = (NEVER, "launch failed requeued held", "LaunchFailedRequeued")
+STUCK = (NEVER, "launch failed requeued", "user env retrieval failed", "JobHoldMaxRequeue")
 """States, and reasons, of jobs that wait and will never run without a hand of somebody's.
 
-Source: Slurm's documentation, "Job State Codes" and "Job Reason Codes" (the second reason is squeue's own
-spelling of older releases; from memory).
+One that a person holds (JobHeldAdmin, JobHeldUser) is waited for: who held it lets it go. Source: Slurm's
+documentation, "Job State Codes" and "Job Reason Codes"; of the two with blanks: src/slurmctld/job_mgr.c and
+what sites tell of them. Releases and formats differ in blanks, capitals and signs between the words.
 """
 
 
@@ -88,7 +96,7 @@ class Submit:
 
     ``again``: it stands on the shared folder already, and no sbatch had it: only the submission is missing.
     ``retry``: it counts against :data:`RETRIES`; ``why``: what the last one came to. ``avoid``: nodes that
-    had trouble of their own (sbatch's ``--exclude``).
+    had trouble of their own (sbatch's ``--exclude``); ``unfit``: those of them that are of no use at all.
     """
 
     attempt: int
@@ -97,6 +105,7 @@ class Submit:
     retry: bool = False
     why: str = ""
     avoid: tuple[str, ...] = ()
+    unfit: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +136,7 @@ class Fate:
 
 def decide(
     task: Sequence[Asked], attempts: Sequence[Attempt], *, stopping: bool = False,
-    settle: float = SETTLE_SECONDS,
+    settle: float = SETTLE_SECONDS, silent: float = SILENT_SECONDS,
 ) -> Fate:  # fmt: skip
     """Return what becomes of a task; ``attempts``: all that were made at it, the first one first.
 
@@ -144,7 +153,8 @@ def decide(
         return Fate(step=step)
     last = attempts[-1]
     if not _has_ended(last.left):
-        return Fate(step=_watch(last, open_, _nodes(ends), stopping, settle), faults=tuple(faults))
+        step = _watch(last, open_, ends, stopping, settle, silent)
+        return Fate(step=step, faults=tuple(faults))
     if not open_ or stopping:
         return Fate(step=Over(left=open_), faults=tuple(faults))
     if _may_go_on(ends[-1], attempts):
@@ -177,11 +187,16 @@ def _further(attempts: Sequence[Attempt], ends: Sequence[End], open_: tuple[int,
     return Submit(
         attempt=attempts[-1].left.attempt + 1, indices=tuple(sorted(open_, key=lambda i: (i in cut, i))),
         retry=ends[-1].kind is Kind.TROUBLE, why=ends[-1].why, avoid=_nodes(ends),
+        unfit=_unfit(ends),
     )  # fmt: skip
 
 
 def _nodes(ends: Sequence[End]) -> tuple[str, ...]:
     return tuple(sorted({end.avoid for end in ends if end.avoid}))
+
+
+def _unfit(ends: Sequence[End]) -> tuple[str, ...]:
+    return _nodes([end for end in ends if end.unfit])
 
 
 def _give_up(index: int, end: End, attempts: int, attempt: int) -> Fault:
@@ -190,43 +205,58 @@ def _give_up(index: int, end: End, attempts: int, attempt: int) -> Fault:
 
 
 def _watch(
-    last: Attempt, open_: tuple[int, ...], avoid: tuple[str, ...], stopping: bool, settle: float
-) -> Step:
+    last: Attempt, open_: tuple[int, ...], ends: Sequence[End], stopping: bool, settle: float,
+    silent: float,
+) -> Step:  # fmt: skip
     """Return what to do about an attempt that has not ended, as far as is known."""
     left, sent = last.left, last.sent
     ran = bool(left.job or left.started or left.records or left.published)
     if sent is None and not ran:
-        return _unsent(last, open_, avoid, stopping)
+        return _unsent(last, open_, ends, stopping)
     if sent is not None and sent.refused:
         return Over(left=open_, why=sent.refused)
     if sent is not None and sent.is_open and not ran:
         return Wait(why="sbatch has not answered")
-    return _listed(last, open_, stopping, settle)
+    return _listed(last, open_, 0.0 if stopping else settle, silent)
 
 
-def _unsent(last: Attempt, open_: tuple[int, ...], avoid: tuple[str, ...], stopping: bool) -> Step:
+def _unsent(last: Attempt, open_: tuple[int, ...], ends: Sequence[End], stopping: bool) -> Step:
     left = last.left
     if stopping or not open_:
         return Over(left=open_)
     if last.lost > RETRIES:
         return Over(left=open_, why=f"sbatch was called {last.lost} times, and Slurm has no such job")
     return Submit(
-        attempt=left.attempt, indices=left.indices, again=True, retry=left.retry, why=left.why, avoid=avoid
-    )
+        attempt=left.attempt, indices=left.indices, again=True, retry=left.retry, why=left.why,
+        avoid=_nodes(ends), unfit=_unfit(ends),
+    )  # fmt: skip
 
 
-def _listed(last: Attempt, open_: tuple[int, ...], stopping: bool, settle: float) -> Step:
+def _listed(last: Attempt, open_: tuple[int, ...], settle: float, silent: float) -> Step:
     """Return what to do about an attempt that was submitted, by what Slurm says of its job."""
     attempt, job = last.left.attempt, last.job
     if job is not None and job.phase is not Phase.GONE:
-        if job.state in HELD or job.reason.strip("()") in STUCK:
+        if job.state in HELD or is_stuck(job.reason):
             state = "CANCELLED" if job.reason.strip("()") == NEVER else "LAUNCH_FAILED"
             return Bury(attempt=attempt, state=state, reason=job.reason, node=job.node, cancel=True)
         return Wait(why=job.reason or job.state)
     if not open_ and not last.left.published:
         return Over()
-    if last.missing < (0.0 if stopping else settle):
+    if last.missing < settle:
         return Wait(why="the job has ended")
+    listed = job is not None and job.state not in {"", UNLISTED}
+    if not listed and last.left.job and not last.left.published and last.left.seconds < silent:
+        return Wait(why="Slurm does not list the job, and its script gives signs of life")
     if job is None:
         return Bury(attempt=attempt, state=UNLISTED, node=last.left.node)
     return Bury(attempt=attempt, state=job.state or UNLISTED, reason=job.reason, node=job.node)
+
+
+def is_stuck(reason: str) -> bool:
+    """Whether a job that waits for this reason will never run without a hand of somebody's."""
+    return any(_letters(reason).startswith(_letters(stuck)) for stuck in STUCK)
+
+
+def _letters(reason: str) -> str:
+    """Return a reason's letters alone: ``(Launch_Failed requeued)`` is ``launchfailedrequeued``."""
+    return "".join(filter(str.isalpha, reason)).lower()

@@ -70,11 +70,12 @@ def attempts_of(
 
 def _attempt(left: Try, submissions: Sequence[Sent], seen: Sightings, now: float) -> Attempt:
     of_it = [s for s in submissions if s.attempt == left.attempt and left.task in s.tasks]
-    kept = [sent for sent in of_it if not sent.lost]
+    lost = sum(sent.lost for sent in of_it)
+    kept = [sent for sent in of_it if not (sent.lost or sent.later)]
     sent = kept[-1] if kept else None
     job = left.job or (sent.job if sent else "")
     status, missing = seen.of(job, left.task, now) if job else (None, -1.0)
-    return Attempt(left=left, sent=sent, lost=len(of_it) - len(kept), job=status, missing=missing)
+    return Attempt(left=left, sent=sent, lost=lost, job=status, missing=missing)
 
 
 def find_job(key: str, sent: Sent, jobs: Iterable[JobStatus], claimed: Collection[str] = ()) -> str:

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from hashlib import sha256
 
 from trtmatrix.core.config import ImageOrigin, Matrix, Version
+from trtmatrix.core.pulls import SIGNS
 from trtmatrix.core.slurm.site import NodeRuntime, Site
+from trtmatrix.core.slurm.words import Trouble
 
 FILES = (".sqsh", ".sif", ".tar")
 """What the files of images end with: of enroot, of Apptainer, of ``docker save``."""
+
+
+NOT_THE_LOCKS = re.compile(r"not the image of matrix\.lock")
+
+
+def is_lasting(trouble: str, said: str) -> bool:
+    """Whether an import that failed so would fail again: a refused login, no such image, a full disk.
+
+    ``trouble``: the script's word for it; ``said``: in whose words. What is not known may mend itself, as
+    may a registry that nobody answers at: the next node may reach it.
+    """
+    if trouble not in {Trouble.IMAGE, Trouble.FILES}:
+        return False
+    sign = next((sign for sign in SIGNS if re.search(sign.words, said, re.IGNORECASE)), None)
+    return bool(NOT_THE_LOCKS.search(said)) or (sign is not None and not (sign.again or sign.cut))
 
 
 def is_image_file(reference: str) -> bool:

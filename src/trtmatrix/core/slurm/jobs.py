@@ -23,7 +23,7 @@ class JobStatus:
 
     ``state``: Slurm's own word (``NODE_FAIL``), in capitals without what it is decorated with, empty where
     nothing is known of a job that is no longer listed. ``code``: the exit code, None where not known;
-    ``signal``: what killed it, 0 for nothing.
+    ``signal``: what killed it, 0 for nothing; ``by``: who cancelled it (name or uid), if accounting knows.
     """
 
     job: str
@@ -36,6 +36,7 @@ class JobStatus:
     comment: str = ""
     code: int | None = None
     signal: int = 0
+    by: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,8 @@
 ``suite/<digest>/trtprobe, repros``   what is mounted into every container
 ``cases/<name>``                      prepared cases, as in the cache
 ``images/<key>/image.json``           an image that was had (``file``, ``id``, ``reference``, ``bytes``)
-``images/<key>/facts``                the same in lines, for the scripts; its file beside it, if it has one here
+``images/<key>/facts``                the same in lines, for the scripts; beside it its file, where it has one
+``images/<key>/loading.<node>``       held while a node's engine loads it
 ``images/<key>.<attempt>/``           what an import left (``started``, ``ended``, ``log``)
 ``images/<key>.<attempt>.txt``        what an import said
 ``nodes/<node>.json``                 what a node's GPUs were when a job last ran there
@@ -40,6 +41,11 @@ def try_folder(shared: str, key: str, task: int | str, attempt: int | str) -> st
 def ran_folder(shared: str, key: str, task: int | str, attempt: int | str) -> str:
     """Return the folder of what an attempt left, as it is called once it is done."""
     return f"{array_folder(shared, key)}/ran/{task}.{attempt}"
+
+
+def said_file(shared: str, key: str, task: int | str, attempt: int | str, job: str) -> str:
+    """Return the file of what a task's script said; sbatch's own words may stand for task and job."""
+    return f"{array_folder(shared, key)}/said.{task}.{attempt}.{job}.txt"
 
 
 def image_folder(shared: str, key: str) -> str:

@@ -104,7 +104,8 @@ class Sent:
     ``number``: its own, from 1, in the jobs' comment as ``sent=<number>``; ``attempt`` of ``tasks``;
     ``made``: in UTC; ``client``: who called it; ``after``: the import that it waits for. ``job``: Slurm's
     id of it, empty until it is known; ``refused``: sbatch's own words where it will have none of it;
-    ``lost``: it is sure that it never came to Slurm.
+    ``lost``: it is sure that it never came to Slurm; ``later``: sbatch's own words as Slurm had too many
+    jobs: it is to be sent again under the same number.
     """
 
     number: int
@@ -116,8 +117,9 @@ class Sent:
     job: str = ""
     refused: str = ""
     lost: bool = False
+    later: str = ""
 
     @property
     def is_open(self) -> bool:
         """Whether it is not known yet what became of it."""
-        return not (self.job or self.refused or self.lost)
+        return not (self.job or self.refused or self.lost or self.later)

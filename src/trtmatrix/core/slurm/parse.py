@@ -87,7 +87,9 @@ def _queued(job: Mapping[str, Any]) -> Iterator[JobStatus]:
     words = _words(job.get("job_state"))
     fields = {
         **_common(job, words), "node": _text(job.get("nodes")) or _text(job.get("batch_host")),
-        "reason": _reason(job.get("state_reason")), "comment": _text(job.get("comment")),
+        # As squeue writes it in lines: what is known beyond the code, where there is something.
+        "reason": _reason(job.get("state_description")) or _reason(job.get("state_reason")),
+        "comment": _text(job.get("comment")),
     }  # fmt: skip
     yield from _each(array, _number(job.get("job_id")), alone, waiting, fields)
 
@@ -102,6 +104,7 @@ def _accounted(job: Mapping[str, Any]) -> Iterator[JobStatus]:
     fields = {
         **_common(job, _words(state.get("current"))), "node": _text(job.get("nodes")),
         "reason": _reason(state.get("reason")), "comment": _text(comment.get("job")),
+        "by": _text(job.get("kill_request_user")),
     }  # fmt: skip
     yield from _each(_number(array.get("job_id")), _number(job.get("job_id")), alone, waiting, fields)
 

@@ -53,6 +53,7 @@ def parse_sacct_lines(text: str) -> list[JobStatus]:
             JobStatus(
                 job=job, task=task, phase=phase, state=word, node=_plain(node), name=name,
                 comment=_plain(comment), signal=killed, code=believed(told, killed, word),
+                by=state.partition(" by ")[2].strip(),
             )
             for task in _tasks(_plain(tasks or ""))
         ]  # fmt: skip

@@ -34,6 +34,12 @@ _ALL = (
         source="https://slurm.schedmd.com/sinfo.html",
     ),
     Rule(
+        id="slurm-model", looks_at="whether the nodes with its gres have that GPU, where jobs of ours looked",
+        prevents="cells of that GPU: its jobs find another one, and end",
+        mends='correct its gres or its name: srun --gres=GRES nvidia-smi -L; sinfo -o "%G %N"',
+        source="https://slurm.schedmd.com/gres.html",
+    ),
+    Rule(
         id="slurm-time", looks_at="limits.minutes against the partition's longest time, and its state",
         prevents="cells of that GPU: jobs are refused, or wait for ever",
         mends="lower limits.minutes, or name another partition", source=_CONF,

@@ -32,9 +32,26 @@ APPTAINER = (
     + rf"""
 out_inside={ROOT}/out
 
+# What a profile, a module or a user has set for other containers is nothing for these: each option may be
+# given as a variable too, and what begins with APPTAINERENV_ is set inside in spite of --cleanenv. What says
+# how and where an image is opened stays. Names: https://apptainer.org/docs/user/main/appendix.html.
+forget_settings() {{
+    local name
+    for name in "${{!APPTAINER@}}" "${{!SINGULARITY@}}"; do
+        case $name in
+            *_CACHEDIR | *_TMPDIR | *_CONFIGDIR | *_UNSQUASH | *_USERNS) ;;
+            *) unset "$name" ;;
+        esac
+    done
+}}
+
 container_start() {{
     local words=("${{exec_words[@]}}") alone
     find_apptainer
+    forget_settings
+    # /etc/localtime and /etc/hosts are the least of what a site binds into every container.
+    attend "$apptainer" exec --help >"$local/help" 2>&1
+    grep -q bind-paths "$local/help" && words+=(--no-mount=bind-paths)
     words+=("--bind=$job_folder:{ROOT}/job:ro" "--bind=$out:{ROOT}/out" "--bind=$local/scratch:{SCRATCH}")
     # Some installations give no user a network namespace, not even an empty one.
     alone=("${{words[@]}}" --net --network=none)
@@ -52,6 +69,19 @@ container_start() {{
 IMPORT = (
     FIND
     + r"""
+# Layers and what is unpacked of them are several times as large as the image: no home folder holds that,
+# where the cache is unless it is told otherwise, and seldom a /tmp.
+# Source: https://apptainer.org/docs/user/main/build_env.html
+settle_apptainer() {
+    local name other
+    make_work
+    for name in CACHEDIR TMPDIR; do
+        other=SINGULARITY_$name name=APPTAINER_$name
+        [[ -z ${!name:-} && -z ${!other:-} ]] || continue
+        mkdir -m 700 -- "$work/$name" && export "$name=$work/$name" "$other=$work/$name"
+    done
+}
+
 have_image() {
     image_id=$image_config
     if [[ -n $source_file ]]; then
@@ -62,6 +92,7 @@ have_image() {
         return
     fi
     find_apptainer
+    settle_apptainer
     attend "$apptainer" pull "$new/image.sif" "${image_uris[0]}" >"$ran/said" 2>&1 ||
         give_up image "$node cannot pull ${image_uris[0]}: $(tail -c 1000 "$ran/said")"
     image_file=$image_folder/image.sif

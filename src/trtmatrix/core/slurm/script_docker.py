@@ -25,6 +25,15 @@ CLUSTER_LABEL = "io.trtmatrix.cluster"
 EMPTIED = ("/tmp", "/dev/shm")  # noqa: S108 - inside the container, file systems of its own
 
 
+def bind(outside: str, inside: str, *, read_only: bool = False) -> str:
+    """Return the option that shows a container a folder of the node.
+
+    Unlike ``--volume``, which makes an empty folder of root's in its place, it fails where the engine does
+    not see the folder: https://docs.docker.com/engine/storage/bind-mounts/.
+    """
+    return f"--mount=type=bind,source={outside},target={inside}{',readonly' if read_only else ''}"
+
+
 def create_words(
     version: str, limits: Limits, access: GpuAccess, mounts: dict[str, str], driver_folder: str
 ) -> list[str]:
@@ -37,18 +46,20 @@ def create_words(
     words += [f"--env={name}={value}" for name, value in environment.items()]
     if access is GpuAccess.NODES and driver_folder:
         mounts = {**mounts, driver_folder: "/usr/local/nvidia"}
-    return [*words, *(f"--volume={host}:{inside}:ro" for host, inside in mounts.items())]
+    return [*words, *(bind(host, inside, read_only=True) for host, inside in mounts.items())]
 
 
 DOCKER = rf"""
+unstarted_seconds=600
+
 image_ready() {{
     read_image
     local lock said
     docker version >/dev/null 2>"$local/said" ||
         give_up runtime "Docker does not answer on $node: $(<"$local/said")"
     find_image && return
-    # Two tasks of one node load an image once.
-    exec {{lock}}>>"/tmp/trtmatrix-load.$(id -u)" && attend flock "$lock"
+    # Two tasks of one node load an image once. On the shared folder, since /tmp may be private to a job.
+    exec {{lock}}>>"$image_folder/loading.$node" && attend flock "$lock"
     if ! find_image; then
         [[ -r $image_file ]] || give_up image "$image_file cannot be read on $node"
         attend docker load --input "$image_file" >"$local/said" 2>&1 ||
@@ -75,17 +86,43 @@ container_start() {{
     docker info --format '{{{{.SecurityOptions}}}}' 2>/dev/null | grep -q name=rootless && user=0:0
     words+=("--user=$user" "--name=$container_name.$job" "--label={CONTAINER_LABEL}=$job")
     words+=("--label={CLUSTER_LABEL}=${{SLURM_CLUSTER_NAME:-}}")
-    words+=("--volume=$job_folder:{ROOT}/job:ro" "--volume=$out:{ROOT}/out")
+    words+=("{bind("$job_folder", f"{ROOT}/job", read_only=True)}" "{bind("$out", f"{ROOT}/out")}")
     driver_is_old && words+=("--env=$compat")
     give_gpu
+    remove_unstarted
     container=$container_name.$job
     attend docker create "${{words[@]}}" "${{gpu_words[@]}}" "--entrypoint=${{probe[0]}}" \
         "$image" "${{probe[@]:1}}" >"$local/said" 2>&1 ||
-        give_up runtime "$node cannot make the container: $(tail -c 1000 "$local/said")"
+        not_made
     touch -- "$job_folder/heartbeat"
     started_at=$(date +%s)
     docker start --attach "$container" 2>&1 </dev/null | tail -c 65536 >"$local/whole" &
     waiting=$!
+}}
+
+# One whose script was killed before it was started would stay for ever: no heartbeat ends it, nor --rm.
+remove_unstarted() {{
+    local one made
+    for one in $(timeout -k 2 25 docker ps --all --quiet --filter status=created \
+        --filter "label={CONTAINER_LABEL}" --filter "label={CLUSTER_LABEL}=${{SLURM_CLUSTER_NAME:-}}"); do
+        made=$(docker inspect --format '{{{{.Created}}}}' "$one" 2>/dev/null) || continue
+        (($(date +%s) - $(date -d "$made" +%s) > unstarted_seconds)) &&
+            timeout -k 2 25 docker rm --force --volumes "$one" >/dev/null 2>&1
+    done
+}}
+
+# An engine finds a folder by its own eyes: those of the node, and of the time when it was started.
+not_made() {{
+    local said unseen='bind source path does not exist: ' path
+    said=$(tail -c 1000 "$local/said")
+    path=${{said#*"$unseen"}} path=${{path%%$'\n'*}} path=${{path%.}}
+    if [[ $said == *"$unseen$local"* ]]; then
+        give_up files "Docker on $node does not see $local, which this job made: is ${{local%/*}} private to \
+a job (job_container/tmpfs)? Name a folder of the node's own disk by scratch: in the site's file"
+    elif [[ $said == *"$unseen"* && -e $path ]]; then
+        give_up files "Docker on $node does not see $path, which this job sees: was it mounted later?"
+    fi
+    give_up runtime "$node cannot make the container: $said"
 }}
 
 give_gpu() {{

@@ -29,20 +29,22 @@ IMPORT = r"""
 image_folder=$images/$image_key
 ran=$image_folder.$attempt
 new=$images/.$image_key.$attempt.$job
-image_file='' image_id=''
+image_file='' image_id='' work=''
 
 leave() {
     local status=$?
+    [[ $BASHPID == "$$" ]] || exit 0
     trap '' TERM INT
     trap - EXIT
     [[ -n $waiting ]] && kill "$waiting" 2>/dev/null
-    [[ -n $new ]] && rm -rf -- "$new"
+    [[ -n $work ]] && rm -rf -- "$work"
+    rm -rf -- "$new"
     if [[ -z $trouble && $status != 0 ]]; then
-        trouble=runtime detail="the script ended with code $status while: $stage"
+        trouble=$kind detail="the script ended with code $status while: $stage"
     fi
     [[ -s $ran/said ]] && tail -n 100 -- "$ran/said" | tail -c 4000 | leave_file log
     rm -f -- "$ran/said"
-    printf '%s\n' "code=$status" "oom=" "trouble=$trouble" "detail=$(plain "$detail")" "time=$(now)" |
+    printf '%s\n' "code=$status" "oom=" "trouble=$trouble" "detail=$(told)" "time=$(now)" |
         leave_file ended
     exit "$status"
 }
@@ -57,7 +59,25 @@ begin() {
         echo "trtmatrix: $image_folder is there; nothing to do"
         exit 0
     fi
+    # What a killed import left: none lives as long as that.
+    find "$images" -mindepth 1 -maxdepth 1 -type d -name '.*' -mmin "+$((minutes + 60))" \
+        -exec rm -rf -- {} + 2>/dev/null
     mkdir -p -- "$new" || give_up files "$images cannot be written to"
+}
+
+# Sets work, a folder for what comes and goes while an image is made: on the shared folder, which has room for
+# images; or on the node's own disk, where the site names one. No import is as old as what is removed there.
+make_work() {
+    work=$new.work
+    if [[ -z $scratch ]]; then
+        mkdir -m 700 -- "$work" || give_up files "$images cannot be written to"
+        return
+    fi
+    find_base
+    find "$base" -mindepth 1 -maxdepth 1 -user "$(id -u)" -name 'trtmatrix-import.*' \
+        -mmin "+$((minutes + 60))" -exec rm -rf -- {} + 2>/dev/null
+    work=$(mktemp -d "$base/trtmatrix-import.$job.XXXXXX") ||
+        give_up files "no folder can be made in $base on $node: name another by scratch: in the site's file"
 }
 
 # An image's own file is as good as its ID, where no other is known.

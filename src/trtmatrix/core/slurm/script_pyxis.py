@@ -27,12 +27,11 @@ PYXIS = rf"""
 out_inside={ROOT}/out
 
 container_start() {{
-    local words=("${{srun_words[@]}}") mounts=$read_only_mounts name names=HOME,USER,LOGNAME,PATH,LANG
+    local words=("${{srun_words[@]}}") mounts=$read_only_mounts names=HOME,USER,LOGNAME,PATH,LANG
     mounts+=",$job_folder:{ROOT}/job:ro,$out:{ROOT}/out,$local/scratch:{SCRATCH}"
-    # All that srun exports is set inside: no more than enroot needs and what gives the container its GPU.
-    for name in $(compgen -e); do
-        [[ $name == ENROOT_* || $name == XDG_* ]] && names+=,$name
-    done
+    # All that srun exports is set inside: no more than what gives the container its GPU, and what pyxis
+    # passes on to enroot; for the rest that has the node's settings.
+    [[ -n ${{ENROOT_CONFIG_PATH:-}} ]] && names+=,ENROOT_CONFIG_PATH
     export NVIDIA_VISIBLE_DEVICES=$gpu NVIDIA_DRIVER_CAPABILITIES=compute,utility
     words+=("--export=$names,NVIDIA_VISIBLE_DEVICES,NVIDIA_DRIVER_CAPABILITIES")
     words+=("--container-env=NVIDIA_VISIBLE_DEVICES,NVIDIA_DRIVER_CAPABILITIES")
@@ -45,6 +44,21 @@ container_start() {{
 """
 
 IMPORT = r"""
+# Layers and what is unpacked of them are several times as large as the image: no home folder holds that, and
+# seldom a /tmp. What the site's own enroot.conf says counts: the environment would go before it.
+# Names and defaults: https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md
+settle_enroot() {
+    local name where=${ENROOT_SYSCONF_PATH:-/etc/enroot}
+    make_work
+    for name in CACHE TEMP DATA RUNTIME; do
+        name=ENROOT_${name}_PATH
+        [[ -n ${!name:-} ]] && continue
+        cat -- "$where"/enroot.conf "$where"/enroot.conf.d/*.conf 2>/dev/null |
+            grep -Eq "^[[:space:]]*${name}[[:space:]=]" && continue
+        mkdir -m 700 -- "$work/$name" && export "$name=$work/$name"
+    done
+}
+
 have_image() {
     local uri
     image_id=$image_config
@@ -56,6 +70,7 @@ have_image() {
         return
     fi
     command -v enroot >/dev/null || give_up runtime "enroot is not there on $node: see the site's setup"
+    settle_enroot
     for uri in "${image_uris[@]}"; do
         attend enroot import --output "$new/image.sqsh" "$uri" >"$ran/said" 2>&1 && break
         # Releases differ in how they write a digest.

@@ -67,7 +67,7 @@ def task_script(spec: TaskScript) -> str:
         f"{shared}/cases": f"{ROOT}/cases",
     }  # fmt: skip
     told = [
-        assign("array_folder", array_folder(shared, spec.key)),
+        assign("array_folder", array_folder(shared, spec.key)), assign("scratch", site.scratch),
         assign("image_folder", image_folder(shared, spec.image)),
         assign("minutes", spec.minutes), assign("warned", warned(spec.minutes)),
         assign("gpu_slug", spec.slug),
@@ -77,8 +77,8 @@ def task_script(spec: TaskScript) -> str:
         assign_words("probe", probe_command("python3", ROOT)), *_task_told(spec, mounts),
     ]  # fmt: skip
     opening = f"trtmatrix: the tasks of array {spec.key}, version {spec.version}"
-    parts = [BASE, script_task.FOLDERS, script_task.END, script_task.WORK, GPU, script_image.READ_IMAGE]
-    return _script(site, opening, told, [*parts, _task_runtime(site)], script_task.MAIN)
+    parts = [BASE, *script_task.PARTS, GPU, script_image.READ_IMAGE, _task_runtime(site)]
+    return _script(site, opening, told, parts, script_task.MAIN)
 
 
 def import_script(spec: ImportScript) -> str:
@@ -86,7 +86,8 @@ def import_script(spec: ImportScript) -> str:
     site, images = spec.site, f"{spec.site.shared}/images"
     file = spec.file or f"{image_folder(site.shared, spec.key)}/image{SUFFIXES[site.runtime]}"
     told = [
-        assign("images", images), assign("image_key", spec.key), assign("reference", spec.reference),
+        assign("images", images), assign("scratch", site.scratch),
+        assign("image_key", spec.key), assign("reference", spec.reference),
         assign("source_file", spec.file), assign_words("image_ids", spec.ids or ("",)),
         assign_words("image_uris", _uris(spec)),
         assign("image_config", spec.config), assign("minutes", site.limits.import_minutes),
@@ -105,7 +106,9 @@ LINT = "# shellcheck disable=SC2034,SC2317,SC2329 # traps call functions; not ea
 
 def _script(site: Site, opening: str, told: list[str], parts: list[str], main: str) -> str:
     comment = " ".join(opening.split())
-    setup = ["", "stage='the lines of setup in the settings of the site were run'", *site.setup]
+    stage = "kind=setup stage='the lines of setup in the settings of the site were run'"
+    trap = 'trap \'setup_failed "$?" "$BASH_COMMAND"\' ERR'
+    setup = ["", stage, trap, *site.setup, "trap - ERR", "check_environment"]
     lines = ["#!/bin/bash", f"# {comment}. Made by a program: changes are lost.", LINT, "", *told, ""]
     return "\n".join(
         [*lines, *(part.strip("\n") + "\n" for part in parts), "begin", *setup, "", main.strip("\n"), ""]

@@ -55,9 +55,11 @@ class Site:
     """A cluster. ``shared``: a folder that every node and this host see under the same absolute path.
 
     ``access``, ``driver_folder``: how a container of Docker gets its GPU. ``setup``: shell lines at the start
-    of each job (``module load apptainer``). ``images``: for a version by name, the image that stands for
-    matrix.yaml's: a reference, or a file (``.sqsh``, ``.sif``, ``.tar``) that every node sees. ``options``:
-    further words for each sbatch; ``import_options``: for that of an import, which asks for no GPU.
+    of each job (``module load apptainer``). ``scratch``: a folder of the node's own disk for a job's files,
+    in which variables of the job may stand; empty: the job's TMPDIR. ``images``: for a version by name, the
+    image that stands for matrix.yaml's: a reference, or a file (``.sqsh``, ``.sif``, ``.tar``) that every
+    node sees. ``options``: further words for each sbatch; ``import_options``: for that of an import, which
+    asks for no GPU.
     """
 
     shared: str
@@ -67,6 +69,7 @@ class Site:
     driver_folder: str = ""
     limits: SiteLimits = field(default_factory=SiteLimits)
     setup: tuple[str, ...] = ()
+    scratch: str = ""
     images: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     import_options: tuple[str, ...] = ()

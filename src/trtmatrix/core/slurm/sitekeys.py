@@ -69,6 +69,7 @@ class Site(Keys):
     driver_folder: Annotated[str, AfterValidator(sitevalues.check_folder)] = ""
     limits: Limits = Limits()
     setup: tuple[Line, ...] = ()
+    scratch: Annotated[str, AfterValidator(sitevalues.check_scratch)] = ""
     images: dict[str, Text] = Field(default_factory=dict)
     options: Options = ()
     import_options: Options = ()
@@ -84,8 +85,8 @@ def to_site(raw: Site, file: str) -> site.Site:
     return site.Site(
         shared=raw.shared, runtime=raw.runtime, gpus=tuple(map(_to_gpu, raw.gpus)),
         access=_ACCESS[raw.access], driver_folder=raw.driver_folder,
-        limits=site.SiteLimits(**dict(raw.limits)), setup=raw.setup, images=dict(raw.images),
-        options=raw.options, import_options=raw.import_options, file=file,
+        limits=site.SiteLimits(**dict(raw.limits)), setup=raw.setup, scratch=raw.scratch,
+        images=dict(raw.images), options=raw.options, import_options=raw.import_options, file=file,
     )  # fmt: skip
 
 

@@ -26,6 +26,11 @@ OWN = {
     "gpus-per-task": "", "nodes": "N", "ntasks": "n", "ntasks-per-node": "", "chdir": "D", "export": "",
 }  # fmt: skip
 """Options of sbatch that this tool sets itself, or that change what a job is; each with its letter."""
+NO_LOGIN = "--export=NIL"
+"""The one ``--export`` that a site may have: no environment of a login is made. Newer releases know it.
+
+Source: https://slurm.schedmd.com/sbatch.html (``--export``).
+"""
 KEYED = {"partition": "p", "account": "A", "qos": "q", "constraint": "C"}
 """Options of sbatch that an entry of ``gpus`` has a key for."""
 
@@ -108,12 +113,27 @@ def check_shared(value: str) -> str:
     """Refuse what is no folder that every node can find under one name, or that a tool would misread."""
     if not value.startswith("/"):
         raise ValueError("write the absolute path that every node sees, without ~ or variables")
+    _check_signs(value)
+    if ".." in value.split("/") or value.strip("/") == "":
+        raise ValueError("write the folder itself, such as /shared/me/trtmatrix")
+    return value.rstrip("/")
+
+
+def _check_signs(value: str) -> None:
     if bad := next((sign for sign in "%\\:,\"'$`#\n\t" if sign in value), None):
         raise ValueError(
             f"has {bad!r}, which Slurm or a container runtime reads as something else: rename it"
         )
-    if ".." in value.split("/") or value.strip("/") == "":
-        raise ValueError("write the folder itself, such as /shared/me/trtmatrix")
+
+
+def check_scratch(value: str) -> str:
+    """Refuse what is no folder of a node: an absolute path, in which variables of the job may stand."""
+    plain = re.sub(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})", "/x", value)
+    if not plain.startswith("/"):
+        raise ValueError("write an absolute path of the nodes, or a variable of the job: $TMPDIR")
+    _check_signs(plain)
+    if ".." in plain.split("/") or plain.strip("/") == "":
+        raise ValueError("write the folder itself, such as /local/$SLURM_JOB_ID")
     return value.rstrip("/")
 
 
@@ -121,6 +141,7 @@ def check_folder(value: str) -> str:
     """Refuse a folder that is not named from the root on."""
     if value and not value.startswith("/"):
         raise ValueError("write an absolute path of the nodes")
+    _check_signs(value)
     return value
 
 
@@ -155,6 +176,8 @@ def options_problem(values: Sequence[str]) -> str:
     for value in values:
         name = value.partition("=")[0]
         for option, letter in OWN.items():
+            if value == NO_LOGIN:
+                continue
             if name == f"--{option}" or _is_short(value, letter):
                 return f"{name}: this is set for each job by this tool: remove it"
         if name in {"-M", "--clusters", "--cluster"}:

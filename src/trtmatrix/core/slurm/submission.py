@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trtmatrix.core.slurm.jobs import job_comment, job_name
-from trtmatrix.core.slurm.layout import array_folder, import_folder
+from trtmatrix.core.slurm.layout import import_folder, said_file
 from trtmatrix.core.slurm.site import Site, SiteGpu
 
 MIB = 1 << 20
@@ -33,7 +33,7 @@ def array_words(
     ``facts``: what else the comment holds (``sent=<number>``), and what people want to read in squeue.
     """
     numbers = f"{task_numbers(tasks)}%{site.limits.running}"
-    output = f"{array_folder(site.shared, key)}/said.%a.{attempt}.%A.txt"  # Slurm makes no folder for it
+    output = said_file(site.shared, key, "%a", attempt, "%A")  # Slurm makes no folder for it
     words = [
         *_common(key, attempt, facts or {}), f"--output={output}", f"--array={numbers}",
         f"--gres={gpu.gres}", f"--time={minutes}", f"--signal=B:TERM@{warned(minutes)}",

@@ -14,6 +14,8 @@ class Trouble(str, Enum):
     """The GPU of the job cannot be found, or is another model than was asked for."""
     RUNTIME = "runtime"
     """The container could not be started."""
+    SETUP = "setup"
+    """A line of ``setup`` in the site's file failed, or the node gave the job no environment."""
     FILES = "files"
     """The shared folder, or the node's own disk, does not do what it must."""
     CANCELLED = "cancelled"

@@ -3,6 +3,7 @@
 # shellcheck disable=SC2034,SC2317,SC2329 # traps call functions; not each runtime needs each word
 
 images=/shared/lab/images
+scratch=''
 image_key=9d0e
 reference=''
 source_file='/shared/our own/it'\''s.sif'
@@ -23,7 +24,7 @@ attempt=${1:?usage: sbatch … SCRIPT ATTEMPT}
 node=${SLURMD_NODENAME:-$(hostname)}
 began=$(date +%s)
 time_over=${SLURM_JOB_END_TIME:-$((began + 60 * minutes))}
-trouble='' detail='' waiting='' pausing='' ran=''
+trouble='' detail='' waiting='' pausing='' ran='' said='' kind=runtime
 stage='the script began'
 
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
@@ -46,9 +47,42 @@ give_up() {
     exit 1
 }
 
+# What a line of setup comes to counts, not what happens within a file that it reads. Such a failure is told,
+# since what follows runs in another environment than the site's: without its modules, or with another PATH.
+setup_failed() {
+    ((${#BASH_SOURCE[@]} > 2)) && return
+    give_up setup "a line of setup failed on $node with code $1: $2 (where it may fail: add || true)"
+}
+
+# Because of --export=NONE the node makes the environment, that of a login, and says little where it cannot:
+# a job then has Slurm's own variables alone.
+check_environment() {
+    kind=runtime
+    [[ -n ${HOME:-} ]] || give_up setup \
+        "$node gave the job no environment of a login: HOME is empty; does 'su - $(id -un)' work there?"
+}
+
+# Sets base: where a job's own files lie on its node. Variables in what the site names are the job's.
+find_base() {
+    local name
+    base=${scratch:-${SLURM_TMPDIR:-${TMPDIR:-/tmp}}}
+    while [[ $base =~ \$(\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*)) ]]; do
+        name=${BASH_REMATCH[2]}${BASH_REMATCH[3]}
+        [[ -n ${!name:-} && ${!name} != *[$]* ]] ||
+            give_up setup "scratch: $scratch: $name is not set on $node"
+        base=${base/"${BASH_REMATCH[0]}"/"${!name}"}
+    done
+    [[ $base == /* && $base != *[,:\"]* ]] ||
+        give_up files "$base on $node is no folder that a container can be given: name one by scratch:"
+}
+
+# One line for the file that tells how it ended; last, where the rest of what was said lies.
+told() { printf '%s' "$(plain "$detail")${trouble:+${said:+; see $said}}"; }
+
 # Slurm sends TERM when the job is cancelled or preempted, and because of --signal before its time is over.
 # That one may come a minute early: https://slurm.schedmd.com/sbatch.html#OPT_signal
 told_to_end() {
+    [[ $BASHPID == "$$" ]] || exit 0 # a child that has just been made still has the script's traps
     trap '' TERM INT
     trouble=cancelled detail="told to end while: $stage"
     if (($(date +%s) >= time_over - warned - 65)); then
@@ -77,20 +111,22 @@ pause() {
 image_folder=$images/$image_key
 ran=$image_folder.$attempt
 new=$images/.$image_key.$attempt.$job
-image_file='' image_id=''
+image_file='' image_id='' work=''
 
 leave() {
     local status=$?
+    [[ $BASHPID == "$$" ]] || exit 0
     trap '' TERM INT
     trap - EXIT
     [[ -n $waiting ]] && kill "$waiting" 2>/dev/null
-    [[ -n $new ]] && rm -rf -- "$new"
+    [[ -n $work ]] && rm -rf -- "$work"
+    rm -rf -- "$new"
     if [[ -z $trouble && $status != 0 ]]; then
-        trouble=runtime detail="the script ended with code $status while: $stage"
+        trouble=$kind detail="the script ended with code $status while: $stage"
     fi
     [[ -s $ran/said ]] && tail -n 100 -- "$ran/said" | tail -c 4000 | leave_file log
     rm -f -- "$ran/said"
-    printf '%s\n' "code=$status" "oom=" "trouble=$trouble" "detail=$(plain "$detail")" "time=$(now)" |
+    printf '%s\n' "code=$status" "oom=" "trouble=$trouble" "detail=$(told)" "time=$(now)" |
         leave_file ended
     exit "$status"
 }
@@ -105,7 +141,25 @@ begin() {
         echo "trtmatrix: $image_folder is there; nothing to do"
         exit 0
     fi
+    # What a killed import left: none lives as long as that.
+    find "$images" -mindepth 1 -maxdepth 1 -type d -name '.*' -mmin "+$((minutes + 60))" \
+        -exec rm -rf -- {} + 2>/dev/null
     mkdir -p -- "$new" || give_up files "$images cannot be written to"
+}
+
+# Sets work, a folder for what comes and goes while an image is made: on the shared folder, which has room for
+# images; or on the node's own disk, where the site names one. No import is as old as what is removed there.
+make_work() {
+    work=$new.work
+    if [[ -z $scratch ]]; then
+        mkdir -m 700 -- "$work" || give_up files "$images cannot be written to"
+        return
+    fi
+    find_base
+    find "$base" -mindepth 1 -maxdepth 1 -user "$(id -u)" -name 'trtmatrix-import.*' \
+        -mmin "+$((minutes + 60))" -exec rm -rf -- {} + 2>/dev/null
+    work=$(mktemp -d "$base/trtmatrix-import.$job.XXXXXX") ||
+        give_up files "no folder can be made in $base on $node: name another by scratch: in the site's file"
 }
 
 # An image's own file is as good as its ID, where no other is known.
@@ -134,6 +188,19 @@ find_apptainer() {
         give_up runtime "neither apptainer nor singularity is there on $node: see the site's setup"
 }
 
+# Layers and what is unpacked of them are several times as large as the image: no home folder holds that,
+# where the cache is unless it is told otherwise, and seldom a /tmp.
+# Source: https://apptainer.org/docs/user/main/build_env.html
+settle_apptainer() {
+    local name other
+    make_work
+    for name in CACHEDIR TMPDIR; do
+        other=SINGULARITY_$name name=APPTAINER_$name
+        [[ -z ${!name:-} && -z ${!other:-} ]] || continue
+        mkdir -m 700 -- "$work/$name" && export "$name=$work/$name" "$other=$work/$name"
+    done
+}
+
 have_image() {
     image_id=$image_config
     if [[ -n $source_file ]]; then
@@ -144,6 +211,7 @@ have_image() {
         return
     fi
     find_apptainer
+    settle_apptainer
     attend "$apptainer" pull "$new/image.sif" "${image_uris[0]}" >"$ran/said" 2>&1 ||
         give_up image "$node cannot pull ${image_uris[0]}: $(tail -c 1000 "$ran/said")"
     image_file=$image_folder/image.sif
@@ -153,8 +221,11 @@ have_image() {
 
 begin
 
-stage='the lines of setup in the settings of the site were run'
+kind=setup stage='the lines of setup in the settings of the site were run'
+trap 'setup_failed "$?" "$BASH_COMMAND"' ERR
 module load apptainer
+trap - ERR
+check_environment
 
 stage='the image was fetched'
 have_image

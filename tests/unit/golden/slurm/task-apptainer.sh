@@ -3,6 +3,7 @@
 # shellcheck disable=SC2034,SC2317,SC2329 # traps call functions; not each runtime needs each word
 
 array_folder=/shared/lab/arrays/5f1c2a
+scratch=''
 image_folder=/shared/lab/images/9d0e
 minutes=40
 warned=60
@@ -60,7 +61,7 @@ attempt=${1:?usage: sbatch … SCRIPT ATTEMPT}
 node=${SLURMD_NODENAME:-$(hostname)}
 began=$(date +%s)
 time_over=${SLURM_JOB_END_TIME:-$((began + 60 * minutes))}
-trouble='' detail='' waiting='' pausing='' ran=''
+trouble='' detail='' waiting='' pausing='' ran='' said='' kind=runtime
 stage='the script began'
 
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
@@ -83,9 +84,42 @@ give_up() {
     exit 1
 }
 
+# What a line of setup comes to counts, not what happens within a file that it reads. Such a failure is told,
+# since what follows runs in another environment than the site's: without its modules, or with another PATH.
+setup_failed() {
+    ((${#BASH_SOURCE[@]} > 2)) && return
+    give_up setup "a line of setup failed on $node with code $1: $2 (where it may fail: add || true)"
+}
+
+# Because of --export=NONE the node makes the environment, that of a login, and says little where it cannot:
+# a job then has Slurm's own variables alone.
+check_environment() {
+    kind=runtime
+    [[ -n ${HOME:-} ]] || give_up setup \
+        "$node gave the job no environment of a login: HOME is empty; does 'su - $(id -un)' work there?"
+}
+
+# Sets base: where a job's own files lie on its node. Variables in what the site names are the job's.
+find_base() {
+    local name
+    base=${scratch:-${SLURM_TMPDIR:-${TMPDIR:-/tmp}}}
+    while [[ $base =~ \$(\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*)) ]]; do
+        name=${BASH_REMATCH[2]}${BASH_REMATCH[3]}
+        [[ -n ${!name:-} && ${!name} != *[$]* ]] ||
+            give_up setup "scratch: $scratch: $name is not set on $node"
+        base=${base/"${BASH_REMATCH[0]}"/"${!name}"}
+    done
+    [[ $base == /* && $base != *[,:\"]* ]] ||
+        give_up files "$base on $node is no folder that a container can be given: name one by scratch:"
+}
+
+# One line for the file that tells how it ended; last, where the rest of what was said lies.
+told() { printf '%s' "$(plain "$detail")${trouble:+${said:+; see $said}}"; }
+
 # Slurm sends TERM when the job is cancelled or preempted, and because of --signal before its time is over.
 # That one may come a minute early: https://slurm.schedmd.com/sbatch.html#OPT_signal
 told_to_end() {
+    [[ $BASHPID == "$$" ]] || exit 0 # a child that has just been made still has the script's traps
     trap '' TERM INT
     trouble=cancelled detail="told to end while: $stage"
     if (($(date +%s) >= time_over - warned - 65)); then
@@ -116,12 +150,26 @@ array=${SLURM_ARRAY_JOB_ID:-$job}
 try=$array_folder/tries/$task.$attempt
 final=$array_folder/ran/$task.$attempt
 ran=$final.$job
+said=$array_folder/said.$task.$attempt.$array.txt
 proc_gpus=/proc/driver/nvidia/gpus
-code='' oom='' local='' container='' beaten=0 next=0 told_start=-1
+code='' oom='' local='' container='' next=0 told_start=-1
+signs=()
+
+# A job that comes too late runs nothing: the array was cancelled or closed, or this attempt given up.
+end_if_unwanted() {
+    local mark
+    for mark in "$array_folder/stopping" "$array_folder/over" "$try/gone.json"; do
+        if [[ -e $mark ]]; then
+            echo "trtmatrix: task $task is not wanted any more: $mark; nothing to do"
+            exit 0
+        fi
+    done
+}
 
 # The work of one attempt is done once, however often Slurm starts it: the first to make the link has it.
 # Making a link is one step on every file system, NFS too.
 begin() {
+    end_if_unwanted
     if ! ln -s -T -- "$job" "$try/taken" 2>/dev/null; then
         local other
         other=$(readlink -- "$try/taken") || { echo "trtmatrix: $try cannot be written to" >&2; exit 1; }
@@ -135,23 +183,42 @@ begin() {
     trap 'told_to_end' TERM INT
     printf '%s\n' "job=$array" "task=$task" "attempt=$attempt" "id=$job" "node=$node" "time=$(now)" |
         leave_file started || exit 1
+    sign "$ran/alive" 10
+}
+
+# Touches a file every so many seconds, beside all that the script waits for, as long as the script lives: a
+# child whose parent was killed gets another one, though the parent may not have been buried yet.
+sign() {
+    keep_signing "$1" "$2" </dev/null >/dev/null 2>&1 &
+    signs+=("$!")
+    disown "$!"
+}
+
+keep_signing() {
+    local me=$BASHPID second=0
+    while [[ $(<"/proc/$me/status") == *$'\nPPid:\t'"$$"$'\n'* ]]; do
+        ((second++ % $2 == 0)) && touch -- "$1"
+        sleep 1
+    done
 }
 
 # On every path: nothing runs any more, what is finished is on the shared folder, the rest is gone.
 leave() {
     local status=$?
+    [[ $BASHPID == "$$" ]] || exit 0
     trap '' TERM INT
     trap - EXIT
     container_remove
     [[ -n $waiting ]] && kill "$waiting" 2>/dev/null
     [[ -n $pausing ]] && kill "$pausing" 2>/dev/null
     if [[ -z $trouble && -z $code ]]; then
-        trouble=runtime detail="the script ended with code $status while: $stage"
+        trouble=$kind detail="the script ended with code $status while: $stage"
     fi
     collect || { [[ -n $trouble ]] || trouble=files; detail+=" $ran cannot be written to"; }
     collect_rest
     [[ -n $local && -s $local/log ]] && leave_file log <"$local/log"
-    printf '%s\n' "code=$code" "oom=$oom" "trouble=$trouble" "detail=$(plain "$detail")" "time=$(now)" |
+    kill -KILL "${signs[@]}" 2>/dev/null # one that has just begun would take TERM for this script
+    printf '%s\n' "code=$code" "oom=$oom" "trouble=$trouble" "detail=$(told)" "time=$(now)" |
         leave_file ended && mv -T -- "$ran" "$final" 2>/dev/null
     [[ -n $local ]] && rm -rf -- "$local"
     [[ $status == 0 && -n $trouble ]] && status=1
@@ -160,30 +227,25 @@ leave() {
 
 # Folders that a killed job left behind lie there without a sign of life.
 make_local() {
-    local base=${SLURM_TMPDIR:-${TMPDIR:-/tmp}} old
+    local old
+    find_base
     for old in "$base"/trtmatrix-slurm.*; do
         [[ -d $old && ! -L $old && -O $old && -n $(find "$old/job/heartbeat" -mmin +30 2>/dev/null) ]] &&
             rm -rf -- "$old"
     done
-    local=$(mktemp -d "$base/trtmatrix-slurm.$job.XXXXXX") || give_up files "no folder can be made in $base"
+    local=$(mktemp -d "$base/trtmatrix-slurm.$job.XXXXXX") ||
+        give_up files "no folder can be made in $base on $node: name another by scratch: in the site's file"
     job_folder=$local/job out=$local/out
     if ! { mkdir -- "$job_folder" "$out" "$local/scratch" && cp -R -- "$try/job/." "$job_folder/" &&
         printf '%s\n' "${emptied[@]}" >"$job_folder/scratch" && touch -- "$job_folder/heartbeat"; }; then
         give_up files "$try/job cannot be copied to $local"
     fi
+    # The probe ends itself where this stops: it hangs on nothing that the shared folder may keep waiting.
+    sign "$job_folder/heartbeat" 1
     local folder
     for folder in "${suite_folders[@]}"; do
         [[ -d $folder ]] || give_up files "$folder is not there on $node"
     done
-}
-
-# The probe ends itself where this stops; on the shared folder a slower sign is enough.
-beat() {
-    touch -- "$job_folder/heartbeat"
-    if ((SECONDS >= beaten)); then
-        touch -- "$ran/alive" 2>/dev/null
-        beaten=$((SECONDS + 10))
-    fi
 }
 
 # Copies what has come out: first what a cell left, last its record, each whole or not at all.
@@ -311,30 +373,64 @@ read_image() {
         give_up image "$image_file has changed since it was imported: remove $image_folder to import it anew"
 }
 
+own_cgroups=/proc/self/cgroup cgroups=/sys/fs/cgroup
+
 image_ready() {
     read_image
     [[ -r $image_file ]] || give_up image "$image_file cannot be read on $node"
 }
 
-# Sets inside: what is run in the container. It leaves a mark first, which tells a probe that failed from a
-# container that could not be started.
+# What the container's first shell does: it leaves a mark, which tells a probe that failed from a container
+# that could not be started; and it forgets what a scheduler, a launcher or a runtime says of this job, by
+# which two runs of a cell would differ. It has no more than a shell and env.
+# shellcheck disable=SC2016 # it is the shell inside that reads this
+first='echo began >"$0"
+for name in $(env | while IFS="=" read -r name rest; do
+    case $name in
+        *[!A-Za-z0-9_]*) ;;
+        SLURM* | SRUN_* | SBATCH_* | PMI* | OMPI_* | PRTE_* | APPTAINER* | SINGULARITY*) echo "$name" ;;
+    esac
+done); do
+    unset "$name"
+done
+exec "$@"'
+
+# Sets inside: what is run in the container.
 inside_words() {
-    # shellcheck disable=SC2016 # it is the shell inside that reads this
-    inside=(sh -c 'echo began >"$0" && exec "$@"' "$out_inside/began" env "${environment[@]}")
+    inside=(sh -c "$first" "$out_inside/began" env "${environment[@]}")
     [[ $gpu == GPU-* ]] && inside+=("CUDA_VISIBLE_DEVICES=$gpu") || inside+=("CUDA_VISIBLE_DEVICES=$place")
     driver_is_old && inside+=("$compat")
     inside+=("${probe[@]}")
 }
 
-# How many processes of this job the kernel has killed for memory: of cgroups of version 2, else 1.
+# How many processes of this job the kernel has killed for memory. A cgroup of version 2 counts those below it
+# too, one of version 1 its own alone: https://docs.kernel.org/admin-guide/cgroup-v1/memory.html. Where Slurm
+# makes none for a job, nobody else's are counted.
 oom_kills() {
-    local path file
-    path=$(sed -n -e 's/^0:://p' -e 's/^[0-9]*:memory://p' /proc/self/cgroup | tail -n 1)
-    path=${path%%/step_*}
-    for file in "/sys/fs/cgroup$path/memory.events" "/sys/fs/cgroup/memory$path/memory.oom_control"; do
-        [[ -r $file ]] && sed -n 's/^oom_kill //p' "$file" && return
-    done
-    echo 0
+    local controllers path own='' base='' name count total=0
+    while IFS=: read -r _ controllers path; do
+        [[ $path == */job_* ]] || continue
+        own=${path%%/step_*}
+        case ,$controllers, in
+            *,memory,*) base=$cgroups/memory$own && break ;;
+            ,,) base=$cgroups$own ;;
+        esac
+    done <"$own_cgroups"
+    while read -r name count; do
+        [[ $name == oom_kill ]] && total=$((total + count))
+    done < <(
+        if [[ -r $base/memory.events ]]; then
+            cat -- "$base/memory.events"
+        elif [[ -n $base ]]; then
+            find "$base" -name memory.oom_control -exec cat -- {} +
+        fi 2>/dev/null
+    )
+    echo "$total"
+}
+
+# Slurm's own word for it: a step's cgroup is gone when the step is over.
+slurm_says_oom() {
+    grep -Eiq '^(srun|slurmstepd)[^:]*: (error: )?.*(oom[_-]kill|out of memory|out-of-memory)' "$local/whole"
 }
 
 # Runs the words in the background; what they say is kept on the node's disk.
@@ -354,7 +450,7 @@ container_result() {
     tail -n 100 "$local/whole" | tail -c 4000 >"$local/log"
     [[ -e $out/began ]] || give_up runtime "$node cannot start the container: $(tail -c 1000 "$local/log")"
     code=$status
-    (($(oom_kills) > killed_before)) && oom=1
+    if (($(oom_kills) > killed_before)) || slurm_says_oom; then oom=1; fi
 }
 
 container_remove() {
@@ -376,9 +472,26 @@ find_apptainer() {
 
 out_inside=/opt/trtmatrix/out
 
+# What a profile, a module or a user has set for other containers is nothing for these: each option may be
+# given as a variable too, and what begins with APPTAINERENV_ is set inside in spite of --cleanenv. What says
+# how and where an image is opened stays. Names: https://apptainer.org/docs/user/main/appendix.html.
+forget_settings() {
+    local name
+    for name in "${!APPTAINER@}" "${!SINGULARITY@}"; do
+        case $name in
+            *_CACHEDIR | *_TMPDIR | *_CONFIGDIR | *_UNSQUASH | *_USERNS) ;;
+            *) unset "$name" ;;
+        esac
+    done
+}
+
 container_start() {
     local words=("${exec_words[@]}") alone
     find_apptainer
+    forget_settings
+    # /etc/localtime and /etc/hosts are the least of what a site binds into every container.
+    attend "$apptainer" exec --help >"$local/help" 2>&1
+    grep -q bind-paths "$local/help" && words+=(--no-mount=bind-paths)
     words+=("--bind=$job_folder:/opt/trtmatrix/job:ro" "--bind=$out:/opt/trtmatrix/out" "--bind=$local/scratch:/tmp")
     # Some installations give no user a network namespace, not even an empty one.
     alone=("${words[@]}" --net --network=none)
@@ -393,8 +506,11 @@ container_start() {
 
 begin
 
-stage='the lines of setup in the settings of the site were run'
+kind=setup stage='the lines of setup in the settings of the site were run'
+trap 'setup_failed "$?" "$BASH_COMMAND"' ERR
 module load apptainer
+trap - ERR
+check_environment
 
 stage='the GPU was looked for'
 find_gpu
@@ -406,7 +522,6 @@ stage='the container was started'
 container_start
 stage='cells were run'
 while container_running; do
-    beat
     collect
     pause
 done

@@ -3,6 +3,7 @@
 # shellcheck disable=SC2034,SC2317,SC2329 # traps call functions; not each runtime needs each word
 
 array_folder=/shared/lab/arrays/5f1c2a
+scratch=''
 image_folder=/shared/lab/images/9d0e
 minutes=40
 warned=60
@@ -55,9 +56,9 @@ create_words=(
     --env=CUDA_CACHE_PATH=/tmp/home/cuda
     --env=ORT_DISABLE_TELEMETRY=1
     --env=PYTHONDONTWRITEBYTECODE=1
-    --volume=/shared/lab/suite/77aa/trtprobe:/opt/trtmatrix/trtprobe:ro
-    --volume=/shared/lab/suite/77aa/repros:/opt/trtmatrix/repros:ro
-    --volume=/shared/lab/cases:/opt/trtmatrix/cases:ro
+    '--mount=type=bind,source=/shared/lab/suite/77aa/trtprobe,target=/opt/trtmatrix/trtprobe,readonly'
+    '--mount=type=bind,source=/shared/lab/suite/77aa/repros,target=/opt/trtmatrix/repros,readonly'
+    '--mount=type=bind,source=/shared/lab/cases,target=/opt/trtmatrix/cases,readonly'
 )
 emptied=(
     /tmp
@@ -71,7 +72,7 @@ attempt=${1:?usage: sbatch … SCRIPT ATTEMPT}
 node=${SLURMD_NODENAME:-$(hostname)}
 began=$(date +%s)
 time_over=${SLURM_JOB_END_TIME:-$((began + 60 * minutes))}
-trouble='' detail='' waiting='' pausing='' ran=''
+trouble='' detail='' waiting='' pausing='' ran='' said='' kind=runtime
 stage='the script began'
 
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
@@ -94,9 +95,42 @@ give_up() {
     exit 1
 }
 
+# What a line of setup comes to counts, not what happens within a file that it reads. Such a failure is told,
+# since what follows runs in another environment than the site's: without its modules, or with another PATH.
+setup_failed() {
+    ((${#BASH_SOURCE[@]} > 2)) && return
+    give_up setup "a line of setup failed on $node with code $1: $2 (where it may fail: add || true)"
+}
+
+# Because of --export=NONE the node makes the environment, that of a login, and says little where it cannot:
+# a job then has Slurm's own variables alone.
+check_environment() {
+    kind=runtime
+    [[ -n ${HOME:-} ]] || give_up setup \
+        "$node gave the job no environment of a login: HOME is empty; does 'su - $(id -un)' work there?"
+}
+
+# Sets base: where a job's own files lie on its node. Variables in what the site names are the job's.
+find_base() {
+    local name
+    base=${scratch:-${SLURM_TMPDIR:-${TMPDIR:-/tmp}}}
+    while [[ $base =~ \$(\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*)) ]]; do
+        name=${BASH_REMATCH[2]}${BASH_REMATCH[3]}
+        [[ -n ${!name:-} && ${!name} != *[$]* ]] ||
+            give_up setup "scratch: $scratch: $name is not set on $node"
+        base=${base/"${BASH_REMATCH[0]}"/"${!name}"}
+    done
+    [[ $base == /* && $base != *[,:\"]* ]] ||
+        give_up files "$base on $node is no folder that a container can be given: name one by scratch:"
+}
+
+# One line for the file that tells how it ended; last, where the rest of what was said lies.
+told() { printf '%s' "$(plain "$detail")${trouble:+${said:+; see $said}}"; }
+
 # Slurm sends TERM when the job is cancelled or preempted, and because of --signal before its time is over.
 # That one may come a minute early: https://slurm.schedmd.com/sbatch.html#OPT_signal
 told_to_end() {
+    [[ $BASHPID == "$$" ]] || exit 0 # a child that has just been made still has the script's traps
     trap '' TERM INT
     trouble=cancelled detail="told to end while: $stage"
     if (($(date +%s) >= time_over - warned - 65)); then
@@ -127,12 +161,26 @@ array=${SLURM_ARRAY_JOB_ID:-$job}
 try=$array_folder/tries/$task.$attempt
 final=$array_folder/ran/$task.$attempt
 ran=$final.$job
+said=$array_folder/said.$task.$attempt.$array.txt
 proc_gpus=/proc/driver/nvidia/gpus
-code='' oom='' local='' container='' beaten=0 next=0 told_start=-1
+code='' oom='' local='' container='' next=0 told_start=-1
+signs=()
+
+# A job that comes too late runs nothing: the array was cancelled or closed, or this attempt given up.
+end_if_unwanted() {
+    local mark
+    for mark in "$array_folder/stopping" "$array_folder/over" "$try/gone.json"; do
+        if [[ -e $mark ]]; then
+            echo "trtmatrix: task $task is not wanted any more: $mark; nothing to do"
+            exit 0
+        fi
+    done
+}
 
 # The work of one attempt is done once, however often Slurm starts it: the first to make the link has it.
 # Making a link is one step on every file system, NFS too.
 begin() {
+    end_if_unwanted
     if ! ln -s -T -- "$job" "$try/taken" 2>/dev/null; then
         local other
         other=$(readlink -- "$try/taken") || { echo "trtmatrix: $try cannot be written to" >&2; exit 1; }
@@ -146,23 +194,42 @@ begin() {
     trap 'told_to_end' TERM INT
     printf '%s\n' "job=$array" "task=$task" "attempt=$attempt" "id=$job" "node=$node" "time=$(now)" |
         leave_file started || exit 1
+    sign "$ran/alive" 10
+}
+
+# Touches a file every so many seconds, beside all that the script waits for, as long as the script lives: a
+# child whose parent was killed gets another one, though the parent may not have been buried yet.
+sign() {
+    keep_signing "$1" "$2" </dev/null >/dev/null 2>&1 &
+    signs+=("$!")
+    disown "$!"
+}
+
+keep_signing() {
+    local me=$BASHPID second=0
+    while [[ $(<"/proc/$me/status") == *$'\nPPid:\t'"$$"$'\n'* ]]; do
+        ((second++ % $2 == 0)) && touch -- "$1"
+        sleep 1
+    done
 }
 
 # On every path: nothing runs any more, what is finished is on the shared folder, the rest is gone.
 leave() {
     local status=$?
+    [[ $BASHPID == "$$" ]] || exit 0
     trap '' TERM INT
     trap - EXIT
     container_remove
     [[ -n $waiting ]] && kill "$waiting" 2>/dev/null
     [[ -n $pausing ]] && kill "$pausing" 2>/dev/null
     if [[ -z $trouble && -z $code ]]; then
-        trouble=runtime detail="the script ended with code $status while: $stage"
+        trouble=$kind detail="the script ended with code $status while: $stage"
     fi
     collect || { [[ -n $trouble ]] || trouble=files; detail+=" $ran cannot be written to"; }
     collect_rest
     [[ -n $local && -s $local/log ]] && leave_file log <"$local/log"
-    printf '%s\n' "code=$code" "oom=$oom" "trouble=$trouble" "detail=$(plain "$detail")" "time=$(now)" |
+    kill -KILL "${signs[@]}" 2>/dev/null # one that has just begun would take TERM for this script
+    printf '%s\n' "code=$code" "oom=$oom" "trouble=$trouble" "detail=$(told)" "time=$(now)" |
         leave_file ended && mv -T -- "$ran" "$final" 2>/dev/null
     [[ -n $local ]] && rm -rf -- "$local"
     [[ $status == 0 && -n $trouble ]] && status=1
@@ -171,30 +238,25 @@ leave() {
 
 # Folders that a killed job left behind lie there without a sign of life.
 make_local() {
-    local base=${SLURM_TMPDIR:-${TMPDIR:-/tmp}} old
+    local old
+    find_base
     for old in "$base"/trtmatrix-slurm.*; do
         [[ -d $old && ! -L $old && -O $old && -n $(find "$old/job/heartbeat" -mmin +30 2>/dev/null) ]] &&
             rm -rf -- "$old"
     done
-    local=$(mktemp -d "$base/trtmatrix-slurm.$job.XXXXXX") || give_up files "no folder can be made in $base"
+    local=$(mktemp -d "$base/trtmatrix-slurm.$job.XXXXXX") ||
+        give_up files "no folder can be made in $base on $node: name another by scratch: in the site's file"
     job_folder=$local/job out=$local/out
     if ! { mkdir -- "$job_folder" "$out" "$local/scratch" && cp -R -- "$try/job/." "$job_folder/" &&
         printf '%s\n' "${emptied[@]}" >"$job_folder/scratch" && touch -- "$job_folder/heartbeat"; }; then
         give_up files "$try/job cannot be copied to $local"
     fi
+    # The probe ends itself where this stops: it hangs on nothing that the shared folder may keep waiting.
+    sign "$job_folder/heartbeat" 1
     local folder
     for folder in "${suite_folders[@]}"; do
         [[ -d $folder ]] || give_up files "$folder is not there on $node"
     done
-}
-
-# The probe ends itself where this stops; on the shared folder a slower sign is enough.
-beat() {
-    touch -- "$job_folder/heartbeat"
-    if ((SECONDS >= beaten)); then
-        touch -- "$ran/alive" 2>/dev/null
-        beaten=$((SECONDS + 10))
-    fi
 }
 
 # Copies what has come out: first what a cell left, last its record, each whole or not at all.
@@ -322,14 +384,16 @@ read_image() {
         give_up image "$image_file has changed since it was imported: remove $image_folder to import it anew"
 }
 
+unstarted_seconds=600
+
 image_ready() {
     read_image
     local lock said
     docker version >/dev/null 2>"$local/said" ||
         give_up runtime "Docker does not answer on $node: $(<"$local/said")"
     find_image && return
-    # Two tasks of one node load an image once.
-    exec {lock}>>"/tmp/trtmatrix-load.$(id -u)" && attend flock "$lock"
+    # Two tasks of one node load an image once. On the shared folder, since /tmp may be private to a job.
+    exec {lock}>>"$image_folder/loading.$node" && attend flock "$lock"
     if ! find_image; then
         [[ -r $image_file ]] || give_up image "$image_file cannot be read on $node"
         attend docker load --input "$image_file" >"$local/said" 2>&1 ||
@@ -356,17 +420,43 @@ container_start() {
     docker info --format '{{.SecurityOptions}}' 2>/dev/null | grep -q name=rootless && user=0:0
     words+=("--user=$user" "--name=$container_name.$job" "--label=io.trtmatrix.slurm=$job")
     words+=("--label=io.trtmatrix.cluster=${SLURM_CLUSTER_NAME:-}")
-    words+=("--volume=$job_folder:/opt/trtmatrix/job:ro" "--volume=$out:/opt/trtmatrix/out")
+    words+=("--mount=type=bind,source=$job_folder,target=/opt/trtmatrix/job,readonly" "--mount=type=bind,source=$out,target=/opt/trtmatrix/out")
     driver_is_old && words+=("--env=$compat")
     give_gpu
+    remove_unstarted
     container=$container_name.$job
     attend docker create "${words[@]}" "${gpu_words[@]}" "--entrypoint=${probe[0]}" \
         "$image" "${probe[@]:1}" >"$local/said" 2>&1 ||
-        give_up runtime "$node cannot make the container: $(tail -c 1000 "$local/said")"
+        not_made
     touch -- "$job_folder/heartbeat"
     started_at=$(date +%s)
     docker start --attach "$container" 2>&1 </dev/null | tail -c 65536 >"$local/whole" &
     waiting=$!
+}
+
+# One whose script was killed before it was started would stay for ever: no heartbeat ends it, nor --rm.
+remove_unstarted() {
+    local one made
+    for one in $(timeout -k 2 25 docker ps --all --quiet --filter status=created \
+        --filter "label=io.trtmatrix.slurm" --filter "label=io.trtmatrix.cluster=${SLURM_CLUSTER_NAME:-}"); do
+        made=$(docker inspect --format '{{.Created}}' "$one" 2>/dev/null) || continue
+        (($(date +%s) - $(date -d "$made" +%s) > unstarted_seconds)) &&
+            timeout -k 2 25 docker rm --force --volumes "$one" >/dev/null 2>&1
+    done
+}
+
+# An engine finds a folder by its own eyes: those of the node, and of the time when it was started.
+not_made() {
+    local said unseen='bind source path does not exist: ' path
+    said=$(tail -c 1000 "$local/said")
+    path=${said#*"$unseen"} path=${path%%$'\n'*} path=${path%.}
+    if [[ $said == *"$unseen$local"* ]]; then
+        give_up files "Docker on $node does not see $local, which this job made: is ${local%/*} private to \
+a job (job_container/tmpfs)? Name a folder of the node's own disk by scratch: in the site's file"
+    elif [[ $said == *"$unseen"* && -e $path ]]; then
+        give_up files "Docker on $node does not see $path, which this job sees: was it mounted later?"
+    fi
+    give_up runtime "$node cannot make the container: $said"
 }
 
 give_gpu() {
@@ -413,7 +503,10 @@ container_remove() {
 
 begin
 
-stage='the lines of setup in the settings of the site were run'
+kind=setup stage='the lines of setup in the settings of the site were run'
+trap 'setup_failed "$?" "$BASH_COMMAND"' ERR
+trap - ERR
+check_environment
 
 stage='the GPU was looked for'
 find_gpu
@@ -425,7 +518,6 @@ stage='the container was started'
 container_start
 stage='cells were run'
 while container_running; do
-    beat
     collect
     pause
 done

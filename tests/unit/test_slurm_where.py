@@ -1,0 +1,50 @@
+"""Whose GPUs are meant: words for who reads records that a cluster made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import make_case, make_cell, make_repro
+
+from trtmatrix.cli import make_parser
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.expand import Selection
+from trtmatrix.core.model import Evidence, Exclusion, Gpu
+from trtmatrix.core.plan import Engine, Excluded, Host, Pull, make_plan
+from trtmatrix.core.summary import count_products, headline
+from trtmatrix.where import tell_of_site
+
+L4 = Gpu(slug="nvidia-l4", name="NVIDIA L4", remote=True)
+H200 = Gpu(slug="nvidia-h200", name="NVIDIA H200")
+
+
+@pytest.mark.parametrize("command", ["table", "report", "publish"])
+def test_who_reads_records_can_mean_the_clusters_gpus(command: str) -> None:
+    args = make_parser().parse_args([command, "--executor", "slurm"])
+    assert args.executor == "slurm"
+
+
+@pytest.mark.parametrize(
+    ("command", "site", "told"),
+    [("table", True, True), ("publish", True, True), ("run", True, False), ("table", False, False)],
+)
+def test_a_site_that_is_not_asked_is_pointed_out(
+    command: str, site: bool, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.delenv("TRTMATRIX_SITE", raising=False)
+    if site:
+        (tmp_path / "slurm.yaml").touch()
+    tell_of_site(command, None, tmp_path)
+    assert ("--executor slurm" in capsys.readouterr().err) is told
+
+
+def test_a_gpu_that_the_site_lacks_is_told_as_that() -> None:
+    cell = make_cell(make_repro(make_case("a")), make_case("a"), gpu=H200)
+    plan = make_plan([cell], Host(engine=Engine(available=True), gpus=(L4,)), Selection(), Pull.ALL)
+    (excluded,) = plan.excluded
+    assert isinstance(excluded, Excluded)
+    assert excluded.why is Exclusion.OTHER_GPU
+    (counts,) = count_products([Entry(cell=cell, excluded=excluded, evidence=Evidence.NONE)])
+    assert headline(counts) == "0 TensorRT cells measured, 1 not run: 1 no such GPU in slurm.yaml"
