@@ -1,4 +1,4 @@
-"""A lock that another client holds for long, as it is stopped or waits for Slurm, keeps nobody from ending."""
+"""A lock that another client holds for long, stopped or waiting for Slurm, keeps nobody from ending."""
 
 from __future__ import annotations
 
