@@ -61,11 +61,9 @@ def _pack() -> str:
 
 def _slurm() -> str:
     """Return why no cluster can be started here, or nothing."""
-    if os.geteuid():
-        return "root is needed, to make device nodes and to start Slurm's daemons"
-    missing = [name for name in ("slurmctld", "slurmd", "munged", "sbatch") if shutil.which(name) is None]
-    packages = "slurmctld slurmd munge slurm-client"
-    return f"{', '.join(missing)} missing: apt-get install {packages}" if missing else _docker()
+    from tests.slurm.cluster import lacking
+
+    return lacking() or _docker()
 
 
 def _cdi() -> str:
@@ -139,7 +137,7 @@ SUITES = (
         engine="TRTMATRIX_TEST_PODMAN",
     ),
     Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack),
-    Suite(name="slurm", seconds=480, command=(*BY_FILE, "tests/slurm"), lacking=_slurm),
+    Suite(name="slurm", seconds=480, command=(*PYTEST, "tests/slurm"), lacking=_slurm),
     Suite(name="bundles", seconds=480, command=(*BY_FILE, "tests/bundles"), lacking=_docker),
     Suite(name="worker", seconds=420, command=(*BY_FILE, "tests/worker"), lacking=_docker),
     Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi),
