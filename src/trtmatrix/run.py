@@ -7,6 +7,7 @@ runs while the next ones are made ready.
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Protocol
@@ -27,6 +28,8 @@ from trtmatrix.worklist import Worklist
 from trtmatrix.workshop import CELLS, Order, Workshop, failed_record
 
 CASES = "cases prepared"
+SAME_SECONDS = 2.0
+"""So soon after a first signal a second one is no person's."""
 PREPARED_SECONDS = 0.02
 """How often a launch that cannot start without a prepared case looks for one."""
 
@@ -85,9 +88,18 @@ def run_plan(
 
 
 def _clean_up_undisturbed(shop: Workshop) -> None:
-    """Let no second signal cut short what the first one started: it takes seconds."""
+    """Let no second signal cut short what the first one started: it takes seconds.
+
+    It only ends waiting for others, such as a queue. One that comes at once is the same keystroke, passed on.
+    """
+    first = time.monotonic()
+
+    def hurry(*_: object) -> None:
+        if time.monotonic() - first > SAME_SECONDS:
+            shop.hurry.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, hurry)
     shop.progress.note("interrupted: ending what runs" + (" here" if shop.leave.is_set() else ""))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections import deque
@@ -21,11 +22,15 @@ from trtmatrix.core.slurm.manifest import Try
 from trtmatrix.effects.gpu import known_gpu
 from trtmatrix.effects.launcher import Ready
 from trtmatrix.effects.paths import make_job_folder
+from trtmatrix.effects.shared_lock import LockBusy, within
 from trtmatrix.performed import Performed
 from trtmatrix.slurm_following import NEVER_RAN, Following, placed
 from trtmatrix.storing import Kept, Storing
 from trtmatrix.worklist import Task, Worklist
 from trtmatrix.workshop import Workshop
+
+NOTED_SECONDS, LAST_SECONDS = 0.2, 5.0
+"""So long the lock is waited for to note what a node is: each time, and at the end."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -49,6 +54,7 @@ class Collecting:
     _stores: deque[_Stored] = field(default_factory=deque)
     _storing: dict[tuple[object, ...], Storing] = field(default_factory=dict)
     _nodes: set[tuple[str, str]] = field(default_factory=set)
+    _unnoted: list[tuple[str, str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Make a folder for outputs on their way."""
@@ -68,6 +74,7 @@ class Collecting:
                 one.surfaces.add((left.task, left.attempt))
                 if (folder := self.cluster.folder.ran(one.key, left)) is not None:
                     self.shop.surfaces.take(self._storing_of(one, left).ready, folder)
+        self._note_nodes(NOTED_SECONDS)
         return len(one.taken) > before
 
     def _take_record(self, one: Following, work: Worklist, left: Try, number: int) -> None:
@@ -135,6 +142,7 @@ class Collecting:
     def close(self) -> None:
         """Wait until what came out is stored."""
         self._threads.shutdown()
+        self._note_nodes(LAST_SECONDS)
         try:
             self.drain()
         finally:
@@ -170,9 +178,16 @@ class Collecting:
         if not left.gpu or not left.node or (left.node, left.gpu) in self._nodes:
             return
         self._nodes.add((left.node, left.gpu))
-        seen = self.shop.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
-        with self.cluster.folder.lock():
-            self.cluster.folder.note_node(left.node, left.gpu, seen)
+        self._unnoted.append((left.node, left.gpu, self.shop.clock().strftime("%Y-%m-%dT%H:%M:%SZ")))
+
+    def _note_nodes(self, seconds: float) -> None:
+        """Write down what was seen on nodes, if the lock is to be had so soon: records do not wait for it."""
+        if not self._unnoted:
+            return
+        with contextlib.suppress(LockBusy), self.cluster.folder.lock(within(seconds)):
+            while self._unnoted:
+                self.cluster.folder.note_node(*self._unnoted[-1])
+                self._unnoted.pop()
 
 
 def _had_started(left: Try, index: int) -> bool:

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from trtmatrix.cluster import Cluster
 from trtmatrix.effects.shared_clients import Client
+from trtmatrix.effects.shared_lock import LockBusy, within
 from trtmatrix.slurm_cancelling import Cancelling
 from trtmatrix.slurm_images import SlurmImages
 
 WHY = "its client was interrupted"
+LOCK_SECONDS = 10.0
+"""So long an interrupted run waits for a lock that another client holds, which may itself be stopped."""
 
 
 @dataclass(kw_only=True)
@@ -25,7 +28,13 @@ class Ending:
 
     def end(self, keys: Sequence[str]) -> None:
         """Cancel the arrays that no other living client follows, and return when their jobs are gone."""
-        with self.cluster.folder.lock():
+        if not keys and not self.images.submitted:
+            return
+        try:
+            with self.cluster.folder.lock(self._is_enough()):
+                ours, imports = self._stop(keys)
+        except LockBusy as error:  # nobody can be kept from going on with them, but our jobs are to go
+            self.note(f"{error}; jobs are cancelled without it")
             ours, imports = self._stop(keys)
         if len(ours) < len(keys):
             self.note(f"{len(keys) - len(ours)} arrays go on: another client follows them")
@@ -48,10 +57,18 @@ class Ending:
 
     def _close(self, ours: Sequence[str], gone: Sequence[str]) -> None:
         """Close what is surely gone; the rest stays marked, and the next client ends it."""
-        with self.cluster.folder.lock():
-            for key in gone:
-                self.cluster.folder.close_array(key, WHY)
-            self.client.leave(ours)
+        try:
+            with self.cluster.folder.lock(self._is_enough()):
+                for key in gone:
+                    self.cluster.folder.close_array(key, WHY)
+                self.client.leave(ours)
+        except LockBusy as error:
+            self.note(f"{error}; the next run closes what was ended")
+
+    def _is_enough(self) -> Callable[[], bool]:
+        """Return what tells when the lock is not waited for any longer: soon, or where somebody hurries."""
+        late = within(LOCK_SECONDS)
+        return lambda: late() or self.cancelling.hurry.is_set()
 
     def end_left(self) -> None:
         """End the arrays whose client died while it cancelled them: nobody else goes on with that."""

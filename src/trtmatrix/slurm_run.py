@@ -11,6 +11,7 @@ from trtmatrix.core.model import CellId
 from trtmatrix.core.order import Seconds
 from trtmatrix.core.plan import Launch
 from trtmatrix.effects.shared_clients import Client
+from trtmatrix.effects.shared_lock import LockBusy
 from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway
 from trtmatrix.performed import Performed
 from trtmatrix.slurm_cancelling import Cancelling, scancel_words
@@ -62,21 +63,30 @@ class SlurmRun:
         """Run all launches to their end, or until the run is to stop: then no job is left behind."""
         courses = [Course(launch=launch, work=Worklist(launch, run, self.shop)) for launch in launches]
         collecting = Collecting(cluster=self.cluster, shop=self.shop, performed=performed)
+        self.cluster.folder.give_up = self.shop.stop.is_set
         try:
             with Client(self.cluster.folder) as client:
-                watch = Watch(
-                    cluster=self.cluster, queue=self.queue, collecting=collecting,
-                    submitting=self._submitting(client, seconds),
-                )  # fmt: skip
-                self._look_round(launches, watch.submitting)
-                self._work(courses, watch)
+                try:
+                    self._go(courses, client, collecting, seconds)
+                except LockBusy:  # it is not waited for any longer, as the run is to stop
+                    if not self.shop.stop.is_set():
+                        raise
                 if self.shop.stop.is_set():
-                    self._stop(courses, watch)
+                    self._stop(courses, client, collecting)
         except Exception:
             self._tell_left(courses)  # an error ends nothing that runs: it may take hours
             raise
         finally:
             collecting.close()
+
+    def _go(
+        self, courses: Sequence[Course], client: Client, collecting: Collecting, seconds: Seconds
+    ) -> None:
+        """Look round, then do the work."""
+        submitting = self._submitting(client, seconds)
+        watch = Watch(cluster=self.cluster, queue=self.queue, collecting=collecting, submitting=submitting)
+        self._look_round([course.launch for course in courses], submitting)
+        self._work(courses, watch)
 
     def _submitting(self, client: Client, seconds: Seconds) -> Submitting:
         return Submitting(
@@ -160,13 +170,13 @@ class SlurmRun:
             f"to end it: {scancel_words(jobs)}"
         )
 
-    def _stop(self, courses: Sequence[Course], watch: Watch) -> None:
+    def _stop(self, courses: Sequence[Course], client: Client, collecting: Collecting) -> None:
         """End what runs, or leave it running where nobody asked for its end; what came out is kept."""
         arrays = [one for course in courses for one in course.arrays]
         if self.shop.leave.is_set():
             self._tell_left(courses)
             return
-        self._ending(watch.submitting.client).end([one.key for one in arrays])
+        self._ending(client).end([one.key for one in arrays])
         for course in courses:
             for one in course.arrays:
-                watch.collecting.take(one, course.work, self.cluster.folder.tries(one.key))
+                collecting.take(one, course.work, self.cluster.folder.tries(one.key))

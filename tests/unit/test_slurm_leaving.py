@@ -10,7 +10,6 @@ import pytest
 from slurmclient import CASES, Client, cases_of, leave_after_submitting, make_slurm
 
 from trtmatrix.core.errors import UsageError
-from trtmatrix.effects import slurm_commands
 from trtmatrix.effects.shared_folder import SharedFolder
 from trtmatrix.effects.slurm import SlurmAway
 from trtmatrix.effects.slurm_commands import Answer, run_command
@@ -75,7 +74,7 @@ def test_a_command_that_cannot_be_started_just_now_is_tried_again(
     def fork(*_: object, **__: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(slurm_commands.subprocess, "Popen", fork)
+    monkeypatch.setattr("trtmatrix.effects.slurm_commands.subprocess.Popen", fork)
     with pytest.raises(SlurmAway, match="Resource temporarily unavailable") as raised:
         run_command(["squeue"], 5.0)
     slurm = make_slurm(tmp_path)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from slurmclient import CASES, Client, cases_of, leave_after_submitting, make_slurm
+from slurmclient import CASES, PACE, Client, cases_of, leave_after_submitting, make_slurm
 from slurmdouble import FakeSlurm, Killed, nothing
 
 from trtmatrix.core.slurm.layout import OVER
@@ -64,6 +64,17 @@ def test_what_was_refused_or_given_up_is_tried_when_it_is_asked_for_again(
     assert performed.not_ready == []
     assert (slurm.shared / "arrays" / old / OVER).exists()
     assert second.open_arrays == []
+
+
+def test_records_of_an_array_are_taken_though_the_rest_of_it_was_given_up(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, breaks=lambda job: "NODE_FAIL" if job.task else "")
+    first = Client(tmp_path / "1", slurm, "a", "b")
+    first.remote.pace = replace(PACE, worth=5.0)
+    die_before_closing(first)
+    slurm.breaks = nothing
+    performed = Client(tmp_path / "2", slurm, "a", "b").run("r1")
+    assert {(record.cell.case, record.run) for record in performed.records} == {("a", "r0"), ("b", "r1")}
+    assert performed.not_ready == []
 
 
 def test_an_array_of_what_has_changed_since_is_told_of_while_it_runs(tmp_path: Path) -> None:

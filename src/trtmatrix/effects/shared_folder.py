@@ -42,7 +42,7 @@ from trtmatrix.effects.shared_files import (
     write_json,
     write_text,
 )
-from trtmatrix.effects.shared_lock import hold
+from trtmatrix.effects.shared_lock import hold, never
 from trtmatrix.effects.shared_tries import ArrayTries
 from trtmatrix.effects.store import read_json
 
@@ -70,8 +70,12 @@ class SharedFolder:
     """A folder that this host and every node see. For one user; several clients of theirs share it."""
 
     def __init__(self, root: Path, tell: Callable[[str], None] = lambda _: None) -> None:
-        """Name the folder; nothing is touched yet. ``tell`` hears why something takes long."""
+        """Name the folder; nothing is touched yet. ``tell`` hears why something takes long.
+
+        ``give_up``, to be set: whether the lock is not waited for any longer, as the run is to stop.
+        """
         self.root, self.tell = root, tell
+        self.give_up: Callable[[], bool] = never
         self._copier = Copier(str(os.getpid()))
         self._manifests: dict[str, Manifest] = {}
         self._tries: dict[str, ArrayTries] = {}
@@ -99,9 +103,12 @@ class SharedFolder:
             check_layout(data.get("layout"), str(file))
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the folder's lock; whatever submits is decided on and written down inside. Not re-entrant."""
-        with hold(self.root / "lock", self.tell):
+    def lock(self, give_up: Callable[[], bool] | None = None) -> Iterator[None]:
+        """Hold the folder's lock; whatever submits is decided on and written down inside. Not re-entrant.
+
+        :class:`LockBusy` where it is not waited for any longer, by ``give_up`` or the folder's own.
+        """
+        with hold(self.root / "lock", self.tell, give_up or self.give_up):
             yield
 
     # What goes into containers.

@@ -63,11 +63,27 @@ def _is_same(descriptor: int, path: str) -> bool:
     return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
-@contextmanager
-def hold(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock, waiting for it as long as it takes; ``tell`` hears who has it.
+class LockBusy(MachineryError):
+    """Somebody else holds the lock, and it is not to be waited for any longer."""
 
-    :class:`MachineryError` where the file system has no locks; ``RuntimeError`` where this thread has it.
+
+def never() -> bool:
+    """Wait as long as it takes."""
+    return False
+
+
+def within(seconds: float) -> Callable[[], bool]:
+    """Return what gives up after so long, from now on."""
+    until = time.monotonic() + seconds
+    return lambda: time.monotonic() >= until
+
+
+@contextmanager
+def hold(path: Path, tell: Callable[[str], None], give_up: Callable[[], bool] = never) -> Iterator[None]:
+    """Hold a lock, waiting for it until ``give_up`` says so; ``tell`` hears who has it.
+
+    :class:`LockBusy` then, :class:`MachineryError` where the file system has no locks; ``RuntimeError``
+    where this thread has it.
     """
     try:
         handle = _handle(path)
@@ -75,8 +91,11 @@ def hold(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
         raise _no_lock(path, error) from error
     if handle.owner == threading.get_ident():
         raise RuntimeError(f"{path} is locked by this very thread")
-    with handle.threads:
-        _wait(handle.descriptor, path, tell)
+    while not handle.threads.acquire(timeout=0.1):
+        if give_up():
+            raise LockBusy(f"{path}: another thread of this process holds it")
+    try:
+        _wait(handle.descriptor, path, tell, give_up)
         handle.owner = threading.get_ident()
         try:
             _sign(handle.descriptor)
@@ -84,15 +103,19 @@ def hold(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
         finally:
             handle.owner = 0
             fcntl.lockf(handle.descriptor, fcntl.LOCK_UN)
+    finally:
+        handle.threads.release()
 
 
-def _wait(descriptor: int, path: Path, tell: Callable[[str], None]) -> None:
+def _wait(descriptor: int, path: Path, tell: Callable[[str], None], give_up: Callable[[], bool]) -> None:
     pause, since = 0.01, time.monotonic()
     told = since + PATIENCE_SECONDS
     while not try_lock(descriptor, path):
         if time.monotonic() > told:
             told = time.monotonic() + 60.0
             tell(f"waiting for {path}: {_signed(descriptor)} holds it")
+        if give_up():
+            raise LockBusy(f"{path}: {_signed(descriptor)} holds it; is that process stopped? ps, kill -CONT")
         time.sleep(pause)
         pause = min(pause * 1.5, 0.5)
 
