@@ -1,4 +1,4 @@
-"""The scripts for nodes as text: the accepted ones, quoted exactly, and without a complaint of shellcheck."""
+"""The scripts for nodes: all that they are told is quoted, and what they do by themselves is right."""
 
 from __future__ import annotations
 
@@ -10,77 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from goldenfile import check_golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slurmscripts import DIGEST, import_of, site_of, task_of
 
 from trtmatrix.core.gpu_names import slug_of
-from trtmatrix.core.plan import GpuAccess
 from trtmatrix.core.slurm.script_apptainer import apptainer_uri
 from trtmatrix.core.slurm.script_child import CHILD
 from trtmatrix.core.slurm.script_gpu import GPU
 from trtmatrix.core.slurm.script_pyxis import enroot_uris
-from trtmatrix.core.slurm.scripts import ImportScript, TaskScript, import_script, task_script
+from trtmatrix.core.slurm.scripts import import_script, task_script
 from trtmatrix.core.slurm.shell import assign, assign_words
-from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu
+from trtmatrix.core.slurm.site import NodeRuntime, SiteGpu
 from trtmatrix.core.slurm.submission import array_words
 
-DIGEST = "sha256:" + "ab" * 32
-EPILOG = Path(__file__).resolve().parents[2] / "docker" / "slurm" / "epilog"
-BASH, SHELLCHECK = shutil.which("bash"), shutil.which("shellcheck")
-
-
-def site_of(runtime: NodeRuntime, access: GpuAccess = GpuAccess.TOOLKIT, shared: str = "/shared/lab") -> Site:
-    setup = () if runtime is NodeRuntime.DOCKER else (f"module load {runtime.value}",)
-    return Site(
-        shared=shared, runtime=runtime, gpus=(), access=access, setup=setup, driver_folder="/usr/nvidia"
-    )
-
-
-def task_of(site: Site) -> TaskScript:
-    return TaskScript(
-        site=site, gpu=SiteGpu(name="NVIDIA H200", gres="gpu:h200:1"), slug="nvidia-h200", key="5f1c2a",
-        version="10.7.0", image="9d0e", suite="77aa", minutes=40, driver_least="550.54.14",
-    )  # fmt: skip
-
-
-def import_of(site: Site) -> ImportScript:
-    reference = f"nvcr.io/nvidia/tensorrt:24.12-py3@{DIGEST}"
-    return ImportScript(site=site, key="9d0e", reference=reference, ids=(DIGEST,), config=DIGEST)
-
-
-def texts() -> dict[str, str]:
-    docker = {
-        f"task-docker-{a.name.lower()}": task_script(task_of(site_of(NodeRuntime.DOCKER, a)))
-        for a in GpuAccess
-    }
-    others = {
-        f"task-{runtime.value}": task_script(task_of(site_of(runtime)))
-        for runtime in NodeRuntime
-        if runtime is not NodeRuntime.DOCKER
-    }
-    imports = {
-        f"import-{runtime.value}": import_script(import_of(site_of(runtime))) for runtime in NodeRuntime
-    }
-    own = replace(
-        import_of(site_of(NodeRuntime.APPTAINER)), reference="", file="/shared/our own/it's.sif", ids=()
-    )
-    return {**docker, **others, **imports, "import-file": import_script(own)}
-
-
-@pytest.mark.parametrize("name", texts())
-def test_the_script_is_the_accepted_one(name: str) -> None:
-    check_golden(f"slurm/{name}.sh", texts()[name])
-
-
-@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed: pip install --group lint")
-@pytest.mark.parametrize("name", [*texts(), "epilog"])
-def test_shellcheck_has_no_complaint(name: str, tmp_path: Path) -> None:
-    file = tmp_path / name
-    file.write_text(EPILOG.read_text() if name == "epilog" else texts()[name])
-    done = subprocess.run([str(SHELLCHECK), str(file)], capture_output=True, text=True, check=False)
-    assert done.stdout == ""
-    assert done.returncode == 0
+BASH = shutil.which("bash")
 
 
 def test_what_is_told_stands_at_the_top_and_the_rest_is_the_same_for_all() -> None:

@@ -1,0 +1,26 @@
+array_folder=/shared/lab/arrays/5f1c2a
+scratch=''
+image_folder=/shared/lab/images/9d0e
+minutes=40
+warned=60
+gpu_slug=nvidia-h200
+gpu_name='NVIDIA H200'
+gpu_gres=gpu:h200:1
+gpu_facts='name,uuid,compute_cap,memory.total,driver_version,mig.mode.current,clocks.sm,clocks.mem,power.limit'
+driver_least=550.54.14
+compat=TRTMATRIX_CUDA_COMPAT=/usr/local/cuda/compat/lib.real:/usr/local/cuda/compat
+suite_folders=(
+    /shared/lab/suite/77aa/trtprobe
+    /shared/lab/suite/77aa/repros
+    /shared/lab/cases
+)
+probe=(
+    python3
+    -B
+    /opt/trtmatrix/trtprobe
+    supervise
+    --job=/opt/trtmatrix/job
+    --cases=/opt/trtmatrix/cases
+    --repros=/opt/trtmatrix/repros
+    --out=/opt/trtmatrix/out
+)
