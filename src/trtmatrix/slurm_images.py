@@ -36,8 +36,8 @@ class SlurmImages:
     """Submits imports. ``submitted``: the jobs that this client submitted, by the image's key.
 
     A person who types the command again has mended something, perhaps: only imports that failed since this
-    client began (``_before``: the last one before, by key) keep it from another one at once. ``_failed``:
-    when it saw that an import had failed, by key and attempt.
+    client began (``_before``: the last one that had ended before, by key) keep it from another one at once.
+    ``_failed``: when it saw that an import had failed, by key and attempt.
     """
 
     cluster: Cluster
@@ -47,6 +47,13 @@ class SlurmImages:
     submitted: dict[str, str] = field(default_factory=dict)
     _before: dict[str, int] = field(default_factory=dict)
     _failed: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """See which imports have ended by now: one that is under way is the first of this client's."""
+        keys = {path.name.partition(".")[0] for path in self._images.glob("*.*.sh")}
+        for key in keys:
+            last = max(self._attempts(key), default=0)
+            self._before[key] = last if self._ended(key, last) else max(last - 1, 0)
 
     def job_for(self, version: Version, key: str = "") -> str:
         """Return the job that an array must wait for before its image is there; nothing where it is.
@@ -74,7 +81,7 @@ class SlurmImages:
         key = key or self.cluster.key_of(version)
         attempt = max(self._attempts(key), default=0)
         said = self._ended(key, attempt)
-        before = self._before.setdefault(key, attempt if said else max(attempt - 1, 0))
+        before = self._before.get(key, 0)
         if attempt <= before or not said or self.cluster.folder.image(key) is not None:
             return None
         words = self.trouble(version, key)
@@ -109,9 +116,13 @@ class SlurmImages:
         self.note(f"{version.name}: job {job} fetches its image: {_reference(version)}")
         return job
 
+    @property
+    def _images(self) -> Path:
+        return Path(self.cluster.site.shared, "images")
+
     def _attempts(self, key: str) -> list[int]:
         """Return the numbers of the imports that were begun."""
-        names = [path.name for path in Path(self.cluster.site.shared, "images").glob(f"{key}.*.sh")]
+        names = [path.name for path in self._images.glob(f"{key}.*.sh")]
         return [int(name.split(".")[1]) for name in names if name.split(".")[1].isdecimal()]
 
     def trouble(self, version: Version, key: str) -> str:

@@ -18,7 +18,7 @@ from trtmatrix.slurm_cancelling import Cancelling, scancel_words
 from trtmatrix.slurm_collecting import Collecting
 from trtmatrix.slurm_ending import Ending
 from trtmatrix.slurm_following import Following
-from trtmatrix.slurm_images import SlurmImages
+from trtmatrix.slurm_images import NotHad, SlurmImages
 from trtmatrix.slurm_orphans import CLEANED_DAYS, look_after
 from trtmatrix.slurm_pace import Pace, read_pace
 from trtmatrix.slurm_queue import Queue
@@ -118,6 +118,8 @@ class SlurmRun:
                     return
                 try:
                     self.images.job_for(launch.version)
+                except NotHad:  # one under way as this began has failed; the arrays that need it are held
+                    continue
                 except (Refused, SlurmAway):  # it is told of when an array needs it
                     return
 

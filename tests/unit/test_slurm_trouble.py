@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from slurmclient import CASES, PACE, Client, cases_of, make_slurm
-from slurmdouble import NODE, FakeJob, FakeSlurm
+from slurmclient import CASES, PACE, Client, cases_of, leave_after_submitting, make_slurm
+from slurmdouble import NODE, FakeJob, FakeSlurm, nothing
 
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Evidence
@@ -103,6 +103,34 @@ def test_an_image_is_not_fetched_again_before_its_time(tmp_path: Path) -> None:
     assert not failed.lasting
     images.pace = type(PACE)(again=0.0)
     assert images.failure(version) is None
+
+
+@pytest.mark.parametrize("adopted", [True, False])
+def test_an_import_that_is_under_way_as_a_client_begins_is_the_first_of_three(
+    adopted: bool, tmp_path: Path
+) -> None:
+    slurm = make_slurm(tmp_path, image_fails=True, lasts=3)
+    first = Client(tmp_path / "1", slurm)
+    if adopted:
+        slurm.behind = leave_after_submitting(slurm, first)
+        first.run()
+        slurm.behind = nothing
+    else:
+        with first.remote.cluster.folder.lock():
+            first.remote.images.job_for(first.cells[0].version)
+    assert len(imports(slurm)) == 1
+    performed = Client(tmp_path / "2", slurm).run("r1")
+    assert len(imports(slurm)) == 3
+    assert {item.cell.case.id for item in performed.not_ready} == set(CASES)
+
+
+def test_imports_of_an_earlier_call_do_not_count(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, image_fails=True)
+    Client(tmp_path / "1", slurm).run()
+    slurm.image_fails = False
+    performed = Client(tmp_path / "2", slurm).run("r1")
+    assert cases_of(performed) == Counter(CASES)
+    assert len(imports(slurm)) == 4
 
 
 @pytest.mark.parametrize("says", ["manifest unknown", "no space left on device"])
