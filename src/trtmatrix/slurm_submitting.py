@@ -15,6 +15,7 @@ from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.model import CellId, Gpu
 from trtmatrix.core.order import Seconds
 from trtmatrix.core.plan import Isolation, Launch
+from trtmatrix.core.slurm.counting import counted
 from trtmatrix.core.slurm.cut import cut_arrays, cut_tasks, task_minutes
 from trtmatrix.core.slurm.fate import FIRST, Submit
 from trtmatrix.core.slurm.gather import find_job
@@ -97,7 +98,8 @@ class Submitting:
         followed, left = adopt(self.cluster, self.suite, launch, work, wishes)
         if followed:
             count = sum(len(one.wanted) for one in followed)
-            self.note(f"{_name(launch)}: {count} cells are under way already, and followed")
+            are = f"{counted(count, 'cell')} {'is' if count == 1 else 'are'}"
+            self.note(f"{_name(launch)}: {are} under way already, and followed")
             self.client.follow([one.key for one in followed])
         return followed + (self._new(launch, left) if left else [])
 

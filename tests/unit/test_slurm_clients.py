@@ -132,7 +132,9 @@ def test_only_the_cells_that_nobody_runs_are_submitted(tmp_path: Path) -> None:
     slurm.behind = leave_after_submitting(slurm, first)
     first.run()
     slurm.behind = nothing
-    performed = Client(tmp_path / "2", slurm, "b", "c").run("r1")
+    second = Client(tmp_path / "2", slurm, "b", "c")
+    performed = second.run("r1")
+    assert "1 cell is under way already" in second.told
     assert {(record.cell.case, record.run) for record in performed.records} == {("b", "r0"), ("c", "r1")}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from trtmatrix.core.model import CellId
 from trtmatrix.core.plan import Launch
+from trtmatrix.core.slurm.counting import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,16 +79,18 @@ def jobs_lines(jobs: PlannedJobs) -> Iterator[str]:
         yield from _array_lines(array)
     if jobs.arrays:
         cells, tasks = sum(a.cells for a in jobs.arrays), sum(len(a.tasks) for a in jobs.arrays)
-        number = f"{_count(cells, 'cell')} in {_count(tasks, 'task')} of {_count(len(jobs.arrays), 'array')}"
-        after = f", after {_count(len(jobs.imports), 'import')}" if jobs.imports else ""
+        number = (
+            f"{counted(cells, 'cell')} in {counted(tasks, 'task')} of {counted(len(jobs.arrays), 'array')}"
+        )
+        after = f", after {counted(len(jobs.imports), 'import')}" if jobs.imports else ""
         yield f"through Slurm: {number}{after}; what is under way already is followed instead"
 
 
 def _array_lines(array: PlannedArray) -> Iterator[str]:
     launch = array.launch
     yield (
-        f"{launch.version.name} on {launch.gpu.name}: {_count(array.cells, 'cell')} in an array of "
-        f"{_count(len(array.tasks), 'task')}, {array.running} at once, {array.minutes} minutes at most each"
+        f"{launch.version.name} on {launch.gpu.name}: {counted(array.cells, 'cell')} in an array of "
+        f"{counted(len(array.tasks), 'task')}, {array.running} at once, {array.minutes} minutes at most each"
     )
     yield f"  {array.served} cells have a current record and are not run again"
     for repro, count in Counter(cell.repro for task in array.tasks for cell in task).items():
@@ -105,10 +108,6 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def jobs_json(jobs: PlannedJobs) -> dict[str, Any]:
