@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from trtmatrix.cluster import Cluster, open_cluster
 from trtmatrix.context import Context
 from trtmatrix.core.config import ImageOrigin
+from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.expand import select_versions
 from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Pull
 from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.slurm.checks import is_other_model, site_findings
+from trtmatrix.core.slurm.counting import counted
+from trtmatrix.core.slurm.facts import LeftArray
 from trtmatrix.doctor import Findings, cannot_lines
 from trtmatrix.effects.shared_folder import SharedFolder
 from trtmatrix.effects.site import read_site
 from trtmatrix.effects.site_facts import look_at_site
 from trtmatrix.effects.slurm import Slurm
 from trtmatrix.scene import look_around
+from trtmatrix.slurm_orphans import orphans
 
 REMEDIES = {
     Exclusion.IMAGE_NOT_PULLED: "name the versions by --trt, or --pull all: a job imports each image once",
@@ -34,7 +39,10 @@ def examine_site(args: argparse.Namespace, context: Context) -> Findings:
     names = [version.name for version in context.matrix.versions]
     site = read_site(args.site, context.project.folder, names)
     folder = SharedFolder(Path(site.shared))
-    facts = look_at_site(site, Slurm(), folder)
+    slurm = Slurm()
+    facts = look_at_site(site, slurm, folder)
+    if not (facts.away or facts.folder_trouble):
+        facts = replace(facts, left=left_arrays(folder, slurm))
     findings = list(site_findings(facts, site))
     refused = {each.gpu: each.refused for each in facts.requests if each.refused and each.gpu}
     other = {gpu.name for gpu in site.gpus if is_other_model(facts, site, gpu)}
@@ -49,15 +57,33 @@ def examine_site(args: argparse.Namespace, context: Context) -> Findings:
     return Findings(
         findings=(*findings, image_finding(context, cluster)),
         can_run=tuple(
-            f"{launch.version.name} on {launch.gpu.name}: {len(launch.cells)} cells" for launch in able
+            f"{launch.version.name} on {launch.gpu.name}: {counted(len(launch.cells), 'cell')}"
+            for launch in able
         ),
         cannot=(
             *(
-                f"{len(launch.cells)} cells of {launch.version.name} on {launch.gpu.name}: see above"
-                for launch in kept
+                f"{counted(len(each.cells), 'cell')} of {each.version.name} on {each.gpu.name}: see above"
+                for each in kept
             ),
             *cannot_lines(scene.plan.excluded, (), REMEDIES),
         ),
+    )  # fmt: skip
+
+
+def left_arrays(folder: SharedFolder, slurm: Slurm) -> tuple[LeftArray, ...]:
+    """Return the arrays that no client follows; none where Slurm has stopped answering meanwhile."""
+    try:
+        jobs = slurm.jobs()
+    except MachineryError:
+        return ()
+    with folder.lock():
+        found = orphans(folder, jobs)
+    return tuple(
+        LeftArray(
+            key=orphan.manifest.key, cells=len(orphan.cells), version=orphan.manifest.version,
+            gpu=orphan.manifest.gpu, jobs=orphan.jobs, end=orphan.end,
+        )
+        for orphan in found
     )  # fmt: skip
 
 

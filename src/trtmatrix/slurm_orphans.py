@@ -10,6 +10,7 @@ from trtmatrix.cluster import Cluster
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.model import CellId
 from trtmatrix.core.plan import Launch
+from trtmatrix.core.slurm.counting import counted
 from trtmatrix.core.slurm.fate import Over
 from trtmatrix.core.slurm.jobs import JobStatus, Phase, job_name
 from trtmatrix.core.slurm.manifest import Manifest
@@ -38,13 +39,22 @@ class Orphan:
 
     def tell(self, now: Collection[CellId] = ()) -> str:
         """Return what a person has to know; ``now``: the cells of this run, made of something else by now."""
-        cells = [asked.cell for task in self.manifest.tasks for asked in task]
-        version, gpu = self.manifest.version, self.manifest.gpu
+        version, gpu, cells = self.manifest.version, self.manifest.gpu, self.cells
         changed = " (what it runs has changed since)" if not set(now).isdisjoint(cells) else ""
         return (
-            f"no client follows the array {self.manifest.key}: {len(cells)} cells of {version} on {gpu}"
-            f"{changed}; the command that began it goes on with it; to end it: {scancel_words(self.jobs)}"
+            f"no client follows the array {self.manifest.key}: {counted(len(cells), 'cell')} of {version} on "
+            f"{gpu}{changed}; the command that began it goes on with it; to end it: {self.end}"
         )
+
+    @property
+    def cells(self) -> list[CellId]:
+        """All cells of the array."""
+        return [asked.cell for task in self.manifest.tasks for asked in task]
+
+    @property
+    def end(self) -> str:
+        """The command that cancels its jobs; nothing where it has none."""
+        return scancel_words(self.jobs) if self.jobs else ""
 
 
 def orphans(folder: SharedFolder, jobs: Iterable[JobStatus]) -> list[Orphan]:

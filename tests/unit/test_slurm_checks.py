@@ -11,7 +11,7 @@ from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.slurm.boards import Node
 from trtmatrix.core.slurm.checks import is_other_model, runtime_test, site_findings
 from trtmatrix.core.slurm.controller import ClusterNode, Config, Partition
-from trtmatrix.core.slurm.facts import Request, SiteFacts
+from trtmatrix.core.slurm.facts import LeftArray, Request, SiteFacts
 from trtmatrix.core.slurm.rules import SITE_RULES
 from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu, SiteLimits
 
@@ -26,7 +26,7 @@ GOOD = SiteFacts(
 )  # fmt: skip
 SMI = "NVIDIA L4, GPU-1, 8.9, 23034, 550.54.15, [N/A], 210, 405, 72.00"
 
-
+LEFT = LeftArray(key="5f1c", cells=3, version="10.7.0", gpu="nvidia-l4")
 SHORT = Partition(name="short", default=False, state="UP", minutes=5)
 
 
@@ -93,6 +93,14 @@ BAD: dict[str, tuple[str, dict[str, Any], dict[str, Any], Level, str, str]] = {
     ),
     "an epilog on the nodes": (
         "slurm-ends", {"epilogs": {"/e": None}}, {}, Level.LACKING, "/e cannot be read", "docker/slurm",
+    ),
+    "an array that is nobody's": (
+        "slurm-left", {"left": (replace(LEFT, jobs=("7", "8"), end="scancel 7 8"),)}, {}, Level.LACKING,
+        "no client follows it (3 cells of 10.7.0 on nvidia-l4), and it goes on: jobs 7, 8",
+        "type it again; to end it: scancel 7 8",
+    ),
+    "an array without jobs": (
+        "slurm-left", {"left": (LEFT,)}, {}, Level.LACKING, "what came of it was not taken", "type it again",
     ),
     "tracking": (
         "slurm-ends", {"config": Config(tracking="proctrack/pgid")}, {"runtime": NodeRuntime.APPTAINER},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,8 +13,11 @@ import pytest
 from slurmclient import CASES, PACE, Client, cases_of, leave_after_submitting, make_slurm
 from slurmdouble import FakeSlurm, Killed, nothing
 
+from trtmatrix.core.slurm.facts import LeftArray
 from trtmatrix.core.slurm.layout import OVER
 from trtmatrix.effects.shared_folder import SharedFolder
+from trtmatrix.slurm_doctor import left_arrays
+from trtmatrix.slurm_orphans import Orphan, orphans
 
 AGES = timedelta(days=40)
 
@@ -89,6 +93,40 @@ def test_an_array_of_what_has_changed_since_is_told_of_while_it_runs(tmp_path: P
     )
     assert second.open_arrays == [key]  # its records may be asked for yet
     assert not any(words[0] == "scancel" for words in slurm.called)
+
+
+def test_doctor_sees_arrays_that_nobody_follows(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, lasts=4)
+    first = Client(tmp_path / "1", slurm)
+    key = leave(slurm, first)
+    (job,) = {job.id for job in slurm.living if job.task is not None}
+    (array,) = left_arrays(SharedFolder(slurm.shared), first.remote.slurm)
+    assert array == LeftArray(
+        key=key, cells=3, version="10.7.0", gpu="nvidia-h200", jobs=(job,), end=f"scancel {job}"
+    )
+    for _ in range(9):
+        slurm.squeue([])
+    assert slurm.living == []
+    (array,) = left_arrays(SharedFolder(slurm.shared), first.remote.slurm)
+    assert (array.jobs, array.end) == ((), "")
+    Client(tmp_path / "2", slurm).run("r1")
+    assert left_arrays(SharedFolder(slurm.shared), first.remote.slurm) == ()
+
+
+def test_doctor_leaves_alone_what_a_client_follows(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    client = Client(tmp_path / "1", slurm)
+    seen: list[list[Orphan]] = []
+
+    def look(words: Sequence[str]) -> None:
+        if words[0] == "sbatch" and slurm.jobs[-1].task is not None:
+            slurm.behind = nothing
+            jobs = client.remote.slurm.jobs()
+            seen.append(orphans(client.remote.cluster.folder, jobs))
+
+    slurm.behind = look
+    client.run()
+    assert seen == [[]]
 
 
 def test_an_array_that_is_gone_on_with_is_not_told_of(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from trtmatrix.core.plan import GpuAccess
 from trtmatrix.core.preflight.checks import gigabytes
 from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.slurm.controller import ClusterNode, Partition, parse_gres
-from trtmatrix.core.slurm.facts import Request, SiteFacts
+from trtmatrix.core.slurm.counting import counted
+from trtmatrix.core.slurm.facts import LeftArray, Request, SiteFacts
 from trtmatrix.core.slurm.rules import SITE_RULES
 from trtmatrix.core.slurm.seen import Other, other_models, seen_lines
 from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu
@@ -41,6 +42,7 @@ def site_findings(facts: SiteFacts, site: Site) -> Iterator[Finding]:
     yield _runtime(facts, site)
     yield _ends(facts, site)
     yield from _seen(facts)
+    yield from map(_left, facts.left)
 
 
 def _finding(rule: str, level: Level, what: str, found: str, remedy: str = "") -> Finding:
@@ -95,7 +97,7 @@ def _gpu(facts: SiteFacts, site: Site, gpu: SiteGpu) -> Iterator[Finding]:
     able = [node for node in nodes if node.takes_jobs]
     names = ", ".join(f"{node.name} {node.state.lower()}" for node in nodes[:4])
     more = f" and {len(nodes) - 4} more" if len(nodes) > 4 else ""
-    found = f"{len(able)} of {_count(len(nodes), 'node')} can take jobs ({names}{more})"
+    found = f"{len(able)} of {counted(len(nodes), 'node')} can take jobs ({names}{more})"
     yield _finding("slurm-nodes", Level.GOOD if able else Level.LACKING, f"nodes of {gpu.name}", found)
     if (other := other_models(gpu.name, nodes, facts.seen)) is not None:
         yield _model(gpu, other)
@@ -112,7 +114,7 @@ def _model(gpu: SiteGpu, other: Other) -> Finding:
     """Return that a gres is another model; a node that no job has seen may still have the right one."""
     level, found = Level.TROUBLE, f"{gpu.gres} is {other.told}"
     if other.unseen:
-        level, found = Level.LACKING, f"{found}; {_count(other.unseen, 'node')} with it not seen yet"
+        level, found = Level.LACKING, f"{found}; {counted(other.unseen, 'node')} with it not seen yet"
     return _finding("slurm-model", level, f"model of {gpu.name}", found)
 
 
@@ -257,5 +259,13 @@ def _seen(facts: SiteFacts) -> Iterator[Finding]:
         yield _finding("slurm-seen", Level.GOOD, "seen", line)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _left(array: LeftArray) -> Finding:
+    """Return that an array is nobody's: its jobs, if any, go on, and their records wait to be taken."""
+    what, cells = f"array {array.key}", f"{counted(array.cells, 'cell')} of {array.version} on {array.gpu}"
+    if not array.jobs:
+        found = f"no client follows it ({cells}); it has no job, but what came of it was not taken"
+        return _finding("slurm-left", Level.LACKING, what, found)
+    jobs = f"job {array.jobs[0]}" if len(array.jobs) == 1 else f"jobs {', '.join(array.jobs)}"
+    found = f"no client follows it ({cells}), and it goes on: {jobs}"
+    remedy = f"{SITE_RULES['slurm-left'].mends}; to end it: {array.end}"
+    return _finding("slurm-left", Level.LACKING, what, found, remedy)

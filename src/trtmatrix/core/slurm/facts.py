@@ -25,13 +25,26 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeftArray:
+    """An open array that no client follows. ``jobs``: those that wait or run; ``end``: what cancels them."""
+
+    key: str
+    cells: int
+    version: str
+    gpu: str
+    jobs: tuple[str, ...] = ()
+    end: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SiteFacts:
     """What doctor looks at. ``away``: why Slurm does not answer, with ``away_remedy``; the rest is unset.
 
     ``json``: squeue tells in JSON; ``accounting``: there is some. ``folder_kind``, ``folder_free``: the file
     system of the shared folder and its free bytes, or ``folder_trouble``. ``epilogs``: the text of each
     epilog of the nodes, None where it cannot be read here. ``pyxis``: whether srun knows its options here,
-    None where that was not asked. ``seen``: what jobs of ours found on nodes.
+    None where that was not asked. ``seen``: what jobs of ours found on nodes; ``left``: arrays that nobody
+    follows.
     """
 
     away: str = ""
@@ -48,3 +61,4 @@ class SiteFacts:
     epilogs: Mapping[str, str | None] = field(default_factory=dict)
     pyxis: bool | None = None
     seen: tuple[Node, ...] = ()
+    left: tuple[LeftArray, ...] = ()

@@ -68,6 +68,11 @@ _ALL = (
         id="slurm-seen", looks_at="what GPUs and drivers jobs of ours found on the nodes", prevents="",
         mends="", source="docs/slurm.md",
     ),
+    Rule(
+        id="slurm-left", looks_at="arrays that no client follows: their jobs go on, their records wait",
+        prevents="", mends="the command that began it goes on with it: type it again",
+        source="docs/slurm.md",
+    ),
 )  # fmt: skip
 
 SITE_RULES: Mapping[str, Rule] = {rule.id: rule for rule in _ALL}
