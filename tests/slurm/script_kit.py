@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -30,7 +31,10 @@ from trtmatrix.core.slurm.words import CONTAINER_LABEL
 from trtmatrix.effects.paths import probe_folder
 
 IMAGE = "trtmatrix/test:latest"
-CLUSTER = f"by-hand-{os.getpid()}"
+KEY = uuid4().hex[:8]
+"""The array's key. Containers are named after it and their job: an engine may have two runs' at once."""
+
+CLUSTER = f"by-hand-{KEY}"
 """The cluster that the scripts believe to be on: jobs are numbered alike everywhere."""
 
 JOBS = count(1)
@@ -132,7 +136,7 @@ class Node:
 
     def add_try(self, *cells: Mapping[str, Any], attempt: int = 1) -> None:
         """Write an attempt at task 0."""
-        job = self.shared / "arrays" / "k1" / "tries" / f"0.{attempt}" / "job"
+        job = self.shared / "arrays" / KEY / "tries" / f"0.{attempt}" / "job"
         job.mkdir(parents=True)
         facts = {"product": "onnxruntime", "output_bytes": 64 << 20, "isolation": "worker"}
         (job / "job.json").write_text(json.dumps(facts))
@@ -150,7 +154,7 @@ class Node:
     def task(self, **changes: Any) -> Path:
         """Write the script of the array's tasks."""
         spec = TaskScript(
-            site=self.site, gpu=SiteGpu(name="NVIDIA L4", gres="gpu:l4:1"), slug="nvidia-l4", key="k1",
+            site=self.site, gpu=SiteGpu(name="NVIDIA L4", gres="gpu:l4:1"), slug="nvidia-l4", key=KEY,
             version="v", image="i1", suite="s1", minutes=10, limits=self.limits,
         )  # fmt: skip
         return self.write("task.sh", task_script(replace(spec, **changes)))
@@ -188,7 +192,7 @@ class Node:
 
     def ran(self, attempt: int = 1, job: str = "") -> Path:
         name = f"0.{attempt}.{job}" if job else f"0.{attempt}"
-        return self.shared / "arrays" / "k1" / "ran" / name
+        return self.shared / "arrays" / KEY / "ran" / name
 
     def ended(self, attempt: int = 1) -> dict[str, str]:
         return read_facts(self.ran(attempt) / "ended")

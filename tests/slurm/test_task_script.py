@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.containers.engines import client
-from tests.slurm.script_kit import CLUSTER, IMAGE, Node, a_node, containers, read_facts, wait_for
+from tests.slurm.script_kit import CLUSTER, IMAGE, KEY, Node, a_node, containers, read_facts, wait_for
 from trtmatrix.core.plan import GpuAccess
 from trtmatrix.core.slurm.words import CONTAINER_LABEL
 
@@ -318,7 +318,7 @@ def test_a_line_of_setup_that_fails_runs_nothing_and_is_told(node: Node, line: s
     assert process.wait(timeout=30) != 0
     assert node.ended()["trouble"] == "setup"
     assert told in node.ended()["detail"]
-    assert node.ended()["detail"].endswith(f"; see {node.shared}/arrays/k1/said.0.1.{job}.txt")
+    assert node.ended()["detail"].endswith(f"; see {node.shared}/arrays/{KEY}/said.0.1.{job}.txt")
     assert not (node.ran() / "gpu.csv").exists()
 
 
