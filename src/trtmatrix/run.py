@@ -6,9 +6,10 @@ runs while the next ones are made ready.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Protocol
 
@@ -64,7 +65,7 @@ def run_plan(
 
     shop.uses.expect(here)
     shop.progress.begin(CELLS, sum(len(launch.cells) for launch in launches))
-    with ThreadPoolExecutor(2 + sum(len(lane.boards) for lane in lanes.lanes)) as threads:
+    with _deaf_once_ended(), ThreadPoolExecutor(2 + sum(len(lane.boards) for lane in lanes.lanes)) as threads:
         try:
             futures = [threads.submit(_prepare, launches, shop)]
             for lane in lanes.lanes:
@@ -85,6 +86,17 @@ def run_plan(
                 raise MachineryError(f"a file could not be written or read: {error}") from error
             raise
     return performed
+
+
+@contextlib.contextmanager
+def _deaf_once_ended() -> Iterator[None]:
+    """Hear no signal any more once an interruption is dealt with: it would hit the interpreter's own end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        raise
 
 
 def _clean_up_undisturbed(shop: Workshop) -> None:
