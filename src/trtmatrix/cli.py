@@ -6,11 +6,9 @@ import argparse
 import contextlib
 import importlib
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 from trtmatrix import __version__
 from trtmatrix.cli_bugs import add_bisect_options, add_bundle_options, add_minimise_options
@@ -24,7 +22,8 @@ from trtmatrix.cli_hosts import (
     add_unpack_options,
     read_size,
 )
-from trtmatrix.core.errors import ExitCode, HungUp, TrtMatrixError
+from trtmatrix.core.errors import ExitCode, TrtMatrixError
+from trtmatrix.interrupts import interruptible
 
 Command = Callable[[argparse.Namespace], ExitCode]
 
@@ -61,11 +60,8 @@ def run(argv: Sequence[str]) -> ExitCode:
         args = make_parser().parse_args(argv)
     except SystemExit as end:
         return ExitCode.USAGE if end.code else ExitCode.AS_EXPECTED
-    signal.signal(signal.SIGTERM, _interrupt)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup: it is to live on
-        signal.signal(signal.SIGHUP, _interrupt)
     try:
-        with _network(args):
+        with interruptible(), _network(args):
             return _command(args.command)(args)
     except TrtMatrixError as error:
         if args.traceback:
@@ -99,11 +95,6 @@ def _print_traceback() -> None:
     import traceback
 
     traceback.print_exc()
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    del frame
-    raise HungUp if number == signal.SIGHUP else KeyboardInterrupt
 
 
 MODULES = {
