@@ -7,15 +7,19 @@ does. Names after the options select suites; ``--list`` shows them.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 HERE = Path(__file__).resolve().parent
 TIMED_OUT = 124
@@ -105,7 +109,8 @@ def _importable(name: str) -> bool:
 class Suite:
     """Some tests, what they need, and how long they may take, in seconds.
 
-    ``engine``: the variable that names the socket of another engine, over which they run.
+    ``engine``: the variable that names the socket of another engine, over which they run. ``beside``: they
+    wait for others most of the time, so they run at the same time as the suite of that name.
     """
 
     name: str
@@ -113,6 +118,7 @@ class Suite:
     command: tuple[str, ...]
     lacking: Callable[[], str] = _nothing
     engine: str = ""
+    beside: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -137,7 +143,7 @@ SUITES = (
         engine="TRTMATRIX_TEST_PODMAN",
     ),
     Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack),
-    Suite(name="slurm", seconds=480, command=(*PYTEST, "tests/slurm"), lacking=_slurm),
+    Suite(name="slurm", seconds=480, command=(*PYTEST, "tests/slurm"), lacking=_slurm, beside="podman"),
     Suite(name="bundles", seconds=480, command=(*BY_FILE, "tests/bundles"), lacking=_docker),
     Suite(name="worker", seconds=420, command=(*BY_FILE, "tests/worker"), lacking=_docker),
     Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi),
@@ -170,13 +176,36 @@ def main() -> int:
     chosen = [suite for suite in SUITES if not args.suites or suite.name in args.suites]
     # A shell that starts this in the background has interrupts ignored, and some tests send them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    outcomes = [(suite, *run_suite(suite, strict=args.require_all)) for suite in chosen]
-    return report(outcomes, strict=args.require_all)
+    return report(run_suites(chosen, strict=args.require_all), strict=args.require_all)
 
 
-def run_suite(suite: Suite, *, strict: bool) -> tuple[str, float]:
-    """Run one suite; returns how it ended and how long it took."""
-    print(f"\n=== {suite.name} ===", flush=True)
+Outcome = tuple[Suite, str, float]
+"""A suite with how it ended and how long it took, in seconds."""
+
+
+def run_suites(chosen: Sequence[Suite], *, strict: bool) -> list[Outcome]:
+    """Run suites in turn, those that belong beside another one together with that one."""
+    hosts = {suite.name for suite in chosen}
+    outcomes: list[Outcome] = []
+    for suite in chosen:
+        if suite.beside in hosts:
+            continue
+        with ThreadPoolExecutor() as threads, contextlib.ExitStack() as files:
+            aside = []
+            for other in (other for other in chosen if other.beside == suite.name):
+                out = files.enter_context(tempfile.TemporaryFile("w+"))
+                aside.append((other, out, threads.submit(run_suite, other, strict=strict, out=out)))
+            outcomes.append((suite, *run_suite(suite, strict=strict)))
+            for other, out, future in aside:
+                outcomes.append((other, *future.result()))
+                out.seek(0)
+                print(out.read(), flush=True)
+    return outcomes
+
+
+def run_suite(suite: Suite, *, strict: bool, out: TextIO | None = None) -> tuple[str, float]:
+    """Run one suite; returns how it ended and how long it took. ``out``: where it writes to, not here."""
+    print(f"\n=== {suite.name} ===", file=out, flush=True)
     started = time.monotonic()
     if reason := suite.lacking():
         return f"LEFT OUT: {reason}", time.monotonic() - started
@@ -188,6 +217,8 @@ def run_suite(suite: Suite, *, strict: bool) -> tuple[str, float]:
             env=suite.environment,
             check=False,
             timeout=suite.seconds,
+            stdout=out,
+            stderr=None if out is None else subprocess.STDOUT,
         )
     except subprocess.TimeoutExpired:
         return f"FAILED: not done after {suite.seconds} s", time.monotonic() - started
@@ -195,7 +226,7 @@ def run_suite(suite: Suite, *, strict: bool) -> tuple[str, float]:
     return ended, time.monotonic() - started
 
 
-def report(outcomes: list[tuple[Suite, str, float]], *, strict: bool) -> int:
+def report(outcomes: Sequence[Outcome], *, strict: bool) -> int:
     """Print how each suite ended and return the exit code."""
     print("\n=== suites ===")
     for suite, ended, seconds in outcomes:
