@@ -19,8 +19,6 @@ from trtmatrix.core.slurm.submission import import_words
 from trtmatrix.effects.slurm import Slurm, TakesLater
 from trtmatrix.slurm_pace import Pace
 
-IMPORT_SCRIPT = "import.sh"
-
 
 class NotHad(MachineryError):
     """An image was not had. ``lasting``: another import would come to the same."""

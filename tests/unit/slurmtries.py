@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from trtmatrix.core.model import CellId
+from trtmatrix.core.slurm import layout
 from trtmatrix.core.slurm.fate import Attempt
 from trtmatrix.core.slurm.jobs import JobStatus, Phase
 from trtmatrix.core.slurm.manifest import Asked, Manifest, Sent, Try
@@ -48,3 +51,11 @@ def make_sent(number: int = 1, attempt: int = 1, job: str = "7", **more: Any) ->
 def sent_attempt(left: Try, job: JobStatus | None = None, missing: float = -1.0) -> Attempt:
     """Return an attempt that was submitted as job 7."""
     return Attempt(left=left, sent=make_sent(attempt=left.attempt), job=job, missing=missing)
+
+
+def leave_image(root: Path, key: str, reference: str = "r", image_id: str = "sha256:1", **more: Any) -> None:
+    """Leave what an import's script leaves of an image."""
+    folder = Path(layout.image_folder(str(root), key))
+    folder.mkdir(parents=True)
+    facts = {"reference": reference, "id": image_id, "file": "", "bytes": 0, **more}
+    (folder / layout.IMAGE).write_text(json.dumps(facts))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from builders import make_case, make_matrix, make_repro
 from slurmdouble import BOARD, NODE
+from slurmtries import leave_image
 from test_cases import loaded
 
 from trtmatrix import scene
@@ -21,7 +22,7 @@ from trtmatrix.core.plan import Engine, Host, Pull
 from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu
 from trtmatrix.effects.gpu import GpuScan
 from trtmatrix.effects.paths import Project
-from trtmatrix.effects.shared_folder import SharedFolder, SharedImage
+from trtmatrix.effects.shared_folder import SharedFolder
 
 TRT, ORT = "10.7.0", "onnxruntime-1.31.1"
 
@@ -84,7 +85,7 @@ def test_a_sites_own_image_needs_no_name_and_a_registrys_is_known_once_it_was_ha
     digests = {cell.version: found for cell, found in scene.digests_now(context, looked).items()}
     assert "image" not in digests[TRT], "what is not known is not compared"
     key = cluster.key_of(looked.plan.launches[0].version)
-    cluster.folder.note_image(SharedImage(key=key, reference="example.org/own:1", id="sha256:1"))
+    leave_image(cluster.folder.root, key, "example.org/own:1")
     after = renewed(context, cluster)
     assert after.host.engine.held(origin) == "sha256:1"
     digests = {

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import H200, make_case, make_cell, make_matrix, make_record, make_repro
+from slurmtries import leave_image
 
 from trtmatrix.cluster import Cluster
 from trtmatrix.context import Context
@@ -21,7 +22,7 @@ from trtmatrix.core.slurm.planned import PlannedJobs
 from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu, SiteLimits
 from trtmatrix.effects.gpu import GpuScan
 from trtmatrix.effects.paths import Project
-from trtmatrix.effects.shared_folder import SharedFolder, SharedImage
+from trtmatrix.effects.shared_folder import SharedFolder
 from trtmatrix.perform import Options
 from trtmatrix.planning import print_plan
 from trtmatrix.scene import Scene
@@ -82,7 +83,7 @@ def test_an_image_that_is_there_is_not_imported(tmp_path: Path) -> None:
     scene = scene_of(tmp_path, cells_of("10.7.0"))
     assert scene.cluster is not None
     key = scene.cluster.key_of(scene.cells[0].version)
-    scene.cluster.folder.note_image(SharedImage(key=key, reference="x", id="sha256:1"))
+    leave_image(scene.cluster.folder.root, key)
     jobs = planned(scene)
     assert jobs.imports == ()
     assert jobs.arrays[0].image

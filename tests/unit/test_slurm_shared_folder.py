@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurmtries import make_manifest, make_sent, make_try
+from slurmtries import leave_image, make_manifest, make_sent, make_try
 
 from trtmatrix.core.errors import ConfigError, MachineryError
 from trtmatrix.core.slurm.shared_json import (
@@ -151,11 +151,8 @@ def test_an_image_is_there_as_long_as_its_file_is(shared: SharedFolder, tmp_path
     file.write_text("12345")
     image = SharedImage(key="k", reference="nvcr.io/x", id="sha256:1", file=str(file), bytes=5)
     assert shared.image("k") is None
-    shared.note_image(image)
+    leave_image(shared.root, "k", image.reference, image.id, file=image.file, bytes=5)
     assert shared.image("k") == image
-    facts = (shared.root / "images" / "k" / "facts").read_text()
-    assert f"file={file}\n" in facts
-    assert "bytes=5\n" in facts
     file.write_text("123")
     assert shared.image("k") is None
     file.unlink()
@@ -163,7 +160,7 @@ def test_an_image_is_there_as_long_as_its_file_is(shared: SharedFolder, tmp_path
 
 
 def test_an_image_in_engines_of_nodes_needs_no_file(shared: SharedFolder) -> None:
-    shared.note_image(SharedImage(key="k", reference="r", id="sha256:1"))
+    leave_image(shared.root, "k")
     assert shared.image("k") is not None
 
 

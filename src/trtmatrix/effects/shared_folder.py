@@ -137,16 +137,6 @@ class SharedFolder:
         )  # fmt: skip
         return image if image.id and _has_size(image.file, image.bytes) else None
 
-    def note_image(self, image: SharedImage) -> None:
-        """Note an image as there: for one that the site brings, of which no import is needed."""
-        folder = Path(layout.image_folder(str(self.root), image.key))
-        make_folder(folder)
-        data = to_data(image)
-        del data["key"]
-        lines = "".join(f"{name}={value}\n" for name, value in data.items())
-        write_text(folder / "facts", lines)  # for the scripts, which read no JSON
-        write_json(folder / layout.IMAGE, data)
-
     # Arrays.
 
     def array(self, key: str) -> Path:
