@@ -156,6 +156,7 @@ def test_help_imports_nothing_of_the_program(words: list[str]) -> None:
         "trtmatrix.cli_hosts",
         "trtmatrix.core",
         "trtmatrix.core.errors",
+        "trtmatrix.interrupts",
     }
 
 
