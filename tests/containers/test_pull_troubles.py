@@ -13,7 +13,7 @@ from bench.registry import Serving
 from bench.throttle import Throttle
 
 from tests.containers.conftest import wait_until
-from tests.containers.engines import COMMAND, KEEPS_LAYERS, WAITS_ITSELF
+from tests.containers.engines import COMMAND, IS_PODMAN, KEEPS_LAYERS, WAITS_ITSELF
 from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.registry.fronts import Asked, Front, Reply
 from tests.registry.registries import basic_auth, blob_file, make_htpasswd, serve_registry
@@ -70,15 +70,27 @@ def test_an_image_that_is_not_what_the_lock_has_is_refused(bench: Bench) -> None
 
 
 def damage(file: Path) -> None:
+    """Change a byte within random bytes, which gzip keeps as they are: what is unpacked is another file."""
     content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
+    content[len(content) // 3] ^= 1
     file.write_bytes(content)
+
+
+def damage_packing(file: Path) -> None:
+    """Give the first block behind gzip's ten bytes the type that does not exist (RFC 1951, 3.2.3)."""
+    content = bytearray(file.read_bytes())
+    content[10] |= 0b110
+    file.write_bytes(content)
+
+
+NOT_ITS_DIGEST = "what the registry sent is not what its digest says"
 
 
 @pytest.mark.parametrize(
     ("spoil", "cause"),
     [
-        (damage, "what the registry sent is not what its digest says"),
+        (damage, NOT_ITS_DIGEST),
+        (damage_packing, "what the registry sent cannot be unpacked" if IS_PODMAN else NOT_ITS_DIGEST),
         (Path.unlink, "the registry"),
     ],
 )

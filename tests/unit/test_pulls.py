@@ -24,6 +24,8 @@ SAID = {  # what was said: cause, whether it is tried again at once, and once a 
     "filesystem layer verification failed for digest sha256:12": ("what the registry sent is not", 0, 0),
     "failed commit on ref: unexpected commit digest sha256:1, expected sha256:2": ("what the reg", 0, 0),
     "copying blob: Digest did not match, expected sha256:1, got sha256:2": ("what the registry sent", 0, 0),
+    "storing blob to file: flate: corrupt input before offset 44": ("what the registry sent cannot be", 0, 0),
+    "pigz: skipping: <stdin>: corrupted -- crc32 mismatch: exit status 1": ("what the registry sent c", 0, 0),
     "no matching manifest for linux/arm64/v8 in the manifest list entries": ("it is not there for", 0, 0),
     "toomanyrequests: You have reached your pull rate limit": ("the registry limits", 1, 1),
     "received unexpected HTTP status: 429 Too Many Requests": ("the registry limits", 1, 1),

@@ -46,6 +46,12 @@ SIGNS = (
         trouble=Trouble.DAMAGED,
         cause="what the registry sent is not what its digest says",
     ),
+    Sign(  # Podman unpacks while it reads, and may stumble before it has the digest
+        words=r"flate: corrupt|(gzip|zlib|zstd|tar): invalid|gzip: .*corrupt|pigz: .*corrupt|crc32 mismatch"
+        r"|(magic number|crc|checksum) mismatch",
+        trouble=Trouble.DAMAGED,
+        cause="what the registry sent cannot be unpacked",
+    ),
     Sign(
         words=r"no matching manifest|does not match the specified platform|no image found in .* for ",
         trouble=Trouble.MISSING,
