@@ -40,7 +40,9 @@ def halted(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Iterat
     client = project.start(*ONE, "--gpu", "H200", "--case", "halts", "--no-confirm")
     wait_until(lambda: bool(project.arrays()), 60, "an array", lambda: client.told)
     yield project, client
-    client.kill()
+    project.end()
+    wait_until(lambda: project.queue() == [], 60, "an empty queue", cluster.explain)
+    wait_until(lambda: project.containers() == [], 60, "no container", lambda: str(project.containers()))
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def small(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "context").mkdir()
     (tmp_path / "context" / "file").write_text(str(tmp_path))
     (tmp_path / "context" / "Dockerfile").write_text('FROM scratch\nCOPY file /file\nCMD ["/file"]\n')
-    image, _ = client().images.build(path=str(tmp_path / "context"), tag=SMALL)
+    image, _ = client().images.build(path=str(tmp_path / "context"), tag=SMALL, rm=True)
     yield str(image.id)
     forget(str(image.id))
 
