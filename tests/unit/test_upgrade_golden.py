@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 from goldenfile import check_golden
+from nowhere import go_nowhere
 
-from trtmatrix import cli, moving, scene
-from trtmatrix.effects.gpu import GpuScan
+from trtmatrix import cli
 
-ROOT = Path(__file__).parents[2]
 MOVES = [
     ("8.6.1", "9.3.0", "L4", 11),
     ("9.3.0", "10.0.0", "L4", 12),
@@ -29,19 +28,7 @@ MOVES = [
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A host without GPU, engine and records of its own: the shipped ones alone."""
-    results = tmp_path / "project" / "results"
-    results.mkdir(parents=True)
-    for gpu in (ROOT / "results").glob("nvidia-*"):
-        (results / gpu.name).symlink_to(gpu)
-    for name in ("matrix.yaml", "repros"):
-        (results.parent / name).symlink_to(ROOT / name)
-    monkeypatch.chdir(results.parent)
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
-    scan = GpuScan(gpus=(), reason="none in this test")
-    for module in (moving, scene):
-        monkeypatch.setattr(module, "find_gpus", lambda: scan)
+    go_nowhere(monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize(("before", "after", "gpu", "code"), MOVES)

@@ -1,0 +1,23 @@
+"""What the README prints is what its command prints, over the shipped records."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from nowhere import ROOT, go_nowhere
+
+from trtmatrix import cli
+
+
+def test_the_first_table_is_what_its_command_prints(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    block = (ROOT / "README.md").read_text().split("```\n")[1]
+    command, shown = block.split("\nTensorRT: ", maxsplit=1)
+    words = shlex.split(command.removeprefix("$ python -m trtmatrix ").replace("\\\n", ""))
+    go_nowhere(monkeypatch, tmp_path)
+    assert cli.run(words) == 0
+    printed, _, _ = capsys.readouterr().out.partition("\n\n0 TensorRT cells measured")
+    assert printed == f"TensorRT: {shown.rstrip()}"
