@@ -76,7 +76,7 @@ class SharedFolder:
         """
         self.root, self.tell = root, tell
         self.give_up: Callable[[], bool] = never
-        self._copier = Copier(str(os.getpid()))
+        self._copier = Copier()
         self._manifests: dict[str, Manifest] = {}
         self._tries: dict[str, ArrayTries] = {}
         self._over: set[str] = set()
@@ -114,9 +114,12 @@ class SharedFolder:
     # What goes into containers.
 
     def stage_suite(self, probe: Path, repros: Path, digest: str) -> Path:
-        """Return ``suite/<digest>`` with ``trtprobe`` and ``repros`` in it, copied now if it is not there."""
+        """Return ``suite/<digest>`` with ``trtprobe`` and ``repros`` in it, copied now if it is not there.
+
+        ``digest``: of their code, which hidden files (an editor's, Git's) are no part of.
+        """
         target = self.root / "suite" / digest
-        self._copier.copy({"trtprobe": probe, "repros": repros}, target)
+        self._copier.copy({"trtprobe": probe, "repros": repros}, target, hidden=False)
         return target
 
     def stage_case(self, folder: Path) -> Path:
