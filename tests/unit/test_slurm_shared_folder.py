@@ -9,11 +9,12 @@ import os
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurmtries import leave_image, make_manifest, make_sent, make_try
+from slurmtries import leave_image, make_manifest, make_sent, make_try, no_room
 
 from trtmatrix.core.errors import ConfigError, MachineryError
 from trtmatrix.core.slurm.shared_json import (
@@ -24,7 +25,9 @@ from trtmatrix.core.slurm.shared_json import (
     parse_sent,
     parse_wanted,
 )
+from trtmatrix.effects import shared_folder
 from trtmatrix.effects.shared_folder import SharedFolder, SharedImage
+from trtmatrix.effects.store import read_json
 
 
 @pytest.fixture
@@ -130,6 +133,32 @@ def test_a_manifest_that_cannot_be_used_is_refused_with_a_remedy(
     assert str(file) in str(caught.value)
 
 
+def test_a_damaged_manifest_of_an_array_that_is_over_stops_nobody(shared: SharedFolder) -> None:
+    for key in ("k1", "k2"):
+        shared.add_array(make_manifest(key), "")
+    shared.close_array("k1", "done")
+    (shared.array("k1") / "manifest.json").write_text("{")
+    assert SharedFolder(shared.root).arrays() == [make_manifest("k2")]
+
+
+def test_an_array_that_cannot_be_written_leaves_nothing(shared: SharedFolder) -> None:
+    with no_room(), pytest.raises(MachineryError, match="File too large"):
+        shared.add_array(make_manifest(), "")
+    assert list((shared.root / "arrays").iterdir()) == []
+
+
+def test_a_file_that_cannot_even_be_removed_is_told_of_as_such(
+    shared: SharedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Path, "open", away)
+    monkeypatch.setattr(Path, "unlink", away)
+    with pytest.raises(MachineryError, match=r"stopping: Input/output error; is the shared folder"):
+        shared.stop_array("k1", "interrupted")
+
+
 def test_a_manifest_keeps_what_cells_are_handed(shared: SharedFolder) -> None:
     manifest = make_manifest()
     handed = {"params": {"x": [1, 2.5, None, math.inf, "√\n"]}, "seconds": 3}
@@ -191,22 +220,49 @@ def test_a_submission_is_written_before_sbatch_and_after_it(shared: SharedFolder
 LINE = "NVIDIA L4, GPU-{}, 8.9, 23034, {}, [N/A], 210, 405, 72.00"
 
 
+def nodes(shared: SharedFolder) -> dict[str, tuple[str, ...]]:
+    return {node.name: node.gpus for node in shared.boards()}
+
+
 def test_a_node_has_the_gpus_that_jobs_found_there(shared: SharedFolder) -> None:
     for uuid, driver in (("1", "550.1"), ("2", "550.1"), ("1", "550.1")):
         shared.note_node("n1.site", LINE.format(uuid, driver), "2026-01-01T00:00:00Z")
-    assert sorted(shared.nodes()["n1.site"]) == [LINE.format(1, "550.1"), LINE.format(2, "550.1")]
+    assert sorted(nodes(shared)["n1.site"]) == [LINE.format(1, "550.1"), LINE.format(2, "550.1")]
     shared.note_node("n1.site", LINE.format("1", "560.2"), "2026-01-02T00:00:00Z")
     (node,) = SharedFolder(shared.root).boards()
     assert (node.name, node.gpus, node.seen) == (
         "n1.site", (LINE.format(1, "560.2"),), "2026-01-02T00:00:00Z",
     )  # fmt: skip
     shared.note_node("n2", "nvidia-smi: not found", "2026-01-02T00:00:00Z")
-    assert set(shared.nodes()) == {"n1.site"}
+    assert set(nodes(shared)) == {"n1.site"}
+
+
+def test_to_note_a_node_the_others_are_not_read(
+    shared: SharedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for node in ("n1", "n2"):
+        shared.note_node(node, LINE.format(1, "550.1"), "2026-01-01T00:00:00Z")
+    read: list[str] = []
+
+    def reading(path: Path) -> dict[str, Any] | None:
+        read.append(path.name)
+        return read_json(path)
+
+    monkeypatch.setattr(shared_folder, "read_json", reading)
+    shared.note_node("n2", LINE.format(2, "550.1"), "2026-01-01T00:00:00Z")
+    assert read == ["n2.json"]
+    assert sorted(nodes(shared)["n2"]) == [LINE.format(1, "550.1"), LINE.format(2, "550.1")]
+
+
+def test_of_nodes_whose_names_make_one_file_the_last_one_counts(shared: SharedFolder) -> None:
+    for node, uuid in (("n/1", 1), ("n:1", 2)):
+        shared.note_node(node, LINE.format(uuid, "550.1"), "2026-01-01T00:00:00Z")
+    assert nodes(shared) == {"n:1": (LINE.format(2, "550.1"),)}
 
 
 def test_a_nodes_name_names_no_other_place(shared: SharedFolder) -> None:
     shared.note_node("../../evil", LINE.format(1, "550.1"), "2026-01-01")
-    assert list(shared.nodes()) == ["../../evil"]
+    assert list(nodes(shared)) == ["../../evil"]
     assert [path.parent for path in shared.root.rglob("*.json")] == [shared.root / "nodes"]
 
 
@@ -220,6 +276,15 @@ def test_a_newer_trtmatrixs_folder_is_refused(shared: SharedFolder) -> None:
     file.write_text('{"layout": 2}')
     with pytest.raises(MachineryError, match="newer trtmatrix"):
         shared.check()
+
+
+@pytest.mark.parametrize("text", ["", '{"lay', "[2]", "{}", "null"])
+def test_a_damaged_layout_is_refused_and_not_written_over(shared: SharedFolder, text: str) -> None:
+    file = shared.root / "layout.json"
+    file.write_text(text)
+    with pytest.raises(MachineryError, match="remove it and type the command again"):
+        shared.check()
+    assert file.read_text() == text
 
 
 def test_a_folder_that_does_what_it_must_tells_its_room(shared: SharedFolder) -> None:
