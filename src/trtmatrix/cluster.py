@@ -12,7 +12,7 @@ from trtmatrix.core.errors import UsageError
 from trtmatrix.core.image_names import is_own
 from trtmatrix.core.model import Gpu
 from trtmatrix.core.plan import Engine, GpuAccess, Host
-from trtmatrix.core.slurm.boards import Node, site_gpus
+from trtmatrix.core.slurm.boards import site_gpus
 from trtmatrix.core.slurm.images import image_digest, image_key, is_image_file, with_site_images
 from trtmatrix.core.slurm.layout import OVER
 from trtmatrix.core.slurm.site import NodeRuntime, Site
@@ -90,7 +90,7 @@ def look_at(
 ) -> Cluster:
     """Return the cluster as the shared folder knows it now; ``keys``: images', as a run has them."""
     keys = {} if keys is None else keys
-    gpus = site_gpus(site, read_nodes(folder), known_gpu)
+    gpus = site_gpus(site, folder.boards(), known_gpu)
     had, hoped = _images(context, site, folder, keys)
     driver = site.driver_folder or None
     engine = Engine(
@@ -108,11 +108,6 @@ def look_at(
 def renewed(context: Context, cluster: Cluster) -> Cluster:
     """Return the cluster with what its jobs have found since."""
     return look_at(context, cluster.site, cluster.folder, cluster.past, cluster.keys)
-
-
-def read_nodes(folder: SharedFolder) -> list[Node]:
-    """Return what jobs found on the site's nodes."""
-    return list(folder.boards())
 
 
 def _images(

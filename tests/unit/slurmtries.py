@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +62,14 @@ def leave_image(root: Path, key: str, reference: str = "r", image_id: str = "sha
     folder.mkdir(parents=True)
     facts = {"reference": reference, "id": image_id, "file": "", "bytes": 0, **more}
     (folder / layout.IMAGE).write_text(json.dumps(facts))
+
+
+@contextmanager
+def no_room() -> Iterator[None]:
+    """Let this process write nothing to any file, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # Python ignores the signal: writing fails
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -118,7 +118,7 @@ def test_records_are_taken_though_a_node_cannot_be_noted_yet(
     monkeypatch.setattr(slurm_collecting.Collecting, "_note_nodes", note)
     assert cases_of(client.run()) == Counter(CASES)
     assert held
-    assert len(client.remote.cluster.folder.nodes()) == 1
+    assert len(client.remote.cluster.folder.boards()) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

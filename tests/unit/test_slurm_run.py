@@ -22,7 +22,8 @@ def test_cells_run_on_a_node_and_their_records_say_which(tmp_path: Path) -> None
     assert (gpu["driver"], gpu["host"]) == ("580.159.04", host_hash(NODE))
     assert gpu["clocks"] == {"sm_mhz": 1980, "memory_mhz": 2619, "power_limit_w": 700.0}
     assert (digests["image"], digests["runtime"]) == ("sha256:0", "container")
-    assert client.remote.cluster.folder.nodes() == {NODE: (BOARD,)}
+    (node,) = client.remote.cluster.folder.boards()
+    assert (node.name, node.gpus) == (NODE, (BOARD,))
     assert client.open_arrays == []
     assert slurm.living == []
 

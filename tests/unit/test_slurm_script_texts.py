@@ -130,3 +130,14 @@ def test_shellcheck_has_no_complaint(name: str, tmp_path: Path) -> None:
     done = subprocess.run([shellcheck, str(file)], capture_output=True, text=True, check=False)
     assert done.stdout == ""
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("path", [{"PATH": ""}, {}, {"PATH": "/nowhere"}])
+def test_the_epilog_runs_nothing_of_the_current_folder(path: dict[str, str], tmp_path: Path) -> None:
+    for name in ("docker", "timeout"):
+        command = tmp_path / name
+        command.write_text(f"#!/bin/sh\n: > {tmp_path}/ran\n")
+        command.chmod(0o755)
+    told = {"SLURM_JOB_ID": "no-job-of-any-cluster", **path}
+    subprocess.run(["/bin/sh", str(EPILOG)], env=told, cwd=tmp_path, check=True)
+    assert not (tmp_path / "ran").exists()

@@ -60,10 +60,12 @@ def test_what_is_staged_again_is_young_again(shared: SharedFolder, tmp_path: Pat
 
 
 def test_what_is_not_whole_goes_once_it_is_nobodys_any_more(shared: SharedFolder) -> None:
-    for name, days in (("cases/.partial-1", 3), ("arrays/.partial-2", 3), ("cases/.partial-3", 1)):
+    for name, days in (
+        ("cases/.partial-1", 3), ("arrays/.partial-2", 3), ("clients/.partial-4", 3), ("cases/.partial-3", 1),
+    ):  # fmt: skip
         (shared.root / name / "x").mkdir(parents=True)
         age(shared.root / name, days)
-    assert {"cases/.partial-1", "arrays/.partial-2"} <= set(shared.clean(99))
+    assert {"cases/.partial-1", "arrays/.partial-2", "clients/.partial-4"} <= set(shared.clean(99))
     assert (shared.root / "cases" / ".partial-3").is_dir()
 
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import os
-import shutil
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slurmtries import leave_image, make_manifest, make_sent, make_try
+from slurmtries import leave_image, make_manifest, make_sent, make_try, no_room
 
 from trtmatrix.core.errors import ConfigError, MachineryError
 from trtmatrix.core.slurm.shared_json import (
@@ -26,7 +25,9 @@ from trtmatrix.core.slurm.shared_json import (
     parse_sent,
     parse_wanted,
 )
+from trtmatrix.effects import shared_folder
 from trtmatrix.effects.shared_folder import SharedFolder, SharedImage
+from trtmatrix.effects.store import read_json
 
 
 @pytest.fixture
@@ -40,99 +41,7 @@ def names(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def write(folder: Path, **files: str) -> Path:
-    for name, text in files.items():
-        file = folder / name.replace("__", "/").replace("_dot_", ".")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    return folder
-
-
-# Staging.
-
-
-def test_a_suite_is_copied_once_and_can_be_read_by_all(shared: SharedFolder, tmp_path: Path) -> None:
-    old = os.umask(0o077)
-    try:
-        probe = write(tmp_path / "p", a_dot_py="1", __pycache____a_dot_pyc="x")
-        write(probe, __pycache____b="x")
-        repros = write(tmp_path / "r", b_dot_py="2")
-        folder = shared.stage_suite(probe, repros, "d1")
-    finally:
-        os.umask(old)
-    assert folder == shared.root / "suite" / "d1"
-    assert "repros/b.py" in names(folder)
-    assert "trtprobe/a.py" in names(folder)
-    for path in (folder, *folder.rglob("*")):
-        mode = stat.S_IMODE(path.stat().st_mode)
-        assert mode == (0o755 if path.is_dir() else 0o644)
-    before = folder.stat().st_ino
-    shared.stage_suite(probe, repros, "d1")
-    assert folder.stat().st_ino == before
-
-
-def test_a_case_is_copied_once_by_whoever_comes_first(shared: SharedFolder, tmp_path: Path) -> None:
-    case = write(tmp_path / "case1", case_dot_json="{}", inputs__x_dot_npy="123")
-    first = shared.stage_case(case)
-    inode = first.stat().st_ino
-    assert SharedFolder(shared.root).stage_case(case) == first == shared.root / "cases" / "case1"
-    assert first.stat().st_ino == inode
-    assert names(shared.root / "cases") == ["case1/case.json", "case1/inputs/x.npy"]
-
-
-def test_a_case_of_which_a_site_removed_files_is_made_anew(shared: SharedFolder, tmp_path: Path) -> None:
-    case = write(tmp_path / "case1", case_dot_json="{}", inputs__x_dot_npy="123")
-    staged = shared.stage_case(case)
-    (staged / "inputs" / "x.npy").unlink()
-    shared.stage_case(case)
-    assert (staged / "inputs" / "x.npy").read_text() == "123"
-    (staged / "case.json").write_text("")  # cut short
-    shared.stage_case(case)
-    assert (staged / "case.json").read_text() == "{}"
-    assert [path.name for path in (shared.root / "cases").iterdir()] == ["case1"]
-
-
-def test_what_cases_share_is_copied_once(shared: SharedFolder, tmp_path: Path) -> None:
-    first = write(tmp_path / "case1", x_dot_npy="123")
-    second = write(tmp_path / "case2", y="4")
-    os.link(first / "x.npy", second / "x.npy")
-    SharedFolder(shared.root).stage_case(first)  # another client did
-    staged = [shared.stage_case(case) / "x.npy" for case in (first, second)]
-    assert staged[0].stat().st_ino == staged[1].stat().st_ino
-    assert staged[0].stat().st_ino != (first / "x.npy").stat().st_ino
-
-
-def test_a_full_disk_is_told_and_leaves_nothing(
-    shared: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    case = write(tmp_path / "case1", x_dot_npy="123")
-    monkeypatch.setattr("shutil.copyfile", full)
-    with pytest.raises(MachineryError, match=r"No space left.*make room"):
-        shared.stage_case(case)
-    assert names(shared.root) == []
-    assert list((shared.root / "cases").iterdir()) == []
-
-
-def test_of_two_that_stage_a_case_at_once_the_first_ones_copy_stays(
-    shared: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = write(tmp_path / "case1", case_dot_json="{}", inputs__x_dot_npy="123")
-    real, late, first = shutil.copyfile, [True], list[int]()
-
-    def copy(*words: Any, **more: Any) -> Any:
-        if late:
-            late.clear()
-            first.append(SharedFolder(shared.root).stage_case(case).stat().st_ino)
-        return real(*words, **more)
-
-    monkeypatch.setattr("shutil.copyfile", copy)
-    staged = shared.stage_case(case)
-    assert names(staged) == ["case.json", "inputs/x.npy"]
-    assert first == [staged.stat().st_ino]
-    assert [path.name for path in staged.parent.iterdir()] == ["case1"]
+# What is read.
 
 
 @given(text=st.text() | st.binary().map(lambda data: data.decode("latin-1")))
@@ -224,6 +133,32 @@ def test_a_manifest_that_cannot_be_used_is_refused_with_a_remedy(
     assert str(file) in str(caught.value)
 
 
+def test_a_damaged_manifest_of_an_array_that_is_over_stops_nobody(shared: SharedFolder) -> None:
+    for key in ("k1", "k2"):
+        shared.add_array(make_manifest(key), "")
+    shared.close_array("k1", "done")
+    (shared.array("k1") / "manifest.json").write_text("{")
+    assert SharedFolder(shared.root).arrays() == [make_manifest("k2")]
+
+
+def test_an_array_that_cannot_be_written_leaves_nothing(shared: SharedFolder) -> None:
+    with no_room(), pytest.raises(MachineryError, match="File too large"):
+        shared.add_array(make_manifest(), "")
+    assert list((shared.root / "arrays").iterdir()) == []
+
+
+def test_a_file_that_cannot_even_be_removed_is_told_of_as_such(
+    shared: SharedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Path, "open", away)
+    monkeypatch.setattr(Path, "unlink", away)
+    with pytest.raises(MachineryError, match=r"stopping: Input/output error; is the shared folder"):
+        shared.stop_array("k1", "interrupted")
+
+
 def test_a_manifest_keeps_what_cells_are_handed(shared: SharedFolder) -> None:
     manifest = make_manifest()
     handed = {"params": {"x": [1, 2.5, None, math.inf, "√\n"]}, "seconds": 3}
@@ -285,22 +220,49 @@ def test_a_submission_is_written_before_sbatch_and_after_it(shared: SharedFolder
 LINE = "NVIDIA L4, GPU-{}, 8.9, 23034, {}, [N/A], 210, 405, 72.00"
 
 
+def nodes(shared: SharedFolder) -> dict[str, tuple[str, ...]]:
+    return {node.name: node.gpus for node in shared.boards()}
+
+
 def test_a_node_has_the_gpus_that_jobs_found_there(shared: SharedFolder) -> None:
     for uuid, driver in (("1", "550.1"), ("2", "550.1"), ("1", "550.1")):
         shared.note_node("n1.site", LINE.format(uuid, driver), "2026-01-01T00:00:00Z")
-    assert sorted(shared.nodes()["n1.site"]) == [LINE.format(1, "550.1"), LINE.format(2, "550.1")]
+    assert sorted(nodes(shared)["n1.site"]) == [LINE.format(1, "550.1"), LINE.format(2, "550.1")]
     shared.note_node("n1.site", LINE.format("1", "560.2"), "2026-01-02T00:00:00Z")
     (node,) = SharedFolder(shared.root).boards()
     assert (node.name, node.gpus, node.seen) == (
         "n1.site", (LINE.format(1, "560.2"),), "2026-01-02T00:00:00Z",
     )  # fmt: skip
     shared.note_node("n2", "nvidia-smi: not found", "2026-01-02T00:00:00Z")
-    assert set(shared.nodes()) == {"n1.site"}
+    assert set(nodes(shared)) == {"n1.site"}
+
+
+def test_to_note_a_node_the_others_are_not_read(
+    shared: SharedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for node in ("n1", "n2"):
+        shared.note_node(node, LINE.format(1, "550.1"), "2026-01-01T00:00:00Z")
+    read: list[str] = []
+
+    def reading(path: Path) -> dict[str, Any] | None:
+        read.append(path.name)
+        return read_json(path)
+
+    monkeypatch.setattr(shared_folder, "read_json", reading)
+    shared.note_node("n2", LINE.format(2, "550.1"), "2026-01-01T00:00:00Z")
+    assert read == ["n2.json"]
+    assert sorted(nodes(shared)["n2"]) == [LINE.format(1, "550.1"), LINE.format(2, "550.1")]
+
+
+def test_of_nodes_whose_names_make_one_file_the_last_one_counts(shared: SharedFolder) -> None:
+    for node, uuid in (("n/1", 1), ("n:1", 2)):
+        shared.note_node(node, LINE.format(uuid, "550.1"), "2026-01-01T00:00:00Z")
+    assert nodes(shared) == {"n:1": (LINE.format(2, "550.1"),)}
 
 
 def test_a_nodes_name_names_no_other_place(shared: SharedFolder) -> None:
     shared.note_node("../../evil", LINE.format(1, "550.1"), "2026-01-01")
-    assert list(shared.nodes()) == ["../../evil"]
+    assert list(nodes(shared)) == ["../../evil"]
     assert [path.parent for path in shared.root.rglob("*.json")] == [shared.root / "nodes"]
 
 
@@ -314,6 +276,15 @@ def test_a_newer_trtmatrixs_folder_is_refused(shared: SharedFolder) -> None:
     file.write_text('{"layout": 2}')
     with pytest.raises(MachineryError, match="newer trtmatrix"):
         shared.check()
+
+
+@pytest.mark.parametrize("text", ["", '{"lay', "[2]", "{}", "null"])
+def test_a_damaged_layout_is_refused_and_not_written_over(shared: SharedFolder, text: str) -> None:
+    file = shared.root / "layout.json"
+    file.write_text(text)
+    with pytest.raises(MachineryError, match="remove it and type the command again"):
+        shared.check()
+    assert file.read_text() == text
 
 
 def test_a_folder_that_does_what_it_must_tells_its_room(shared: SharedFolder) -> None:

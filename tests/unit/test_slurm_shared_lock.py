@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -11,8 +12,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from slurmtries import no_room
 
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.effects import shared_check, shared_lock
@@ -116,25 +119,49 @@ def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest
         pass
 
 
+def test_an_interruption_just_as_the_lock_is_had_does_not_keep_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, real = SharedFolder(tmp_path), shared_lock.try_lock
+
+    def interrupted(descriptor: int, path: Path) -> bool:
+        real(descriptor, path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shared_lock, "try_lock", interrupted)
+    with pytest.raises(KeyboardInterrupt), folder.lock():
+        pass
+    monkeypatch.undo()
+    code = f"import fcntl; fcntl.lockf(open({str(tmp_path / 'lock')!r}, 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_on_a_full_disk_the_lock_is_had_all_the_same(tmp_path: Path) -> None:
+    with no_room(), SharedFolder(tmp_path).lock():
+        pass
+    with other_client(tmp_path) as (_, name):
+        assert name
+
+
 # Clients.
 
 
 def test_clients_know_of_each_other_and_of_what_they_follow(tmp_path: Path) -> None:
     with other_client(tmp_path) as (process, name), Client(SharedFolder(tmp_path)) as client:
         client.follow(["k2", "k3"])
-        assert client.living() == {client.id, name}
+        assert living_clients(tmp_path).keys() == {client.id, name}
         assert client.followed_by_others() == {"k1", "k2"}
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert client.followed_by_others() == set()
-        assert client.living() == {client.id}
+        assert living_clients(tmp_path).keys() == {client.id}
         assert [path.name for path in (tmp_path / "clients").iterdir()] == [client.id]
 
 
 def test_looking_at_clients_does_not_end_ones_own_lock(tmp_path: Path) -> None:
     with Client(SharedFolder(tmp_path)) as client:
         client.follow(["k1"])
-        client.living()
+        living_clients(tmp_path)
         code = (
             "import sys; from pathlib import Path\n"
             "from trtmatrix.effects.shared_clients import living_clients\n"
@@ -154,6 +181,59 @@ def test_two_clients_of_one_process_are_two(tmp_path: Path) -> None:
         assert second.followed_by_others() == {"k1"}
         assert first.followed_by_others() == set()
     assert living_clients(tmp_path) == {}
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.ETIMEDOUT])
+def test_a_client_that_cannot_be_looked_at_just_now_is_not_taken_for_dead(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with other_client(tmp_path), Client(SharedFolder(tmp_path)) as client:
+        open_with(monkeypatch, number)
+        with pytest.raises(MachineryError, match=os.strerror(number)):
+            client.followed_by_others()
+        monkeypatch.undo()
+        assert client.followed_by_others() == {"k1", "k2"}
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ESTALE])
+def test_a_client_that_has_just_gone_is_none(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with other_client(tmp_path), Client(SharedFolder(tmp_path)) as client:
+        open_with(monkeypatch, number)
+        assert client.followed_by_others() == set()
+
+
+def open_with(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let no file of a client be opened."""
+    real = os.open
+
+    def fail(path: Path, *words: Any, **more: Any) -> int:
+        if path.parent.name == "clients":
+            raise OSError(number, os.strerror(number))
+        return real(path, *words, **more)
+
+    monkeypatch.setattr("os.open", fail)
+
+
+def test_a_client_that_finds_no_room_leaves_nothing(tmp_path: Path) -> None:
+    client = Client(SharedFolder(tmp_path))
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names
+    with no_room(), pytest.raises(MachineryError, match="File too large"), client:
+        pass
+    assert list((tmp_path / "clients").iterdir()) == []
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - names
+    assert living_clients(tmp_path) == {}
+
+
+def test_a_client_that_finds_no_room_later_says_so(tmp_path: Path) -> None:
+    with (
+        Client(SharedFolder(tmp_path)) as client,
+        no_room(),
+        pytest.raises(MachineryError, match="File too large"),
+    ):
+        client.follow(["k1"])
+    assert list((tmp_path / "clients").iterdir()) == []
 
 
 # What a folder lies on.
@@ -200,6 +280,6 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names
     for _ in range(3):
         SharedFolder(tmp_path).check()
-        with Client(SharedFolder(tmp_path)) as client:
-            client.living()
+        with Client(SharedFolder(tmp_path)):
+            living_clients(tmp_path)
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - names

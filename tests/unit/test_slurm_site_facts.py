@@ -144,6 +144,19 @@ def test_epilogs_are_read_where_they_are_here(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("error", [UsageError("srun cannot be started"), SlurmAway("srun did not answer")])
+def test_a_host_without_srun_is_no_slurm_that_is_away(
+    folder: SharedFolder, error: MachineryError | UsageError
+) -> None:
+    def run(words: Sequence[str], seconds: float) -> Answer:
+        if words[0] == "srun":
+            raise error
+        return Fake()(words, seconds)
+
+    facts = look_at_site(replace(SITE, runtime=NodeRuntime.PYXIS), Slurm(run=run), folder, run, here)
+    assert (facts.away, facts.pyxis, len(facts.requests)) == ("", None, 2)
+
+
 def test_pyxis_is_looked_for_in_sruns_help(folder: SharedFolder) -> None:
     def run(words: Sequence[str], seconds: float) -> Answer:
         if words == ["srun", "--help"]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from trtmatrix.core.errors import ConfigError, MachineryError
 from trtmatrix.effects.shared_files import PARTIAL, failure
+from trtmatrix.effects.shared_lock import close, hold
 
 REFUSED = re.compile(r"[\x00-\x1f\x7f:,%\\\"']")
 """What no path of the shared folder may have: runtimes and sbatch give these marks a meaning of their own."""
@@ -44,21 +45,18 @@ class Mount:
     options: frozenset[str] = frozenset()
 
 
-def check_folder(root: Path, where: str = "shared") -> None:
-    """Raise :class:`ConfigError` where a folder cannot be the shared one, else :class:`MachineryError`.
-
-    ``where``: what the site's file calls it.
-    """
-    _check_name(root, where)
-    facts = _facts(root, where)
+def check_folder(root: Path) -> None:
+    """Raise :class:`ConfigError` where a folder cannot be the shared one, else :class:`MachineryError`."""
+    _check_name(root)
+    facts = _facts(root)
     if facts.st_mode & stat.S_IWOTH:
         raise ConfigError(
-            [f"{where}: {root}: everybody may write there, and change what your jobs run; chmod o-w {root}"]
+            [f"shared: {root}: everybody may write there, and change what your jobs run; chmod o-w {root}"]
         )
     probe = root / f"{PARTIAL}check-{os.urandom(6).hex()}"
     try:
         probe.mkdir()
-        _check_owner(root, facts, probe.stat(), where)
+        _check_owner(root, facts, probe.stat())
         _check_files(probe)
         _check_locks(probe)
     except OSError as error:
@@ -68,37 +66,37 @@ def check_folder(root: Path, where: str = "shared") -> None:
         shutil.rmtree(f"{probe}-renamed", ignore_errors=True)
 
 
-def _check_name(root: Path, where: str) -> None:
+def _check_name(root: Path) -> None:
     if not root.is_absolute():
         raise ConfigError(
-            [f"{where}: {root}: an absolute path is expected, the same on this host and all nodes"]
+            [f"shared: {root}: an absolute path is expected, the same on this host and all nodes"]
         )
     if bad := REFUSED.search(str(root)):
         raise ConfigError(
-            [f"{where}: {root}: {bad.group()!r} in its name means something to sbatch or to containers: "
+            [f"shared: {root}: {bad.group()!r} in its name means something to sbatch or to containers: "
              "name a folder without it"]
         )  # fmt: skip
 
 
-def _facts(root: Path, where: str) -> os.stat_result:
+def _facts(root: Path) -> os.stat_result:
     try:
         facts = root.stat()
     except FileNotFoundError as error:
         raise ConfigError(
-            [f"{where}: {root} is not there; mkdir -p {root} (on a file system that the nodes mount, too)"]
+            [f"shared: {root} is not there; mkdir -p {root} (on a file system that the nodes mount, too)"]
         ) from error
     except OSError as error:
         raise failure(root, error) from error
     if not stat.S_ISDIR(facts.st_mode):
-        raise ConfigError([f"{where}: {root} is no folder"])
+        raise ConfigError([f"shared: {root} is no folder"])
     return facts
 
 
-def _check_owner(root: Path, folder: os.stat_result, made: os.stat_result, where: str) -> None:
+def _check_owner(root: Path, folder: os.stat_result, made: os.stat_result) -> None:
     """What another user made there could not be changed by this one: each user has a folder of their own."""
     if folder.st_uid != made.st_uid:
         raise ConfigError(
-            [f"{where}: {root} belongs to another user (uid {folder.st_uid}); name one of your own: "
+            [f"shared: {root} belongs to another user (uid {folder.st_uid}); name one of your own: "
              f"mkdir {root}/$USER"]
         )  # fmt: skip
 
@@ -110,19 +108,17 @@ def _check_files(probe: Path) -> None:
     renamed = Path(f"{probe}-renamed")
     probe.rename(renamed)
     renamed.rename(probe)
-    if os.listdir(probe) != ["file", "link"] and sorted(os.listdir(probe)) != ["file", "link"]:  # noqa: PTH208
+    if sorted(os.listdir(probe)) != ["file", "link"]:  # noqa: PTH208 - names
         raise MachineryError(f"{probe.parent}: a folder that was renamed does not show what is in it")
 
 
 def _check_locks(probe: Path) -> None:
     """See that what this process locks another cannot lock, and that the mount tells other hosts."""
-    from trtmatrix.effects.shared_lock import hold
-
     file = probe / "lock"
     with hold(file, lambda _: None):
         held = _try(file)
     free = _try(file)
-    forget(file)
+    close(file)
     if (held, free) != (3, 0):
         raise MachineryError(
             f"{probe.parent}: a lock does not keep another process out (exit codes {held}, {free} instead of "
@@ -135,13 +131,6 @@ def _check_locks(probe: Path) -> None:
             "by other hosts, and runs on two of them would disturb each other. Ask who runs it for a mount "
             "with locks, or name a folder on another file system"
         )
-
-
-def forget(path: Path) -> None:
-    """Close what this process has open of a lock that is to be removed."""
-    from trtmatrix.effects.shared_lock import close
-
-    close(path)
 
 
 def _try(file: Path) -> int:

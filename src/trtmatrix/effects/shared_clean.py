@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.slurm import layout
 from trtmatrix.core.slurm.shared_json import parse_manifest
 from trtmatrix.effects.shared_clients import living_clients
-from trtmatrix.effects.shared_files import PARTIAL, names_in, read_text, write_text
+from trtmatrix.effects.shared_files import PARTIAL, failure, names_in, read_text, write_text
 
 DAY = 86400.0
 PARTIAL_DAYS = 2.0
@@ -31,14 +32,13 @@ def set_aside(root: Path, days: float) -> dict[str, Path]:
         root / "arrays" / key for key in names_in(root / "arrays")
         if key not in followed and _age(root / "arrays" / key / layout.OVER, now) > days * DAY
     ]  # fmt: skip
-    used = _used(root, {folder.name for folder in old})
+    unchanged = [
+        root / kind / name for kind in ("suite", "cases") for name in names_in(root / kind)
+        if _age(root / kind / name, now) > days * DAY
+    ]  # fmt: skip
+    used = _used(root, {folder.name for folder in old}) if unchanged else set[str]()
     if used is not None:
-        for kind in ("suite", "cases"):
-            folder = root / kind
-            old += [
-                folder / name for name in names_in(folder)
-                if name not in used and _age(folder / name, now) > days * DAY
-            ]  # fmt: skip
+        old += [path for path in unchanged if path.name not in used]
     asides = {str(path.relative_to(root)): _set_aside(path) for path in (*old, *_partial(root, now))}
     return {name: aside for name, aside in asides.items() if aside is not None}
 
@@ -49,8 +49,10 @@ def _now(root: Path) -> float:
     write_text(file, "")
     try:
         return file.stat().st_mtime
+    except OSError as error:
+        raise failure(file, error) from error
     finally:
-        file.unlink(missing_ok=True)
+        remove(file)
 
 
 def _age(path: Path, now: float) -> float:
@@ -80,7 +82,10 @@ def _used(root: Path, without: set[str]) -> set[str] | None:
 
 def _partial(root: Path, now: float) -> Iterator[Path]:
     """Yield what is not whole, and has not changed for long."""
-    for folder in (root, *(root / name for name in ("suite", "cases", "arrays", "images", "nodes"))):
+    for folder in (
+        root,
+        *(root / name for name in ("suite", "cases", "arrays", "images", "nodes", "clients")),
+    ):
         for path in folder.glob(f"{PARTIAL}*"):
             if _age(path, now) > PARTIAL_DAYS * DAY:
                 yield path
@@ -102,4 +107,5 @@ def remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)

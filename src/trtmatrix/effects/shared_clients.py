@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import platform
@@ -11,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from trtmatrix.effects.shared_files import make_folder, names_in
+from trtmatrix.effects.shared_files import PARTIAL, failure, make_folder, names_in
 from trtmatrix.effects.shared_lock import try_lock
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 _ours: dict[str, frozenset[str]] = {}
 """This process's own clients, by file: their files are never opened again, which would end their locks."""
+
+_GONE = frozenset({errno.ENOENT, errno.ESTALE})
 
 
 class Client:
@@ -41,22 +45,34 @@ class Client:
         return self.folder / self.id
 
     def __enter__(self) -> Client:
-        """Register: the file has its name only once it is locked."""
+        """Register: the file has its name only once it is locked. :class:`MachineryError` where it is not."""
         make_folder(self.folder)
-        hidden = self.folder / f".{self.id}"
-        self._descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try_lock(self._descriptor, hidden)
-        self._write()
-        hidden.rename(self._file)
+        partial = self.folder / f"{PARTIAL}{self.id}"
+        try:
+            self._descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            try_lock(self._descriptor, partial)
+            self._write()
+            partial.rename(self._file)
+        except BaseException as error:
+            self._end(partial)
+            if isinstance(error, OSError):
+                raise failure(self._file, error) from error
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Follow nothing any more."""
-        self._file.unlink(missing_ok=True)
+        self._end(self._file)
+
+    def _end(self, file: Path) -> None:
+        with contextlib.suppress(OSError):  # without its lock it is a dead one's, which others remove
+            file.unlink(missing_ok=True)
         _ours.pop(str(self._file), None)
-        os.close(self._descriptor)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
 
     def follow(self, keys: Iterable[str]) -> None:
         """Follow these arrays beside those that are followed already."""
@@ -73,20 +89,22 @@ class Client:
         followed = living_clients(self.root)
         return frozenset(key for name, keys in followed.items() if name != self.id for key in keys)
 
-    def living(self) -> frozenset[str]:
-        """Return the ids of all living clients, this one among them."""
-        return frozenset(living_clients(self.root))
-
     def _write(self) -> None:
         data = json.dumps({"follows": sorted(self.follows)}).encode()
-        os.pwrite(self._descriptor, data, 0)
-        os.ftruncate(self._descriptor, len(data))
-        os.fsync(self._descriptor)
+        try:
+            os.pwrite(self._descriptor, data, 0)
+            os.ftruncate(self._descriptor, len(data))
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise failure(self._file, error) from error
         _ours[str(self._file)] = self.follows
 
 
 def living_clients(root: Path) -> dict[str, frozenset[str]]:
-    """Return by id the arrays that each living client follows; the files of dead ones are removed."""
+    """Return by id the arrays that each living client follows; the files of dead ones are removed.
+
+    :class:`MachineryError` where a file cannot be looked at: its client may live.
+    """
     folder = root / "clients"
     found = {}
     for name in names_in(folder):
@@ -102,15 +120,17 @@ def _look(file: Path) -> frozenset[str] | None:
         return _ours[str(file)]
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:  # it has just gone
-        return None
-    try:
-        if try_lock(descriptor, file):
-            file.unlink(missing_ok=True)
+        try:
+            if try_lock(descriptor, file):
+                file.unlink(missing_ok=True)
+                return None
+            data = json.loads(os.pread(descriptor, 1 << 20, 0) or b"{}")
+            return frozenset(str(key) for key in data.get("follows", []))
+        except ValueError:  # it is writing just now, without the folder's lock
+            return frozenset()
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno in _GONE:  # just now
             return None
-        data = json.loads(os.pread(descriptor, 1 << 20, 0) or b"{}")
-        return frozenset(str(key) for key in data.get("follows", []))
-    except ValueError:  # it is writing just now, without the folder's lock
-        return frozenset()
-    finally:
-        os.close(descriptor)
+        raise failure(file, error) from error

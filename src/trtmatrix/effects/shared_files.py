@@ -12,7 +12,8 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,25 @@ from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.jsontext import to_json
 
 PARTIAL = ".partial-"
-"""What the name of everything begins with that is not whole; the id of its client follows."""
+"""What the name of everything begins with that is not whole; something of its own follows."""
+
+Node = tuple[int, int]
+"""A file, whatever its names: its device and its number there."""
+Wanted = dict[str, tuple[Path, os.stat_result]]
+"""By its path in a copy, the file that is copied, and its facts."""
 
 
 def write_text(path: Path, text: str, mode: int = 0o644) -> None:
     """Write a file whole or not at all, over one that is there."""
-    partial = path.with_name(f"{PARTIAL}{os.urandom(6).hex()}")
+    partial = _partial(path)
     try:
         with partial.open("w", encoding="utf-8", errors="backslashreplace") as out:
             out.write(text)
         partial.chmod(mode)
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise failure(path, error) from error
 
 
@@ -83,108 +90,119 @@ def make_folder(folder: Path) -> None:
         raise failure(folder, error) from error
 
 
-def plain_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the path below a folder, and the facts, of each plain file in it; caches of Python are left out.
+def plain_files(folder: Path, *, hidden: bool = True) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the path below a folder, and the facts, of each plain file in it; hidden ones where they count.
 
-    Links are left out too: what a container wrote must not name a file of this host's.
+    Caches of Python and what is not whole are left out; links too: what a container wrote must not name a
+    file of this host's.
     """
+    left_out = PARTIAL if hidden else "."
     for root, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        folders[:] = sorted(
+            name for name in folders if name != "__pycache__" and not name.startswith(left_out)
+        )
         for name in sorted(files):
+            if name.startswith(left_out) or name.endswith(".pyc"):
+                continue
             facts = os.lstat(os.path.join(root, name))  # noqa: PTH118 - a Path a file takes longer
-            if stat.S_ISREG(facts.st_mode) and not name.endswith(".pyc"):
+            if stat.S_ISREG(facts.st_mode):
                 yield os.path.relpath(os.path.join(root, name), folder), facts  # noqa: PTH118
 
 
 class Copier:
     """Copies folders whole or not at all; a file with several names in what is copied is copied once."""
 
-    def __init__(self, tag: str) -> None:
-        """``tag`` marks what is not whole yet."""
-        self.tag = tag
-        self._copied: dict[tuple[int, int], Path] = {}
+    def __init__(self) -> None:
+        """Nothing is copied yet."""
+        self._copied: dict[Node, Path] = {}
 
-    def copy(self, sources: dict[str, Path], target: Path) -> None:
-        """Make ``target`` hold each source under its name (``""``: at its top).
+    def copy(self, sources: Mapping[str, Path], target: Path, *, hidden: bool = True) -> None:
+        """Make ``target`` hold each source under its name (``""``: at its top), or all but hidden files.
 
-        What is there already stays, if it has the same files of the same sizes: others may be reading it. If
-        not (sites remove old files from such folders), it is put aside and made anew.
+        A folder that is there stays: jobs may have it mounted. It gets what it lacks (sites remove old files
+        from such folders), and no more: what differs from its source has the same key, as comments differ.
         """
-        wanted = {
-            str(Path(name) / path): (source / path, facts)
-            for name, source in sources.items()
-            for path, facts in plain_files(source)
-        }
-        sizes = {path: facts.st_size for path, (_, facts) in wanted.items()}
-        if has_files(target, sizes):
-            self._know(wanted, target)
-            return
+        try:
+            wanted = {
+                str(Path(name) / path): (source / path, facts)
+                for name, source in sources.items()
+                for path, facts in plain_files(source, hidden=hidden)
+            }
+            if names_in(target) or not self._make(wanted, target):
+                self._fill(wanted, target)
+        except OSError as error:
+            raise failure(target, error) from error
+        self._know(wanted, target)
+
+    def _make(self, wanted: Wanted, target: Path) -> bool:
+        """Make a folder; False where another made it meanwhile."""
         make_folder(target.parent)
-        partial = target.with_name(f"{PARTIAL}{self.tag}-{os.urandom(4).hex()}")
+        partial = _partial(target)
+        copied = ChainMap({}, self._copied)  # what lies in the partial folder has no lasting name yet
         try:
             make_folder(partial)
             for path, (source, facts) in wanted.items():
                 make_folder((partial / path).parent)
-                self._copy_file(source, facts, partial / path)
-            self._put(partial, target, sizes)
-        except OSError as error:
-            raise failure(target, error) from error
+                _copy_file(source, facts, partial / path, copied)
+            try:
+                partial.rename(target)
+            except OSError:
+                if not names_in(target):
+                    raise
+                return False
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+        return True
 
-    def _know(self, wanted: dict[str, tuple[Path, os.stat_result]], target: Path) -> None:
-        """Remember what is there already, so that others are linked to it; it is young again."""
+    def _fill(self, wanted: Wanted, target: Path) -> None:
+        """Write what a folder lacks, each file whole or not at all."""
+        sizes = {path: facts.st_size for path, facts in plain_files(target)}
+        for path, (source, facts) in wanted.items():
+            file = target / path
+            if path in sizes and (sizes[path] >= facts.st_size or not _is_cut_off(file, source)):
+                continue
+            make_folder(file.parent)
+            partial = _partial(file)
+            try:
+                _copy_file(source, facts, partial, ChainMap({}, self._copied))
+                partial.replace(file)
+            finally:
+                with contextlib.suppress(OSError):
+                    partial.unlink(missing_ok=True)
+
+    def _know(self, wanted: Wanted, target: Path) -> None:
+        """Remember what is there, so that others are linked to it; it is young again."""
         with contextlib.suppress(OSError):
             os.utime(target)
         for path, (_, facts) in wanted.items():
             if facts.st_nlink > 1:
-                self._copied.setdefault((facts.st_dev, facts.st_ino), target / path)
+                self._copied[facts.st_dev, facts.st_ino] = target / path
 
-    def _copy_file(self, source: Path, facts: os.stat_result, target: Path) -> None:
-        """Copy a file, or link it to the copy of another name of it."""
-        known = self._copied.get((facts.st_dev, facts.st_ino)) if facts.st_nlink > 1 else None
-        if known is not None:
-            try:
+
+def _partial(target: Path) -> Path:
+    return target.with_name(f"{PARTIAL}{os.urandom(6).hex()}")
+
+
+def _copy_file(source: Path, facts: os.stat_result, target: Path, copied: MutableMapping[Node, Path]) -> None:
+    """Copy a file, or link it to the copy of another name of it."""
+    node = (facts.st_dev, facts.st_ino)
+    if facts.st_nlink > 1 and (known := copied.get(node)):
+        with contextlib.suppress(OSError):  # no links here, or another removed it
+            if known.stat().st_size == facts.st_size:
                 os.link(known, target)
-            except OSError:  # no links here, or another removed it
-                pass
-            else:
                 return
-        shutil.copyfile(source, target, follow_symlinks=False)
-        target.chmod(0o644)
-        self._copied[facts.st_dev, facts.st_ino] = target
-
-    def _put(self, partial: Path, target: Path, sizes: dict[str, int]) -> None:
-        """Give a folder its name. Another one that came first stays, if it is whole."""
-        for _ in range(3):
-            try:
-                partial.rename(target)
-            except OSError:
-                if has_files(target, sizes):
-                    return
-                aside = target.with_name(f"{PARTIAL}old-{os.urandom(4).hex()}")
-                target.rename(aside)
-                shutil.rmtree(aside, ignore_errors=True)
-            else:
-                self._moved(partial, target)
-                return
-        raise OSError(errno.EBUSY, "another program makes it again and again")
-
-    def _moved(self, partial: Path, target: Path) -> None:
-        self._copied = {
-            node: target / path.relative_to(partial) if path.is_relative_to(partial) else path
-            for node, path in self._copied.items()
-        }
+    shutil.copyfile(source, target, follow_symlinks=False)
+    target.chmod(0o644)
+    copied[node] = target
 
 
-def has_files(folder: Path, sizes: dict[str, int]) -> bool:
-    """Whether a folder has these files, of these sizes in bytes."""
-    if not folder.is_dir():
-        return False
-    try:
-        return {path: facts.st_size for path, facts in plain_files(folder)} == sizes
-    except OSError:  # another is making it anew
-        return False
+def _is_cut_off(file: Path, source: Path) -> bool:
+    """Whether a shorter file is how its source begins: else they differ, mostly in a comment."""
+    with file.open("rb") as there, source.open("rb") as whole:
+        while data := there.read(1 << 20):
+            if data != whole.read(len(data)):
+                return False
+    return True
 
 
 def failure(path: Path, error: OSError) -> MachineryError:

@@ -7,6 +7,7 @@ hosts.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -76,7 +77,7 @@ class SharedFolder:
         """
         self.root, self.tell = root, tell
         self.give_up: Callable[[], bool] = never
-        self._copier = Copier(str(os.getpid()))
+        self._copier = Copier()
         self._manifests: dict[str, Manifest] = {}
         self._tries: dict[str, ArrayTries] = {}
         self._over: set[str] = set()
@@ -96,11 +97,18 @@ class SharedFolder:
 
     def _check_layout(self) -> None:
         file = self.root / layout.LAYOUT_FILE
-        data = read_json(file)
-        if data is None:
+        text = read_text(file)
+        if text is None:
             write_json(file, {"layout": LAYOUT})
-        else:
-            check_layout(data.get("layout"), str(file))
+            return
+        try:
+            number = json.loads(text)["layout"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise MachineryError(
+                f"{file}: it was cut short or changed by hand: remove it and type the command again, unless "
+                "a newer trtmatrix works in this folder"
+            ) from error
+        check_layout(number, str(file))
 
     @contextmanager
     def lock(self, give_up: Callable[[], bool] | None = None) -> Iterator[None]:
@@ -114,9 +122,12 @@ class SharedFolder:
     # What goes into containers.
 
     def stage_suite(self, probe: Path, repros: Path, digest: str) -> Path:
-        """Return ``suite/<digest>`` with ``trtprobe`` and ``repros`` in it, copied now if it is not there."""
+        """Return ``suite/<digest>`` with ``trtprobe`` and ``repros`` in it, copied now if it is not there.
+
+        ``digest``: of their code, which hidden files (an editor's, Git's) are no part of.
+        """
         target = self.root / "suite" / digest
-        self._copier.copy({"trtprobe": probe, "repros": repros}, target)
+        self._copier.copy({"trtprobe": probe, "repros": repros}, target, hidden=False)
         return target
 
     def stage_case(self, folder: Path) -> Path:
@@ -155,12 +166,14 @@ class SharedFolder:
             write_text(partial / layout.SCRIPT, script, 0o755)
             partial.rename(target)
         except OSError as error:
-            shutil.rmtree(partial, ignore_errors=True)
             raise failure(target, error) from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
     def arrays(self) -> list[Manifest]:
-        """Return the arrays that are open, the oldest first."""
-        return [manifest for manifest, over in self.all_arrays() if not over]
+        """Return the arrays that are open, the oldest first; raises as :meth:`all_arrays` for these alone."""
+        over = [key for key in names_in(self.root / "arrays") if self._is_over(key)]
+        return [manifest for manifest, _ in self.all_arrays(over)]
 
     def all_arrays(self, without: Collection[str] = ()) -> list[tuple[Manifest, bool]]:
         """Return all arrays but these, each with whether it is over, the oldest first.
@@ -318,24 +331,23 @@ class SharedFolder:
 
         What is no line of it is left out. Under the lock: two clients may tell of one node.
         """
-        known = next((known for known in self.boards() if known.name == node), Node(name=node))
+        file = self.root / "nodes" / f"{_file_name(node)}.json"
+        known = _node(read_json(file) or {})
+        if known.name != node:
+            known = Node(name=node)
         try:
             new = add_board(known, gpu, seen)
         except BoardError:
             return
         if new != known:
-            make_folder(self.root / "nodes")
-            write_json(self.root / "nodes" / f"{_file_name(node)}.json", to_data(new))
+            make_folder(file.parent)
+            write_json(file, to_data(new))
 
     def boards(self) -> list[Node]:
         """Return what jobs found on each node: lines of nvidia-smi's CSV, one for each GPU, and when."""
         folder = self.root / "nodes"
         read = (read_json(folder / name) for name in names_in(folder) if name.endswith(".json"))
         return [_node(data) for data in read if data is not None]
-
-    def nodes(self) -> Mapping[str, tuple[str, ...]]:
-        """Return by node the lines of nvidia-smi's CSV that were seen there, one for each GPU."""
-        return {node.name: node.gpus for node in self.boards()}
 
     def clean(self, days: float) -> list[str]:
         """Remove what nobody needs any more: arrays that have been over so long and the like; tell what."""

@@ -6,6 +6,7 @@ this process, which stays open, and threads take turns by a lock of their own.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -95,14 +96,15 @@ def hold(path: Path, tell: Callable[[str], None], give_up: Callable[[], bool] = 
         if give_up():
             raise LockBusy(f"{path}: another thread of this process holds it")
     try:
-        _wait(handle.descriptor, path, tell, give_up)
-        handle.owner = threading.get_ident()
-        try:
+        try:  # from here on: an interruption between having the lock and knowing it must not keep it
+            _wait(handle.descriptor, path, tell, give_up)
+            handle.owner = threading.get_ident()
             _sign(handle.descriptor)
             yield
         finally:
             handle.owner = 0
-            fcntl.lockf(handle.descriptor, fcntl.LOCK_UN)
+            with contextlib.suppress(OSError):  # a file system without locks, which was told
+                fcntl.lockf(handle.descriptor, fcntl.LOCK_UN)
     finally:
         handle.threads.release()
 
@@ -140,12 +142,16 @@ def _no_lock(path: Path, error: OSError) -> MachineryError:
 
 
 def _sign(descriptor: int) -> None:
-    """Say who holds the lock, for those who wait."""
+    """Say who holds the lock, for those who wait; on a full disk nobody learns it."""
     text = f"{platform.node()}, process {os.getpid()}, since {time.strftime('%H:%M:%S UTC', time.gmtime())}\n"
     data = text.encode()
-    os.pwrite(descriptor, data, 0)
-    os.ftruncate(descriptor, len(data))
+    with contextlib.suppress(OSError):
+        os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
 
 
 def _signed(descriptor: int) -> str:
-    return os.pread(descriptor, 300, 0).decode("utf-8", "replace").strip() or "another process"
+    said = b""
+    with contextlib.suppress(OSError):
+        said = os.pread(descriptor, 300, 0)
+    return said.decode("utf-8", "replace").strip() or "another process"

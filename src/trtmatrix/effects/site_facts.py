@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trtmatrix.core.errors import TrtMatrixError, UsageError
+from trtmatrix.core.errors import MachineryError, TrtMatrixError, UsageError
 from trtmatrix.core.slurm.controller import parse_config, parse_nodes, parse_partitions
 from trtmatrix.core.slurm.facts import Request, SiteFacts
 from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu
@@ -66,9 +66,15 @@ def _folder_facts(folder: SharedFolder) -> SiteFacts:
     return SiteFacts(folder_kind=room.kind, folder_free=room.free, seen=nodes)
 
 
-def _has_pyxis(run: Run) -> bool:
-    """Whether srun knows pyxis' options on this host: a plugin's are told by --help."""
-    return "--container-image" in run(["srun", "--help"], SECONDS).out
+def _has_pyxis(run: Run) -> bool | None:
+    """Whether srun knows pyxis' options on this host: a plugin's are told by --help. None: nobody can say.
+
+    Nothing else needs srun here: what is without it is no cluster that is away.
+    """
+    try:
+        return "--container-image" in run(["srun", "--help"], SECONDS).out
+    except (MachineryError, UsageError):
+        return None
 
 
 def read_epilogs(patterns: tuple[str, ...]) -> Mapping[str, str | None]:
