@@ -23,6 +23,15 @@ def replaced(old: str, new: str) -> str:
 WRONG: dict[str, tuple[str, str, str]] = {
     "two GPUs": ('"gpu:h200:1"', "gpu:h200:2", "6: gpus[0].gres: asks for 2 GPUs; a cell runs on one GPU"),
     "as sinfo writes it": ('"gpu:h200:1"', "gpu:h200:8(S:0-1)", "write gpu:h200:1"),
+    "two of a type that is a number": ('"gpu:h200:1"', "gpu:3090:2", "asks for 2 GPUs; a cell runs on one GPU, "
+        "and a job has one task: write gpu:3090:1"),
+    "a type that begins with a number, as sinfo writes it": (
+        '"gpu:h200:1"', "gpu:2080ti:4(S:0-1)", "write gpu:2080ti:1",
+    ),
+    "a number alone": ('"gpu:h200:1"', "gpu:4(S:0)", "sbatch does not read this: write gpu:1 "),
+    "a part of a GPU": ('"gpu:h200:1"', "gpu:1g.10gb:1", "1g.10gb is a part of a GPU (MIG)"),
+    "a part with media": ('"gpu:h200:1"', "gpu:1g.10gb+me:1", "cells run on whole ones: name their type"),
+    "a part as slurmd names it": ('"gpu:h200:1"', "gpu:a100_1g.5gb:1", "a100_1g.5gb is a part of a GPU"),
     "as TRES": ('"gpu:h200:1"', "gres/gpu:h200:1", "write gpu:h200:1"),
     "no GPU": ('"gpu:h200:1"', "h200", "6: gpus[0].gres: asks for no GPU"),
     "two kinds": ('"gpu:h200:1"', "gpu:h200:1,gpu:l4:1", "or for several kinds"),
