@@ -23,8 +23,7 @@ def replaced(old: str, new: str) -> str:
 WRONG: dict[str, tuple[str, str, str]] = {
     "two GPUs": ('"gpu:h200:1"', "gpu:h200:2", "6: gpus[0].gres: asks for 2 GPUs; a cell runs on one GPU"),
     "as sinfo writes it": ('"gpu:h200:1"', "gpu:h200:8(S:0-1)", "write gpu:h200:1"),
-    "two of a type that is a number": ('"gpu:h200:1"', "gpu:3090:2", "asks for 2 GPUs; a cell runs on one GPU, "
-        "and a job has one task: write gpu:3090:1"),
+    "two of a type that is a number": ('"gpu:h200:1"', "gpu:3090:2", "has one task: write gpu:3090:1"),
     "a type that begins with a number, as sinfo writes it": (
         '"gpu:h200:1"', "gpu:2080ti:4(S:0-1)", "write gpu:2080ti:1",
     ),
@@ -54,6 +53,7 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "no option": ('"--account=all"', '"account"', "sbatch would take 'account' for its script"),
     "words in one": ('"--account=all"', '"--account all"', 'write ["--account=…"]'),
     "another cluster": ('"--account=all"', '"-M"', "jobs on another cluster would not be found"),
+    "a file of nodes": ('"--account=all"', '"--exclude=/etc/bad"', "/etc/bad is a file of nodes: write"),
     "a relative folder": ("/shared/me/with blanks/", "~/shared", "2: shared: write the absolute path"),
     "a colon": ("/shared/me/with blanks/", "/a:b", "2: shared: has ':', which Slurm or a container runtime"),
     "a pattern": ("/shared/me/with blanks/", "/a%b", "has '%'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 GPU_COUNT = re.compile(r"gpu(?::(?P<type>(?![0-9]+\Z)[A-Za-z0-9_.+-]+))?(?::(?P<count>[0-9]+))?")
 """How sbatch writes GPUs: ``gpu``, ``gpu:h200``, ``gpu:2``, ``gpu:3090:1``; a number alone is no type.
@@ -197,7 +198,22 @@ def options_problem(values: Sequence[str]) -> str:
             return "each word stands on its own, without line ends"
         if value.startswith("--") and " " in name:
             return f'{value!r} is one word to sbatch: write ["{name.split()[0]}=…"]'
+    if "/" in (file := option_value("exclude", "x", values)):
+        return f"{file} is a file of nodes: write their names, to which those with trouble are added"
     return ""
+
+
+def option_value(name: str, letter: str, words: Sequence[str]) -> str:
+    """Return what an option among words for sbatch is set to: the last one counts where it stands twice."""
+    value = ""
+    for word, following in pairwise([*words, ""]):
+        if word in {f"--{name}", f"-{letter}"}:
+            value = following
+        elif word.startswith(f"--{name}="):
+            value = word.partition("=")[2]
+        elif word.startswith(f"-{letter}") and not word.startswith("--"):
+            value = word[2:]
+    return value
 
 
 def _is_short(value: str, letter: str) -> bool:
