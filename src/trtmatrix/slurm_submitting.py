@@ -12,12 +12,12 @@ from typing import Protocol
 from trtmatrix.batch import cell_words, job_words
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.container import Limits
+from trtmatrix.core.counting import counted
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.model import CellId, Gpu
 from trtmatrix.core.order import Seconds
 from trtmatrix.core.plan import Isolation, Launch
-from trtmatrix.core.slurm.counting import counted
 from trtmatrix.core.slurm.cut import cut_arrays, cut_tasks, task_minutes
 from trtmatrix.core.slurm.fate import FIRST, Submit
 from trtmatrix.core.slurm.gather import find_job
@@ -222,9 +222,8 @@ class Submitting:
             return
         self._full.pop(one.key, None)
         folder.note_submission(one.key, replace(sent, job=job))
-        count = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
         again = "" if attempt == FIRST else f", attempt {attempt}"
-        self.note(f"{one.name}: job {job}: {count} on Slurm{again}")
+        self.note(f"{one.name}: job {job}: {counted(len(tasks), 'task')} on Slurm{again}")
 
     def _sent(self, key: str, attempt: int, tasks: tuple[int, ...]) -> Sent:
         """Return a submission that is to be made; under its old number where Slurm was full the last time."""

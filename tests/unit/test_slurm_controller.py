@@ -36,9 +36,7 @@ def test_a_real_configuration() -> None:
 def test_real_nodes() -> None:
     nodes = parse_nodes((REAL / "nodes.txt").read_text())
     assert [node.name for node in nodes] == ["h200a", "l4a", "l4b"]
-    assert nodes[0] == ClusterNode(
-        name="h200a", gpus=(("h200", 2),), state="IDLE", partitions=("gpu",), cpus=4, memory=4000
-    )
+    assert nodes[0] == ClusterNode(name="h200a", gpus=(("h200", 2),), state="IDLE", partitions=("gpu",))
     assert all(node.takes_jobs for node in nodes)
 
 

@@ -6,11 +6,11 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
+from trtmatrix.core.counting import counted
 from trtmatrix.core.plan import GpuAccess
 from trtmatrix.core.preflight.checks import gigabytes
 from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.slurm.controller import ClusterNode, Partition, parse_gres
-from trtmatrix.core.slurm.counting import counted
 from trtmatrix.core.slurm.facts import LeftArray, Request, SiteFacts
 from trtmatrix.core.slurm.rules import SITE_RULES
 from trtmatrix.core.slurm.seen import Other, other_models, seen_lines

@@ -37,8 +37,6 @@ class ClusterNode:
     state: str
     partitions: tuple[str, ...]
     features: tuple[str, ...] = ()
-    cpus: int | None = None
-    memory: int | None = None
 
     @property
     def takes_jobs(self) -> bool:
@@ -89,7 +87,6 @@ def parse_nodes(text: str) -> tuple[ClusterNode, ...]:
         ClusterNode(
             name=line["NodeName"], gpus=tuple(parse_gres(line.get("Gres", ""))), state=line.get("State", ""),
             partitions=_list(line.get("Partitions")), features=_list(line.get("AvailableFeatures")),
-            cpus=_number(line.get("CPUTot")), memory=_number(line.get("RealMemory")),
         )
         for line in _lines(text) if "NodeName" in line
     )  # fmt: skip

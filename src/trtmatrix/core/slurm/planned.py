@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from trtmatrix.core.counting import counted, duration
 from trtmatrix.core.model import CellId
 from trtmatrix.core.plan import Launch
-from trtmatrix.core.slurm.counting import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,18 +96,12 @@ def _array_lines(array: PlannedArray) -> Iterator[str]:
     for repro, count in Counter(cell.repro for task in array.tasks for cell in task).items():
         yield f"  {repro}: {count}"
     if array.recorded:
-        yield f"  its cells took {_duration(array.seconds)} (by {array.recorded} records), after the queue"
+        yield f"  its cells took {duration(array.seconds)} (by {array.recorded} records), after the queue"
     else:
         yield "  how long its cells take is not known: none was run before"
     if not array.image:
         yield "  waits for the import of its image"
     yield f"  {array.job.command}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def jobs_json(jobs: PlannedJobs) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from trtmatrix.core import matrixkeys
 from trtmatrix.core.errors import ConfigError, shorten
 from trtmatrix.core.keyproblems import in_order, key_problem, near, problem_at, unknown_key
 from trtmatrix.core.slurm import sitekeys as keys
+from trtmatrix.core.slurm.images import FILES
 from trtmatrix.core.slurm.site import NodeRuntime, Site
 from trtmatrix.core.slurm.sitevalues import SLURM_TIME, slurm_minutes
 from trtmatrix.core.yamltext import Document, Path, parse_yaml
@@ -28,11 +29,6 @@ gpus:
     account: my-account
 """
 """A small site file, to paste and change."""
-
-SUFFIXES = {
-    NodeRuntime.PYXIS: (".sqsh",), NodeRuntime.APPTAINER: (".sif",), NodeRuntime.DOCKER: (".tar",),
-}  # fmt: skip
-"""What an image's file is called that a runtime starts, or loads, as it is."""
 
 
 def parse_site(text: str, file: str = "slurm.yaml", versions: Collection[str] | None = None) -> Site:
@@ -123,11 +119,11 @@ def _images(value: dict[str, Any], versions: Collection[str] | None) -> Iterator
 
 def image_problem(image: str, runtime: NodeRuntime | None) -> str:
     """Return what is wrong with an image of the site's, or nothing."""
-    suffixes = [suffix for each in SUFFIXES.values() for suffix in each]
-    if image.endswith(tuple(suffixes)) or image.startswith(("/", "~", ".")):
+    suffixes = tuple(FILES.values())
+    if image.endswith(suffixes) or image.startswith(("/", "~", ".")):
         if not image.startswith("/"):
             return f"{shorten(image)}: write the absolute path that every node sees"
-        fitting = SUFFIXES[runtime] if runtime else tuple(suffixes)
+        fitting = (FILES[runtime],) if runtime else suffixes
         if not image.endswith(fitting):
             wanting = runtime.value if runtime else "this"
             return f"{shorten(image)}: {wanting} wants a {' or '.join(fitting)} file"
