@@ -133,6 +133,14 @@ def test_all_mistakes_are_told_at_once_by_line() -> None:
     assert {3, 6, 14} <= set(lines)
 
 
-def test_one_gpu_stands_once() -> None:
-    again = replaced("access: nodes", '  - {name: "nvidia h200", gres: "gpu:h200:1"}\naccess: nodes')
+@pytest.mark.parametrize("name", ["nvidia h200", "NVIDIA H200 ", "H200", "NVIDIA-H200-"])
+def test_one_gpu_stands_once(name: str) -> None:
+    again = replaced("access: nodes", f'  - {{name: "{name}", gres: "gpu:h200:1"}}\naccess: nodes')
     assert "stands twice (first as gpus[0])" in problems_of(again)[0]
+
+
+def test_a_list_with_a_wrong_entry_alone_is_not_called_empty() -> None:
+    (problem,) = problems_of(replaced('"gpu:h200:1"', "gpu:2"))
+    assert problem.startswith("s.yaml:6: gpus[0].gres: asks for 2 GPUs")
+    (problem,) = problems_of("schema: 1\nshared: /a\nruntime: pyxis\ngpus: []\n")
+    assert "gpus: must have an item at least" in problem

@@ -11,7 +11,8 @@ from pydantic_core import ErrorDetails
 
 from trtmatrix.core import matrixkeys
 from trtmatrix.core.errors import ConfigError, shorten
-from trtmatrix.core.keyproblems import in_order, key_problem, near, problem_at, unknown_key
+from trtmatrix.core.gpu_names import slug_of
+from trtmatrix.core.keyproblems import in_order, is_echo, key_problem, near, problem_at, unknown_key
 from trtmatrix.core.slurm import sitekeys as keys
 from trtmatrix.core.slurm.images import FILES
 from trtmatrix.core.slurm.site import NodeRuntime, Site
@@ -41,7 +42,7 @@ def parse_site(text: str, file: str = "slurm.yaml", versions: Collection[str] | 
     try:
         raw = keys.Site.model_validate(document.value)
     except ValidationError as error:
-        problems += [_line(detail, document) for detail in error.errors()]
+        problems += [_line(detail, document) for detail in error.errors() if not is_echo(detail)]
         raise ConfigError(in_order(problems, file)) from error
     if problems:
         raise ConfigError(in_order(problems, file))
@@ -77,11 +78,11 @@ def _doubles(value: dict[str, Any]) -> Iterator[tuple[Path, str]]:
         name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(name, str):
             continue
-        plain = re.sub(r"[^a-z0-9.]+", "-", name.lower()).removeprefix("nvidia-")
-        if plain in seen:
-            text = f"{shorten(name)} stands twice (first as gpus[{seen[plain]}]): remove one; "
+        slug = slug_of(name)
+        if slug in seen:
+            text = f"{shorten(name)} stands twice (first as gpus[{seen[slug]}]): remove one; "
             yield ("gpus", i, "name"), text + "partition: a,b lets Slurm choose between two"
-        seen.setdefault(plain, i)
+        seen.setdefault(slug, i)
 
 
 def _times(document: Document) -> Iterator[tuple[Path, str]]:
