@@ -22,7 +22,8 @@ class PlannedLaunch:
     """A launch with the cells that are to be run; ``served``: how many of it have a current record.
 
     ``where``: what it runs in, in words; ``boards``: equal GPUs that can take it; ``seconds``: what its cells
-    took when they were last run; ``command``: the container's, by hand, nothing where there is none.
+    took when they were last run, those that never were taken as long as the others; ``command``: the
+    container's, by hand, nothing where there is none.
     """
 
     launch: Launch
