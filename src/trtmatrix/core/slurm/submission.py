@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from trtmatrix.core.slurm.jobs import job_comment, job_name
-from trtmatrix.core.slurm.layout import import_folder, said_file
+from trtmatrix.core.slurm.layout import array_folder, import_folder, said_file
 from trtmatrix.core.slurm.site import Site, SiteGpu
 from trtmatrix.core.slurm.sitevalues import option_value
 
@@ -35,7 +35,7 @@ def array_words(
     and what people want to read in squeue. Of doubled words the last counts: a GPU's own follow the site's.
     """
     numbers = f"{task_numbers(tasks)}%{site.limits.running}"
-    output = said_file(site.shared, key, "%a", attempt, "%A")  # Slurm makes no folder for it
+    output = said_file(array_folder(site.shared, key), "%a", attempt, "%A")  # Slurm makes no folder for it
     words = [
         *_common(key, attempt, facts or {}), f"--output={output}", f"--array={numbers}",
         f"--gres={gpu.gres}", f"--time={minutes}", f"--signal=B:TERM@{warned(minutes)}",
