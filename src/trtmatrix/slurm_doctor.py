@@ -9,13 +9,13 @@ from pathlib import Path
 from trtmatrix.cluster import Cluster, open_cluster
 from trtmatrix.context import Context
 from trtmatrix.core.config import ImageOrigin
+from trtmatrix.core.counting import counted
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.expand import select_versions
 from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Pull
 from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.slurm.checks import is_other_model, site_findings
-from trtmatrix.core.slurm.counting import counted
 from trtmatrix.core.slurm.facts import LeftArray
 from trtmatrix.doctor import Findings, cannot_lines
 from trtmatrix.effects.shared_folder import SharedFolder

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from trtmatrix.cluster import Cluster
+from trtmatrix.core.counting import counted
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.model import CellId
 from trtmatrix.core.plan import Launch
-from trtmatrix.core.slurm.counting import counted
 from trtmatrix.core.slurm.fate import Over
 from trtmatrix.core.slurm.jobs import JobStatus, Phase, job_name
 from trtmatrix.core.slurm.manifest import Manifest

@@ -6,16 +6,18 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
 
 from trtmatrix.batch import cell_words, job_words
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.container import Limits
+from trtmatrix.core.counting import counted
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.model import CellId, Gpu
 from trtmatrix.core.order import Seconds
 from trtmatrix.core.plan import Isolation, Launch
-from trtmatrix.core.slurm.counting import counted
 from trtmatrix.core.slurm.cut import cut_arrays, cut_tasks, task_minutes
 from trtmatrix.core.slurm.fate import FIRST, Submit
 from trtmatrix.core.slurm.gather import find_job
@@ -57,6 +59,13 @@ def task_spec(
         version=launch.version.name, image=cluster.key_of(launch.version), suite=suite, minutes=minutes,
         driver_least=driver.least if driver else "", limits=limits,
     )  # fmt: skip
+
+
+class Words(Protocol):
+    """Makes the words of sbatch for an attempt; ``avoid``: nodes that it is not to run on."""
+
+    def __call__(self, *, avoid: Sequence[str]) -> tuple[str, ...]:
+        """Return them."""
 
 
 FULL_TRIES = 3
@@ -192,9 +201,9 @@ class Submitting:
             folder.note_submission(one.key, sent)
             asked = asked_words(site_gpu(self.cluster, one.launch.gpu))
             because = step.why if step.unfit else ""
-            words = array_words(
-                site, site_gpu(self.cluster, one.launch.gpu), key=one.key, tasks=tasks, attempt=attempt,
-                minutes=self.minutes(manifest), after=sent.after,
+            words = partial(
+                array_words, site, site_gpu(self.cluster, one.launch.gpu), key=one.key, tasks=tasks,
+                attempt=attempt, minutes=self.minutes(manifest), after=sent.after,
                 facts={"sent": str(sent.number), "version": manifest.version, "gpu": manifest.gpu},
             )  # fmt: skip
             job = self._submit(words, step, f"{array_folder(site.shared, one.key)}/{SCRIPT}")
@@ -213,9 +222,8 @@ class Submitting:
             return
         self._full.pop(one.key, None)
         folder.note_submission(one.key, replace(sent, job=job))
-        count = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
         again = "" if attempt == FIRST else f", attempt {attempt}"
-        self.note(f"{one.name}: job {job}: {count} on Slurm{again}")
+        self.note(f"{one.name}: job {job}: {counted(len(tasks), 'task')} on Slurm{again}")
 
     def _sent(self, key: str, attempt: int, tasks: tuple[int, ...]) -> Sent:
         """Return a submission that is to be made; under its old number where Slurm was full the last time."""
@@ -260,14 +268,14 @@ class Submitting:
             self.note(f"{one.name}: {error}")
         self.cluster.folder.note_submission(one.key, replace(sent, refused=words))
 
-    def _submit(self, words: tuple[str, ...], step: Submit, script: str) -> str:
+    def _submit(self, words: Words, step: Submit, script: str) -> str:
         """Call sbatch; without the nodes that had trouble where others are left, and never for unfit ones."""
         if step.avoid != step.unfit:
             try:
-                return self.slurm.submit((*words, *_exclude(step.avoid)), script, str(step.attempt))
+                return self.slurm.submit(words(avoid=step.avoid), script, str(step.attempt))
             except Refused:  # the troubled ones are all that there are
                 pass
-        return self.slurm.submit((*words, *_exclude(step.unfit)), script, str(step.attempt))
+        return self.slurm.submit(words(avoid=step.unfit), script, str(step.attempt))
 
     def recover(self, one: Following, jobs: Sequence[JobStatus], silent: float) -> None:
         """Find out what became of submissions whose client did not live to write it down.
@@ -288,10 +296,6 @@ class Submitting:
                 folder.note_submission(key, replace(sent, job=job))
             elif silent >= self.pace.lost:
                 folder.note_submission(key, replace(sent, lost=True))
-
-
-def _exclude(nodes: Sequence[str]) -> tuple[str, ...]:
-    return (f"--exclude={','.join(nodes)}",) if nodes else ()
 
 
 def _name(launch: Launch) -> str:

@@ -12,7 +12,7 @@ from trtmatrix.cluster import Cluster
 from trtmatrix.core.slurm.fate import Attempt, Bury, Fate, Over, Submit, Wait, decide
 from trtmatrix.core.slurm.gather import attempts_of
 from trtmatrix.core.slurm.jobs import Phase
-from trtmatrix.core.slurm.layout import said_file
+from trtmatrix.core.slurm.layout import array_folder, said_file
 from trtmatrix.core.slurm.manifest import Sent, Try
 from trtmatrix.core.slurm.parse import find_task
 from trtmatrix.core.slurm.submission import task_numbers
@@ -123,8 +123,8 @@ class Watch:
         """Say where the words of an attempt's script lie, where it left some."""
         sents = [s.job for s in view.sents if s.job and s.attempt == attempt and task in s.tasks]
         jobs = [t.job for t in view.tries if (t.task, t.attempt) == (task, attempt) and t.job] or sents
-        shared = self.cluster.site.shared
-        files = [Path(said_file(shared, one.key, task, attempt, job)) for job in jobs]
+        folder = array_folder(self.cluster.site.shared, one.key)
+        files = [Path(said_file(folder, task, attempt, job)) for job in jobs]
         return next((f"; see {file}" for file in files if file.is_file() and file.stat().st_size), "")
 
     def _act(self, one: Following) -> bool:

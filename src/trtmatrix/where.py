@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.context import Context
+from trtmatrix.core.errors import UsageError
 
 if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
     from trtmatrix.cluster import Cluster
+    from trtmatrix.core.slurm.site import Site
 
 
 READING = frozenset({"table", "report", "publish"})
@@ -27,6 +29,21 @@ def tell_of_site(command: str, named: Path | None, folder: Path) -> None:
         )
 
 
+def check_memory(site: Site, memory: int) -> None:
+    """Refuse a container that may take more than its job reserves: Docker's stand outside Slurm's cgroup.
+
+    ``memory``: that of a container, in bytes. Of other runtimes a container has what its job has.
+    """
+    from trtmatrix.core.slurm.site import NodeRuntime
+
+    if site.runtime is NodeRuntime.DOCKER and memory > site.limits.memory:
+        container, job = (f"{-(-size >> 20)}m" for size in (memory, site.limits.memory))
+        raise UsageError(
+            f"--memory: a container may take {container}, and its job reserves {job} of the node "
+            f"({site.file}: limits.memory)\n  raise limits: memory there, or type --memory {job}"
+        )
+
+
 def open_where(args: argparse.Namespace, context: Context) -> tuple[Context, Cluster | None]:
     """Return the context, with the site's own images in it, and the cluster where one is asked for."""
     if args.executor != "slurm":
@@ -38,5 +55,6 @@ def open_where(args: argparse.Namespace, context: Context) -> tuple[Context, Clu
 
     names = [version.name for version in context.matrix.versions]
     site = read_site(args.site, context.project.folder, names)
+    check_memory(site, getattr(args, "memory", 0))
     folder = SharedFolder(Path(site.shared), lambda text: print(f"trtmatrix: {text}", file=sys.stderr))
     return open_cluster(context, site, folder)

@@ -39,13 +39,15 @@ CASES = ("a", "b", "c")
 class Client:
     """One client over a shared folder: a process of this program, as far as it concerns Slurm."""
 
-    def __init__(self, folder: Path, slurm: FakeSlurm, *names: str, **more: Any) -> None:
+    def __init__(
+        self, folder: Path, slurm: FakeSlurm, *names: str, options: tuple[str, ...] = (), **more: Any
+    ) -> None:
         cases = [make_case(name, **LIMIT) for name in names or CASES]
         repro = make_repro(*cases)
         shared = SharedFolder(slurm.shared)
         site = Site(
             shared=str(slurm.shared), runtime=NodeRuntime.DOCKER,
-            gpus=(SiteGpu(name="NVIDIA H200", gres="gpu:h200:1"),),
+            gpus=(SiteGpu(name="NVIDIA H200", gres="gpu:h200:1"),), options=options,
         )  # fmt: skip
         (gpu,) = site_gpus(site, [])
         self.cells: list[Cell] = [make_cell(repro, case, gpu=gpu) for case in cases]

@@ -10,8 +10,9 @@ from builders import H200, make_cell
 from hosts import ENGINE, GB
 from test_downloads import LOCK, ONE, TWO, built, launch
 
+from trtmatrix.core.counting import duration
 from trtmatrix.core.plan import Isolation, Keep, Launch
-from trtmatrix.core.planned import Planned, PlannedDownload, PlannedLaunch, duration, plan_json, plan_text
+from trtmatrix.core.planned import Planned, PlannedDownload, PlannedLaunch, plan_json, plan_text
 from trtmatrix.core.preflight.downloads import find_downloads, need_of, without_counted
 from trtmatrix.core.preflight.facts import Room
 from trtmatrix.core.preflight.finding import Finding, Level

@@ -123,13 +123,6 @@ def test_a_model_that_no_job_has_seen_is_known_from_the_table() -> None:
     assert (h200.compute, h200.datacenter, h200.driver, h200.seen) == ("9.0", True, None, ())
 
 
-def test_what_was_seen_before_a_node_was_started_again_does_not_count() -> None:
-    nodes = [Node(name="a", gpus=(H200,), seen="2026-01-02T00:00:00Z")]
-    booted = {"a": "2026-01-01T00:00:00Z"}
-    assert site_gpus(SITE, nodes, booted=booted)[0].driver == "580.159.04"
-    assert site_gpus(SITE, nodes, booted={"a": "2026-01-03T00:00:00Z"})[0].seen == ()
-
-
 def test_a_node_has_one_driver_boards_seen_with_another_are_forgotten() -> None:
     node = add_board(Node(name="a", gpus=(OLD, "damaged")), H200, "2026-01-02T00:00:00Z")
     assert node == Node(name="a", gpus=(H200,), seen="2026-01-02T00:00:00Z")

@@ -195,3 +195,9 @@ def test_a_runtime_is_tried_by_one_command(runtime: NodeRuntime) -> None:
     site = replace(SITE, runtime=runtime, setup=("module load it's",), limits=SiteLimits())
     assert runtime_test(site).startswith("srun --gres=gpu:l4:1 --partition=gpu --time=5 ")
     assert "nvidia-smi -L" in runtime_test(site)
+
+
+def test_a_command_to_type_has_a_gpus_own_words_after_those_for_all() -> None:
+    site = replace(SITE, options=("--partition=cpu",), gpus=(replace(L4, options=("--reservation=r",)),))
+    told = "srun --gres=gpu:l4:1 --partition=cpu --partition=gpu --time=5 --reservation=r "
+    assert runtime_test(site).startswith(told)

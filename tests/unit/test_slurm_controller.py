@@ -36,9 +36,7 @@ def test_a_real_configuration() -> None:
 def test_real_nodes() -> None:
     nodes = parse_nodes((REAL / "nodes.txt").read_text())
     assert [node.name for node in nodes] == ["h200a", "l4a", "l4b"]
-    assert nodes[0] == ClusterNode(
-        name="h200a", gpus=(("h200", 2),), state="IDLE", partitions=("gpu",), cpus=4, memory=4000
-    )
+    assert nodes[0] == ClusterNode(name="h200a", gpus=(("h200", 2),), state="IDLE", partitions=("gpu",))
     assert all(node.takes_jobs for node in nodes)
 
 
@@ -61,6 +59,8 @@ def test_epilogs_of_the_nodes_alone(line: str, epilogs: tuple[str, ...]) -> None
     ("gpu:h200:8(S:0-1)", [("h200", 8)]), ("gpu:2", [("", 2)]), ("gpu", [("", 1)]),
     ("gpu:a100:4(S:0,1),nvme:2", [("a100", 4)]), ("gpu:l4:1,gpu:t4:2", [("l4", 1), ("t4", 2)]),
     ("(null)", []), ("mps:100", []), ("gpu:tesla:2(IDX:0-1)", [("tesla", 2)]),
+    ("gpu:3090:8", [("3090", 8)]), ("gpu:3090:8(S:0-1)", [("3090", 8)]), ("gpu:2080ti:4", [("2080ti", 4)]),
+    ("gpu:2080ti", [("2080ti", 1)]),
 ])  # fmt: skip
 def test_gres_in_all_forms(text: str, gpus: list[tuple[str, int]]) -> None:
     assert list(parse_gres(text)) == gpus

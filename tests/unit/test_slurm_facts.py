@@ -25,7 +25,7 @@ def test_the_cluster_of_a_release(release: str) -> None:
     nodes = {node.name: node for node in parse_nodes((folder / "nodes.txt").read_text())}
     assert (nodes["h200a"].gpus, nodes["h200a"].takes_jobs) == ((("h200", 2),), True)
     assert (nodes["l4a"].gpus, nodes["l4a"].takes_jobs) == ((("l4", 1),), False)  # it was killed
-    assert {(node.cpus, node.memory, node.partitions) for node in nodes.values()} == {(4, 4000, ("gpu",))}
+    assert {node.partitions for node in nodes.values()} == {("gpu",)}
     assert parse_partitions((folder / "partitions.txt").read_text()) == (
         Partition(name="gpu", default=True, state="UP", minutes=2 * 24 * 60),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from trtmatrix.core.compare import Stored
 from trtmatrix.core.expand import Cell, Selection
 from trtmatrix.core.model import CellId
 from trtmatrix.core.plan import Engine, Host, Isolation, Launch, Plan
-from trtmatrix.core.slurm.planned import PlannedJobs
+from trtmatrix.core.slurm.planned import PlannedJobs, jobs_lines
 from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu, SiteLimits
 from trtmatrix.effects.gpu import GpuScan
 from trtmatrix.effects.paths import Project
@@ -113,20 +113,37 @@ def test_many_tasks_are_several_arrays_and_the_words_are_sbatchs(tmp_path: Path)
     assert jobs.arrays[0].job.text.startswith("#!/bin/bash\n")
 
 
+def run_before(cells: Sequence[Cell]) -> tuple[Stored, ...]:
+    start, end = "2026-01-01T10:00:00Z", "2026-01-01T10:00:04Z"
+    return tuple(
+        Stored(record=replace(make_record(cell), started=start, finished=end), local=True) for cell in cells
+    )
+
+
 def test_a_task_whose_cells_were_run_before_asks_for_less_time(tmp_path: Path) -> None:
     cells = cells_of("10.7.0")
-    stored = tuple(
-        Stored(
-            record=replace(
-                make_record(cell), started="2026-01-01T10:00:00Z", finished="2026-01-01T10:00:04Z"
-            ),
-            local=True,
-        )
-        for cell in cells
-    )
+    stored = run_before(cells)
     (array,) = planned(scene_of(tmp_path, cells, stored)).arrays
     assert (array.seconds, array.recorded) == (12.0, 3)
     assert array.minutes < 30
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (0, "  how long its cells take is not known: none was run before"),
+        (
+            1,
+            "  its cells take about 12 s (by 1 record; 2 without one are taken as long as the others), after",
+        ),
+        (3, "  its cells took 12 s (by 3 records), after the queue"),
+    ],
+)
+def test_what_is_only_thought_of_cells_is_told_as_such(tmp_path: Path, count: int, told: str) -> None:
+    cells = cells_of("10.7.0")
+    stored = run_before(cells[:count])
+    jobs = planned(scene_of(tmp_path, cells, stored))
+    assert any(line.startswith(told) for line in jobs_lines(jobs)), list(jobs_lines(jobs))
 
 
 def test_nothing_is_written(tmp_path: Path) -> None:

@@ -106,6 +106,13 @@ def test_a_lost_node_costs_an_attempt_and_is_avoided(tmp_path: Path) -> None:
     assert "NODE_FAIL" in client.told
 
 
+def test_what_the_site_excludes_stays_so_where_a_node_is_avoided(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, breaks=lambda job: "NODE_FAIL" if job.attempt == "1" else "")
+    Client(tmp_path / "1", slurm, options=("--exclude=bad1",)).run()
+    (words,) = [w for w in slurm.called if w[0] == "sbatch" and w[-1] == "2"]
+    assert [word for word in words if word.startswith("--exclude")][-1] == f"--exclude=bad1,{NODE}"
+
+
 def test_a_site_that_is_nothing_but_trouble_is_given_up(tmp_path: Path) -> None:
     slurm = make_slurm(tmp_path, breaks=lambda _: "NODE_FAIL", refuses="--exclude")
     client = Client(tmp_path / "1", slurm)

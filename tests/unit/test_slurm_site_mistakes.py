@@ -23,6 +23,14 @@ def replaced(old: str, new: str) -> str:
 WRONG: dict[str, tuple[str, str, str]] = {
     "two GPUs": ('"gpu:h200:1"', "gpu:h200:2", "6: gpus[0].gres: asks for 2 GPUs; a cell runs on one GPU"),
     "as sinfo writes it": ('"gpu:h200:1"', "gpu:h200:8(S:0-1)", "write gpu:h200:1"),
+    "two of a type that is a number": ('"gpu:h200:1"', "gpu:3090:2", "has one task: write gpu:3090:1"),
+    "a type that begins with a number, as sinfo writes it": (
+        '"gpu:h200:1"', "gpu:2080ti:4(S:0-1)", "write gpu:2080ti:1",
+    ),
+    "a number alone": ('"gpu:h200:1"', "gpu:4(S:0)", "sbatch does not read this: write gpu:1 "),
+    "a part of a GPU": ('"gpu:h200:1"', "gpu:1g.10gb:1", "1g.10gb is a part of a GPU (MIG)"),
+    "a part with media": ('"gpu:h200:1"', "gpu:1g.10gb+me:1", "cells run on whole ones: name their type"),
+    "a part as slurmd names it": ('"gpu:h200:1"', "gpu:a100_1g.5gb:1", "a100_1g.5gb is a part of a GPU"),
     "as TRES": ('"gpu:h200:1"', "gres/gpu:h200:1", "write gpu:h200:1"),
     "no GPU": ('"gpu:h200:1"', "h200", "6: gpus[0].gres: asks for no GPU"),
     "two kinds": ('"gpu:h200:1"', "gpu:h200:1,gpu:l4:1", "or for several kinds"),
@@ -45,6 +53,7 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "no option": ('"--account=all"', '"account"', "sbatch would take 'account' for its script"),
     "words in one": ('"--account=all"', '"--account all"', 'write ["--account=…"]'),
     "another cluster": ('"--account=all"', '"-M"', "jobs on another cluster would not be found"),
+    "a file of nodes": ('"--account=all"', '"--exclude=/etc/bad"', "/etc/bad is a file of nodes: write"),
     "a relative folder": ("/shared/me/with blanks/", "~/shared", "2: shared: write the absolute path"),
     "a colon": ("/shared/me/with blanks/", "/a:b", "2: shared: has ':', which Slurm or a container runtime"),
     "a pattern": ("/shared/me/with blanks/", "/a%b", "has '%'"),
@@ -124,6 +133,14 @@ def test_all_mistakes_are_told_at_once_by_line() -> None:
     assert {3, 6, 14} <= set(lines)
 
 
-def test_one_gpu_stands_once() -> None:
-    again = replaced("access: nodes", '  - {name: "nvidia h200", gres: "gpu:h200:1"}\naccess: nodes')
+@pytest.mark.parametrize("name", ["nvidia h200", "NVIDIA H200 ", "H200", "NVIDIA-H200-"])
+def test_one_gpu_stands_once(name: str) -> None:
+    again = replaced("access: nodes", f'  - {{name: "{name}", gres: "gpu:h200:1"}}\naccess: nodes')
     assert "stands twice (first as gpus[0])" in problems_of(again)[0]
+
+
+def test_a_list_with_a_wrong_entry_alone_is_not_called_empty() -> None:
+    (problem,) = problems_of(replaced('"gpu:h200:1"', "gpu:2"))
+    assert problem.startswith("s.yaml:6: gpus[0].gres: asks for 2 GPUs")
+    (problem,) = problems_of("schema: 1\nshared: /a\nruntime: pyxis\ngpus: []\n")
+    assert "gpus: must have an item at least" in problem

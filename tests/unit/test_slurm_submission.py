@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu, SiteLimits
+from trtmatrix.core.slurm.sitevalues import option_value
 from trtmatrix.core.slurm.submission import array_words, import_words, task_numbers, warned
 
 H200 = SiteGpu(
@@ -30,9 +33,9 @@ def test_an_array_is_told_all_that_the_site_says() -> None:
         "--nodes=1", "--ntasks=1", "--open-mode=append",
         "--output=/shared/lab/arrays/5f1c2a/said.%a.2.%A.txt",
         "--array=0-2,7%8", "--gres=gpu:h200:1", "--time=40", "--signal=B:TERM@60", "--cpus-per-task=4",
-        "--mem=36865M", "--dependency=afterok:17", "--kill-on-invalid-dep=yes", "--exclude=n3,n4",
-        "--constraint=nvme&hbm3", "--partition=big", "--account=lab", "--qos=short", "--mail-type=NONE",
-        "--reservation=trt",
+        "--mem=36865M", "--dependency=afterok:17", "--kill-on-invalid-dep=yes", "--mail-type=NONE",
+        "--constraint=nvme&hbm3", "--partition=big", "--account=lab", "--qos=short",
+        "--reservation=trt", "--exclude=n3,n4",
     )  # fmt: skip
 
 
@@ -41,6 +44,28 @@ def test_what_a_site_does_not_say_is_not_asked_for() -> None:
     words = " ".join(array_words(SITE, bare, key="k", tasks=[0], attempt=1, minutes=5))
     for name in ("dependency", "exclude", "constraint", "partition", "account", "qos", "reservation"):
         assert name not in words
+
+
+def test_a_gpus_own_words_count_not_those_for_all() -> None:
+    site = replace(SITE, options=("--account=default", "--partition=cpu", "-q", "long"))
+    words = array_words(site, H200, key="k", tasks=[0], attempt=1, minutes=5)
+    assert option_value("account", "A", words) == "lab"
+    assert option_value("partition", "p", words) == "big"
+    assert option_value("qos", "q", words) == "short"
+
+
+@pytest.mark.parametrize(
+    "options", [("--exclude=bad1,bad[3-4]",), ("--exclude", "bad1,bad[3-4]"), ("-xbad1,bad[3-4]",)]
+)
+def test_nodes_with_trouble_are_avoided_beside_those_that_the_site_excludes(options: tuple[str, ...]) -> None:
+    for site, gpu in (
+        (replace(SITE, options=options), H200),
+        (replace(SITE, options=("-x", "n9")), replace(H200, options=options)),
+    ):
+        words = array_words(site, gpu, key="k", tasks=[0], attempt=1, minutes=5, avoid=("n3", "n4"))
+        assert words[-1] == "--exclude=bad1,bad[3-4],n3,n4"
+        bare = array_words(site, gpu, key="k", tasks=[0], attempt=1, minutes=5)
+        assert option_value("exclude", "x", bare) == "bad1,bad[3-4]"
 
 
 def test_an_import_asks_for_no_gpu_and_is_no_array() -> None:

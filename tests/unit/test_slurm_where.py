@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 from builders import make_case, make_cell, make_repro
+from test_slurm_cluster import make_context
 
 from trtmatrix.cli import make_parser
 from trtmatrix.commands import show
 from trtmatrix.core.entry import Entry
+from trtmatrix.core.errors import UsageError
 from trtmatrix.core.expand import Selection
 from trtmatrix.core.model import Evidence, Exclusion, Gpu
 from trtmatrix.core.plan import Engine, Excluded, Host, Pull, make_plan
+from trtmatrix.core.slurm.sitefile import EXAMPLE
 from trtmatrix.core.summary import count_products, headline
-from trtmatrix.where import tell_of_site
+from trtmatrix.where import open_where, tell_of_site
 
 L4 = Gpu(slug="nvidia-l4", name="NVIDIA L4", remote=True)
 H200 = Gpu(slug="nvidia-h200", name="NVIDIA H200")
@@ -40,6 +43,29 @@ def test_a_site_that_is_not_asked_is_pointed_out(
         (tmp_path / "slurm.yaml").touch()
     tell_of_site(command, None, tmp_path)
     assert ("--executor slurm" in capsys.readouterr().err) is told
+
+
+@pytest.mark.parametrize(
+    ("runtime", "command", "refused"),
+    [
+        ("docker", "run", True), ("docker", "run --plan", True), ("docker", "run --memory 8193m", True),
+        ("docker", "run --memory 8g", False), ("docker", "table", False), ("pyxis", "run", False),
+        ("apptainer", "run", False),
+    ],
+)  # fmt: skip
+def test_a_container_of_dockers_takes_no_more_than_its_job_reserves(
+    runtime: str, command: str, refused: bool, tmp_path: Path
+) -> None:
+    site, shared = tmp_path / "slurm.yaml", tmp_path / "shared"
+    shared.mkdir()
+    text = EXAMPLE.replace("/shared/me/trtmatrix", str(shared)).replace("pyxis  ", f"{runtime}  ")
+    site.write_text(f"{text}limits: {{memory: 8g}}\n")
+    args = make_parser().parse_args([*command.split(), "--executor", "slurm", "--site", str(site)])
+    if refused:
+        with pytest.raises(UsageError, match=r"reserves 8192m of the node .*slurm.yaml: limits.memory"):
+            open_where(args, make_context(tmp_path))
+    else:
+        assert open_where(args, make_context(tmp_path))[1] is not None
 
 
 def test_a_gpu_that_the_site_lacks_is_told_as_that() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from trtmatrix.core.counting import counted
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.record import Record
 from trtmatrix.core.words import BOARD_MARK
@@ -33,14 +34,10 @@ class BoardKind:
     def words(self) -> str:
         """Return what it is and how much of the table: ``driver 570.86.15, 140 GiB: 6 cells, 2 hosts``."""
         what = ", ".join(part for part in (f"driver {self.driver or 'unknown'}", self.variant) if part)
-        counts = [_count(self.cells, "cell")]
+        counts = [counted(self.cells, "cell")]
         if self.hosts or self.boards:
-            counts.append(_count(self.hosts, "host") if self.hosts else _count(self.boards, "board"))
+            counts.append(counted(self.hosts, "host") if self.hosts else counted(self.boards, "board"))
         return f"{what}: {', '.join(counts)}"
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 Facts = tuple[str, str]

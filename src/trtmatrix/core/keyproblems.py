@@ -34,6 +34,11 @@ def problem_at(document: Document, path: Path, text: str) -> str:
     return f"{document.file}:{document.line_of(path)}: {dotted(path)}: {text}"
 
 
+def is_echo(detail: ErrorDetails) -> bool:
+    """Whether an error only repeats others: a list is too short, as pydantic counts its right items alone."""
+    return detail["type"] == "too_short" and bool(detail["input"])
+
+
 def key_problem(detail: ErrorDetails, path: Path, document: Document) -> str:
     """Return the words for what is wrong with a value, or with a key that is not there."""
     kind, value = detail["type"], detail["input"]

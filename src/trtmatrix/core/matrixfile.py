@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from trtmatrix.core import matrixkeys as keys
 from trtmatrix.core.config import Compute, Driver, Fact, Matrix, Version
 from trtmatrix.core.errors import ConfigError, shorten
-from trtmatrix.core.keyproblems import in_order, key_problem, near, problem_at, unknown_key
+from trtmatrix.core.keyproblems import in_order, is_echo, key_problem, near, problem_at, unknown_key
 from trtmatrix.core.matrixkeys import is_release, to_matrix, to_version
 from trtmatrix.core.model import PART, Product
 from trtmatrix.core.yamltext import Document, Path, parse_yaml
@@ -55,7 +55,7 @@ _ORIGINS = {"ImageOrigin": "image", "WheelsOrigin": "wheels", "InterpreterOrigin
 
 def _relevant(detail: ErrorDetails, document: Document) -> bool:
     """Whether an error is about the kind of origin that the user wrote, and no echo of another."""
-    if detail["type"] == "too_short" and detail["input"]:
+    if is_echo(detail):
         return False
     kind = next((str(part) for part in detail["loc"] if str(part) in _ORIGINS), None)
     if kind is None:

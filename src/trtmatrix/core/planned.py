@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from trtmatrix.core.counting import counted, duration
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.plan import Excluded, Isolation, Launch, count_excluded
 from trtmatrix.core.preflight.checks import gigabytes
@@ -21,7 +22,8 @@ class PlannedLaunch:
     """A launch with the cells that are to be run; ``served``: how many of it have a current record.
 
     ``where``: what it runs in, in words; ``boards``: equal GPUs that can take it; ``seconds``: what its cells
-    took when they were last run; ``command``: the container's, by hand, nothing where there is none.
+    took when they were last run, those that never were taken as long as the others; ``command``: the
+    container's, by hand, nothing where there is none.
     """
 
     launch: Launch
@@ -145,7 +147,7 @@ def _size_words(planned: PlannedDownload) -> str:
     shared = (planned.download.size or 0) - added
     once = f", {gigabytes(shared)} less than alone: shared with those before" if shared else ""
     count = len({layer.digest for layer in layers})
-    return f"{gigabytes(added)} in {count} {'layer' if count == 1 else 'layers'}{once}"
+    return f"{gigabytes(added)} in {counted(count, 'layer')}{once}"
 
 
 def _cost_lines(planned: Planned) -> Iterator[str]:
@@ -162,16 +164,11 @@ def _pull_words(planned: Planned) -> str:
     pulls = [each for each in planned.downloads if each.download.reference]
     builds = sum(each.download.built for each in planned.downloads)
     unknown = sum(each.added is None for each in pulls)
-    words = (
-        f"{_images(len(pulls))}, {gigabytes(sum(each.added or 0 for each in pulls))} (layers counted once)"
-    )
+    size = gigabytes(sum(each.added or 0 for each in pulls))
+    words = f"{counted(len(pulls), 'image')}, {size} (layers counted once)"
     if unknown:
-        words += f" and {_images(unknown)} of unknown size"
-    return words + (f"; to build: {_images(builds)}" if builds else "")
-
-
-def _images(count: int) -> str:
-    return f"{count} image" if count == 1 else f"{count} images"
+        words += f" and {counted(unknown, 'image')} of unknown size"
+    return words + (f"; to build: {counted(builds, 'image')}" if builds else "")
 
 
 def _disk_words(planned: Planned) -> str:
@@ -196,13 +193,6 @@ def _time_words(planned: Planned, count: int) -> str:
     if planned.pull_seconds is None:
         return f"{words}; pulls not known"
     return f"{words}; about {duration(planned.pull_seconds)} of pulls, as fast as earlier ones"
-
-
-def duration(seconds: float) -> str:
-    """Return seconds for reading: ``40 s``, ``12 min``, ``3.5 h``."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def plan_json(planned: Planned) -> dict[str, Any]:

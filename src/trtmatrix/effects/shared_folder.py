@@ -221,7 +221,7 @@ class SharedFolder:
         self, key: str, task: int, attempt: int, indices: Iterable[int], *, retry: bool = False, why: str = ""
     ) -> None:
         """Write what an attempt is to run, whole; where it stands already, it stays as it is."""
-        target = Path(layout.try_folder(str(self.root), key, task, attempt))
+        target = Path(layout.try_folder(str(self.array(key)), task, attempt))
         if (target / layout.WANTED).exists():
             return
         manifest = self._manifest(key)
@@ -256,7 +256,7 @@ class SharedFolder:
         self, key: str, task: int, attempt: int, state: str, reason: str = "", node: str = ""
     ) -> None:
         """Write down how Slurm says that a job ended; who wrote it first, wins. Under the lock."""
-        file = Path(layout.try_folder(str(self.root), key, task, attempt)) / layout.GONE
+        file = Path(layout.try_folder(str(self.array(key)), task, attempt)) / layout.GONE
         if read_text(file) is None:
             write_json(file, to_data(Gone(state=state, reason=reason, node=node)))
 

@@ -144,7 +144,7 @@ def add_board(node: Node, line: str, seen: str) -> Node:
     :class:`BoardError` where the line is no board.
     """
     new = parse_gpu_csv(line).gpu
-    boards = {board.uuid: (text, board.driver) for text, board in _boards(node)}
+    boards = {board.uuid: (text, board.driver) for text, board in boards_of(node)}
     if seen < node.seen and (
         new.uuid in boards or new.driver not in {driver for _, driver in boards.values()}
     ):
@@ -153,28 +153,19 @@ def add_board(node: Node, line: str, seen: str) -> Node:
     return Node(name=node.name, gpus=(*still, line.strip()), seen=max(seen, node.seen))
 
 
-def site_gpus(
-    site: Site, nodes: Iterable[Node], known: Known = no_table, booted: Mapping[str, str] | None = None
-) -> tuple[Gpu, ...]:
+def site_gpus(site: Site, nodes: Iterable[Node], known: Known = no_table) -> tuple[Gpu, ...]:
     """Return the models that a site has, each with the boards that jobs found on its nodes.
 
-    ``booted``: when nodes were started last (UTC): what was seen there before may be another driver by now,
-    and does not count. A board of no model of the site's is left out.
+    A board of no model of the site's is left out.
     """
-    boards = [
-        board
-        for node in nodes
-        if node.seen >= (booted or {}).get(node.name, "")
-        for _, board in _boards(node)
-    ]
-    gpus = {slug_of(entry.name): entry for entry in reversed(site.gpus)}
+    boards = [board for node in nodes for _, board in boards_of(node)]
     return tuple(
-        _model(entry, [board for board in boards if board.slug == slug], known)
-        for slug, entry in reversed(gpus.items())
+        _model(entry, [board for board in boards if board.slug == slug_of(entry.name)], known)
+        for entry in site.gpus
     )
 
 
-def _boards(node: Node) -> Iterator[tuple[str, Gpu]]:
+def boards_of(node: Node) -> Iterator[tuple[str, Gpu]]:
     """Yield each line with the board that it tells of; what is none is left out."""
     for line in node.gpus:
         try:

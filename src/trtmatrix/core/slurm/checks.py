@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
+from trtmatrix.core.counting import counted
 from trtmatrix.core.plan import GpuAccess
 from trtmatrix.core.preflight.checks import gigabytes
 from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.slurm.controller import ClusterNode, Partition, parse_gres
-from trtmatrix.core.slurm.counting import counted
 from trtmatrix.core.slurm.facts import LeftArray, Request, SiteFacts
 from trtmatrix.core.slurm.rules import SITE_RULES
 from trtmatrix.core.slurm.seen import Other, other_models, seen_lines
 from trtmatrix.core.slurm.site import NodeRuntime, Site, SiteGpu
+from trtmatrix.core.slurm.sitevalues import option_value
 from trtmatrix.core.slurm.words import CONTAINER_LABEL
 
 LOW = 20 * 10**9
@@ -137,23 +137,10 @@ def _when(words: str) -> str:
 
 def partitions_of(partitions: Sequence[Partition], site: Site, gpu: SiteGpu) -> tuple[Partition, ...]:
     """Return the partitions that a GPU's jobs go to, as far as the cluster tells of them."""
-    named = gpu.partition or _option("partition", "p", site.options)
+    named = gpu.partition or option_value("partition", "p", site.options)
     if named:
         return tuple(each for each in partitions if each.name in named.split(","))
     return tuple(each for each in partitions if each.default)
-
-
-def _option(name: str, letter: str, words: Sequence[str]) -> str:
-    """Return what an option among words is set to, the last one where it stands twice."""
-    value = ""
-    for word, following in pairwise([*words, ""]):
-        if word in {f"--{name}", f"-{letter}"}:
-            value = following
-        elif word.startswith(f"--{name}="):
-            value = word.partition("=")[2]
-        elif word.startswith(f"-{letter}") and not word.startswith("--"):
-            value = word[2:]
-    return value
 
 
 def nodes_of(
@@ -200,8 +187,8 @@ def _arrays(facts: SiteFacts, site: Site) -> Iterator[Finding]:
 def _srun(site: Site, gpu: SiteGpu) -> str:
     """Return the words by which a person starts something on a node with a GPU."""
     named = {"partition": gpu.partition, "account": gpu.account, "qos": gpu.qos, "constraint": gpu.constraint}
-    words = [f"--gres={gpu.gres}", *(f"--{name}={value}" for name, value in named.items() if value)]
-    return shlex.join([*words, "--time=5", *site.options, *gpu.options])
+    words = [f"--{name}={value}" for name, value in named.items() if value]
+    return shlex.join([f"--gres={gpu.gres}", *site.options, *words, "--time=5", *gpu.options])
 
 
 def runtime_test(site: Site) -> str:

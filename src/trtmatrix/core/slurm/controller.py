@@ -37,8 +37,6 @@ class ClusterNode:
     state: str
     partitions: tuple[str, ...]
     features: tuple[str, ...] = ()
-    cpus: int | None = None
-    memory: int | None = None
 
     @property
     def takes_jobs(self) -> bool:
@@ -89,7 +87,6 @@ def parse_nodes(text: str) -> tuple[ClusterNode, ...]:
         ClusterNode(
             name=line["NodeName"], gpus=tuple(parse_gres(line.get("Gres", ""))), state=line.get("State", ""),
             partitions=_list(line.get("Partitions")), features=_list(line.get("AvailableFeatures")),
-            cpus=_number(line.get("CPUTot")), memory=_number(line.get("RealMemory")),
         )
         for line in _lines(text) if "NodeName" in line
     )  # fmt: skip
@@ -107,13 +104,17 @@ def parse_partitions(text: str) -> tuple[Partition, ...]:
 
 
 def parse_gres(text: str) -> Iterator[tuple[str, int]]:
-    """Yield type and number of a node's GPUs: ``gpu:h200:8(S:0-1)``, ``gpu:2``; others are left out."""
+    """Yield type and number of a node's GPUs: ``gpu:h200:8(S:0-1)``, ``gpu:2``; others are left out.
+
+    A type may be a number (``gpu:3090:8``) where another one follows it.
+    """
     for part in re.split(r",(?![^()]*\))", text):
         words = part.partition("(")[0].split(":")
         if words[0] != "gpu":
             continue
         count = int(words[-1]) if len(words) > 1 and words[-1].isdecimal() else 1
-        yield (words[1] if len(words) > 1 and not words[1].isdecimal() else ""), count
+        typed = len(words) > 2 or (len(words) == 2 and not words[1].isdecimal())
+        yield (words[1] if typed else ""), count
 
 
 def parse_minutes(text: str) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 
@@ -11,10 +12,10 @@ from trtmatrix.core.pulls import SIGNS
 from trtmatrix.core.slurm.site import NodeRuntime, Site
 from trtmatrix.core.slurm.words import Trouble
 
-FILES = (".sqsh", ".sif", ".tar")
-"""What the files of images end with: of enroot, of Apptainer, of ``docker save``."""
-
-
+FILES: Mapping[NodeRuntime, str] = {
+    NodeRuntime.PYXIS: ".sqsh", NodeRuntime.APPTAINER: ".sif", NodeRuntime.DOCKER: ".tar",
+}  # fmt: skip
+"""What the file of an image ends with that a runtime starts, or loads, as it is."""
 NOT_THE_LOCKS = re.compile(r"not the image of matrix\.lock")
 
 
@@ -32,7 +33,7 @@ def is_lasting(trouble: str, said: str) -> bool:
 
 def is_image_file(reference: str) -> bool:
     """Whether a site's image is a file that every node sees, not a name in a registry."""
-    return reference.startswith("/") and reference.endswith(FILES)
+    return reference.startswith("/") and reference.endswith(tuple(FILES.values()))
 
 
 def image_key(runtime: NodeRuntime, reference: str, stamp: str = "") -> str:

@@ -22,8 +22,8 @@ class JobStatus:
     """One job, or one task of an array. ``task`` is None where it is no array's.
 
     ``state``: Slurm's own word (``NODE_FAIL``), in capitals without what it is decorated with, empty where
-    nothing is known of a job that is no longer listed. ``code``: the exit code, None where not known;
-    ``signal``: what killed it, 0 for nothing; ``by``: who cancelled it (name or uid), if accounting knows.
+    nothing is known of a job that is no longer listed; ``by``: who cancelled it (name or uid), if accounting
+    knows. How a script ended, its own files tell: Slurm's exit code is not looked at.
     """
 
     job: str
@@ -34,17 +34,7 @@ class JobStatus:
     node: str = ""
     name: str = ""
     comment: str = ""
-    code: int | None = None
-    signal: int = 0
     by: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Submission:
-    """What sbatch is told: the words of its command line, and the script that it is given."""
-
-    words: tuple[str, ...]
-    script: str
 
 
 def job_name(key: str) -> str:

@@ -1,4 +1,4 @@
-"""Where things lie on the shared folder. The scripts on the nodes and the client agree by this alone.
+"""Where things lie on the shared folder, as the scripts on the nodes and the client know it.
 
 ``layout.json``                       the number of this layout
 ``lock``                              held (POSIX) while anything below is decided on
@@ -9,7 +9,7 @@
 ``images/<key>/facts``                the same in lines, for the scripts; beside it its file, where it has one
 ``images/<key>/loading.<node>``       held while a node's engine loads it
 ``images/<key>.<attempt>/``           what an import left (``started``, ``ended``, ``log``)
-``images/<key>.<attempt>.txt``        what an import said
+``images/<key>.<attempt>.sh``         what its job runs; ``.txt``: what that said
 ``nodes/<node>.json``                 what a node's GPUs were when a job last ran there
 ``arrays/<key>/manifest.json``        never changed; ``task.sh`` beside it
 ``arrays/<key>/submitted/<n>.json``   each sbatch: written before it, completed after it
@@ -29,23 +29,23 @@ STOPPING, WANTED, GONE, LAYOUT_FILE = "stopping", "indices.json", "gone.json", "
 
 
 def array_folder(shared: str, key: str) -> str:
-    """Return an array's folder."""
+    """Return an array's folder; what lies in it goes by it, as a client or a script has it."""
     return f"{shared}/arrays/{key}"
 
 
-def try_folder(shared: str, key: str, task: int | str, attempt: int | str) -> str:
-    """Return the folder of what an attempt is to run; words of a shell may stand for the numbers."""
-    return f"{array_folder(shared, key)}/tries/{task}.{attempt}"
+def try_folder(array: str, task: int | str, attempt: int | str) -> str:
+    """Return the folder of what an attempt is to run; words of a script may stand for all of it."""
+    return f"{array}/tries/{task}.{attempt}"
 
 
-def ran_folder(shared: str, key: str, task: int | str, attempt: int | str) -> str:
-    """Return the folder of what an attempt left, as it is called once it is done."""
-    return f"{array_folder(shared, key)}/ran/{task}.{attempt}"
+def ran_folder(array: str, task: int | str, attempt: int | str) -> str:
+    """Return the folder of what an attempt left, as it is called once it is done; words as above."""
+    return f"{array}/ran/{task}.{attempt}"
 
 
-def said_file(shared: str, key: str, task: int | str, attempt: int | str, job: str) -> str:
-    """Return the file of what a task's script said; sbatch's own words may stand for task and job."""
-    return f"{array_folder(shared, key)}/said.{task}.{attempt}.{job}.txt"
+def said_file(array: str, task: int | str, attempt: int | str, job: str) -> str:
+    """Return the file of what a task's script said; a script's or sbatch's own words may stand for any."""
+    return f"{array}/said.{task}.{attempt}.{job}.txt"
 
 
 def image_folder(shared: str, key: str) -> str:

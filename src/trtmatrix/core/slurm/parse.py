@@ -1,8 +1,8 @@
 """Reads what ``squeue --json`` and ``sacct --json`` of any release say of jobs.
 
 Each release has a shape of its own (fixtures: tests/unit/slurm_json). A state is a word or a list of words;
-a number is plain, or ``{"set", "infinite", "number"}``; an exit code is the raw status of wait(2), or an
-object. Fields that are not known are left alone; those that are missing are told as not known.
+a number is plain, or ``{"set", "infinite", "number"}``. Fields that are not known are left alone; those that
+are missing are told as not known.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from typing import Any
 from trtmatrix.core.slurm.jobs import JobStatus, Phase
 from trtmatrix.core.slurm.states import phase_of, state_of
 from trtmatrix.core.slurm.tasks import Tasks, parse_tasks
-
-_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY"})
 
 
 class UnreadableError(ValueError):
@@ -127,29 +125,7 @@ def _each(
 
 
 def _common(job: Mapping[str, Any], words: tuple[str, ...]) -> dict[str, Any]:
-    phase, state = phase_of(words), state_of(words)
-    code, signal = _ended(job.get("exit_code")) if phase is Phase.GONE else (None, 0)
-    return {
-        "phase": phase, "state": state, "name": _text(job.get("name")), "signal": signal,
-        "code": believed(code, signal, state),
-    }  # fmt: skip
-
-
-def believed(code: int | None, signal: int, state: str) -> int | None:
-    """Return an exit code where it is one: Slurm writes 0 too for what never ran or was ended."""
-    return code if not signal and (state == "COMPLETED" or (state in _BY_ITSELF and code)) else None
-
-
-def _ended(value: object) -> tuple[int | None, int]:
-    """Return exit code and signal: of a raw status of wait(2), or of an object that names them."""
-    status = _number(value)
-    if status is not None:
-        return (status >> 8) & 0xFF, status & 0x7F
-    told = _object(value)
-    signal = _object(told.get("signal"))
-    # "signal_id" until 22.05, "id" since
-    number = _number(signal.get("id")) or _number(signal.get("signal_id")) or 0
-    return _number(told.get("return_code")), number
+    return {"phase": phase_of(words), "state": state_of(words), "name": _text(job.get("name"))}
 
 
 def _number(value: object) -> int | None:

@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator
 
 from trtmatrix.core.slurm.jobs import JobStatus, Phase
-from trtmatrix.core.slurm.parse import UnreadableError, believed
+from trtmatrix.core.slurm.parse import UnreadableError
 from trtmatrix.core.slurm.states import phase_of
 from trtmatrix.core.slurm.tasks import Tasks, parse_tasks
 
 SQUEUE_FORMAT = "%F|%K|%T|%U|%r|%N|%j|%k"
 """Job of the array, tasks, state, uid, reason, nodes, name, comment. Source: man squeue."""
 SACCT_FORMAT = "JobID,State,ExitCode,NodeList,JobName,Comment"
-"""With ``--parsable2 --noheader --allocations``. Source: man sacct."""
+"""With ``--parsable2 --noheader --allocations``; the code is passed over. Source: man sacct."""
 
 _QUEUED = re.compile(r"(\d+)\|([^|]*)\|([^|]+)\|(\d*)\|([^|]*)\|([^|]*)\|([^|]*)\|(.*)")
-_ACCOUNTED = re.compile(r"(\d+)(?:_([^|]+))?\|([^|]+)\|(\d*):?(\d*)\|([^|]*)\|([^|]*)\|?(.*)")
+_ACCOUNTED = re.compile(r"(\d+)(?:_([^|]+))?\|([^|]+)\|\d*:?\d*\|([^|]*)\|([^|]*)\|?(.*)")
 _ABSENT = frozenset({"", "N/A", "(null)", "None", "None assigned"})
 
 
@@ -45,15 +45,12 @@ def parse_sacct_lines(text: str) -> list[JobStatus]:
     """Return the jobs of ``sacct --format=SACCT_FORMAT`` as lines; ``UnreadableError`` as above."""
     found = list[JobStatus]()
     for line in _matching(_ACCOUNTED, text):
-        job, tasks, state, code, signal, node, name, comment = line.groups()
+        job, tasks, state, node, name, comment = line.groups()
         phase, word = _phase(state)
-        killed = int(signal or 0) if phase is Phase.GONE else 0
-        told = int(code) if code and phase is Phase.GONE else None
         found += [
             JobStatus(
                 job=job, task=task, phase=phase, state=word, node=_plain(node), name=name,
-                comment=_plain(comment), signal=killed, code=believed(told, killed, word),
-                by=state.partition(" by ")[2].strip(),
+                comment=_plain(comment), by=state.partition(" by ")[2].strip(),
             )
             for task in _tasks(_plain(tasks or ""))
         ]  # fmt: skip

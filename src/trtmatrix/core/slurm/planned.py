@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from trtmatrix.core.counting import counted, duration
 from trtmatrix.core.model import CellId
 from trtmatrix.core.plan import Launch
-from trtmatrix.core.slurm.counting import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +42,9 @@ class PlannedArray:
     """One array: the cells of one version on one GPU, by task. ``minutes``: its ``--time``.
 
     ``served``: how many cells of the version on this GPU have a current record; ``running``: tasks at once;
-    ``seconds``: what the cells of all tasks took when they were last run; ``recorded``: of how many that is
-    known; ``image``: whether it is on the shared folder, else the array waits for its import.
+    ``recorded``: of how many cells it is known how long they took when they were last run; ``seconds``: that
+    of all tasks, those of which it is not known taken as long as the others; ``image``: whether it is on the
+    shared folder, else the array waits for its import.
     """
 
     launch: Launch
@@ -96,18 +97,15 @@ def _array_lines(array: PlannedArray) -> Iterator[str]:
     for repro, count in Counter(cell.repro for task in array.tasks for cell in task).items():
         yield f"  {repro}: {count}"
     if array.recorded:
-        yield f"  its cells took {_duration(array.seconds)} (by {array.recorded} records), after the queue"
+        others = array.cells - array.recorded
+        took = f"take about {duration(array.seconds)}" if others else f"took {duration(array.seconds)}"
+        rest = f"; {others} without one are taken as long as the others" if others else ""
+        yield f"  its cells {took} (by {counted(array.recorded, 'record')}{rest}), after the queue"
     else:
         yield "  how long its cells take is not known: none was run before"
     if not array.image:
         yield "  waits for the import of its image"
     yield f"  {array.job.command}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def jobs_json(jobs: PlannedJobs) -> dict[str, Any]:

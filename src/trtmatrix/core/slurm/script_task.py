@@ -6,15 +6,16 @@ The functions ``image_ready``, ``container_start``, ``container_running``, ``con
 
 from __future__ import annotations
 
-from trtmatrix.core.slurm.layout import GONE, OVER, STOPPING
+from trtmatrix.core.slurm.layout import GONE, OVER, STOPPING, ran_folder, said_file, try_folder
 
-FOLDERS = r"""
-task=${SLURM_ARRAY_TASK_ID:?this is the script of an array of Slurm}
-array=${SLURM_ARRAY_JOB_ID:-$job}
-try=$array_folder/tries/$task.$attempt
-final=$array_folder/ran/$task.$attempt
+_ATTEMPT = ("$array_folder", "$task", "$attempt")
+FOLDERS = rf"""
+task=${{SLURM_ARRAY_TASK_ID:?this is the script of an array of Slurm}}
+array=${{SLURM_ARRAY_JOB_ID:-$job}}
+try={try_folder(*_ATTEMPT)}
+final={ran_folder(*_ATTEMPT)}
 ran=$final.$job
-said=$array_folder/said.$task.$attempt.$array.txt
+said={said_file(*_ATTEMPT, "$array")}
 proc_gpus=/proc/driver/nvidia/gpus
 code='' oom='' local='' container='' next=0 told_start=-1
 signs=()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from trtmatrix.core.container import COMPAT, ROOT, Limits, container_environment, probe_command
 from trtmatrix.core.slurm import script_apptainer, script_docker, script_image, script_pyxis, script_task
+from trtmatrix.core.slurm.images import FILES
 from trtmatrix.core.slurm.layout import array_folder, image_folder
 from trtmatrix.core.slurm.script_base import BASE
 from trtmatrix.core.slurm.script_child import CHILD
@@ -84,7 +85,7 @@ def task_script(spec: TaskScript) -> str:
 def import_script(spec: ImportScript) -> str:
     """Return the text of an import's script: ``import.sh ATTEMPT`` has one image on the shared folder."""
     site, images = spec.site, f"{spec.site.shared}/images"
-    file = spec.file or f"{image_folder(site.shared, spec.key)}/image{SUFFIXES[site.runtime]}"
+    file = spec.file or f"{image_folder(site.shared, spec.key)}/image{FILES[site.runtime]}"
     told = [
         assign("images", images), assign("scratch", site.scratch),
         assign("image_key", spec.key), assign("reference", spec.reference),
@@ -98,8 +99,6 @@ def import_script(spec: ImportScript) -> str:
     parts = [BASE, script_image.IMPORT, _import_runtime(site)]
     return _script(site, opening, told, parts, "stage='the image was fetched'\nhave_image\nexit 0\n")
 
-
-SUFFIXES = {NodeRuntime.DOCKER: ".tar", NodeRuntime.PYXIS: ".sqsh", NodeRuntime.APPTAINER: ".sif"}
 
 LINT = "# shellcheck disable=SC2034,SC2317,SC2329 # traps call functions; not each runtime needs each word"
 

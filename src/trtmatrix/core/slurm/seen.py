@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from trtmatrix.core.counting import counted
 from trtmatrix.core.gpu_names import slug_of
-from trtmatrix.core.model import Gpu
-from trtmatrix.core.slurm.boards import BoardError, Node, parse_gpu_csv
+from trtmatrix.core.slurm.boards import Node, boards_of
 from trtmatrix.core.slurm.controller import ClusterNode
 
 MOST = 6
@@ -34,30 +34,21 @@ def other_models(name: str, nodes: Sequence[ClusterNode], seen: Sequence[Node]) 
     A node with GPUs of several types says nothing: which of them a job was given is not known here.
     """
     plain = {node.name for node in nodes if len(node.gpus) == 1}
-    found = {node.name: boards for node in seen if node.name in plain and (boards := list(boards_of(node)))}
-    models = {board.name for boards in found.values() for board in boards}
+    boards = [(node.name, board.name) for node in seen if node.name in plain for _, board in boards_of(node)]
+    found, models = {node for node, _ in boards}, {model for _, model in boards}
     if not models or slug_of(name) in {slug_of(model) for model in models}:
         return None
     return Other(
         models=tuple(sorted(models)), nodes=tuple(sorted(found)),
-        unseen=len({node.name for node in nodes} - found.keys()),
+        unseen=len({node.name for node in nodes} - found),
     )  # fmt: skip
-
-
-def boards_of(node: Node) -> Iterator[Gpu]:
-    """Yield a node's boards; what cannot be read is left out."""
-    for line in node.gpus:
-        try:
-            yield parse_gpu_csv(line).gpu
-        except BoardError:
-            continue
 
 
 def seen_lines(nodes: Sequence[Node]) -> Iterator[str]:
     """Yield a line for each kind of board: model, variant, driver; how many, on which nodes, seen when."""
     kinds: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes:
-        for gpu in boards_of(node):
+        for _, gpu in boards_of(node):
             driver = f"driver {gpu.driver}" if gpu.driver else "driver not known"
             facts: tuple[str, ...] = (gpu.name, gpu.variant or "", driver)
             kinds.setdefault(facts, []).append(node)
@@ -68,10 +59,9 @@ def seen_lines(nodes: Sequence[Node]) -> Iterator[str]:
 def _where(found: Sequence[Node]) -> str:
     """Return how many boards are on which nodes; a node stands there once for each of its boards."""
     days: Mapping[str, str] = {node.name: node.seen[:10] for node in found}
-    boards = "1 board" if len(found) == 1 else f"{len(found)} boards"
-    hosts = "1 node" if len(days) == 1 else f"{len(days)} nodes"
     last = max(days.values())
-    return f"{boards} on {hosts} ({names_of(sorted(days))})" + (f", last {last}" if last else "")
+    boards = f"{counted(len(found), 'board')} on {counted(len(days), 'node')}"
+    return f"{boards} ({names_of(sorted(days))})" + (f", last {last}" if last else "")
 
 
 def names_of(names: Sequence[str]) -> str:

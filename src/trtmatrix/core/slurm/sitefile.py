@@ -11,8 +11,10 @@ from pydantic_core import ErrorDetails
 
 from trtmatrix.core import matrixkeys
 from trtmatrix.core.errors import ConfigError, shorten
-from trtmatrix.core.keyproblems import in_order, key_problem, near, problem_at, unknown_key
+from trtmatrix.core.gpu_names import slug_of
+from trtmatrix.core.keyproblems import in_order, is_echo, key_problem, near, problem_at, unknown_key
 from trtmatrix.core.slurm import sitekeys as keys
+from trtmatrix.core.slurm.images import FILES
 from trtmatrix.core.slurm.site import NodeRuntime, Site
 from trtmatrix.core.slurm.sitevalues import SLURM_TIME, slurm_minutes
 from trtmatrix.core.yamltext import Document, Path, parse_yaml
@@ -29,11 +31,6 @@ gpus:
 """
 """A small site file, to paste and change."""
 
-SUFFIXES = {
-    NodeRuntime.PYXIS: (".sqsh",), NodeRuntime.APPTAINER: (".sif",), NodeRuntime.DOCKER: (".tar",),
-}  # fmt: skip
-"""What an image's file is called that a runtime starts, or loads, as it is."""
-
 
 def parse_site(text: str, file: str = "slurm.yaml", versions: Collection[str] | None = None) -> Site:
     """Read slurm.yaml's text; :class:`ConfigError` lists every mistake with line and remedy.
@@ -45,7 +42,7 @@ def parse_site(text: str, file: str = "slurm.yaml", versions: Collection[str] | 
     try:
         raw = keys.Site.model_validate(document.value)
     except ValidationError as error:
-        problems += [_line(detail, document) for detail in error.errors()]
+        problems += [_line(detail, document) for detail in error.errors() if not is_echo(detail)]
         raise ConfigError(in_order(problems, file)) from error
     if problems:
         raise ConfigError(in_order(problems, file))
@@ -81,11 +78,11 @@ def _doubles(value: dict[str, Any]) -> Iterator[tuple[Path, str]]:
         name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(name, str):
             continue
-        plain = re.sub(r"[^a-z0-9.]+", "-", name.lower()).removeprefix("nvidia-")
-        if plain in seen:
-            text = f"{shorten(name)} stands twice (first as gpus[{seen[plain]}]): remove one; "
+        slug = slug_of(name)
+        if slug in seen:
+            text = f"{shorten(name)} stands twice (first as gpus[{seen[slug]}]): remove one; "
             yield ("gpus", i, "name"), text + "partition: a,b lets Slurm choose between two"
-        seen.setdefault(plain, i)
+        seen.setdefault(slug, i)
 
 
 def _times(document: Document) -> Iterator[tuple[Path, str]]:
@@ -123,11 +120,11 @@ def _images(value: dict[str, Any], versions: Collection[str] | None) -> Iterator
 
 def image_problem(image: str, runtime: NodeRuntime | None) -> str:
     """Return what is wrong with an image of the site's, or nothing."""
-    suffixes = [suffix for each in SUFFIXES.values() for suffix in each]
-    if image.endswith(tuple(suffixes)) or image.startswith(("/", "~", ".")):
+    suffixes = tuple(FILES.values())
+    if image.endswith(suffixes) or image.startswith(("/", "~", ".")):
         if not image.startswith("/"):
             return f"{shorten(image)}: write the absolute path that every node sees"
-        fitting = SUFFIXES[runtime] if runtime else tuple(suffixes)
+        fitting = (FILES[runtime],) if runtime else suffixes
         if not image.endswith(fitting):
             wanting = runtime.value if runtime else "this"
             return f"{shorten(image)}: {wanting} wants a {' or '.join(fitting)} file"

@@ -50,12 +50,12 @@ class SiteGpu(Keys):
 class Limits(Keys):
     """Limits of the site's jobs; memory is of one task, minutes are its ``--time``."""
 
-    minutes: Minutes = 60
-    running: Count = 8
-    tasks: Count = 64
-    cpus: Count = 4
-    memory: Size = 36 << 30
-    import_minutes: Minutes = 120
+    minutes: Minutes = site.SiteLimits.minutes
+    running: Count = site.SiteLimits.running
+    tasks: Count = site.SiteLimits.tasks
+    cpus: Count = site.SiteLimits.cpus
+    memory: Size = site.SiteLimits.memory
+    import_minutes: Minutes = site.SiteLimits.import_minutes
 
 
 class Site(Keys):
@@ -77,14 +77,13 @@ class Site(Keys):
 
 MODELS: dict[str, type[Keys]] = {"": Site, "gpus": SiteGpu, "limits": Limits}
 """Which keys are known below a key."""
-_ACCESS = {Access.TOOLKIT: GpuAccess.TOOLKIT, Access.CDI: GpuAccess.CDI, Access.NODES: GpuAccess.NODES}
 
 
 def to_site(raw: Site, file: str) -> site.Site:
     """Return slurm.yaml as the program works with it."""
     return site.Site(
         shared=raw.shared, runtime=raw.runtime, gpus=tuple(map(_to_gpu, raw.gpus)),
-        access=_ACCESS[raw.access], driver_folder=raw.driver_folder,
+        access=GpuAccess[raw.access.name], driver_folder=raw.driver_folder,
         limits=site.SiteLimits(**dict(raw.limits)), setup=raw.setup, scratch=raw.scratch,
         images=dict(raw.images), options=raw.options, import_options=raw.import_options, file=file,
     )  # fmt: skip

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
-GPU_COUNT = re.compile(
-    r"gpu(?::(?P<type>[A-Za-z_][A-Za-z0-9_.+-]*|[0-9]+g\.[A-Za-z0-9_.+-]+))?(?::(?P<count>[0-9]+))?"
-)
-"""How sbatch writes GPUs: ``gpu``, ``gpu:h200``, ``gpu:2``, ``gpu:h200:1``; a MIG profile is a type too.
+GPU_COUNT = re.compile(r"gpu(?::(?P<type>(?![0-9]+\Z)[A-Za-z0-9_.+-]+))?(?::(?P<count>[0-9]+))?")
+"""How sbatch writes GPUs: ``gpu``, ``gpu:h200``, ``gpu:2``, ``gpu:3090:1``; a number alone is no type.
 
 Source: https://slurm.schedmd.com/sbatch.html (``--gres``).
+"""
+MIG_PROFILE = re.compile(r"(?:.*[^A-Za-z0-9])?[0-9]+g\.[0-9]+gb(?:[^A-Za-z0-9].*)?", re.IGNORECASE)
+"""A type that is a part of a GPU: ``1g.10gb``, ``1g.10gb+me``, ``a100_3g.20gb`` as slurmd finds it by itself.
+
+Source: https://slurm.schedmd.com/gres.html (MIG Management).
 """
 SIZE = re.compile(r"([1-9][0-9]*)([mgt])i?b?", re.IGNORECASE)
 LEAST_MEMORY = 64 << 20
@@ -46,6 +50,10 @@ def check_gres(value: str) -> str:
     match = GPU_COUNT.fullmatch(asked[0])
     if match is None:
         raise ValueError(f"sbatch does not read this: write {_gres_hint(asked[0])}")
+    if MIG_PROFILE.fullmatch(match["type"] or ""):
+        raise ValueError(
+            f"{match['type']} is a part of a GPU (MIG), and cells run on whole ones: name their type"
+        )
     if match["count"] not in {None, "1"}:
         text = "a cell runs on one GPU, and a job has one task"
         raise ValueError(f"asks for {match['count']} GPUs; {text}: write {_gres_hint(asked[0])}")
@@ -58,8 +66,12 @@ def check_gres(value: str) -> str:
 
 def _gres_hint(asked: str) -> str:
     words = re.sub(r"^gres[:/]", "", asked).partition("(")[0].split(":")
-    named = [word for word in words[1:] if re.fullmatch(r"[A-Za-z0-9_.+-]+", word) and not word.isdecimal()]
-    return ":".join(["gpu", *named[:1], "1"])
+    lone = len(words) == 2
+    named = [
+        word for word in words[1:2]
+        if re.fullmatch(r"[A-Za-z0-9_.+-]+", word) and not (lone and word.isdecimal())
+    ]  # fmt: skip
+    return ":".join(["gpu", *named, "1"])
 
 
 def check_gpu_name(value: str) -> str:
@@ -186,7 +198,22 @@ def options_problem(values: Sequence[str]) -> str:
             return "each word stands on its own, without line ends"
         if value.startswith("--") and " " in name:
             return f'{value!r} is one word to sbatch: write ["{name.split()[0]}=…"]'
+    if "/" in (file := option_value("exclude", "x", values)):
+        return f"{file} is a file of nodes: write their names, to which those with trouble are added"
     return ""
+
+
+def option_value(name: str, letter: str, words: Sequence[str]) -> str:
+    """Return what an option among words for sbatch is set to: the last one counts where it stands twice."""
+    value = ""
+    for word, following in pairwise([*words, ""]):
+        if word in {f"--{name}", f"-{letter}"}:
+            value = following
+        elif word.startswith(f"--{name}="):
+            value = word.partition("=")[2]
+        elif word.startswith(f"-{letter}") and not word.startswith("--"):
+            value = word[2:]
+    return value
 
 
 def _is_short(value: str, letter: str) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from trtmatrix.core.slurm.jobs import job_comment, job_name
-from trtmatrix.core.slurm.layout import import_folder, said_file
+from trtmatrix.core.slurm.layout import array_folder, import_folder, said_file
 from trtmatrix.core.slurm.site import Site, SiteGpu
+from trtmatrix.core.slurm.sitevalues import option_value
 
 MIB = 1 << 20
 SHORT = 3
@@ -29,11 +30,12 @@ def array_words(
 ) -> tuple[str, ...]:
     """Return the words of sbatch for an attempt at some tasks of an array; script and argument follow them.
 
-    ``after``: the job of the import that it depends on; ``avoid``: nodes that had trouble of their own;
-    ``facts``: what else the comment holds (``sent=<number>``), and what people want to read in squeue.
+    ``after``: the job of the import that it depends on; ``avoid``: nodes that had trouble of their own,
+    beside those that the site's options exclude; ``facts``: what else the comment holds (``sent=<number>``),
+    and what people want to read in squeue. Of doubled words the last counts: a GPU's own follow the site's.
     """
     numbers = f"{task_numbers(tasks)}%{site.limits.running}"
-    output = said_file(site.shared, key, "%a", attempt, "%A")  # Slurm makes no folder for it
+    output = said_file(array_folder(site.shared, key), "%a", attempt, "%A")  # Slurm makes no folder for it
     words = [
         *_common(key, attempt, facts or {}), f"--output={output}", f"--array={numbers}",
         f"--gres={gpu.gres}", f"--time={minutes}", f"--signal=B:TERM@{warned(minutes)}",
@@ -42,11 +44,19 @@ def array_words(
     if after:
         words += [f"--dependency=afterok:{after}", "--kill-on-invalid-dep=yes"]
     named = {
-        "exclude": ",".join(avoid), "constraint": gpu.constraint, "partition": gpu.partition,
-        "account": gpu.account, "qos": gpu.qos,
+        "constraint": gpu.constraint, "partition": gpu.partition, "account": gpu.account, "qos": gpu.qos,
     }  # fmt: skip
-    words += [f"--{name}={value}" for name, value in named.items() if value]
-    return (*words, *site.options, *gpu.options)
+    options = [
+        *site.options, *(f"--{name}={value}" for name, value in named.items() if value), *gpu.options
+    ]  # fmt: skip
+    return (*words, *options, *_exclude(tuple(avoid), options))
+
+
+def _exclude(avoid: Sequence[str], options: Sequence[str]) -> Iterator[str]:
+    """Yield the word that keeps a job from some nodes and from those that options exclude already."""
+    if avoid:
+        nodes = filter(None, [option_value("exclude", "x", options), *avoid])
+        yield f"--exclude={','.join(nodes)}"
 
 
 def import_words(
