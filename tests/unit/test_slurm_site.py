@@ -100,7 +100,7 @@ def test_each_field_has_a_key(pair: tuple[Any, Any]) -> None:
 
 @pytest.mark.parametrize(
     "gres",
-    ["gpu", "gpu:1", "gpu:h200", "gpu:3090:1", "gpu:2080ti:1", "gpu:1080ti", "gpu:l4:1,nvme:2"],
+    ["gpu", "gpu:1", "gpu:h200", "gpu:3090:1", "gpu:2080ti:1", "gpu:l4:1,nvme:2"],
 )
 def test_whatever_asks_for_one_gpu_is_taken(gres: str) -> None:
     assert parse_site(replaced("gpu:h200:1", gres)).gpus[0].gres == gres

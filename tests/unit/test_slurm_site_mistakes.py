@@ -27,6 +27,8 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "a type that begins with a number, as sinfo writes it": (
         '"gpu:h200:1"', "gpu:2080ti:4(S:0-1)", "write gpu:2080ti:1",
     ),
+    "a type that begins with a number, alone": ('"gpu:h200:1"', "gpu:2080ti", "write gpu:2080ti:1 "),
+    "a part of a GPU, alone": ('"gpu:h200:1"', "gpu:1g.10gb", "1g.10gb is a part of a GPU (MIG)"),
     "a number alone": ('"gpu:h200:1"', "gpu:4(S:0)", "sbatch does not read this: write gpu:1 "),
     "a part of a GPU": ('"gpu:h200:1"', "gpu:1g.10gb:1", "1g.10gb is a part of a GPU (MIG)"),
     "a part with media": ('"gpu:h200:1"', "gpu:1g.10gb+me:1", "cells run on whole ones: name their type"),

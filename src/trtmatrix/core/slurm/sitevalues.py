@@ -6,10 +6,13 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-GPU_COUNT = re.compile(r"gpu(?::(?P<type>(?![0-9]+\Z)[A-Za-z0-9_.+-]+))?(?::(?P<count>[0-9]+))?")
-"""How sbatch writes GPUs: ``gpu``, ``gpu:h200``, ``gpu:2``, ``gpu:3090:1``; a number alone is no type.
+GPU_COUNT = re.compile(
+    r"gpu(?::(?P<type>[A-Za-z0-9_.+-]+(?=:)|[A-Za-z_][A-Za-z0-9_.+-]*))?(?::(?P<count>[0-9]+))?"
+)
+"""How sbatch writes GPUs: ``gpu``, ``gpu:h200``, ``gpu:2``, ``gpu:3090:1``.
 
-Source: https://slurm.schedmd.com/sbatch.html (``--gres``).
+What begins with a digit is a type where a number follows it, and else a number itself: Slurm 22.05 takes
+``gpu:2080ti:1``, and refuses ``gpu:2080ti``. Source: https://slurm.schedmd.com/sbatch.html (``--gres``).
 """
 MIG_PROFILE = re.compile(r"(?:.*[^A-Za-z0-9])?[0-9]+g\.[0-9]+gb(?:[^A-Za-z0-9].*)?", re.IGNORECASE)
 """A type that is a part of a GPU: ``1g.10gb``, ``1g.10gb+me``, ``a100_3g.20gb`` as slurmd finds it by itself.
@@ -47,13 +50,12 @@ def check_gres(value: str) -> str:
         raise ValueError(
             "asks for no GPU, or for several kinds: write gpu:TYPE:1 as sinfo -o %G names the type"
         )
+    kind = asked[0].partition(":")[2].partition(":")[0]
+    if MIG_PROFILE.fullmatch(kind):
+        raise ValueError(f"{kind} is a part of a GPU (MIG), and cells run on whole ones: name their type")
     match = GPU_COUNT.fullmatch(asked[0])
     if match is None:
         raise ValueError(f"sbatch does not read this: write {_gres_hint(asked[0])}")
-    if MIG_PROFILE.fullmatch(match["type"] or ""):
-        raise ValueError(
-            f"{match['type']} is a part of a GPU (MIG), and cells run on whole ones: name their type"
-        )
     if match["count"] not in {None, "1"}:
         text = "a cell runs on one GPU, and a job has one task"
         raise ValueError(f"asks for {match['count']} GPUs; {text}: write {_gres_hint(asked[0])}")
