@@ -40,7 +40,8 @@ class Client:
     """One client over a shared folder: a process of this program, as far as it concerns Slurm."""
 
     def __init__(self, folder: Path, slurm: FakeSlurm, *names: str, **more: Any) -> None:
-        cases = [make_case(name, **LIMIT) for name in names or CASES]
+        # parameters of its own give each case a folder of files of its own
+        cases = [make_case(name, **{**LIMIT, "params": {"n": 1, "of": name}}) for name in names or CASES]
         repro = make_repro(*cases)
         shared = SharedFolder(slurm.shared)
         site = Site(
