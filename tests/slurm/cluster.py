@@ -18,13 +18,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.containers.engines import client
 from tests.slurm.nodes import NODES, Devices, write_smi
+from tests.slurm.waiting import wait_quietly, wait_until
 from trtmatrix.core.slurm.words import CONTAINER_LABEL
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "unshare", "setpriv")
@@ -305,23 +305,6 @@ def start_cluster(
             cluster.stop()
         devices.remove()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def wait_until(
-    holds: Callable[[], bool], seconds: float, what: str, explain: Callable[[], str] = str
-) -> None:
-    """Wait until something holds; fails with what ``explain`` returns."""
-    assert wait_quietly(holds, seconds), f"not within {seconds} s: {what}\n{explain()}"
-
-
-def wait_quietly(holds: Callable[[], bool], seconds: float) -> bool:
-    """Wait until something holds; returns whether it did."""
-    end = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def free_ports(count: int) -> list[int]:

@@ -92,5 +92,17 @@ def leave_after_submitting(slurm: FakeSlurm, client: Client) -> Callable[[Sequen
     return leave
 
 
+def stop_as_it_runs(slurm: FakeSlurm, client: Client) -> Callable[[Sequence[str]], None]:
+    """What interrupts a client once a task of its array runs."""
+
+    def stop(words: Sequence[str]) -> None:
+        if any(job.state == "RUNNING" and job.task is not None for job in slurm.jobs):
+            client.shop.stop.set()
+        elif words[0] == "squeue":
+            slurm.finish_import()
+
+    return stop
+
+
 def cases_of(performed: Performed) -> Counter[str]:
     return Counter(record.cell.case for record in performed.records)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from playing import RIGHT, WRONG
-from slurmclient import CASES, PACE, Client, cases_of, leave_after_submitting, make_slurm
+from slurmclient import CASES, PACE, Client, cases_of, leave_after_submitting, make_slurm, stop_as_it_runs
 from slurmdouble import Killed, nothing
 
 from trtmatrix.core.errors import HungUp, MachineryError
@@ -77,14 +77,7 @@ def test_two_clients_share_what_runs(tmp_path: Path) -> None:
 def test_an_interrupt_leaves_no_job(tmp_path: Path) -> None:
     slurm = make_slurm(tmp_path, lasts=0)
     client = Client(tmp_path / "1", slurm)
-
-    def stop(words: Sequence[str]) -> None:
-        if any(job.state == "RUNNING" and job.task is not None for job in slurm.jobs):
-            client.shop.stop.set()
-        elif words[0] == "squeue":
-            slurm.finish_import()
-
-    slurm.behind = stop
+    slurm.behind = stop_as_it_runs(slurm, client)
     performed = client.run()
     assert performed.records == []
     assert slurm.living == []
