@@ -2,7 +2,8 @@
 
 Each slurmd lives in a PID namespace of its own: killing its first process takes away all that runs there, as
 of a node that loses its power. All of them are our children, end with us even where we are killed, and lie
-below one folder. By hand: ``python -m tests.slurm.cluster`` keeps one until it is interrupted.
+below one folder. By hand: ``python -m tests.slurm.cluster`` keeps one until it is interrupted, and prints
+what another shell needs to be its client.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.containers.engines import client
-from tests.slurm.nodes import NODES, Devices, write_smi
+from tests.slurm.nodes import H200, L4, NODES, Devices, Model, write_smi
+from tests.slurm.waiting import wait_quietly, wait_until
 from trtmatrix.core.slurm.words import CONTAINER_LABEL
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "unshare", "setpriv")
@@ -152,6 +153,16 @@ class Cluster:
         return {
             **kept, "SLURM_CONF": str(self.conf), "PATH": str(self.folder / "login"),
             "DOCKER_HOST": f"unix://{self.folder}/no-engine-here",
+        }  # fmt: skip
+
+    def site(self, shared: Path, local: Path, models: Sequence[Model] = (L4, H200)) -> dict[str, Any]:
+        """Return the settings of a site that is this cluster; ``local``: instead of the nodes' own disks."""
+        return {
+            "schema": 1, "shared": str(shared), "runtime": "docker", "access": "nodes",
+            "driver_folder": str(self.driver),
+            "gpus": [{"name": model.name, "gres": f"gpu:{model.gres}:1"} for model in models],
+            "setup": [f"export PATH={self.smi}:$PATH TMPDIR={local}"],
+            "limits": {"minutes": 5, "cpus": 1, "memory": "1g", "import_minutes": 5, "running": 2},
         }  # fmt: skip
 
     def start(self) -> None:
@@ -307,23 +318,6 @@ def start_cluster(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def wait_until(
-    holds: Callable[[], bool], seconds: float, what: str, explain: Callable[[], str] = str
-) -> None:
-    """Wait until something holds; fails with what ``explain`` returns."""
-    assert wait_quietly(holds, seconds), f"not within {seconds} s: {what}\n{explain()}"
-
-
-def wait_quietly(holds: Callable[[], bool], seconds: float) -> bool:
-    """Wait until something holds; returns whether it did."""
-    end = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on."""
     held = [socket.socket() for _ in range(count)]
@@ -343,9 +337,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     epilog = Path(sys.argv[1]).resolve() if sys.argv[1:] else None
     with start_cluster(epilog=epilog) as cluster, contextlib.suppress(KeyboardInterrupt):
-        wanted: Mapping[str, str] = {n: cluster.environment[n] for n in ("SLURM_CONF", "PATH", "DOCKER_HOST")}
-        print("\n".join(f"export {name}={shlex.quote(value)}" for name, value in wanted.items()))
-        print(f"# nvidia-smi: {cluster.smi}; devices: {json.dumps(cluster.minors)}", flush=True)
+        shared, file = cluster.folder / "shared", cluster.folder / "slurm.yaml"
+        shared.mkdir()
+        file.write_text(json.dumps(cluster.site(shared, cluster.folder), indent=1))  # JSON is YAML
+        print(f"export SLURM_CONF={cluster.conf} TRTMATRIX_SITE={file}", flush=True)
         signal.pause()
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster, start_cluster, wait_until
+from tests.slurm.cluster import Cluster, start_cluster
 from tests.slurm.image import make_standin
 from tests.slurm.project import ONE, Client, Project
+from tests.slurm.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -86,14 +86,10 @@ class Project:
         **limits: int,
     ) -> None:  # fmt: skip
         """Write the site's settings; two tasks of an array at once, as there are two GPUs of each model."""
-        gpus = [{"name": model.name, "gres": f"gpu:{model.gres}:1"} for model in models]
-        site = {
-            "schema": 1, "shared": str(self.shared), "runtime": "docker", "access": "nodes",
-            "driver_folder": str(self.cluster.driver), "gpus": gpus,
-            "setup": [f"export PATH={self.cluster.smi}:$PATH TMPDIR={self.local}", *setup],
-            "options": list(options),
-            "limits": {"minutes": 5, "cpus": 1, "memory": "1g", "import_minutes": 5, "running": 2, **limits},
-        }  # fmt: skip
+        site = self.cluster.site(self.shared, self.local, models)
+        site["setup"] += setup
+        site["limits"] |= limits
+        site["options"] = list(options)
         (self.folder / "slurm.yaml").write_text(json.dumps(site, indent=1))  # JSON is YAML
 
     def command(self, *words: str, verb: str = "run") -> list[str]:

@@ -12,8 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -214,13 +213,6 @@ def containers(job: str = "") -> list[Any]:
 
 def read_facts(file: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in file.read_text().splitlines())
-
-
-def wait_for(holds: Callable[[], object], seconds: float, what: str) -> None:
-    ends = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < ends, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.slurm import standins
-from tests.slurm.script_kit import Node, a_node, read_facts, wait_for
+from tests.slurm.script_kit import Node, a_node, read_facts
+from tests.slurm.waiting import wait_until
 from trtmatrix.core.slurm.site import NodeRuntime
 
 GOOD = {"does": "passes"}
@@ -38,6 +39,11 @@ def processes(node: Node) -> list[str]:
     done = subprocess.run(["/bin/ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True)
     lines = done.stdout
     return [line for line in lines.splitlines() if str(node.folder) in line and "supervise" in line]
+
+
+def forget_image(node: Node) -> None:
+    (node.shared / "images" / "i1" / "facts").unlink()
+    (node.shared / "images" / "i1").rmdir()
 
 
 def test_cells_run_to_their_end_whatever_one_of_them_does(node: Node) -> None:
@@ -85,19 +91,18 @@ def test_an_image_that_is_not_there_is_trouble_of_the_site(node: Node) -> None:
 def test_a_cancelled_job_leaves_its_records_and_no_process(node: Node) -> None:
     node.add_try(GOOD, {"does": "hangs"})
     process, job = node.start(node.task())
-    wait_for((node.ran(job=job) / "1.started.json").exists, 60, "the second cell has started")
+    wait_until((node.ran(job=job) / "1.started.json").exists, 60, "the second cell has started")
     assert processes(node)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=20) == 143
     assert node.ended()["trouble"] == "cancelled"
     assert node.record(0)["ended"] == "ran"
-    wait_for(lambda: not processes(node), 5, "no process is left")
+    wait_until(lambda: not processes(node), 5, "no process is left")
     assert node.left() == []
 
 
 def test_an_import_leaves_a_file_and_its_hash(node: Node) -> None:
-    (node.shared / "images" / "i1" / "facts").unlink()
-    (node.shared / "images" / "i1").rmdir()
+    forget_image(node)
     code, said = node.run(node.importing(reference=f"nvcr.io/nvidia/x:1@{DIGEST}"))
     assert code == 0, said
     facts = json.loads((node.shared / "images" / "i1" / "image.json").read_text())
@@ -111,15 +116,13 @@ def test_an_import_leaves_a_file_and_its_hash(node: Node) -> None:
 
 
 def test_an_image_that_is_locked_keeps_the_lock_s_id(node: Node) -> None:
-    (node.shared / "images" / "i1" / "facts").unlink()
-    (node.shared / "images" / "i1").rmdir()
+    forget_image(node)
     node.run(node.importing(reference="lab/x", config=DIGEST))
     assert read_facts(node.shared / "images" / "i1" / "facts")["id"] == DIGEST
 
 
 def test_an_import_that_fails_says_what_the_registry_said(node: Node) -> None:
-    (node.shared / "images" / "i1" / "facts").unlink()
-    (node.shared / "images" / "i1").rmdir()
+    forget_image(node)
     code, _ = node.run(node.importing(reference="lab/nosuch:1"))
     assert code == 1
     ended = read_facts(node.shared / "images" / "i1.1" / "ended")
@@ -164,11 +167,6 @@ def told_folders(node: Node) -> dict[str, str]:
     name = "enroot" if node.runtime is NodeRuntime.PYXIS else "apptainer"
     lines = (node.folder / "bin" / f"{name}.told").read_text().splitlines()
     return dict(line.partition(" ")[::2] for line in lines)
-
-
-def forget_image(node: Node) -> None:
-    (node.shared / "images" / "i1" / "facts").unlink()
-    (node.shared / "images" / "i1").rmdir()
 
 
 @pytest.mark.parametrize("scratch", ["", "$DISK/here"])

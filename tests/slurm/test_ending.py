@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.slurm.cluster import Cluster, wait_until
+from tests.slurm.cluster import Cluster
 from tests.slurm.nodes import H200
 from tests.slurm.project import INTERRUPTED, ONE, Client, Project
+from tests.slurm.waiting import wait_until
 from trtmatrix.core.slurm.words import CONTAINER_LABEL
 
 SLEEPS = (*ONE, "--gpu", "H200", "--case", "passes,long-sleep")

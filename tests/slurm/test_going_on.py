@@ -6,9 +6,10 @@ from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 
-from tests.slurm.cluster import Cluster, wait_until
+from tests.slurm.cluster import Cluster
 from tests.slurm.nodes import L4
 from tests.slurm.project import INTERRUPTED, ONE, Project
+from tests.slurm.waiting import wait_until
 
 SLEEPS = tuple(f"sleep-{number}" for number in range(4))
 

@@ -11,7 +11,8 @@ import docker.errors
 import pytest
 
 from tests.containers.engines import client
-from tests.slurm.script_kit import Node, a_node, read_facts, wait_for
+from tests.slurm.script_kit import Node, a_node, read_facts
+from tests.slurm.waiting import wait_until
 
 SMALL = "trtmatrix/test-slurm-small:latest"
 
@@ -104,7 +105,7 @@ def test_an_image_that_nobody_has_is_told_in_the_engine_s_words(node: Node) -> N
 def test_an_import_that_is_cancelled_leaves_no_half_an_image(node: Node) -> None:
     process, _ = node.start(node.importing())  # half a gigabyte
     images = node.shared / "images"
-    wait_for(lambda: any(images.glob(".i1.1.*/*")), 30, "it is being saved")
+    wait_until(lambda: any(images.glob(".i1.1.*/*")), 30, "it is being saved")
     process.terminate()
     assert process.wait(timeout=20) == 143
     assert [path.name for path in images.iterdir()] == ["i1.1"]

@@ -7,10 +7,8 @@ import subprocess
 from typing import Any
 
 from tests.slurm.image import IMAGE, VERSION
-from tests.slurm.nodes import H200, L4, Model
+from tests.slurm.nodes import A100, H200, L4
 from tests.slurm.project import Project
-
-A100 = Model(gres="a100", name="NVIDIA A100", compute="8.0", memory=81920)
 
 
 def doctor(project: Project, code: int) -> dict[str, dict[str, Any]]:

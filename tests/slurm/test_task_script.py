@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from tests.containers.engines import client
-from tests.slurm.script_kit import CLUSTER, IMAGE, KEY, Node, a_node, containers, read_facts, wait_for
+from tests.slurm.script_kit import CLUSTER, IMAGE, KEY, Node, a_node, containers, read_facts
+from tests.slurm.waiting import wait_until
 from trtmatrix.core.plan import GpuAccess
 from trtmatrix.core.slurm.words import CONTAINER_LABEL
 
@@ -73,7 +74,7 @@ def test_what_the_engine_says_of_memory_is_told(node: Node) -> None:
 def test_a_cancelled_job_leaves_its_records_and_nothing_on_the_node(node: Node, number: int) -> None:
     node.add_try(GOOD, hangs(), GOOD)
     process, job = node.start(node.task())
-    wait_for((node.ran(job=job) / "1.started.json").exists, 60, "the second cell has started")
+    wait_until((node.ran(job=job) / "1.started.json").exists, 60, "the second cell has started")
     assert containers(job)
     began = time.monotonic()
     process.send_signal(number)  # to the shell alone, as --signal=B:TERM does
@@ -88,7 +89,7 @@ def test_a_cancelled_job_leaves_its_records_and_nothing_on_the_node(node: Node, 
 def test_the_end_of_its_time_is_told_from_a_cancellation(node: Node) -> None:
     node.add_try(hangs())
     process, job = node.start(node.task(), SLURM_JOB_END_TIME=str(int(time.time()) + 50))
-    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
+    wait_until((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
     process.terminate()
     assert process.wait(timeout=20) == 143
     assert node.ended()["trouble"] == "time"
@@ -97,10 +98,10 @@ def test_the_end_of_its_time_is_told_from_a_cancellation(node: Node) -> None:
 def test_the_probe_is_told_all_along_that_the_script_lives(node: Node) -> None:
     node.add_try(hangs())
     process, job = node.start(node.task())
-    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
+    wait_until((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
     (sign,) = node.local.glob("*/job/heartbeat")
     before = sign.stat().st_mtime_ns
-    wait_for(lambda: sign.stat().st_mtime_ns > before, 5, "a further sign of life")
+    wait_until(lambda: sign.stat().st_mtime_ns > before, 5, "a further sign of life")
     assert (node.ran(job=job) / "alive").exists()  # for who waits elsewhere
     process.terminate()
     process.wait(timeout=20)
@@ -109,7 +110,7 @@ def test_the_probe_is_told_all_along_that_the_script_lives(node: Node) -> None:
 def test_after_a_kill_the_epilog_removes_the_container(node: Node) -> None:
     node.add_try(hangs())
     process, job = node.start(node.task())
-    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
+    wait_until((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert len(containers(job)) == 1
@@ -140,11 +141,11 @@ def test_a_shared_folder_that_keeps_a_copy_waiting_does_not_end_the_probe(node: 
     node.command("cp", SLOW_COPY.format(folder=node.folder))
     node.add_try(GOOD, hangs())
     node.start(node.task())
-    wait_for((node.folder / "copying").exists, 60, "the first record is copied")
+    wait_until((node.folder / "copying").exists, 60, "the first record is copied")
     (sign,) = node.local.glob("*/job/heartbeat")
     for _ in range(2):  # the first may have been on its way
         before = sign.stat().st_mtime_ns
-        wait_for(partial(is_newer, sign, before), 5, "a further sign of life")
+        wait_until(partial(is_newer, sign, before), 5, "a further sign of life")
 
 
 def is_newer(file: Path, than: int) -> bool:
@@ -155,9 +156,9 @@ def test_a_script_that_is_killed_alone_gives_no_further_sign_of_life(node: Node)
     """Even where nobody has waited for it yet, and its number is still taken."""
     node.add_try(hangs())
     process, job = node.start(node.task())
-    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
+    wait_until((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
     process.send_signal(signal.SIGKILL)
-    wait_for(lambda: not containers(job), 25, "the probe ended for want of a heartbeat")
+    wait_until(lambda: not containers(job), 25, "the probe ended for want of a heartbeat")
 
 
 @pytest.mark.parametrize("mark", ["stopping", "over", "tries/0.1/gone.json"])
@@ -173,10 +174,10 @@ def test_a_job_that_comes_too_late_runs_nothing(node: Node, mark: str) -> None:
 def test_without_an_epilog_the_container_of_a_killed_script_ends_and_goes_by_itself(node: Node) -> None:
     node.add_try(hangs())
     process, job = node.start(node.task())
-    wait_for((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
+    wait_until((node.ran(job=job) / "0.started.json").exists, 60, "the cell has started")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    wait_for(lambda: not containers(job), 25, "the probe ended for want of a heartbeat")
+    wait_until(lambda: not containers(job), 25, "the probe ended for want of a heartbeat")
 
 
 @pytest.mark.parametrize(
@@ -365,7 +366,7 @@ def test_a_job_s_files_lie_where_the_site_says(node: Node) -> None:
     node.scratch = "${DISK}/job"
     node.add_try(GOOD, hangs())
     process, job = node.start(node.task(), DISK=str(disk.parent), SLURM_TMPDIR="/nowhere")
-    wait_for((node.ran(job=job) / "1.started.json").exists, 60, "the second cell has started")
+    wait_until((node.ran(job=job) / "1.started.json").exists, 60, "the second cell has started")
     assert [path.name.split(".")[1] for path in disk.iterdir()] == [job]
     process.terminate()
     process.wait(timeout=20)

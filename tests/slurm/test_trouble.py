@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from tests.slurm.cluster import Cluster
 from tests.slurm.image import VERSION
-from tests.slurm.nodes import H200, L4, Model
+from tests.slurm.nodes import A100, H200, L4, Model
 from tests.slurm.project import ONE, Project
 from tests.slurm.test_site import doctor
-
-A100 = Model(gres="a100", name="NVIDIA A100", compute="8.0", memory=40536)
-"""No node has one."""
 
 
 def test_an_impossible_type_is_refused_at_submit(project: Project) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import make_record
-from test_reprofile import SOURCE
+from reprosource import SOURCE
 
 from trtmatrix import cli
 from trtmatrix.core.errors import ExitCode

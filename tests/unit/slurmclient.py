@@ -42,7 +42,8 @@ class Client:
     def __init__(
         self, folder: Path, slurm: FakeSlurm, *names: str, options: tuple[str, ...] = (), **more: Any
     ) -> None:
-        cases = [make_case(name, **LIMIT) for name in names or CASES]
+        # parameters of its own give each case a folder of files of its own
+        cases = [make_case(name, **{**LIMIT, "params": {"n": 1, "of": name}}) for name in names or CASES]
         repro = make_repro(*cases)
         shared = SharedFolder(slurm.shared)
         site = Site(
@@ -91,6 +92,18 @@ def leave_after_submitting(slurm: FakeSlurm, client: Client) -> Callable[[Sequen
             client.shop.stop.set()
 
     return leave
+
+
+def stop_as_it_runs(slurm: FakeSlurm, client: Client) -> Callable[[Sequence[str]], None]:
+    """What interrupts a client once a task of its array runs."""
+
+    def stop(words: Sequence[str]) -> None:
+        if any(job.state == "RUNNING" and job.task is not None for job in slurm.jobs):
+            client.shop.stop.set()
+        elif words[0] == "squeue":
+            slurm.finish_import()
+
+    return stop
 
 
 def cases_of(performed: Performed) -> Counter[str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from builders import make_cell, make_record
+from reprosource import SOURCE
 from test_config import ENTRY, GOOD
-from test_reprofile import SOURCE
 
 from trtmatrix import cli
 from trtmatrix.core.plan import Engine

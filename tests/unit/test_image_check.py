@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from builders import H200, make_version
 from playing import Playing, always
-from test_side_by_side import cells_of, perform
+from sidebyside import cells_of, perform
 
 from trtmatrix.core.config import Build, ImageOrigin
 from trtmatrix.core.errors import MachineryError

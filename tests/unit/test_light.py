@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from builders import make_record
 from engines import ANSWERS, serving
-from test_reprofile import SOURCE
+from reprosource import SOURCE
 
 from trtmatrix import cli
 from trtmatrix.context import open_context

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from builders import make_version
 from merges import CELL, NAN, Place, make_place, record_data
-from test_reprofile import SOURCE
+from reprosource import SOURCE
 
 from trtmatrix.core.config import ImageOrigin, Pin
 from trtmatrix.core.errors import ExitCode

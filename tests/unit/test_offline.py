@@ -15,7 +15,7 @@ import docker
 import pytest
 from builders import make_cell, make_record
 from engines import serving
-from test_reprofile import SOURCE
+from reprosource import SOURCE
 
 from trtmatrix import cli
 from trtmatrix.bundle_verify import need_image

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from builders import H200, make_cell, make_version, read_version
 from locks import IMAGE, digest_of, lock_of, make_image, make_platform
-from test_reprofile import SOURCE
+from reprosource import SOURCE
 
 from trtmatrix import cli
 from trtmatrix.context import Context, open_context, own_platform, read_lock

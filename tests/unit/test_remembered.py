@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reprosource import SOURCE
 from test_config import GOOD
-from test_reprofile import SOURCE
 
 import trtmatrix
 import trtprobe

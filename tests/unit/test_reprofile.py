@@ -1,12 +1,12 @@
-"""A repro file: what is right reads, and every mistake is told with file, line and remedy."""
+"""A repro's text: what is right reads, and every mistake is told with file, line and remedy."""
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
+from reprosource import PLAIN, SOURCE, TWIN, parse, problems_of, replaced, with_key
 
 from trtmatrix.core.errors import ConfigError
 from trtmatrix.core.model import (
@@ -15,7 +15,6 @@ from trtmatrix.core.model import (
     Control,
     Defect,
     Product,
-    Repro,
     Specifier,
     Twin,
     Verdict,
@@ -26,55 +25,6 @@ from trtmatrix.effects.code import digest_package
 from trtmatrix.effects.repro_files import read_repros
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = """\
-FACTS = {
-    "title": "a title",
-    "upstream": "owner/repo#1",
-    "url": "https://example.org/1",
-    "summary": "What happens.",
-    "figure": {"measure": "sum_abs", "label": "sum"},
-    "expectations": [
-        {"cases": ["plain"], "versions": "==10.7.0", "verdict": "FAIL", "basis": "reported", "source": "x"},
-    ],
-    "workarounds": [{"what": "do not", "case": "plain"}],
-}
-
-
-def cases():
-    yield {"id": "plain", "params": {"n": 1}, "limits": {"sum_abs": 1.0}}
-
-
-def prepare(params):
-    return {}
-
-
-def run(params, files, trt):
-    return {}
-"""
-PLAIN: dict[str, Any] = {"id": "plain", "params": {"n": 1}, "limits": {"sum_abs": 1.0}}
-
-
-def parse(source: str = SOURCE, *cases: object, name: str = "a-b") -> Repro:
-    return parse_repro(source, "r.py", name, cases or (PLAIN,))
-
-
-def problems_of(source: str = SOURCE, *cases: object, name: str = "a-b") -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        parse(source, *cases, name=name)
-    return caught.value.problems
-
-
-def replaced(old: str, new: str) -> str:
-    assert SOURCE.count(old) == 1, old
-    return SOURCE.replace(old, new)
-
-
-def with_key(text: str) -> str:
-    """FACTS with one more key, on line 10."""
-    return replaced('"workarounds"', f'{text}, "workarounds"')
-
-
-TWIN = '"twins": [{"measure": "m", "label": "l", "cases": ["%s"], "reported": {%s}}]'
 
 
 def test_the_projects_own_repros_read() -> None:
@@ -355,87 +305,3 @@ def test_a_repro_s_digest_is_of_what_a_run_sees() -> None:
         != before
     )
     assert len(digest_package("trtprobe")) == 64
-
-
-LOADS_NOT = {
-    "syntax": (SOURCE + "def\n", "not valid Python"),
-    "import": ("import no_such_module_at_all\n" + SOURCE, ":1: does not load: ModuleNotFoundError"),
-    "exit": (SOURCE + "raise SystemExit(0)\n", "does not load: SystemExit"),
-    "raises": (SOURCE + "1 / 0\n", "does not load: ZeroDivisionError"),
-    "cases raise": (
-        SOURCE.replace("    yield", "    1 / 0\n    yield"),
-        ":15: cases() raised ZeroDivisionError",
-    ),
-    "cases exit": (SOURCE.replace("    yield", "    exit(0)\n    yield"), "cases() raised SystemExit"),
-    "cases of nothing": (SOURCE.replace("    yield {", "    {"), "cases() raised TypeError"),
-    "no prepare": (SOURCE.replace("def prepare", "def prepared"), "no function prepare()"),
-    "no run": (SOURCE.replace("def run", "run = 3\ndef running"), "no function run()"),
-}
-
-
-@pytest.mark.parametrize("name", LOADS_NOT)
-def test_a_file_that_does_not_load_is_told_with_its_line(name: str, tmp_path: Path) -> None:
-    source, words = LOADS_NOT[name]
-    (tmp_path / "broken.py").write_text(source)
-    (tmp_path / "fine.py").write_text(SOURCE)
-    with pytest.raises(ConfigError) as caught:
-        read_repros(tmp_path)
-    (problem,) = caught.value.problems
-    assert problem.startswith(f"{tmp_path}/broken.py:")
-    assert words in problem
-    assert not list(tmp_path.rglob("__pycache__"))
-
-
-@pytest.mark.parametrize("content", [b"# \xff\n", "FACTS = 1\n".encode("utf-16")])
-def test_a_file_that_is_no_utf8_is_told(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_bytes(content)
-    with pytest.raises(ConfigError, match="cannot be read as UTF-8"):
-        read_repros(tmp_path)
-
-
-def test_a_folder_named_like_a_file_and_a_dead_link_are_told(tmp_path: Path) -> None:
-    (tmp_path / "a.py").mkdir()
-    (tmp_path / "b.py").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(ConfigError) as caught:
-        read_repros(tmp_path)
-    assert len(caught.value.problems) == 2
-
-
-@pytest.mark.parametrize("prefix", ["", "\ufeff"])
-@pytest.mark.parametrize("ends", ["\n", "\r\n"])
-def test_byte_order_marks_and_line_ends_do_not_matter(prefix: str, ends: str, tmp_path: Path) -> None:
-    (tmp_path / "a_b.py").write_bytes((prefix + SOURCE.replace("\n", ends)).encode())
-    (loaded,) = read_repros(tmp_path)
-    assert loaded.repro == parse()
-
-
-def test_a_repro_may_hold_a_dataclass(tmp_path: Path) -> None:
-    extra = """
-    from __future__ import annotations
-    from dataclasses import dataclass, KW_ONLY
-    @dataclass
-    class Shape:
-        n: int
-    """
-    (tmp_path / "a.py").write_text(textwrap.dedent(extra) + SOURCE)
-    assert read_repros(tmp_path)[0].repro.id == "a"
-
-
-def test_two_files_of_one_name_are_told(tmp_path: Path) -> None:
-    for name in ("a_b.py", "a-b.py"):
-        (tmp_path / name).write_text(SOURCE)
-    with pytest.raises(ConfigError, match=r"a-b\.py is the repro a-b too: rename one"):
-        read_repros(tmp_path)
-
-
-def test_a_file_name_that_is_no_repros_is_told(tmp_path: Path) -> None:
-    (tmp_path / "My Repro.py").write_text(SOURCE)
-    with pytest.raises(ConfigError, match="use small letters"):
-        read_repros(tmp_path)
-
-
-def test_a_folder_without_repros_is_told_and_helpers_are_none(tmp_path: Path) -> None:
-    (tmp_path / "_helper.py").write_text("1 / 0\n")
-    (tmp_path / ".hidden.py").write_text("1 / 0\n")
-    with pytest.raises(ConfigError, match="no repro here: --repros names the folder"):
-        read_repros(tmp_path)

@@ -175,16 +175,12 @@ def test_a_gres_whose_nodes_have_another_model_is_told(
 def test_nodes_are_those_of_the_gpu_and_its_partition(
     gpu: SiteGpu, options: tuple[str, ...], expected: int
 ) -> None:
-    facts = replace(
-        GOOD, partitions=(PARTITION, Partition(name="short", default=False, state="UP", minutes=5))
-    )
+    facts = replace(GOOD, partitions=(PARTITION, SHORT))
     assert len(found("slurm-nodes", facts, replace(SITE, gpus=(gpu,), options=options))) == expected
 
 
 def test_one_partition_of_several_that_is_long_enough_is_enough() -> None:
-    facts = replace(
-        GOOD, partitions=(PARTITION, Partition(name="short", default=False, state="UP", minutes=5))
-    )
+    facts = replace(GOOD, partitions=(PARTITION, SHORT))
     site = replace(SITE, gpus=(replace(L4, partition="short,gpu"),))
     assert not found("slurm-time", facts, site)
     assert found("slurm-time", facts, replace(site, gpus=(replace(L4, partition="short"),)))

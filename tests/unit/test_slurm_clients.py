@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from playing import RIGHT, WRONG
-from slurmclient import CASES, PACE, Client, cases_of, leave_after_submitting, make_slurm
+from slurmclient import CASES, PACE, Client, cases_of, leave_after_submitting, make_slurm, stop_as_it_runs
 from slurmdouble import Killed, nothing
 
 from trtmatrix.core.errors import HungUp, MachineryError
@@ -25,8 +25,8 @@ from trtmatrix.performed import Performed
 from trtmatrix.run import run_plan
 
 
-class Once:
-    """Kills the client once, at its n-th command."""
+class KillFrom:
+    """Kills the client at its n-th command, and whatever of it still runs at each later one."""
 
     def __init__(self, at: int) -> None:
         self.at, self.count = at, 0
@@ -34,7 +34,7 @@ class Once:
     def __call__(self, words: Sequence[str]) -> None:
         del words
         self.count += 1
-        if self.count == self.at:
+        if self.count >= self.at:
             raise Killed
 
 
@@ -42,7 +42,7 @@ class Once:
 @pytest.mark.parametrize("at", range(1, 13))
 def test_a_client_that_dies_at_any_command_is_gone_on_from(side: str, at: int, tmp_path: Path) -> None:
     slurm = make_slurm(tmp_path, lasts=8)
-    setattr(slurm, side, Once(at))
+    setattr(slurm, side, KillFrom(at))
     first = Client(tmp_path / "1", slurm)
     with contextlib.suppress(Killed):
         first.run()
@@ -53,9 +53,6 @@ def test_a_client_that_dies_at_any_command_is_gone_on_from(side: str, at: int, t
     assert Counter(case for case, _ in slurm.executed.elements()) == Counter(CASES), second.told
     assert len({job.id for job in slurm.jobs if job.task is not None}) == 1, second.told
     assert second.open_arrays == []
-
-
-STEPS = ("add_array", "add_try", "note_submission", "note_node", "close_array", "stage_case", "stage_suite")
 
 
 def test_two_clients_share_what_runs(tmp_path: Path) -> None:
@@ -80,14 +77,7 @@ def test_two_clients_share_what_runs(tmp_path: Path) -> None:
 def test_an_interrupt_leaves_no_job(tmp_path: Path) -> None:
     slurm = make_slurm(tmp_path, lasts=0)
     client = Client(tmp_path / "1", slurm)
-
-    def stop(words: Sequence[str]) -> None:
-        if any(job.state == "RUNNING" and job.task is not None for job in slurm.jobs):
-            client.shop.stop.set()
-        elif words[0] == "squeue":
-            slurm.finish_import()
-
-    slurm.behind = stop
+    slurm.behind = stop_as_it_runs(slurm, client)
     performed = client.run()
     assert performed.records == []
     assert slurm.living == []
@@ -231,14 +221,22 @@ def test_what_another_clients_interrupt_left_out_is_run(tmp_path: Path) -> None:
     assert performed.not_ready == []
 
 
+STEPS = {
+    "stage_suite": 1, "stage_case": 3, "add_array": 1, "add_try": 3, "note_submission": 2, "note_node": 1,
+    "close_array": 1,
+}  # fmt: skip
+"""What a client of three cells, each a task of its own, writes on the shared folder, and how often."""
+
+
 @pytest.mark.parametrize("side", ["before", "behind"])
-@pytest.mark.parametrize("at", [1, 2])
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("step", "at"), [(step, n + 1) for step, often in STEPS.items() for n in range(often)]
+)
 def test_a_client_that_dies_at_any_write_is_gone_on_from(
     step: str, at: int, side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slurm = make_slurm(tmp_path)
-    kill, real = Once(at), getattr(SharedFolder, step)
+    kill, real = KillFrom(at), getattr(SharedFolder, step)
 
     def dying(self: SharedFolder, *args: Any, **kwargs: Any) -> Any:
         if side == "before":
@@ -250,14 +248,18 @@ def test_a_client_that_dies_at_any_write_is_gone_on_from(
 
     with monkeypatch.context() as patched:
         patched.setattr(SharedFolder, step, dying)
-        with contextlib.suppress(Killed):
-            Client(tmp_path / "1", slurm).run()
-    performed = Client(tmp_path / "2", slurm).run("r1")
-    assert cases_of(performed) == Counter(CASES)
+        first = Client(tmp_path / "1", slurm)
+        first.remote.pace = replace(PACE, worth=5.0)
+        with pytest.raises(Killed):
+            first.run()
+    assert kill.count >= at
+    second = Client(tmp_path / "2", slurm)
+    assert cases_of(second.run("r1")) == Counter(CASES)
+    assert second.open_arrays == []
     if step != "close_array":
         runs = {run for _, run in slurm.executed}
         assert max(slurm.executed.values()) == 1
-        assert len(runs) == 1 or kill.count < at
+        assert len(runs) == 1
 
 
 @pytest.mark.parametrize("how", [KeyboardInterrupt, HungUp, OSError])

@@ -70,12 +70,19 @@ def test_an_answer_without_an_id_leaves_open_whether_there_is_a_job() -> None:
 REFUSED = {
     "gres": "gres", "partition": "sinfo -o", "array": "MaxArraySize", "constraint": "constraint",
     "memory": "limits.memory", "dependency": "run again", "option": "man sbatch", "script": "shared folder",
-    "account": "sacctmgr", "qos": "sacctmgr", "time": "limits.minutes",
+    "account": "sacctmgr", "qos": "sacctmgr", "time": "limits.minutes", "cpus": "limits.cpus",
 }  # fmt: skip
 
 
 ACCEPTED = {("20.11.4", "dependency"), ("22.05.8", "dependency")}
 """What these releases do not refuse."""
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_each_answer_that_was_kept_is_of_its_release_and_each_refusal_is_looked_at(release: str) -> None:
+    assert (FIXTURES / release / "version").read_text() == f"slurm-wlm {release}\n"
+    found = {path.stem.removeprefix("refused-") for path in (FIXTURES / release).glob("refused-*")}
+    assert found == set(REFUSED)
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -217,6 +224,21 @@ def test_a_name_is_looked_for_in_the_last_days() -> None:
     cluster = Cluster(sacct=said('{"jobs": []}'))
     assert Slurm(run=cluster, user=5).past(names=["trtmatrix-a"]) == []
     assert cluster.asked[0][1:4] == ["--name=trtmatrix-a", "--user=5", "--starttime=now-14days"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_jobs_that_are_looked_for_by_their_names_are_found_as_each_release_tells_of_them(
+    release: str,
+) -> None:
+    lines = said((FIXTURES / release / "sacct-by-name.txt").read_text())
+    cluster = Cluster(sacct=[failed("sacct: unrecognized option '--json'"), lines])
+    found = Slurm(run=cluster, user=0).past(names=["trtmatrix-failed", "trtmatrix-many"])
+    assert [word in cluster.asked[1] for word in ("--allocations", "--noheader", "--parsable2")] == [True] * 3
+    assert [(job.name, job.task, job.state) for job in found] == [
+        ("trtmatrix-failed", None, "FAILED"),
+        ("trtmatrix-many", 0, "RUNNING"),
+        ("trtmatrix-many", 1, "RUNNING"),
+    ]
 
 
 @pytest.mark.parametrize("release", RELEASES)

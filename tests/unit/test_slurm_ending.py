@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from slurmclient import CASES, PACE, Client, cases_of, make_slurm
+from slurmclient import CASES, PACE, Client, cases_of, make_slurm, stop_as_it_runs
 from slurmdouble import FakeSlurm, Killed, nothing
 
 from trtmatrix import slurm_cancelling
@@ -23,18 +23,6 @@ LATE = "sbatch: error: Batch job submission failed: Socket timed out on send/rec
 
 def is_array(words: Sequence[str]) -> bool:
     return words[0] == "sbatch" and any("--array" in word for word in words)
-
-
-def stop_as_it_runs(slurm: FakeSlurm, client: Client) -> Callable[[Sequence[str]], None]:
-    """What interrupts a client once a task of its array runs."""
-
-    def stop(words: Sequence[str]) -> None:
-        if any(job.state == "RUNNING" and job.task is not None for job in slurm.jobs):
-            client.shop.stop.set()
-        elif words[0] == "squeue":
-            slurm.finish_import()
-
-    return stop
 
 
 def silence(client: Client, slurm: FakeSlurm, *commands: str) -> None:

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from slurmclient import CASES, Client, cases_of, make_slurm
+from slurmclient import CASES, Client, cases_of, make_slurm, stop_as_it_runs
 from slurmdouble import FakeSlurm
-from test_slurm_ending import stop_as_it_runs
 from test_slurm_shared_lock import other_client
 
 from trtmatrix import run, slurm_collecting, slurm_ending

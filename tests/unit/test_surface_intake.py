@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from builders import make_version
 from playing import RIGHT, Playing, always
-from test_side_by_side import cells_of, perform
+from sidebyside import cells_of, perform
 
 from trtmatrix.core.api import ApiClass, Origin, Surface
 from trtmatrix.core.surfacefile import format_surface

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from abc import abstractmethod
 from dataclasses import dataclass, field
 
 from trtmatrix.core.api import ApiChange, ChangeKind
@@ -198,9 +199,9 @@ class AttributeReader(Reader):
             )
         return of(OwnFunction(value.key, bound=info.of_class or not isinstance(thing, OwnClass)))
 
+    @abstractmethod
     def annotated(self, node: ast.expr | None) -> Value:
         """Return what an annotation says a value is."""
-        raise NotImplementedError
 
     # What cannot be decided
 

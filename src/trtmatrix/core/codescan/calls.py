@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from trtmatrix.core.codescan.attributes import AttributeReader
@@ -64,9 +65,9 @@ class CallReader(CommandReader, AttributeReader):
         given = self.apply(function, args, keywords, node)
         return self._imported(_name_called(node), args) or given
 
+    @abstractmethod
     def called(self, node: ast.expr, call: ast.Call) -> Value:
         """Return the callable of a call."""
-        raise NotImplementedError
 
     def _unknown(self, node: ast.Call, args: list[Value]) -> Value:
         """Return what a call of something unknown gives: the bindings, if it imports them by name."""

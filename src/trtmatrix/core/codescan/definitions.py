@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
 from trtmatrix.core.api import ChangeKind
@@ -43,9 +44,9 @@ MOST_HANDED_IN = 5
 class DefinitionReader(ExpressionReader):
     """Reads definitions and runs functions."""
 
+    @abstractmethod
     def read_block(self, statements: Sequence[ast.stmt]) -> None:
         """Read statements one after the other."""
-        raise NotImplementedError
 
     def define(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -34,7 +35,7 @@ MOST_KINDS = 3
 """Things that a value can be, for its mere length or item to be worth telling."""
 
 
-class Reader:
+class Reader(ABC):
     """One pass over one file: the scope that is read now, and the guards in force."""
 
     def __init__(self, program: Program, file: SourceFile) -> None:
@@ -51,9 +52,9 @@ class Reader:
         self.waiting: list[str] = []
         """Keys of functions that were defined and are yet to be read."""
 
+    @abstractmethod
     def evaluate(self, node: ast.expr | None) -> Value:
         """Return what an expression can be, noting the uses in it."""
-        raise NotImplementedError
 
     # Names
 
@@ -128,9 +129,9 @@ class Reader:
         for place, target in enumerate(targets):  # optional_import("tensorrt"): and whether it is there
             self.assign(target, value if Module() in value and not place else item)
 
+    @abstractmethod
     def iterate(self, value: Value, node: ast.expr | None) -> Value:
         """Return what iterating gives."""
-        raise NotImplementedError
 
     def _store(self, target: ast.Attribute, value: Value) -> None:
         """Store an attribute; that of an object of TensorRT's is a use of it."""
@@ -156,12 +157,12 @@ class Reader:
             return True
         return False
 
+    @abstractmethod
     def attribute_of(
         self, base: Value, name: str, node: ast.expr, *, call: ast.Call | None = None, store: bool = False,
         why: str = "",
     ) -> Value:  # fmt: skip
         """Return an attribute of a value, noting its use."""
-        raise NotImplementedError
 
     def bind_path(self, target: ast.Attribute, value: Value) -> None:
         """Remember ``args.engine = …`` by its text, where what ``args`` is cannot be told."""

@@ -1,0 +1,63 @@
+"""The text of a repro file, and what becomes of it with changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trtmatrix.core.errors import ConfigError
+from trtmatrix.core.model import (
+    Repro,
+)
+from trtmatrix.core.reprofile import parse_repro
+
+SOURCE = """\
+FACTS = {
+    "title": "a title",
+    "upstream": "owner/repo#1",
+    "url": "https://example.org/1",
+    "summary": "What happens.",
+    "figure": {"measure": "sum_abs", "label": "sum"},
+    "expectations": [
+        {"cases": ["plain"], "versions": "==10.7.0", "verdict": "FAIL", "basis": "reported", "source": "x"},
+    ],
+    "workarounds": [{"what": "do not", "case": "plain"}],
+}
+
+
+def cases():
+    yield {"id": "plain", "params": {"n": 1}, "limits": {"sum_abs": 1.0}}
+
+
+def prepare(params):
+    return {}
+
+
+def run(params, files, trt):
+    return {}
+"""
+PLAIN: dict[str, Any] = {"id": "plain", "params": {"n": 1}, "limits": {"sum_abs": 1.0}}
+
+
+def parse(source: str = SOURCE, *cases: object, name: str = "a-b") -> Repro:
+    return parse_repro(source, "r.py", name, cases or (PLAIN,))
+
+
+def problems_of(source: str = SOURCE, *cases: object, name: str = "a-b") -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        parse(source, *cases, name=name)
+    return caught.value.problems
+
+
+def replaced(old: str, new: str) -> str:
+    assert SOURCE.count(old) == 1, old
+    return SOURCE.replace(old, new)
+
+
+def with_key(text: str) -> str:
+    """FACTS with one more key, on line 10."""
+    return replaced('"workarounds"', f'{text}, "workarounds"')
+
+
+TWIN = '"twins": [{"measure": "m", "label": "l", "cases": ["%s"], "reported": {%s}}]'
