@@ -155,6 +155,50 @@ def test_an_sbatch_that_comes_late_is_waited_for_and_cancelled(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("impatient")
+def test_the_next_run_waits_once_for_what_may_come_of_a_submission_without_an_answer(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    first = Client(tmp_path / "1", slurm)
+
+    def cut_off(words: Sequence[str]) -> None:
+        if is_array(words):
+            slurm.away = 10**6
+            first.shop.stop.set()
+
+    slurm.before = cut_off
+    first.run()
+    (key,) = first.open_arrays
+    slurm.before, slurm.away = nothing, 0
+    second = Client(tmp_path / "2", slurm)
+    second.remote.cancelling.pace = replace(PACE, lost=0.3)  # as Pace() has it: more than the patience
+    assert cases_of(second.run("r1")) == Counter(CASES)
+    assert f"ending what an interrupted run left on Slurm: {key}" in second.told
+    assert second.open_arrays == []
+
+
+def test_no_last_word_is_waited_for_of_an_attempt_that_is_known_to_be_gone(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, lasts=0)
+    client = Client(tmp_path / "1", slurm)
+    folder = client.remote.cluster.folder
+    slurm.behind = stop_as_it_runs(slurm, client)
+    asked = list[float]()
+
+    def die(words: Sequence[str]) -> None:
+        if words[0] != "scancel":
+            return
+        for key in client.open_arrays:  # its script was killed before, and another attempt was made
+            ran = client.shared / "arrays" / key / "ran" / "0.1.101"
+            ran.mkdir(parents=True)
+            (ran / "started").write_text("job=101\ntask=0\nattempt=1\nid=101\nnode=node-a\n")
+            folder.note_gone(key, 0, 1, "NODE_FAIL")
+        asked.append(time.monotonic())
+
+    slurm.before = die
+    client.run()
+    assert time.monotonic() - asked[0] < slurm_cancelling.LAST_SECONDS / 2
+    assert client.open_arrays == []
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_submission_without_an_answer_is_named_to_who_has_to_cancel_it(tmp_path: Path) -> None:
     slurm = make_slurm(tmp_path)
     client = Client(tmp_path / "1", slurm)
