@@ -104,7 +104,7 @@ class Submitting:
         return followed + (self._new(launch, left) if left else [])
 
     def _new(self, launch: Launch, tasks: Sequence[Task]) -> list[Following]:
-        """Write and submit new arrays."""
+        """Write and submit new arrays; no further one once the run is to stop."""
         by_cell = {task.cell.id: task for task in tasks}
         of = launch.of(task.cell for task in tasks)
         single = self.shop.isolation is Isolation.CONTAINER
@@ -115,6 +115,8 @@ class Submitting:
         ]
         followed = []
         for part in cut_arrays(cut, limits):
+            if self.shop.stop.is_set():
+                break
             manifest = self._manifest(launch, part)
             wanted = {
                 (number, index): by_cell[asked.cell]
