@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.container import Limits
@@ -125,11 +126,12 @@ class SlurmRun:
         """Begin to have images at once, while cases are prepared; remove what is old."""
         self.cluster.folder.clean(CLEANED_DAYS)
         with self.cluster.folder.lock():
+            look = cache(self.slurm.jobs)
             for launch in launches:
                 if self.shop.stop.is_set():
                     return
                 try:
-                    self.images.job_for(launch.version)
+                    self.images.job_for(launch.version, look=look)
                 except NotHad:  # one under way as this began has failed; the arrays that need it are held
                     continue
                 except (Refused, SlurmAway):  # it is told of when an array needs it
