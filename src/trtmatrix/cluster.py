@@ -72,10 +72,12 @@ def key_of(site: Site, version: Version) -> str:
 
 
 def open_cluster(context: Context, site: Site, folder: SharedFolder) -> tuple[Context, Cluster]:
-    """Return the context with the site's own images, and the cluster as the shared folder knows it."""
+    """Return the context with the site's own images, and the cluster as the shared folder knows it.
+
+    The folder is one that was checked.
+    """
     if "host" in context.selection.runtimes:
         raise UsageError("--runtime host: interpreters of this host are not run through Slurm; leave it out")
-    folder.check()
     context = replace(context, matrix=with_site_images(context.matrix, site))
     past = frozenset(path.parent.name for path in Path(site.shared, "arrays").glob(f"*/{OVER}"))
     return context, look_at(context, site, folder, past)
