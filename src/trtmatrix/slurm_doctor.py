@@ -47,7 +47,7 @@ def examine_site(args: argparse.Namespace, context: Context) -> Findings:
         return Findings(findings=tuple(findings), can_run=(), cannot=())
     context, cluster = open_cluster(context, site, folder)
     scene = look_around(context, Pull.NAMED, cluster)
-    there = [launch for launch in scene.plan.launches if launch.gpu.remote]
+    there = scene.plan.away
     away = "Slurm does not answer" if facts.away else ""
     able = [launch for launch in there if not (away or launch.gpu.name in refused.keys() | other)]
     kept = [launch for launch in there if launch not in able]

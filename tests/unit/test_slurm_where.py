@@ -73,7 +73,8 @@ def test_doctor_too_says_who_holds_the_shared_folder_that_it_waits_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "slurm.yaml").write_text(
-        f"schema: 1\nshared: {tmp_path}\nruntime: docker\ngpus:\n  - name: NVIDIA H200\n    gres: gpu:h200:1\n"
+        f"schema: 1\nshared: {tmp_path}\nruntime: docker\n"
+        "gpus:\n  - name: NVIDIA H200\n    gres: gpu:h200:1\n"
     )
     told = list[str]()
 
