@@ -282,8 +282,8 @@ class Interrupted:
 
     def run(self, *_: object) -> None:
         for number in self.numbers:
+            time.sleep(0.2)  # before the first one too: this very thread is to be one that the run waits for
             os.kill(os.getpid(), number)
-            time.sleep(0.2)
         self.heard = self.stop.wait(10)
 
 
@@ -301,7 +301,7 @@ def test_what_runs_elsewhere_is_told_to_stop_though_nobody_listens_and_signals_c
     client = Client(tmp_path / "1", make_slurm(tmp_path))
 
     def note(text: str) -> None:
-        time.sleep(0.4)  # the second signal comes meanwhile
+        time.sleep(0.5)  # the second signal comes meanwhile
         raise OSError(errno.EIO, "Input/output error", text)
 
     monkeypatch.setattr(client.shop.progress, "note", note)
