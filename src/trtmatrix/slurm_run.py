@@ -127,11 +127,12 @@ class SlurmRun:
         self.cluster.folder.clean(CLEANED_DAYS)
         with self.cluster.folder.lock():
             look = cache(self.slurm.jobs)
-            for launch in launches:
+            versions = {self.cluster.key_of(launch.version): launch.version for launch in launches}
+            for version in versions.values():
                 if self.shop.stop.is_set():
                     return
                 try:
-                    self.images.job_for(launch.version, look=look)
+                    self.images.job_for(version, look=look)
                 except NotHad:  # one under way as this began has failed; the arrays that need it are held
                     continue
                 except (Refused, SlurmAway):  # it is told of when an array needs it
