@@ -10,7 +10,6 @@ from trtmatrix.context import Context
 from trtmatrix.core.config import ImageOrigin, Version
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.image_names import is_own
-from trtmatrix.core.model import Gpu
 from trtmatrix.core.plan import Engine, GpuAccess, Host
 from trtmatrix.core.slurm.boards import site_gpus
 from trtmatrix.core.slurm.images import image_digest, image_key, is_image_file, with_site_images
@@ -27,7 +26,7 @@ NOT_HAD = "not had yet"
 class Cluster:
     """A site with what its shared folder knows by now.
 
-    ``gpus``: the models that it has. ``host``: its nodes together, as records and digests see them;
+    ``host``: its nodes together, as records and digests see them, with the models of GPUs that it has;
     ``planned``: as a plan does, which also counts on images that the site names. ``repros``: the project's,
     which the suite is made of. ``past``: the arrays that were over when this client began. ``keys``: images',
     by version, as they were first asked for: an image's file may be made anew while arrays run with it.
@@ -35,7 +34,6 @@ class Cluster:
 
     site: Site
     folder: SharedFolder
-    gpus: tuple[Gpu, ...]
     host: Host
     planned: Host
     repros: Path
@@ -72,10 +70,12 @@ def key_of(site: Site, version: Version) -> str:
 
 
 def open_cluster(context: Context, site: Site, folder: SharedFolder) -> tuple[Context, Cluster]:
-    """Return the context with the site's own images, and the cluster as the shared folder knows it."""
+    """Return the context with the site's own images, and the cluster as the shared folder knows it.
+
+    The folder is one that was checked.
+    """
     if "host" in context.selection.runtimes:
         raise UsageError("--runtime host: interpreters of this host are not run through Slurm; leave it out")
-    folder.check()
     context = replace(context, matrix=with_site_images(context.matrix, site))
     past = frozenset(path.parent.name for path in Path(site.shared, "arrays").glob(f"*/{OVER}"))
     return context, look_at(context, site, folder, past)
@@ -90,17 +90,16 @@ def look_at(
 ) -> Cluster:
     """Return the cluster as the shared folder knows it now; ``keys``: images', as a run has them."""
     keys = {} if keys is None else keys
-    gpus = site_gpus(site, folder.boards(), known_gpu)
     had, hoped = _images(context, site, folder, keys)
     driver = site.driver_folder or None
     engine = Engine(
         available=True, version="", images=had, gpu_access=site.access or GpuAccess.TOOLKIT,
         ids=frozenset(had.values()), name="Docker", driver_folder=driver,
     )  # fmt: skip
-    host = Host(engine=engine, gpus=gpus, offline=context.offline)
+    host = Host(engine=engine, gpus=site_gpus(site, folder.boards(), known_gpu), offline=context.offline)
     planned = replace(host, engine=replace(engine, images={**hoped, **had}))
     return Cluster(
-        repros=context.project.repros.resolve(), site=site, folder=folder, gpus=gpus, host=host,
+        repros=context.project.repros.resolve(), site=site, folder=folder, host=host,
         planned=planned, past=past, keys=keys,
     )  # fmt: skip
 

@@ -116,11 +116,8 @@ def able(context: Context, scene: Scene, options: Options, served: frozenset[Cel
     """
     from trtmatrix.preflighting import preflight, tell
 
-    away = tuple(launch for launch in scene.plan.launches if launch.gpu.remote)
-    here = tuple(launch for launch in scene.plan.launches if not launch.gpu.remote)
-    scene, findings = preflight(
-        context, replace(scene, plan=replace(scene.plan, launches=here)), options, served
-    )
+    away = scene.plan.away
+    scene, findings = preflight(context, scene.here_alone, options, served)
     if not options.quiet:
         tell(findings)
     return replace(scene, plan=replace(scene.plan, launches=(*away, *scene.plan.launches)))
@@ -134,7 +131,7 @@ def seen_since(context: Context, scene: Scene) -> Scene:
     from trtmatrix.core.slurm.boards import renew_cells
 
     cluster = renewed(context, scene.cluster)
-    return replace(scene, cluster=cluster, cells=renew_cells(scene.cells, cluster.gpus))
+    return replace(scene, cluster=cluster, cells=renew_cells(scene.cells, cluster.host.gpus))
 
 
 def execute(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Performed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from trtmatrix.context import Context
@@ -39,7 +38,7 @@ def plan_all(context: Context, scene: Scene, served: frozenset[CellId], options:
     They come in the order in which they start.
     """
     tell_pins(context, scene, options, served)
-    looked = look(context, here_alone(scene), options, served)
+    looked = look(context, scene.here_alone, options, served)
     plan, wants, facts = looked.scene.plan, looked.wants, looked.facts
     todo = [launch.of(c for c in launch.cells if c.id not in served) for launch in plan.launches]
     whole = {key(launch): len(launch.cells) for launch in plan.launches}
@@ -62,12 +61,6 @@ def plan_all(context: Context, scene: Scene, served: frozenset[CellId], options:
         recorded=count_recorded(cells, scene.stored), speed=pull_speed(context.project.cache),
         jobs=_jobs(scene, served, options),
     )  # fmt: skip
-
-
-def here_alone(scene: Scene) -> Scene:
-    """Return the scene without what a cluster's nodes run: their own jobs tell what they lack."""
-    launches = tuple(launch for launch in scene.plan.launches if not launch.gpu.remote)
-    return replace(scene, plan=replace(scene.plan, launches=launches))
 
 
 def _jobs(scene: Scene, served: frozenset[CellId], options: Options) -> PlannedJobs | None:

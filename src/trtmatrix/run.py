@@ -78,10 +78,11 @@ def run_plan(
         except BaseException as error:
             if isinstance(error, HungUp) or not isinstance(error, KeyboardInterrupt):
                 shop.leave.set()
+            shop.stop.set()  # first of all: whatever else fails, what runs is ended
             if isinstance(error, KeyboardInterrupt):
                 _clean_up_undisturbed(shop)
-            shop.stop.set()
             lanes.stop()
+            _tell_of_end(error, shop)
             if isinstance(error, OSError):
                 raise MachineryError(f"a file could not be written or read: {error}") from error
             raise
@@ -94,7 +95,7 @@ def _deaf_once_ended() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         raise
 
@@ -103,6 +104,7 @@ def _clean_up_undisturbed(shop: Workshop) -> None:
     """Let no second signal cut short what the first one started: it takes seconds.
 
     It only ends waiting for others, such as a queue. One that comes at once is the same keystroke, passed on.
+    A hang-up says no more than that nobody looks on, and often comes twice.
     """
     first = time.monotonic()
 
@@ -112,7 +114,15 @@ def _clean_up_undisturbed(shop: Workshop) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, hurry)
-    shop.progress.note("interrupted: ending what runs" + (" here" if shop.leave.is_set() else ""))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _tell_of_end(error: BaseException, shop: Workshop) -> None:
+    """Say that an interruption was heard, where anybody hears it: the same signal may have ended them."""
+    if isinstance(error, KeyboardInterrupt):
+        with contextlib.suppress(OSError):
+            here = " here" if shop.leave.is_set() else ""
+            shop.progress.note(f"interrupted: ending what runs{here}")
 
 
 def _prepare(launches: Sequence[Launch], shop: Workshop) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trtmatrix.context import Context
@@ -38,13 +38,18 @@ class Scene:
         on_gpu = cell.version.product is Product.TENSORRT
         return self.cluster.host if self.cluster is not None and on_gpu else self.host
 
+    @property
+    def here_alone(self) -> Scene:
+        """The scene without what a cluster's nodes run: their own jobs tell what they lack."""
+        return replace(self, plan=replace(self.plan, launches=self.plan.here))
+
 
 def look_around(context: Context, pull: Pull, cluster: Cluster | None = None) -> Scene:
     """Find GPUs (of a ``cluster`` where there is one), engine and records, and plan; touches nothing."""
     scan = find_gpus() if cluster is None else GpuScan(gpus=(), reason="--executor slurm: those of the site")
     host = find_host(context, scan)
     stored = tuple(without_superseded(read_records(context.project.results)))
-    gpus = table_gpus(context, scan.gpus if cluster is None else cluster.gpus, stored)
+    gpus = table_gpus(context, scan.gpus if cluster is None else cluster.host.gpus, stored)
     cells = expand(context.matrix, context.plain_repros, gpus, context.selection, companions=context.controls)
     plan = plan_cells(cells, host, context, pull, cluster)
     return Scene(host=host, scan=scan, cells=cells, plan=plan, stored=stored, cluster=cluster)

@@ -33,11 +33,12 @@ class Cancelling:
     _told: set[str] = field(default_factory=set)
     _cancelled: set[str] = field(default_factory=set)
 
-    def cancel(self, keys: Sequence[str], others: Collection[str] = ()) -> list[str]:
+    def cancel(self, keys: Sequence[str], others: Collection[str] = (), *, doubt: float = 0.0) -> list[str]:
         """Cancel arrays and these other jobs; returns the arrays that surely have no job any more.
 
         What is known by its id is cancelled before Slurm is asked for anything, and what may yet come of an
-        sbatch without an answer by its name: an answer may take long, or never come.
+        sbatch without an answer by its name: an answer may take long, or never come. For such a one alone it
+        is waited so many seconds longer (``doubt``), unless the run is to stop.
         """
         known = {*others, *self._ids(keys)}
         self._scancel(known, [key for key in keys if self._open(key)])
@@ -53,7 +54,8 @@ class Cancelling:
                 gone = [key for key in keys if self._is_gone(key, jobs, silent)]
                 if not living and len(gone) == len(keys):
                     break
-            if time.monotonic() > until or self.hurry.wait(min(self.pace.squeue, 1.0)):
+            more = 0.0 if living or self.folder.give_up() else doubt
+            if time.monotonic() > until + more or self.hurry.wait(min(self.pace.squeue, 1.0)):
                 self._tell_left({job.job for job in living}, [key for key in keys if key not in gone])
                 break
         self._hear(gone)
@@ -96,12 +98,13 @@ class Cancelling:
             return
         names = [job_name(key) for key in keys]
         try:
-            self._tell(f"cancelling on Slurm: {', '.join([*new, *names])}")
             self.slurm.cancel(new)
             self._cancelled |= set(new)
             self.slurm.cancel_named(names)
         except MachineryError as error:  # those that are listed are cancelled again
             self._tell(str(error))
+        else:  # only now: a terminal that takes no words keeps nothing from being cancelled
+            self._tell(f"cancelling on Slurm: {', '.join([*new, *names])}")
 
     def _hear(self, keys: Sequence[str]) -> None:
         """Wait until the scripts that ran have said their last: containers are gone then, records there.
@@ -112,7 +115,7 @@ class Cancelling:
         until = time.monotonic() + LAST_SECONDS
         while time.monotonic() < until:
             tries = [left for key in keys for left in self.folder.tries(key)]
-            if all(left.published for left in tries if left.job):
+            if all(left.published or left.gone for left in tries if left.job):
                 return
             if self.hurry.wait(min(self.pace.squeue, 0.2)):
                 return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 
 from trtmatrix.cluster import Cluster, open_cluster
 from trtmatrix.context import Context
@@ -19,11 +18,11 @@ from trtmatrix.core.slurm.checks import is_other_model, site_findings
 from trtmatrix.core.slurm.facts import LeftArray
 from trtmatrix.doctor import Findings, cannot_lines
 from trtmatrix.effects.shared_folder import SharedFolder
-from trtmatrix.effects.site import read_site
 from trtmatrix.effects.site_facts import look_at_site
 from trtmatrix.effects.slurm import Slurm
 from trtmatrix.scene import look_around
 from trtmatrix.slurm_orphans import orphans
+from trtmatrix.where import open_site
 
 REMEDIES = {
     Exclusion.IMAGE_NOT_PULLED: "name the versions by --trt, or --pull all: a job imports each image once",
@@ -36,9 +35,7 @@ REMEDIES = {
 
 def examine_site(args: argparse.Namespace, context: Context) -> Findings:
     """Look at the site and its shared folder; nothing is submitted."""
-    names = [version.name for version in context.matrix.versions]
-    site = read_site(args.site, context.project.folder, names)
-    folder = SharedFolder(Path(site.shared))
+    site, folder = open_site(args, context)
     slurm = Slurm()
     facts = look_at_site(site, slurm, folder)
     if not (facts.away or facts.folder_trouble):
@@ -50,7 +47,7 @@ def examine_site(args: argparse.Namespace, context: Context) -> Findings:
         return Findings(findings=tuple(findings), can_run=(), cannot=())
     context, cluster = open_cluster(context, site, folder)
     scene = look_around(context, Pull.NAMED, cluster)
-    there = [launch for launch in scene.plan.launches if launch.gpu.remote]
+    there = scene.plan.away
     away = "Slurm does not answer" if facts.away else ""
     able = [launch for launch in there if not (away or launch.gpu.name in refused.keys() | other)]
     kept = [launch for launch in there if launch not in able]

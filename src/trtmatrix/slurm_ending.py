@@ -79,4 +79,4 @@ class Ending:
             self.client.follow(left)
         if left:
             self.note(f"ending what an interrupted run left on Slurm: {', '.join(left)}")
-            self._close(left, self.cancelling.cancel(left))
+            self._close(left, self.cancelling.cancel(left, doubt=self.cancelling.pace.lost))

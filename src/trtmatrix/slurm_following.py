@@ -23,9 +23,9 @@ class Following:
     """An array with the cells that are wanted of it.
 
     ``taken``: those of which a record or another end was taken; ``over``: tasks of which nothing more is to
-    come; ``told``: what was last said of it; ``surfaces``: attempts that were looked through for surfaces;
-    ``refused``: why
-    cells were not run, as it was told; ``doubted``: since when it is not known what became of a submission.
+    come for us; ``told``: what was last said of it; ``surfaces``: attempts that were looked through for
+    surfaces; ``refused``: why cells were not run, as it was told; ``doubted``: since when it is not known
+    what became of a submission.
     """
 
     manifest: Manifest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,11 +12,14 @@ from trtmatrix.core.config import ImageOrigin, Version
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.slurm.fate import RETRIES
 from trtmatrix.core.slurm.images import is_image_file, is_lasting
-from trtmatrix.core.slurm.jobs import Phase, job_name
+from trtmatrix.core.slurm.jobs import JobStatus, Phase, job_name
 from trtmatrix.core.slurm.layout import import_folder
 from trtmatrix.core.slurm.scripts import ImportScript, import_script
+from trtmatrix.core.slurm.shared_json import parse_facts
 from trtmatrix.core.slurm.submission import import_words
-from trtmatrix.effects.slurm import Slurm, TakesLater
+from trtmatrix.core.slurm.words import ENDED, STARTED
+from trtmatrix.effects.shared_files import make_folder, read_text, write_text
+from trtmatrix.effects.slurm import Refused, Slurm, TakesLater
 from trtmatrix.slurm_pace import Pace
 
 
@@ -35,7 +38,7 @@ class SlurmImages:
 
     A person who types the command again has mended something, perhaps: only imports that failed since this
     client began (``_before``: the last one that had ended before, by key) keep it from another one at once.
-    ``_failed``: when it saw that an import had failed, by key and attempt.
+    ``_failed``: when it saw that an import had failed, by key and attempt; ``_begun``: when it submitted one.
     """
 
     cluster: Cluster
@@ -45,6 +48,7 @@ class SlurmImages:
     submitted: dict[str, str] = field(default_factory=dict)
     _before: dict[str, int] = field(default_factory=dict)
     _failed: dict[tuple[str, int], float] = field(default_factory=dict)
+    _begun: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """See which imports have ended by now: one that is under way is the first of this client's."""
@@ -53,19 +57,23 @@ class SlurmImages:
             last = max(self._attempts(key), default=0)
             self._before[key] = last if self._ended(key, last) else max(last - 1, 0)
 
-    def job_for(self, version: Version, key: str = "") -> str:
+    def job_for(
+        self, version: Version, key: str = "", look: Callable[[], Sequence[JobStatus]] | None = None
+    ) -> str:
         """Return the job that an array must wait for before its image is there; nothing where it is.
 
         To be called under the folder's lock: an image is imported by one job at a time. A job is looked for
-        by its name, whoever of this user's clients submitted it. ``key``: the image's that an array has.
-        :class:`NotHad` where it is not worth another one, now or at all.
+        by its name, whoever of this user's clients submitted it; one of this client's that has just begun is
+        there. ``key``: the image's that an array has. ``look``: what Slurm says under this very lock, for who
+        asks for several. :class:`NotHad` where it is not worth another one, now or at all.
         """
         key = key or self.cluster.key_of(version)
         if self.cluster.folder.image(key) is not None:
             return ""
-        living = [job for job in self.slurm.jobs() if job.name == job_name(f"import-{key}")]
-        for job in living:
-            if job.phase is not Phase.GONE:
+        if self._has_just_begun(key):
+            return self.submitted[key]
+        for job in (look or self.slurm.jobs)():
+            if job.name == job_name(f"import-{key}") and job.phase is not Phase.GONE:
                 return job.job
         if (failed := self.failure(version, key)) is not None:
             raise failed
@@ -83,7 +91,8 @@ class SlurmImages:
         if attempt <= before or not said or self.cluster.folder.image(key) is not None:
             return None
         words = self.trouble(version, key)
-        lasting = attempt - before > RETRIES or is_lasting(said.get("trouble", ""), said.get("detail", ""))
+        ran = sum(number > before and self._ran(key, number) for number in self._attempts(key))
+        lasting = ran > RETRIES or is_lasting(said.get("trouble", ""), said.get("detail", ""))
         now = time.monotonic()
         if (key, attempt) not in self._failed:
             self._failed[key, attempt] = now
@@ -95,22 +104,35 @@ class SlurmImages:
 
     def _ended(self, key: str, attempt: int) -> dict[str, str]:
         """Return what an import said of its end; nothing where it has not come to one."""
-        return _facts(Path(import_folder(self.cluster.site.shared, key, attempt)) / "ended")
+        return _facts(self._left(key, attempt) / ENDED)
+
+    def _ran(self, key: str, attempt: int) -> bool:
+        """Whether an import ran: of one that Slurm gave no answer to, there may be no job."""
+        return any(read_text(self._left(key, attempt) / name) is not None for name in (STARTED, ENDED))
+
+    def _left(self, key: str, attempt: int) -> Path:
+        return Path(import_folder(self.cluster.site.shared, key, attempt))
+
+    def _has_just_begun(self, key: str) -> bool:
+        """Whether the last import is this client's, so new that Slurm lists it, and has not ended."""
+        attempt = max(self._attempts(key), default=0)
+        begun = self._begun.get((key, attempt))
+        new = begun is not None and time.monotonic() - begun < self.pace.settle
+        return new and not self._ended(key, attempt)
 
     def _submit(self, version: Version, key: str) -> str:
         site = self.cluster.site
         attempt = 1 + max(self._attempts(key), default=0)
         script = Path(f"{import_folder(site.shared, key, attempt)}.sh")
-        script.parent.mkdir(parents=True, exist_ok=True)
-        script.write_text(import_script(replace(script_of(self.cluster, version), key=key)), encoding="utf-8")
-        script.chmod(0o755)
+        make_folder(script.parent)
+        write_text(script, import_script(replace(script_of(self.cluster, version), key=key)), 0o755)
         words = import_words(site, key=key, attempt=attempt, facts={"version": version.name})
         try:
             job = self.slurm.submit(words, str(script), str(attempt))
-        except TakesLater:
-            script.unlink()
+        except (Refused, TakesLater):  # without an answer there may be a job: its number stays taken
+            script.unlink(missing_ok=True)
             raise
-        self.submitted[key] = job
+        self.submitted[key], self._begun[key, attempt] = job, time.monotonic()
         self.note(f"{version.name}: job {job} fetches its image: {_reference(version)}")
         return job
 
@@ -128,8 +150,8 @@ class SlurmImages:
         attempts = self._attempts(key)
         if not attempts or self.cluster.folder.image(key) is not None:
             return ""
-        folder = Path(import_folder(self.cluster.site.shared, key, max(attempts)))
-        said = _facts(folder / "ended")
+        folder = self._left(key, max(attempts))
+        said = _facts(folder / ENDED)
         log = f"see {folder / 'log'}" if (folder / "log").is_file() else f"see {folder}.txt"
         return f"its image {_reference(version)} was not had: {said.get('detail') or 'no word of it'}; {log}"
 
@@ -151,8 +173,4 @@ def _reference(version: Version) -> str:
 
 def _facts(file: Path) -> dict[str, str]:
     """Return the lines ``name=value`` of a file; none where it is not there."""
-    try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return {}
-    return dict(line.partition("=")[::2] for line in lines if "=" in line)
+    return parse_facts(read_text(file) or "")

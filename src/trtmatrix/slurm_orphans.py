@@ -59,14 +59,15 @@ class Orphan:
 
 def orphans(folder: SharedFolder, jobs: Iterable[JobStatus]) -> list[Orphan]:
     """Return the open arrays that no living client follows. To be called under the folder's lock."""
-    living = [job for job in jobs if job.phase is not Phase.GONE]
-    found = []
-    for manifest in _unfollowed(folder):
-        sents = {sent.job for sent in folder.submissions(manifest.key)}
-        name = job_name(manifest.key)
-        own = {job.job for job in living if job.job in sents or job.name == name}
-        found.append(Orphan(manifest=manifest, jobs=tuple(sorted(own))))
-    return found
+    known = list(jobs)
+    return [orphan_of(folder, manifest, known) for manifest in _unfollowed(folder)]
+
+
+def orphan_of(folder: SharedFolder, manifest: Manifest, jobs: Iterable[JobStatus]) -> Orphan:
+    """Return an array that no living client follows, with those of these jobs that are its own and live."""
+    sents, name = {sent.job for sent in folder.submissions(manifest.key)}, job_name(manifest.key)
+    own = {job.job for job in jobs if job.phase is not Phase.GONE and (job.job in sents or job.name == name)}
+    return Orphan(manifest=manifest, jobs=tuple(sorted(own)))
 
 
 def _unfollowed(folder: SharedFolder) -> list[Manifest]:

@@ -21,7 +21,7 @@ from trtmatrix.perform import Options
 from trtmatrix.scene import Scene
 from trtmatrix.slurm_images import script_of
 from trtmatrix.slurm_pace import read_pace
-from trtmatrix.slurm_submitting import site_gpu, task_spec
+from trtmatrix.slurm_submitting import known_seconds, site_gpu, task_spec
 from trtmatrix.worklist import Task, count_runs
 from trtmatrix.workshop import Order
 
@@ -44,7 +44,7 @@ def plan_jobs(cluster: Cluster, scene: Scene, served: frozenset[CellId], options
     """Return the imports and the arrays that a run would submit first; nothing is written or asked."""
     launches = [
         (launch, launch.of(cell for cell in launch.cells if cell.id not in served))
-        for launch in scene.plan.launches if launch.gpu.remote
+        for launch in scene.plan.away
     ]  # fmt: skip
     cells = [cell for _, todo in launches for cell in todo.cells]
     planning = _Planning(
@@ -86,8 +86,9 @@ def _arrays(planning: _Planning, launch: Launch, served: int) -> Iterator[Planne
     """Yield the arrays of a launch, cut as a run cuts them."""
     site, seconds, options = planning.cluster.site, planning.seconds, planning.options
     single = options.isolation is Isolation.CONTAINER
-    known = {cell: time for cell, time in seconds.items() if cell in planning.known}
-    cut = cut_tasks(launch, known, site.limits, single=single, worth=read_pace().worth)
+    cut = cut_tasks(
+        launch, known_seconds(seconds, planning.known), site.limits, single=single, worth=read_pace().worth
+    )
     by_id = {cell.id: cell for cell in launch.cells}
     tasks = [tuple(_asked(by_id[cell], options.rebuilds) for cell in task) for task in cut]
     has_image = planning.cluster.folder.image(planning.cluster.key_of(launch.version)) is not None

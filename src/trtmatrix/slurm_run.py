@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from trtmatrix.cluster import Cluster
 from trtmatrix.core.container import Limits
@@ -27,6 +28,9 @@ from trtmatrix.slurm_submitting import Submitting
 from trtmatrix.slurm_watching import Watch
 from trtmatrix.worklist import Worklist
 from trtmatrix.workshop import Workshop
+
+HEARD_SECONDS = 0.5
+"""So soon after a signal ended who reads what is told (``2>&1 | tee``), this process has heard it, too."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -52,7 +56,7 @@ class SlurmRun:
     ) -> None:  # fmt: skip
         """Keep what it works with. ``known``: the cells of which it is known how long they take."""
         self.cluster, self.shop, self.limits, self.known = cluster, shop, limits, known
-        self.slurm, self.pace, self.note = slurm or Slurm(), pace or read_pace(), shop.progress.note
+        self.slurm, self.pace = slurm or Slurm(), pace or read_pace()
         self.queue = Queue(slurm=self.slurm, pace=self.pace, note=self.note)
         self.images = SlurmImages(cluster=cluster, slurm=self.slurm, note=self.note, pace=self.pace)
         self.cancelling = Cancelling(
@@ -64,20 +68,29 @@ class SlurmRun:
         courses = [Course(launch=launch, work=Worklist(launch, run, self.shop)) for launch in launches]
         collecting = Collecting(cluster=self.cluster, shop=self.shop, performed=performed)
         self.cluster.folder.give_up = self.shop.stop.is_set
+        client = Client(self.cluster.folder)
         try:
-            with Client(self.cluster.folder) as client:
+            with client:
                 try:
                     self._go(courses, client, collecting, seconds)
-                except LockBusy:  # it is not waited for any longer, as the run is to stop
-                    if not self.shop.stop.is_set():
+                except (LockBusy, OSError):  # nobody waits any longer, or listens, as the run is to stop
+                    if not self.shop.stop.wait(HEARD_SECONDS):
                         raise
                 if self.shop.stop.is_set():
                     self._stop(courses, client, collecting)
         except Exception:
-            self._tell_left(courses)  # an error ends nothing that runs: it may take hours
+            self._tell_left(client)  # an error ends nothing that runs: it may take hours
             raise
         finally:
             collecting.close()
+
+    def note(self, text: str) -> None:
+        """Say a line that stays; a run that is to stop ends its jobs though nobody hears of it any more."""
+        try:
+            self.shop.progress.note(text)
+        except OSError:
+            if not self.shop.stop.is_set():
+                raise
 
     def _go(
         self, courses: Sequence[Course], client: Client, collecting: Collecting, seconds: Seconds
@@ -113,11 +126,13 @@ class SlurmRun:
         """Begin to have images at once, while cases are prepared; remove what is old."""
         self.cluster.folder.clean(CLEANED_DAYS)
         with self.cluster.folder.lock():
-            for launch in launches:
+            look = cache(self.slurm.jobs)
+            versions = {self.cluster.key_of(launch.version): launch.version for launch in launches}
+            for version in versions.values():
                 if self.shop.stop.is_set():
                     return
                 try:
-                    self.images.job_for(launch.version)
+                    self.images.job_for(version, look=look)
                 except NotHad:  # one under way as this began has failed; the arrays that need it are held
                     continue
                 except (Refused, SlurmAway):  # it is told of when an array needs it
@@ -161,24 +176,25 @@ class SlurmRun:
                 changed = True
         return changed
 
-    def _tell_left(self, courses: Sequence[Course]) -> None:
+    def _tell_left(self, client: Client) -> None:
         """Say what goes on without a client, and how it is ended."""
-        keys = [one.key for course in courses for one in course.arrays]
-        if not keys:
+        if not client.follows:
             return
-        jobs = {sent.job for key in keys for sent in self.cluster.folder.submissions(key) if sent.job}
+        keys = sorted(client.follows)
+        sents = [(key, sent) for key in keys for sent in self.cluster.folder.submissions(key)]
+        jobs = {sent.job for _, sent in sents if sent.job}
+        doubtful = dict.fromkeys(key for key, sent in sents if sent.is_open)
         self.note(
             f"what runs on Slurm is left to run; the same command goes on with it: {', '.join(keys)}; "
-            f"to end it: {scancel_words(jobs)}"
+            f"to end it: {scancel_words(jobs, doubtful)}"
         )
 
     def _stop(self, courses: Sequence[Course], client: Client, collecting: Collecting) -> None:
         """End what runs, or leave it running where nobody asked for its end; what came out is kept."""
-        arrays = [one for course in courses for one in course.arrays]
         if self.shop.leave.is_set():
-            self._tell_left(courses)
+            self._tell_left(client)
             return
-        self._ending(client).end([one.key for one in arrays])
+        self._ending(client).end(sorted(client.follows))
         for course in courses:
             for one in course.arrays:
                 collecting.take(one, course.work, self.cluster.folder.tries(one.key))

@@ -68,6 +68,11 @@ class Words(Protocol):
         """Return them."""
 
 
+def known_seconds(seconds: Seconds, known: frozenset[CellId]) -> Seconds:
+    """Return how long cells take, those alone of which it is known."""
+    return {cell: time for cell, time in seconds.items() if cell in known}
+
+
 FULL_TRIES = 3
 """So often a limit on jobs is met by a user without any job before it is taken for one that stays."""
 
@@ -108,22 +113,24 @@ class Submitting:
         if followed:
             count = sum(len(one.wanted) for one in followed)
             are = f"{counted(count, 'cell')} {'is' if count == 1 else 'are'}"
-            self.note(f"{_name(launch)}: {are} under way already, and followed")
+            self.note(f"{followed[0].name}: {are} under way already, and followed")
             self.client.follow([one.key for one in followed])
         return followed + (self._new(launch, left) if left else [])
 
     def _new(self, launch: Launch, tasks: Sequence[Task]) -> list[Following]:
-        """Write and submit new arrays."""
+        """Write and submit new arrays; no further one once the run is to stop."""
         by_cell = {task.cell.id: task for task in tasks}
         of = launch.of(task.cell for task in tasks)
         single = self.shop.isolation is Isolation.CONTAINER
-        limits = self.cluster.site.limits
+        limits, guess = self.cluster.site.limits, known_seconds(self.seconds, self.known)
         cut = [
             tuple(self.asked(by_cell[cell]) for cell in cells)
-            for cells in cut_tasks(of, self._guess(), limits, single=single, worth=self.pace.worth)
+            for cells in cut_tasks(of, guess, limits, single=single, worth=self.pace.worth)
         ]
         followed = []
         for part in cut_arrays(cut, limits):
+            if self.shop.stop.is_set():
+                break
             manifest = self._manifest(launch, part)
             wanted = {
                 (number, index): by_cell[asked.cell]
@@ -139,9 +146,6 @@ class Submitting:
             self.send(one, every)
             followed.append(one)
         return followed
-
-    def _guess(self) -> Seconds:
-        return {cell: seconds for cell, seconds in self.seconds.items() if cell in self.known}
 
     def asked(self, task: Task) -> Asked:
         """Return a task as a manifest has it."""
@@ -296,7 +300,3 @@ class Submitting:
                 folder.note_submission(key, replace(sent, job=job))
             elif silent >= self.pace.lost:
                 folder.note_submission(key, replace(sent, lost=True))
-
-
-def _name(launch: Launch) -> str:
-    return f"{launch.gpu.name} {launch.version.name}"

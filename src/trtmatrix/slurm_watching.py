@@ -20,6 +20,7 @@ from trtmatrix.core.slurm.words import Trouble
 from trtmatrix.effects.slurm import SlurmAway
 from trtmatrix.slurm_collecting import Collecting
 from trtmatrix.slurm_following import Following
+from trtmatrix.slurm_orphans import orphan_of
 from trtmatrix.slurm_queue import Queue
 from trtmatrix.slurm_submitting import Submitting
 from trtmatrix.worklist import Worklist
@@ -190,17 +191,30 @@ class Watch:
         return self.queue.answered - one.doubted
 
     def close(self, one: Following) -> None:
-        """Follow an array no longer; who is the last one closes it, where nothing more comes of it."""
+        """Follow an array no longer; who is the last one closes it, where nothing more comes of it.
+
+        Where more does, the command that began it goes on with it; that its jobs run on is told.
+        """
+        orphan = None
         with self.cluster.folder.lock():
             others = self.submitting.client.followed_by_others()
-            if one.key not in others and self._is_over(one):
-                self.cluster.folder.close_array(one.key, "collected")
+            if one.key not in others:
+                if self._is_over(one):
+                    self.cluster.folder.close_array(one.key, "collected")
+                else:
+                    orphan = orphan_of(self.cluster.folder, one.manifest, self.queue.jobs)
             self.submitting.client.leave([one.key])
+        if orphan is not None and orphan.jobs:
+            self.submitting.note(orphan.tell())
 
     def _is_over(self, one: Following) -> bool:
-        """Whether no task of an array is left, those included of which nothing was wanted here."""
+        """Whether no task of an array is left, those included of which not all was wanted here."""
         view = self._look(one)
-        left = (task for task in range(len(one.manifest.tasks)) if task not in one.over)
+        had = one.taken.union((each.task, each.indices[n]) for each in view.tries for n in each.records)
+        left = (
+            task for task, cells in enumerate(one.manifest.tasks)
+            if any((task, index) not in had for index in range(len(cells)))
+        )  # fmt: skip
         fates = (self._fate(one, task, view) for task in left)
         return all(fate is not None and isinstance(fate.step, Over) for fate in fates)
 

@@ -13,6 +13,7 @@ from trtmatrix.core.errors import UsageError
 if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
     from trtmatrix.cluster import Cluster
     from trtmatrix.core.slurm.site import Site
+    from trtmatrix.effects.shared_folder import SharedFolder
 
 
 READING = frozenset({"table", "report", "publish"})
@@ -50,11 +51,18 @@ def open_where(args: argparse.Namespace, context: Context) -> tuple[Context, Clu
         tell_of_site(args.command, args.site, context.project.folder)
         return context, None
     from trtmatrix.cluster import open_cluster
+
+    site, folder = open_site(args, context)
+    check_memory(site, getattr(args, "memory", 0))
+    folder.check()
+    return open_cluster(context, site, folder)
+
+
+def open_site(args: argparse.Namespace, context: Context) -> tuple[Site, SharedFolder]:
+    """Return the site that a command means, and its shared folder, which is not looked at yet."""
     from trtmatrix.effects.shared_folder import SharedFolder
     from trtmatrix.effects.site import read_site
 
     names = [version.name for version in context.matrix.versions]
     site = read_site(args.site, context.project.folder, names)
-    check_memory(site, getattr(args, "memory", 0))
-    folder = SharedFolder(Path(site.shared), lambda text: print(f"trtmatrix: {text}", file=sys.stderr))
-    return open_cluster(context, site, folder)
+    return site, SharedFolder(Path(site.shared), lambda text: print(f"trtmatrix: {text}", file=sys.stderr))

@@ -57,9 +57,7 @@ class Client:
         past = frozenset(path.parent.name for path in (slurm.shared / "arrays").glob(f"*/{OVER}"))
         repros = folder / "repros"
         repros.mkdir(parents=True, exist_ok=True)
-        cluster = Cluster(
-            site=site, folder=shared, gpus=(gpu,), host=host, planned=host, repros=repros, past=past
-        )
+        cluster = Cluster(site=site, folder=shared, host=host, planned=host, repros=repros, past=past)
         self.shop: Workshop = make_shop(folder, None, [replace(loaded(), repro=repro)], **more)
         self.plan = make_plan(self.cells, host, Selection(), Pull.ALL)
         self.remote = SlurmRun(cluster, self.shop, Limits(), slurm=Slurm(run=slurm.run, user=0), pace=PACE)

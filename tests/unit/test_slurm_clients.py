@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections import Counter
@@ -12,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playing import RIGHT, WRONG
+from playing import RIGHT, WRONG, Playing
 from slurmclient import CASES, PACE, Client, cases_of, leave_after_submitting, make_slurm, stop_as_it_runs
-from slurmdouble import Killed, nothing
+from slurmdouble import NODE, FakeJob, FakeSlurm, Killed, nothing
 
 from trtmatrix.core.errors import HungUp, MachineryError
 from trtmatrix.core.slurm.layout import OVER
@@ -189,6 +190,41 @@ def test_an_array_with_cells_that_are_nobodys_here_stays_open(tmp_path: Path) ->
     assert tried == ["0.1", "1.1"]
     assert cases_of(Client(tmp_path / "2", slurm, "b").run("r1")) == Counter("b")
     assert len(first.open_arrays) == 1
+
+
+def test_an_array_whose_job_runs_other_cells_of_a_task_is_gone_on_with(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path)
+    first = Client(tmp_path / "1", slurm)
+    slurm.behind = leave_after_submitting(slurm, first)
+    first.run()
+    slurm.behind, slurm.lasts = nothing, 0
+    case, *rest = begin_task(slurm, slurm.jobs[-1])
+    second = Client(tmp_path / "2", slurm, case)
+    assert cases_of(second.run("r1")) == Counter([case])
+    (key,) = second.open_arrays
+    assert f"no client follows the array {key}" in second.told
+    assert f"to end it: scancel {slurm.jobs[-1].id}\n" in second.told
+    slurm.lasts = 1
+    third = Client(tmp_path / "3", slurm, *rest)  # the whole command: what the second took is stored by now
+    performed = third.run("r2")
+    assert {(record.cell.case, record.run) for record in performed.records} == {(name, "r0") for name in rest}
+    assert set(slurm.executed.values()) == {1}
+    assert third.open_arrays == []
+    assert "no client follows" not in third.told
+
+
+def begin_task(slurm: FakeSlurm, job: FakeJob) -> list[str]:
+    """Have a task's script run its first cell alone; returns its cases, that one first."""
+    job.state, job.reason, job.node = "RUNNING", "None", NODE
+    wanted = job.script.parent / "tries" / f"{job.task}.{job.attempt}"
+    cells = [json.loads(file.read_text()) for file in sorted((wanted / "job").glob("*.cell.json"))]
+    ran = job.script.parent / "ran" / f"{wanted.name}.{job.id}"
+    ran.mkdir()
+    (ran / "started").write_text(f"job={job.id}\ntask={job.task}\nattempt={job.attempt}\nnode={NODE}\n")
+    probe = Playing(slurm.play)
+    probe.jobs.append([cells[0]])
+    probe.cell(0, cells[0], ran)
+    return [cell["cell"]["case"] for cell in cells]
 
 
 def test_a_record_that_is_seen_before_it_can_be_read_is_read_later(

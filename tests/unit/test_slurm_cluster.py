@@ -97,10 +97,10 @@ def test_a_sites_own_image_needs_no_name_and_a_registrys_is_known_once_it_was_ha
 
 def test_a_node_that_was_seen_says_what_its_gpu_is(tmp_path: Path) -> None:
     context, cluster = open_in(tmp_path, make_context(tmp_path))
-    assert cluster.gpus[0].seen == ()
+    assert cluster.host.gpus[0].seen == ()
     with cluster.folder.lock():
         cluster.folder.note_node(NODE, BOARD, "2026-01-01T00:00:00Z")
-    (gpu,) = look_at(context, cluster.site, cluster.folder, cluster.past).gpus
+    (gpu,) = look_at(context, cluster.site, cluster.folder, cluster.past).host.gpus
     assert gpu.is_seen("NVIDIA H200", "140 GiB", "580.159.04")
 
 

@@ -51,11 +51,10 @@ def scene_of(tmp_path: Path, cells: Iterable[Cell], stored: tuple[Stored, ...] =
     launches = tuple(
         Launch(version=g[0].version, gpu=FAR, cells=tuple(g), pull=True) for g in groups.values()
     )
-    site, host = site_of(tmp_path), Host(engine=Engine(available=False))
+    site, host = site_of(tmp_path), Host(engine=Engine(available=False), gpus=(FAR,))
     cluster = Cluster(
         site=site,
         folder=SharedFolder(Path(site.shared)),
-        gpus=(FAR,),
         host=host,
         planned=host,
         repros=tmp_path,

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from builders import make_version
 from slurmclient import CASES, PACE, Client, cases_of, leave_after_submitting, make_slurm
 from slurmdouble import NODE, FakeJob, FakeSlurm, nothing
 
 from trtmatrix.core.entry import Entry
+from trtmatrix.core.expand import Selection
 from trtmatrix.core.model import Evidence
+from trtmatrix.core.plan import Pull, make_plan
 from trtmatrix.core.slurm.parse import parse_sacct
 from trtmatrix.core.slurm.parse_lines import parse_sacct_lines
 from trtmatrix.core.summary import count_products, headline
-from trtmatrix.effects.slurm import Slurm
+from trtmatrix.effects.slurm import Refused, Slurm, SlurmAway
 
 
 def array_jobs(slurm: FakeSlurm) -> list[FakeJob]:
@@ -145,6 +149,52 @@ def test_an_error_that_cannot_mend_itself_costs_one_import(says: str, tmp_path: 
     assert len(client.told.split(says)) == 3  # as it fails, and with the cells
     Client(tmp_path / "2", slurm).run("r1")  # who asks again has mended something, perhaps
     assert len(imports(slurm)) == 2
+
+
+def test_imports_that_slurm_did_not_answer_or_refused_are_no_tries_of_an_image(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, image_fails=True)
+    client = Client(tmp_path / "1", slurm)
+    images, version = client.remote.images, client.cells[0].version
+    scripts = slurm.shared / "images"
+
+    def have() -> None:
+        with client.remote.cluster.folder.lock():
+            images.job_for(version)
+
+    for _ in range(3):
+        slurm.before = lambda words: setattr(slurm, "away", int(words[0] == "sbatch"))
+        with pytest.raises(SlurmAway):
+            have()
+    slurm.before = nothing
+    assert len(list(scripts.glob("*.sh"))) == 3  # any of them may have come to a job
+    slurm.refuses = "trtmatrix-import"
+    with pytest.raises(Refused):
+        have()
+    slurm.refuses = ""
+    assert len(list(scripts.glob("*.sh"))) == 3
+    for lasting in (False, False, True):
+        have()
+        slurm.squeue([])
+        slurm.squeue([])
+        failed = images.failure(version)
+        assert failed is not None
+        assert failed.lasting is lasting
+        images._failed = dict.fromkeys(images._failed, -images.pace.again)
+
+
+def test_slurm_is_asked_once_for_the_imports_of_many_versions(tmp_path: Path) -> None:
+    slurm = make_slurm(tmp_path, lasts=0)
+    client = Client(tmp_path / "1", slurm)
+    client.remote.images.pace = replace(PACE, settle=30.0)
+    versions = [make_version(f"10.{number}.0") for number in range(8)]
+    cells = [replace(client.cells[0], version=version) for version in versions]
+    client.plan = make_plan(cells, client.remote.cluster.host, Selection(), Pull.ALL)
+    client.remote._have_images(client.plan.launches * 2)  # as on two models of GPUs
+    with client.remote.cluster.folder.lock():
+        had = [client.remote.images.job_for(version) for version in versions]
+    assert had == [job.id for job in imports(slurm)]
+    called = [words[0] for words in slurm.called if "--json" not in words]
+    assert called == ["squeue", *["sbatch"] * len(versions)]
 
 
 def test_accounting_says_who_cancelled_a_job() -> None:

@@ -9,6 +9,7 @@ import pytest
 from builders import make_case, make_cell, make_repro
 from test_slurm_cluster import make_context
 
+from trtmatrix import slurm_doctor
 from trtmatrix.cli import make_parser
 from trtmatrix.commands import show
 from trtmatrix.core.entry import Entry
@@ -16,8 +17,12 @@ from trtmatrix.core.errors import UsageError
 from trtmatrix.core.expand import Selection
 from trtmatrix.core.model import Evidence, Exclusion, Gpu
 from trtmatrix.core.plan import Engine, Excluded, Host, Pull, make_plan
+from trtmatrix.core.slurm.facts import SiteFacts
+from trtmatrix.core.slurm.site import Site
 from trtmatrix.core.slurm.sitefile import EXAMPLE
 from trtmatrix.core.summary import count_products, headline
+from trtmatrix.effects.shared_folder import SharedFolder
+from trtmatrix.effects.slurm import Slurm
 from trtmatrix.where import open_where, tell_of_site
 
 L4 = Gpu(slug="nvidia-l4", name="NVIDIA L4", remote=True)
@@ -87,3 +92,25 @@ def test_a_file_that_was_written_is_told_beside_the_output(
     assert told.err == f"trtmatrix: wrote {file}\n"
     assert isinstance(json.loads(told.out), dict)
     assert file.is_file()
+
+
+def test_doctor_too_says_who_holds_the_shared_folder_that_it_waits_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slurm.yaml").write_text(
+        f"schema: 1\nshared: {tmp_path}\nruntime: docker\n"
+        "gpus:\n  - name: NVIDIA H200\n    gres: gpu:h200:1\n"
+    )
+    told = list[str]()
+
+    def look(site: Site, slurm: Slurm, folder: SharedFolder) -> SiteFacts:
+        del slurm
+        told.append(site.shared)
+        folder.tell("waiting for the lock: node-a holds it")
+        return SiteFacts(folder_trouble="no more of it here", away="no Slurm here")
+
+    monkeypatch.setattr(slurm_doctor, "look_at_site", look)
+    args = make_parser().parse_args(["doctor", "--executor", "slurm", "--site", str(tmp_path / "slurm.yaml")])
+    slurm_doctor.examine_site(args, make_context(tmp_path))
+    assert told == [str(tmp_path)]
+    assert capsys.readouterr().err == "trtmatrix: waiting for the lock: node-a holds it\n"

@@ -175,6 +175,16 @@ class Plan:
     excluded: tuple[Excluded, ...]
     boards: tuple[Gpu, ...] = ()
 
+    @property
+    def here(self) -> tuple[Launch, ...]:
+        """The launches that this host runs."""
+        return tuple(launch for launch in self.launches if not launch.gpu.remote)
+
+    @property
+    def away(self) -> tuple[Launch, ...]:
+        """The launches that a cluster's nodes run."""
+        return tuple(launch for launch in self.launches if launch.gpu.remote)
+
 
 def make_plan(cells: Sequence[Cell], host: Host, selection: Selection, pull: Pull) -> Plan:
     """Split cells into launches (one a version and GPU) and exclusions."""
