@@ -48,11 +48,12 @@ def examine(context: Context, scene: Scene) -> Findings:
         told.add(Exclusion.NO_ENGINE)
     cannot = cannot_lines(plan.excluded, told)
     return Findings(
-        findings=tuple(findings), can_run=tuple(_can_run(x) for x in plan.launches), cannot=tuple(cannot)
+        findings=tuple(findings), can_run=tuple(can_run_line(x) for x in plan.launches), cannot=tuple(cannot)
     )
 
 
-def _can_run(launch: Launch) -> str:
+def can_run_line(launch: Launch) -> str:
+    """Return what of a version this host can run."""
     first = " (its image is pulled first)" if launch.pull else ""
     first = " (its image is built first)" if launch.build else first
     return f"{launch.version.name} on {launch.gpu.name}: {len(launch.cells)} cells{first}"

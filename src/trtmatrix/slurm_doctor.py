@@ -16,7 +16,7 @@ from trtmatrix.core.plan import Pull
 from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.slurm.checks import is_other_model, site_findings
 from trtmatrix.core.slurm.facts import LeftArray
-from trtmatrix.doctor import Findings, cannot_lines
+from trtmatrix.doctor import Findings, can_run_line, cannot_lines
 from trtmatrix.effects.shared_folder import SharedFolder
 from trtmatrix.effects.site_facts import look_at_site
 from trtmatrix.effects.slurm import Slurm
@@ -53,9 +53,12 @@ def examine_site(args: argparse.Namespace, context: Context) -> Findings:
     kept = [launch for launch in there if launch not in able]
     return Findings(
         findings=(*findings, image_finding(context, cluster)),
-        can_run=tuple(
-            f"{launch.version.name} on {launch.gpu.name}: {counted(len(launch.cells), 'cell')}"
-            for launch in able
+        can_run=(
+            *(
+                f"{launch.version.name} on {launch.gpu.name}: {counted(len(launch.cells), 'cell')}"
+                for launch in able
+            ),
+            *(can_run_line(launch) for launch in scene.plan.here),
         ),
         cannot=(
             *(

@@ -293,7 +293,8 @@ def test_what_runs_elsewhere_is_told_to_stop_though_nobody_listens_and_signals_c
         raise OSError(errno.EIO, "Input/output error", text)
 
     monkeypatch.setattr(client.shop.progress, "note", note)
-    monkeypatch.setattr(client.shop.progress, "begin", lambda *_: None)
+    for told in ("begin", "step"):  # preparing tells too, and is not meant
+        monkeypatch.setattr(client.shop.progress, told, lambda *_: None)
     remote = Interrupted(client.shop.stop, *numbers)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from builders import make_case, make_cell, make_repro
+from nowhere import go_nowhere
 from test_slurm_cluster import make_context
 
-from trtmatrix import slurm_doctor
+from trtmatrix import cli, slurm_doctor
 from trtmatrix.cli import make_parser
 from trtmatrix.commands import show
 from trtmatrix.core.entry import Entry
@@ -114,3 +115,17 @@ def test_doctor_too_says_who_holds_the_shared_folder_that_it_waits_for(
     slurm_doctor.examine_site(args, make_context(tmp_path))
     assert told == [str(tmp_path)]
     assert capsys.readouterr().err == "trtmatrix: waiting for the lock: node-a holds it\n"
+
+
+def test_doctor_names_what_this_host_runs_beside_the_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_nowhere(monkeypatch, tmp_path)
+    site = tmp_path / "slurm.yaml"
+    site.write_text(EXAMPLE.replace("/shared/me/trtmatrix", str(tmp_path)))
+    monkeypatch.setattr(slurm_doctor, "look_at_site", lambda *_: SiteFacts(away="no Slurm here"))
+    words = ["doctor", "--executor=slurm", f"--site={site}", "--no-controls", "--json"]
+    assert cli.run(words) == 3, "Slurm does not answer"
+    lets = json.loads(capsys.readouterr().out)["can_run"]
+    assert {line.split()[0].rpartition("-")[0] for line in lets} == {"onnxruntime", "tensorrt-rtx"}
+    assert all(" on CPU: " in line for line in lets)
