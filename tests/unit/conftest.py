@@ -49,7 +49,8 @@ def _no_real_world(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _signal_handlers() -> Iterator[None]:
-    """Put back the handler that the command line installs."""
-    before = signal.getsignal(signal.SIGTERM)
+    """Put back the handlers that the command line installs, and what an interrupted run no longer hears."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
