@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trtmatrix.context import Context, open_context
 from trtmatrix.core.compare import Entry, exit_codes
 from trtmatrix.core.container import Limits
 from trtmatrix.core.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.core.expand import Selection
-from trtmatrix.core.model import Evidence
-from trtmatrix.core.plan import Host, Isolation, Keep, Pull
+from trtmatrix.core.model import Evidence, Gpu
+from trtmatrix.core.plan import Isolation, Keep, Pull
 from trtmatrix.perform import (
     Options,
     Result,
@@ -28,7 +29,9 @@ from trtmatrix.perform import (
     served_cells,
 )
 from trtmatrix.scene import entries_of, look_around
-from trtmatrix.where import open_where
+
+if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
+    from trtmatrix.slurm.cluster import Cluster
 
 SUFFIXES = (".md", ".html", ".json", ".xml", ".txt")
 MODEL_OPTIONS = ("model", "inputs", "atol", "rtol", "profile")
@@ -53,8 +56,17 @@ def run_command(args: argparse.Namespace) -> ExitCode:
         return ExitCode.AS_EXPECTED
     result = perform(context, scene, options)
     show(args, result.entries)
-    host = cluster.host if cluster is not None else scene.host
-    return combine_exit_codes(run_codes(context.selection, host, result))
+    gpus = scene.cluster_host.gpus if scene.cluster_host is not None else scene.host.gpus
+    return combine_exit_codes(run_codes(context.selection, gpus, result))
+
+
+def open_where(args: argparse.Namespace, context: Context) -> tuple[Context, Cluster | None]:
+    """Return the cluster whose GPUs are meant, with its images in the context; none where this host's are."""
+    if args.executor != "slurm" and not (args.site or os.environ.get("TRTMATRIX_SITE")):
+        return context, None
+    from trtmatrix.slurm.cluster import open_cluster
+
+    return open_cluster(args, context)
 
 
 def open_model_context(args: argparse.Namespace) -> Context:
@@ -70,10 +82,10 @@ def open_model_context(args: argparse.Namespace) -> Context:
     return opened
 
 
-def run_codes(selection: Selection, host: Host, result: Result) -> set[ExitCode]:
+def run_codes(selection: Selection, gpus: Sequence[Gpu], result: Result) -> set[ExitCode]:
     """Return the exit codes of a run; a control that could not be made ready is told of, and no trouble."""
     codes = exit_codes(
-        result.entries, by_name=selection.by_name, gpu_here=bool(host.gpus),
+        result.entries, by_name=selection.by_name, gpu_here=bool(gpus),
         ran=bool(result.performed.records or result.served), gpu_named=bool(selection.gpus),
     )  # fmt: skip
     if any(not item.cell.companion for item in result.performed.not_ready):
@@ -161,7 +173,7 @@ def doctor_command(args: argparse.Namespace) -> ExitCode:
 
     context = open_context(args)
     if args.executor == "slurm":
-        from trtmatrix.slurm_doctor import examine_site
+        from trtmatrix.slurm.doctor import examine_site
 
         findings = examine_site(args, context)
     else:

@@ -23,7 +23,7 @@ def list_command(args: argparse.Namespace) -> ExitCode:
 def schema_command(args: argparse.Namespace) -> ExitCode:
     """Print the JSON Schema of matrix.yaml, or of slurm.yaml."""
     if args.site:
-        from trtmatrix.core.slurm.sitekeys import json_schema
+        from trtmatrix.slurm.sitefile import json_schema
     else:
         from trtmatrix.core.matrixkeys import json_schema
     print(json.dumps(json_schema(), indent=2, sort_keys=True))

@@ -22,6 +22,9 @@ from trtmatrix.scene import Scene, digests_now, entries_of
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
     from trtmatrix.effects.image_use import ImageUse, NoUse
     from trtmatrix.effects.progress import Progress
+    from trtmatrix.run import Remote
+    from trtmatrix.slurm.cluster import Cluster
+    from trtmatrix.slurm.tasks import RunOptions
     from trtmatrix.workshop import Workshop
 
 
@@ -61,7 +64,7 @@ def perform(context: Context, scene: Scene, options: Options) -> Result:
     scene = tidy(context, scene, options, served)
     scene = able(context, scene, options, served)
     performed = execute(context, scene, options, served)
-    scene = seen_since(context, scene)
+    scene = seen_since(scene, performed)
     stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
     executed = frozenset(record.run for record in performed.records)
     entries = entries_of(context, scene, stored, performed.not_ready, executed)
@@ -123,15 +126,15 @@ def able(context: Context, scene: Scene, options: Options, served: frozenset[Cel
     return replace(scene, plan=replace(scene.plan, launches=(*away, *scene.plan.launches)))
 
 
-def seen_since(context: Context, scene: Scene) -> Scene:
-    """Return the scene with the boards and images that the cluster's jobs have found by now."""
+def seen_since(scene: Scene, performed: Performed) -> Scene:
+    """Return the scene with the boards that a cluster's jobs have found by now."""
     if scene.cluster is None:
         return scene
-    from trtmatrix.cluster import renewed
-    from trtmatrix.core.slurm.boards import renew_cells
+    from trtmatrix.slurm.cluster import renew_cells
 
-    cluster = renewed(context, scene.cluster)
-    return replace(scene, cluster=cluster, cells=renew_cells(scene.cells, cluster.host.gpus))
+    new = [Stored(record=record, local=True) for record in performed.records]
+    nodes = scene.cluster.host([*scene.stored, *new])
+    return replace(scene, cluster_host=nodes, cells=renew_cells(scene.cells, nodes.gpus))
 
 
 def execute(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Performed:
@@ -146,13 +149,41 @@ def execute(context: Context, scene: Scene, options: Options, served: frozenset[
         shop = make_workshop(context, scene, options, progress, uses)
         remote = None
         if scene.cluster is not None:
-            from trtmatrix.core.order import known_cells
-            from trtmatrix.slurm_run import SlurmRun
-
-            remote = SlurmRun(scene.cluster, shop, options.limits, known_cells(scene.cells, scene.stored))
+            remote = make_remote(context, scene, options, scene.cluster, shop)
         return run_plan(scene.plan, served, new_run_id(shop.clock), shop, remote)
     finally:
         progress.close()
+
+
+def make_remote(
+    context: Context, scene: Scene, options: Options, cluster: Cluster, shop: Workshop
+) -> Remote:
+    """Return what runs the plan's cells on a cluster."""
+    from trtmatrix.core.order import known_cells
+    from trtmatrix.slurm.executor import SlurmRun
+    from trtmatrix.slurm.tasks import claim_of
+
+    digests = digests_now(context, scene)
+    claims = {
+        cell.id: claim_of(cell.id, digests[cell.id], options.rebuilds)
+        for launch in scene.plan.away for cell in launch.cells
+    }  # fmt: skip
+    return SlurmRun(
+        cluster, context.project, shop, run_options(context, options, cluster), claims,
+        known_cells(scene.cells, scene.stored),
+    )  # fmt: skip
+
+
+def run_options(context: Context, options: Options, cluster: Cluster) -> RunOptions:
+    """Return how a cluster's tasks run their cells: as this command was told to."""
+    from trtmatrix.slurm.tasks import RunOptions
+
+    return RunOptions(
+        memory=options.limits.memory, output=options.limits.output, rebuilds=options.rebuilds,
+        confirm=options.confirm, isolation=options.isolation, keep=options.keep, locked=options.locked,
+        offline=context.offline, registry=context.matrix.registry, images=cluster.site.images,
+        rerun=options.rerun,
+    )  # fmt: skip
 
 
 def use_images(context: Context, scene: Scene, options: Options, note: Callable[[str], None]) -> ImageUse:

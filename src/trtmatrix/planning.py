@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 from trtmatrix.context import Context
@@ -12,11 +13,17 @@ from trtmatrix.core.container import Folders, Limits, docker_command, make_conta
 from trtmatrix.core.model import CellId
 from trtmatrix.core.order import Seconds, count_recorded, equal_boards, estimate_seconds, order_launches
 from trtmatrix.core.plan import Launch
-from trtmatrix.core.planned import Planned, PlannedDownload, PlannedLaunch, plan_json, plan_text
+from trtmatrix.core.planned import (
+    Planned,
+    PlannedArray,
+    PlannedDownload,
+    PlannedLaunch,
+    plan_json,
+    plan_text,
+)
 from trtmatrix.core.preflight.downloads import find_downloads, need_here, without_counted
 from trtmatrix.core.preflight.facts import image_of, key
 from trtmatrix.core.render_list import origin_text
-from trtmatrix.core.slurm.planned import PlannedJobs
 from trtmatrix.effects.paths import probe_folder
 from trtmatrix.effects.pulled import pull_speed
 from trtmatrix.perform import Options, here, tell_pins
@@ -59,16 +66,36 @@ def plan_all(context: Context, scene: Scene, served: frozenset[CellId], options:
         need=need_here(downloads, wants.keep, wants.lock, facts.engine), room=facts.images,
         findings=looked.findings,
         recorded=count_recorded(cells, scene.stored), speed=pull_speed(context.project.cache),
-        jobs=_jobs(scene, served, options),
+        arrays=_arrays(scene, served),
     )  # fmt: skip
 
 
-def _jobs(scene: Scene, served: frozenset[CellId], options: Options) -> PlannedJobs | None:
+def _arrays(scene: Scene, served: frozenset[CellId]) -> tuple[PlannedArray, ...] | None:
+    """Return what would be submitted to Slurm first; RUN stands for the run's folder."""
     if scene.cluster is None:
         return None
-    from trtmatrix.slurm_plan import plan_jobs
+    from trtmatrix.core.order import known_cells
+    from trtmatrix.slurm.tasks import cut_tasks, sbatch_words, task_minutes
 
-    return plan_jobs(scene.cluster, scene, served, options)
+    site, arrays = scene.cluster.site, []
+    for launch in scene.plan.away:
+        todo = launch.of(cell for cell in launch.cells if cell.id not in served)
+        if not todo.cells:
+            continue
+        known = known_cells(todo.cells, scene.stored)
+        took = {cell: s for cell, s in estimate_seconds(todo.cells, scene.stored).items() if cell in known}
+        tasks = cut_tasks(todo, took, site)
+        minutes, folder = task_minutes(tasks, took, site), f"{site.shared}/runs/RUN/0"
+        words = sbatch_words(
+            site, site.gpu(launch.gpu.slug), name="trtmatrix-RUN.0", folder=folder, tasks=len(tasks),
+            minutes=minutes,
+        )  # fmt: skip
+        arrays.append(PlannedArray(
+            version=launch.version.name, gpu=launch.gpu.slug, minutes=minutes,
+            tasks=tuple(tuple(str(cell.id) for cell in task) for task in tasks),
+            command=shlex.join(["sbatch", *words, f"{folder}/task.sh"]),
+        ))  # fmt: skip
+    return tuple(arrays)
 
 
 def _planned(

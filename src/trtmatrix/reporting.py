@@ -23,7 +23,7 @@ def report_command(args: argparse.Namespace) -> ExitCode:
     from trtmatrix.core.model import Evidence
     from trtmatrix.core.plan import Pull
     from trtmatrix.scene import entries_of, look_around
-    from trtmatrix.where import open_where
+    from trtmatrix.commands import open_where
 
     files = list(args.output) or [DEFAULT]
     check_files(files)

@@ -19,12 +19,15 @@ from trtmatrix.effects.gpu import GpuScan, find_gpus, named_gpus
 from trtmatrix.effects.store import read_records
 
 if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
-    from trtmatrix.cluster import Cluster
+    from trtmatrix.slurm.cluster import Cluster
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """The host, the cells over its GPUs, and the plan for them; ``cluster``: whose GPUs stand for its own."""
+    """The host, the cells over its GPUs, and the plan for them.
+
+    ``cluster``: whose GPUs stand for its own; ``cluster_host``: its nodes as one host.
+    """
 
     host: Host
     scan: GpuScan
@@ -32,11 +35,12 @@ class Scene:
     plan: Plan
     stored: tuple[Stored, ...]
     cluster: Cluster | None = None
+    cluster_host: Host | None = None
 
     def host_of(self, cell: Cell) -> Host:
         """Return where a cell is run: on the cluster's nodes where there is one and it needs a GPU."""
         on_gpu = cell.version.product is Product.TENSORRT
-        return self.cluster.host if self.cluster is not None and on_gpu else self.host
+        return self.cluster_host if self.cluster_host is not None and on_gpu else self.host
 
     @property
     def here_alone(self) -> Scene:
@@ -49,22 +53,26 @@ def look_around(context: Context, pull: Pull, cluster: Cluster | None = None) ->
     scan = find_gpus() if cluster is None else GpuScan(gpus=(), reason="--executor slurm: those of the site")
     host = find_host(context, scan)
     stored = tuple(without_superseded(read_records(context.project.results)))
-    gpus = table_gpus(context, scan.gpus if cluster is None else cluster.host.gpus, stored)
+    nodes = cluster.host(stored) if cluster is not None else None
+    gpus = table_gpus(context, nodes.gpus if nodes is not None else scan.gpus, stored)
     cells = expand(context.matrix, context.plain_repros, gpus, context.selection, companions=context.controls)
-    plan = plan_cells(cells, host, context, pull, cluster)
-    return Scene(host=host, scan=scan, cells=cells, plan=plan, stored=stored, cluster=cluster)
+    there = cluster.planned(context, stored) if cluster is not None else None
+    plan = plan_cells(cells, host, context, pull, there)
+    return Scene(
+        host=host, scan=scan, cells=cells, plan=plan, stored=stored, cluster=cluster, cluster_host=nodes
+    )  # fmt: skip
 
 
 def plan_cells(
-    cells: Sequence[Cell], host: Host, context: Context, pull: Pull, cluster: Cluster | None
+    cells: Sequence[Cell], host: Host, context: Context, pull: Pull, nodes: Host | None
 ) -> Plan:
-    """Plan what this host runs, and what the cluster's nodes do where there is one."""
-    if cluster is None:
+    """Plan what this host runs, and what a cluster's nodes do where there is one."""
+    if nodes is None:
         return make_plan(cells, host, context.selection, pull)
     here = [cell for cell in cells if cell.version.product is not Product.TENSORRT]
     there = [cell for cell in cells if cell.version.product is Product.TENSORRT]
     ours = make_plan(here, host, context.selection, pull)
-    theirs = make_plan(there, cluster.planned, context.selection, pull)
+    theirs = make_plan(there, nodes, context.selection, pull)
     return Plan(
         launches=(*theirs.launches, *ours.launches), excluded=(*theirs.excluded, *ours.excluded),
         boards=ours.boards,

@@ -14,7 +14,6 @@ from trtmatrix.core.preflight.checks import gigabytes
 from trtmatrix.core.preflight.downloads import Download, Need
 from trtmatrix.core.preflight.facts import Room
 from trtmatrix.core.preflight.finding import Finding, finding_lines
-from trtmatrix.core.slurm.planned import PlannedJobs, jobs_json, jobs_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +39,24 @@ class PlannedLaunch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedArray:
+    """An array that would be submitted to Slurm: the cells of each task, ``--time``, and sbatch's line."""
+
+    version: str
+    gpu: str
+    tasks: tuple[tuple[str, ...], ...]
+    minutes: int
+    command: str
+
+    @property
+    def line(self) -> str:
+        """What it is, in words."""
+        cells = sum(map(len, self.tasks))
+        count = f"{counted(cells, 'cell')} in an array of {counted(len(self.tasks), 'task')}"
+        return f"{self.version} on {self.gpu}: {count}, at most {self.minutes} minutes each"
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlannedDownload:
     """An image that is had first; ``added``: bytes that it adds to those before it, None where not known."""
 
@@ -52,7 +69,7 @@ class Planned:
     """All that ``run --plan`` prints.
 
     ``recorded``: of how many cells it is known how long they took; ``speed``: bytes a second of earlier
-    pulls, None where none is known; ``room``: free at the engine, None where that is not known. ``jobs``:
+    pulls, None where none is known; ``room``: free at the engine, None where that is not known. ``arrays``:
     what goes through Slurm, None where nothing is to.
     """
 
@@ -65,7 +82,7 @@ class Planned:
     findings: tuple[Finding, ...] = ()
     recorded: int = 0
     speed: float | None = None
-    jobs: PlannedJobs | None = None
+    arrays: tuple[PlannedArray, ...] | None = None
 
     @property
     def bytes(self) -> int | None:
@@ -90,7 +107,7 @@ class Planned:
 
 def plan_text(planned: Planned) -> str:
     """Return the plan for a terminal: launches in their order, then what they cost, then what is left out."""
-    lines = list(jobs_lines(planned.jobs)) if planned.jobs is not None else []
+    lines = [line for array in planned.arrays or () for line in (array.line, f"  {array.command}")]
     lines += [line for launch in planned.launches for line in _launch_lines(launch, planned)]
     lines += _cost_lines(planned)
     lines += finding_lines(planned.findings)
@@ -216,7 +233,7 @@ def plan_json(planned: Planned) -> dict[str, Any]:
              "companion": item.cell.companion}
             for item in planned.excluded
         ],
-        **({} if planned.jobs is None else {"slurm": jobs_json(planned.jobs)}),
+        **({} if planned.arrays is None else {"slurm": [asdict(array) for array in planned.arrays]}),
     }  # fmt: skip
 
 

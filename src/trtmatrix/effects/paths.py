@@ -55,10 +55,13 @@ def probe_folder() -> Path:
 
 
 def make_job_folder(cache: Path, name: str) -> Path:
-    """Make a folder for one launch, marked with its owner; leftovers of dead owners are removed."""
+    """Make a folder for one launch, marked with its owner; leftovers of dead owners are removed.
+
+    It lies below TRTMATRIX_SCRATCH where that is set: a cache that several hosts share is none of their disks.
+    """
     import shutil
 
-    jobs = cache / "jobs"
+    jobs = Path(os.environ.get("TRTMATRIX_SCRATCH") or cache) / "jobs"
     jobs.mkdir(parents=True, exist_ok=True)
     for old in jobs.iterdir():
         with contextlib.suppress(OSError):  # another run may be removing its own folder just now

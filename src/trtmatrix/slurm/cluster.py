@@ -1,0 +1,130 @@
+"""The site as plans and tables see it: its GPUs, what jobs found of them, and the images it can have."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trtmatrix.context import Context
+from trtmatrix.core.config import ImageOrigin
+from trtmatrix.core.entry import Stored
+from trtmatrix.core.errors import UsageError
+from trtmatrix.core.expand import Cell
+from trtmatrix.core.image_names import is_own
+from trtmatrix.core.model import Gpu, Seen
+from trtmatrix.core.own_images import with_own_images
+from trtmatrix.core.plan import Engine, GpuAccess, Host
+from trtmatrix.effects.gpu import known_gpu
+from trtmatrix.effects.image_files import read_file
+from trtmatrix.slurm.shared import Shared
+from trtmatrix.slurm.sitefile import Runtime, Site, SiteGpu, find_site, read_site
+
+READING = frozenset({"table", "report", "publish"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A site with its shared folder."""
+
+    site: Site
+    shared: Shared
+
+    def host(self, stored: Iterable[Stored]) -> Host:
+        """Return its nodes together as one host, as records and digests see it; images are not known."""
+        records = [item.record for item in stored if item.record.gpu.get("host")]
+        gpus = tuple(_model(gpu, [r for r in records if r.cell.gpu == gpu.slug]) for gpu in self.site.gpus)
+        engine = Engine(available=True, gpu_access=GpuAccess.TOOLKIT, name=self.site.runtime.value)
+        return Host(engine=engine, gpus=gpus)
+
+    def planned(self, context: Context, stored: Sequence[Stored]) -> Host:
+        """Return the same host as a plan sees it, which counts on the images that nodes have or can load.
+
+        Those are the ones that the site names, those of which a node has left a record, and with Docker
+        those that no registry has: a job tells.
+        """
+        host, docker = self.host(stored), self.site.runtime is Runtime.DOCKER
+        ran = {item.record.cell.version for item in stored if item.record.gpu.get("host")}
+        images = {}
+        for version in context.matrix.versions:
+            origin = version.origin
+            if not isinstance(origin, ImageOrigin):
+                continue
+            own = docker and origin.build is None and is_own(origin.image)
+            if own or version.name in {*self.site.images, *ran}:
+                images[origin.image] = origin.pin.ids[0] if origin.pin else "on a node"
+        engine = replace(host.engine, images=images, ids=frozenset(images.values()))
+        return replace(host, engine=engine, offline=context.offline)
+
+
+def _model(entry: SiteGpu, records: Iterable[Any]) -> Gpu:
+    """Return one model of a site, with the boards that its nodes have by the newest record of each."""
+    newest = {record.gpu["host"]: record for record in sorted(records, key=lambda record: record.started)}
+    boards = Counter(
+        (str(r.gpu["name"]), str(r.gpu.get("variant") or ""), r.gpu.get("driver")) for r in newest.values()
+    )
+    seen = tuple(
+        Seen(name=name, variant=variant, driver=driver, hosts=hosts)
+        for (name, variant, driver), hosts in sorted(boards.items(), key=_by_driver, reverse=True)
+    )
+    listed, variants = known_gpu(entry.name), {board.variant for board in seen}
+    computes = [str(r.gpu["compute"]) for r in newest.values() if r.gpu.get("compute")]
+    return Gpu(
+        slug=entry.slug, name=entry.name, remote=True, seen=seen, driver=seen[0].driver if seen else None,
+        compute=computes[0] if computes else listed.compute if listed else None,
+        datacenter=bool(listed and listed.datacenter),
+        variant=variants.pop() if len(variants) == 1 else "",
+    )  # fmt: skip
+
+
+def _by_driver(board: tuple[tuple[str, str, str | None], int]) -> tuple[list[int], str]:
+    (name, variant, driver), _ = board
+    return [int(part) for part in (driver or "0").split(".") if part.isdecimal()], name + variant
+
+
+def renew_cells(cells: Iterable[Cell], gpus: Iterable[Gpu]) -> tuple[Cell, ...]:
+    """Return cells over what is known of their GPUs by now."""
+    by_slug = {gpu.slug: gpu for gpu in gpus}
+    return tuple(replace(cell, gpu=by_slug.get(cell.gpu.slug, cell.gpu)) for cell in cells)
+
+
+def open_site(named: Path | None, context: Context) -> Cluster:
+    """Read the site's file; its shared folder is not looked at yet."""
+    names = [version.name for version in context.matrix.versions]
+    site = read_site(named, context.project.folder, names)
+    return Cluster(site=site, shared=Shared(Path(site.shared), lambda text: print(text, file=sys.stderr)))
+
+
+def open_cluster(args: argparse.Namespace, context: Context) -> tuple[Context, Cluster | None]:
+    """Return the context with the site's images in it, and the cluster; none where this host is meant.
+
+    The records that came while nobody looked are taken to this project first.
+    """
+    if args.executor != "slurm":
+        if args.command in READING and (found := find_site(args.site, context.project.folder)).is_file():
+            print(
+                f"trtmatrix: this host's own GPUs are meant; with --executor slurm those of {found}",
+                file=sys.stderr,
+            )
+        return context, None
+    if "host" in context.selection.runtimes:
+        raise UsageError("--runtime host: interpreters of this host are not run through Slurm; leave it out")
+    cluster = open_site(args.site, context)
+    memory, limit = getattr(args, "memory", 0), cluster.site.limits.memory
+    if cluster.site.runtime is Runtime.DOCKER and memory > limit:
+        raise UsageError(
+            f"--memory: a container may take {-(-memory >> 20)}m, and its job reserves {limit >> 20}m "
+            f"({cluster.site.file}: limits.memory)\n  raise that one, or type --memory {limit >> 20}m"
+        )
+    cluster.shared.check()
+    cluster.shared.take_all(context.project)
+    images = [f"{version}={image}" for version, image in cluster.site.images.items()]
+    matrix = with_own_images(
+        context.matrix, images, cluster.site.runtime.value,
+        lambda file: read_file(file, cluster.shared.root / "cache"),
+    )  # fmt: skip
+    return replace(context, matrix=matrix), cluster
