@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.containers.engines import client
-from tests.slurm.nodes import H200, L4, NODES, Devices, Model, write_smi
+from tests.slurm.gpus import H200, L4, NODES, Devices, Model, make_nvml
 from tests.slurm.waiting import wait_quietly, wait_until
-from trtmatrix.core.slurm.words import CONTAINER_LABEL
+from trtmatrix.slurm.doctor import LABEL as CONTAINER_LABEL
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "unshare", "setpriv")
 PACKAGES = "slurmctld slurmd munge slurm-client util-linux"
@@ -72,6 +72,8 @@ Prolog={folder}/prolog
 JobRequeue=1
 MpiDefault=none
 GresTypes=gpu
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
 """
 
 
@@ -88,7 +90,7 @@ class Cluster:
     """A Slurm that runs; :func:`start_cluster` makes it.
 
     ``environment``: what a command needs to be a client of it, on a host with nothing but Slurm's commands.
-    ``smi``: the folder with the fake nvidia-smi, for the site's set-up lines; ``driver``: where the driver's
+    ``setup``: the site's lines that put the stand-in for NVML in place; ``driver``: where the driver's
     libraries would be: it is empty, as the image brings a stand-in. ``no_epilog``: a file that switches
     the epilog off while it is there.
     """
@@ -104,7 +106,9 @@ class Cluster:
         (folder / "state").chmod(0o700)
         self.first = (1 + secrets.randbelow(60000)) * JOBS
         self.minors = {node.name: devices.make(node.count) for node in NODES}
-        self.smi = write_smi(folder / "smi", NODES, self.minors)
+        for name in ("nvidiactl", "nvidia-uvm"):
+            devices.share(name)
+        self.setup = make_nvml(folder / "nvml", self.minors)
         self.driver = folder / "driver"
         self.driver.mkdir()
         self.conf = folder / "slurm.conf"
@@ -123,6 +127,7 @@ class Cluster:
             for minor in self.minors[node.name]:
                 gres += f"NodeName={node.name} Name=gpu Type={node.model.gres} File=/dev/nvidia{minor}\n"
         text += "PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
+        text += "PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10\n"
         self.conf.write_text(text)
         (folder / "gres.conf").write_text(gres)
         prolog = folder / "prolog"
@@ -161,8 +166,8 @@ class Cluster:
             "schema": 1, "shared": str(shared), "runtime": "docker", "access": "nodes",
             "driver_folder": str(self.driver),
             "gpus": [{"name": model.name, "gres": f"gpu:{model.gres}:1"} for model in models],
-            "setup": [f"export PATH={self.smi}:$PATH TMPDIR={local}"],
-            "limits": {"minutes": 5, "cpus": 1, "memory": "1g", "import_minutes": 5, "running": 2},
+            "python": sys.executable, "setup": [*self.setup, f"export TMPDIR={local}"],
+            "limits": {"minutes": 5, "cpus": 1, "memory": "1g", "running": 2},
         }  # fmt: skip
 
     def start(self) -> None:

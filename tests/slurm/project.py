@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.slurm.cluster import Cluster
 from tests.slurm.image import IMAGE, VERSION
-from tests.slurm.nodes import H200, L4, Model
+from tests.slurm.gpus import H200, L4, Model
 
 HERE = Path(__file__).resolve().parent
 MEMORY, OUTPUT = 1 << 30, 64 << 20
@@ -55,41 +55,35 @@ class Done:
 
 
 class Project:
-    """matrix.yaml, slurm.yaml, results and cache of one person; all share the cluster and its shared folder.
+    """matrix.yaml, slurm.yaml, results, cache and shared folder of one person.
 
-    So the image is imported once. ``local`` stands for the nodes' own disks.
+    ``local`` stands for the nodes' own disks.
     """
 
-    def __init__(self, folder: Path, cluster: Cluster) -> None:
-        """Write matrix.yaml and slurm.yaml."""
+    def __init__(self, folder: Path, cluster: Cluster, shared: Path | None = None) -> None:
+        """Write matrix.yaml and slurm.yaml; ``shared``: a folder that another project has, too."""
         self.folder, self.cluster, self.born = folder, cluster, time.time()
         self.results, self.cache = folder / "results", folder / "cache"
-        self.shared, self.local = cluster.folder / "shared", folder / "local"
+        self.shared, self.local = shared or folder / "shared", folder / "local"
         self.clients: list[Client] = []
         folder.mkdir(parents=True, exist_ok=True)
         self.shared.mkdir(exist_ok=True)
+        if shared is None:  # the environment is made once for all
+            (cluster.folder / "env").mkdir(exist_ok=True)
+            (self.shared / "env").symlink_to(cluster.folder / "env")
         self.local.mkdir()
         (folder / "matrix.yaml").write_text(MATRIX)
         self.write_site()
 
-    def write_versions(self, **images: str) -> None:
-        """Add versions of other images to matrix.yaml: ``v10_8_0=IMAGE``."""
-        text = MATRIX
-        for name, image in images.items():
-            version = name.removeprefix("v").replace("_", ".")
-            text += f'  - version: "{version}"\n    origin: {{image: "{image}"}}\n'
-            text += f'    library: {{value: "{version}", known: measured, source: here}}\n'
-        (self.folder / "matrix.yaml").write_text(text)
-
     def write_site(
         self, models: Sequence[Model] = (L4, H200), setup: Sequence[str] = (), options: Sequence[str] = (),
-        **limits: int,
+        images: Mapping[str, str] | None = None, **limits: int,
     ) -> None:  # fmt: skip
         """Write the site's settings; two tasks of an array at once, as there are two GPUs of each model."""
         site = self.cluster.site(self.shared, self.local, models)
         site["setup"] += setup
         site["limits"] |= limits
-        site["options"] = list(options)
+        site |= {"options": list(options), "images": dict(images or {})}
         (self.folder / "slurm.yaml").write_text(json.dumps(site, indent=1))  # JSON is YAML
 
     def command(self, *words: str, verb: str = "run") -> list[str]:
@@ -125,25 +119,28 @@ class Project:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def arrays(self) -> list[Path]:
-        """Return the folders of the arrays that were made since this project was, the first one first."""
-        folders = sorted(self.shared.glob("arrays/[!.]*"))
-        return [folder for folder in folders if (folder / "manifest.json").stat().st_ctime > self.born]
+    def submissions(self) -> list[Path]:
+        """Return the folders of all arrays that were submitted since this project was, the first one first."""
+        found = [path.parent for path in self.shared.glob("[or][uv][ne][rs]/*/*/tasks.json")]
+        ours = [path for path in found if path.stat().st_ctime > self.born]
+        return sorted(ours, key=lambda path: (path.parent.name, int(path.name)))
 
-    def tries(self) -> list[str]:
-        """Return all attempts at tasks of these arrays: ``<task>.<attempt>``."""
-        return sorted(path.name for array in self.arrays() for path in array.glob("tries/*"))
+    def cells(self) -> list[list[str]]:
+        """Return the cells of each of these arrays."""
+        return [sorted(sum(json.loads((s / "tasks.json").read_text())["tasks"], [])) for s in self.submissions()]
 
     def queue(self) -> list[str]:
         """Return their jobs that are waiting or running, a task a line: id, state, name, node."""
-        names = {f"trtmatrix-{array.name}" for array in self.arrays()}
-        return [line for line in self.cluster.queue() if line.split()[2] in names]
+        keys = {path.parent.name.partition(".")[0] for path in self.submissions()}
+        return [line for line in self.cluster.queue() if line.split()[2].split("-")[1].split(".")[0] in keys]
 
     def containers(self) -> list[Any]:
         """Return their containers, running or not."""
-        keys = {array.name for array in self.arrays()}
-        found = self.cluster.containers()
-        return [c for c in found if c.attrs["Names"][0].removeprefix("/trtmatrix-").split(".")[0] in keys]
+        return self.cluster.containers()
+
+    def logs(self) -> str:
+        """Return what their tasks print."""
+        return "".join(log.read_text() for folder in self.submissions() for log in sorted(folder.glob("*.log")))
 
     def running(self) -> int:
         """Return how many of them are running."""
@@ -151,7 +148,7 @@ class Project:
 
     def left(self) -> list[str]:
         """Return what there still is of jobs: in the queue, containers, folders on the nodes' own disks."""
-        folders = [str(path) for path in self.local.iterdir()]
+        folders = [str(path) for path in self.local.glob("trtmatrix.*/jobs/*")]
         return [*self.queue(), *(str(c.attrs["Names"]) for c in self.containers()), *folders]
 
     def first(self, case: str, model: Model) -> dict[str, Any]:

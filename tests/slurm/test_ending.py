@@ -4,41 +4,43 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.slurm.cluster import Cluster
-from tests.slurm.nodes import H200
+from tests.slurm.gpus import H200
+from tests.slurm.image import VERSION
 from tests.slurm.project import INTERRUPTED, ONE, Client, Project
 from tests.slurm.waiting import wait_until
-from trtmatrix.core.slurm.words import CONTAINER_LABEL
+from trtmatrix.slurm.doctor import LABEL
 
 SLEEPS = (*ONE, "--gpu", "H200", "--case", "passes,long-sleep")
 
 
 def start(project: Project) -> Client:
     """Start a run and wait until its first cell is recorded and its second one runs."""
-    project.write_site(running=1)  # one task: the cells in their order
     client = project.start(*SLEEPS)
 
     def is_there() -> bool:
         assert client.process.poll() is None, client.told
-        return len(list(project.results.rglob("*.json"))) == 1 and len(project.containers()) == 1
+        return len(project.records()) == 1 and project.running() == 1
 
     wait_until(is_there, 60, "the second cell", lambda: client.told)
     return client
 
 
 @pytest.fixture
-def without_epilog(cluster: Cluster) -> Iterator[None]:
-    """Switch the epilog off: what is gone then was ended by the script itself."""
+def _no_epilog(cluster: Cluster) -> Iterator[None]:
+    """Switch the epilog off: what is gone then was ended by the task itself."""
     cluster.no_epilog.touch()
     yield
     cluster.no_epilog.unlink()
 
 
-@pytest.mark.usefixtures("without_epilog")
+@pytest.mark.usefixtures("_no_epilog")
 def test_an_interrupted_run_leaves_no_job_and_no_container(project: Project) -> None:
     client = start(project)
     client.interrupt()
@@ -46,9 +48,10 @@ def test_an_interrupted_run_leaves_no_job_and_no_container(project: Project) -> 
     assert project.left() == []  # already as it comes back
     assert done.code == INTERRUPTED, done.told
     assert [record["cell"]["case"] for record in project.records()] == ["passes"]
+    assert list((project.shared / "runs").iterdir()) == []
 
 
-@pytest.mark.usefixtures("without_epilog")
+@pytest.mark.usefixtures("_no_epilog")
 def test_a_job_that_somebody_cancels_is_not_tried_again(project: Project, cluster: Cluster) -> None:
     client = start(project)
     (job,) = project.queue()
@@ -56,20 +59,73 @@ def test_a_job_that_somebody_cancels_is_not_tried_again(project: Project, cluste
     done = client.wait(60)
     assert project.left() == []
     assert done.code == 3, done.told
-    assert (done.cells["passes", H200.slug]["verdict"], done.cells["long-sleep", H200.slug]["cause"]) == (
-        "PASS", "interrupted",
-    )  # fmt: skip
-    assert project.tries() == ["0.1"]
+    assert done.cells["passes", H200.slug]["verdict"] == "PASS"
+    assert done.cells["long-sleep", H200.slug]["executed"] is False
+    assert "CANCELLED" in done.told
+    assert len(project.submissions()) == 1
 
 
-def test_the_epilog_removes_what_a_killed_script_leaves(project: Project, cluster: Cluster) -> None:
+def test_the_epilog_removes_what_a_killed_task_leaves(project: Project, cluster: Cluster) -> None:
     client = start(project)
     (container,) = project.containers()
-    os.kill(cluster.script_of(int(container.attrs["Labels"][CONTAINER_LABEL])), signal.SIGKILL)
+    os.kill(cluster.script_of(int(container.attrs["Labels"][LABEL])), signal.SIGKILL)
     wait_until(lambda: container.id not in {c.id for c in project.containers()}, 5, "the epilog")
-    # the cells that it had left are tried again: that is no cell's fault
-    wait_until(lambda: len(project.containers()) == 1, 30, "a fresh attempt", lambda: client.told)
+    wait_until(lambda: project.running() == 1, 30, "another try", lambda: client.told)
     client.interrupt()
-    done = client.wait(30)
-    assert done.code == INTERRUPTED, done.told
+    assert client.wait(30).code == INTERRUPTED
     assert [record["cell"]["case"] for record in project.records()] == ["passes"]
+
+
+def test_a_killed_client_leaves_jobs_that_the_next_one_follows(project: Project) -> None:
+    words = (*ONE, "--gpu", "H200", "--case", "sleep-*")
+    client = project.start(*words)
+    wait_until(project.running, 60, "a container", lambda: client.told)
+    client.kill()
+    again = project.start(*words, name="2").wait(90)
+    assert again.code == 0, again.told
+    assert len(project.submissions()) == 1
+    assert set(Counter(record["cell"]["case"] for record in project.records()).values()) == {1}
+
+
+def test_clients_with_the_same_selection_share_one_run(
+    project: Project, cluster: Cluster, tmp_path: Path
+) -> None:
+    words = (*ONE, "--gpu", "H200", "--case", "sleep-*")
+    other = Project(tmp_path / "other", cluster, project.shared)
+    clients = [each.start(*words) for each in (project, other)]
+    done = [client.wait(90) for client in clients]
+    assert [one.code for one in done] == [0, 0], done[0].told + done[1].told
+    assert len(project.submissions()) == 1
+    runs = [{(r["cell"]["case"], r["run"]) for r in each.records()} for each in (project, other)]
+    assert len(runs[0]) == 6
+    assert runs[0] == runs[1]  # the very same ones
+
+
+def test_another_selection_is_told_of_the_overlap_and_runs_nothing_twice(
+    project: Project, cluster: Cluster, tmp_path: Path
+) -> None:
+    first = project.start(*ONE, "--gpu", "H200", "--case", "sleep-0,sleep-1,sleep-2")
+    wait_until(project.submissions, 60, "a job", lambda: first.told)
+    other = Project(tmp_path / "other", cluster, project.shared)
+    second = other.run(*ONE, "--gpu", "H200", "--case", "sleep-2,passes")
+    assert (first.wait(90).code, second.code) == (0, 0), first.told + second.told
+    assert "another command runs 1 of these cells" in second.told
+    assert Counter(cell for cells in project.cells() for cell in cells) == Counter(
+        f"life/{case}@{VERSION}#{H200.slug}" for case in ("sleep-0", "sleep-1", "sleep-2", "passes")
+    )
+    mine = [r["run"] for r in project.records() if r["cell"]["case"] == "sleep-2"]
+    assert mine == [r["run"] for r in other.records() if r["cell"]["case"] == "sleep-2"]
+
+
+def test_what_a_dead_client_and_its_jobs_left_is_run_by_another_selection(
+    project: Project, cluster: Cluster, tmp_path: Path
+) -> None:
+    client = start(project)
+    client.kill()
+    cluster.ask("scancel", *(line.split()[0] for line in project.queue()))
+    other = Project(tmp_path / "other", cluster, project.shared)
+    second = other.start(*ONE, "--gpu", "H200", "--case", "long-sleep")
+    wait_until(lambda: "is nobody's any more" in second.told, 60, "a take-over", lambda: second.told)
+    wait_until(other.running, 30, "the cell", lambda: second.told)
+    second.interrupt()
+    assert second.wait(30).code == INTERRUPTED

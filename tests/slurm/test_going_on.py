@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tests.slurm.cluster import Cluster
-from tests.slurm.nodes import L4
+from tests.slurm.gpus import L4
 from tests.slurm.project import INTERRUPTED, ONE, Project
 from tests.slurm.waiting import wait_until
 

@@ -1,4 +1,4 @@
-"""A run on two types of GPU: placed by type, every end told as it was, all in one table; then served."""
+"""A run on two types of GPU: placed by type, every end told as on one host, all in one table; then served."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ import shutil
 import pytest
 
 from tests.slurm.cluster import Cluster
+from tests.slurm.gpus import H200, L4, NODES, Model
 from tests.slurm.image import VERSION
-from tests.slurm.nodes import H200, L4, NODES, Model
-from tests.slurm.project import Client, Done, Project
+from tests.slurm.project import Done, Project
 
 WAYS = ("passes", "is-wrong", "faults", "after-faults", "hangs", "after-hangs")
-MODELS = (L4, H200)
-BOTH = pytest.mark.parametrize("model", MODELS, ids=lambda model: model.gres)
+BOTH = pytest.mark.parametrize("model", (L4, H200), ids=lambda model: model.gres)
 SELECTION = ("--trt", VERSION, "--case", ",".join(WAYS))
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, halted: tuple[Project, Client]) -> Project:
-    return Project(tmp_path_factory.mktemp("run"), halted[0].cluster)
+def project(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Project:
+    return Project(tmp_path_factory.mktemp("run") / "project", cluster)
 
 
 @pytest.fixture(scope="module")
 def done(project: Project) -> Done:
     """Run all ways in which a cell can end, on both models, in two tasks each."""
-    return project.run(*SELECTION)
+    done = project.run(*SELECTION)
+    assert done.code == 0, done.told  # crashes and hangs are data, and no surprise
+    return done
 
 
 @BOTH
@@ -45,74 +46,53 @@ def test_a_cell_ends_as_on_one_host(
     assert (cell["verdict"], cell["cause"], cell["executed"]) == (verdict, cause, True), cell["reason"]
 
 
-def test_crashes_and_hangs_are_data_and_no_surprise(done: Done) -> None:
-    assert done.code == 0, done.told
-
-
 @BOTH
+@pytest.mark.usefixtures("done")
 def test_a_cell_runs_on_a_node_with_its_gpu_and_sees_one_device(
-    done: Done, project: Project, cluster: Cluster, model: Model
+    project: Project, cluster: Cluster, model: Model
 ) -> None:
-    assert done.code == 0
     nodes = [node for node in NODES if node.model is model]
-    minors = {minor for node in nodes for minor in cluster.minors[node.name]}
     first = project.first("passes", model)
     assert first["gpu"]["name"] == model.name
     assert first["gpu"]["driver"] in {node.driver for node in nodes}
     scalars = first["measurements"]["scalars"]
     assert scalars["devices"] == 1
-    assert scalars["device"] in minors
+    assert scalars["device"] in {minor for node in nodes for minor in cluster.minors[node.name]}
 
 
-def test_each_array_went_to_the_nodes_of_its_type(done: Done, project: Project, cluster: Cluster) -> None:
-    assert done.code == 0
-    by_type = {node.name: node.model.gres for node in NODES}
-    seen, over = set(), cluster.submitted()
-    for array in project.arrays():
-        gpu = json.loads((array / "manifest.json").read_text())["gpu"]
-        types = {by_type[job["NodeList"]] for job in over if job["Name"] == f"trtmatrix-{array.name}"}
-        assert types == {model.gres for model in MODELS if model.slug == gpu}
-        seen |= types
-    assert seen == {"l4", "h200"}
-
-
-def test_the_image_is_imported_once_for_everybody(done: Done, cluster: Cluster) -> None:
-    assert done.code == 0
-    assert len([job for job in cluster.submitted() if "-import-" in job["Name"]]) == 1
-
-
-def test_all_of_it_without_accounting(done: Done, cluster: Cluster) -> None:
-    assert done.code == 0
-    assert shutil.which("sacct", path=cluster.environment["PATH"]) is None
-    assert "sacct" not in done.told  # it is not missed
-
-
-def test_a_crash_is_not_retried_but_confirmed_alone_where_others_were_before_it(
-    done: Done, project: Project
+@pytest.mark.usefixtures("done")
+def test_an_array_a_version_and_gpu_is_one_sbatch_and_needs_no_accounting(
+    project: Project, cluster: Cluster
 ) -> None:
-    assert done.code == 0
-    assert {name.partition(".")[2] for name in project.tries()} == {"1"}
-    for model in MODELS:
+    arrays = [json.loads((folder / "tasks.json").read_text()) for folder in project.submissions()]
+    assert sorted(array["gpu"] for array in arrays) == [H200.slug, L4.slug]
+    assert [len(array["tasks"]) for array in arrays] == [2, 2]
+    assert shutil.which("sacct", path=cluster.environment["PATH"]) is None
+
+
+@pytest.mark.usefixtures("done")
+def test_a_crash_is_not_tried_again_but_confirmed_alone_where_others_were_before_it(project: Project) -> None:
+    for model in (L4, H200):
         cells = [r for r in project.records() if r["cell"]["gpu"] == model.slug]
         assert [r["cell"]["case"] for r in cells].count("passes") == 1
-        (first, *again) = sorted(
+        first, *again = sorted(
             (r for r in cells if r["cell"]["case"] == "faults"), key=lambda r: "confirms" in r
         )
         assert len(again) == (first["worker"]["position"] > 0)
         assert all("confirms" in record for record in again)
 
 
-def test_different_drivers_of_one_model_are_shown(done: Done, project: Project) -> None:
-    assert done.code == 0
-    drivers = {r["gpu"]["driver"] for r in project.records() if r["cell"]["gpu"] == L4.slug}
-    assert drivers == {node.driver for node in NODES if node.model is L4}  # two tasks, a node each
-    table = project.command("--trt", VERSION, "--gpu", "L4", verb="table")
-    text = project.call(table)
-    assert all(driver in text for driver in drivers)
+@pytest.mark.usefixtures("done")
+def test_different_drivers_of_one_model_are_shown(project: Project) -> None:
+    drivers = {node.driver for node in NODES if node.model is L4}
+    assert {r["gpu"]["driver"] for r in project.records() if r["cell"]["gpu"] == L4.slug} == drivers
+    for words in ((), ("--executor=slurm",)):
+        text = project.call(project.command("--trt", VERSION, "--gpu", "L4", *words, verb="table"))
+        assert all(driver in text for driver in drivers)
 
 
-def test_no_record_names_a_node(done: Done, project: Project) -> None:
-    assert done.code == 0
+@pytest.mark.usefixtures("done")
+def test_no_record_names_a_node(project: Project) -> None:
     hosts = {r["gpu"]["host"] for r in project.records()}
     assert len(hosts) == len(NODES)
     assert all(re.fullmatch("[0-9a-f]{16}", host) for host in hosts)
@@ -120,17 +100,32 @@ def test_no_record_names_a_node(done: Done, project: Project) -> None:
     assert not any(f'"{node.name}"' in text for node in NODES)
 
 
-def test_a_second_run_is_served_and_submits_nothing(done: Done, project: Project) -> None:
-    assert done.code == 0
-    before = len(project.arrays())
+@pytest.mark.usefixtures("done")
+def test_a_second_run_is_served_and_submits_nothing(project: Project) -> None:
+    before = project.submissions()
     again = project.run(*SELECTION)
     assert again.code == 0, again.told
     assert not any(cell["executed"] for cell in again.data["cells"])
-    assert len(project.arrays()) == before
-
-
-def test_all_arrays_are_over_and_nothing_is_left(done: Done, project: Project) -> None:
-    assert done.code == 0
+    assert project.submissions() == before
     assert project.left() == []
-    assert project.arrays()
-    assert all((array / "over").exists() for array in project.arrays())
+    assert list((project.shared / "runs").iterdir()) == []
+
+
+@pytest.mark.usefixtures("done")
+def test_another_project_of_the_same_person_takes_the_records_that_are_there(
+    project: Project, cluster: Cluster
+) -> None:
+    other = Project(project.folder / "other", cluster, project.shared)
+    again = other.run(*SELECTION)
+    assert again.code == 0, again.told
+    assert other.submissions() == []
+    assert {r["run"] for r in other.records()} >= {r["run"] for r in project.records()}
+
+
+@pytest.mark.usefixtures("done")
+def test_rerun_runs_again_what_has_a_record(project: Project) -> None:
+    before = len(project.records())
+    again = project.run("--trt", VERSION, "--case", "passes", "--gpu", "H200", "--no-controls", "--rerun")
+    assert again.code == 0, again.told
+    assert again.cells["passes", H200.slug]["executed"] is True
+    assert len(project.records()) == before + 1

@@ -7,7 +7,7 @@ import subprocess
 from typing import Any
 
 from tests.slurm.image import IMAGE, VERSION
-from tests.slurm.nodes import A100, H200, L4
+from tests.slurm.gpus import A100, H200, L4
 from tests.slurm.project import Project
 
 

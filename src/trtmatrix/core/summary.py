@@ -123,6 +123,8 @@ def _reason(entry: Entry) -> tuple[Exclusion | None, str, bool]:
         return excluded.why, f"{excluded.why.value} ({one_line(excluded.detail, MOST_TOLD)})", True
     if excluded.why is Exclusion.OTHER_GPU and excluded.detail.startswith(SITE_HAS):
         return excluded.why, NOT_OF_THE_SITE, True
+    if excluded.why is Exclusion.OTHER_GPU and excluded.detail:
+        return excluded.why, f"{excluded.why.value} ({excluded.detail})", False
     return excluded.why, excluded.why.value, False
 
 

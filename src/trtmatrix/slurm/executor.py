@@ -108,7 +108,7 @@ class Following:
             if code is None and state is not None and state.is_stuck:
                 slurm.cancel([sent.name])
                 state = JobState(state="LAUNCH_FAILED", node=state.node, reason=state.reason)
-            elif code is None and state is not None and not state.is_over:
+            elif state is not None and not state.is_over:
                 self.missing[key] = 0
                 continue
             lasting = state is not None and state.state not in {"COMPLETED", "FAILED"}
@@ -166,6 +166,8 @@ class SlurmRun:
         for cell in self.open:
             self.past[cell] = set(before.get(str(cell)) or self.shared.known_here(cell, self.project))
         try:
+            if self._look() and not self.own.living():
+                self._close()  # what a client that died has left: all of it is tried anew
             self._work(launches)
             if self.shop.stop.is_set() and not self.shop.leave.is_set():
                 self._cancel()
@@ -175,9 +177,14 @@ class SlurmRun:
         if self.shop.leave.is_set():
             self._tell_left()
             return
+        self._close()
+
+    def _close(self) -> None:
+        """Take what came of the run, and close it."""
         with self.shared.lock():
             self._collect(self.past)
             self.shared.close(self.own.run)
+        self.own = Following(run=self.shared.run(self.own.run.key))
 
     def _work(self, launches: Sequence[Launch]) -> None:
         """Go round until every cell has a record or a reason, and no job of ours runs any more."""
@@ -255,7 +262,7 @@ class SlurmRun:
         """Claim and submit the cells of a launch that nobody is at, as far as it is worth a try."""
         with self.shared.lock():
             self._find_others()
-            todo, avoid = [], set[str]()
+            todo, avoid, why = [], set[str](), ""
             for cell in filter(self._is_idle, launch.cells):
                 tries = self._tries(cell.id)
                 if not tries:
@@ -268,12 +275,14 @@ class SlurmRun:
                 if not end.again or len(tries) >= TRIES:
                     self._give_up(cell, end.words(len(tries)))
                     continue
-                self.note(f"again: {launch.version.name} on {launch.gpu.name}: {end.words(len(tries))}")
+                why = end.words(len(tries))
+                self.note(f"again: {launch.version.name} on {launch.gpu.name}: {why}")
                 todo.append(cell)
-                avoid |= {end.node} if end.code == MACHINERY and end.node else set()
+                ends = [self.own.ends[one] for one in tries]
+                avoid |= {one.node for one in ends if one.code == MACHINERY and one.node}
             if todo and not self.shop.stop.is_set():
                 self._claim(todo)
-                self._submit(launch.of(todo), avoid)
+                self._submit(launch.of(todo), avoid, why)
 
     def _find_others(self) -> None:
         """Look which open runs have claimed cells that are open here. Call it under the lock."""
@@ -298,8 +307,11 @@ class SlurmRun:
             "past": {**{str(cell): sorted(self.past[cell]) for cell in mine}, **facts["past"]},
         })  # fmt: skip
 
-    def _submit(self, launch: Launch, avoid: Iterable[str]) -> None:
-        """Submit cells as one array; what Slurm refuses is told of and given up. Call it under the lock."""
+    def _submit(self, launch: Launch, avoid: Iterable[str], why: str) -> None:
+        """Submit cells as one array; what Slurm refuses is told of and given up. Call it under the lock.
+
+        ``why``: how the task ended that left them, where they were submitted before.
+        """
         gpu, tasks = self.site.gpu(launch.gpu.slug), cut_tasks(launch, self.seconds, self.site)
         what = f"{launch.version.name} on {launch.gpu.name}"
         suite, python = self.shared.stage_suite(self.project), self.shared.python(self.site.python)
@@ -318,9 +330,10 @@ class SlurmRun:
             job = self.slurm.submit(words, str(script))
         except Refused as error:
             self.own.run.drop(sent)
-            self.note(f"{what}: {error}")
+            said = str(error).splitlines()[0]
+            self.note(f"{what}: no other node: {said}" if why else f"{what}: {error}")
             for cell in launch.cells:
-                self._give_up(cell, str(error).splitlines()[0])
+                self._give_up(cell, why or said)
         except SlurmAway as error:
             if not error.unknown:
                 self.own.run.drop(sent)

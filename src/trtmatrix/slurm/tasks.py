@@ -133,7 +133,8 @@ def run_line(
 def task_script(site: Site, *, suite: str, folder: str, python: str) -> str:
     """Return the script of an array: it prepares the node and becomes the task's own line of ``commands``.
 
-    ``folder``: where ``commands`` lies; a task leaves its exit code in ``TASK.exit`` there.
+    ``folder``: where ``commands`` lies; a task leaves its exit code in ``TASK.exit`` there, 3 where a line of
+    setup fails.
     """
     exports = {
         "TRTMATRIX_EXIT_CODE_FILE": f"{folder}/$SLURM_ARRAY_TASK_ID.exit", "PYTHONPATH": f"{suite}/src",
@@ -146,7 +147,8 @@ def task_script(site: Site, *, suite: str, folder: str, python: str) -> str:
     scratch = site.scratch or "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"
     lacking = f"trtmatrix: $SLURMD_NODENAME has no {python}: name a Python of all nodes by python: in slurm.yaml"
     return "\n".join([
-        "#!/bin/bash", "set -e", *site.setup, "set +e", f'scratch="{scratch}"',
+        "#!/bin/bash", "set -e", f'trap "echo 3 >{folder}/$SLURM_ARRAY_TASK_ID.exit" EXIT',
+        *site.setup, "set +e", f'scratch="{scratch}"',
         *(f'export {name}="{value}"' for name, value in exports.items()),
         f'[ -x {python} ] || {{ echo "{lacking}" >&2; exit 1; }}',
         f'line=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" {folder}/commands)',

@@ -32,7 +32,7 @@ def cases() -> Iterator[Dict[str, Any]]:
             "seconds": 2 if way == "hangs" else 60, **COMMON,
         }  # fmt: skip
         yield {"id": "after-" + way, "params": {"does": "passes", "after": way}, **COMMON}
-    for number in range(4):
+    for number in range(6):
         yield {"id": f"sleep-{number}", "params": {"does": "sleeps", "number": number}, **COMMON}
     yield {"id": "long-sleep", "params": {"does": "sleeps", "number": 600}, "seconds": 600, **COMMON}
     yield {"id": "halts", "params": {"does": "halts"}, "seconds": 2, **COMMON}

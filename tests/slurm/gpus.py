@@ -1,0 +1,124 @@
+"""The nodes of the tests' cluster: their GPUs, as device files and as a library that tells of them.
+
+The GPUs are fake, which is said here: a character device that swallows what is written (as /dev/null), and a
+stand-in for NVML that answers for them (nvml.c). All else of the cluster is real.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import NAMESPACE_DNS, uuid5
+
+HERE = Path(__file__).resolve().parent
+NULL = os.makedev(1, 3)
+FIRST_MINOR, LAST_MINOR = 100, 900
+"""Where numbers of our own begin and end: no host has a hundred GPUs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """What NVML says of one model of GPU; ``memory`` in MiB."""
+
+    gres: str
+    name: str
+    compute: str
+    memory: int
+
+    @property
+    def slug(self) -> str:
+        """Its name in a cell's id."""
+        return self.name.lower().replace(" ", "-")
+
+
+L4 = Model(gres="l4", name="NVIDIA L4", compute="8.9", memory=23034)
+H200 = Model(gres="h200", name="NVIDIA H200", compute="9.0", memory=143771)
+A100 = Model(gres="a100", name="NVIDIA A100", compute="8.0", memory=81920)
+"""No node has one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A node that is to be: its GPUs, all of one model, and its driver."""
+
+    name: str
+    model: Model
+    count: int
+    driver: str
+
+
+NODES = (
+    Node(name="l4a", model=L4, count=1, driver="550.54.15"),
+    Node(name="l4b", model=L4, count=1, driver="535.183.01"),
+    Node(name="h200a", model=H200, count=2, driver="570.86.15"),
+)
+"""Two types, and one of them with two drivers."""
+
+class Devices:
+    """Device files of our own below /dev; all of them go with :meth:`remove`."""
+
+    def __init__(self) -> None:
+        """Have none yet."""
+        self.files: list[Path] = []
+
+    def make(self, count: int) -> tuple[int, ...]:
+        """Make nodes with numbers that follow one another and that nobody else has; returns the numbers."""
+        first = FIRST_MINOR
+        while first < LAST_MINOR:
+            made: list[int] = []
+            for minor in range(first, first + count):
+                if not self._make(minor):
+                    break
+                made.append(minor)
+            if len(made) == count:
+                return tuple(made)
+            for minor in made:
+                self._remove(Path(f"/dev/nvidia{minor}"))
+            first += len(made) + 1
+        raise RuntimeError(f"/dev/nvidia{FIRST_MINOR} to /dev/nvidia{LAST_MINOR} are all there")
+
+    def _make(self, minor: int) -> bool:
+        file = Path(f"/dev/nvidia{minor}")
+        try:
+            os.mknod(file, stat.S_IFCHR | 0o666, NULL)
+        except FileExistsError:
+            return False
+        self.files.append(file)
+        file.chmod(0o666)  # whatever the umask is
+        return True
+
+    def share(self, name: str) -> None:
+        """Make a device that all GPUs of a host share, where this host has none."""
+        file = Path("/dev") / name
+        if not file.exists():
+            os.mknod(file, stat.S_IFCHR | 0o666, NULL)
+            self.files.append(file)
+
+    def _remove(self, file: Path) -> None:
+        file.unlink(missing_ok=True)
+        self.files.remove(file)
+
+    def remove(self) -> None:
+        """Remove them all."""
+        for file in list(self.files):
+            self._remove(file)
+
+
+def make_nvml(folder: Path, minors: dict[str, tuple[int, ...]]) -> list[str]:
+    """Compile the stand-in for NVML and write its table; returns the lines of setup that put it in place."""
+    folder.mkdir()
+    library = folder / "libnvidia-ml.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, HERE / "nvml.c"], check=True)
+    table = "".join(_line(node, *at) for node in NODES for at in enumerate(minors[node.name]))
+    (folder / "boards").write_text(table)
+    return [f"export LD_LIBRARY_PATH={folder} FAKE_NVML={folder / 'boards'}"]
+
+
+def _line(node: Node, index: int, minor: int) -> str:
+    """Describe a board. Slurm gives a job the place of a device in gres.conf, and no minor number: 0, 1 ..."""
+    model, uuid = node.model, uuid5(NAMESPACE_DNS, f"{node.name}.{minor}")
+    numbers = f"{model.compute.replace('.', '|')}|{model.memory}|{node.driver}|{minor}"
+    return f"{node.name}|{index}|{model.name}|GPU-{uuid}|{numbers}\n"
