@@ -56,6 +56,7 @@ class GpuAccess(str, Enum):
     TOOLKIT = "NVIDIA Container Toolkit"
     CDI = "CDI"
     NODES = "device nodes"
+    RUNTIME = "the runtime's own way"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,7 @@ class Engine:
     compressed layers too; ``proxied``: it reaches registries by a
     proxy or mirror of its own. ``driver_folder`` is the host folder with the driver's libraries that
     ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``:
-    Docker or Podman; ``api``: the highest version of Docker's API that it speaks; ``platform``: what it runs,
+    Docker or Podman, or Apptainer or pyxis, which are no daemons; ``api``: the highest version of Docker's API that it speaks; ``platform``: what it runs,
     as registries name it; ``memory``: of its host, in bytes, 0 where it does not say; ``insecure``: the
     registries, by host or network, that it speaks plain HTTP with. ``rootless``: it runs as the caller, who
     is root inside; ``unlimited``: what it cannot limit, in words; ``ulimits``: limits of a process that it
@@ -100,6 +101,11 @@ class Engine:
     def command(self) -> str:
         """The engine's own command line."""
         return self.name.lower()
+
+    @property
+    def is_daemon(self) -> bool:
+        """Whether it is asked over a socket, as Docker and Podman are; else its containers are our children."""
+        return self.name in {"Docker", "Podman"}
 
     def held(self, origin: ImageOrigin) -> str | None:
         """Return the ID under which the image of an origin is here, or None.

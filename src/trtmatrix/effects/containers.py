@@ -22,6 +22,7 @@ from trtmatrix.core.container import (
     ContainerSpec,
     Folders,
     Limits,
+    job_labels,
     make_container_spec,
     tmpfs_options,
 )
@@ -98,7 +99,7 @@ class ContainerLauncher:
             version=ready.launch.version, image=str(ready.handle), gpu=ready.launch.gpu,
             engine=self.engine, folders=folders, limits=self.limits,
             name=f"trtmatrix-{folder.name}", owner=own_identity(),
-            user=f"{os.getuid()}:{os.getgid()}",
+            user=f"{os.getuid()}:{os.getgid()}", labels=job_labels(os.environ),
         )  # fmt: skip
 
     def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:

@@ -38,6 +38,10 @@ Source: https://docs.podman.io/en/latest/markdown/podman-system-service.1.html.
 CONTAINERD, CONTAINERD_SETTINGS = Path("/var/lib/containerd"), Path("/etc/containerd/config.toml")
 """Its folder, where its settings name no other (https://github.com/containerd/containerd/blob/main/docs/ops.md)."""
 INSTALL = "install and start Docker: https://docs.docker.com/engine/install/"
+ENGINE = "TRTMATRIX_ENGINE"
+"""Which engine is meant, where ``--engine`` does not say: docker, podman, apptainer, pyxis or auto."""
+ACCESS, DRIVER = "TRTMATRIX_GPU_ACCESS", "TRTMATRIX_DRIVER_FOLDER"
+"""How containers are given a GPU and where the driver's libraries are, in place of what is found here."""
 SECONDS = 20
 API = "Api-Version"
 """The header in which an engine says the highest version of Docker's API that it speaks, in every answer."""
@@ -46,13 +50,19 @@ API = "Api-Version"
 def find_address() -> str:
     """Return the engine's address: DOCKER_HOST, else Docker's socket, else Podman's where that is there.
 
-    The user's own Podman comes before root's, as in ``podman`` itself.
+    The user's own Podman comes before root's, as in ``podman`` itself. Where one of both is meant
+    (:data:`ENGINE`) the other's sockets are not looked at.
     """
     if named := os.environ.get("DOCKER_HOST"):
         return named
     own = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    sockets = (DOCKER_SOCKET, f"{own}/podman/podman.sock", PODMAN_SOCKET)
-    return "unix://" + next((path for path in sockets if os.path.exists(path)), DOCKER_SOCKET)  # noqa: PTH110
+    podman = (f"{own}/podman/podman.sock", PODMAN_SOCKET)
+    sockets = {"docker": (DOCKER_SOCKET,), "podman": podman}.get(_wanted(), (DOCKER_SOCKET, *podman))
+    return "unix://" + next((path for path in sockets if os.path.exists(path)), sockets[0])  # noqa: PTH110
+
+
+def _wanted() -> str:
+    return os.environ.get(ENGINE, "")
 
 
 def open_client(timeout: int) -> docker.DockerClient:
@@ -109,16 +119,24 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     except (OSError, HTTPException, ValueError, EngineError) as error:
         reason, remedy = _explain(error, address)
         return Engine(available=False, reason=reason, remedy=remedy)
+    name, asked = PODMAN if _is_podman(info) else DOCKER, _wanted()
+    if asked in {"docker", "podman"} and asked != name.lower():
+        reason = f"{asked} was asked for, and what answers at {address} is {name}"
+        return Engine(available=False, reason=reason, remedy="unset DOCKER_HOST, or leave --engine out")
+    try:
+        access, folder = _settings(_gpu_access(info))
+    except EngineError as error:
+        return Engine(available=False, reason=str(error), remedy="correct it, or unset it: nothing is guessed")
     return Engine(
-        available=True, name=PODMAN if _is_podman(info) else DOCKER,
+        available=True, name=name,
         version=str(info.get("ServerVersion", "?")), images=dict(_references(images)),
         ids=frozenset(str(image["Id"]) for image in images), sizes=_sizes(images),
         snapshots=_has_snapshots(info), platform=_platform(info),
         memory=int(info.get("MemTotal") or 0), insecure=tuple(_insecure(info)),
-        gpu_access=_gpu_access(info) if gpu_here else None,
+        gpu_access=access if gpu_here else None,
         rootless=_is_rootless(info), unlimited=tuple(_unlimited(info)), ulimits=_ulimits(info),
         root=_root(info),
-        driver_folder=DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None,
+        driver_folder=folder,
         api=str(info.get(API, "")), proxied=_is_proxied(info),
     )  # fmt: skip
 
@@ -312,6 +330,21 @@ def _gpu_access(info: dict[str, Any]) -> GpuAccess | None:
     if _has_cdi_gpus(info):
         return GpuAccess.CDI
     return _nodes()
+
+
+def _settings(found: GpuAccess | None) -> tuple[GpuAccess | None, str | None]:
+    """Return how containers get the GPU, and the driver's folder: as set, else as ``found`` here.
+
+    :class:`EngineError` where a setting cannot be obeyed.
+    """
+    known = {access.name.lower(): access for access in GpuAccess if access is not GpuAccess.RUNTIME}
+    named, folder = os.environ.get(ACCESS, ""), os.environ.get(DRIVER, "")
+    if named and named not in known:
+        raise EngineError(f"{ACCESS} is {named}: known are {', '.join(known)}")
+    if folder and not (Path(folder).is_absolute() and Path(folder).is_dir()):
+        raise EngineError(f"{DRIVER} is {folder}, which is no folder by an absolute path")
+    own = DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None
+    return known[named] if named else found, folder or own
 
 
 def _nodes() -> GpuAccess | None:
