@@ -6,6 +6,8 @@ import argparse
 import re
 from pathlib import Path
 
+from trtmatrix.core.image_names import SUFFIXES
+
 SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 
 
@@ -40,6 +42,20 @@ def add_slurm_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--site", type=Path, metavar="FILE",
         help="the site's settings (TRTMATRIX_SITE, else slurm.yaml beside matrix.yaml)",
+    )  # fmt: skip
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add what starts containers, and the images that stand for those of matrix.yaml."""
+    group = parser.add_argument_group("containers (docs/engines.md)")
+    group.add_argument(
+        "--engine", choices=list(SUFFIXES),
+        help="what starts them (TRTMATRIX_ENGINE, else auto: Docker, or Podman where there is no Docker)",
+    )  # fmt: skip
+    group.add_argument(
+        "--image", action="append", default=[], metavar="VERSION=REFERENCE|FILE",
+        help="stands for the image of a version: a reference, or a file (.tar of docker save; .sif for "
+        "apptainer; .sqsh for pyxis); may be repeated",
     )  # fmt: skip
 
 

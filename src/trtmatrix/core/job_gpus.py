@@ -21,9 +21,7 @@ def host_hash(node: str) -> str:
     return sha256(node.encode()).hexdigest()[:16]
 
 
-def job_gpus(
-    gpus: Sequence[Gpu], environment: Mapping[str, str], node: str
-) -> tuple[tuple[Gpu, ...], str]:
+def job_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str], node: str) -> tuple[tuple[Gpu, ...], str]:
     """Return the GPUs that the job of ``environment`` has, with their node's hash, or none and why.
 
     ``gpus``: all that NVML shows, in its order. Where the site confines jobs to their devices

@@ -11,7 +11,7 @@ from packaging.version import Version as Release
 
 from trtmatrix.core.config import Driver, ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
 from trtmatrix.core.expand import Cell, Selection
-from trtmatrix.core.image_names import is_own
+from trtmatrix.core.image_names import CHILDREN, is_own
 from trtmatrix.core.model import Exclusion, Gpu, Product
 
 
@@ -69,8 +69,9 @@ class Engine:
     compressed layers too; ``proxied``: it reaches registries by a
     proxy or mirror of its own. ``driver_folder`` is the host folder with the driver's libraries that
     ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``:
-    Docker or Podman, or Apptainer or pyxis, which are no daemons; ``api``: the highest version of Docker's API that it speaks; ``platform``: what it runs,
-    as registries name it; ``memory``: of its host, in bytes, 0 where it does not say; ``insecure``: the
+    Docker or Podman, or Apptainer or pyxis, which are no daemons; ``api``: the highest version of Docker's
+    API that it speaks; ``platform``: what it runs, as registries name it; ``memory``: of its host, in bytes,
+    0 where it does not say; ``insecure``: the
     registries, by host or network, that it speaks plain HTTP with. ``rootless``: it runs as the caller, who
     is root inside; ``unlimited``: what it cannot limit, in words; ``ulimits``: limits of a process that it
     must be told, since its own defaults may be more than it may set.
@@ -104,8 +105,8 @@ class Engine:
 
     @property
     def is_daemon(self) -> bool:
-        """Whether it is asked over a socket, as Docker and Podman are; else its containers are our children."""
-        return self.name in {"Docker", "Podman"}
+        """Whether it is asked over a socket, as Docker and Podman are; else containers are our children."""
+        return self.command not in CHILDREN
 
     def held(self, origin: ImageOrigin) -> str | None:
         """Return the ID under which the image of an origin is here, or None.

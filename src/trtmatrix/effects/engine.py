@@ -13,7 +13,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtmatrix.core.image_names import short_name
+from trtmatrix.core.image_names import ENGINE, short_name
 from trtmatrix.core.lock import MACHINES
 from trtmatrix.core.plan import Engine, GpuAccess
 from trtmatrix.effects.offline import trouble_of
@@ -38,8 +38,6 @@ Source: https://docs.podman.io/en/latest/markdown/podman-system-service.1.html.
 CONTAINERD, CONTAINERD_SETTINGS = Path("/var/lib/containerd"), Path("/etc/containerd/config.toml")
 """Its folder, where its settings name no other (https://github.com/containerd/containerd/blob/main/docs/ops.md)."""
 INSTALL = "install and start Docker: https://docs.docker.com/engine/install/"
-ENGINE = "TRTMATRIX_ENGINE"
-"""Which engine is meant, where ``--engine`` does not say: docker, podman, apptainer, pyxis or auto."""
 ACCESS, DRIVER = "TRTMATRIX_GPU_ACCESS", "TRTMATRIX_DRIVER_FOLDER"
 """How containers are given a GPU and where the driver's libraries are, in place of what is found here."""
 SECONDS = 20
@@ -126,7 +124,9 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     try:
         access, folder = _settings(_gpu_access(info))
     except EngineError as error:
-        return Engine(available=False, reason=str(error), remedy="correct it, or unset it: nothing is guessed")
+        return Engine(
+            available=False, reason=str(error), remedy="correct it, or unset it: nothing is guessed"
+        )
     return Engine(
         available=True, name=name,
         version=str(info.get("ServerVersion", "?")), images=dict(_references(images)),
@@ -205,6 +205,8 @@ def _explain(error: Exception, address: str) -> tuple[str, str]:
         return reason, "sudo usermod -aG docker $USER, then log in again"
     if "FileNotFoundError" in text or "No such file" in text:
         reason = "no Docker socket: install Docker and start it, or set DOCKER_HOST"
+        if not named and _wanted() == "podman":
+            return f"no socket of Podman at {address}", "systemctl --user start podman.socket"
         return (f"no socket at {address}", unset) if named else (reason, INSTALL)
     if "ConnectionRefused" in text or "Connection refused" in text:
         reason = "nothing answers at Docker's address: start dockerd, or set DOCKER_HOST"
