@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trtmatrix.context import Context
+from trtmatrix.context import Context, own_platform
 from trtmatrix.core.compare import Entry, Stored, make_entries
 from trtmatrix.core.config import ImageOrigin, WheelsOrigin
 from trtmatrix.core.expand import Cell, expand
@@ -98,6 +98,7 @@ def find_engine_of(context: Context, scan: GpuScan) -> Engine:
         from trtmatrix.launchers.found import find_child_engine
 
         engine = find_child_engine(context.engine, context.project.cache, gpu_here=bool(scan.gpus))
+        engine = replace(engine, platform=own_platform())
     else:
         from trtmatrix.effects.engine import find_engine
 

@@ -37,15 +37,13 @@ class Apptainer:
 
     def find_trouble(self) -> tuple[str, str]:
         """Return why it cannot be used here, and what mends that; nothing where it can."""
-        if shutil.which(self.command):
-            return "", ""
-        remedy = (
-            "module load apptainer, or install it: https://apptainer.org/docs/admin/main/installation.html"
-        )
-        return "neither apptainer nor singularity is in PATH", remedy
+        remedy = "module load apptainer, or install it: https://apptainer.org/docs/admin/main/"
+        lacking = ("neither apptainer nor singularity is in PATH", remedy)
+        return ("", "") if shutil.which(self.command) else lacking
 
-    def find_version(self) -> str:
-        """Return its version."""
+    @property
+    def version(self) -> str:
+        """As it says itself."""
         return (self._ask("--version")[1].split() or ["?"])[-1]
 
     @cached_property
@@ -61,18 +59,9 @@ class Apptainer:
 
         ``--nv`` gives it all GPUs that the caller sees. ``granted``: of :meth:`try_options`.
         """
-        nv = ["--nv"] if gpu.index is not None else []
+        nv, inside = ["--nv"] if gpu.index is not None else [], inside_words(spec, gpu)
         binds = [f"--bind={words}" for words in mount_words(spec, scratch)]
-        return [
-            self.command,
-            "exec",
-            *self.alone,
-            *granted,
-            *nv,
-            *binds,
-            spec.image,
-            *inside_words(spec, gpu),
-        ]
+        return [self.command, "exec", *self.alone, *granted, *nv, *binds, spec.image, *inside]
 
     def environment(self, gpu: Gpu) -> dict[str, str]:
         """Return the caller's environment without what was set for other containers."""
@@ -82,22 +71,20 @@ class Apptainer:
     def try_options(self, image: str, limits: Limits) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the options that this host grants its users, each tried, and a line for what it does not.
 
-        In a Slurm job no limit is asked for: it would take the container out of the job's own cgroup, by
-        which Slurm limits and ends it.
+        In a Slurm job no limit is asked for: it would take the container out of the job's own cgroup.
         """
         wanted = {"the network cannot be taken away": NO_NETWORK}
         if not os.environ.get(JOB):
-            limit = (f"--memory={limits.memory}", f"--pids-limit={limits.processes}")
-            wanted["memory and processes cannot be limited"] = limit
-        granted: tuple[str, ...] = ()
-        lacking: list[str] = []
+            both = (f"--memory={limits.memory}", f"--pids-limit={limits.processes}")
+            wanted["memory and processes cannot be limited"] = both
+        granted, lacking = (), ()  # type: tuple[str, ...], tuple[str, ...]
         for lack, options in wanted.items():
             code, said = self._ask("exec", *self.alone, *granted, *options, image, "true")
             if code == 0:
                 granted += options
             else:
-                lacking.append(f"{lack} here: {(said.strip().splitlines() or ['no reason given'])[-1][:200]}")
-        return granted, tuple(lacking)
+                lacking += (f"{lack} here: {said.strip()[-200:]}",)
+        return granted, lacking
 
     def pull_words(self, reference: str, target: str) -> Sequence[Sequence[str]]:
         """Return the command line of a pull: a digest takes the tag's place, both together are refused."""

@@ -1,7 +1,4 @@
-"""Runs a container as a child process in a session of its own, over a scratch folder of this host.
-
-Limits of memory are those of the job or the host, and a job that ends takes the container with it.
-"""
+"""Runs a container as a child process in a session of its own; a job that ends takes it along."""
 
 from __future__ import annotations
 
@@ -31,8 +28,8 @@ class ChildLauncher:
         note: Callable[[str], None],
     ) -> None:  # fmt: skip
         """Keep what every container needs; ``note`` is told of long work and of what is not isolated."""
-        self.runtime, self.engine, self.cache, self.repros = runtime, engine, cache, repros
-        self.limits, self.note, self.images = limits, note, ImageFiles(cache, runtime, note)
+        self.runtime, self.note, self.images = runtime, note, ImageFiles(cache, runtime, note)
+        self.engine, self.cache, self.repros, self.limits = engine, cache, repros, limits
 
     def make_ready(self, launch: Launch) -> Ready:
         """Have the image, pulled now where the plan says so, and try what this host grants."""
@@ -55,9 +52,8 @@ class ChildLauncher:
         killed = oom_kills()
         with scratch_folder() as scratch:
             command = self.runtime.words(spec, gpu, scratch, granted)
-            code = run_session(
-                command, self.runtime.environment(gpu), log, folder, poll, largest=self.limits.file
-            )
+            environment = self.runtime.environment(gpu)
+            code = run_session(command, environment, log, folder, poll, largest=self.limits.file)
         said = tail(log)
         if not (folder / "out" / BEGAN).exists():
             raise MachineryError(f"{self.runtime.name} cannot start the container of {image}: {said}")

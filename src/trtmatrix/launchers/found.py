@@ -21,7 +21,7 @@ def find_child_engine(name: str, cache: Path, *, gpu_here: bool) -> Engine:
     reason, remedy = runtime.find_trouble()
     return Engine(
         available=not reason, reason=reason, remedy=remedy, name=runtime.name,
-        version="" if reason else runtime.find_version(), images=held_images(cache, runtime.suffix),
+        version="" if reason else runtime.version, images=held_images(cache, runtime.suffix),
         gpu_access=GpuAccess.RUNTIME if gpu_here else None,
         root=str(next(folder for folder in (images, *images.parents) if folder.is_dir())),
     )  # fmt: skip

@@ -22,9 +22,7 @@ from trtmatrix.launchers.apptainer import Apptainer
 from trtmatrix.launchers.pyxis import Pyxis
 
 Runtime = Apptainer | Pyxis
-NOT_UNDERSTOOD = "Invalid image reference"
-"""What enroot says of a form of an image's name that its release does not know."""
-
+NOT_UNDERSTOOD = "Invalid image reference"  # enroot's words for a form that its release does not know
 _TURN = threading.Lock()
 """POSIX locks are a process's: they keep none of its own threads out."""
 
@@ -55,9 +53,9 @@ class ImageFiles:
         origin = launch.version.origin
         if not isinstance(origin, ImageOrigin):
             raise MachineryError(f"{launch.version.name} is no container's version")
-        if origin.is_file and origin.pin is not None:
-            return Path(origin.image), origin.pin.ids[0]
         which = origin.pin.ids[0] if origin.pin is not None else origin.reference
+        if origin.is_file:
+            return Path(origin.image), which
         key = sha256(f"{self.runtime.name}\n{which}".encode()).hexdigest()[:16]
         image, note = self.folder / f"{key}{self.runtime.suffix}", self.folder / f"{key}.json"
         with self._alone(key):
@@ -102,13 +100,13 @@ class ImageFiles:
         folders = self.runtime.pull_folders(os.environ, made.parent)
         for folder in folders.values():
             Path(folder).mkdir(exist_ok=True)
-        said, words = "", self.runtime.pull_words(reference, str(made))
-        for command in words:
-            code, said = run_to_end(command, {**os.environ, **folders})
+        for words in self.runtime.pull_words(reference, str(made)):
+            code, said = run_to_end(words, {**os.environ, **folders})
             if code == 0 and made.is_file():
                 return
             if NOT_UNDERSTOOD not in said:
                 break
-        by_hand = " ".join(command).replace(str(made), made.name)
-        told = said.strip()[-1000:] or "it said nothing"
-        raise MachineryError(f"{reference} cannot be had: {told}\n  try it by hand: {by_hand}")
+        by_hand = " ".join(words).replace(str(made), made.name)
+        raise MachineryError(
+            f"{reference} cannot be had: {said.strip()[-1000:]}\n  try it by hand: {by_hand}"
+        )

@@ -1,8 +1,7 @@
 """pyxis, NVIDIA's plugin of srun, and enroot, which pulls its images: words and environment.
 
 Not run by us (see the package). Options: https://github.com/NVIDIA/pyxis/wiki/Usage (0.20) and srun's own;
-an image's name: https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md. The container is a step of
-the job that this process runs in, without a process namespace or a limit on processes.
+names: https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md. The container is a step of our own job.
 """
 
 from __future__ import annotations
@@ -29,13 +28,12 @@ ALONE = (
 GIVEN = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
 NAMES = ("HOME", "USER", "LOGNAME", "PATH", "LANG")
 """All that srun exports is set inside: no more than what srun and enroot themselves need."""
-ASK_SECONDS = 60
 
 
 class Pyxis:
     """What srun is told."""
 
-    name, suffix = "pyxis", ".sqsh"
+    name, suffix, version = "pyxis", ".sqsh", "of this srun"
 
     def __init__(self) -> None:
         """Find the commands."""
@@ -44,28 +42,24 @@ class Pyxis:
     @cached_property
     def helps(self) -> str:
         """What ``srun --help`` says: by it newer options are known."""
-        return run_to_end([self.srun, "--help"], os.environ, ASK_SECONDS)[1]
+        return run_to_end([self.srun, "--help"], os.environ, seconds=60)[1]
 
     def find_trouble(self) -> tuple[str, str]:
         """Return why it cannot be used here, and what mends that; nothing where it can."""
         if not shutil.which(self.srun):
-            return (
-                "srun is not in PATH: pyxis is a plugin of Slurm's",
-                "run on a cluster with Slurm and pyxis",
-            )
+            return "srun is not in PATH: pyxis is a plugin of Slurm's", "run on a cluster that has pyxis"
         if "--container-image" not in self.helps:
             remedy = "ask the site for pyxis (https://github.com/NVIDIA/pyxis), or try --engine apptainer"
             return "srun has no --container-image: pyxis is not in its plugstack.conf", remedy
         if not shutil.which(self.enroot):
             return "enroot is not in PATH", "run where enroot is: https://github.com/NVIDIA/enroot"
         if not os.environ.get(JOB):
-            reason = "this is no Slurm job (SLURM_JOB_ID is not set), and srun starts containers in one"
-            return reason, "srun --gres=gpu:1 --pty bash, then the same command"
+            remedy = "srun --gres=gpu:1 --pty bash, then the same command"
+            return (
+                "this is no Slurm job (SLURM_JOB_ID is not set), and pyxis starts containers in one",
+                remedy,
+            )
         return "", ""
-
-    def find_version(self) -> str:
-        """Return enroot's version: pyxis tells none."""
-        return f"with enroot {run_to_end([self.enroot, 'version'], os.environ, ASK_SECONDS)[1].strip()}"
 
     def words(
         self, spec: ContainerSpec, gpu: Gpu, scratch: str = "JOB/scratch", granted: Sequence[str] = ()
@@ -87,18 +81,16 @@ class Pyxis:
     def environment(self, gpu: Gpu) -> dict[str, str]:
         """Return srun's environment: enroot gives the GPU that it names. Options as variables are others'."""
         which = "void" if gpu.index is None else gpu.uuid or str(gpu.index)
-        settings = dict(zip(GIVEN, (which, "compute,utility"), strict=True))
-        return {**without(os.environ, r"PYXIS_\w*"), **settings}
+        return {**without(os.environ, r"PYXIS_\w*"), GIVEN[0]: which, GIVEN[1]: "compute,utility"}
 
     def try_options(self, image: str, limits: Limits) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Take the network away where srun knows how; nothing is started to see whether that works."""
         del image, limits
-        if "container-unshare" in self.helps:
-            return ("--container-unshare=net",), ()
-        return (), ("containers of this pyxis have the network of the node",)
+        granted = ("--container-unshare=net",) if "container-unshare" in self.helps else ()
+        return granted, () if granted else ("containers of this pyxis have the network of the node",)
 
     def pull_words(self, reference: str, target: str) -> Sequence[Sequence[str]]:
-        """Return a command line for each way in which releases of enroot write an image's name."""
+        """Return a command line for each form of an image's name."""
         return [(self.enroot, "import", "--output", target, uri) for uri in enroot_uris(reference)]
 
     def pull_folders(self, environment: Mapping[str, str], work: Path) -> dict[str, str]:

@@ -31,8 +31,7 @@ exec "$@"
 def inside_words(spec: ContainerSpec, gpu: Gpu) -> list[str]:
     """Return what is run in the container; CUDA is told which GPU is the cell's.
 
-    ``env`` sets the variables: neither runtime lets HOME be set from outside, and pyxis has those of the
-    image win over the caller's.
+    ``env`` sets the variables: neither runtime takes HOME, and in pyxis the image's win over the caller's.
     """
     environment = without(spec.environment, "NVIDIA_VISIBLE_DEVICES")
     if gpu.index is not None:
@@ -43,9 +42,8 @@ def inside_words(spec: ContainerSpec, gpu: Gpu) -> list[str]:
 
 def mount_words(spec: ContainerSpec, scratch: str) -> Iterator[str]:
     """Yield ``outside:inside[:ro]`` of each folder. :class:`MachineryError` where that cannot be written."""
-    writable = [spec.out, (scratch, SCRATCH)]
-    mounts = [*((pair, ":ro") for pair in spec.read_only_mounts.items()), *((pair, "") for pair in writable)]
-    for (outside, inside), flag in mounts:
+    read_only = [(pair, ":ro") for pair in spec.read_only_mounts.items()]
+    for (outside, inside), flag in [*read_only, (spec.out, ""), ((scratch, SCRATCH), "")]:
         if re.search(r"[,:\"]", outside):
             raise MachineryError(f'{outside} cannot be given to a container: no path may have one of , : "')
         yield f"{outside}:{inside}{flag}"
