@@ -6,8 +6,6 @@ import argparse
 import re
 from pathlib import Path
 
-from trtmatrix.core.image_names import SUFFIXES
-
 SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 
 
@@ -49,7 +47,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Add what starts containers, and the images that stand for those of matrix.yaml."""
     group = parser.add_argument_group("containers (docs/engines.md)")
     group.add_argument(
-        "--engine", choices=list(SUFFIXES),
+        "--engine", choices=["auto", "docker", "podman", "apptainer", "pyxis"],
         help="what starts them (TRTMATRIX_ENGINE, else auto: Docker, or Podman where there is no Docker)",
     )  # fmt: skip
     group.add_argument(

@@ -94,7 +94,7 @@ def test_offline_nothing_is_pulled(project: Project) -> None:
 def test_an_interrupted_run_leaves_no_container(project: Project) -> None:
     words = ("--engine=apptainer", "--trt=10.7.0", "--case=hangs", "--no-controls", own(project))
     process = project.start("run", *words)
-    mine = {"label": f"io.trtmatrix.standin={project.folder / 'bin'}"}
+    mine: dict[str, str | list[str] | bool] = {"label": f"io.trtmatrix.standin={project.folder / 'bin'}"}
     client, until = docker.from_env(), time.monotonic() + 60
     while not list(project.folder.glob("cache/jobs/*/out/0.started.json")):
         assert time.monotonic() < until
@@ -155,7 +155,7 @@ def test_a_tar_of_docker_save_is_loaded_where_the_engine_lacks_it(project: Proje
     text = f"FROM trtmatrix/test:latest\nLABEL mine={tag}\n".encode()
     image, _ = client.images.build(fileobj=io.BytesIO(text), tag=tag, rm=True, network_mode="none")
     says = "import onnxruntime; print(onnxruntime.__version__, end='')"
-    library = client.containers.run(image.id, ["-c", says], entrypoint=["python3"], remove=True).decode()
+    library = client.containers.run(image, ["-c", says], entrypoint=["python3"], remove=True).decode()
     matrix = project.folder / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace('value: "9"', f'value: "{library}"'))
     tar = project.folder / "own.tar"
@@ -173,4 +173,4 @@ def test_a_tar_of_docker_save_is_loaded_where_the_engine_lacks_it(project: Proje
         (record,) = project.records()
         assert record["digests"]["image"] == image.id
     finally:
-        client.images.remove(image.id, force=True)
+        client.images.remove(str(image.id), force=True)

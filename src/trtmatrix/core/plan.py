@@ -329,7 +329,10 @@ def _without_image(cell: Cell, host: Host, selection: Selection, pull: Pull) -> 
     named = bool(selection.versions)
     wanted = pull is Pull.ALL or (pull is Pull.NAMED and named)
     if not engine.is_daemon and (version.origin.build is not None or is_own(version.origin.image)):
-        return Exclusion.IMAGE_NOT_BUILT, f"{engine.name} builds none: name one by --image {version.name}=FILE"
+        return (
+            Exclusion.IMAGE_NOT_BUILT,
+            f"{engine.name} builds none: name one by --image {version.name}=FILE",
+        )
     if version.origin.build is not None:
         return None if wanted and host.builds_images else (Exclusion.IMAGE_NOT_BUILT, image)
     if is_own(version.origin.image):
