@@ -1,4 +1,4 @@
-"""A project with two versions, and the stand-ins first in PATH."""
+"""A project with two versions, and the stand-ins first in PATH. No engine of Docker's answers."""
 
 from __future__ import annotations
 
@@ -83,5 +83,9 @@ def project(tmp_path: Path) -> Project:
     inherited = {name: text for name, text in os.environ.items() if not name.startswith(FORGOTTEN)}
     paths = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(tmp_path / "nvml")}
     return Project(
-        tmp_path, {**inherited, **paths, "PYTHONPATH": f"{tmp_path / 'nvml'}:{SOURCE}", "FAKE_GPUS": "1"}
-    )
+        tmp_path,
+        {
+            **inherited, **paths, "PYTHONPATH": f"{tmp_path / 'nvml'}:{SOURCE}", "FAKE_GPUS": "1",
+            "DOCKER_HOST": "unix:///nowhere.sock",
+        },
+    )  # fmt: skip

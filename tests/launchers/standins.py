@@ -42,6 +42,7 @@ def run(mounts, image, isolated):
     docker = ["docker", "run", "--rm", "--init", "--read-only", "--entrypoint=", "--workdir=/tmp"]
     docker += [f"--network={{'none' if isolated else 'bridge'}}", f"--user={{os.getuid()}}:{{os.getgid()}}"]
     docker += ["--env=SLURM_STEP_ID=0", "--env=APPTAINER_NAME=i", f"--label=io.trtmatrix.standin={{here}}"]
+    del os.environ["DOCKER_HOST"]  # of no use to whom we stand for
     os.execvp("docker", [*docker, *(f"--volume={{mount}}" for mount in mounts), {image!r}, *words])
 
 def pull(file, uri, *names):
