@@ -142,6 +142,7 @@ SUITES = (
         name="podman", seconds=600, command=(*BY_FILE, "tests/containers"), lacking=_podman,
         engine="TRTMATRIX_TEST_PODMAN",
     ),
+    Suite(name="launchers", seconds=180, command=(*BOTH_CORES, "tests/launchers"), lacking=_docker),
     Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack),
     Suite(name="slurm", seconds=480, command=(*PYTEST, "tests/slurm"), lacking=_slurm, beside="podman"),
     Suite(name="bundles", seconds=480, command=(*BY_FILE, "tests/bundles"), lacking=_docker),

@@ -13,6 +13,7 @@ from pathlib import Path
 from trtmatrix import __version__
 from trtmatrix.cli_bugs import add_bisect_options, add_bundle_options, add_minimise_options
 from trtmatrix.cli_hosts import (
+    add_engine_options,
     add_lock_options,
     add_merge_options,
     add_network_options,
@@ -169,6 +170,7 @@ def make_parser() -> argparse.ArgumentParser:
     prepare.add_argument("--to", type=Path, metavar="DIR", help="where to write (default: ./CASE)")
     _add_flags(commands.choices)
     for name in ("run", "doctor", "table", "report", "publish"):
+        add_engine_options(commands.choices[name])
         add_slurm_options(commands.choices[name])
     return parser
 

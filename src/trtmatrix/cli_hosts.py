@@ -43,6 +43,20 @@ def add_slurm_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add what starts containers, and the images that stand for those of matrix.yaml."""
+    group = parser.add_argument_group("containers (docs/engines.md)")
+    group.add_argument(
+        "--engine", choices=["auto", "docker", "podman", "apptainer", "pyxis"],
+        help="what starts them (TRTMATRIX_ENGINE, else auto: Docker, or Podman where there is no Docker)",
+    )  # fmt: skip
+    group.add_argument(
+        "--image", action="append", default=[], metavar="VERSION=REFERENCE|FILE",
+        help="stands for the image of a version: a reference, or a file (.tar of docker save; .sif for "
+        "apptainer; .sqsh for pyxis); may be repeated",
+    )  # fmt: skip
+
+
 def add_lock_options(parser: argparse.ArgumentParser) -> None:
     """Add ``lock``'s own."""
     parser.add_argument(

@@ -42,6 +42,7 @@ def run_command(args: argparse.Namespace) -> ExitCode:
     check_outputs(args.output)
     context, cluster = open_where(args, open_model_context(args))
     scene = look_around(context, Pull(args.pull), cluster)
+    tell_of_engine(context, scene.host)
     options = options_of(args)
     if args.stale:
         from trtmatrix.core.stale import stale_json, stale_text
@@ -67,6 +68,13 @@ def open_where(args: argparse.Namespace, context: Context) -> tuple[Context, Clu
     from trtmatrix.slurm.cluster import open_cluster
 
     return open_cluster(args, context)
+
+
+def tell_of_engine(context: Context, host: Host) -> None:
+    """Say why the engine that was asked for by name cannot be used: cells of other runtimes may still run."""
+    if context.engine != "auto" and not host.engine.available:
+        print(f"trtmatrix: --engine {context.engine}: {host.engine.reason}", file=sys.stderr)
+        print(f"  {host.engine.remedy}", file=sys.stderr)
 
 
 def open_model_context(args: argparse.Namespace) -> Context:

@@ -12,6 +12,7 @@ from pathlib import Path
 from trtmatrix.core.config import Matrix
 from trtmatrix.core.errors import ConfigError, UsageError, shorten
 from trtmatrix.core.expand import Selection, select_cases, select_repros, select_versions
+from trtmatrix.core.image_names import ENGINE, SUFFIXES
 from trtmatrix.core.lock import MACHINES, Lock, pin_matrix
 from trtmatrix.core.model import Repro
 from trtmatrix.core.registry import parse_reference
@@ -28,7 +29,8 @@ class Context:
     """The project as read, and what the user selected of it.
 
     ``controls``: these go along. ``code``: digests of this program's own code. The images of ``matrix`` are
-    known by ``lock`` (matrix.lock). ``offline``: no connection is ever opened. ``told``: warnings that were
+    known by ``lock`` (matrix.lock). ``offline``: no connection is ever opened. ``engine``: which one is meant
+    (:data:`trtmatrix.core.image_names.SUFFIXES`). ``told``: warnings that were
     shown, which are not shown again by a command of many runs.
     """
 
@@ -41,6 +43,7 @@ class Context:
     code: Code = field(default_factory=Code)
     lock: Lock = field(default_factory=Lock)
     offline: bool = False
+    engine: str = "auto"
     told: set[str] = field(default_factory=set, compare=False)
 
     @property
@@ -77,12 +80,14 @@ def open_context(args: argparse.Namespace) -> Context:
     if matrix is None or problems:
         raise ConfigError(problems)
     repros = {item.repro.id: item for item in loaded}
-    matrix = pin_matrix(replace(matrix, registry=_registry(args, matrix)), lock, own_platform())
+    engine = _engine(args)
+    matrix = replace(matrix, registry=_registry(args, matrix))
+    matrix = pin_matrix(_with_own_images(args, matrix, engine, project), lock, own_platform())
     context = Context(
         project=project, matrix=matrix, repros=repros, selection=selection,
         pythons=tuple(getattr(args, "python", []) or [sys.executable]),
         controls=not getattr(args, "no_controls", False), code=loaded[0].code,
-        lock=lock, offline=getattr(args, "offline", False),
+        lock=lock, offline=getattr(args, "offline", False), engine=engine,
     )  # fmt: skip
     select_versions(matrix, selection)
     select_cases(select_repros(context.plain_repros, selection), selection)
@@ -149,6 +154,27 @@ def _registry(args: argparse.Namespace, matrix: Matrix) -> str:
     if mirror:
         _check_mirror(name, mirror)
     return mirror
+
+
+def _engine(args: argparse.Namespace) -> str:
+    """Return which engine is meant; what asks one over its socket, here and in our children, is told so."""
+    if named := getattr(args, "engine", None):
+        os.environ[ENGINE] = named
+    engine = os.environ.get(ENGINE) or "auto"
+    if engine not in SUFFIXES:
+        raise UsageError(f"{ENGINE} is {engine}: known are {', '.join(SUFFIXES)}")
+    return engine
+
+
+def _with_own_images(args: argparse.Namespace, matrix: Matrix, engine: str, project: Project) -> Matrix:
+    """Return the matrix with the images that ``--image`` names in place of its own."""
+    texts = getattr(args, "image", None)
+    if not texts:
+        return matrix
+    from trtmatrix.core.own_images import with_own_images
+    from trtmatrix.effects.image_files import read_file
+
+    return with_own_images(matrix, texts, engine, lambda file: read_file(file, project.cache))
 
 
 def _check_mirror(setting: str, value: str) -> None:

@@ -17,10 +17,11 @@ from trtmatrix.core.plan import Isolation, Keep, Launch
 from trtmatrix.core.stale import Finding, Reason, find_reason
 from trtmatrix.effects.paths import Project
 from trtmatrix.performed import Performed
-from trtmatrix.scene import Scene, digests_now, entries_of
+from trtmatrix.scene import Scene, digests_now, entries_of, find_engine_of
 
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
     from trtmatrix.effects.image_use import ImageUse, NoUse
+    from trtmatrix.effects.launcher import Launcher
     from trtmatrix.effects.progress import Progress
     from trtmatrix.run import Remote
     from trtmatrix.slurm.cluster import Cluster
@@ -96,10 +97,9 @@ def tidy(context: Context, scene: Scene, options: Options, served: frozenset[Cel
     An image stays that a cell is still to be run in. Returns the scene with the engine as it is then: what is
     gone may have to be pulled again.
     """
-    if not scene.host.engine.available:
+    if not scene.host.engine.available or not scene.host.engine.is_daemon:
         return scene
     from trtmatrix.effects.containers import remove_leftovers
-    from trtmatrix.effects.engine import find_engine
     from trtmatrix.effects.progress import NoProgress
 
     note = NoProgress(sys.stderr).note
@@ -108,7 +108,7 @@ def tidy(context: Context, scene: Scene, options: Options, served: frozenset[Cel
     uses = use_images(context, scene, options, note)
     if not uses.drop_leftovers(launch.version.origin for launch in launches_to_run(scene, served)):
         return scene
-    engine = find_engine(gpu_here=bool(scene.scan.gpus), offline=context.offline)
+    engine = find_engine_of(context, scene.scan)
     return replace(scene, host=replace(scene.host, engine=engine))
 
 
@@ -218,15 +218,23 @@ def make_workshop(
         project.cache, project.repros.resolve(), progress.note,
         find_wheelhouse(project.folder) if context.offline else None,
     )  # fmt: skip
+    engine = scene.host.engine
     images = Images(
         pull_note=progress.pull, note=progress.note,
         builder=builder_command(project.image_builder, project.matrix), uses=uses,
-        platform=scene.host.engine.platform, command=scene.host.engine.command,
+        platform=engine.platform, command=engine.command,
     )  # fmt: skip
-    containers = ContainerLauncher(
-        engine=scene.host.engine, cache=project.cache, repros=project.repros,
-        limits=options.limits, images=images,
+    containers: Launcher = ContainerLauncher(
+        engine=engine, cache=project.cache, repros=project.repros, limits=options.limits, images=images,
     )  # fmt: skip
+    if not engine.is_daemon:
+        from trtmatrix.launchers.child import ChildLauncher
+        from trtmatrix.launchers.found import find_runtime
+
+        containers = ChildLauncher(
+            runtime=find_runtime(engine.command), engine=engine, cache=project.cache, repros=project.repros,
+            limits=options.limits, note=progress.note,
+        )  # fmt: skip
     return Workshop(
         launchers={"container": containers, "wheels": interpreters, "host": interpreters},
         repros=context.repros, cases=CaseCache(project.cache), cache=project.cache,

@@ -50,7 +50,9 @@ def check_pins(
 def _is_local(version: Version) -> bool:
     """Whether no registry has a version's image, so that nothing can lock it."""
     origin = version.origin
-    return isinstance(origin, ImageOrigin) and origin.build is None and is_own(origin.image)
+    if not isinstance(origin, ImageOrigin) or origin.build is not None:
+        return False
+    return origin.is_file or is_own(origin.image)
 
 
 def why_unlocked(context: Context, version: Version) -> str | None:
@@ -61,6 +63,8 @@ def why_unlocked(context: Context, version: Version) -> str | None:
     origin = version.origin
     if not isinstance(origin, ImageOrigin):
         return None
+    if origin.is_file:
+        return f"{origin.image} is a file of yours, known by what is in it"
     if origin.build is not None:
         return _why_build(context, version.name, origin, origin.build)
     if origin.pin is not None or "@sha256:" in origin.image:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from pathlib import Path
 
 from trtmatrix.context import Context
 from trtmatrix.core.config import ImageOrigin
-from trtmatrix.core.container import Folders, Limits, docker_command, make_container_spec
+from trtmatrix.core.container import Limits, docker_command
 from trtmatrix.core.model import CellId
 from trtmatrix.core.order import Seconds, count_recorded, equal_boards, estimate_seconds, order_launches
 from trtmatrix.core.plan import Launch
@@ -24,7 +23,7 @@ from trtmatrix.core.planned import (
 from trtmatrix.core.preflight.downloads import find_downloads, need_here, without_counted
 from trtmatrix.core.preflight.facts import image_of, key
 from trtmatrix.core.render_list import origin_text
-from trtmatrix.effects.paths import probe_folder
+from trtmatrix.effects.launcher import launch_spec
 from trtmatrix.effects.pulled import pull_speed
 from trtmatrix.perform import Options, here, tell_pins
 from trtmatrix.preflighting import look
@@ -111,18 +110,16 @@ def _planned(
 
 
 def container_command(context: Context, scene: Scene, launch: Launch, limits: Limits) -> str:
-    """Return the ``docker run`` line that a launch amounts to; JOB stands for its own folder."""
+    """Return the line that a launch amounts to, such as ``docker run``; JOB stands for its own folder."""
     origin = launch.version.origin
     held = scene.host.engine.held(origin) if isinstance(origin, ImageOrigin) and origin.pin else None
     image = held or (origin.reference if isinstance(origin, ImageOrigin) else "")
-    project = context.project
-    folders = Folders(
-        probe=str(probe_folder()), repros=str(project.repros.resolve()),
-        cases=str(project.cache / "cases"), job=str(Path("JOB") / "job"), out=str(Path("JOB") / "out"),
-    )  # fmt: skip
-    spec = make_container_spec(
-        version=launch.version, image=image, gpu=launch.gpu, engine=scene.host.engine,
-        folders=folders, limits=limits, name="trtmatrix-JOB", owner="OWNER",
-        user=f"{os.getuid()}:{os.getgid()}",
-    )  # fmt: skip
-    return docker_command(spec)
+    engine, project = scene.host.engine, context.project
+    spec = launch_spec(
+        launch, image, engine, cache=project.cache, repros=project.repros, folder=Path("JOB"), limits=limits
+    )
+    if engine.is_daemon:
+        return docker_command(spec)
+    from trtmatrix.launchers.found import find_runtime
+
+    return shlex.join(find_runtime(engine.command).words(spec, launch.gpu))

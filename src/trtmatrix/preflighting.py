@@ -84,7 +84,8 @@ def gather(context: Context, scene: Scene, launches: Sequence[Launch]) -> Facts:
     images = effects.images_room(engine.root)
     builds = [launch for launch in launches if launch.build]
     indexes = {origin.build.index for x in builds if (origin := image_of(x)) and origin.build}
-    asks = () if context.offline else asked_references(launches, context.lock, engine, registry)
+    silent = context.offline or not engine.is_daemon  # whose logins for registries are its own
+    asks = () if silent else asked_references(launches, context.lock, engine, registry)
     total, available = effects.find_memory()
     by_nodes = engine.gpu_access is GpuAccess.NODES and images is not None
     return Facts(

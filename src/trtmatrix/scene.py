@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trtmatrix.context import Context
+from trtmatrix.context import Context, own_platform
 from trtmatrix.core.compare import Entry, Stored, make_entries
-from trtmatrix.core.config import WheelsOrigin
+from trtmatrix.core.config import ImageOrigin, WheelsOrigin
 from trtmatrix.core.expand import Cell, expand
+from trtmatrix.core.image_names import CHILDREN
 from trtmatrix.core.model import NO_GPU, CellId, Gpu, Product
-from trtmatrix.core.plan import Excluded, Host, Plan, Pull, make_plan
+from trtmatrix.core.plan import Engine, Excluded, Host, Plan, Pull, make_plan
 from trtmatrix.core.record import Record
 from trtmatrix.digests import current_digests, origin_digests
 from trtmatrix.effects.calibration import read_calibration
@@ -87,16 +88,32 @@ def without_superseded(stored: Sequence[Stored]) -> list[Stored]:
 
 def find_host(context: Context, scan: GpuScan) -> Host:
     """Look at the engine and, where asked for, at the host's interpreters."""
-    from trtmatrix.effects.engine import find_engine
     from trtmatrix.effects.interpreters import find_tensorrt
 
     asked = "host" in context.selection.runtimes
+    engine = find_engine_of(context, scan)
     return Host(
-        engine=find_engine(gpu_here=bool(scan.gpus), offline=context.offline), gpus=scan.gpus,
+        engine=engine, gpus=scan.gpus,
         offline=context.offline, lacking=lacking_wheels(context) if context.offline else {},
         interpreters=find_tensorrt(list(context.pythons)) if asked else {},
-        builds_images=context.project.image_builder is not None,
+        builds_images=context.project.image_builder is not None and engine.is_daemon,
     )  # fmt: skip
+
+
+def find_engine_of(context: Context, scan: GpuScan) -> Engine:
+    """Look at the engine that is meant; a file of the user's counts as an image that is here."""
+    if context.engine in CHILDREN:
+        from trtmatrix.launchers.found import find_child_engine
+
+        engine = find_child_engine(context.engine, context.project.cache, gpu_here=bool(scan.gpus))
+        engine = replace(engine, platform=own_platform())
+    else:
+        from trtmatrix.effects.engine import find_engine
+
+        engine = find_engine(gpu_here=bool(scan.gpus), offline=context.offline)
+    origins = [v.origin for v in context.matrix.versions if isinstance(v.origin, ImageOrigin)]
+    files = {o.image: o.pin.ids[0] for o in origins if o.is_file and o.pin is not None}
+    return replace(engine, images={**engine.images, **files}) if files else engine
 
 
 def lacking_wheels(context: Context) -> dict[str, str]:

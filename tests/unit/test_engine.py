@@ -35,6 +35,52 @@ def test_how_a_container_gets_a_gpu_matters_where_there_is_one(address: Path) ->
         assert find_engine(gpu_here=True).gpu_access is GpuAccess.TOOLKIT
 
 
+@pytest.mark.parametrize(
+    ("access", "given"), [("cdi", GpuAccess.CDI), ("nodes", GpuAccess.NODES), ("", GpuAccess.TOOLKIT)]
+)
+def test_a_setting_stands_before_what_is_found(
+    access: str, given: GpuAccess, address: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTMATRIX_GPU_ACCESS", access)
+    monkeypatch.setenv("TRTMATRIX_DRIVER_FOLDER", str(tmp_path))
+    with serving(address):
+        found = find_engine(gpu_here=True)
+    assert (found.gpu_access, found.driver_folder) == (given, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("TRTMATRIX_GPU_ACCESS", "runtime", "known are toolkit, cdi, nodes"),
+        ("TRTMATRIX_DRIVER_FOLDER", "usr", "no folder by an absolute path"),
+        ("TRTMATRIX_DRIVER_FOLDER", "/no/where", "no folder by an absolute path"),
+        ("TRTMATRIX_ENGINE", "podman", "podman was asked for, and what answers at unix:"),
+    ],
+)
+def test_a_setting_that_cannot_be_obeyed_is_told(
+    name: str, value: str, reason: str, address: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with serving(address):
+        found = find_engine(gpu_here=True)
+    assert not found.available
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(("wanted", "answers"), [("docker", False), ("podman", True), ("auto", True)])
+def test_where_one_engine_is_meant_the_other_s_socket_is_not_asked(
+    wanted: str, answers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(engine, "DOCKER_SOCKET", str(tmp_path / "docker.sock"))
+    monkeypatch.setenv("TRTMATRIX_ENGINE", wanted)
+    (tmp_path / "podman").mkdir()
+    podman = {**ANSWERS, "/info": {**INFO, "BuildahVersion": "1.28"}}
+    with serving(tmp_path / "podman" / "podman.sock", podman):
+        assert find_engine(gpu_here=False).available == answers
+
+
 @pytest.mark.parametrize("name", [None, ""])
 def test_without_a_name_docker_s_own_socket_is_asked(
     name: str | None, address: Path, monkeypatch: pytest.MonkeyPatch

@@ -84,10 +84,18 @@ class ImageOrigin:
     pin: Pin | None = None
 
     @property
+    def is_file(self) -> bool:
+        """Whether it is a file of the user's (``--image``), which is pinned by what is in it."""
+        return self.image.startswith("/")
+
+    @property
     def reference(self) -> str:
-        """What a registry is asked for: ``name@sha256:…`` where it is locked, else the name with its tag."""
+        """What a registry is asked for: ``name@sha256:…`` where it is locked, else the name with its tag.
+
+        A file is named by its path.
+        """
         name = self.mirror or self.image
-        if self.pin is None:
+        if self.pin is None or self.is_file:
             return name
         return f"{repository_of(name)}@{self.pin.manifest}"
 

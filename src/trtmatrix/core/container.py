@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trtmatrix.core.config import Version
+from trtmatrix.core.job_gpus import CLUSTER, JOB
 from trtmatrix.core.model import Gpu
 from trtmatrix.core.plan import Engine, GpuAccess, is_driver_enough
 
@@ -20,6 +21,8 @@ COMPAT = "/usr/local/cuda/compat/lib.real:/usr/local/cuda/compat"
 LOG_DRIVERS = {"docker": "json-file", "podman": "k8s-file"}
 PROJECT_LABEL = "io.trtmatrix"
 OWNER_LABEL = "io.trtmatrix.owner"
+JOB_LABEL, CLUSTER_LABEL = "io.trtmatrix.slurm", "io.trtmatrix.cluster"
+"""The Slurm job that started a container, and its cluster: ``docker/slurm/epilog`` removes by them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,17 @@ class ContainerSpec:
     devices: tuple[str, ...] = field(default=())
 
 
+NO_LABELS: Mapping[str, str] = {}
+
+
+def job_labels(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels by which a node's epilog finds what a Slurm job started; none outside of a job."""
+    if not environment.get(JOB):
+        return {}
+    cluster = environment.get(CLUSTER)
+    return {JOB_LABEL: environment[JOB], **({CLUSTER_LABEL: cluster} if cluster else {})}
+
+
 def make_container_spec(
     *,
     version: Version,
@@ -76,11 +90,12 @@ def make_container_spec(
     name: str,
     owner: str,
     user: str,
+    labels: Mapping[str, str] = NO_LABELS,
 ) -> ContainerSpec:
     """Describe the container for one version on one GPU; the GPU is given in the engine's way.
 
     Where the engine is the caller's own, root inside is the caller on the host, and other users are nobody
-    there: https://docs.docker.com/engine/security/rootless/.
+    there: https://docs.docker.com/engine/security/rootless/. ``labels``: further ones.
     """
     mounts = {
         folders.probe: f"{ROOT}/trtprobe", folders.repros: f"{ROOT}/repros",
@@ -88,7 +103,7 @@ def make_container_spec(
     }  # fmt: skip
     access = give_gpu(gpu, engine)
     mounts |= access.mounts
-    labels = {PROJECT_LABEL: "1", OWNER_LABEL: owner, f"{PROJECT_LABEL}.version": version.name}
+    labels = {PROJECT_LABEL: "1", OWNER_LABEL: owner, f"{PROJECT_LABEL}.version": version.name, **labels}
     return ContainerSpec(
         image=image, name=name, command=probe_command("python3", ROOT),
         user="0:0" if engine.rootless else user, engine=engine.command,
@@ -133,7 +148,7 @@ def give_gpu(gpu: Gpu, engine: Engine) -> Access:
             nodes = (f"/dev/nvidia{minor}", "/dev/nvidiactl", "/dev/nvidia-uvm")
             driver = engine.driver_folder
             return Access(nodes=nodes, mounts={} if driver is None else {driver: "/usr/local/nvidia"})
-        case None:
+        case GpuAccess.RUNTIME | None:
             return Access()
 
 

@@ -101,7 +101,7 @@ def pin_matrix(matrix: Matrix, lock: Lock, platform: str) -> Matrix:
 
 def _pinned(version: Version, lock: Lock, platform: str, registry: str) -> Version:
     origin = version.origin
-    if not isinstance(origin, ImageOrigin) or origin.build is not None:
+    if not isinstance(origin, ImageOrigin) or origin.build is not None or origin.is_file:
         return version
     pin = pin_of(lock, origin.image, platform)
     return replace(version, origin=replace(origin, mirror=mirrored(origin.image, registry), pin=pin))

@@ -107,7 +107,7 @@ class Exclusion(str, Enum):
     UNSUPPORTED_GPU = "this version does not support the GPU"
     NO_GPU = "no NVIDIA GPU here"
     OTHER_GPU = "the GPU is not in this host"
-    NO_ENGINE = "no Docker engine"
+    NO_ENGINE = "no container engine"
     NO_GPU_ACCESS = "containers cannot reach the GPU"
     DRIVER_TOO_OLD = "driver too old"
     IMAGE_NOT_PULLED = "image not pulled"

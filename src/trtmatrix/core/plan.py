@@ -11,7 +11,7 @@ from packaging.version import Version as Release
 
 from trtmatrix.core.config import Driver, ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
 from trtmatrix.core.expand import Cell, Selection
-from trtmatrix.core.image_names import is_own
+from trtmatrix.core.image_names import CHILDREN, is_own
 from trtmatrix.core.model import Exclusion, Gpu, Product
 
 
@@ -56,6 +56,7 @@ class GpuAccess(str, Enum):
     TOOLKIT = "NVIDIA Container Toolkit"
     CDI = "CDI"
     NODES = "device nodes"
+    RUNTIME = "the runtime's own way"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +69,9 @@ class Engine:
     compressed layers too; ``proxied``: it reaches registries by a
     proxy or mirror of its own. ``driver_folder`` is the host folder with the driver's libraries that
     ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``:
-    Docker or Podman; ``api``: the highest version of Docker's API that it speaks; ``platform``: what it runs,
-    as registries name it; ``memory``: of its host, in bytes, 0 where it does not say; ``insecure``: the
+    Docker or Podman, or Apptainer or pyxis, which are no daemons; ``api``: the highest version of Docker's
+    API that it speaks; ``platform``: what it runs, as registries name it; ``memory``: of its host, in bytes,
+    0 where it does not say; ``insecure``: the
     registries, by host or network, that it speaks plain HTTP with. ``rootless``: it runs as the caller, who
     is root inside; ``unlimited``: what it cannot limit, in words; ``ulimits``: limits of a process that it
     must be told, since its own defaults may be more than it may set.
@@ -100,6 +102,11 @@ class Engine:
     def command(self) -> str:
         """The engine's own command line."""
         return self.name.lower()
+
+    @property
+    def is_daemon(self) -> bool:
+        """Whether it is asked over a socket, as Docker and Podman are; else containers are our children."""
+        return self.command not in CHILDREN
 
     def held(self, origin: ImageOrigin) -> str | None:
         """Return the ID under which the image of an origin is here, or None.
@@ -321,6 +328,11 @@ def _without_image(cell: Cell, host: Host, selection: Selection, pull: Pull) -> 
         return Exclusion.NOT_HERE, image
     named = bool(selection.versions)
     wanted = pull is Pull.ALL or (pull is Pull.NAMED and named)
+    if not engine.is_daemon and (version.origin.build is not None or is_own(version.origin.image)):
+        return (
+            Exclusion.IMAGE_NOT_BUILT,
+            f"{engine.name} builds none: name one by --image {version.name}=FILE",
+        )
     if version.origin.build is not None:
         return None if wanted and host.builds_images else (Exclusion.IMAGE_NOT_BUILT, image)
     if is_own(version.origin.image):

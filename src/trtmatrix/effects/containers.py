@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from pathlib import Path
@@ -20,9 +19,7 @@ from trtmatrix.core.container import (
     PROJECT_LABEL,
     SCRATCH,
     ContainerSpec,
-    Folders,
     Limits,
-    make_container_spec,
     tmpfs_options,
 )
 from trtmatrix.core.engine_trouble import cure_for
@@ -32,9 +29,8 @@ from trtmatrix.effects.engine import open_client
 from trtmatrix.effects.engine_errors import ENGINE_ERRORS
 from trtmatrix.effects.image_check import ImageCheck
 from trtmatrix.effects.images import Images
-from trtmatrix.effects.launcher import POLL_SECONDS, Ended, Heartbeat, Poll, Ready, WrongVersion
-from trtmatrix.effects.owner import is_dead, own_identity
-from trtmatrix.effects.paths import probe_folder
+from trtmatrix.effects.launcher import POLL_SECONDS, Ended, Heartbeat, Poll, Ready, WrongVersion, launch_spec
+from trtmatrix.effects.owner import is_dead
 
 ENGINE_SECONDS = 0.1
 """How often the engine is asked whether a container still runs: that costs it milliseconds."""
@@ -77,10 +73,10 @@ class ContainerLauncher:
         try:
             image_id = self.images.make_ready(launch, self.client)
         except ENGINE_ERRORS as error:
-            command = self.engine.command
             image = launch.version.origin.reference if isinstance(launch.version.origin, ImageOrigin) else ""
+            by_hand = f"{self.engine.command} {'load --input' if image.startswith('/') else 'pull'} {image}"
             raise MachineryError(
-                f"{image} cannot be had: {str(error)[:300]}\n  try it by hand: {command} pull {image}"
+                f"{image} cannot be had: {str(error)[:300]}\n  try it by hand: {by_hand}"
             ) from error
         digests = {"image": image_id, "runtime": "container"}
         if (wrong := self.check.find_wrong(launch.version, image_id)) is not None:
@@ -89,16 +85,9 @@ class ContainerLauncher:
 
     def spec(self, ready: Ready, folder: Path) -> ContainerSpec:
         """Describe the container for a launch."""
-        folders = Folders(
-            probe=str(probe_folder()), repros=str(self.repros.resolve()),
-            cases=str((self.cache / "cases").resolve()), job=str(folder / "job"),
-            out=str(folder / "out"),
-        )  # fmt: skip
-        return make_container_spec(
-            version=ready.launch.version, image=str(ready.handle), gpu=ready.launch.gpu,
-            engine=self.engine, folders=folders, limits=self.limits,
-            name=f"trtmatrix-{folder.name}", owner=own_identity(),
-            user=f"{os.getuid()}:{os.getgid()}",
+        return launch_spec(
+            ready.launch, str(ready.handle), self.engine, cache=self.cache, repros=self.repros,
+            folder=folder, limits=self.limits,
         )  # fmt: skip
 
     def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:

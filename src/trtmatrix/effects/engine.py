@@ -13,7 +13,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtmatrix.core.image_names import short_name
+from trtmatrix.core.image_names import ENGINE, short_name
 from trtmatrix.core.lock import MACHINES
 from trtmatrix.core.plan import Engine, GpuAccess
 from trtmatrix.effects.offline import trouble_of
@@ -38,6 +38,8 @@ Source: https://docs.podman.io/en/latest/markdown/podman-system-service.1.html.
 CONTAINERD, CONTAINERD_SETTINGS = Path("/var/lib/containerd"), Path("/etc/containerd/config.toml")
 """Its folder, where its settings name no other (https://github.com/containerd/containerd/blob/main/docs/ops.md)."""
 INSTALL = "install and start Docker: https://docs.docker.com/engine/install/"
+ACCESS, DRIVER = "TRTMATRIX_GPU_ACCESS", "TRTMATRIX_DRIVER_FOLDER"
+"""How containers are given a GPU and where the driver's libraries are, in place of what is found here."""
 SECONDS = 20
 API = "Api-Version"
 """The header in which an engine says the highest version of Docker's API that it speaks, in every answer."""
@@ -46,13 +48,19 @@ API = "Api-Version"
 def find_address() -> str:
     """Return the engine's address: DOCKER_HOST, else Docker's socket, else Podman's where that is there.
 
-    The user's own Podman comes before root's, as in ``podman`` itself.
+    The user's own Podman comes before root's, as in ``podman`` itself. Where one of both is meant
+    (:data:`ENGINE`) the other's sockets are not looked at.
     """
     if named := os.environ.get("DOCKER_HOST"):
         return named
     own = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    sockets = (DOCKER_SOCKET, f"{own}/podman/podman.sock", PODMAN_SOCKET)
-    return "unix://" + next((path for path in sockets if os.path.exists(path)), DOCKER_SOCKET)  # noqa: PTH110
+    podman = (f"{own}/podman/podman.sock", PODMAN_SOCKET)
+    sockets = {"docker": (DOCKER_SOCKET,), "podman": podman}.get(_wanted(), (DOCKER_SOCKET, *podman))
+    return "unix://" + next((path for path in sockets if os.path.exists(path)), sockets[0])  # noqa: PTH110
+
+
+def _wanted() -> str:
+    return os.environ.get(ENGINE, "")
 
 
 def open_client(timeout: int) -> docker.DockerClient:
@@ -109,16 +117,26 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     except (OSError, HTTPException, ValueError, EngineError) as error:
         reason, remedy = _explain(error, address)
         return Engine(available=False, reason=reason, remedy=remedy)
+    name, asked = PODMAN if _is_podman(info) else DOCKER, _wanted()
+    if asked in {"docker", "podman"} and asked != name.lower():
+        reason = f"{asked} was asked for, and what answers at {address} is {name}"
+        return Engine(available=False, reason=reason, remedy="unset DOCKER_HOST, or leave --engine out")
+    try:
+        access, folder = _settings(_gpu_access(info))
+    except EngineError as error:
+        return Engine(
+            available=False, reason=str(error), remedy="correct it, or unset it: nothing is guessed"
+        )
     return Engine(
-        available=True, name=PODMAN if _is_podman(info) else DOCKER,
+        available=True, name=name,
         version=str(info.get("ServerVersion", "?")), images=dict(_references(images)),
         ids=frozenset(str(image["Id"]) for image in images), sizes=_sizes(images),
         snapshots=_has_snapshots(info), platform=_platform(info),
         memory=int(info.get("MemTotal") or 0), insecure=tuple(_insecure(info)),
-        gpu_access=_gpu_access(info) if gpu_here else None,
+        gpu_access=access if gpu_here else None,
         rootless=_is_rootless(info), unlimited=tuple(_unlimited(info)), ulimits=_ulimits(info),
         root=_root(info),
-        driver_folder=DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None,
+        driver_folder=folder,
         api=str(info.get(API, "")), proxied=_is_proxied(info),
     )  # fmt: skip
 
@@ -187,6 +205,8 @@ def _explain(error: Exception, address: str) -> tuple[str, str]:
         return reason, "sudo usermod -aG docker $USER, then log in again"
     if "FileNotFoundError" in text or "No such file" in text:
         reason = "no Docker socket: install Docker and start it, or set DOCKER_HOST"
+        if not named and _wanted() == "podman":
+            return f"no socket of Podman at {address}", "systemctl --user start podman.socket"
         return (f"no socket at {address}", unset) if named else (reason, INSTALL)
     if "ConnectionRefused" in text or "Connection refused" in text:
         reason = "nothing answers at Docker's address: start dockerd, or set DOCKER_HOST"
@@ -312,6 +332,21 @@ def _gpu_access(info: dict[str, Any]) -> GpuAccess | None:
     if _has_cdi_gpus(info):
         return GpuAccess.CDI
     return _nodes()
+
+
+def _settings(found: GpuAccess | None) -> tuple[GpuAccess | None, str | None]:
+    """Return how containers get the GPU, and the driver's folder: as set, else as ``found`` here.
+
+    :class:`EngineError` where a setting cannot be obeyed.
+    """
+    known = {access.name.lower(): access for access in GpuAccess if access is not GpuAccess.RUNTIME}
+    named, folder = os.environ.get(ACCESS, ""), os.environ.get(DRIVER, "")
+    if named and named not in known:
+        raise EngineError(f"{ACCESS} is {named}: known are {', '.join(known)}")
+    if folder and not (Path(folder).is_absolute() and Path(folder).is_dir()):
+        raise EngineError(f"{DRIVER} is {folder}, which is no folder by an absolute path")
+    own = DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None
+    return known[named] if named else found, folder or own
 
 
 def _nodes() -> GpuAccess | None:

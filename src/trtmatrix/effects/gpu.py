@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +15,7 @@ from typing import Any
 import trtmatrix
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.gpu_names import plain_name, slug_of
+from trtmatrix.core.job_gpus import JOB, job_gpus
 from trtmatrix.core.model import Gpu
 
 
@@ -29,7 +32,7 @@ NVML = "libnvidia-ml.so.1"
 
 
 def find_gpus() -> GpuScan:
-    """Ask NVML for every GPU of this host. No driver is no error: the scan says so."""
+    """Ask NVML for every GPU of this host, or of this Slurm job. No driver is no error: the scan says so."""
     try:
         ctypes.CDLL(NVML)  # the bindings are slow to import: not where they could only say the same
     except OSError:
@@ -49,6 +52,9 @@ def find_gpus() -> GpuScan:
         return GpuScan(gpus=(), reason=f"NVML: {error}")
     finally:
         pynvml.nvmlShutdown()
+    if gpus and os.environ.get(JOB):
+        gpus, reason = job_gpus(gpus, os.environ, os.environ.get("SLURMD_NODENAME") or socket.gethostname())
+        return GpuScan(gpus=gpus, reason=reason)
     return GpuScan(gpus=gpus, reason="" if gpus else "NVML finds no GPU")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 
 import docker
 import docker.errors
 
-from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL, SCRATCH
+from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL, SCRATCH, job_labels
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.table import one_line
 from trtmatrix.effects.engine import open_client
@@ -60,7 +61,8 @@ def read_contents(image_id: str) -> dict[str, str]:
             image_id, ["-c", SCRIPT], entrypoint=["python3"], name=name, network_mode="none", read_only=True,
             cap_drop=["ALL"], security_opt=["no-new-privileges"], user="65534:65534", init=True,
             environment={"HOME": SCRATCH, "NVIDIA_VISIBLE_DEVICES": "void"}, tmpfs={SCRATCH: "rw,size=64m"},
-            labels={PROJECT_LABEL: "1", OWNER_LABEL: own_identity()}, mem_limit=4 << 30, pids_limit=256,
+            labels={PROJECT_LABEL: "1", OWNER_LABEL: own_identity(), **job_labels(os.environ)},
+            mem_limit=4 << 30, pids_limit=256,
         )  # fmt: skip
         container.start()
         code = int(container.wait(timeout=SECONDS)["StatusCode"])

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -20,12 +15,10 @@ from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.image_names import OWN, is_own
 from trtmatrix.core.plan import Launch
+from trtmatrix.effects.commands import run_to_end
 from trtmatrix.effects.image_use import NoUse, check_pin, id_of
 from trtmatrix.effects.offline import need_network
 from trtmatrix.effects.pulling import Puller, PullNote
-
-PATIENCE_SECONDS = 5.0
-"""How long a build may take to clean up when the run ends before it."""
 
 
 class Images:
@@ -55,6 +48,8 @@ class Images:
             raise MachineryError(f"{launch.version.name} is no container's version")
         with self._turn_of(origin):
             held = self.uses.hold(origin, client)
+            if held is None and origin.is_file:
+                return self._load(origin, client)
             if held is None and launch.pull:
                 return self._pull(origin, client)
             if held is None and launch.build:
@@ -64,6 +59,13 @@ class Images:
     def _turn_of(self, origin: ImageOrigin) -> threading.Lock:
         with self._turn:
             return self._turns[origin.image]
+
+    def _load(self, origin: ImageOrigin, client: docker.DockerClient) -> str:
+        """Load a file of the user's; an engine that gives it an ID of its own is believed."""
+        self.note(f"loading {origin.image}")
+        with Path(origin.image).open("rb") as stream:
+            loaded = client.images.load(stream)
+        return self.uses.hold(origin, client) or str(loaded[0].id)
 
     def _pull(self, origin: ImageOrigin, client: docker.DockerClient) -> str:
         """Pull an image, by its digest where it is locked: what comes must be what the lock has."""
@@ -115,33 +117,7 @@ def run_builder(command: Sequence[str]) -> tuple[int, str]:
     main thread: an interrupted run waits for no build.
     """
     environment = {key: value for key, value in os.environ.items() if key != "TRTMATRIX_EXIT_CODE_FILE"}
-    with tempfile.TemporaryFile() as said:
-        child = subprocess.Popen(
-            [sys.executable, *command], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
-        end = _Ending(child)
-        atexit.register(end)
-        try:
-            code = child.wait()
-        finally:
-            atexit.unregister(end)
-        said.seek(0)
-        return code, said.read().decode("utf-8", "replace")
-
-
-class _Ending:
-    """Ends a build that is still running; its first signal lets it clean up."""
-
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        self.child = child
-
-    def __call__(self) -> None:
-        for number in (signal.SIGINT, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-                os.killpg(self.child.pid, number)
-                self.child.wait(timeout=PATIENCE_SECONDS)
-                return
+    return run_to_end([sys.executable, *command], environment)
 
 
 def builder_command(script: Path | None, matrix: Path) -> tuple[str, ...]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -56,19 +57,7 @@ class InterpreterLauncher:
             "PYTHONPYCACHEPREFIX": str(self.cache / "pycache"), **_only(ready.launch.gpu),
         }  # fmt: skip
         log = folder / "supervisor.log"
-        with log.open("wb") as stream, Heartbeat(folder / "job" / "heartbeat"):
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
-                env=environment, start_new_session=True,
-            )  # fmt: skip
-            try:
-                while process.poll() is None:
-                    poll()
-                    time.sleep(POLL_SECONDS)
-            finally:
-                _end(process)
-        poll()
-        return Ended(code=process.returncode, log=log.read_text(errors="replace")[-4000:])
+        return Ended(code=run_session(command, environment, log, folder, poll), log=tail(log))
 
     def _environment(self, name: str, wheels: tuple[str, ...]) -> Path:
         """Return an environment with exactly these wheels, made now if it is not there."""
@@ -137,6 +126,46 @@ def find_tensorrt(pythons: list[str]) -> dict[str, str]:
         if done.returncode == 0:
             found[done.stdout.split()[-1]] = python
     return found
+
+
+def run_session(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, folder: Path, poll: Poll,
+    largest: int | None = None,
+) -> int:  # fmt: skip
+    """Run a command over a job's ``folder`` in a session of its own, all of which is killed at the end.
+
+    What it says goes to ``log``; ``largest``: bytes of a file that it may write. Returns what ``Popen`` does.
+    """
+    with log.open("wb") as stream, Heartbeat(folder / "job" / "heartbeat"):
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            if largest is not None:
+                _limit_files(process.pid, largest)
+            while process.poll() is None:
+                poll()
+                time.sleep(POLL_SECONDS)
+        finally:
+            _end(process)
+    poll()
+    return process.returncode
+
+
+def tail(log: Path) -> str:
+    """Return the end of a log, at most 4000 letters."""
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - 16000))
+        return stream.read().decode("utf-8", "replace")[-4000:]
+
+
+def _limit_files(pid: int, most: int) -> None:
+    """Limit the size of a file that a process and its children write, where the limit is not lower."""
+    with contextlib.suppress(ProcessLookupError):
+        hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)[1]
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (least, least))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

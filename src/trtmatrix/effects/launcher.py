@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from trtmatrix.core.container import ContainerSpec, Folders, Limits, job_labels, make_container_spec
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.plan import Launch
+from trtmatrix.core.plan import Engine, Launch
+from trtmatrix.effects.owner import own_identity
+from trtmatrix.effects.paths import probe_folder
 
 HEARTBEAT_SECONDS = 1.0
 POLL_SECONDS = 0.02
@@ -35,6 +39,21 @@ class Ready:
     launch: Launch
     digests: Mapping[str, str]
     handle: Any = field(repr=False)
+
+
+def launch_spec(
+    launch: Launch, image: str, engine: Engine, *, cache: Path, repros: Path, folder: Path, limits: Limits
+) -> ContainerSpec:
+    """Describe the container of a launch over a job's ``folder``; one named JOB stands for all of them."""
+    folders = Folders(
+        probe=str(probe_folder()), repros=str(repros.resolve()), cases=str((cache / "cases").resolve()),
+        job=str(folder / "job"), out=str(folder / "out"),
+    )  # fmt: skip
+    return make_container_spec(
+        version=launch.version, image=image, gpu=launch.gpu, engine=engine, folders=folders, limits=limits,
+        name=f"trtmatrix-{folder.name}", owner="OWNER" if folder == Path("JOB") else own_identity(),
+        user=f"{os.getuid()}:{os.getgid()}", labels=job_labels(os.environ),
+    )  # fmt: skip
 
 
 class WrongVersion(MachineryError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,26 @@ def default_cache() -> Path:
 def probe_folder() -> Path:
     """Return the folder of the package that is mounted into containers."""
     return Path(trtprobe.__file__).parent
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[str]:
+    """Make a folder on this host's own disk, not in a cache that may be shared; those of dead owners go."""
+    import shutil
+    import tempfile
+
+    base = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
+    for owner in base.glob("trtmatrix-scratch.*/owner"):
+        with contextlib.suppress(OSError):  # another user's
+            if is_dead(owner.read_text()):
+                shutil.rmtree(owner.parent, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="trtmatrix-scratch.", dir=base))
+    try:
+        (folder / "owner").write_text(own_identity())
+        (folder / "scratch").mkdir()
+        yield str(folder / "scratch")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_job_folder(cache: Path, name: str) -> Path:

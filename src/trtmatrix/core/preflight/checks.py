@@ -34,7 +34,7 @@ REFUSING = frozenset({Trouble.UNREACHABLE, Trouble.NEEDS_LOGIN, Trouble.WRONG_LO
 """Answers with which a pull cannot come out well either; the others may pass until then."""
 
 
-BY_WHOLE_GPU = (GpuAccess.CDI, GpuAccess.NODES)
+BY_WHOLE_GPU = (GpuAccess.CDI, GpuAccess.NODES, GpuAccess.RUNTIME)
 """Ways in which a container is given a GPU, and none of its MIG instances."""
 
 

@@ -85,7 +85,7 @@ def image_finding(version: Version, engine: Engine) -> Iterator[Finding]:
     absent = why.value if engine.available else "unknown: no container engine"
     pinned = origin.pin is not None or origin.build is not None or "@sha256:" in origin.image
     loose = "" if pinned else " (not locked)"
-    remedies = [] if held is not None or not engine.available else [how_to_have(version, origin)]
+    remedies = [] if held is not None or not engine.available else [how_to_have(version, origin, engine)]
     if loose and not remedies and not made:
         remedies = [f"pin it: {RULES['lock'].mends}"]
     good = held is not None and not loose
@@ -96,8 +96,12 @@ def image_finding(version: Version, engine: Engine) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def how_to_have(version: Version, origin: ImageOrigin) -> str:
+def how_to_have(version: Version, origin: ImageOrigin, engine: Engine) -> str:
     """Return how an image that is not here is had."""
+    if not engine.is_daemon:
+        made = origin.build is not None or is_own(origin.image)
+        file = f"name a file by --image {version.name}=FILE (docs/engines.md)"
+        return file if made else f"name the versions by --trt, or --pull all; or {file}"
     if origin.build is not None:
         return f"name the version by --trt: a run makes it; by hand: nox -s image -- {version.name}"
     if is_own(origin.image):

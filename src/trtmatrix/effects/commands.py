@@ -1,0 +1,56 @@
+"""Runs commands that may take long; all that they start ends with this process."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+
+PATIENCE_SECONDS = 5.0
+"""How long a command may take to clean up when this process ends before it."""
+
+
+def run_to_end(
+    command: Sequence[str], environment: Mapping[str, str], seconds: float | None = None
+) -> tuple[int, str]:
+    """Run a command in a session of its own; returns its exit code and all that it said.
+
+    One that cannot be started has code 127, one that takes longer than ``seconds`` code 124, as in a shell.
+    """
+    with tempfile.TemporaryFile() as said:
+        try:
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            return 127, f"{command[0]}: {error.strerror}"
+        end = _Ending(child)
+        atexit.register(end)
+        try:
+            code = child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            end()
+            code = 124
+        finally:
+            atexit.unregister(end)
+        said.seek(0)
+        return code, said.read().decode("utf-8", "replace")
+
+
+class _Ending:
+    """Ends a command that is still running; its first signal lets it clean up."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self.child = child
+
+    def __call__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(self.child.pid, number)
+                self.child.wait(timeout=PATIENCE_SECONDS)
+                return
