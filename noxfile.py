@@ -233,4 +233,3 @@ def lint(session: nox.Session) -> None:
     session.run("hadolint", "docker/test/Dockerfile", "docker/wheels/Dockerfile")
     session.run("shellcheck", "docker/test/build", "docker/wheels/base")
     session.run("shellcheck", "tests/cdi/engine", "tests/podman/engine", ".ci/run", "docker/slurm/epilog")
-    session.run("shellcheck", "tests/unit/slurm_json/capture")

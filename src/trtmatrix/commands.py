@@ -19,7 +19,7 @@ from trtmatrix.core.container import Limits
 from trtmatrix.core.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.core.expand import Selection
 from trtmatrix.core.model import Evidence, Gpu
-from trtmatrix.core.plan import Isolation, Keep, Pull
+from trtmatrix.core.plan import Host, Isolation, Keep, Pull
 from trtmatrix.perform import (
     Options,
     Result,
@@ -63,7 +63,7 @@ def run_command(args: argparse.Namespace) -> ExitCode:
 
 def open_where(args: argparse.Namespace, context: Context) -> tuple[Context, Cluster | None]:
     """Return the cluster whose GPUs are meant, with its images in the context; none where this host's are."""
-    if args.executor != "slurm" and not (args.site or os.environ.get("TRTMATRIX_SITE")):
+    if args.executor != "slurm":
         return context, None
     from trtmatrix.slurm.cluster import open_cluster
 

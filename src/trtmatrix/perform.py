@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs i
     from trtmatrix.effects.progress import Progress
     from trtmatrix.run import Remote
     from trtmatrix.slurm.cluster import Cluster
-    from trtmatrix.slurm.tasks import RunOptions
     from trtmatrix.workshop import Workshop
 
 
@@ -44,6 +43,15 @@ class Options:
     quiet: bool = False
     keep: Keep = Keep.ALL
     locked: bool = False
+
+    def words(self) -> list[str]:
+        """Return the words of ``run`` that ask for the same; ``rerun`` and ``quiet`` are a command's own."""
+        words = [
+            f"--memory={self.limits.memory}", f"--output-size={self.limits.output}",
+            f"--rebuilds={self.rebuilds}", f"--isolation={self.isolation.value}", f"--keep={self.keep.value}",
+        ]  # fmt: skip
+        words += [] if self.confirm else ["--no-confirm"]
+        return [*words, "--locked"] if self.locked else words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,11 +138,11 @@ def seen_since(scene: Scene, performed: Performed) -> Scene:
     """Return the scene with the boards that a cluster's jobs have found by now."""
     if scene.cluster is None:
         return scene
-    from trtmatrix.slurm.cluster import renew_cells
-
     new = [Stored(record=record, local=True) for record in performed.records]
     nodes = scene.cluster.host([*scene.stored, *new])
-    return replace(scene, cluster_host=nodes, cells=renew_cells(scene.cells, nodes.gpus))
+    gpus = {gpu.slug: gpu for gpu in nodes.gpus}
+    cells = tuple(replace(cell, gpu=gpus.get(cell.gpu.slug, cell.gpu)) for cell in scene.cells)
+    return replace(scene, cluster_host=nodes, cells=cells)
 
 
 def execute(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Performed:
@@ -155,34 +163,22 @@ def execute(context: Context, scene: Scene, options: Options, served: frozenset[
         progress.close()
 
 
-def make_remote(
-    context: Context, scene: Scene, options: Options, cluster: Cluster, shop: Workshop
-) -> Remote:
+def make_remote(context: Context, scene: Scene, options: Options, cluster: Cluster, shop: Workshop) -> Remote:
     """Return what runs the plan's cells on a cluster."""
     from trtmatrix.core.order import known_cells
     from trtmatrix.slurm.executor import SlurmRun
     from trtmatrix.slurm.tasks import claim_of
 
-    digests = digests_now(context, scene)
+    digests, words = digests_now(context, scene), options.words()
+    words += ["--offline"] if context.offline else []
+    words += [f"--registry={context.matrix.registry}"] if context.matrix.registry else []
     claims = {
-        cell.id: claim_of(cell.id, digests[cell.id], options.rebuilds)
+        cell.id: f"{claim_of(cell.id, digests[cell.id])} engines={options.rebuilds}"
         for launch in scene.plan.away for cell in launch.cells
     }  # fmt: skip
     return SlurmRun(
-        cluster, context.project, shop, run_options(context, options, cluster), claims,
-        known_cells(scene.cells, scene.stored),
-    )  # fmt: skip
-
-
-def run_options(context: Context, options: Options, cluster: Cluster) -> RunOptions:
-    """Return how a cluster's tasks run their cells: as this command was told to."""
-    from trtmatrix.slurm.tasks import RunOptions
-
-    return RunOptions(
-        memory=options.limits.memory, output=options.limits.output, rebuilds=options.rebuilds,
-        confirm=options.confirm, isolation=options.isolation, keep=options.keep, locked=options.locked,
-        offline=context.offline, registry=context.matrix.registry, images=cluster.site.images,
-        rerun=options.rerun,
+        cluster, context.project, shop, options=words, rerun=options.rerun, claims=claims,
+        known=known_cells(scene.cells, scene.stored),
     )  # fmt: skip
 
 

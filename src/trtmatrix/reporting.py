@@ -19,11 +19,11 @@ DEFAULT = Path("report.html")
 
 def report_command(args: argparse.Namespace) -> ExitCode:
     """Write the report; nothing is run. The exit code is that of ``table``."""
+    from trtmatrix.commands import open_where
     from trtmatrix.context import open_context
     from trtmatrix.core.model import Evidence
     from trtmatrix.core.plan import Pull
     from trtmatrix.scene import entries_of, look_around
-    from trtmatrix.commands import open_where
 
     files = list(args.output) or [DEFAULT]
     check_files(files)

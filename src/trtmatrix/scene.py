@@ -64,9 +64,7 @@ def look_around(context: Context, pull: Pull, cluster: Cluster | None = None) ->
     )  # fmt: skip
 
 
-def plan_cells(
-    cells: Sequence[Cell], host: Host, context: Context, pull: Pull, nodes: Host | None
-) -> Plan:
+def plan_cells(cells: Sequence[Cell], host: Host, context: Context, pull: Pull, nodes: Host | None) -> Plan:
     """Plan what this host runs, and what a cluster's nodes do where there is one."""
     if nodes is None:
         return make_plan(cells, host, context.selection, pull)

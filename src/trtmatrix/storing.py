@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,18 +43,14 @@ class Storing:
         self._before = newest(item for item in shop.stored if item.record.cell in ours)
         self._since: dict[Any, list[Record]] = {}
 
-    def store_shared(self, task: Task, data: dict[str, Any], fetch: Callable[[], Path]) -> Kept:
-        """Write a cell's record; ``fetch`` brings its outputs into a folder, where they are to be kept."""
-        return self._store(task, data, fetch)
-
     def store(self, task: Task, data: dict[str, Any], folder: Path) -> Kept:
         """Write a cell's record; ``folder`` holds its outputs, and is removed."""
         try:
-            return self._store(task, data, lambda: folder)
+            return self._store(task, data, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _store(self, task: Task, data: dict[str, Any], fetch: Callable[[], Path]) -> Kept:
+    def _store(self, task: Task, data: dict[str, Any], folder: Path) -> Kept:
         cell, shop = task.cell, self.shop
         loaded = shop.repros[cell.repro.id]
         complete = {**data, **host_facts(cell, self.ready.digests, self._clocks, shop)}
@@ -71,7 +67,7 @@ class Storing:
         outcome = judge([record], cell.case, cell.version, cell.repro, shop.calibration)
         expected = expected_verdict(cell, find_expectation(cell))
         if kept and (cell.case.keep or cell.case.control or {outcome.verdict, expected} != {Verdict.PASS}):
-            complete["kept"] = keep_outputs(shop.cache, fetch(), kept)
+            complete["kept"] = keep_outputs(shop.cache, folder, kept)
         stored = keep_record(shop.local, complete)
         words = outcome.cause.value if outcome.cause else outcome.verdict.value
         shop.progress.step(CELLS, f"{cell.id}: {words}")

@@ -54,17 +54,6 @@ class Worklist:
             self._is_prepared(t.cell) for t in self._waiting
         )
 
-    @property
-    def all_prepared(self) -> bool:
-        """Whether nothing waits for its case's files."""
-        return all(self._is_prepared(task.cell) for task in self._waiting)
-
-    def as_run(self, task: Task, run: str) -> Task:
-        """Return a task that was given out as one of another run, which has it under way already."""
-        other = replace(task, order=replace(task.order, run=run))
-        self._out[self._out.index(task)] = other
-        return other
-
     def take(self, most: int | None = None) -> list[Task]:
         """Return what can be run now: tasks whose case is prepared; those in doubt after all others."""
         if not self._waiting and not self._out:

@@ -240,12 +240,13 @@ class Cluster:
         return done.stdout
 
     def script_of(self, job: int) -> int:
-        """Return the process of the script of a job that runs."""
+        """Return the process of a job that runs: its script has become the command that it runs."""
         found = []
-        for file in Path("/proc").glob("[0-9]*/cmdline"):
+        for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if f"/job{job}/slurm_script" in file.read_text(errors="replace"):
-                    found.append(int(file.parent.name))
+                ours = f"SLURM_JOB_ID={job}\0" in (folder / "environ").read_text(errors="replace")
+                if ours and "\0trtmatrix\0run\0" in (folder / "cmdline").read_text(errors="replace"):
+                    found.append(int(folder.name))
         assert found, self.explain()
         return min(found)
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import NAMESPACE_DNS, uuid5
 
+from trtmatrix.effects.stubs import need_compiler
+
 HERE = Path(__file__).resolve().parent
 NULL = os.makedev(1, 3)
 FIRST_MINOR, LAST_MINOR = 100, 900
@@ -56,6 +58,7 @@ NODES = (
     Node(name="h200a", model=H200, count=2, driver="570.86.15"),
 )
 """Two types, and one of them with two drivers."""
+
 
 class Devices:
     """Device files of our own below /dev; all of them go with :meth:`remove`."""
@@ -111,14 +114,14 @@ def make_nvml(folder: Path, minors: dict[str, tuple[int, ...]]) -> list[str]:
     """Compile the stand-in for NVML and write its table; returns the lines of setup that put it in place."""
     folder.mkdir()
     library = folder / "libnvidia-ml.so.1"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, HERE / "nvml.c"], check=True)
+    subprocess.run([need_compiler(), "-shared", "-fPIC", "-o", library, HERE / "nvml.c"], check=True)
     table = "".join(_line(node, *at) for node in NODES for at in enumerate(minors[node.name]))
     (folder / "boards").write_text(table)
     return [f"export LD_LIBRARY_PATH={folder} FAKE_NVML={folder / 'boards'}"]
 
 
 def _line(node: Node, index: int, minor: int) -> str:
-    """Describe a board. Slurm gives a job the place of a device in gres.conf, and no minor number: 0, 1 ..."""
+    """Describe a board. Slurm gives a job the place of a device in gres.conf, and no minor number."""
     model, uuid = node.model, uuid5(NAMESPACE_DNS, f"{node.name}.{minor}")
     numbers = f"{model.compute.replace('.', '|')}|{model.memory}|{node.driver}|{minor}"
     return f"{node.name}|{index}|{model.name}|GPU-{uuid}|{numbers}\n"

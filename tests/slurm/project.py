@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.slurm.cluster import Cluster
-from tests.slurm.image import IMAGE, VERSION
 from tests.slurm.gpus import H200, L4, Model
+from tests.slurm.image import IMAGE, VERSION
 
 HERE = Path(__file__).resolve().parent
 MEMORY, OUTPUT = 1 << 30, 64 << 20
@@ -120,19 +120,24 @@ class Project:
         return done.stdout
 
     def submissions(self) -> list[Path]:
-        """Return the folders of all arrays that were submitted since this project was, the first one first."""
-        found = [path.parent for path in self.shared.glob("[or][uv][ne][rs]/*/*/tasks.json")]
+        """Return the folders of all arrays that were submitted since this project was, in order."""
+        found = [path.parent for path in self.shared.glob("runs/*/*/tasks.json")]
         ours = [path for path in found if path.stat().st_ctime > self.born]
         return sorted(ours, key=lambda path: (path.parent.name, int(path.name)))
 
     def cells(self) -> list[list[str]]:
         """Return the cells of each of these arrays."""
-        return [sorted(sum(json.loads((s / "tasks.json").read_text())["tasks"], [])) for s in self.submissions()]
+        read = [json.loads((folder / "tasks.json").read_text())["tasks"] for folder in self.submissions()]
+        return [sorted(cell for task in tasks for cell in task) for tasks in read]
 
     def queue(self) -> list[str]:
         """Return their jobs that are waiting or running, a task a line: id, state, name, node."""
-        keys = {path.parent.name.partition(".")[0] for path in self.submissions()}
-        return [line for line in self.cluster.queue() if line.split()[2].split("-")[1].split(".")[0] in keys]
+        names = {f"trtmatrix-{path.parent.name}.{path.name}" for path in self.submissions()}
+        return [line for line in self.cluster.queue() if line.split()[2] in names]
+
+    def open_runs(self) -> list[Path]:
+        """Return the runs that are not closed."""
+        return list(self.shared.glob("runs/*/run.json"))
 
     def containers(self) -> list[Any]:
         """Return their containers, running or not."""
@@ -140,7 +145,9 @@ class Project:
 
     def logs(self) -> str:
         """Return what their tasks print."""
-        return "".join(log.read_text() for folder in self.submissions() for log in sorted(folder.glob("*.log")))
+        return "".join(
+            log.read_text() for folder in self.submissions() for log in sorted(folder.glob("*.log"))
+        )
 
     def running(self) -> int:
         """Return how many of them are running."""

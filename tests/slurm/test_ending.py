@@ -48,7 +48,7 @@ def test_an_interrupted_run_leaves_no_job_and_no_container(project: Project) -> 
     assert project.left() == []  # already as it comes back
     assert done.code == INTERRUPTED, done.told
     assert [record["cell"]["case"] for record in project.records()] == ["passes"]
-    assert list((project.shared / "runs").iterdir()) == []
+    assert project.open_runs() == []
 
 
 @pytest.mark.usefixtures("_no_epilog")

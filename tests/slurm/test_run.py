@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 
@@ -14,7 +13,7 @@ from tests.slurm.image import VERSION
 from tests.slurm.project import Done, Project
 
 WAYS = ("passes", "is-wrong", "faults", "after-faults", "hangs", "after-hangs")
-BOTH = pytest.mark.parametrize("model", (L4, H200), ids=lambda model: model.gres)
+BOTH = pytest.mark.parametrize("model", [L4, H200], ids=lambda model: model.gres)
 SELECTION = ("--trt", VERSION, "--case", ",".join(WAYS))
 
 
@@ -64,9 +63,9 @@ def test_a_cell_runs_on_a_node_with_its_gpu_and_sees_one_device(
 def test_an_array_a_version_and_gpu_is_one_sbatch_and_needs_no_accounting(
     project: Project, cluster: Cluster
 ) -> None:
-    arrays = [json.loads((folder / "tasks.json").read_text()) for folder in project.submissions()]
-    assert sorted(array["gpu"] for array in arrays) == [H200.slug, L4.slug]
-    assert [len(array["tasks"]) for array in arrays] == [2, 2]
+    assert sorted(cells[0].partition("#")[2] for cells in project.cells()) == [H200.slug, L4.slug]
+    lines = [(folder / "commands").read_text().splitlines() for folder in project.submissions()]
+    assert [len(each) for each in lines] == [2, 2]
     assert shutil.which("sacct", path=cluster.environment["PATH"]) is None
 
 
@@ -108,7 +107,7 @@ def test_a_second_run_is_served_and_submits_nothing(project: Project) -> None:
     assert not any(cell["executed"] for cell in again.data["cells"])
     assert project.submissions() == before
     assert project.left() == []
-    assert list((project.shared / "runs").iterdir()) == []
+    assert project.open_runs() == []
 
 
 @pytest.mark.usefixtures("done")

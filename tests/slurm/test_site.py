@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from typing import Any
 
-from tests.slurm.image import IMAGE, VERSION
 from tests.slurm.gpus import A100, H200, L4
+from tests.slurm.image import VERSION
 from tests.slurm.project import Project
 
 
@@ -19,31 +20,29 @@ def doctor(project: Project, code: int) -> dict[str, dict[str, Any]]:
 
 
 def test_doctor_of_a_site_that_is_well_but_for_one_gpu(project: Project) -> None:
-    project.write_site(models=(L4, H200, A100), tasks=5000)
+    project.write_site(models=(L4, H200, A100))
     found = doctor(project, 3)
     assert found["Slurm"]["found"].startswith("2")
-    assert "squeue tells in JSON; no accounting" in found["Slurm"]["found"]
     assert found[L4.name]["level"] == found[H200.name]["level"] == "ok"
-    assert found[A100.name]["found"].startswith("sbatch would refuse it (gres: gpu:a100:1): ")
-    assert "MaxArraySize is 1001" in found["arrays"]["found"]
+    assert "Requested node configuration is not available" in found[A100.name]["found"]
     assert "removes our containers" in found["epilog"]["found"]
-    assert "2 of 2 nodes can take jobs" in found[f"nodes of {L4.name}"]["found"]
+    assert str(project.shared) in found["shared folder"]["found"]
 
 
-def test_memory_that_no_node_has_is_told_as_that(project: Project) -> None:
-    site = json.loads((project.folder / "slurm.yaml").read_text())
-    site["limits"]["memory"] = "900g"
-    (project.folder / "slurm.yaml").write_text(json.dumps(site))
-    found = doctor(project, 3)
-    assert found[L4.name]["found"].startswith("sbatch would refuse it (limits.memory): ")
-    assert "lower limits.memory" in found[L4.name]["remedy"]
+def test_doctor_where_no_controller_answers(project: Project) -> None:
+    words = project.command("--executor=slurm", "--no-controls", verb="doctor")
+    text = project.cluster.conf.read_text()
+    (project.folder / "slurm.conf").write_text(re.sub("SlurmctldPort=.*", "SlurmctldPort=1", text))
+    environment = {**project.cluster.environment, "SLURM_CONF": str(project.folder / "slurm.conf")}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 3, done.stdout
+    assert "[!!] Slurm" in done.stdout
 
 
-def test_a_plan_submits_and_writes_nothing(project: Project) -> None:
+def test_a_plan_submits_and_writes_no_run(project: Project) -> None:
     done = project.run("--plan", f"--trt={VERSION}", "--no-controls")
     assert done.code == 0, done.told
-    slurm = done.data["slurm"]
-    assert [each["gpu"] for each in slurm["arrays"]] == ["nvidia-h200", "nvidia-l4"]
-    assert [each["reference"] for each in slurm["imports"]] in ([IMAGE], [])
-    assert all(each["text"].startswith("#!/bin/bash\n") for each in slurm["arrays"])
-    assert project.arrays() == []
+    arrays = done.data["slurm"]
+    assert [array["gpu"] for array in arrays] == [H200.slug, L4.slug]
+    assert all(array["command"].startswith("sbatch --parsable") for array in arrays)
+    assert project.submissions() == []

@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from hashlib import sha256
+from pathlib import Path
 
 from tests.slurm.cluster import Cluster
 from tests.slurm.gpus import A100, H200, L4, Model
@@ -33,7 +34,9 @@ def test_a_node_that_cannot_begin_is_not_asked_again_but_the_others_are(project:
     assert done.code == 3, done.told
     assert len(project.submissions()) == 2
     assert done.cells["passes", L4.slug]["executed"] is False
-    assert "the module is broken, try 2 of 3" in done.told
+    assert "try 2 of 3: the module is broken" in done.told
+    (log,) = {word.strip("()") for word in done.told.split() if word.endswith("1/0.log)")}
+    assert "the module is broken" in Path(log).read_text()  # where it is said to be
     assert "no other node" in done.told
 
 
@@ -106,7 +109,9 @@ def test_the_cells_of_a_lost_node_run_on_another(project: Project, cluster: Clus
     assert Counter(record["cell"]["case"] for record in project.records()) == Counter(SIX)
     cluster.wait_for_node("l4a", "idle")
     wait_until(lambda: not project.running(), 30, "the end of what the node was running")
-    for container in project.containers():  # in another namespace than the next job of that node: not known dead
+    for (
+        container
+    ) in project.containers():  # in another namespace than the next job of that node: not known dead
         container.remove(force=True)
 
 

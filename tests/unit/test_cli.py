@@ -13,7 +13,7 @@ from trtmatrix.commands import options_of, run_codes
 from trtmatrix.core.errors import ExitCode
 from trtmatrix.core.expand import Selection
 from trtmatrix.core.model import Exclusion
-from trtmatrix.core.plan import Engine, Excluded, Host
+from trtmatrix.core.plan import Excluded
 from trtmatrix.perform import Result
 from trtmatrix.performed import Performed
 
@@ -58,7 +58,7 @@ def test_a_control_that_cannot_be_made_ready_is_no_trouble(companion: bool) -> N
     record = make_record(make_cell())
     performed = Performed(records=[record], not_ready=[lacking])
     result = Result(entries=entries, performed=performed, served=frozenset())
-    codes = run_codes(Selection(), Host(engine=Engine(available=False)), result)
+    codes = run_codes(Selection(), (), result)
     assert (ExitCode.MACHINERY in codes) is not companion
 
 

@@ -7,13 +7,14 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.model import Case
+from trtmatrix.effects.paths import publish_folder
 from trtmatrix.effects.repro_files import LoadedRepro
 
 if TYPE_CHECKING:  # only what prepares a case needs NumPy: a run that is served starts without it
@@ -335,3 +336,22 @@ def _holds(dtype: type[np.floating[Any]], array: Array) -> bool:
     with np.errstate(over="ignore"):
         narrow = array.astype(dtype)
     return np.array_equal(narrow.astype(np.float64), array, equal_nan=True)
+
+
+def copy_case(case: Path, target: Path, copied: MutableMapping[tuple[int, int], Path]) -> None:
+    """Copy a prepared case if it is not there; files that cases share here are shared there, too.
+
+    ``copied``: what was copied before, by device and inode of its source.
+    """
+    if target.is_dir():
+        return
+    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
+    for file in (path for path in case.rglob("*") if path.is_file()):
+        copy, facts = partial / file.relative_to(case), file.stat()
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(copied[facts.st_dev, facts.st_ino], copy)
+        except (KeyError, OSError):  # the first of its kind; a file system without links
+            shutil.copy(file, copy)
+        copied[facts.st_dev, facts.st_ino] = target / file.relative_to(case)
+    publish_folder(partial, target)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -20,9 +17,9 @@ from trtmatrix.core.config import WheelsOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.model import Gpu
 from trtmatrix.core.plan import Launch
+from trtmatrix.effects.environments import has_environment, have_environment
 from trtmatrix.effects.launcher import POLL_SECONDS, Ended, Heartbeat, Poll, Ready
 from trtmatrix.effects.paths import probe_folder
-from trtmatrix.effects.wheels import install_wheels
 
 
 class InterpreterLauncher:
@@ -63,20 +60,11 @@ class InterpreterLauncher:
         """Return an environment with exactly these wheels, made now if it is not there."""
         import venv
 
+        def create(folder: Path) -> None:
+            venv.create(folder, with_pip=False, symlinks=True)
+
         folder = environment_folder(self.cache, name, wheels)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / f"{folder.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (folder / "complete").exists():
-                self.note(f"{name}: installing {', '.join(wheels)}")
-                for old in (folder, *folder.parent.glob(f"{folder.name}.partial-*")):
-                    shutil.rmtree(old, ignore_errors=True)
-                # The pip of a run that was interrupted may still be writing: never where this one does.
-                partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.partial-", dir=folder.parent))
-                venv.create(partial, with_pip=False, symlinks=True)
-                install_wheels(partial / "bin" / "python", wheels, self.wheelhouse)
-                (partial / "complete").touch()
-                partial.rename(folder)
+        have_environment(folder, wheels, create, lambda text: self.note(f"{name}: {text}"), self.wheelhouse)
         return folder
 
 
@@ -99,7 +87,7 @@ def environment_folder(cache: Path, name: str, wheels: tuple[str, ...]) -> Path:
 
 def is_installed(cache: Path, name: str, wheels: tuple[str, ...]) -> bool:
     """Whether the environment of a version is there, whole."""
-    return (environment_folder(cache, name, wheels) / "complete").exists()
+    return has_environment(environment_folder(cache, name, wheels))
 
 
 def _python_version(python: Path) -> str:

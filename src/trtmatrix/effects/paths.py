@@ -78,7 +78,7 @@ def scratch_folder() -> Iterator[str]:
 def make_job_folder(cache: Path, name: str) -> Path:
     """Make a folder for one launch, marked with its owner; leftovers of dead owners are removed.
 
-    It lies below TRTMATRIX_SCRATCH where that is set: a cache that several hosts share is none of their disks.
+    It lies below TRTMATRIX_SCRATCH where that is set: a cache that hosts share is not on their own disks.
     """
     import shutil
 
@@ -94,3 +94,16 @@ def make_job_folder(cache: Path, name: str) -> Path:
     for part in ("job", "out"):
         (folder / part).mkdir()
     return folder
+
+
+def publish_folder(partial: Path, target: Path) -> None:
+    """Give a folder that was made beside it its name; where somebody else was sooner, theirs is as good."""
+    import shutil
+
+    partial.chmod(0o755)
+    try:
+        partial.rename(target)
+    except OSError:
+        shutil.rmtree(partial)
+        if not target.is_dir():
+            raise

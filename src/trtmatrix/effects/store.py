@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -182,6 +184,23 @@ def publish(results: Path, records: Iterable[Record]) -> list[Path]:
             write_new(target, Path(record.file).read_bytes())
             new.append(target)
     return new
+
+
+def take_record(file: Path, source: Path, root: Path, cache: Path) -> Record:
+    """Copy a record to ``root``, its kept outputs first, from the cache ``source`` to ``cache``."""
+    content = file.read_bytes()
+    record = parse_record(content, str(file))
+    for facts in dict(record.data.get("kept", {})).values():
+        output = Path("outputs", f"{facts['sha256']}.npz")
+        if (source / output).exists() and not (cache / output).exists():
+            (cache / "outputs").mkdir(parents=True, exist_ok=True)
+            partial = cache / "outputs" / f".{os.urandom(8).hex()}.partial"
+            shutil.copyfile(source / output, partial)
+            partial.replace(cache / output)
+    target = record_path(root, record)
+    with contextlib.suppress(FileExistsError):
+        write_new(target, content)
+    return parse_record(content, str(target))
 
 
 def keep_outputs(cache: Path, folder: Path, kept: Mapping[str, Any]) -> dict[str, Any]:

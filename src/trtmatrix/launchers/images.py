@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Launch
 from trtmatrix.effects.commands import run_to_end
+from trtmatrix.effects.file_lock import hold
 from trtmatrix.effects.image_files import file_ids
 from trtmatrix.effects.offline import need_network
 from trtmatrix.launchers.apptainer import Apptainer
@@ -23,8 +22,6 @@ from trtmatrix.launchers.pyxis import Pyxis
 
 Runtime = Apptainer | Pyxis
 NOT_UNDERSTOOD = "Invalid image reference"  # enroot's words for a form that its release does not know
-_TURN = threading.Lock()
-"""POSIX locks are a process's: they keep none of its own threads out."""
 
 
 def held_images(cache: Path, suffix: str) -> dict[str, str]:
@@ -58,24 +55,12 @@ class ImageFiles:
             return Path(origin.image), which
         key = sha256(f"{self.runtime.name}\n{which}".encode()).hexdigest()[:16]
         image, note = self.folder / f"{key}{self.runtime.suffix}", self.folder / f"{key}.json"
-        with self._alone(key):
+        with hold(self.folder / f"{key}.lock", self.note):
             if not image.exists():
                 if not launch.pull:
                     raise MachineryError(f"{origin.reference} is not in {self.folder}")
                 self._pull(origin, image, note)
             return image, str(json.loads(note.read_text(encoding="utf-8"))["digest"])
-
-    @contextlib.contextmanager
-    def _alone(self, key: str) -> Iterator[None]:
-        """Keep all others out, on other hosts too where the file system passes locks on."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with _TURN, (self.folder / f"{key}.lock").open("a") as lock:
-            try:
-                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                self.note("waiting for an image that another process is pulling")
-                fcntl.lockf(lock, fcntl.LOCK_EX)
-            yield
 
     def _pull(self, origin: ImageOrigin, image: Path, note: Path) -> None:
         """Pull under another name on the same disk; the image appears whole, and last. Nothing else stays."""

@@ -14,7 +14,6 @@ from trtmatrix.context import Context
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.entry import Stored
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.expand import Cell
 from trtmatrix.core.image_names import is_own
 from trtmatrix.core.model import Gpu, Seen
 from trtmatrix.core.own_images import with_own_images
@@ -22,9 +21,7 @@ from trtmatrix.core.plan import Engine, GpuAccess, Host
 from trtmatrix.effects.gpu import known_gpu
 from trtmatrix.effects.image_files import read_file
 from trtmatrix.slurm.shared import Shared
-from trtmatrix.slurm.sitefile import Runtime, Site, SiteGpu, find_site, read_site
-
-READING = frozenset({"table", "report", "publish"})
+from trtmatrix.slurm.sitefile import Site, SiteGpu, read_site
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +35,7 @@ class Cluster:
         """Return its nodes together as one host, as records and digests see it; images are not known."""
         records = [item.record for item in stored if item.record.gpu.get("host")]
         gpus = tuple(_model(gpu, [r for r in records if r.cell.gpu == gpu.slug]) for gpu in self.site.gpus)
-        engine = Engine(available=True, gpu_access=GpuAccess.TOOLKIT, name=self.site.runtime.value)
+        engine = Engine(available=True, gpu_access=GpuAccess.TOOLKIT, name=self.site.runtime)
         return Host(engine=engine, gpus=gpus)
 
     def planned(self, context: Context, stored: Sequence[Stored]) -> Host:
@@ -47,7 +44,7 @@ class Cluster:
         Those are the ones that the site names, those of which a node has left a record, and with Docker
         those that no registry has: a job tells.
         """
-        host, docker = self.host(stored), self.site.runtime is Runtime.DOCKER
+        host, docker = self.host(stored), self.site.runtime == "docker"
         ran = {item.record.cell.version for item in stored if item.record.gpu.get("host")}
         images = {}
         for version in context.matrix.versions:
@@ -86,45 +83,31 @@ def _by_driver(board: tuple[tuple[str, str, str | None], int]) -> tuple[list[int
     return [int(part) for part in (driver or "0").split(".") if part.isdecimal()], name + variant
 
 
-def renew_cells(cells: Iterable[Cell], gpus: Iterable[Gpu]) -> tuple[Cell, ...]:
-    """Return cells over what is known of their GPUs by now."""
-    by_slug = {gpu.slug: gpu for gpu in gpus}
-    return tuple(replace(cell, gpu=by_slug.get(cell.gpu.slug, cell.gpu)) for cell in cells)
-
-
 def open_site(named: Path | None, context: Context) -> Cluster:
     """Read the site's file; its shared folder is not looked at yet."""
-    names = [version.name for version in context.matrix.versions]
-    site = read_site(named, context.project.folder, names)
+    site = read_site(named, context.project.folder)
     return Cluster(site=site, shared=Shared(Path(site.shared), lambda text: print(text, file=sys.stderr)))
 
 
-def open_cluster(args: argparse.Namespace, context: Context) -> tuple[Context, Cluster | None]:
-    """Return the context with the site's images in it, and the cluster; none where this host is meant.
+def open_cluster(args: argparse.Namespace, context: Context) -> tuple[Context, Cluster]:
+    """Return the context with the site's images in it, and the cluster.
 
     The records that came while nobody looked are taken to this project first.
     """
-    if args.executor != "slurm":
-        if args.command in READING and (found := find_site(args.site, context.project.folder)).is_file():
-            print(
-                f"trtmatrix: this host's own GPUs are meant; with --executor slurm those of {found}",
-                file=sys.stderr,
-            )
-        return context, None
     if "host" in context.selection.runtimes:
         raise UsageError("--runtime host: interpreters of this host are not run through Slurm; leave it out")
     cluster = open_site(args.site, context)
     memory, limit = getattr(args, "memory", 0), cluster.site.limits.memory
-    if cluster.site.runtime is Runtime.DOCKER and memory > limit:
+    if cluster.site.runtime == "docker" and memory > limit:
         raise UsageError(
             f"--memory: a container may take {-(-memory >> 20)}m, and its job reserves {limit >> 20}m "
-            f"({cluster.site.file}: limits.memory)\n  raise that one, or type --memory {limit >> 20}m"
+            f"(slurm.yaml: limits.memory)\n  raise that one, or type --memory {limit >> 20}m"
         )
     cluster.shared.check()
     cluster.shared.take_all(context.project)
     images = [f"{version}={image}" for version, image in cluster.site.images.items()]
     matrix = with_own_images(
-        context.matrix, images, cluster.site.runtime.value,
+        context.matrix, images, cluster.site.runtime,
         lambda file: read_file(file, cluster.shared.root / "cache"),
     )  # fmt: skip
     return replace(context, matrix=matrix), cluster

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
-import signal
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trtmatrix.core.errors import MachineryError, UsageError
+from trtmatrix.effects.commands import run_to_end
 
-SECONDS = 60.0
-SUBMIT_SECONDS = 180.0
+SECONDS, SUBMIT_SECONDS = 60.0, 180.0
 """sbatch itself tries again for a while where the controller is busy."""
 
 OVER = frozenset({
     "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
     "OUT_OF_MEMORY", "REVOKED",
 })  # fmt: skip
-"""States in which a job has ended (https://slurm.schedmd.com/job_state_codes.html). A COMPLETING one has not."""
+"""States of a job that has ended (https://slurm.schedmd.com/job_state_codes.html); COMPLETING is none."""
 STUCK = ("launchfailedrequeued", "userenvretrievalfailed", "jobholdmaxrequeue")
 """Reasons, letters alone, for which a job waits until somebody lets it go: nobody will."""
 LATER = (
@@ -33,25 +30,19 @@ LATER = (
 
 Source: slurm_errno.c of https://github.com/SchedMD/slurm; reasons: https://slurm.schedmd.com/job_reason_codes.html.
 """
-REMEDIES = (
-    ("invalid partition", 'partition: sinfo -o "%P %a %l %G" lists them'),
-    ("invalid account", "account or qos: sacctmgr show assoc user=$USER format=account,partition,qos"),
-    ("invalid qos", "account or qos: sacctmgr show assoc user=$USER format=account,partition,qos"),
-    ("accounting/qos policy", "limits: sacctmgr show qos; sacctmgr show assoc"),
-    ("time limit", 'limits.minutes: sinfo -o "%P %l" says what partitions allow'),
-    ("job array", "limits.tasks: scontrol show config says MaxArraySize and MaxJobCount"),
-    ("memory specification", 'limits.memory: sinfo -o "%P %c %m %N" says what the nodes have'),
-    ("unrecognized option", "options: man sbatch"),
-    ("", 'gres, constraint, partition or limits: sinfo -o "%P %G %f %c %m %N" says what the nodes have'),
-)  # fmt: skip
-"""What sbatch refuses, in lower case, and what to correct in the site's file."""
-
-
+REMEDY = (
+    "correct in slurm.yaml gres, constraint, partition, account, qos, options or limits:\n"
+    '  sinfo -o "%P %G %f %c %m %l %N" says what there is, sacctmgr show assoc user=$USER what you may use'
+)
 DROPPED = (
     "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SCONTROL_", "SLURM_CLUSTERS", "SBATCH_CLUSTERS",
     "SBATCH_WAIT", "SBATCH_DEPENDENCY",
 )  # fmt: skip
 """A user's own variables that change what is asked or answered. An account's or a partition's stay."""
+
+
+Task = tuple[str, int]
+"""A task of an array: the name of its jobs, and its number."""
 
 
 class SlurmAway(MachineryError):
@@ -78,6 +69,10 @@ class JobState:
     node: str = ""
     reason: str = ""
 
+    def __str__(self) -> str:
+        """Say how it stands: ``running``, ``pending (Resources)``."""
+        return self.state.lower() + (f" ({self.reason})" if self.state == "PENDING" else "")
+
     @property
     def is_over(self) -> bool:
         """Whether it has ended and nothing of it runs any more."""
@@ -90,34 +85,22 @@ class JobState:
         return self.state == "PENDING" and letters.startswith(STUCK)
 
 
-def run_command(words: Sequence[str], seconds: float = SECONDS, told: str = "") -> str:
-    """Return what a command of Slurm's prints. Its whole session is killed after so many seconds.
+def run_command(words: Sequence[str], seconds: float = SECONDS) -> str:
+    """Return what a command of Slurm's prints; it is killed with all that it started after so many seconds.
 
     :class:`UsageError` where the command is not here, :class:`SlurmAway` where it does not answer,
     :class:`MachineryError` with its own words where it fails.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)}
-    try:
-        process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            errors="replace", env=environment, start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        raise UsageError(
-            f"{words[0]} cannot be started: {error.strerror}\n  run on a host where sbatch works (a login node)"
-        ) from error
-    try:
-        out, err = process.communicate(told, timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        raise SlurmAway(f"{words[0]} did not answer within {seconds:.0f} s: scontrol ping", unknown=True) from error
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.returncode:
-        lines = [re.sub(r"^[a-z]+: (?:error: )?", "", line) for line in (err or out).strip().splitlines()]
-        raise MachineryError("; ".join(lines)[-600:] or f"{words[0]} ended with code {process.returncode}")
-    return out
+    code, said = run_to_end(words, environment, seconds)
+    if code == 127:
+        raise UsageError(f"{said}: run on a login node, where sbatch works")
+    if code == 124:
+        raise SlurmAway(f"{words[0]} did not answer within {seconds:.0f} s: scontrol ping", unknown=True)
+    if code:
+        lines = [re.sub(r"^[a-z]+: (?:error: )?", "", line) for line in said.strip().splitlines()]
+        raise MachineryError("; ".join(lines)[-600:] or f"{words[0]} ended with code {code}")
+    return said
 
 
 class Slurm:
@@ -125,38 +108,34 @@ class Slurm:
 
     def submit(self, words: Sequence[str], script: str) -> str:
         """Submit a script's file and return the job's id; :class:`Refused`, :class:`SlurmAway`."""
-        return self._sbatch([*words, script]).strip().split(";")[0]
+        said = self._sbatch([*words, script])
+        return [line.partition(";")[0] for line in said.splitlines() if line[:1].isdecimal()][-1]
 
     def test(self, words: Sequence[str]) -> None:
         """Ask whether a job would be taken; nothing is submitted. Raises as :meth:`submit`."""
-        self._sbatch(["--test-only", *words], "#!/bin/bash\n")
+        self._sbatch(["--test-only", *words, "--wrap=true"])
 
-    def _sbatch(self, words: Sequence[str], told: str = "") -> str:
+    def _sbatch(self, words: Sequence[str]) -> str:
         try:
-            return run_command(["sbatch", *words], SUBMIT_SECONDS, told)
+            return run_command(["sbatch", *words], SUBMIT_SECONDS)
         except SlurmAway:
-            raise
-        except UsageError:
             raise
         except MachineryError as error:
             said = str(error).lower()
             if any(words in said for words in LATER):
                 raise SlurmAway(str(error)) from error
-            remedy = next(remedy for words, remedy in REMEDIES if words in said)
-            raise Refused(f"sbatch refused the job: {error}\n  correct in slurm.yaml {remedy}") from error
+            raise Refused(f"sbatch refused the job: {error}\n  {REMEDY}") from error
 
-    def jobs(self, names: Iterable[str]) -> dict[tuple[str, int], JobState]:
+    def jobs(self, names: Iterable[str]) -> dict[Task, JobState]:
         """Return what Slurm still knows of arrays by name: (name, task) → state; also of what is over.
 
         :class:`SlurmAway` where it does not answer: that is never "no such job".
         """
-        wanted = sorted(names)
+        wanted = ",".join(sorted(names))
         if not wanted:
             return {}
         try:
-            out = run_command(["squeue", "-h", "-r", "-t", "all", "-n", ",".join(wanted), "-o", "%j|%K|%T|%N|%r"])
-        except UsageError:
-            raise
+            out = run_command(["squeue", "-h", "-r", "-t", "all", "-n", wanted, "-o", "%j|%K|%T|%N|%r"])
         except MachineryError as error:
             raise SlurmAway(f"squeue: {error}") from error
         found = {}

@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -22,45 +22,32 @@ from trtmatrix.core.model import CellId, Exclusion
 from trtmatrix.core.order import Seconds
 from trtmatrix.core.plan import Excluded, Launch
 from trtmatrix.core.words import outcome_word
+from trtmatrix.effects.environments import have_own_environment
 from trtmatrix.effects.paths import Project
 from trtmatrix.performed import Performed
 from trtmatrix.slurm.cluster import Cluster
-from trtmatrix.slurm.commands import JobState, Refused, Slurm, SlurmAway
+from trtmatrix.slurm.commands import JobState, Refused, Slurm, SlurmAway, Task
 from trtmatrix.slurm.shared import RunFolder, Submission
-from trtmatrix.slurm.tasks import (
-    RunOptions,
-    claim_of,
-    cut_tasks,
-    run_line,
-    sbatch_words,
-    task_minutes,
-    task_script,
-)
+from trtmatrix.slurm.tasks import claim_of, cut_tasks, run_line, sbatch_words, task_minutes, task_script
 from trtmatrix.workshop import CELLS, Workshop
 
 TRIES = 3
 """How often a cell is submitted whose task leaves no record of it and says nothing against trying again."""
 SETTLE = 20
-"""Looks at Slurm, one every few seconds, after which what has not appeared will not: a file, a job, a client."""
+"""Looks at Slurm, one every few seconds, after which what has not appeared will not: a file, a job."""
 GONE_SECONDS = 45.0
 """How long an interrupted run waits until its jobs are gone."""
-USAGE, MACHINERY, INTERRUPTED = 2, 3, 130
-States = Mapping[tuple[str, int], JobState]
-
-
-def poll_seconds() -> float:
-    """Return the seconds between two looks at Slurm (TRTMATRIX_SLURM_POLL)."""
-    return float(os.environ.get("TRTMATRIX_SLURM_POLL", "3"))
+MACHINERY, INTERRUPTED = 3, 130
 
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """How a task ended: its exit code, None where it left none; Slurm's state and node; where it ran."""
+    """How a task ended: its exit code, None where it left none; Slurm's state and node; what it says."""
 
     code: int | None
     state: str
     node: str
-    where: str
+    said: str
 
     @property
     def again(self) -> bool:
@@ -69,90 +56,87 @@ class End:
 
     def words(self, tries: int) -> str:
         """Say what kept the cells from being run."""
-        how = f"exit code {self.code}" if self.code is not None else "no exit code"
-        on = f" on {self.node}" if self.node else ""
-        return f"the task ended{on} ({self.state or 'unknown to Slurm'}, {how}) {self.where}, try {tries} of {TRIES}"
+        how = f"{self.state or 'unknown to Slurm'}, exit code {'none' if self.code is None else self.code}"
+        return f"the task ended on {self.node or 'no node'} ({how}), try {tries} of {TRIES}: {self.said}"
 
 
 @dataclass(kw_only=True)
 class Following:
     """One run that is looked at: this command's own, or one that has claimed cells which this one wants.
 
-    ``claims``: its cells, where it is another command's. ``missing``: how many looks in a row each task was
-    neither listed nor said how it ended; ``idle``: how many the whole had no task that lives.
+    ``claims``: its cells, where it is another command's. ``tries``: the tasks that had each cell, by its id.
+    ``missing``: how many looks in a row a task was neither listed nor said how it ended; ``idle``: how many
+    no task lived.
     """
 
     run: RunFolder
     claims: frozenset[str] = frozenset()
-    ends: dict[tuple[str, int], End] = field(default_factory=dict)
-    missing: Counter[tuple[str, int]] = field(default_factory=Counter)
+    tries: dict[str, list[Task]] = field(default_factory=dict)
+    ends: dict[Task, End] = field(default_factory=dict)
+    missing: Counter[Task] = field(default_factory=Counter)
     idle: int = 0
 
     def living(self) -> dict[str, str]:
         """Return the arrays that have tasks which may live: name → job."""
-        return {sent.name: sent.job for sent, task in self.tasks() if (sent.name, task) not in self.ends}
+        return {sent.name: sent.job for sent, task in self._tasks() if (sent.name, task) not in self.ends}
 
-    def tasks(self) -> Iterator[tuple[Submission, int]]:
-        """Yield each task that was submitted."""
-        for sent in self.run.submissions():
-            yield from ((sent, task) for task in range(len(sent.tasks)))
+    def refresh(self) -> None:
+        """Read anew what was submitted."""
+        self.tries = {}
+        for sent, task in self._tasks():
+            for cell in sent.tasks[task]:
+                self.tries.setdefault(cell, []).append((sent.name, task))
 
-    def look(self, states: States, slurm: Slurm) -> None:
-        """Note which tasks have ended: by their exit code, by Slurm's word, or as nobody knows of them."""
-        codes = {sent.name: sent.codes() for sent in self.run.submissions()}
-        for sent, task in self.tasks():
+    def _tasks(self) -> list[tuple[Submission, int]]:
+        return [(sent, task) for sent in self.run.submissions() for task in range(len(sent.tasks))]
+
+    def look(self, states: Mapping[Task, JobState], slurm: Slurm) -> None:
+        """Note which tasks have ended: by Slurm's word, their exit code, or as nobody knows of them."""
+        codes, closed = {sent.name: sent.codes() for sent in self.run.submissions()}, self.run.facts() is None
+        for sent, task in self._tasks():
             key = sent.name, task
             if key in self.ends:
                 continue
             state, code = states.get(key), codes[sent.name].get(task)
-            if code is None and state is not None and state.is_stuck:
+            if state is not None and state.is_stuck:
                 slurm.cancel([sent.name])
-                state = JobState(state="LAUNCH_FAILED", node=state.node, reason=state.reason)
             elif state is not None and not state.is_over:
                 self.missing[key] = 0
                 continue
-            lasting = state is not None and state.state not in {"COMPLETED", "FAILED"}
+            sure = closed or code is not None or (state and state.state not in {"COMPLETED", "FAILED"})
             self.missing[key] += 1  # its last files may take a while to be seen here
-            if code is None and not lasting and self.missing[key] < SETTLE:
+            if not sure and self.missing[key] < SETTLE:
                 continue
             if state is None and code is None and sent.job:
                 state = slurm.accounted(sent.job).get(task)
-            said = state or JobState(state="")
-            self.ends[key] = End(code=code, state=said.state, node=said.node, where=_said(sent, task))
+            state, (began, said) = state or JobState(state=""), sent.said(task)
+            if state.state == "CANCELLED" and state.node and not began:  # by no person: its prolog failed
+                state = JobState(state="LAUNCH_FAILED", node=state.node)
+            self.ends[key] = End(code=code, state=state.state, node=state.node, said=said)
         self.idle = 0 if self.living() else self.idle + 1
-
-
-def _said(sent: Submission, task: int) -> str:
-    """Return a task's log with the last that it says of itself."""
-    with contextlib.suppress(OSError):
-        lines = sent.log(task).read_text(errors="replace").strip().splitlines()
-        ours = [line for line in lines if line.startswith(("trtmatrix: ", "[!!]", "slurmstepd"))]
-        if lines:
-            return f"{sent.log(task)}: {(ours or lines)[-1][:300]}"
-    return f"{sent.log(task)}: it says nothing"
 
 
 class SlurmRun:
     """What runs launches on the cluster for one command."""
 
     def __init__(
-        self, cluster: Cluster, project: Project, shop: Workshop, options: RunOptions,
+        self, cluster: Cluster, project: Project, shop: Workshop, *, options: Sequence[str], rerun: bool,
         claims: Mapping[CellId, str], known: Iterable[CellId], slurm: Slurm | None = None,
     ) -> None:  # fmt: skip
         """Keep what it works with.
 
-        ``claims``: of all cells that the command means, those served from the store too, what tells each from
-        the same cell wanted otherwise. ``known``: the cells of which it is known how long they take.
+        ``options``: how tasks run their cells, as words of ``run``. ``claims``: of all cells that the command
+        means, those served from the store too, what tells each from the same cell wanted otherwise.
+        ``known``: the cells of which it is known how long they take.
         """
         self.site, self.shared, self.project = cluster.site, cluster.shared, project
         self.shop, self.options, self.claims, self.known = shop, options, claims, frozenset(known)
         self.slurm = slurm or Slurm()
-        command = sha256("\n".join([*sorted(claims.values()), *options.words(), str(options.rerun)]).encode()).hexdigest()[:10]
-        self.own = Following(run=self.shared.run(command))
+        command = sha256("\n".join([*sorted(claims.values()), *options, str(rerun)]).encode()).hexdigest()
+        self.key = command[:10]
+        self.own = Following(run=self.shared.run(self.key))
         self.others: dict[str, Following] = {}
-        self.open: dict[CellId, Cell] = {}
-        self.past: dict[CellId, set[str]] = {}
-        self.poll = poll_seconds()
+        self.poll = float(os.environ.get("TRTMATRIX_SLURM_POLL", "3"))
         self._told: set[str] = set()
         self._lost: Counter[CellId] = Counter()
 
@@ -163,28 +147,28 @@ class SlurmRun:
         self.performed = performed
         self.open = {cell.id: cell for launch in launches for cell in launch.cells}
         before = (self.own.run.facts() or {"past": {}})["past"]
-        for cell in self.open:
-            self.past[cell] = set(before.get(str(cell)) or self.shared.known_here(cell, self.project))
+        self.past = {
+            cell: set(before.get(str(cell)) or self.shared.known_here(cell, self.project))
+            for cell in self.open
+        }
         try:
             if self._look() and not self.own.living():
                 self._close()  # what a client that died has left: all of it is tried anew
             self._work(launches)
             if self.shop.stop.is_set() and not self.shop.leave.is_set():
                 self._cancel()
-        except BaseException:
-            self._tell_left()  # an error ends nothing that runs: it may take hours
-            raise
-        if self.shop.leave.is_set():
-            self._tell_left()
-            return
-        self._close()
+            if not self.shop.leave.is_set():
+                self._close()
+        finally:  # an error or a hang-up ends nothing that runs: it may take hours
+            if names := ",".join(self.own.living()):
+                self.note(f"jobs go on, which the same command follows; to end them: scancel -n {names}")
 
     def _close(self) -> None:
         """Take what came of the run, and close it."""
         with self.shared.lock():
             self._collect(self.past)
             self.shared.close(self.own.run)
-        self.own = Following(run=self.shared.run(self.own.run.key))
+        self.own = Following(run=self.shared.run(self.key))
 
     def _work(self, launches: Sequence[Launch]) -> None:
         """Go round until every cell has a record or a reason, and no job of ours runs any more."""
@@ -198,9 +182,9 @@ class SlurmRun:
                         self.shared.stage_case(self.shop.cases.folder(loaded, cell.case))
             if self._look():
                 self._collect(self.open)
-                for launch in launches:
-                    if launch not in waiting and any(map(self._is_idle, launch.cells)):
-                        self._settle(launch)
+                for launch in (launch for launch in launches if launch not in waiting):
+                    if idle := [cell for cell in launch.cells if self._is_idle(cell)]:
+                        self._settle(launch, idle)
             if self.open or self.own.living():
                 self.shop.stop.wait(self.poll)
 
@@ -213,19 +197,17 @@ class SlurmRun:
             self.note(f"Slurm does not answer, and is asked again: {error}")
             return False
         for each in followed:
+            each.refresh()
             each.look(states, self.slurm)
         for key, other in list(self.others.items()):
-            if other.run.facts() is None:
-                del self.others[key]
-            elif other.idle >= SETTLE:
+            if other.idle >= SETTLE:
                 self.note(f"run {key} is nobody's any more: what it left is run here")
                 with self.shared.lock():
                     self.shared.close(other.run)
+            if other.run.facts() is None:
                 del self.others[key]
-        counts = Counter(
-            f"{state.state.lower()} ({state.reason})" if state.state == "PENDING" else state.state.lower()
-            for (name, _), state in states.items() if name in self.own.living()
-        )  # fmt: skip
+        ours = self.own.living()
+        counts = Counter(str(state) for (name, _), state in states.items() if name in ours)
         if counts:
             self.note("Slurm: " + ", ".join(f"{count} {words}" for words, count in sorted(counts.items())))
         return True
@@ -236,88 +218,78 @@ class SlurmRun:
             if not (new := self.shared.names(cell) - self.past[cell]):
                 continue
             self.past[cell] |= new
-            records = self.shared.take(cell, sorted(new), self.project)
+            records = self.shared.take(cell, new, self.project)
             self.performed.records += records
-            ours = [r for r in records if claim_of(cell, r.digests, self.options.rebuilds) == self.claims[cell]]
-            if ours and cell in self.open:
-                found = self.open.pop(cell)
+            ours = [r for r in records if self.claims[cell].startswith(claim_of(cell, r.digests))]
+            if ours and (found := self.open.pop(cell, None)):
                 outcome = judge(ours[:1], found.case, found.version, found.repro, self.shop.calibration)
                 self.shop.progress.step(CELLS, f"{cell}: {outcome_word(outcome)}")
 
-    def _owner(self, cell: CellId) -> Following | None:
-        """Return the other open run that has claimed a cell, wanted in the same way."""
-        return next((o for o in self.others.values() if self.claims[cell] in o.claims), None)
-
-    def _tries(self, cell: CellId) -> list[tuple[str, int]]:
-        return [(sent.name, task) for sent, task in self.own.tasks() if str(cell) in sent.tasks[task]]
-
     def _is_idle(self, cell: Cell) -> bool:
         """Whether a cell has no record, and nobody is at it."""
-        if cell.id not in self.open or self._owner(cell.id) is not None:
+        if cell.id not in self.open or any(
+            self.claims[cell.id] in each.claims for each in self.others.values()
+        ):
             return False
-        tries = self._tries(cell.id)
+        tries = self.own.tries.get(str(cell.id))
         return not tries or tries[-1] in self.own.ends
 
-    def _settle(self, launch: Launch) -> None:
-        """Claim and submit the cells of a launch that nobody is at, as far as it is worth a try."""
+    def _settle(self, launch: Launch, idle: Sequence[Cell]) -> None:
+        """Submit the cells of a launch that nobody is at, as far as it is worth a try."""
         with self.shared.lock():
+            if self.own.run.facts() is None:  # another client of this command may have begun meanwhile
+                self.own = Following(run=self.shared.run(self.key))
+            self.own.refresh()
             self._find_others()
+            self._collect([cell.id for cell in idle])  # another run may have ended meanwhile
             todo, avoid, why = [], set[str](), ""
-            for cell in filter(self._is_idle, launch.cells):
-                tries = self._tries(cell.id)
-                if not tries:
-                    todo.append(cell)
-                    continue
-                end = self.own.ends[tries[-1]]
+            for cell in filter(self._is_idle, idle):
+                ends = [self.own.ends[task] for task in self.own.tries.get(str(cell.id), [])]
                 self._lost[cell.id] += 1  # what a task left may take a while to be seen here
-                if not end.again and end.code in {0, 1} and self._lost[cell.id] < SETTLE:
+                if ends and not ends[-1].again and ends[-1].code in {0, 1} and self._lost[cell.id] < SETTLE:
                     continue
-                if not end.again or len(tries) >= TRIES:
-                    self._give_up(cell, end.words(len(tries)))
+                why = ends[-1].words(len(ends)) if ends else ""
+                if ends and (not ends[-1].again or len(ends) >= TRIES):
+                    self._give_up(cell, why)
                     continue
-                why = end.words(len(tries))
-                self.note(f"again: {launch.version.name} on {launch.gpu.name}: {why}")
                 todo.append(cell)
-                ends = [self.own.ends[one] for one in tries]
-                avoid |= {one.node for one in ends if one.code == MACHINERY and one.node}
+                avoid |= {end.node for end in ends if end.code == MACHINERY and end.node}
             if todo and not self.shop.stop.is_set():
-                self._claim(todo)
                 self._submit(launch.of(todo), avoid, why)
 
     def _find_others(self) -> None:
-        """Look which open runs have claimed cells that are open here. Call it under the lock."""
+        """Look which open runs have claimed cells that are open here."""
         wanted = {self.claims[cell] for cell in self.open}
         for run in self.shared.runs():
-            facts = run.facts() if run.key not in {self.own.run.key, *self.others} else None
-            if facts is not None and wanted & set(facts["claims"]):
-                other = Following(run=run, claims=frozenset(facts["claims"]))
-                self.others[run.key] = other
-                jobs = ", ".join(sorted(filter(None, other.living().values())))
+            claims = frozenset((run.facts() or {"claims": []})["claims"])
+            if wanted & claims and run.key not in {self.key, *self.others}:
+                self.others[run.key] = Following(run=run, claims=claims)
+                jobs = ", ".join(sorted(self.others[run.key].living().values()))
                 self.note(
-                    f"another command runs {len(wanted & other.claims)} of these cells (run {run.key}, jobs "
-                    f"{jobs or 'not submitted yet'}): they are not run twice, their records are waited for"
+                    f"another command runs {len(wanted & claims)} of these cells (run {run.key}, "
+                    f"jobs {jobs}): they are not run twice, their records are waited for"
                 )
 
-    def _claim(self, cells: Iterable[Cell]) -> None:
-        """Write down that cells are this run's. Call it under the lock."""
-        facts = self.own.run.facts() or {"claims": [], "past": {}}
-        mine = [cell.id for cell in cells]
-        self.own.run.write({
-            "claims": sorted({*facts["claims"], *(self.claims[cell] for cell in mine)}),
-            "past": {**{str(cell): sorted(self.past[cell]) for cell in mine}, **facts["past"]},
-        })  # fmt: skip
-
     def _submit(self, launch: Launch, avoid: Iterable[str], why: str) -> None:
-        """Submit cells as one array; what Slurm refuses is told of and given up. Call it under the lock.
+        """Claim cells and submit them as one array; what Slurm refuses is told of and given up.
 
         ``why``: how the task ended that left them, where they were submitted before.
         """
-        gpu, tasks = self.site.gpu(launch.gpu.slug), cut_tasks(launch, self.seconds, self.site)
-        what = f"{launch.version.name} on {launch.gpu.name}"
-        suite, python = self.shared.stage_suite(self.project), self.shared.python(self.site.python)
-        sent = self.own.run.add(
-            launch.version.name, launch.gpu.slug, [[cell.id for cell in task] for task in tasks]
+        own, what, gpu = (
+            self.own.run,
+            f"{launch.version.name} on {launch.gpu.name}",
+            self.site.gpu(launch.gpu.slug),
         )
+        if why:
+            self.note(f"again: {what}: {why}")
+        facts = own.facts() or {"claims": [], "past": {}}
+        claims = sorted({*facts["claims"], *(self.claims[cell.id] for cell in launch.cells)})
+        past = {str(cell.id): sorted(self.past[cell.id]) for cell in launch.cells}
+        own.write({"claims": claims, "past": {**past, **facts["past"]}})
+        tasks = cut_tasks(launch, self.seconds, self.site)
+        suite = self.shared.stage_suite(self.project)
+        python = str(have_own_environment(self.shared.root, self.site.python, self.note))
+        sent = own.add([[str(cell.id) for cell in task] for task in tasks])
         folder, minutes = str(sent.folder), task_minutes(tasks, self.seconds, self.site)
         lines = [run_line(task, self.site, gpu, suite=suite, options=self.options) for task in tasks]
         (sent.folder / "commands").write_text("".join(f"{line}\n" for line in lines))
@@ -329,21 +301,19 @@ class SlurmRun:
         try:
             job = self.slurm.submit(words, str(script))
         except Refused as error:
-            self.own.run.drop(sent)
+            own.drop(sent)
             said = str(error).splitlines()[0]
             self.note(f"{what}: no other node: {said}" if why else f"{what}: {error}")
             for cell in launch.cells:
                 self._give_up(cell, why or said)
         except SlurmAway as error:
             if not error.unknown:
-                self.own.run.drop(sent)
+                own.drop(sent)
             self.note(f"{what}: {error}; it is tried again")
         else:
             (sent.folder / "job").write_text(job)
-            self.note(
-                f"{what}: job {job}, {len(launch.cells)} cells in {len(tasks)} tasks, "
-                f"at most {minutes} minutes each"
-            )
+            cells = f"{len(launch.cells)} cells in {len(tasks)} tasks, at most {minutes} minutes each"
+            self.note(f"{what}: job {job}, {cells}")
 
     def _give_up(self, cell: Cell, why: str) -> None:
         """Note why a cell is not run."""
@@ -355,23 +325,12 @@ class SlurmRun:
     def _cancel(self) -> None:
         """End all jobs of this run and wait until they are gone; what had come out is kept."""
         names, end = self.own.living(), time.monotonic() + GONE_SECONDS
-        if not names:
-            return
         self.slurm.cancel(names)
-        while time.monotonic() < end and not self.shop.hurry.is_set():
-            states = self.slurm.jobs(names)
-            if all(state.is_over for state in states.values()):
-                return
+        while any(not state.is_over for state in self.slurm.jobs(names).values()):
+            if time.monotonic() > end or self.shop.hurry.is_set():
+                raise MachineryError(f"jobs still end: squeue -n {','.join(names)}")
             time.sleep(min(0.5, self.poll))
-        raise MachineryError(f"jobs still end: squeue -n {','.join(names)}")
-
-    def _tell_left(self) -> None:
-        """Say what goes on without this client, and how it is ended."""
-        if names := self.own.living():
-            self.note(
-                f"jobs {', '.join(filter(None, names.values()))} go on; the same command follows them; "
-                f"to end them: scancel -n {','.join(names)}"
-            )
+        self.own.look(self.slurm.jobs(names), self.slurm)
 
     def note(self, text: str) -> None:
         """Say a line, once; a run that is to stop ends its jobs though nobody hears of it any more."""

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.model import CellId
 from trtmatrix.core.order import Seconds, split_launch
-from trtmatrix.core.plan import Isolation, Keep, Launch
-from trtmatrix.slurm.sitefile import Access, Runtime, Site, SiteGpu
+from trtmatrix.core.plan import Launch
+from trtmatrix.slurm.shared import BEGAN
+from trtmatrix.slurm.sitefile import Site, SiteGpu
 
 GUESSED_SECONDS = 10.0
 """What a cell is thought to take that was never run: between a small graph's second and a model's minute."""
 WORTH_SECONDS = 30.0
-"""So much work at least is worth a task of its own: each waits in the queue and pays for its first Builder."""
+"""So much work at least is worth a task: each waits in the queue and pays for its first Builder."""
 START_SECONDS = 300.0
 """What a task may need before its first cell: an image loaded, a container started."""
 SPARE = 3.0
 """How much longer than last time cells may take before the site's longest time is asked for instead."""
-WARNED_SECONDS = 60
-"""A task is told so long before its time limit, and ends its container by itself."""
 
 
 def cut_tasks(launch: Launch, seconds: Seconds, site: Site) -> list[tuple[Cell, ...]]:
@@ -60,19 +58,16 @@ def sbatch_words(
 
     ``avoid``: nodes on which tasks could not begin, beside those that the site's options exclude. Of doubled
     words the last counts: a GPU's own follow the site's. Nothing is requeued: what is left of a task is
-    submitted anew. The caller's environment stays here (``--export=NONE``), so that whoever types the command
-    runs the same job.
+    submitted anew. The caller's environment stays here: whoever types the command runs the same job.
     """
-    warned = min(WARNED_SECONDS, 20 * minutes)
     words = [
         "--parsable", f"--job-name={name}", "--no-requeue", "--export=NONE", "--nodes=1", "--ntasks=1",
         "--open-mode=append", f"--output={folder}/%a.log", f"--array=0-{tasks - 1}%{site.limits.running}",
-        f"--gres={gpu.gres}", f"--time={minutes}", f"--signal=B:TERM@{warned}",
+        f"--gres={gpu.gres}", f"--time={minutes}", f"--signal=B:TERM@{min(60, 20 * minutes)}",
         f"--cpus-per-task={site.limits.cpus}", f"--mem={site.limits.memory >> 20}M", *site.options,
     ]  # fmt: skip
-    for key in ("constraint", "partition", "account", "qos"):
-        if value := getattr(gpu, key):
-            words.append(f"--{key}={value}")
+    named = {"constraint": gpu.constraint, "partition": gpu.partition, "account": gpu.account, "qos": gpu.qos}
+    words += [f"--{key}={value}" for key, value in named.items() if value]
     words += gpu.options
     excluded = [word.removeprefix("--exclude=") for word in words if word.startswith("--exclude=")][-1:]
     if avoided := sorted(avoid):
@@ -80,52 +75,17 @@ def sbatch_words(
     return words
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """How tasks run their cells: what ``run`` was told that a task is told again.
+def run_line(cells: Sequence[Cell], site: Site, gpu: SiteGpu, *, suite: str, options: Sequence[str]) -> str:
+    """Return the command line of a task behind ``python -m``: what a person would type on the node.
 
-    ``memory`` and ``output`` in bytes. ``images``: what stands for matrix.yaml's images, by version.
-    ``rerun``: of this command, whose tasks run what they are given in any case.
+    ``options``: how this command was told to run cells.
     """
-
-    memory: int
-    output: int
-    rebuilds: int = 1
-    confirm: bool = True
-    isolation: Isolation = Isolation.WORKER
-    keep: Keep = Keep.ALL
-    locked: bool = False
-    offline: bool = False
-    registry: str = ""
-    rerun: bool = False
-    images: Mapping[str, str]
-
-    def words(self) -> Iterator[str]:
-        """Yield the words of ``run``."""
-        yield from (f"--memory={self.memory}", f"--output-size={self.output}")
-        yield from (f"--rebuilds={self.rebuilds}", f"--isolation={self.isolation.value}")
-        yield f"--keep={self.keep.value}"
-        for name in ("locked", "offline"):
-            if getattr(self, name):
-                yield f"--{name}"
-        if not self.confirm:
-            yield "--no-confirm"
-        if self.registry:
-            yield f"--registry={self.registry}"
-        yield from (f"--image={version}={image}" for version, image in sorted(self.images.items()))
-
-
-def run_line(
-    cells: Sequence[Cell], site: Site, gpu: SiteGpu, *, suite: str, options: RunOptions
-) -> str:
-    """Return the command line of a task behind ``python -m``: what a person would type on the node."""
-    shared = site.shared
-    cases = [f"{cell.repro.id}/{cell.case.id}" for cell in cells]
     words = [
         "trtmatrix", "run", f"--matrix={suite}/matrix.yaml", f"--repros={suite}/repros",
-        f"--results={shared}/results", f"--cache={shared}/cache", f"--engine={site.runtime.value}",
+        f"--results={site.shared}/results", f"--cache={site.shared}/cache", f"--engine={site.runtime}",
         f"--trt={cells[0].version.name}", f"--gpu={gpu.name}", "--no-controls", "--rerun",
-        *options.words(), *(f"--case={case}" for case in cases),
+        *options, *(f"--image={version}={image}" for version, image in site.images.items()),
+        *(f"--case={cell.repro.id}/{cell.case.id}" for cell in cells),
     ]  # fmt: skip
     return shlex.join(words)
 
@@ -138,26 +98,25 @@ def task_script(site: Site, *, suite: str, folder: str, python: str) -> str:
     """
     exports = {
         "TRTMATRIX_EXIT_CODE_FILE": f"{folder}/$SLURM_ARRAY_TASK_ID.exit", "PYTHONPATH": f"{suite}/src",
-        "TRTMATRIX_SCRATCH": "$scratch/trtmatrix.$(id -u)",
+        "TRTMATRIX_SCRATCH": "$scratch/trtmatrix.$UID",
     }  # fmt: skip
-    if site.runtime is Runtime.DOCKER and site.access is not Access.AUTO:
-        exports["TRTMATRIX_GPU_ACCESS"] = site.access.value
+    if site.access != "auto":
+        exports["TRTMATRIX_GPU_ACCESS"] = site.access
     if site.driver_folder:
         exports["TRTMATRIX_DRIVER_FOLDER"] = site.driver_folder
     scratch = site.scratch or "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"
-    lacking = f"trtmatrix: $SLURMD_NODENAME has no {python}: name a Python of all nodes by python: in slurm.yaml"
+    lacking = f"trtmatrix: $SLURMD_NODENAME has no {python}: name one of all nodes by python: in slurm.yaml"
     return "\n".join([
-        "#!/bin/bash", "set -e", f'trap "echo 3 >{folder}/$SLURM_ARRAY_TASK_ID.exit" EXIT',
+        "#!/bin/bash", f"echo '{BEGAN}'", "set -e", f"trap 'echo 3 >{folder}/$SLURM_ARRAY_TASK_ID.exit' EXIT",
         *site.setup, "set +e", f'scratch="{scratch}"',
         *(f'export {name}="{value}"' for name, value in exports.items()),
         f'[ -x {python} ] || {{ echo "{lacking}" >&2; exit 1; }}',
         f'line=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" {folder}/commands)',
-        'echo "$SLURMD_NODENAME: $line"',
+        'echo "$SLURMD_NODENAME: python -m $line"',
         f'eval "exec {python} -m $line"', "",
     ])  # fmt: skip
 
 
-def claim_of(cell: CellId, digests: Mapping[str, str], rebuilds: int) -> str:
+def claim_of(cell: CellId, digests: Mapping[str, str]) -> str:
     """Return what tells a cell that is wanted in this way from one wanted otherwise: one line of text."""
-    wanted = " ".join(f"{name}={digests.get(name, '')}" for name in ("repro", "case", "asked", "probe"))
-    return f"{cell} {wanted} engines={rebuilds}"
+    return " ".join([str(cell), *(digests.get(name, "-") for name in ("repro", "case", "asked", "probe"))])
