@@ -9,7 +9,6 @@ what another shell needs to be its client.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import shlex
@@ -56,17 +55,15 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
-JobCompType=jobcomp/filetxt
-JobCompLoc={folder}/log/jobcomp.txt
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,sched_interval=1
 ReturnToService=2
-SlurmdTimeout={node_seconds}
+SlurmdTimeout=4
 MessageTimeout=4
 KillWait=2
-MinJobAge={remembered}
+MinJobAge=10
 FirstJobId={first}
 Prolog={folder}/prolog
 JobRequeue=1
@@ -95,10 +92,8 @@ class Cluster:
     the epilog off while it is there.
     """
 
-    def __init__(
-        self, folder: Path, devices: Devices, *, epilog: Path | None, remembered: int, node_seconds: int
-    ) -> None:
-        """Write the configuration; ``remembered``: seconds that squeue tells of a job that is over."""
+    def __init__(self, folder: Path, devices: Devices, epilog: Path | None) -> None:
+        """Write the configuration; a job that is over is forgotten soon, as on a busy cluster."""
         self.folder = folder
         for name in ("munge", "state", "log", "login", *(f"spool.{node.name}" for node in NODES)):
             (folder / name).mkdir(parents=True)
@@ -113,10 +108,7 @@ class Cluster:
         self.driver.mkdir()
         self.conf = folder / "slurm.conf"
         ports = free_ports(1 + len(NODES))
-        text = CONF.format(
-            folder=folder, port=ports[0], remembered=remembered, node_seconds=node_seconds,
-            first=self.first,
-        )  # fmt: skip
+        text = CONF.format(folder=folder, port=ports[0], first=self.first)
         self.no_epilog = folder / "no-epilog"
         if epilog is not None:
             text += f"Epilog={self._copy(epilog)}\n"
@@ -152,9 +144,8 @@ class Cluster:
     @property
     def environment(self) -> dict[str, str]:
         """The environment of a client: Slurm's commands in PATH, no sacct, no engine."""
-        kept = {
-            n: v for n, v in os.environ.items() if not n.startswith(("SLURM", "SBATCH", "SQUEUE", "DOCKER"))
-        }
+        own = ("SLURM", "SBATCH", "SQUEUE", "DOCKER")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         return {
             **kept, "SLURM_CONF": str(self.conf), "PATH": str(self.folder / "login"),
             "DOCKER_HOST": f"unix://{self.folder}/no-engine-here",
@@ -222,14 +213,10 @@ class Cluster:
         process.wait()
 
     def wait_for_node(self, name: str, state: str) -> None:
-        """Wait until the controller says a state of a node."""
-        wait_until(
-            lambda: self.node_state(name).startswith(state), SECONDS, f"{name} to be {state}", self.explain
-        )
-
-    def node_state(self, name: str) -> str:
-        """Return what the controller says of a node, such as ``idle`` or ``down*``."""
-        return self.ask("sinfo", "--noheader", f"--nodes={name}", "--format=%T", fail=False).strip()
+        """Wait until the controller says a state of a node, such as ``idle`` or ``down*``."""
+        words = ("sinfo", "--noheader", f"--nodes={name}", "--format=%T")
+        is_so = lambda: self.ask(*words, fail=False).startswith(state)  # noqa: E731
+        wait_until(is_so, SECONDS, f"{name} to be {state}", self.explain)
 
     def ask(self, *words: str, fail: bool = True) -> str:
         """Run one of Slurm's commands and return what it prints."""
@@ -259,12 +246,6 @@ class Cluster:
         found = client().containers.list(all=True, filters={"label": CONTAINER_LABEL}, sparse=True)
         return [c for c in found if self.first <= int(c.attrs["Labels"][CONTAINER_LABEL]) < self.first + JOBS]
 
-    def submitted(self) -> list[dict[str, str]]:
-        """Return all jobs that are over, as the job completion log has them, in the order of their ends."""
-        file = self.folder / "log" / "jobcomp.txt"
-        lines = file.read_text().splitlines() if file.exists() else []
-        return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
-
     def left(self) -> list[str]:
         """Return what is still there of a cluster that was stopped: processes, device files, its folder."""
         here = [file for file in Path("/proc").glob("[0-9]*/cmdline") if self._is_of_ours(file)]
@@ -285,36 +266,29 @@ class Cluster:
         """Cancel all jobs and end the daemons; nothing is left."""
         if "slurmctld" in self.running:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                if jobs := [
-                    line.split()[0]
-                    for line in self.ask("squeue", "-h", "--format=%i", fail=False).splitlines()
-                ]:
-                    self.ask("scancel", *jobs, fail=False)
-                    wait_quietly(lambda: not self.ask("squeue", "-h", fail=False), 10)
+                self.ask("scancel", "--user=root", fail=False)
+                wait_quietly(lambda: not self.ask("squeue", "-h", fail=False), 10)
         for node in NODES:
             if node.name in self.running:
                 self.kill_node(node.name)
-        for name in reversed(list(self.running)):
-            process = self.running.pop(name)
+        for process in reversed(self.running.values()):
             process.terminate()
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
+        self.running = {}
 
 
 @contextlib.contextmanager
-def start_cluster(
-    *, epilog: Path | None = None, remembered: int = 300, node_seconds: int = 4
-) -> Iterator[Cluster]:
+def start_cluster(*, epilog: Path | None = None) -> Iterator[Cluster]:
     """Start a cluster in a folder of its own; all of it goes at the end."""
     # a path that is short: munge's socket lies in it, and each user may pass through it
     folder, devices = Path(tempfile.mkdtemp(prefix="trtmatrix-slurm-")), Devices()
     folder.chmod(0o755)
     cluster = None
     try:
-        cluster = Cluster(folder, devices, epilog=epilog, remembered=remembered, node_seconds=node_seconds)
+        cluster = Cluster(folder, devices, epilog)
         cluster.start()
         yield cluster
     finally:
@@ -334,21 +308,3 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in held:
             each.close()
-
-
-def main() -> None:
-    """Keep a cluster until an interrupt."""
-    if reason := lacking():
-        sys.exit(reason)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    epilog = Path(sys.argv[1]).resolve() if sys.argv[1:] else None
-    with start_cluster(epilog=epilog) as cluster, contextlib.suppress(KeyboardInterrupt):
-        shared, file = cluster.folder / "shared", cluster.folder / "slurm.yaml"
-        shared.mkdir()
-        file.write_text(json.dumps(cluster.site(shared, cluster.folder), indent=1))  # JSON is YAML
-        print(f"export SLURM_CONF={cluster.conf} TRTMATRIX_SITE={file}", flush=True)
-        signal.pause()
-
-
-if __name__ == "__main__":
-    main()

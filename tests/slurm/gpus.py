@@ -68,23 +68,13 @@ class Devices:
         self.files: list[Path] = []
 
     def make(self, count: int) -> tuple[int, ...]:
-        """Make nodes with numbers that follow one another and that nobody else has; returns the numbers."""
-        first = FIRST_MINOR
-        while first < LAST_MINOR:
-            made: list[int] = []
-            for minor in range(first, first + count):
-                if not self._make(minor):
-                    break
-                made.append(minor)
-            if len(made) == count:
-                return tuple(made)
-            for minor in made:
-                self._remove(Path(f"/dev/nvidia{minor}"))
-            first += len(made) + 1
-        raise RuntimeError(f"/dev/nvidia{FIRST_MINOR} to /dev/nvidia{LAST_MINOR} are all there")
+        """Make so many GPUs with numbers that nobody else has; returns the numbers."""
+        free = (minor for minor in range(FIRST_MINOR, LAST_MINOR) if self.share(f"nvidia{minor}"))
+        return tuple(next(free) for _ in range(count))
 
-    def _make(self, minor: int) -> bool:
-        file = Path(f"/dev/nvidia{minor}")
+    def share(self, name: str) -> bool:
+        """Make a device, where this host has none of that name; returns whether it was made."""
+        file = Path("/dev") / name
         try:
             os.mknod(file, stat.S_IFCHR | 0o666, NULL)
         except FileExistsError:
@@ -93,21 +83,10 @@ class Devices:
         file.chmod(0o666)  # whatever the umask is
         return True
 
-    def share(self, name: str) -> None:
-        """Make a device that all GPUs of a host share, where this host has none."""
-        file = Path("/dev") / name
-        if not file.exists():
-            os.mknod(file, stat.S_IFCHR | 0o666, NULL)
-            self.files.append(file)
-
-    def _remove(self, file: Path) -> None:
-        file.unlink(missing_ok=True)
-        self.files.remove(file)
-
     def remove(self) -> None:
         """Remove them all."""
-        for file in list(self.files):
-            self._remove(file)
+        while self.files:
+            self.files.pop().unlink(missing_ok=True)
 
 
 def make_nvml(folder: Path, minors: dict[str, tuple[int, ...]]) -> list[str]:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ from tests.slurm.gpus import H200, L4, Model
 from tests.slurm.image import IMAGE, VERSION
 
 HERE = Path(__file__).resolve().parent
-MEMORY, OUTPUT = 1 << 30, 64 << 20
 
 INTERRUPTED = 130
 """The exit code of a run that was told to end."""
@@ -62,7 +60,7 @@ class Project:
 
     def __init__(self, folder: Path, cluster: Cluster, shared: Path | None = None) -> None:
         """Write matrix.yaml and slurm.yaml; ``shared``: a folder that another project has, too."""
-        self.folder, self.cluster, self.born = folder, cluster, time.time()
+        self.folder, self.cluster = folder, cluster
         self.results, self.cache = folder / "results", folder / "cache"
         self.shared, self.local = shared or folder / "shared", folder / "local"
         self.clients: list[Client] = []
@@ -76,24 +74,21 @@ class Project:
         self.write_site()
 
     def write_site(
-        self, models: Sequence[Model] = (L4, H200), setup: Sequence[str] = (), options: Sequence[str] = (),
-        images: Mapping[str, str] | None = None, **limits: int,
+        self, models: Sequence[Model] = (L4, H200), setup: Sequence[str] = (),
+        images: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         """Write the site's settings; two tasks of an array at once, as there are two GPUs of each model."""
         site = self.cluster.site(self.shared, self.local, models)
         site["setup"] += setup
-        site["limits"] |= limits
-        site |= {"options": list(options), "images": dict(images or {})}
+        site["images"] = dict(images or {})
         (self.folder / "slurm.yaml").write_text(json.dumps(site, indent=1))  # JSON is YAML
 
     def command(self, *words: str, verb: str = "run") -> list[str]:
         """Return the command line."""
         files = [f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
         files += [f"--results={self.results}", f"--cache={self.cache}"]
-        limits = (
-            ["--executor=slurm", f"--memory={MEMORY}", f"--output-size={OUTPUT}"] if verb == "run" else []
-        )
-        return [sys.executable, "-m", "trtmatrix", verb, *files, *limits, *words]
+        limits = ["--executor=slurm", f"--memory={1 << 30}", f"--output-size={64 << 20}"]
+        return [sys.executable, "-m", "trtmatrix", verb, *files, *(limits if verb == "run" else []), *words]
 
     def start(self, *words: str, name: str = "1") -> Client:
         """Start a run in a session of its own, as a client on a login node; ``name`` tells runs apart."""
@@ -102,28 +97,19 @@ class Project:
 
     def end(self) -> None:
         """Take away what a test that failed has left, so that the others find the cluster as it was."""
-        if living := [client for client in self.clients if client.process.poll() is None]:
-            for client in living:
-                client.kill()
-            if jobs := [line.split()[0] for line in self.queue()]:
-                self.cluster.ask("scancel", *jobs)
+        for client in self.clients:
+            client.kill()
+        if jobs := [line.split()[0] for line in self.queue()]:
+            self.cluster.ask("scancel", *jobs)
 
     def run(self, *words: str, seconds: float = 120) -> Done:
         """Run to the end."""
         return self.start(*words).wait(seconds)
 
-    def call(self, command: Sequence[str]) -> str:
-        """Run a command to its end and return what it prints."""
-        environment = self.cluster.environment
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
     def submissions(self) -> list[Path]:
-        """Return the folders of all arrays that were submitted since this project was, in order."""
+        """Return the folders of all arrays that were submitted, in order."""
         found = [path.parent for path in self.shared.glob("runs/*/*/tasks.json")]
-        ours = [path for path in found if path.stat().st_ctime > self.born]
-        return sorted(ours, key=lambda path: (path.parent.name, int(path.name)))
+        return sorted(found, key=lambda path: (path.parent.name, int(path.name)))
 
     def cells(self) -> list[list[str]]:
         """Return the cells of each of these arrays."""
@@ -165,10 +151,10 @@ class Project:
         return first
 
     def records(self) -> list[dict[str, Any]]:
-        """Return all records; each file must be whole, strict JSON."""
+        """Return all records; each file must be whole."""
         files = sorted(path for path in self.results.rglob("*") if path.is_file())
         assert [path for path in files if path.suffix != ".json"] == []
-        return [json.loads(path.read_text(), parse_constant=_refuse) for path in files]
+        return [json.loads(path.read_text()) for path in files]
 
 
 class Client:
@@ -207,7 +193,3 @@ class Client:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-
-
-def _refuse(token: str) -> float:
-    raise AssertionError(f"a bare {token} in JSON")

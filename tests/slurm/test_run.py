@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 
 import pytest
 
@@ -86,8 +87,10 @@ def test_different_drivers_of_one_model_are_shown(project: Project) -> None:
     drivers = {node.driver for node in NODES if node.model is L4}
     assert {r["gpu"]["driver"] for r in project.records() if r["cell"]["gpu"] == L4.slug} == drivers
     for words in ((), ("--executor=slurm",)):
-        text = project.call(project.command("--trt", VERSION, "--gpu", "L4", *words, verb="table"))
-        assert all(driver in text for driver in drivers)
+        command = project.command("--trt", VERSION, "--gpu", "L4", *words, verb="table")
+        environment = project.cluster.environment
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert all(driver in done.stdout for driver in drivers)
 
 
 @pytest.mark.usefixtures("done")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.core.errors import ConfigError, UsageError
+from trtmatrix.core.errors import ConfigError
 from trtmatrix.slurm import sitefile
-from trtmatrix.slurm.sitefile import EXAMPLE, parse_site, read_site
+from trtmatrix.slurm.sitefile import EXAMPLE, parse_site
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "slurm.md").read_text(encoding="utf-8")
@@ -75,11 +75,6 @@ def test_a_key_that_undoes_or_lacks_something_is_refused(line: str, told: str) -
     key = line.partition(":")[0]
     text = "".join(each for each in EXAMPLE.splitlines(keepends=True) if not each.startswith(f"{key}:"))
     assert told in mistakes(f"{text}{line}\n") if told else parse_site(f"{text}{line}\n")
-
-
-def test_no_file_is_told_with_an_example_to_paste(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no "):
-        read_site(None, tmp_path)
 
 
 def test_the_page_has_every_key_and_the_schema_is_the_one_that_is_shipped() -> None:

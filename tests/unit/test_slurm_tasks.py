@@ -44,7 +44,6 @@ def all_of(launch: Launch, seconds: float) -> dict[CellId, float]:
         (4, 1.0, "{}", 1), (4, 20.0, "{}", 2), (40, 60.0, "{running: 8}", 8), (1, 9000.0, "{}", 1),
         (40, 60.0, "{running: 2, minutes: 10}", 8), (2000, 60.0, "{}", 64),
     ],
-    ids=["not worth two", "two", "as many as may run", "one", "more, since none is to be cut off", "most"],
 )  # fmt: skip
 def test_tasks_are_as_many_as_are_worth_it(cells: int, seconds: float, limits: str, tasks: int) -> None:
     launch = make_launch(cells)

@@ -42,7 +42,6 @@ gpus:
     partition: gpu
     account: my-account
 """
-"""A small site file, to paste and change."""
 
 
 def _gres(value: str) -> str:

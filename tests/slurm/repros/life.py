@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import signal
 import time
 from pathlib import Path
@@ -35,7 +34,6 @@ def cases() -> Iterator[Dict[str, Any]]:
     for number in range(6):
         yield {"id": f"sleep-{number}", "params": {"does": "sleeps", "number": number}, **COMMON}
     yield {"id": "long-sleep", "params": {"does": "sleeps", "number": 600}, "seconds": 600, **COMMON}
-    yield {"id": "halts", "params": {"does": "halts"}, "seconds": 2, **COMMON}
 
 
 def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
@@ -84,9 +82,3 @@ def hangs(outputs: Any, params: Dict[str, Any]) -> None:
 
 def sleeps(outputs: Any, params: Dict[str, Any]) -> None:
     time.sleep(1.5 if params["number"] < 600 else 600)
-
-
-def halts(outputs: Any, params: Dict[str, Any]) -> None:
-    """Stop what watches over it, so that nothing ends this cell at its limit."""
-    os.kill(os.getppid(), signal.SIGSTOP)
-    time.sleep(600)
