@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from builders import make_cell, make_entry, make_record, make_unknown
@@ -16,6 +17,7 @@ from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Excluded
 from trtmatrix.perform import Result
 from trtmatrix.performed import Performed
+from trtmatrix.slurm.sitefile import EXAMPLE
 
 
 def test_an_unexpected_error_is_trouble_with_the_machinery_and_no_surprise(
@@ -69,3 +71,17 @@ def test_what_cannot_be_parsed_is_usage(words: list[str]) -> None:
 
 def test_help_is_no_error() -> None:
     assert cli.run(["--help"]) is ExitCode.AS_EXPECTED
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (["--memory=64g"], "its job reserves 36864m"), (["--runtime=host"], "are not run through Slurm"),
+    (["--site=/nowhere/slurm.yaml"], "there is no /nowhere/slurm.yaml"),
+])  # fmt: skip
+def test_what_a_site_cannot_do_is_usage(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "slurm.yaml"
+    site.write_text(EXAMPLE.replace("pyxis ", "docker").replace("/shared/me", str(tmp_path)))
+    code = cli.run(["run", "--executor=slurm", f"--site={site}", f"--results={tmp_path}", *words])
+    assert code is ExitCode.USAGE
+    assert told in capsys.readouterr().err

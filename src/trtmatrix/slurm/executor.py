@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import judge
 from trtmatrix.core.model import CellId, Exclusion
@@ -78,7 +77,8 @@ class Following:
 
     def living(self) -> dict[str, str]:
         """Return the arrays that have tasks which may live: name → job."""
-        return {sent.name: sent.job for sent, task in self._tasks() if (sent.name, task) not in self.ends}
+        names = {sent.name for sent, task in self._tasks() if (sent.name, task) not in self.ends}
+        return {sent.name: sent.job for sent in self.run.submissions() if sent.name in names}
 
     def refresh(self) -> None:
         """Read anew what was submitted."""
@@ -155,9 +155,7 @@ class SlurmRun:
             if self._look() and not self.own.living():
                 self._close()  # what a client that died has left: all of it is tried anew
             self._work(launches)
-            if self.shop.stop.is_set() and not self.shop.leave.is_set():
-                self._cancel()
-            if not self.shop.leave.is_set():
+            if not self.shop.stop.is_set() or (not self.shop.leave.is_set() and self._cancel()):
                 self._close()
         finally:  # an error or a hang-up ends nothing that runs: it may take hours
             if names := ",".join(self.own.living()):
@@ -322,15 +320,15 @@ class SlurmRun:
         self.shop.progress.step(CELLS, f"{cell.id}: not run")
         self.note(f"not run: {why}")
 
-    def _cancel(self) -> None:
-        """End all jobs of this run and wait until they are gone; what had come out is kept."""
+    def _cancel(self) -> bool:
+        """End all jobs of this run and wait until they are gone; returns whether they are."""
         names, end = self.own.living(), time.monotonic() + GONE_SECONDS
         self.slurm.cancel(names)
         while any(not state.is_over for state in self.slurm.jobs(names).values()):
             if time.monotonic() > end or self.shop.hurry.is_set():
-                raise MachineryError(f"jobs still end: squeue -n {','.join(names)}")
+                return False
             time.sleep(min(0.5, self.poll))
-        self.own.look(self.slurm.jobs(names), self.slurm)
+        return True
 
     def note(self, text: str) -> None:
         """Say a line, once; a run that is to stop ends its jobs though nobody hears of it any more."""
