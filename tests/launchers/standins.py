@@ -40,7 +40,7 @@ def run(mounts, image, isolated):
     writable = [m.split(":")[1] for m in mounts if not m.endswith(":ro")]
     assert writable == ["/opt/trtmatrix/out", "/tmp"], mounts
     docker = ["docker", "run", "--rm", "--init", "--read-only", "--entrypoint=", "--workdir=/tmp"]
-    docker += [f"--network={{'none' if isolated else 'bridge'}}", f"--user={{os.getuid()}}:{{os.getgid()}}"]
+    docker += [f"--network={{'none' if isolated else 'host'}}", f"--user={{os.getuid()}}:{{os.getgid()}}"]
     docker += ["--env=SLURM_STEP_ID=0", "--env=APPTAINER_NAME=i", f"--label=io.trtmatrix.standin={{here}}"]
     del os.environ["DOCKER_HOST"]  # of no use to whom we stand for
     os.execvp("docker", [*docker, *(f"--volume={{mount}}" for mount in mounts), {image!r}, *words])
