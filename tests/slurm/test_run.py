@@ -110,6 +110,8 @@ def test_a_second_run_is_served_and_submits_nothing(project: Project) -> None:
     assert not any(cell["executed"] for cell in again.data["cells"])
     assert project.submissions() == before
     assert project.left() == []
+    assert list(project.local.glob("trtmatrix.*/jobs"))  # the nodes' own disks, and not the shared folder
+    assert not (project.shared / "cache" / "jobs").exists()
     assert project.open_runs() == []
 
 
