@@ -38,8 +38,7 @@ class Model:
 
 L4 = Model(gres="l4", name="NVIDIA L4", compute="8.9", memory=23034)
 H200 = Model(gres="h200", name="NVIDIA H200", compute="9.0", memory=143771)
-A100 = Model(gres="a100", name="NVIDIA A100", compute="8.0", memory=81920)
-"""No node has one."""
+A100 = Model(gres="a100", name="NVIDIA A100", compute="8.0", memory=81920)  # no node has one
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,9 +76,7 @@ def test_a_task_is_asked_for_so_long_as_it_may_take_and_the_longest_where_that_i
 
 def test_a_gpus_own_options_follow_the_sites_and_nodes_with_trouble_join_those_that_are_excluded() -> None:
     site = site_with("options: ['--exclude=bad', '--nice=1']")
-    words = sbatch_words(
-        site, site.gpus[0], name="n", folder="/f", tasks=3, minutes=9, avoid=["worse"]
-    )  # fmt: skip
+    words = sbatch_words(site, site.gpus[0], name="n", folder="/f", tasks=3, minutes=9, avoid=["worse"])
     assert words.index("--nice=1") < words.index("--partition=gpu")
     assert words[-1] == "--exclude=bad,worse"
     assert {"--array=0-2%8", "--time=9", "--no-requeue", "--export=NONE", "--gres=gpu:h200:1"} <= {*words}
