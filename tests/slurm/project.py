@@ -18,8 +18,7 @@ from tests.slurm.image import IMAGE, VERSION
 
 HERE = Path(__file__).resolve().parent
 
-INTERRUPTED = 130
-"""The exit code of a run that was told to end."""
+INTERRUPTED = 130  # the exit code of a run that was told to end
 
 ONE = ("--trt", VERSION, "--no-controls")
 """What selects the one version there is, and nothing but what is named beside it."""
