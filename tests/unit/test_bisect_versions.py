@@ -26,7 +26,7 @@ def test_no_control_and_no_other_product_goes_along_with_a_version_that_is_asked
         return look_around(context, pull)
 
     monkeypatch.setattr("trtmatrix.scene.look_around", look)
-    monkeypatch.setattr("trtmatrix.bisect_versions.stored_reply", lambda *_, **__: None)
+    monkeypatch.setattr("trtmatrix.bugs.ask_versions.stored_reply", lambda *_, **__: None)
     assert bisect(tmp_path, "--case", "sdpa-scale/sdpa-tf32", "--gpu", "nvidia-h200", "--bad", "8.6.0") == 3
     assert [context.controls for context in looks] == [True, False]
     scene = look_around(looks[1], Pull.NEVER)

@@ -13,27 +13,33 @@ from builders import (
     make_case,
     make_cell,
     make_entry,
-    make_expectation,
     make_record,
     make_reported,
-    make_repro,
     make_unknown,
     make_version,
 )
 from goldenfile import check_golden
 
 from trtmatrix import cli
-from trtmatrix.bisect_images import make_version as make_column
-from trtmatrix.bisecting import SearchEnd, run_search
-from trtmatrix.core.bisect import Answer, Search
-from trtmatrix.core.bisect_reply import ANSWERS, hint_of, stored_reply
-from trtmatrix.core.bisect_report import Again, Candidate, Reply, Report, Subject
+from trtmatrix.bugs.ask_images import make_version as make_column
+from trtmatrix.bugs.ask_versions import ANSWERS, stored_reply
+from trtmatrix.bugs.bisect import run_search
+from trtmatrix.bugs.bisect_report import (
+    Again,
+    Candidate,
+    Reply,
+    Report,
+    Subject,
+    bisect_json,
+    render_bisect_markdown,
+    render_bisect_text,
+)
+from trtmatrix.bugs.search import Answer, Search, Side
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import ExitCode, MachineryError
 from trtmatrix.core.image_names import find_image
 from trtmatrix.core.model import Cause, Evidence, Exclusion, Product, Verdict
 from trtmatrix.core.plan import Excluded
-from trtmatrix.core.render_bisect import bisect_json, render_bisect_markdown, render_bisect_text
 
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
 REPLIES = {
@@ -71,9 +77,6 @@ class Made:
         }
         return known, {}
 
-    def here(self) -> frozenset[int]:
-        return frozenset()
-
     def ask(self, number: int) -> Reply:
         self.asked.append(number)
         if number in self.trouble:
@@ -102,8 +105,7 @@ def test_nothing_is_asked_where_nothing_may_run() -> None:
     made = Made("GGBB", stored={0: "G", 3: "B"})
     report, code = run_search(made, Search(count=4), can_run=False, tell=lambda _: None)
     assert (made.asked, code) == ([], ExitCode.AS_EXPECTED)
-    edge = report.came_in
-    assert edge is not None
+    edge = report.edges[Side.CAME_IN]
     assert (edge.good, edge.bad, edge.silent) == (0, 3, (1, 2))
 
 
@@ -133,7 +135,7 @@ def test_an_interrupt_keeps_what_is_known() -> None:
     ("letters", "trouble", "said"),
     [
         ("GGBB", {3: KeyboardInterrupt()}, "Nothing is known yet."),
-        ("GGBB", {3: SearchEnd("it ended with 130")}, "Nothing is known yet."),
+        ("GGBB", {3: MachineryError("it ended with 130")}, "Nothing is known yet."),
         ("GGGG", {0: KeyboardInterrupt()}, "Nothing that was tried until then fails."),
     ],
 )
@@ -202,7 +204,7 @@ def test_how_a_search_ends(letters: str, ends: dict[str, int], code: ExitCode, s
 def test_no_edge_is_claimed_between_ends_that_are_not_as_named() -> None:
     made = Made("BGGBB", stored={2: "G", 3: "B"})
     report, code = search(made, good=0, bad=4)
-    assert (report.edges, report.is_found, code) == ((), False, ExitCode.SURPRISE)
+    assert (report.edges, report.is_found, code) == ({}, False, ExitCode.SURPRISE)
     assert json.loads(bisect_json(report))["first_bad"] is None
 
 
@@ -281,7 +283,6 @@ def test_a_published_record_answers_and_one_before_a_change_does_not() -> None:
     entry = make_entry(value=1400.0, evidence=Evidence.RECORDED)
     changed = {"repro": "another"}
     assert stored_reply(entry, rebuilds=3, can_run=True, current=changed, images={}) is None
-    assert hint_of(entry) is BAD
     record = make_record(
         entry.cell, 1400.0, digests={}, gpu={"name": H200.name, "driver": H200.driver, "variant": ""}
     )
@@ -289,12 +290,6 @@ def test_a_published_record_answers_and_one_before_a_change_does_not() -> None:
     reply = stored(published, 3)
     assert reply is not None
     assert (reply.answer, "recorded elsewhere" in reply.known) == (BAD, True)
-
-
-def test_a_report_is_a_hint_and_no_answer() -> None:
-    repro = make_repro(make_case(), expectations=(make_expectation(),))
-    assert hint_of(make_reported(make_cell(repro))) is BAD
-    assert hint_of(make_unknown()) is None
 
 
 NOT_ODD = "case {version} in 10.*) exit 1;; esac"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from builders import make_cell, make_entry, make_reported, make_unknown
 
+from trtmatrix.bugs.trials import nearby_versions
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.model import Outcome, Verdict
-from trtmatrix.minimise_start import find_nearby
 
 
 def judged(cell: Cell, verdict: Verdict) -> Entry:
@@ -53,4 +53,4 @@ def test_the_nearest_that_can_be_run_here_and_may_be_right_come_first(
         row=entries, entry=entries[row.index("X")], context=SimpleNamespace(project=None),
         scene=SimpleNamespace(plan=SimpleNamespace(launches=launches)),
     )  # fmt: skip
-    assert find_nearby(found) == tuple(f"10.{n}.0" for n in nearby)
+    assert nearby_versions(found) == tuple(f"10.{n}.0" for n in nearby)

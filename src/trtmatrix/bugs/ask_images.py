@@ -6,20 +6,10 @@ import argparse
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
-from trtmatrix.bisect_versions import (
-    INTERRUPTED,
-    CaseRun,
-    case_words,
-    make_subject,
-    open_case,
-    rests_on,
-    words,
-)
-from trtmatrix.core.bisect import Answer
-from trtmatrix.core.bisect_reply import hint_of
-from trtmatrix.core.bisect_report import Again, Candidate, Reply
+from trtmatrix.bugs.ask_versions import CaseRun, Versions, command_line, open_case
+from trtmatrix.bugs.bisect_report import Again, Candidate, Reply
+from trtmatrix.bugs.search import Answer
 from trtmatrix.core.config import Fact, ImageOrigin, Source, Version
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.image_names import HeldImage, find_image
@@ -40,15 +30,15 @@ SOURCE = "image"
 class UserImages:
     """Images in the order that they were given, the oldest first."""
 
-    interrupted = INTERRUPTED
+    interrupted = Versions.interrupted
 
     def __init__(self, run: CaseRun, args: argparse.Namespace, names: tuple[str, ...]) -> None:
         """Keep what runs a case, and the images' names."""
         self.run, self.args, self.names = run, args, names
         self.product = Product(args.product)
         self.candidates = tuple(Candidate(name=name, image=name) for name in names)
-        self.subject = make_subject(run, self.product, "image")
-        self.rests_on = rests_on(run.rebuilds)
+        self.subject = run.subject(self.product, "image")
+        self.rests_on = f"a good answer rests on {run.rebuilds} builds" if run.rebuilds > 1 else ""
         self._held: dict[int, HeldImage] = {}
         self._remembered = Remembered(run.context.project.cache, CONTENTS)
 
@@ -58,28 +48,18 @@ class UserImages:
         if not engine.available:
             raise MachineryError(f"no image can be looked into: {engine.reason}")
         replies: dict[int, Reply] = {}
-        hints: dict[int, Answer] = {}
         for number, name in enumerate(self.names):
             held = find_image(engine.images, name)
-            if held is None:
-                if not self.args.pull:
-                    replies[number] = _silent("not here", "pull it, or say --pull")
-                continue
-            self._held[number] = held
-            version = self._version(held)
-            if isinstance(version, Reply):
-                replies[number] = version
-                continue
-            entries, answered, _ = self._run_of(held, version).look([version])
-            if version.name in answered:
-                replies[number] = self._with_image(answered[version.name], held)
-            elif (entry := entries.get(version.name)) and (hint := hint_of(entry)):
-                hints[number] = hint
-        return replies, hints
-
-    def here(self) -> frozenset[int]:
-        """Return those that are here."""
-        return frozenset(self._held)
+            if held is not None:
+                self._held[number] = held
+                version = self._version(held)
+                if isinstance(version, Reply):
+                    replies[number] = version
+                elif found := self._run_of(held, version).look([version])[0].get(version.name):
+                    replies[number] = _of_image(found, held)
+            elif not self.args.pull:
+                replies[number] = _silent("not here", "pull it, or say --pull")
+        return replies, {}
 
     def ask(self, number: int) -> Reply:
         """Run the case in an image, which is pulled first where it is not here."""
@@ -87,26 +67,23 @@ class UserImages:
             try:
                 self._held[number] = pull_image(self.names[number])
             except MachineryError as error:
-                return _silent("not pulled", str(error).splitlines()[0], tried=True)
+                return replace(_silent("not pulled", str(error).splitlines()[0]), tried=True)
         held = self._held[number]
         version = self._version(held)
         if isinstance(version, Reply):
             return version
-        return self._with_image(self._run_of(held, version).ask(version), held)
+        return _of_image(self._run_of(held, version).ask(version), held)
 
     def commands(self, again: Again) -> tuple[str, ...]:
         """Return what searches these images again; an image is named by its digest where it has one."""
-        named = [word for number in again.row for word in ("--image", self._name(number))]
-        product = ["--product", self.args.product]
-        case = case_words(self.run, self.args)
-        return (words([DOOR, "bisect", "--", *case, *named, *again.ends(self._name), *product]),)
 
-    def _name(self, number: int) -> str:
-        held = self._held.get(number)
-        return held.registry if held and held.registry else self.names[number]
+        def name(number: int) -> str:
+            held = self._held.get(number)
+            return held.registry if held and held.registry else self.names[number]
 
-    def _with_image(self, reply: Reply, held: HeldImage) -> Reply:
-        return replace(reply, image=held.registry, image_id=held.id)
+        row = [word for number in again.row for word in ("--image", name(number))]
+        words = [*self.run.words(self.args), *row, *again.ends(name), "--product", self.args.product]
+        return (command_line([DOOR, "bisect", "--", *words]),)
 
     def _version(self, held: HeldImage) -> Version | Reply:
         """Return the version of the product that an image has, or why it cannot say."""
@@ -115,27 +92,33 @@ class UserImages:
         try:
             found = self._remembered.recall("contents", held.id, lambda: read_contents(held.id))
         except MachineryError as error:
-            return _silent("cannot be run", str(error), held)
+            return _of_image(_silent("cannot be run", str(error)), held)
         library = found.get(self.product.value)
         if library is None:
             has = ", ".join(f"{name} {version}" for name, version in found.items()) or "nothing that is known"
-            return _silent(f"no {PRODUCT_NAMES[self.product]} in it", f"it has {has}", held)
+            return _of_image(_silent(f"no {PRODUCT_NAMES[self.product]} in it", f"it has {has}"), held)
         if not is_release(library):
-            return _silent("unclear version", f"{library} is no release number", held)
+            return _of_image(_silent("unclear version", f"{library} is no release number"), held)
         return make_version(self.product, library, held.name, found)
 
     def _run_of(self, held: HeldImage, version: Version) -> CaseRun:
         """Return the run in one image: its own records, beside the versions that control TensorRT's cells."""
         context = self.run.context
-        checks = tuple(
-            v for v in context.matrix.versions
-            if v.product is Product.ONNXRUNTIME and self.product is Product.TENSORRT
-        )  # fmt: skip
+        checks = [v for v in context.matrix.versions if v.product is Product.ONNXRUNTIME]
+        versions = (version, *(checks if self.product is Product.TENSORRT else []))
         sources = {**context.matrix.sources, SOURCE: Source(title="what the image says of itself")}
-        matrix = replace(context.matrix, versions=(version, *checks), sources=sources)
         results = context.project.cache / FOLDER / held.id.removeprefix("sha256:")[:16]
+        matrix = replace(context.matrix, versions=versions, sources=sources)
         project = replace(context.project, results=results)
         return replace(self.run, context=replace(context, matrix=matrix, project=project))
+
+
+def _silent(what: str, reason: str) -> Reply:
+    return Reply(answer=Answer.CANNOT_SAY, words=what, reason=reason, known="looked at")
+
+
+def _of_image(reply: Reply, held: HeldImage) -> Reply:
+    return replace(reply, image=held.registry, image_id=held.id)
 
 
 def make_version(product: Product, library: str, image: str, found: Mapping[str, str]) -> Version:
@@ -143,13 +126,12 @@ def make_version(product: Product, library: str, image: str, found: Mapping[str,
     release = re.sub(r"[^a-z0-9.]+", ".", library.lower()).strip(".")
     prefix = "" if product is Product.TENSORRT else f"{product.value}-"
 
-    def fact(name: str) -> Fact | None:
-        value = found.get(name)
+    def fact(value: str | None) -> Fact | None:
         return Fact(value=value, known=Known.INFERRED, source=SOURCE) if value else None
 
     return Version(
-        version=prefix + release, product=product, origin=ImageOrigin(image=image), torch=fact("torch"),
-        torch_tensorrt=fact("torch_tensorrt"),
+        version=prefix + release, product=product, origin=ImageOrigin(image=image),
+        torch=fact(found.get("torch")), torch_tensorrt=fact(found.get("torch_tensorrt")),
         library=Fact(value=library, known=Known.INFERRED, source=SOURCE),
     )  # fmt: skip
 
@@ -176,39 +158,25 @@ def pull_image(name: str) -> HeldImage:
     return held
 
 
-def _silent(what: str, reason: str, held: HeldImage | None = None, *, tried: bool = False) -> Reply:
-    return Reply(
-        answer=Answer.CANNOT_SAY, words=what, reason=reason, known="tried now" if tried else "looked at",
-        image=held.registry if held else "", image_id=held.id if held else "", tried=tried,
-    )  # fmt: skip
-
-
 def read_images(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the images that were named, in order; :class:`UsageError` where that is not two at least."""
     names, where = list(args.image), "--image"
     if args.images is not None:
         where = f"--images {args.images}"
-        names = _read_lines(args.images)
-    double = sorted({name for name in names if names.count(name) > 1})
-    if double:
-        raise UsageError(f"{where}: {', '.join(double)} stands twice: a row has each image once")
+        try:
+            lines = args.images.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{where}: cannot be read: {error}; write one image a line") from error
+        names = [name for line in lines if (name := line.partition("#")[0].strip())]
+    for name in names:
+        if len(name.split()) > 1:
+            raise UsageError(f"{where}: {name!r} is no image's name: write one a line")
+        if names.count(name) > 1:
+            raise UsageError(f"{where}: {name} stands twice: a row has each image once")
     if len(names) < 2:
         count = "1 image" if names else "no image"
         raise UsageError(f"{where}: {count}; to search between takes two at least, oldest first")
     return tuple(names)
-
-
-def _read_lines(file: Path) -> list[str]:
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--images {file}: cannot be read: {error}; write one image a line") from error
-    stripped = [line.partition("#")[0].strip() for line in lines]
-    names = [line for line in stripped if line]
-    for name in names:
-        if len(name.split()) > 1:
-            raise UsageError(f"--images {file}: {name!r} is no image's name: write one a line")
-    return names
 
 
 def open_images(args: argparse.Namespace) -> UserImages:
