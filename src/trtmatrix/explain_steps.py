@@ -103,7 +103,8 @@ def find_worst(steps: Steps, markable: Markable) -> Errors | str:
     """
     found: list[Errors] = []
     again = steps.entry.record is not None and bool(other_shapes(steps.entry.record))
-    for steps.sample in range(steps.samples):
+    for number in range(steps.samples):
+        steps.sample = number
         errors = steps.measure(markable, ()) if again else steps.stored()
         if isinstance(errors, str):
             return errors

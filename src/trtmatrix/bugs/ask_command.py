@@ -10,17 +10,16 @@ import signal
 import subprocess
 from collections.abc import Mapping
 
-from trtmatrix.bugs.ask_images import pull_image, read_images
+from trtmatrix.bugs.ask_images import of_image, read_images
 from trtmatrix.bugs.ask_versions import candidates_of, command_line
-from trtmatrix.bugs.bisect_report import Again, Candidate, Reply, Subject
+from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
 from trtmatrix.bugs.search import Answer
 from trtmatrix.context import read_matrix
 from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.core.image_names import HeldImage, find_image
 from trtmatrix.core.model import Product
 from trtmatrix.core.upgrade.question import DOOR
 from trtmatrix.core.words import PRODUCT_NAMES
-from trtmatrix.effects.engine import find_engine
+from trtmatrix.effects.images import held_image, pull_by_name
 from trtmatrix.interrupts import undisturbed
 
 PATIENCE_SECONDS = 10.0
@@ -43,8 +42,8 @@ class Command:
     def __init__(self, args: argparse.Namespace, candidates: tuple[Candidate, ...], what: str) -> None:
         """Keep the command, and the row that it is run for."""
         self.args, self.candidates, self.command = args, candidates, str(args.shell_command)
-        product = PRODUCT_NAMES[Product(args.product)] if what == "version" else ""
-        self.subject = Subject(title=self.command, product=product, what=what)
+        about = PRODUCT_NAMES[Product(args.product)] if what == "version" else ""
+        self.subject = Subject(title=self.command, about=about, what=what)
         self.times = 1 if args.rebuilds is None else args.rebuilds
         self.rests_on = f"a good answer rests on {self.times} runs" if self.times > 1 else ""
 
@@ -58,9 +57,9 @@ class Command:
     def ask(self, number: int) -> Reply:
         """Run the command, again until it has been right as often as is asked for."""
         candidate = self.candidates[number]
-        if self.args.pull and candidate.image and _held(candidate) is None:
+        if self.args.pull and candidate.image and held_image(candidate.image) is None:
             try:
-                pull_image(candidate.image)
+                pull_by_name(candidate.image)
             except MachineryError as error:
                 reason = str(error).splitlines()[0]
                 return self._reply(candidate, Answer.CANNOT_SAY, "not pulled", reason)
@@ -73,29 +72,21 @@ class Command:
         return self._reply(candidate, Answer.GOOD, "exit code 0" + (f" {time} times" if time > 1 else ""))
 
     def _reply(self, candidate: Candidate, answer: Answer, said: str, reason: str = "") -> Reply:
-        held = _held(candidate)  # the command may have pulled it
-        image, image_id = (held.registry, held.id) if held else ("", "")
-        return Reply(
-            answer=answer, words=said, reason=reason, known="run now", tried=True, image=image,
-            image_id=image_id,
-        )  # fmt: skip
+        held = held_image(candidate.image)  # the command may have pulled it
+        reply = Reply(answer=answer, words=said, reason=reason, known="run now", tried=True)
+        return of_image(reply, held) if held else reply
 
-    def commands(self, again: Again) -> tuple[str, ...]:
-        """Return the command itself for each of these, and what searches again."""
-        shown = [self.candidates[number] for number in again.shown]
+    def commands(self, report: Report) -> tuple[str, ...]:
+        """Return the command itself for each of these, and what searches report."""
+        shown = [self.candidates[number] for number in report.shown]
         lines = [shlex.join(["env", *_variables(c), "sh", "-c", fill(self.command, c)]) for c in shown]
         by_image = self.subject.what == "image"
-        names = [self.candidates[number].name for number in again.row if by_image]
+        names = [self.candidates[number].name for number in report.row if by_image]
         words = ["--exec", self.command, *(word for name in names for word in ("--image", name))]
-        words += again.ends(lambda number: self.candidates[number].name)
+        words += report.ends(lambda number: self.candidates[number].name)
         words += [] if by_image or self.args.product == "tensorrt" else ["--product", self.args.product]
         words += [] if self.times == 1 else ["--rebuilds", str(self.times)]
         return (*lines, command_line([DOOR, "bisect", "--", *words]))
-
-
-def _held(candidate: Candidate) -> HeldImage | None:
-    """Return a candidate's image if it is here; without an engine the command has to do without."""
-    return find_image(find_engine(gpu_here=False).images, candidate.image) if candidate.image else None
 
 
 def fill(command: str, candidate: Candidate) -> str:

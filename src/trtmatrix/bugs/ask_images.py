@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from trtmatrix.bugs.ask_versions import CaseRun, Versions, command_line, open_case
-from trtmatrix.bugs.bisect_report import Again, Candidate, Reply
+from trtmatrix.bugs.bisect_report import Candidate, Reply, Report
 from trtmatrix.bugs.search import Answer
 from trtmatrix.core.config import Fact, ImageOrigin, Source, Version
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.image_names import HeldImage, find_image
 from trtmatrix.core.matrixkeys import is_release
-from trtmatrix.core.model import CPU, Known, Product
-from trtmatrix.core.plan import Launch
+from trtmatrix.core.model import Known, Product
 from trtmatrix.core.upgrade.question import DOOR
 from trtmatrix.core.words import PRODUCT_NAMES
-from trtmatrix.effects.engine import find_engine, open_client
+from trtmatrix.effects.engine import find_engine
+from trtmatrix.effects.images import pull_by_name
 from trtmatrix.effects.remembered import CONTENTS, Remembered
 
 FOLDER = "bisect"
@@ -56,7 +56,7 @@ class UserImages:
                 if isinstance(version, Reply):
                     replies[number] = version
                 elif found := self._run_of(held, version).look([version])[0].get(version.name):
-                    replies[number] = _of_image(found, held)
+                    replies[number] = of_image(found, held)
             elif not self.args.pull:
                 replies[number] = _silent("not here", "pull it, or say --pull")
         return replies, {}
@@ -65,24 +65,24 @@ class UserImages:
         """Run the case in an image, which is pulled first where it is not here."""
         if number not in self._held:
             try:
-                self._held[number] = pull_image(self.names[number])
+                self._held[number] = pull_by_name(self.names[number])
             except MachineryError as error:
                 return replace(_silent("not pulled", str(error).splitlines()[0]), tried=True)
         held = self._held[number]
         version = self._version(held)
         if isinstance(version, Reply):
             return version
-        return _of_image(self._run_of(held, version).ask(version), held)
+        return of_image(self._run_of(held, version).ask(version), held)
 
-    def commands(self, again: Again) -> tuple[str, ...]:
+    def commands(self, report: Report) -> tuple[str, ...]:
         """Return what searches these images again; an image is named by its digest where it has one."""
 
         def name(number: int) -> str:
             held = self._held.get(number)
             return held.registry if held and held.registry else self.names[number]
 
-        row = [word for number in again.row for word in ("--image", name(number))]
-        words = [*self.run.words(self.args), *row, *again.ends(name), "--product", self.args.product]
+        row = [word for number in report.row for word in ("--image", name(number))]
+        words = [*self.run.words(self.args), *row, *report.ends(name), "--product", self.args.product]
         return (command_line([DOOR, "bisect", "--", *words]),)
 
     def _version(self, held: HeldImage) -> Version | Reply:
@@ -92,13 +92,13 @@ class UserImages:
         try:
             found = self._remembered.recall("contents", held.id, lambda: read_contents(held.id))
         except MachineryError as error:
-            return _of_image(_silent("cannot be run", str(error)), held)
+            return of_image(_silent("cannot be run", str(error)), held)
         library = found.get(self.product.value)
         if library is None:
             has = ", ".join(f"{name} {version}" for name, version in found.items()) or "nothing that is known"
-            return _of_image(_silent(f"no {PRODUCT_NAMES[self.product]} in it", f"it has {has}"), held)
+            return of_image(_silent(f"no {PRODUCT_NAMES[self.product]} in it", f"it has {has}"), held)
         if not is_release(library):
-            return _of_image(_silent("unclear version", f"{library} is no release number"), held)
+            return of_image(_silent("unclear version", f"{library} is no release number"), held)
         return make_version(self.product, library, held.name, found)
 
     def _run_of(self, held: HeldImage, version: Version) -> CaseRun:
@@ -117,7 +117,8 @@ def _silent(what: str, reason: str) -> Reply:
     return Reply(answer=Answer.CANNOT_SAY, words=what, reason=reason, known="looked at")
 
 
-def _of_image(reply: Reply, held: HeldImage) -> Reply:
+def of_image(reply: Reply, held: HeldImage) -> Reply:
+    """Return a reply with the image that gave it."""
     return replace(reply, image=held.registry, image_id=held.id)
 
 
@@ -134,28 +135,6 @@ def make_version(product: Product, library: str, image: str, found: Mapping[str,
         torch=fact(found.get("torch")), torch_tensorrt=fact(found.get("torch_tensorrt")),
         library=Fact(value=library, known=Known.INFERRED, source=SOURCE),
     )  # fmt: skip
-
-
-def pull_image(name: str) -> HeldImage:
-    """Return an image that is pulled now; :class:`MachineryError` where that fails."""
-    from trtmatrix.effects.engine_errors import ENGINE_ERRORS
-    from trtmatrix.effects.images import Images
-    from trtmatrix.effects.progress import open_progress
-
-    library = Fact(value="", known=Known.INFERRED, source=SOURCE)
-    version = Version(version=name, origin=ImageOrigin(image=name), library=library)
-    progress = open_progress()
-    try:
-        images = Images(pull_note=progress.pull, note=progress.note)
-        images.make_ready(Launch(version=version, gpu=CPU, cells=(), pull=True), open_client(120))
-    except ENGINE_ERRORS as error:
-        raise MachineryError(f"{name} cannot be had: {str(error)[:200]}") from error
-    finally:
-        progress.close()
-    held = find_image(find_engine(gpu_here=False).images, name)
-    if held is None:
-        raise MachineryError(f"{name} was pulled and cannot be found")
-    return held
 
 
 def read_images(args: argparse.Namespace) -> tuple[str, ...]:

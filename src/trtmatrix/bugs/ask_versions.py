@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trtmatrix.bugs.bisect_report import Again, Candidate, Reply, Subject
+from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
 from trtmatrix.bugs.search import Answer
 from trtmatrix.context import Context, open_context
 from trtmatrix.core.config import ImageOrigin, Matrix, Version
@@ -109,12 +109,10 @@ class CaseRun:
     def subject(self, product: Product, what: str) -> Subject:
         """Return what is looked for, in words."""
         driver = f" (driver {self.gpu.driver})" if self.gpu.driver else ""
-        return Subject(
-            title=f"{self.repro.id}/{self.case.id}", about=self.repro.title, upstream=self.repro.upstream,
-            url=self.repro.url, product=PRODUCT_NAMES[product], what=what,
-            place=self.gpu.name + driver if self.gpu != CPU else "the CPU",
-            figure_label=self.repro.figure.label,
-        )  # fmt: skip
+        place = self.gpu.name + driver if self.gpu != CPU else "the CPU"
+        known = (self.repro.title, self.repro.upstream, f"{PRODUCT_NAMES[product]} on {place}")
+        about = ", ".join(part for part in known if part)
+        return Subject(title=f"{self.repro.id}/{self.case.id}", about=about, what=what)
 
     def words(self, args: argparse.Namespace) -> list[str]:
         """Return the options that name the case, the GPU, the builds and the files."""
@@ -149,12 +147,12 @@ class Versions:
         """Run the case at a version."""
         return self.run.ask(self.versions[number])
 
-    def commands(self, again: Again) -> tuple[str, ...]:
-        """Return what runs the case at these versions, and what searches between them again."""
-        names = ",".join(self.candidates[number].name for number in again.shown)
+    def commands(self, report: Report) -> tuple[str, ...]:
+        """Return what runs the case at these versions, and what searches between them report."""
+        names = ",".join(self.candidates[number].name for number in report.shown)
         case = self.run.words(self.args)
         row = ["--repro", self.run.repro.id] if self.args.model is None else []
-        ends = again.ends(lambda number: self.candidates[number].name)
+        ends = report.ends(lambda number: self.candidates[number].name)
         product = [] if self.args.product == "tensorrt" else ["--product", self.args.product]
         search = command_line([DOOR, "bisect", "--", *case, *ends, *product])
         return (command_line([DOOR, "matrix", "--", "--trt", names, *row, *case]), search)[not names :]
@@ -286,10 +284,6 @@ def _find_case(context: Context, wanted: str | None) -> tuple[Repro, Case]:
     rows = {f"{repro.id}/{case.id}": (repro, case) for repro in repros for case in repro.cases}
     if wanted is None:
         return next(iter(rows.values()))
-    if "@" in wanted:
-        case, _, version = wanted.partition("@")
-        bad = version.partition("#")[0]
-        raise UsageError(f"--case {wanted}: that is a cell; its case: --case {case} --bad {bad}")
     found = [name for name in rows if wanted in {name, name.partition("/")[2]}]
     if len(found) > 1:
         raise UsageError(f"--case {wanted}: several repros have it; name one: {', '.join(found)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -12,7 +11,6 @@ from typing import Protocol
 
 from trtmatrix import __version__
 from trtmatrix.bugs.bisect_report import (
-    Again,
     Candidate,
     Reply,
     Report,
@@ -23,6 +21,7 @@ from trtmatrix.bugs.bisect_report import (
 )
 from trtmatrix.bugs.search import Answer, Search, Side, find_edge, learn, next_try
 from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.core.expand import nearest_names
 
 Tell = Callable[[str], None]
 
@@ -49,8 +48,8 @@ class Asker(Protocol):
     def ask(self, number: int) -> Reply:
         """Run a candidate; :class:`MachineryError` where the search is to end."""
 
-    def commands(self, again: Again) -> tuple[str, ...]:
-        """Return the commands that show this again, one after another."""
+    def commands(self, report: Report) -> tuple[str, ...]:
+        """Return the commands that show a result again, one after another."""
 
 
 def bisect_command(args: argparse.Namespace) -> ExitCode:
@@ -101,7 +100,7 @@ def run_search(asker: Asker, search: Search, *, can_run: bool, tell: Tell) -> tu
     )  # fmt: skip
     if not cut_short and report.is_found:
         code = ExitCode.AS_EXPECTED
-    return replace(report, commands=asker.commands(report.again())), code
+    return replace(report, commands=asker.commands(report)), code
 
 
 def _ahead(search: Search) -> str:
@@ -113,12 +112,9 @@ def _ahead(search: Search) -> str:
 def _find_end(asker: Asker, option: str, name: str | None) -> int | None:
     """Return the number of a named end; :class:`UsageError` where there is none."""
     names = [candidate.name for candidate in asker.candidates]
-    if name is None or name in names:
-        return None if name is None else names.index(name)
-    near = [known for known in names if known.startswith(f"{name}.") or name.startswith(f"{known}.")]
-    near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"perhaps you meant {', '.join(near)}" if near else f"they are {', '.join(names)}"
-    raise UsageError(f"{option} {name}: not among the {len(names)} {asker.subject.what}s; {hint}")
+    if name is not None and name not in names:
+        raise UsageError(nearest_names(option, name, names))
+    return None if name is None else names.index(name)
 
 
 def check_options(args: argparse.Namespace) -> None:

@@ -1,8 +1,7 @@
-"""A bisect's result: what was asked and what each answered; as text, as Markdown for an issue, as JSON. Pure."""
+"""A bisect's result: what each version answered; as text, as Markdown for an issue, as JSON. Pure."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,25 +15,18 @@ from trtmatrix.bugs.search import (
     Side,
     find_bad,
     find_edge,
-    find_runs,
     is_monotone,
     wrong_ends,
 )
 from trtmatrix.core.jsontext import to_json
-from trtmatrix.core.markdown import bullets, code, fence, fold, link, plain, table
+from trtmatrix.core.markdown import code, fence, fold, plain, table
 from trtmatrix.core.table import one_line
 
 SCHEMA = 1
 """The number of the JSON's shape."""
 
-WIDTH = 100
 HEADS = ("", "answer", "what came out", "how it is known")
 MOST_NAMES = 4
-
-NOTHING_FAILS = "Nothing that was tried fails, so there is no edge to find: name what fails by --bad."
-NOTHING_SAYS = (
-    "Nothing could say, so there is nothing to search: nox -s doctor says what keeps it from running."
-)
 
 Mark = Callable[[str], str]
 
@@ -75,31 +67,14 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What is looked for: a case or a command, and where. ``what``: candidates are versions or images."""
+    """What is looked for: a case or a command, and what is to be known of it.
+
+    ``what``: whether candidates are versions or images.
+    """
 
     title: str
     about: str = ""
-    upstream: str = ""
-    url: str = ""
-    product: str = ""
-    place: str = ""
     what: str = "version"
-    figure_label: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Again:
-    """What shows a result again: ``shown`` are run, between ``good`` and ``bad`` in ``row`` is searched."""
-
-    shown: tuple[int, ...]
-    row: tuple[int, ...]
-    good: int | None
-    bad: int | None
-
-    def ends(self, names: Callable[[int], str]) -> list[str]:
-        """Return the options that name the ends."""
-        named = (("--good", self.good), ("--bad", self.bad))
-        return [word for option, end in named if end is not None for word in (option, names(end))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,66 +121,66 @@ class Report:
         """Return a candidate's name."""
         return self.candidates[number].name
 
-    def again(self) -> Again:
-        """Return what shows the result again: the ends of its edges, and what lies between them."""
-        edges, search = list(self.edges.values()), self.search
-        shown = {end for edge in edges for end in (edge.good, edge.bad)} or set(self.tried)
-        between = {n for edge in edges for n in (*edge.silent, *edge.left)}
-        row = sorted(shown | between) if edges else range(search.count)
-        good, bad = (edges[0].good, edges[0].bad) if edges else (search.good, search.bad)
-        return Again(shown=tuple(sorted(shown)), row=tuple(row), good=good, bad=bad)
+    @property
+    def shown(self) -> tuple[int, ...]:
+        """Those that show the result: the ends of its edges, else all that were run."""
+        ends = {end for edge in self.edges.values() for end in (edge.good, edge.bad)}
+        return tuple(sorted(ends)) or self.tried
+
+    @property
+    def row(self) -> tuple[int, ...]:
+        """Those among which the same is found again: what is shown and what lies between."""
+        between = {n for edge in self.edges.values() for n in (*edge.silent, *edge.left)}
+        return tuple(sorted({*self.shown, *between})) if self.edges else tuple(range(self.search.count))
+
+    def ends(self, names: Callable[[int], str]) -> list[str]:
+        """Return the options that name the ends: those of the first edge, else those that were named."""
+        found = next(iter(self.edges.values()), self.search)
+        named = (("--good", found.good), ("--bad", found.bad))
+        return [word for option, end in named if end is not None for word in (option, names(end))]
 
 
 def render_bisect_text(report: Report) -> str:
     """Return the result for a terminal: the row, the paragraph, the commands."""
     rows = [[one_line(cell, 56) for cell in _row(report, n)] for n in range(len(report.candidates))]
     shown = tabulate(rows, headers=HEADS, tablefmt="plain", disable_numparse=True)
-    parts = ["\n".join(line.rstrip() for line in shown.splitlines())]
-    parts += [textwrap.fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)
-              for line in _sentences(report, one_line, str)]  # fmt: skip
-    facts = [f"  {words}: {evidence}" for words, evidence in _facts(report)]
-    parts += ["\n".join(facts)] if facts else []
-    parts += ["\n".join(["Reproduce with:", *(f"  {line}" for line in report.commands)])]
-    return "\n\n".join(parts) + "\n"
+    lines = [*map(str.rstrip, shown.splitlines()), "", *_sentences(report, one_line, str)]
+    return "\n".join([*lines, "", "Reproduce with:", *(f"  {line}" for line in report.commands)]) + "\n"
 
 
 def render_bisect_markdown(report: Report) -> str:
-    """Return the result as GitHub Markdown: the paragraph, the evidence, the row folded, the commands."""
-    rows = [
-        [code(name), *map(plain, cells)]
-        for name, *cells in (_row(report, n) for n in range(len(report.candidates)))
-    ]
-    what = report.subject.what
+    """Return the result as GitHub Markdown: the paragraph, the row folded, the commands."""
+    rows = [_row(report, number) for number in range(len(report.candidates))]
+    shown = table(
+        [report.subject.what, *HEADS[1:]], [[code(name), *map(plain, cells)] for name, *cells in rows]
+    )
     parts = [
-        " ".join(_sentences(report, code, plain)),
-        bullets(f"{words}: {plain(evidence)}" for words, evidence in _facts(report)),
-        fold(f"All {len(rows)} {what}s", table([what, *HEADS[1:]], rows)),
+        " ".join(_sentences(report, code, plain)), fold(f"All {len(rows)} {report.subject.what}s", shown),
         f"Reproduce with:\n\n{fence(chr(10).join(report.commands))}",
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"
 
 
 def bisect_json(report: Report) -> str:
     """Return the result as strict JSON; what is not known is null."""
     edges = report.edges
-
-    def end(side: Side, which: str) -> str | None:
-        return report.name(getattr(edges[side], which)) if side in edges else None
-
+    names = {
+        "last_good": (Side.CAME_IN, "good"), "first_bad": (Side.CAME_IN, "bad"),
+        "last_bad": (Side.FIXED, "bad"), "first_fixed": (Side.FIXED, "good"),
+    }  # fmt: skip
+    found = {
+        key: report.name(getattr(edges[side], end)) if side in edges else None
+        for key, (side, end) in names.items()
+    }
     data = {
-        "schema": SCHEMA, "subject": vars(report.subject), "found": report.is_found,
-        "last_good": end(Side.CAME_IN, "good"), "first_bad": end(Side.CAME_IN, "bad"),
-        "last_bad": end(Side.FIXED, "bad"), "first_fixed": end(Side.FIXED, "good"),
+        "schema": SCHEMA, "subject": vars(report.subject), "found": report.is_found, **found,
         "edges": [
-            {
-                "side": side.value, "good": report.name(edge.good), "bad": report.name(edge.bad),
-                "cannot_say": [report.name(n) for n in edge.silent],
-                "not_tried": [report.name(n) for n in edge.left],
-            }
+            {"side": side.value, "good": report.name(edge.good), "bad": report.name(edge.bad),
+             "cannot_say": [*map(report.name, edge.silent)], "not_tried": [*map(report.name, edge.left)]}
             for side, edge in edges.items()
         ],
         "monotone": is_monotone(report.search), "cut_short": report.cut_short or None,
-        "tried": [report.name(number) for number in report.tried],
+        "tried": [*map(report.name, report.tried)],
         "row": [_line(report, number) for number in range(len(report.candidates))],
         "paragraph": " ".join(_sentences(report, code, plain)), "commands": report.commands,
         "tool": report.tool,
@@ -215,77 +190,52 @@ def bisect_json(report: Report) -> str:
 
 def _sentences(report: Report, mark: Mark, escape: Mark) -> Iterator[str]:
     """Yield what is to be said, one matter each; ``mark`` writes a name, ``escape`` any text of others."""
-    yield _opening(report.subject, mark, escape)
-    wrong = wrong_ends(report.search)
+    search = report.search
+    about = f" ({escape(report.subject.about)})" if report.subject.about else ""
+    yield f"{mark(report.subject.title)}{about}:"
+    wrong = wrong_ends(search)
     for number in wrong:
-        wanted, reply = "good" if number == report.search.good else "bad", report.replies[number]
+        wanted, reply = "good" if number == search.good else "bad", report.replies[number]
         yield (
             f"{mark(report.name(number))}, named by --{wanted}, is not {wanted} here but "
             f"{escape(reply.answer.value)} ({escape(reply.why)}): nothing was searched; name another end."
         )
     if not wrong:
         yield from _edge_sentences(report, mark)
-    if not is_monotone(report.search):
-        said = ", ".join(
-            f"{answer.value} at {mark(report.name(numbers[0]))}"
-            + (f" to {mark(report.name(numbers[-1]))}" if len(numbers) > 1 else "")
-            for answer, numbers in find_runs(report.search)
-        )
-        yield (
-            f"Warning: the history is not monotone ({said}): there are more edges than one of a kind, and "
-            f"those named here are the nearest to {mark(report.name(find_bad(report.search) or 0))}."
-        )
+    if not is_monotone(search):
+        bad = mark(report.name(find_bad(search) or 0))
+        yield f"Warning: the history is not monotone; the edges named are those nearest to {bad}."
     silent: dict[str, list[str]] = {}
-    for number in report.search.all(Answer.CANNOT_SAY):
+    for number in search.all(Answer.CANNOT_SAY):
         silent.setdefault(report.replies[number].why, []).append(mark(report.name(number)))
     if silent:
         told = "; ".join(f"{', '.join(names)} ({escape(why)})" for why, names in silent.items())
         yield f"Cannot say: {told}."
-    yield _counts(report, escape)
+    every, known = len(report.candidates), sum(not reply.tried for reply in report.replies.values())
+    rests = f"; {escape(report.rests_on)}" if report.rests_on else ""
+    yield f"{len(report.tried)} of {every} {report.subject.what}s run, {known} known without a run{rests}."
     if report.cut_short:
         yield f"The search was cut short: {escape(report.cut_short)}."
 
 
-def _opening(subject: Subject, mark: Mark, escape: Mark) -> str:
-    linked = escape is plain and bool(subject.url)
-    upstream = link(subject.url, subject.upstream) if linked else escape(subject.upstream)
-    about = ", ".join(part for part in (escape(subject.about), upstream if subject.upstream else "") if part)
-    place = " on ".join(escape(part) for part in (subject.product, subject.place) if part)
-    return mark(subject.title) + (f" ({about})" if about else "") + (f" with {place}" if place else "") + ":"
-
-
 def _edge_sentences(report: Report, mark: Mark) -> Iterator[str]:
     """Yield where the failure came in and where it went, or why that is not known."""
-    search, bad = report.search, find_bad(report.search)
-    if bad is None:
-        if report.cut_short:
-            yield "Nothing that was tried until then fails." if find_runs(search) else "Nothing is known yet."
-        else:
-            yield NOTHING_FAILS if find_runs(search) else NOTHING_SAYS
+    bads, edges = report.search.all(Answer.BAD), report.edges
+    if not bads:
+        so_far = " until then" if report.cut_short else ""
+        yield f"Nothing that was tried{so_far} fails: name what does by --bad, or see nox -s doctor."
         return
-    bads, untried = search.all(Answer.BAD), set(range(search.count)) - set(search.answers)
-    if (edge := report.edges.get(Side.CAME_IN)) is not None:
-        first = _first(report, edge, "first bad", edge.bad, mark)
-        yield f"Last good {mark(report.name(edge.good))}, {first}."
+    oldest, newest = mark(report.name(bads[0])), mark(report.name(bads[-1]))
+    if (came := edges.get(Side.CAME_IN)) is not None:
+        first = _first(report, came, "first bad", came.bad, mark)
+        yield f"Last good {mark(report.name(came.good))}, {first}."
     else:
-        oldest = bads[0]
-        what = (
-            "and none before it was tried"
-            if min(untried, default=oldest) < oldest
-            else "the oldest that can say"
-        )
-        yield f"It fails at {mark(report.name(oldest))}, {what}: where it came in is not known."
-    if (edge := report.edges.get(Side.FIXED)) is not None:
-        first = _first(report, edge, "first fixed", edge.good, mark)
-        yield f"Last bad {mark(report.name(edge.bad))}, {first}."
+        yield f"It fails at {oldest}, and nothing older is known to be good: where it came in is not known."
+    if (fixed := edges.get(Side.FIXED)) is not None:
+        first = _first(report, fixed, "first fixed", fixed.good, mark)
+        yield f"Last bad {mark(report.name(fixed.bad))}, {first}."
     else:
-        newest = bads[-1]
-        what = (
-            "the newest that was tried"
-            if max(untried, default=newest) > newest
-            else "the newest that can say"
-        )
-        yield f"It is not fixed in {mark(report.name(newest))}, {what}."
+        yield f"It is not fixed in {newest}, and nothing newer is known to be good."
 
 
 def _first(report: Report, edge: Edge, words: str, end: int, mark: Mark) -> str:
@@ -299,50 +249,32 @@ def _first(report: Report, edge: Edge, words: str, end: int, mark: Mark) -> str:
     return f"{words} {mark(report.name(end))} or one before it that {' and '.join(lacks)}: {', '.join(names)}"
 
 
-def _counts(report: Report, escape: Mark) -> str:
-    every = len(report.candidates)
-    untried = [reply for reply in report.replies.values() if not reply.tried]
-    known = sum(reply.answer is not Answer.CANNOT_SAY for reply in untried)
-    parts = [f"{len(report.tried)} of {every} {report.subject.what}{'' if every == 1 else 's'} run"]
-    parts += [f"{known} known without a run"] if known else []
-    parts += [f"{len(untried) - known} that cannot be run here"] if len(untried) > known else []
-    rests = f"; {escape(report.rests_on)}" if report.rests_on else ""
-    return f"{', '.join(parts)}{rests}."
-
-
-def _facts(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the evidence at each end of each edge, with the image's digest."""
-    for side, edge in report.edges.items():
-        came = (("last good", edge.good), ("first bad", edge.bad))
-        fixed = (("last bad", edge.bad), ("first fixed", edge.good))
-        for words, number in came if side is Side.CAME_IN else fixed:
-            reply = report.replies.get(number)
-            if reply is None:
-                continue
-            figure = f"{report.subject.figure_label or 'figure'} {reply.figure}" if reply.figure else ""
-            parts = [reply.why, figure, reply.known, f"library {reply.library}" if reply.library else ""]
-            parts += [f"driver {reply.driver}" if reply.driver else ""]
-            parts += [f"image {reply.image or reply.image_id}" if reply.image or reply.image_id else ""]
-            yield words, f"{report.name(number)}: {'; '.join(part for part in parts if part)}"
-
-
 def _row(report: Report, number: int) -> list[str]:
+    """Return a candidate's name, answer, what came out, and how that is known, with what it ran on."""
     name, reply = report.name(number), report.replies.get(number)
     if reply is None:
         hint = report.search.hints.get(number)
         return [name, "not tried", "", f"reported or recorded as {hint.value}" if hint else ""]
-    return [name, reply.answer.value, reply.why + (f", {reply.figure}" if reply.figure else ""), reply.known]
+    facts = {"library": reply.library, "driver": reply.driver, "image": reply.image or reply.image_id}
+    known = [reply.known, *(f"{what} {value}" for what, value in facts.items() if value)]
+    return [
+        name,
+        reply.answer.value,
+        reply.why + (f", {reply.figure}" if reply.figure else ""),
+        "; ".join(known),
+    ]
 
 
 def _line(report: Report, number: int) -> dict[str, Any]:
     candidate, reply = report.candidates[number], report.replies.get(number)
     hint = report.search.hints.get(number)
-    line: dict[str, Any] = {
-        "name": candidate.name, "image": candidate.image or None, "hint": hint.value if hint else None,
-        "answer": reply.answer.value if reply else None,
-    }  # fmt: skip
-    if reply is None:
-        return line
-    facts = ("words", "figure", "reason", "known", "image_id", "library", "driver")
-    known = {name: getattr(reply, name) or None for name in facts}
-    return {**line, "tried": reply.tried, "digest": reply.image or None, **known}
+    line: dict[str, Any] = {"name": candidate.name, "image": candidate.image or None, "answer": None}
+    line["hint"] = hint.value if hint else None
+    if reply is not None:
+        line |= {name: value if name == "tried" else value or None for name, value in vars(reply).items()}
+        line |= {
+            "answer": reply.answer.value,
+            "image": candidate.image or None,
+            "digest": reply.image or None,
+        }
+    return line

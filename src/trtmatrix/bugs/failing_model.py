@@ -87,9 +87,8 @@ def read_failing_model(file: Path, samples: Sequence[Sample], profile: Mapping[s
     size = sum(path.stat().st_size for path in [file, *find_external(file).values()])
     if size > LARGEST:
         raise UsageError(f"the model has {size >> 20} MiB: every step of the search would write them again")
-    return FailingModel(model=onnx.load(str(file)), samples=(), profile=dict(profile)).fed_with(
-        onnx.load(str(file)), samples
-    )
+    model = onnx.load(str(file))
+    return FailingModel(model=model, samples=(), profile=dict(profile)).fed_with(model, samples)
 
 
 def write_failing_model(failing: FailingModel, folder: Path) -> tuple[Path, Path]:
@@ -150,7 +149,7 @@ def batch_of(failing: FailingModel) -> int:
 
 
 def with_batch(failing: FailingModel, rows: int) -> FailingModel:
-    """Return the model with the first rows of each input alone; :class:`NotComputedError` where it needs more.
+    """Return the model with the first rows of each input; :class:`NotComputedError` where it needs more.
 
     Only what inputs and outputs say of their shapes is rewritten: a graph whose weights or Reshapes hold the
     batch stays as it is.

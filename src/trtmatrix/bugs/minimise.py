@@ -8,7 +8,6 @@ same way and where another version is right. Both versions stay open over all of
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -34,11 +33,11 @@ from trtmatrix.bugs.minimise_report import (
     write_minimised,
 )
 from trtmatrix.bugs.reducer import check_installed, fold_to_static, reduce_nodes
-from trtmatrix.bugs.trials import Ran, Start, Trials, check_good_version, find_start, nearby_versions
-from trtmatrix.core.errors import ExitCode, MachineryError
+from trtmatrix.bugs.trials import Start, Trials, find_start, nearby_versions
+from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.core.expand import nearest_names
 from trtmatrix.core.garbage import errors_agree
 from trtmatrix.core.manner import Kind, Manner, same_manner
-from trtmatrix.explain_steps import profile_texts
 from trtmatrix.onnxmodel.sessions import NotComputedError
 
 FOLDER = "minimise"
@@ -50,9 +49,6 @@ NO_GOOD = "none"
 STEADY_BUILDS, UNSTEADY_BUILDS = 3, 2
 """Engines of the whole model, which tell whether it fails steadily; of each trial where it does not: memory
 that nothing wrote may hold what is right."""
-
-MOST_TROUBLES = 8
-"""So many trials in a row that the machinery kept from running end the search."""
 
 GOOD_TRIES = 3
 """Versions that are asked whether they are right, where none was named."""
@@ -66,8 +62,9 @@ def minimise_command(args: argparse.Namespace) -> ExitCode:
     start = find_start(args)
     target = args.to or Path(f"minimised-{args.cell.partition('/')[2].partition('@')[0] or 'cell'}")
     check_target(target, start.cell)
-    if args.good not in {None, NO_GOOD}:
-        check_good_version(start, args.good)
+    others = [entry.cell.version.name for entry in start.found.row if entry is not start.found.entry]
+    if args.good not in {None, NO_GOOD, *others}:
+        raise UsageError("--good: " + nearest_names("version", args.good, others))
     with Trials(start, FOLDER) as trials:
         search = Minimiser(start, trials, target, args.steps, args.seconds)
         end, code = search.run(args.good)
@@ -92,7 +89,6 @@ class Minimiser:
         self.tried: list[Step] = []
         self.notes: list[str] = []
         self._seen = {start.model.digest}
-        self._troubles = 0
 
     def run(self, good: str | None) -> tuple[Minimised, ExitCode]:
         """Search until nothing is smaller, the budget is spent, or it is interrupted."""
@@ -119,9 +115,8 @@ class Minimiser:
         ran = self.trials.run(start.model, start.version, builds=builds)
         if ran.manner is None:
             raise MachineryError(
-                f"{start.cell}: it fails ({start.manner.words}), but its graph run as a plain model does not: "
-                f"{ran.said}\n  what fails is more than the graph (its run, a limit or a defect of its own), "
-                "or the version cannot be run here: python -m trtmatrix doctor"
+                f"{start.cell}: its graph run as a plain model does not fail: {ran.said}\n  what fails is "
+                "more than the graph: its run, or a limit or a defect of its own"
             )
         if differs := same_manner(_plain(start.manner), _plain(ran.manner)):
             raise MachineryError(f"{start.cell}: its graph run as a plain model: {differs}")
@@ -135,9 +130,8 @@ class Minimiser:
         _tell(f"{start.cell}: {wanted.words}")
         if start.manner.kind is Kind.DEFECT and wanted.kind is not Kind.DEFECT:
             self._note(
-                f"the cell fails by a known defect ({start.manner.words}), and a plain model has none: a "
-                "smaller one counts as the same by its relative error alone. Look at what is left before it is "
-                "called that defect"
+                f"the cell fails by a known defect ({start.manner.words}); a smaller model counts as the "
+                "same by its relative error alone: look at what is left before it is called that defect"
             )
         if wanted.unsteady:
             self._note("it is not steady: any garbage in its outputs counts as the same, whatever its size")
@@ -157,18 +151,13 @@ class Minimiser:
         if self.good and named is None:
             self._note(f"what is left must be right at {self.good}, the nearest version that is (see --good)")
         if not self.good:
-            self._note(
-                "no other version is asked whether it is right there: what is left may fail at every version, "
-                "as by a reference that is no longer exact. Name a version by --good"
-            )
+            self._note("no other version is asked whether what is left is right there: name one by --good")
 
     def _reduce(self) -> None:
         """Make it smaller: first what makes each further trial cheap, then the nodes, then the rest."""
-        if len(self.best.samples) > 1:
-            others = [n for n in range(len(self.best.samples)) if n != self._worst()]
-            for number in (self._worst(), *others):
-                if self._try(f"sample {number} alone", partial(one_sample, self.best, number)):
-                    break
+        for number in range(len(self.best.samples)):
+            if len(self.best.samples) > 1:
+                self._try(f"sample {number} alone", partial(one_sample, self.best, number))
         if len(self.best.samples) == 1:
             self._try("shapes fixed, constants folded", lambda: fold_to_static(self.best))
             self._reduce_batch()
@@ -182,9 +171,10 @@ class Minimiser:
             return
         for mode in ("bisect", "linear", "linear", "linear"):
             before = self.best
-            if before.nodes > 1 and self._has_time():
-                if ended := reduce_nodes(before, mode, partial(self._is_kept, mode), self._has_time):
-                    self._note(f"Polygraphy's reducer ({mode}): {ended}")
+            if before.nodes == 1 or not self._has_time():
+                return
+            if ended := reduce_nodes(before, mode, partial(self._is_kept, mode), self._has_time):
+                self._note(f"Polygraphy's reducer ({mode}): {ended}")
             if mode == "linear" and self.best is before:
                 return
 
@@ -212,34 +202,25 @@ class Minimiser:
             return False
         answer, said = self._check(model)
         self._learn(Step(what=what, answer=answer, said=said), model)
-        if self._troubles >= MOST_TROUBLES:
-            raise MachineryError(
-                f"{self.start.cell}: {MOST_TROUBLES} runs in a row came to nothing by the machinery: {said}\n"
-                "  what is wrong here: python -m trtmatrix doctor; then minimise again"
-            )
         return answer == SAME
 
     def _check(self, model: FailingModel) -> tuple[str, str]:
         """Say whether a model fails in the way that is wanted, and why not."""
-        bad = self._noted(self.trials.run(model, self.start.version, builds=self.builds))
+        bad = self.trials.run(model, self.start.version, builds=self.builds)
         if bad.manner is None:
             return (NOT if bad.right else CANNOT_SAY), bad.said
         if differs := same_manner(_unnamed(self.wanted), _unnamed(bad.manner)):
             return NOT, differs
         if not self.good:
             return SAME, bad.said
-        good = self._noted(self.trials.run(model, self.good, builds=self.builds))
+        good = self.trials.run(model, self.good, builds=self.builds)
         if good.right:
             return SAME, bad.said
         return (NOT if good.manner else CANNOT_SAY), f"{self.good} is not right: {good.said}"
 
-    def _noted(self, ran: Ran) -> Ran:
-        self._troubles = self._troubles + 1 if ran.trouble else 0
-        return ran
-
     def _learn(self, step: Step, model: FailingModel | None) -> None:
         self.tried.append(step)
-        if model is not None and not self._troubles:  # what the machinery kept from running may yet run
+        if model is not None:
             self._seen.add(model.digest)
         if step.answer == SAME and model is not None:
             self.best = model
@@ -256,12 +237,6 @@ class Minimiser:
             return "its time is over: more by --seconds"
         return "nothing else that was tried can be smaller"
 
-    def _worst(self) -> int:
-        """Return the number of a sample whose outputs are wrong."""
-        marks = [output.rpartition(".s")[2] for output in self.wanted.outputs if ".s" in output]
-        numbers = [int(mark) for mark in marks if mark.isdecimal() and int(mark) < len(self.best.samples)]
-        return min(numbers, default=0)
-
     def _note(self, text: str) -> None:
         self.notes.append(text)
         _tell(f"NOTE: {text}")
@@ -270,20 +245,8 @@ class Minimiser:
         return Minimised(
             cell=self.start.cell, manner=self.wanted.words, good=self.good, before=self.start.model.size,
             after=self.best.size, ended=ended, steps=tuple(self.tried), notes=tuple(self.notes),
-            folder=str(self.target), options=self._options(),
+            folder=str(self.target),
         )  # fmt: skip
-
-    def _options(self) -> str:
-        """Return the options that name the result on a command line; nothing where they cannot say all."""
-        asked = self.start.asked
-        if asked["build"] or asked["bug_is"]:
-            return ""
-        inputs = self.target / ("inputs.npz" if len(self.best.samples) == 1 else "inputs")
-        words = ["--model", str(self.target / "model.onnx"), "--inputs", str(inputs)]
-        words += ["--precision", str(asked["precision"])]
-        for name in ("atol", "rtol"):
-            words += [f"--{name}", f"{asked[name]:g}"] if asked[name] is not None else []
-        return shlex.join(words + [f"--profile={text}" for text in profile_texts(self.best.profile)])
 
     def _run_once_more(self, end: Minimised) -> tuple[Minimised, ExitCode]:
         """Run the result as a cell of its own whose record stays, so that it can be bundled.

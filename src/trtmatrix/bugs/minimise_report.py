@@ -45,8 +45,7 @@ class Minimised:
 
     ``manner``: in which way the cell fails. ``good``: the version at which what is left is right, if one was
     asked. ``ended``: why it ended. ``smallest``: the cell of the result, whose record stays; empty where it
-    was not run again, and ``last_said`` tells why, or what came of it. ``options``: what names the result on
-    a command line.
+    was not run again, and ``last_said`` tells why, or what came of it.
     """
 
     cell: str
@@ -58,7 +57,6 @@ class Minimised:
     steps: tuple[Step, ...]
     notes: tuple[str, ...] = ()
     folder: str = ""
-    options: str = ""
     smallest: str = ""
     last_said: str = ""
 
@@ -69,12 +67,8 @@ class Minimised:
 
     @property
     def commands(self) -> list[str]:
-        """The commands that show the result: as an archive, and as a run of the model."""
-        version, _, gpu = self.cell.rpartition("@")[2].partition("#")
-        on = "" if gpu == "cpu" else f" --gpu {gpu}"
-        bundle = f"python -m trtmatrix bundle make {self.smallest}" if self.smallest else ""
-        run = f"python -m trtmatrix run {self.options} --trt {version}{on}" if self.options else ""
-        return [line for line in (bundle, run) if line] if self.is_smaller else []
+        """The command that makes an archive of the result."""
+        return [f"python -m trtmatrix bundle make {self.smallest}"] if self.smallest else []
 
     @property
     def data(self) -> dict[str, Any]:

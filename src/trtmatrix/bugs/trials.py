@@ -19,7 +19,6 @@ from trtmatrix.bundle_find import Found, find_cell
 from trtmatrix.context import Context
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import TrtMatrixError, UsageError
-from trtmatrix.core.expand import nearest_names
 from trtmatrix.core.manner import Manner, manner_of
 from trtmatrix.core.model import Control, Product, Verdict
 from trtmatrix.core.words import full_words
@@ -112,16 +111,6 @@ def find_start(args: argparse.Namespace) -> Start:
     return Start(found=found, manner=manner, model=model, asked=asked, every=every)
 
 
-def check_good_version(start: Start, name: str) -> None:
-    """Raise :class:`UsageError` where a version cannot be compared with the one that fails."""
-    known = {version.name: version for version in start.found.context.matrix.versions}
-    if name not in known:
-        raise UsageError(f"--good {name}: " + nearest_names("version", name, list(known)))
-    own = start.found.entry.cell.version
-    if known[name].product is not own.product or name == own.name:
-        raise UsageError(f"--good {name}: name another version of {own.product.value} than {own.name}")
-
-
 def nearby_versions(found: Found) -> tuple[str, ...]:
     """Return the versions that can be run here and may be right: those with a record of a PASS first.
 
@@ -147,7 +136,6 @@ class Ran:
     """What a model did at a version. ``manner``: how it fails; None where it is right or cannot tell.
 
     ``right``: it passed. ``said``: in words. ``cell``: the cell's id. ``some``: not all of its engines fail.
-    ``trouble``: the machinery failed, not the model: the same may work another time.
     """
 
     manner: Manner | None
@@ -155,7 +143,6 @@ class Ran:
     said: str
     cell: str = ""
     some: bool = False
-    trouble: bool = False
 
 
 class Trials:
@@ -197,8 +184,7 @@ class Trials:
                 results = self._lasting if lasting else None
                 return self._read(session.ask(loaded, builds=builds, results=results))
         except (TrtMatrixError, OSError) as error:  # a model that cannot be opened is the model's own trouble
-            said, trouble = " ".join(str(error).split())[:300], not isinstance(error, UsageError)
-            return Ran(manner=None, right=False, said=said, trouble=trouble)
+            return Ran(manner=None, right=False, said=" ".join(str(error).split())[:300])
 
     def _open_version(self, context: Context, version: str) -> Session:
         session = self._exits.enter_context(Session(context, version, self._start.gpu))
@@ -235,7 +221,6 @@ class Trials:
             manner=manner, right=outcome is not None and outcome.verdict is Verdict.PASS,
             said=manner.words if manner else f"{said}{reason}"[:300], cell=str(entry.cell.id),
             some=outcome is not None and outcome.failed < outcome.builds,
-            trouble=outcome is None or (outcome.cause is not None and outcome.cause.is_machinery),
         )  # fmt: skip
 
 
