@@ -88,6 +88,7 @@ class Steps:
         with tempfile.TemporaryDirectory(dir=root, prefix=".marking-") as name:
             folder = Path(name)
             marked = write_marked(markable, tensors, folder / "model")
+            marked = marked.rename(marked.with_name("explained.onnx"))  # its cells are not the model's own
             np.savez(folder / "inputs.npz", **self._inputs.samples[self.sample])  # type: ignore[arg-type] # arrays alone
             args = {
                 **vars(self._args), "model": marked, "inputs": folder / "inputs.npz", "check": None,
