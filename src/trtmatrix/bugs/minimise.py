@@ -138,8 +138,8 @@ class Minimiser:
 
     def _choose_good(self, named: str | None) -> None:
         """Choose the version at which what is left must be right: the named one, or the nearest that is."""
-        names = {None: nearby_versions(self.start.found)[:GOOD_TRIES], NO_GOOD: ()}.get(named, (str(named),))
-        for name in names:
+        names = () if named == NO_GOOD else (named,) if named else nearby_versions(self.start.found)
+        for name in names[:GOOD_TRIES]:
             ran = self.trials.run(self.start.model, name)
             if ran.right:
                 self.good = name
