@@ -8,16 +8,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from trtmatrix.bugs.search import (
-    Answer,
-    Edge,
-    Search,
-    Side,
-    find_bad,
-    find_edge,
-    is_monotone,
-    wrong_ends,
-)
+from trtmatrix.bugs.search import Answer, Edge, Search, Side, find_bad, find_edge, is_monotone, wrong_ends
 from trtmatrix.core.jsontext import to_json
 from trtmatrix.core.markdown import code, fence, fold, plain, table
 from trtmatrix.core.table import one_line
