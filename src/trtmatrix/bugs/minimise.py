@@ -36,7 +36,7 @@ from trtmatrix.bugs.reducer import check_installed, fold_to_static, reduce_nodes
 from trtmatrix.bugs.trials import Start, Trials, find_start, nearby_versions
 from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.core.expand import nearest_names
-from trtmatrix.core.garbage import errors_agree
+from trtmatrix.core.garbage import describe_garbage, errors_agree, is_unsteady
 from trtmatrix.core.manner import Kind, Manner, same_manner
 from trtmatrix.onnxmodel.sessions import NotComputedError
 
@@ -118,13 +118,16 @@ class Minimiser:
                 f"{start.cell}: its graph run as a plain model does not fail: {ran.said}\n  what fails is "
                 "more than the graph: its run, or a limit or a defect of its own"
             )
-        if differs := same_manner(_plain(start.manner), _plain(ran.manner)):
+        wanted, both = ran.manner, [replace(one, outputs=("y",)) for one in (start.manner, ran.manner)]
+        varies = is_unsteady(both)  # from one run to the next, though a single engine cannot tell
+        differs = same_manner(_plain(start.manner), _plain(wanted))
+        if differs and not varies:
             raise MachineryError(f"{start.cell}: its graph run as a plain model: {differs}")
-        wanted = ran.manner
         agreed = len(wanted.errors) > 1 and not ran.some and errors_agree(wanted.errors)
-        if start.manner.unsteady and not (wanted.unsteady or agreed):  # by its records, and may be so again
+        if varies or (start.manner.unsteady and not (wanted.unsteady or agreed)):
+            words = start.manner.words if start.manner.unsteady else describe_garbage(both)
             errors = (*start.manner.errors, *wanted.errors)
-            wanted = replace(wanted, unsteady=True, errors=errors, words=start.manner.words)
+            wanted = replace(wanted, unsteady=True, errors=errors, words=words)
         self.wanted = wanted
         self.builds = 0 if ran.some else UNSTEADY_BUILDS if wanted.unsteady else self.builds
         _tell(f"{start.cell}: {wanted.words}")
@@ -209,7 +212,7 @@ class Minimiser:
         bad = self.trials.run(model, self.start.version, builds=self.builds)
         if bad.manner is None:
             return (NOT if bad.right else CANNOT_SAY), bad.said
-        if differs := same_manner(_unnamed(self.wanted), _unnamed(bad.manner)):
+        if differs := self._differs(bad.manner):
             return NOT, differs
         if not self.good:
             return SAME, bad.said
@@ -217,6 +220,15 @@ class Minimiser:
         if good.right:
             return SAME, bad.said
         return (NOT if good.manner else CANNOT_SAY), f"{self.good} is not right: {good.said}"
+
+    def _differs(self, found: Manner) -> str:
+        """Say how a failure is not the one that is wanted; nothing where it is.
+
+        Numbers may be wrong because a tensor before them has another shape, and was stretched to theirs.
+        """
+        if found.kind is Kind.SHAPE and self.wanted.kind is Kind.WRONG:
+            return ""
+        return same_manner(_unnamed(self.wanted), _unnamed(found))
 
     def _learn(self, step: Step, model: FailingModel | None) -> None:
         self.tried.append(step)
@@ -259,7 +271,7 @@ class Minimiser:
         except KeyboardInterrupt:
             end = replace(end, last_said="it was interrupted before it was run once more")
             return end, ExitCode.INTERRUPTED
-        differs = same_manner(_unnamed(self.wanted), _unnamed(ran.manner)) if ran.manner else ran.said
+        differs = self._differs(ran.manner) if ran.manner else ran.said
         if differs:
             end, code = replace(end, last_said=f"run once more: {differs}"), ExitCode.SURPRISE
         else:
