@@ -1,4 +1,4 @@
-"""``upgrade --explain`` by the real command line, in real containers: one of each version, however many steps."""
+"""``upgrade --explain`` by the real command line, in real containers, whose starts are counted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class _Aborts(InferenceSession):
 
         with open(path_or_bytes, "rb") as stream:
             content = stream.read()
-        super().__init__(content.replace(struct.pack("<f", 32**-0.5), struct.pack("<f", 1.0)), *args, **kwargs)
+        scale = struct.pack("<f", 32**-0.5)
+        super().__init__(content.replace(scale, struct.pack("<f", 1.0)), *args, **kwargs)
         if "h0" in [output.name for output in self.get_outputs()]:
             os.abort()
 
@@ -57,7 +58,7 @@ def _nothing_left() -> Iterator[None]:
 
 
 def write_rmsnorm(folder: Path, *, flat: bool = False) -> Path:
-    """Write x / sqrt(mean(x²)) of opset 18, whose axes are an input; ``flat``: the mean alone, in its shape."""
+    """Write x / sqrt(mean(x²)) of opset 18, whose axes are an input; ``flat``: the mean alone."""
     nodes = [
         helper.make_node("Mul", ["x", "x"], ["sq"]),
         helper.make_node("ReduceMean", ["sq", "axes"], ["ms"], keepdims=0 if flat else 1),

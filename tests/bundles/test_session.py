@@ -40,7 +40,8 @@ def opened(folder: Path, image: str) -> tuple[Context, list[LoadedRepro]]:
     model = write_deep(folder / "deep", samples=3)
     files = {
         "matrix": folder / "matrix.yaml", "repros": REPOSITORY / "repros", "results": project.results,
-        "cache": folder / "cache", "model": model, "precision": "fp32", "atol": None, "rtol": None, "profile": [],
+        "cache": folder / "cache", "model": model, "precision": "fp32", "atol": None, "rtol": None,
+        "profile": [],
     }  # fmt: skip
     context = open_context(argparse.Namespace(**files))
     found = []
@@ -53,14 +54,13 @@ def opened(folder: Path, image: str) -> tuple[Context, list[LoadedRepro]]:
 
 def test_trials_share_a_container_and_a_process_and_the_next_one_survives_its_death(tmp_path: Path) -> None:
     context, (first, second, third) = opened(tmp_path, images.make_defective())
-    with count_starts() as started:
-        with Session(context, WRONG, "") as session:
-            entries = [session.ask(first), session.ask(second)]
-            workers = [entry.record.worker for entry in entries if entry.record]
-            (name,) = left_over()
-            docker.from_env().containers.get(name).kill()
-            entries.append(session.ask(third))
-            again = session.ask(first)
+    with count_starts() as started, Session(context, WRONG, "") as session:
+        entries = [session.ask(first), session.ask(second)]
+        workers = [entry.record.worker for entry in entries if entry.record]
+        (name,) = left_over()
+        docker.from_env().containers.get(name).kill()
+        entries.append(session.ask(third))
+        again = session.ask(first)
     assert [entry.outcome and entry.outcome.verdict for entry in entries] == [Verdict.FAIL] * 3
     assert [(worker["number"], worker["position"]) for worker in workers] == [(0, 0), (0, 1)]
     assert again.record is not None
@@ -110,7 +110,7 @@ def test_nothing_is_started_where_nothing_is_asked_or_the_version_is_not_here(tm
             pass
         with (
             Session(context, WRONG, "") as session,
-            pytest.raises(MachineryError, match="cannot be run here: .*test-nowhere"),
+            pytest.raises(MachineryError, match=r"cannot be run here: .*test-nowhere"),
         ):
             session.ask(first)
     assert started == []

@@ -62,7 +62,7 @@ class Made:
         self.candidates = tuple(Candidate(name=f"10.{n}.0") for n in range(len(letters)))
         self.subject = Subject(
             title="sdpa-scale/sdpa-tf32",
-            about="lost √scale in fused attention, NVIDIA/TensorRT#4333, TensorRT on NVIDIA H200 (driver 580.159)",
+            about="lost √scale in fused attention, NVIDIA/TensorRT#4333, TensorRT on NVIDIA H200",
         )  # fmt: skip
         self.rests_on = "a good answer rests on 3 builds"
         self.interrupted = "it was interrupted"

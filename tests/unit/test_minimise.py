@@ -68,7 +68,7 @@ def minimise(
     target: Path, answer: Answers = has_exp, model: FailingModel | None = None, *, good: str = GOOD,
     manner: Manner = WRONG, steps: int = 200, last: Ran | None = None,
 ) -> tuple[Any, ExitCode, Versions]:  # fmt: skip
-    asked = {"atol": None, "rtol": None, "build": {}, "bug_is": [], "precision": "tf32"}
+    asked: dict[str, Any] = {"atol": None, "rtol": None, "build": {}, "bug_is": [], "precision": "tf32"}
     entry = make_entry(make_cell(version=BAD))
     found: Any = SimpleNamespace(entry=entry, row=(entry,))
     start = Start(found=found, manner=manner, model=model or chain(), asked=asked, every=True)
