@@ -10,7 +10,7 @@ import signal
 import subprocess
 from collections.abc import Mapping
 
-from trtmatrix.bugs.ask_images import of_image, read_images
+from trtmatrix.bugs.ask_images import read_images
 from trtmatrix.bugs.ask_versions import candidates_of, command_line
 from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
 from trtmatrix.bugs.search import Answer
@@ -19,7 +19,6 @@ from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.model import Product
 from trtmatrix.core.upgrade.question import DOOR
 from trtmatrix.core.words import PRODUCT_NAMES
-from trtmatrix.effects.images import held_image, pull_by_name
 from trtmatrix.interrupts import undisturbed
 
 PATIENCE_SECONDS = 10.0
@@ -57,36 +56,29 @@ class Command:
     def ask(self, number: int) -> Reply:
         """Run the command, again until it has been right as often as is asked for."""
         candidate = self.candidates[number]
-        if self.args.pull and candidate.image and held_image(candidate.image) is None:
-            try:
-                pull_by_name(candidate.image)
-            except MachineryError as error:
-                reason = str(error).splitlines()[0]
-                return self._reply(candidate, Answer.CANNOT_SAY, "not pulled", reason)
         for time in range(1, self.times + 1):
             code = run_shell(fill(self.command, candidate), candidate)
             answer = read_exit_code(code, candidate.name)
             if answer is not Answer.GOOD:
                 of = f" in run {time} of {self.times}" if self.times > 1 else ""
-                return self._reply(candidate, answer, f"exit code {code}{of}", SHELL_CODES.get(code, ""))
-        return self._reply(candidate, Answer.GOOD, "exit code 0" + (f" {time} times" if time > 1 else ""))
-
-    def _reply(self, candidate: Candidate, answer: Answer, said: str, reason: str = "") -> Reply:
-        held = held_image(candidate.image)  # the command may have pulled it
-        reply = Reply(answer=answer, words=said, reason=reason, known="run now", tried=True)
-        return of_image(reply, held) if held else reply
+                return _reply(answer, f"exit code {code}{of}", SHELL_CODES.get(code, ""))
+        return _reply(Answer.GOOD, "exit code 0" + (f" {time} times" if time > 1 else ""))
 
     def commands(self, report: Report) -> tuple[str, ...]:
         """Return the command itself for each of these, and what searches report."""
         shown = [self.candidates[number] for number in report.shown]
         lines = [shlex.join(["env", *_variables(c), "sh", "-c", fill(self.command, c)]) for c in shown]
         by_image = self.subject.what == "image"
-        names = [self.candidates[number].name for number in report.row if by_image]
+        names = [self.candidates[number].name for number in range(report.search.count) if by_image]
         words = ["--exec", self.command, *(word for name in names for word in ("--image", name))]
         words += report.ends(lambda number: self.candidates[number].name)
         words += [] if by_image or self.args.product == "tensorrt" else ["--product", self.args.product]
         words += [] if self.times == 1 else ["--rebuilds", str(self.times)]
         return (*lines, command_line([DOOR, "bisect", "--", *words]))
+
+
+def _reply(answer: Answer, said: str, reason: str = "") -> Reply:
+    return Reply(answer=answer, words=said, reason=reason, known="run now", tried=True)
 
 
 def fill(command: str, candidate: Candidate) -> str:

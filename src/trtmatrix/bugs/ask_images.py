@@ -56,7 +56,7 @@ class UserImages:
                 if isinstance(version, Reply):
                     replies[number] = version
                 elif found := self._run_of(held, version).look([version])[0].get(version.name):
-                    replies[number] = of_image(found, held)
+                    replies[number] = _of_image(found, held)
             elif not self.args.pull:
                 replies[number] = _silent("not here", "pull it, or say --pull")
         return replies, {}
@@ -72,7 +72,7 @@ class UserImages:
         version = self._version(held)
         if isinstance(version, Reply):
             return version
-        return of_image(self._run_of(held, version).ask(version), held)
+        return _of_image(self._run_of(held, version).ask(version), held)
 
     def commands(self, report: Report) -> tuple[str, ...]:
         """Return what searches these images again; an image is named by its digest where it has one."""
@@ -81,7 +81,7 @@ class UserImages:
             held = self._held.get(number)
             return held.registry if held and held.registry else self.names[number]
 
-        row = [word for number in report.row for word in ("--image", name(number))]
+        row = [word for number in range(report.search.count) for word in ("--image", name(number))]
         words = [*self.run.words(self.args), *row, *report.ends(name), "--product", self.args.product]
         return (command_line([DOOR, "bisect", "--", *words]),)
 
@@ -92,13 +92,13 @@ class UserImages:
         try:
             found = self._remembered.recall("contents", held.id, lambda: read_contents(held.id))
         except MachineryError as error:
-            return of_image(_silent("cannot be run", str(error)), held)
+            return _of_image(_silent("cannot be run", str(error)), held)
         library = found.get(self.product.value)
         if library is None:
             has = ", ".join(f"{name} {version}" for name, version in found.items()) or "nothing that is known"
-            return of_image(_silent(f"no {PRODUCT_NAMES[self.product]} in it", f"it has {has}"), held)
+            return _of_image(_silent(f"no {PRODUCT_NAMES[self.product]} in it", f"it has {has}"), held)
         if not is_release(library):
-            return of_image(_silent("unclear version", f"{library} is no release number"), held)
+            return _of_image(_silent("unclear version", f"{library} is no release number"), held)
         return make_version(self.product, library, held.name, found)
 
     def _run_of(self, held: HeldImage, version: Version) -> CaseRun:
@@ -117,8 +117,7 @@ def _silent(what: str, reason: str) -> Reply:
     return Reply(answer=Answer.CANNOT_SAY, words=what, reason=reason, known="looked at")
 
 
-def of_image(reply: Reply, held: HeldImage) -> Reply:
-    """Return a reply with the image that gave it."""
+def _of_image(reply: Reply, held: HeldImage) -> Reply:
     return replace(reply, image=held.registry, image_id=held.id)
 
 

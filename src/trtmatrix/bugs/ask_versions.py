@@ -24,13 +24,6 @@ from trtmatrix.core.upgrade.question import DOOR
 from trtmatrix.core.words import PRODUCT_NAMES, full_words
 from trtmatrix.moving import choose_gpu, file_options, model_options
 
-ANSWERS: Mapping[Verdict, Answer] = {
-    Verdict.PASS: Answer.GOOD, Verdict.FAIL: Answer.BAD, Verdict.FLAKY: Answer.BAD,
-    Verdict.INVALID: Answer.CANNOT_SAY, Verdict.BUILT: Answer.CANNOT_SAY,
-    Verdict.NO_VERDICT: Answer.CANNOT_SAY,
-}  # fmt: skip
-"""One wrong engine of several is a failure; what says nothing of the numbers cannot say."""
-
 STORED = frozenset({Evidence.MEASURED, Evidence.RECORDED})
 NOT_HERE = frozenset({Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT, Exclusion.NOT_HERE})
 
@@ -91,11 +84,9 @@ class CaseRun:
         entry = self._mine(result.entries).get(version.name)
         if entry is None or entry.outcome is None or entry.evidence is not Evidence.MEASURED:
             why = [item.detail or item.why.value for item in result.performed.not_ready]
-            why += [entry.excluded.detail] if entry and entry.excluded else []
-            reason = [*why, "it left no record"][0]
-            return Reply(
-                answer=Answer.CANNOT_SAY, words="not run", reason=reason, known="tried now", tried=True
-            )
+            why += [entry.excluded.detail if entry and entry.excluded else "it left no record"]
+            silent = Reply(answer=Answer.CANNOT_SAY, words="not run", known="tried now", tried=True)
+            return replace(silent, reason=why[0])
         images = scene.host.engine.images
         return reply_of(entry, entry.outcome, rebuilds=self.rebuilds, images=images, tried=True)
 
@@ -159,10 +150,19 @@ class Versions:
 
 
 def answer_of(entry: Entry, outcome: Outcome) -> Answer:
-    """Return what an outcome answers; what is only built is good where that it is not built is the bug."""
-    if outcome.verdict is Verdict.BUILT and Cause.BUILD_FAILED in entry.cell.case.bug_is:
-        return Answer.GOOD
-    return ANSWERS[outcome.verdict]
+    """Return what an outcome answers: one wrong engine is a failure; no numbers cannot say.
+
+    What is only built is good where that it is not built is the bug.
+    """
+    match outcome.verdict:
+        case Verdict.PASS:
+            return Answer.GOOD
+        case Verdict.FAIL | Verdict.FLAKY:
+            return Answer.BAD
+        case Verdict.BUILT if Cause.BUILD_FAILED in entry.cell.case.bug_is:
+            return Answer.GOOD
+        case Verdict.BUILT | Verdict.INVALID | Verdict.NO_VERDICT:
+            return Answer.CANNOT_SAY
 
 
 def stored_reply(
@@ -178,11 +178,9 @@ def stored_reply(
     if outcome is None:
         if can_run:
             return None
-        excluded, reason = entry.excluded, "no record"
-        if excluded is not None and excluded.why in NOT_HERE:  # each has its own name, which stands elsewhere
-            reason = f"no record, {excluded.why.value}"
-        elif excluded is not None:
-            reason = f"no record; {excluded.detail or excluded.why.value}"
+        why = entry.excluded.why if entry.excluded else None
+        detail = entry.excluded.detail if entry.excluded and why not in NOT_HERE else ""
+        reason = "; ".join(part for part in ("no record", why.value if why else "", detail) if part)
         return Reply(answer=Answer.CANNOT_SAY, words="not run", reason=reason)
     answer = answer_of(entry, outcome)
     changed = find_reason(entry, rebuilds=rebuilds if answer is Answer.GOOD else 1, current=current)

@@ -19,7 +19,7 @@ from trtmatrix.bugs.bisect_report import (
     render_bisect_markdown,
     render_bisect_text,
 )
-from trtmatrix.bugs.search import Answer, Search, Side, find_edge, learn, next_try
+from trtmatrix.bugs.search import Answer, Search, learn, next_try
 from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.core.expand import nearest_names
 
@@ -83,7 +83,7 @@ def run_search(asker: Asker, search: Search, *, can_run: bool, tell: Tell) -> tu
         while (number := next_try(search)) is not None:
             name = asker.candidates[number].name
             if can_run:
-                tell(f"{name}: asked{_ahead(search)}")
+                tell(f"{name}: asked")
             reply = replies[number] = asker.ask(number) if can_run else NOT_RUN
             if can_run:
                 tell(f"{name}: {reply.answer.value} ({reply.why})")
@@ -103,12 +103,6 @@ def run_search(asker: Asker, search: Search, *, can_run: bool, tell: Tell) -> tu
     return replace(report, commands=asker.commands(report)), code
 
 
-def _ahead(search: Search) -> str:
-    """Say how many tries an edge takes at most, where one is being narrowed down."""
-    edges = [edge for side in Side if (edge := find_edge(search, side)) is not None and edge.left]
-    return f", {len(edges[0].left).bit_length()} to go at most" if edges else ""
-
-
 def _find_end(asker: Asker, option: str, name: str | None) -> int | None:
     """Return the number of a named end; :class:`UsageError` where there is none."""
     names = [candidate.name for candidate in asker.candidates]
@@ -124,7 +118,7 @@ def check_options(args: argparse.Namespace) -> None:
     if len(asked) != 1:
         what = f"{' and '.join(asked)} are two things" if asked else "nothing is looked for"
         raise UsageError(f"{what}: name one of --case CASE, --model FILE.onnx, --exec COMMAND")
-    for option, value in (("--no-run", args.no_run), ("--gpu", args.wanted_gpu)):
+    for option, value in (("--no-run", args.no_run), ("--gpu", args.wanted_gpu), ("--pull", args.pull)):
         if args.shell_command is not None and value:
             raise UsageError(f"{option}: nothing is stored of a command, and it takes what it needs itself")
     if args.image and args.images:

@@ -118,12 +118,6 @@ class Report:
         ends = {end for edge in self.edges.values() for end in (edge.good, edge.bad)}
         return tuple(sorted(ends)) or self.tried
 
-    @property
-    def row(self) -> tuple[int, ...]:
-        """Those among which the same is found again: what is shown and what lies between."""
-        between = {n for edge in self.edges.values() for n in (*edge.silent, *edge.left)}
-        return tuple(sorted({*self.shown, *between})) if self.edges else tuple(range(self.search.count))
-
     def ends(self, names: Callable[[int], str]) -> list[str]:
         """Return the options that name the ends: those of the first edge, else those that were named."""
         found = next(iter(self.edges.values()), self.search)
@@ -248,12 +242,8 @@ def _row(report: Report, number: int) -> list[str]:
         return [name, "not tried", "", f"reported or recorded as {hint.value}" if hint else ""]
     facts = {"library": reply.library, "driver": reply.driver, "image": reply.image or reply.image_id}
     known = [reply.known, *(f"{what} {value}" for what, value in facts.items() if value)]
-    return [
-        name,
-        reply.answer.value,
-        reply.why + (f", {reply.figure}" if reply.figure else ""),
-        "; ".join(known),
-    ]
+    shown = reply.why + (f", {reply.figure}" if reply.figure else "")
+    return [name, reply.answer.value, shown, "; ".join(known)]
 
 
 def _line(report: Report, number: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -46,12 +46,8 @@ class FailingModel:
     @property
     def is_dynamic(self) -> bool:
         """Whether an input takes several shapes."""
-        dims = (dim for info in self._fed for dim in info.type.tensor_type.shape.dim)
-        return any(not dim.HasField("dim_value") for dim in dims)
-
-    @property
-    def _fed(self) -> Iterator[ValueInfoProto]:
-        return (info for info in self.model.graph.input if info.name in self.samples[0])
+        fed = [info for info in self.model.graph.input if info.name in self.samples[0]]
+        return any(not d.HasField("dim_value") for info in fed for d in info.type.tensor_type.shape.dim)
 
     @cached_property
     def digest(self) -> str:
@@ -134,11 +130,6 @@ def compute(model: ModelProto, samples: Sequence[Sample]) -> list[dict[str, Arra
         return [session.run(sample) for sample in samples]
 
 
-def one_sample(failing: FailingModel, number: int) -> FailingModel:
-    """Return the model with one of its samples; what shapes it takes stays."""
-    return replace(failing, samples=(failing.samples[number],))
-
-
 def batch_of(failing: FailingModel) -> int:
     """Return the batch: the first dimension of the first input; 0 where inputs differ, or have none."""
     if len(failing.samples) != 1 or failing.is_dynamic:
@@ -168,13 +159,7 @@ def with_batch(failing: FailingModel, rows: int) -> FailingModel:
     return replace(failing, model=model, samples=(sample,), profile={})
 
 
-def batches_below(size: int) -> Iterator[int]:
-    """Yield smaller batches to try, the smallest first."""
-    yield from (1 << bits for bits in range(max(0, size - 1).bit_length()))
-
-
 def size_text(size: Mapping[str, int]) -> str:
     """Return a model's size in words."""
-    words = ", ".join(f"{size[f'{one}s']:,} {one}{'' if size[f'{one}s'] == 1 else 's'}"
-                      for one in ("node", "input", "sample"))  # fmt: skip
-    return f"{words}, {size['values']:,} numbers fed, {size['weights']:,} in weights"
+    nodes, values, weights = (f"{size[name]:,}" for name in ("nodes", "values", "weights"))
+    return f"{nodes} node{'' if nodes == '1' else 's'}, {values} numbers fed, {weights} in weights"

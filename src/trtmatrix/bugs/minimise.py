@@ -15,14 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trtmatrix.bugs.failing_model import (
-    FailingModel,
-    batch_of,
-    batches_below,
-    one_sample,
-    size_text,
-    with_batch,
-)
+from trtmatrix.bugs.failing_model import FailingModel, batch_of, size_text, with_batch
 from trtmatrix.bugs.minimise_report import (
     CANNOT_SAY,
     NOT,
@@ -160,7 +153,8 @@ class Minimiser:
         """Make it smaller: first what makes each further trial cheap, then the nodes, then the rest."""
         for number in range(len(self.best.samples)):
             if len(self.best.samples) > 1:
-                self._try(f"sample {number} alone", partial(one_sample, self.best, number))
+                one = (self.best.samples[number],)
+                self._try(f"sample {number} alone", partial(replace, self.best, samples=one))
         if len(self.best.samples) == 1:
             self._try("shapes fixed, constants folded", lambda: fold_to_static(self.best))
             self._reduce_batch()
@@ -188,7 +182,7 @@ class Minimiser:
         return self._try(f"Polygraphy, by {mode}: {model.nodes} nodes", lambda: model)
 
     def _reduce_batch(self) -> None:
-        for rows in batches_below(batch_of(self.best)):
+        for rows in (1 << bits for bits in range(max(0, batch_of(self.best) - 1).bit_length())):
             if self._try(f"batch of {rows}", partial(with_batch, self.best, rows)):
                 return
 

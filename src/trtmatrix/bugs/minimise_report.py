@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from trtmatrix.bugs.failing_model import FailingModel
 
 REPORT = "minimised.json"
-OURS = ("model.onnx", "inputs.npz", "inputs", REPORT)
-"""All that is ever replaced or removed in a folder."""
-
 SAME, NOT, CANNOT_SAY = "same", "not", "cannot say"
 _WORDS = {SAME: "kept", NOT: "no", CANNOT_SAY: "cannot say"}
 
@@ -117,18 +113,10 @@ def write_minimised(target: Path, model: FailingModel, end: Minimised) -> None:
     """Write the smallest model so far with its inputs and the report, in place of those of before."""
     from trtmatrix.bugs.failing_model import write_failing_model
 
-    target = target.resolve()
     target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as name:
-        new = Path(name)
-        write_failing_model(model, new)
+    with undisturbed():  # all of it is replaced, or none
+        shutil.rmtree(target / "inputs", ignore_errors=True)
+        (target / "inputs.npz").unlink(missing_ok=True)
+        write_failing_model(model, target)
         text = json.dumps(end.data, indent=1, sort_keys=True, allow_nan=False)
-        (new / REPORT).write_text(text + "\n", encoding="utf-8")
-        with undisturbed():  # all of it is replaced, or none
-            for old in OURS:
-                if (target / old).is_dir():
-                    shutil.rmtree(target / old)
-                else:
-                    (target / old).unlink(missing_ok=True)
-            for item in new.iterdir():
-                item.rename(target / item.name)
+        (target / REPORT).write_text(text + "\n", encoding="utf-8")

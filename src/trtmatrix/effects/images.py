@@ -149,16 +149,9 @@ def builder_command(script: Path | None, matrix: Path) -> tuple[str, ...]:
     return () if script is None else (str(script), f"--matrix={matrix}")
 
 
-def held_image(name: str) -> HeldImage | None:
-    """Return the image of a name, digest or ID, if it is here; nothing for an empty name."""
-    from trtmatrix.effects.engine import find_engine
-
-    return find_image(find_engine(gpu_here=False).images, name) if name else None
-
-
 def pull_by_name(name: str) -> HeldImage:
     """Pull an image, showing the progress, and return it; :class:`MachineryError` where that fails."""
-    from trtmatrix.effects.engine import open_client
+    from trtmatrix.effects.engine import find_engine, open_client
     from trtmatrix.effects.engine_errors import ENGINE_ERRORS
     from trtmatrix.effects.progress import open_progress
 
@@ -170,7 +163,7 @@ def pull_by_name(name: str) -> HeldImage:
         raise MachineryError(f"{name} cannot be had: {str(error)[:200]}") from error
     finally:
         progress.close()
-    held = held_image(name)
+    held = find_image(find_engine(gpu_here=False).images, name)
     if held is None:
         raise MachineryError(f"{name} was pulled and cannot be found")
     return held
