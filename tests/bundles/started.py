@@ -26,12 +26,13 @@ def columns(wrong: str = images.DEFECTIVE) -> tuple[tuple[str, str, str, str], .
 def count_starts() -> Iterator[list[str]]:
     """Fill a list, on the way out, with the version of each container that was started meanwhile."""
     started: list[str] = []
-    before = int(time.time())
+    before = time.time_ns()
     yield started
     events = docker.from_env().events(
-        since=before, until=int(time.time()) + 1, filters={"event": "start", "type": "container"}, decode=True
-    )
-    names = [str(event["Actor"]["Attributes"].get("name", "")) for event in events]
+        since=before // 10**9, until=int(time.time()) + 1, filters={"event": "start", "type": "container"},
+        decode=True,
+    )  # fmt: skip
+    names = [str(e["Actor"]["Attributes"].get("name", "")) for e in events if e["timeNano"] >= before]
     started += [version for name in names for version in (RIGHT, WRONG) if f"-{version}-cpu-" in name]
 
 
