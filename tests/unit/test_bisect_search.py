@@ -169,11 +169,6 @@ def test_every_small_history_is_searched_rightly() -> None:
             assert len(played.tried) <= 2 * budget(count, 0) + quiet
 
 
-def test_both_named_ends_are_tried_before_anything_else() -> None:
-    search = Search(count=9, good=1, bad=7, hints={4: BAD})
-    assert play(read("GGGGBBBBB"), search).tried[:2] == (1, 7)
-
-
 @pytest.mark.parametrize(
     ("letters", "wrong"), [("BGGGB", (0,)), ("?GGGB", (0,)), ("GGGGG", (4,)), ("BGGG?", (0, 4))]
 )
@@ -188,24 +183,6 @@ def test_the_fix_is_looked_for_first_where_the_good_end_is_newer() -> None:
     assert played.edge(Side.FIXED) == Edge(side=Side.FIXED, good=6, bad=5)
     assert played.edge(Side.CAME_IN) == Edge(side=Side.CAME_IN, good=1, bad=2)
     assert all(n > 3 for n in played.tried[2 : played.first])
-
-
-def test_a_stored_answer_is_not_tried_again() -> None:
-    history = read("GGGBBB")
-    search = Search(count=6, answers={0: GOOD, 2: GOOD, 3: BAD, 5: BAD})
-    assert play(history, search).tried == ()
-    assert find_edge(search, Side.CAME_IN) == Edge(side=Side.CAME_IN, good=2, bad=3)
-
-
-def test_what_cannot_say_makes_a_range() -> None:
-    played = play(read("GG??BB"), Search(count=6))
-    edge = played.edge(Side.CAME_IN)
-    assert edge == Edge(side=Side.CAME_IN, good=1, bad=4, silent=(2, 3))
-
-
-def test_a_search_that_was_cut_short_names_what_is_left() -> None:
-    edge = find_edge(Search(count=9, answers={0: GOOD, 4: CANNOT_SAY, 8: BAD}), Side.CAME_IN)
-    assert edge == Edge(side=Side.CAME_IN, good=0, bad=8, silent=(4,), left=(1, 2, 3, 5, 6, 7))
 
 
 def test_the_newest_known_failure_is_the_one_that_is_looked_at() -> None:

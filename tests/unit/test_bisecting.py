@@ -37,7 +37,6 @@ from trtmatrix.bugs.search import Answer, Search, Side
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import ExitCode, MachineryError
 from trtmatrix.core.model import Cause, Evidence, Exclusion, Outcome, Product, Verdict
-from trtmatrix.core.plan import Excluded
 
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
 REPLIES = {
@@ -92,12 +91,6 @@ def search(made: Made, good: int | None = None, bad: int | None = None) -> tuple
     )
 
 
-def test_what_is_stored_is_not_asked() -> None:
-    made = Made("GGBB", stored={0: "G", 1: "G", 3: "B"})
-    report, code = search(made)
-    assert (code, made.asked, report.tried) == (ExitCode.AS_EXPECTED, [2], (2,))
-
-
 def test_nothing_is_asked_where_nothing_may_run() -> None:
     made = Made("GGBB", stored={0: "G", 3: "B"})
     report, code = run_search(made, Search(count=4), can_run=False, tell=lambda _: None)
@@ -134,26 +127,6 @@ def test_a_search_that_was_cut_short_says_so(
     assert said in flat(report)
     assert "The search was cut short: it" in flat(report)
     assert f"{len(report.replies)} of 4 versions run, " in flat(report)
-
-
-def test_images_that_are_not_here_are_one_reason() -> None:
-    entries = [
-        replace(make_unknown(), excluded=Excluded(cell=make_cell(), why=why, detail=detail))
-        for why, detail in (
-            (Exclusion.IMAGE_NOT_PULLED, "nvcr.io/a:1"), (Exclusion.IMAGE_NOT_PULLED, "nvcr.io/a:2"),
-            (Exclusion.NO_ENGINE, "it does not run"),
-        )
-    ]  # fmt: skip
-    said = [reply.why for entry in entries if (reply := stored(entry, can_run=False))]
-    assert said[:2] == ["not run: no record; image not pulled"] * 2
-    assert said[2].endswith("; it does not run")
-
-
-def test_a_machine_that_fails_ends_the_search_and_keeps_what_is_known() -> None:
-    made = Made("GGGGGBBBB", trouble={4: MachineryError("the disk is full")})
-    report, code = search(made)
-    assert code is ExitCode.MACHINERY
-    assert "cut short: the disk is full" in flat(report)
 
 
 @pytest.mark.parametrize(
@@ -197,13 +170,6 @@ def test_how_a_search_ends(letters: str, ends: dict[str, int], code: ExitCode, s
     report, ended = search(Made(letters), **ends)
     assert said in flat(report)
     assert ended is code
-
-
-def test_no_edge_is_claimed_between_ends_that_are_not_as_named() -> None:
-    made = Made("BGGBB", stored={2: "G", 3: "B"})
-    report, code = search(made, good=0, bad=4)
-    assert (report.edges, report.is_found, code) == ({}, False, ExitCode.SURPRISE)
-    assert json.loads(bisect_json(report))["first_bad"] is None
 
 
 def test_a_history_that_is_not_monotone_is_warned_of() -> None:
@@ -270,12 +236,6 @@ def test_what_is_only_built_is_good_where_building_was_the_bug(
     reply = stored(make_entry(cell, ended="built"))
     assert reply is not None
     assert reply.answer is answer
-
-
-def test_few_engines_are_told() -> None:
-    reply = stored(make_entry(), 3, can_run=False)
-    assert reply is not None
-    assert reply.reason.startswith("1 engine of the 3 asked for")
 
 
 def test_a_published_record_answers_and_one_before_a_change_does_not() -> None:
