@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from builders import make_case, make_cell, make_record
 
@@ -48,7 +50,7 @@ def test_it_is_a_way_of_failing_of_its_own() -> None:
 
 @pytest.mark.parametrize("position", [0, 1])
 def test_it_is_believed_once_it_was_seen_again_alone(position: int) -> None:
-    facts = {"ended": "probe failed", "detail": f"raised ValueError: {SAID}"}
+    facts: dict[str, Any] = {"ended": "probe failed", "detail": f"raised ValueError: {SAID}"}
     first = make_record(
         CELL, run="20261122t000000-00000001", worker={"number": 0, "position": position}, **facts
     )
