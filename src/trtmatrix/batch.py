@@ -20,7 +20,7 @@ from trtmatrix.effects.launcher import Ended, Launcher, Ready
 from trtmatrix.effects.paths import make_job_folder
 from trtmatrix.effects.store import read_json
 from trtmatrix.storing import Kept, Storing
-from trtmatrix.worklist import Task, Worklist
+from trtmatrix.worklist import Task, Work
 from trtmatrix.workshop import Workshop
 from trtprobe.files import write_json
 
@@ -58,7 +58,7 @@ def cell_words(task: Task, shop: Workshop) -> dict[str, Any]:
         "cell": vars(cell.id), "run": task.order.run, "repro_file": loaded.file.name,
         "params": {**cell.case.params, **cell.case.tolerance}, "seconds": cell.case.seconds,
         "builds": builds, "processes": processes, "needs": sorted(cell.case.needs),
-        "files": shop.cases.folder(loaded, cell.case).name, "keep_outputs": True,
+        "files": task.order.files or shop.cases.folder(loaded, cell.case).name, "keep_outputs": True,
         "alone": task.order.alone, "dangerous": cell.case.dangerous,
     }  # fmt: skip
 
@@ -69,7 +69,7 @@ class Batch:
     Nothing that the probe waits for waits for a record to be stored: that is done by threads.
     """
 
-    def __init__(self, ready: Ready, work: Worklist, storing: Storing, shop: Workshop) -> None:
+    def __init__(self, ready: Ready, work: Work, storing: Storing, shop: Workshop) -> None:
         """Take what is run; nothing is started yet."""
         self.ready, self.work, self.storing, self.shop = ready, work, storing, shop
         self.records: list[Record] = []

@@ -100,7 +100,7 @@ def _print_traceback() -> None:
 
 MODULES = {
     "list": "listing", "schema": "listing", "upgrade": "upgrading", "report": "reporting",
-    "surfaces": "surfacing", "bundle": "bundling", "bisect": "bisecting", "minimise": "minimising",
+    "surfaces": "surfacing", "bundle": "bundling", "bisect": "bugs.bisect", "minimise": "bugs.minimise",
     "lock": "locking", "pack": "packing", "unpack": "unpacking", "merge": "merging",
 }  # fmt: skip
 """Where a command lies that needs little of the program; the others are in ``commands``."""

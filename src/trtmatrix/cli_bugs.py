@@ -94,13 +94,10 @@ def add_minimise_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--to", type=Path, metavar="DIR", help="where to write (default: ./minimised-CASE)")
     parser.add_argument(
-        "--steps", type=_count, default=200, metavar="N", help="moves judged at most (default: 200)"
+        "--steps", type=_count, default=200, metavar="N", help="smaller models tried at most (default: 200)"
     )
     parser.add_argument(
         "--seconds", type=_positive, default=3600.0, metavar="S", help="stop after so long (default: 3600)"
-    )
-    parser.add_argument(
-        "--no-polygraphy", action="store_true", help="reduce nodes without Polygraphy, where it is installed"
     )
 
 

@@ -1,9 +1,9 @@
 """Names the first layer of a user's model that goes wrong at a version: ``--explain``.
 
-The model runs with a few inner tensors as further outputs, as any other model does: by the version's own
-launcher, against ONNX Runtime's result of the same graph, in multiples of its noise floors. Which tensors
-come next is decided in :mod:`trtmatrix.core.explain`. Records of these runs lie in the cache: the same search
-is served from there.
+The model runs with a few inner tensors as further outputs, as any other model does, against ONNX Runtime's
+result of the same graph, in multiples of its noise floors; one warm process of the version runs all of them
+(:mod:`trtmatrix.session`). Which tensors come next is decided in :mod:`trtmatrix.core.explain`. Records of
+these runs lie in the cache: the same search is served from there.
 """
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import shutil
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,16 +20,17 @@ from typing import TYPE_CHECKING
 from trtmatrix.context import Context
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.explain import Reading, begin_search, is_wrong, learn, next_group, step_budget
+from trtmatrix.core.explain import Errors, Reading, begin_search, is_wrong, learn, next_group, step_budget
 from trtmatrix.core.explain_text import describe, step_text
 from trtmatrix.core.factors import FAIL_FACTOR
+from trtmatrix.core.model import Product
 from trtmatrix.core.upgrade.report import WrongLayer
 
 if TYPE_CHECKING:
     from trtmatrix.onnxmodel.marking import Markable
 
-Measure = Callable[[tuple[str, ...]], Mapping[str, float] | str]
-"""Runs the model with tensors marked: errors of its outputs and of those in noise floors, or the trouble."""
+Measure = Callable[[tuple[str, ...]], Errors | str]
+"""Runs the model with tensors marked: the errors of its outputs and of those, or the trouble."""
 
 INTERRUPTED = "it was interrupted"
 
@@ -48,53 +46,56 @@ def explain(
     """
     from trtmatrix.explain_steps import FOLDER, Steps, find_worst
     from trtmatrix.onnxmodel.marking import lean_copy, read_markable
+    from trtmatrix.session import Session
 
-    version = entry.cell.version.name
-    worst = find_worst(entry, context, args, calibration)
-    if isinstance(worst, str):
-        return WrongLayer(version=version, why_not=worst)
-    sample, floors = worst
+    version = entry.cell.version
     made = context.project.repros.parent
     lean = lean_copy(made / "model" / "model.onnx", context.project.cache / FOLDER / "lean" / made.name)
     markable = read_markable(lean)
-    steps = Steps(context, args, entry, sample, calibration)
-    found = search_for_layer(markable, floors, version, partial(steps.measure, markable), tell)
+    gpu = entry.cell.gpu.slug if version.product is Product.TENSORRT else ""
+    results = context.project.cache / FOLDER / "results"
+    kept = replace(context, project=replace(context.project, results=results))
+    with Session(kept, version.name, gpu) as session:
+        steps = Steps(context, args, entry, calibration, session)
+        errors = find_worst(steps, markable)
+        if isinstance(errors, str):
+            return WrongLayer(version=version.name, why_not=errors)
+        found = search_for_layer(markable, errors, version.name, partial(steps.measure, markable), tell)
     hint = polygraphy_hint(args.model)
     return replace(found, steps=(*found.steps, hint)) if hint else found
 
 
 def search_for_layer(
-    markable: Markable, floors: Mapping[str, float], version: str, measure: Measure, tell: Tell
+    markable: Markable, errors: Errors, version: str, measure: Measure, tell: Tell
 ) -> WrongLayer:
     """Return the first layer that goes wrong at a version, or as much as could be found.
 
-    ``floors``: the errors of the model's outputs there, in noise floors. The failure is that of the first
-    output that is wrong: it survives a marking where that output is still wrong. An interrupt ends the
-    search, and what is known so far is returned.
+    ``errors``: those of the model's outputs there. The failure is that of the first output that is wrong: it
+    survives a marking where that output is still wrong. An interrupt ends the search, and what is known so
+    far is returned.
     """
-    known = {output: value for output, value in floors.items() if output in markable.graph.place}
-    search = begin_search(markable.graph, known)
+    search = begin_search(markable.graph, errors)
     nodes = {tensor: (node.name, node.operator) for tensor, node in markable.nodes.items()}
     if search is None:
-        return WrongLayer(version=version, why_not=_NOT_WRONG if known else _NO_FLOORS)
+        return WrongLayer(version=version, why_not=_NOT_WRONG if errors.floors else _NO_FLOORS)
     failing, budget, cut_short = search.wrong, step_budget(len(markable.inner)), ""
-    with own_interrupt():
-        try:
-            while (group := next_group(search, budget)) is not None:
-                reading = _read(group, failing, measure(group))
-                search = learn(search, reading)
-                tell(f"{version}: marking {step_text(len(search.readings), reading)}")
-        except KeyboardInterrupt:
-            cut_short = f"{INTERRUPTED} after {len(search.readings)} markings"
+    try:
+        while (group := next_group(search, budget)) is not None:
+            reading = _read(group, failing, measure(group))
+            search = learn(search, reading)
+            tell(f"{version}: marking {step_text(len(search.readings), reading)}")
+    except KeyboardInterrupt:
+        cut_short = f"{INTERRUPTED} after {len(search.readings)} markings"
     return describe(search, nodes, version, cut_short)
 
 
-def _read(marked: tuple[str, ...], failing: str, measured: Mapping[str, float] | str) -> Reading:
-    if not isinstance(measured, str) and failing not in measured:
+def _read(marked: tuple[str, ...], failing: str, measured: Errors | str) -> Reading:
+    if not isinstance(measured, str) and failing not in measured.floors:
         measured = f"no noise floor is known of {failing}"
     if isinstance(measured, str):
         return Reading(marked=marked, survived=None, floors={}, trouble=measured)
-    return Reading(marked=marked, survived=is_wrong(measured[failing]), floors=measured)
+    survived = is_wrong(measured.floors[failing])
+    return Reading(marked=marked, survived=survived, floors=measured.floors, shapes=measured.shapes)
 
 
 _NOT_WRONG = (
@@ -102,19 +103,6 @@ _NOT_WRONG = (
     "which says nothing about inner tensors"
 )
 _NO_FLOORS = "no noise floor is known of its outputs: nothing tells a wrong inner tensor from a rounded one"
-
-
-@contextmanager
-def own_interrupt() -> Iterator[None]:
-    """Put back what answers signals: a run that is interrupted ignores all further ones."""
-    main = threading.current_thread() is threading.main_thread()  # no other may set any
-    numbers = (signal.SIGINT, signal.SIGTERM) if main else ()
-    before = {number: signal.getsignal(number) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def polygraphy_hint(model: Path) -> str:

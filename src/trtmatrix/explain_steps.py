@@ -6,62 +6,78 @@ import argparse
 import math
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trtmatrix.context import Context
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import TrtMatrixError
-from trtmatrix.core.explain import in_floors
-from trtmatrix.core.judge import subject_of
-from trtmatrix.core.model import Product
-from trtmatrix.core.plan import Pull
+from trtmatrix.core.explain import Errors, in_floors
+from trtmatrix.core.judge import other_shapes, subject_of
 from trtmatrix.core.record import RAN, Measured, Record
 from trtmatrix.core.tensors import Range
 from trtmatrix.effects.repro_files import LoadedRepro
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from trtmatrix.onnxmodel.marking import Markable
+    from trtmatrix.session import Session
 
 FOLDER = "explain"
 """Where in the cache the records of steps lie: the same step is served from there."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Worst:
-    """The sample that a failure is looked at in: its number and inputs, and the profile of all samples."""
-
-    number: int
-    feeds: Mapping[str, NDArray[Any]]
-    profile: Mapping[str, Range]
-
-
 class Steps:
-    """Runs a model at one version with tensors marked."""
+    """Runs a model at one version with tensors marked, of one sample: that which is furthest off."""
 
     def __init__(
-        self, context: Context, args: argparse.Namespace, entry: Entry, worst: Worst, calibration: Calibration
+        self, context: Context, args: argparse.Namespace, entry: Entry, calibration: Calibration,
+        session: Session,
     ) -> None:  # fmt: skip
         """Take the context of the model's own repro, what was asked, and the entry that fails."""
-        from trtmatrix.own_model import model_repro
+        from trtmatrix.onnxmodel.reading import read_model
+        from trtmatrix.own_model import choose_inputs, model_repro
 
-        self._context, self._args, self._entry, self._calibration = context, args, entry, calibration
-        self._worst, self._outputs = worst, frozenset(outputs_of(model_repro(context)).values())
+        self._context, self._args, self.entry, self._calibration = context, args, entry, calibration
+        self._session = session
+        self._names = outputs_of(model_repro(context))
+        self._inputs = choose_inputs(read_model(args.model), args.inputs, args.profile)
+        self.sample = 0
 
-    def measure(self, markable: Markable, tensors: tuple[str, ...]) -> Mapping[str, float] | str:
-        """Return the errors of the outputs and of marked tensors in noise floors, or why there are none."""
+    @property
+    def samples(self) -> int:
+        """How many samples the model has."""
+        return len(self._inputs.samples)
+
+    def stored(self) -> Errors | str:
+        """Return the outputs' errors in the sample that is looked at, by the record of the failure itself."""
+        from trtmatrix.onnxmodel.preparing import mark_of
+
+        mark = mark_of(self.sample, self.samples)
+        if self.entry.record is None:
+            return "there is no record of it"
+        own = frozenset(self._names.values())
+        return errors_of(self.entry.record, self.entry, self._names, self._calibration, own, mark)
+
+    def measure(self, markable: Markable, tensors: tuple[str, ...]) -> Errors | str:
+        """Return the errors of the outputs and of marked tensors, or why there are none."""
         try:
             opened = self._open(markable, tensors)
-            return self._run(opened, tensors)
+            every = self.entry.outcome is None or self.entry.outcome.failed >= self.entry.outcome.builds
+            found = self._session.ask(opened, builds=1 if every else 0)
         except (TrtMatrixError, OSError) as error:
             return " ".join(str(error).split())[:300]
+        if found.record is None:
+            return "it did not run"
+        own = frozenset(self._names.values())
+        errors = errors_of(found.record, found, outputs_of(opened), self._calibration, own)
+        if isinstance(errors, str):
+            return errors
+        lacking = [tensor for tensor in tensors if tensor not in errors.floors]
+        return f"no noise floor is known of {', '.join(lacking)}" if lacking else errors
 
-    def _open(self, markable: Markable, tensors: tuple[str, ...]) -> Context:
-        """Make the marked model a repro, of the worst sample alone and of one build."""
+    def _open(self, markable: Markable, tensors: tuple[str, ...]) -> LoadedRepro:
+        """Make the marked model a repro, of the one sample."""
         import numpy as np
 
         from trtmatrix.onnxmodel.marking import write_marked
@@ -72,54 +88,32 @@ class Steps:
         with tempfile.TemporaryDirectory(dir=root, prefix=".marking-") as name:
             folder = Path(name)
             marked = write_marked(markable, tensors, folder / "model")
-            np.savez(folder / "inputs.npz", **self._worst.feeds)  # type: ignore[arg-type] # arrays alone
+            marked = marked.rename(marked.with_name("explained.onnx"))  # its cells are not the model's own
+            np.savez(folder / "inputs.npz", **self._inputs.samples[self.sample])  # type: ignore[arg-type] # arrays alone
             args = {
                 **vars(self._args), "model": marked, "inputs": folder / "inputs.npz", "check": None,
-                "explain": False, "atol": None, "rtol": None, "profile": profile_texts(self._worst.profile),
+                "explain": False, "atol": None, "rtol": None, "profile": profile_texts(self._inputs.profile),
             }  # fmt: skip
-            opened = open_model(self._context, argparse.Namespace(**args))
-        loaded, cell = model_repro(opened), self._entry.cell
-        gpus = (cell.gpu.slug,) if cell.version.product is Product.TENSORRT else ()
-        return replace(
-            opened, controls=False, repros={loaded.repro.id: self._cheap(loaded)},
-            project=replace(opened.project, results=root / "results"),
-            selection=replace(opened.selection, versions=(cell.version.name,), gpus=gpus,
-                              repros=(loaded.repro.id,), cases=()),
-        )  # fmt: skip
+            return model_repro(open_model(self._context, argparse.Namespace(**args)))
 
-    def _cheap(self, loaded: LoadedRepro) -> LoadedRepro:
-        """Return a repro of one build, where each build of the model fails."""
-        outcome = self._entry.outcome
-        if outcome is not None and outcome.failed < outcome.builds:
-            return loaded
-        cases = tuple(replace(case, builds=1) for case in loaded.repro.cases)
-        return replace(loaded, repro=replace(loaded.repro, cases=cases))
 
-    def _run(self, opened: Context, tensors: tuple[str, ...]) -> Mapping[str, float] | str:
-        from trtmatrix.own_model import model_repro
-        from trtmatrix.perform import Options, perform
-        from trtmatrix.scene import look_around
+def find_worst(steps: Steps, markable: Markable) -> Errors | str:
+    """Choose the sample whose outputs are furthest off, and return their errors; or why there are none.
 
-        options = Options(confirm=False)
-        if hasattr(self._args, "memory"):
-            from trtmatrix.commands import options_of
-
-            options = replace(options_of(self._args), confirm=False, rebuilds=1, rerun=False)
-        scene = look_around(opened, Pull.NEVER)
-        result = perform(opened, scene, options)
-        entry = next((e for e in result.entries if e.cell.version == self._entry.cell.version), None)
-        record = entry.record if entry else None
-        if entry is None or record is None:
-            reasons = [*result.performed.not_ready, *([entry.excluded] if entry and entry.excluded else [])]
-            return (
-                "; ".join(f"{item.why.value} {item.detail}".strip() for item in reasons) or "it did not run"
-            )
-        names = outputs_of(model_repro(opened))
-        floors = floors_of(record, entry, names, self._calibration, self._outputs)
-        if isinstance(floors, str):
-            return floors
-        lacking = [tensor for tensor in tensors if tensor not in floors]
-        return f"no noise floor is known of {', '.join(lacking)}" if lacking else floors
+    Where the record has none, as an output has another shape than its reference, each sample is run anew.
+    """
+    found: list[Errors] = []
+    again = steps.entry.record is not None and bool(other_shapes(steps.entry.record))
+    for number in range(steps.samples):
+        steps.sample = number
+        errors = steps.measure(markable, ()) if again else steps.stored()
+        if isinstance(errors, str):
+            return errors
+        found.append(errors)
+    steps.sample = max(
+        range(len(found)), key=lambda n: max(map(_size, found[n].floors.values()), default=-1.0)
+    )
+    return found[steps.sample]
 
 
 def outputs_of(loaded: LoadedRepro) -> dict[str, str]:
@@ -140,16 +134,17 @@ def profile_texts(profile: Mapping[str, Range]) -> list[str]:
     ]
 
 
-def floors_of(
+def errors_of(
     record: Record, entry: Entry, names: Mapping[str, str], calibration: Calibration,
     outputs: frozenset[str], mark: str = "",
-) -> dict[str, float] | str:  # fmt: skip
-    """Return the errors of tensors in noise floors, of the build that is furthest off; or why there are none.
+) -> Errors | str:  # fmt: skip
+    """Return the errors of tensors, of the build that is furthest off; or why there are none.
 
     ``names``: a record's names → the graph's. ``outputs``: the model's own, whose floors are taken as they
     are; those of inner tensors are never less than one rounding. ``mark`` stands behind names of one sample.
     """
-    if record.ended != RAN:
+    shapes = other_shapes(record)
+    if record.ended != RAN and not shapes:
         return f"{record.ended}: {record.detail[:200]}".rstrip(": ")
     subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
     noise = subject.noise
@@ -159,6 +154,9 @@ def floors_of(
     def read(build: Measured) -> dict[str, float]:
         found: dict[str, float] = {}
         for name, tensor in names.items():
+            if name + mark in shapes:
+                found[tensor] = math.inf
+                continue
             values, floor = build.outputs.get(name + mark), noise.floor(name + mark, subject.precision)
             if values is None or floor is None or "rel_l2" not in values:
                 continue
@@ -168,33 +166,10 @@ def floors_of(
         return found
 
     builds = [read(build) for build in record.builds]
-    return max(builds, key=lambda found: max((_size(found[t]) for t in found if t in outputs), default=0.0))
+    worst = max(builds, key=lambda found: max((_size(found[t]) for t in found if t in outputs), default=0.0))
+    named = {tensor: shapes[name + mark] for name, tensor in names.items() if name + mark in shapes}
+    return Errors(floors=worst, shapes=named)
 
 
 def _size(floors: float) -> float:
     return math.inf if math.isnan(floors) else floors
-
-
-def find_worst(
-    entry: Entry, context: Context, args: argparse.Namespace, calibration: Calibration
-) -> tuple[Worst, dict[str, float]] | str:
-    """Return the sample whose outputs are furthest off and their errors in noise floors; or why not."""
-    from trtmatrix.onnxmodel.preparing import mark_of
-    from trtmatrix.onnxmodel.reading import read_model
-    from trtmatrix.own_model import choose_inputs, model_repro
-
-    loaded, record = model_repro(context), entry.record
-    if record is None:
-        return "there is no record of it"
-    names, count = outputs_of(loaded), samples_of(loaded)
-    found: list[dict[str, float]] = []
-    for number in range(count):
-        floors = floors_of(
-            record, entry, names, calibration, frozenset(names.values()), mark_of(number, count)
-        )
-        if isinstance(floors, str):
-            return floors
-        found.append(floors)
-    number = max(range(count), key=lambda n: max(map(_size, found[n].values()), default=-1.0))
-    inputs = choose_inputs(read_model(args.model), args.inputs, args.profile)
-    return Worst(number=number, feeds=inputs.samples[number], profile=inputs.profile), found[number]

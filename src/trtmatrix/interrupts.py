@@ -45,6 +45,19 @@ def interruptible() -> Iterator[None]:
         sys.unraisablehook = before
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let no signal cut short what cleans up after another one; what answers signals is put back."""
+    main = threading.current_thread() is threading.main_thread()  # no other may set any
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if main else ()
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     del frame
     raise HungUp if number == signal.SIGHUP else KeyboardInterrupt

@@ -187,7 +187,7 @@ def _run_launch(ready: Ready, run: str, shop: Workshop, performed: Performed) ->
             if not early:
                 _wait_for_a_case(work, shop)
             batch = Batch(ready, work, storing, shop)
-            batch.settle(_run_batch(batch, launcher, shop))
+            batch.settle(run_batch(batch, launcher, shop))
             performed.records += batch.records
             early &= batch.had_cells
     except Stopped:
@@ -202,7 +202,7 @@ def _wait_for_a_case(work: Worklist, shop: Workshop) -> None:
             raise Stopped
 
 
-def _run_batch(batch: Batch, launcher: Launcher, shop: Workshop) -> Ended:
+def run_batch(batch: Batch, launcher: Launcher, shop: Workshop) -> Ended:
     """Run the probe once; returns how it ended, also where it had to be ended."""
     try:
         return batch.run(launcher)

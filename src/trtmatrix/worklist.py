@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.model import Product
@@ -28,6 +29,28 @@ class Task:
     def seconds(self) -> float:
         """The time limit of all of it."""
         return self.cell.case.seconds * math.prod(self.runs)
+
+
+class Work(Protocol):
+    """Where a batch takes its tasks from, and tells how they ended."""
+
+    run: str
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to give out, and nothing will come."""
+
+    def take(self, most: int | None = None) -> list[Task]:
+        """Return what can be run now."""
+
+    def ended(self, task: Task, engines: int = 0) -> None:
+        """Take back a task; ``engines``: how many must be built alone before its verdict is believed."""
+
+    def give_back(self, tasks: Sequence[Task]) -> None:
+        """Take back tasks that were not run."""
+
+    def drop(self) -> list[Task]:
+        """Return all that is left, and give out nothing of it any more."""
 
 
 class Worklist:
@@ -70,7 +93,7 @@ class Worklist:
         if engines:
             self._doubted.append((task, engines))
 
-    def give_back(self, tasks: Iterable[Task]) -> None:
+    def give_back(self, tasks: Sequence[Task]) -> None:
         """Take back tasks that were not run: they come first."""
         back = list(tasks)
         self._out = [task for task in self._out if task not in back]

@@ -93,13 +93,15 @@ class Workshop:
 class Order:
     """How a cell is run: its run's id, the least number of engines, the run that is confirmed.
 
-    ``alone``: in a fresh process that serves no other cell.
+    ``alone``: in a fresh process that serves no other cell. ``files``: the folder of the case's files, where
+    it is another than the case's own.
     """
 
     run: str
     rebuilds: int = 1
     confirms: str = ""
     alone: bool = False
+    files: str = ""
 
 
 def new_run_id(clock: Clock) -> str:

@@ -16,9 +16,11 @@ import docker
 import numpy as np
 import pytest
 
+from tests.bundles import started as versions
 from tests.bundles.bisect_images import AGAIN, BROKEN, FLAKY, RIGHT, ROW, make_empty, make_row, make_sleeper
-from tests.bundles.bisecting import Project, answers
+from tests.bundles.bisecting import REPROS, Project, answers
 from tests.models.conftest import Done
+from tests.models.conftest import Project as Models
 from tests.models.images import BASE, CURRENT_VERSION, DEFECTIVE, OLDER, OLDER_VERSION
 from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
 
@@ -222,3 +224,13 @@ def processes_of(session: str) -> list[str]:
             fields = file.read_text().rpartition(")")[2].split()
             found += [file.parent.name] if fields[3] == session and fields[0] != "Z" else []
     return found
+
+
+def test_each_version_is_one_container_however_many_builds(tmp_path: Path) -> None:
+    project = Models(tmp_path, columns=versions.columns())
+    files = [*project.files[:1], f"--repros={REPROS}", *project.files[2:]]
+    words = ("--good", versions.RIGHT, "--bad", versions.WRONG, "--rebuilds", "4", "--json")
+    with versions.count_starts() as starts:
+        done = project.call_bare("bisect", "--product", "onnxruntime", *CASE, *files, *words)
+    assert (done.code, done.data["first_bad"]) == (0, versions.WRONG), done.told
+    assert sorted(starts) == [versions.RIGHT, versions.WRONG]

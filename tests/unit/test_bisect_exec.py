@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from test_bisecting import NOT_ODD, bisect
 
-from trtmatrix.bisect_exec import INTERRUPTED, fill, read_exit_code, run_shell
-from trtmatrix.bisecting import SearchEnd
-from trtmatrix.core.bisect import Answer
-from trtmatrix.core.bisect_report import Candidate
+from trtmatrix.bugs.ask_command import Command, fill, read_exit_code, run_shell
+from trtmatrix.bugs.bisect_report import Candidate
+from trtmatrix.bugs.search import Answer
+from trtmatrix.core.errors import MachineryError
 
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
 
@@ -25,7 +25,7 @@ def test_exit_codes_are_read_as_git_does(code: int, answer: Answer) -> None:
 
 @pytest.mark.parametrize("code", [128, 255, -9])
 def test_codes_that_end_the_search(code: int) -> None:
-    with pytest.raises(SearchEnd, match=r"10\.7\.0: the command ended with .* ends the search"):
+    with pytest.raises(MachineryError, match=r"10\.7\.0: the command ended with .* ends the search"):
         read_exit_code(code, "10.7.0")
 
 
@@ -76,12 +76,12 @@ def test_a_command_that_is_interrupted_starts_anew(
     def stop(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("trtmatrix.bisect_exec.run_shell", stop)
+    monkeypatch.setattr("trtmatrix.bugs.ask_command.run_shell", stop)
     assert bisect(tmp_path, "--exec", NOT_ODD) == 130
     said = " ".join(capsys.readouterr().out.split())
-    assert f"The search was cut short: {INTERRUPTED}." in said
-    assert "1 of 11 versions run." in said
-    assert "stored" in INTERRUPTED
+    assert f"The search was cut short: {Command.interrupted}." in said
+    assert "1 of 11 versions run, 0 known without a run." in said
+    assert "stored" in Command.interrupted
 
 
 def test_a_product_with_too_few_versions_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trtmatrix.core.bisect import (
+from trtmatrix.bugs.search import (
     Answer,
     Edge,
     Search,
@@ -19,7 +19,6 @@ from trtmatrix.core.bisect import (
     find_runs,
     is_monotone,
     learn,
-    most_tries,
     next_try,
     wrong_ends,
 )
@@ -147,24 +146,6 @@ def test_both_edges_are_found_where_the_ends_differ(history: list[Answer]) -> No
         assert (played.edge(Side.FIXED) is not None) is (said[-1] is GOOD)
 
 
-@given(searches(named=True), st.data())
-def test_reports_cost_nothing_where_both_ends_are_named(
-    drawn: tuple[list[Answer], Search], data: st.DataObject
-) -> None:
-    history, search = drawn
-    if search.good is None or search.bad is None:
-        return
-    hints = data.draw(
-        st.dictionaries(st.integers(0, len(history) - 1), st.sampled_from([GOOD, BAD]), max_size=8)
-    )
-    played = play(history, replace(search, hints=hints))
-    check_edges(history, played)
-    tried = played.tried[: played.first]
-    quiet = len([n for n in tried if history[n] is CANNOT_SAY])
-    span = abs(search.good - search.bad) + 1
-    assert len(tried) <= budget(span, quiet)
-
-
 @given(searches(named=False), st.data())
 def test_a_report_that_is_wrong_costs_one_try(
     drawn: tuple[list[Answer], Search], data: st.DataObject
@@ -188,11 +169,6 @@ def test_every_small_history_is_searched_rightly() -> None:
             assert len(played.tried) <= 2 * budget(count, 0) + quiet
 
 
-def test_both_named_ends_are_tried_before_anything_else() -> None:
-    search = Search(count=9, good=1, bad=7, hints={4: BAD})
-    assert play(read("GGGGBBBBB"), search).tried[:2] == (1, 7)
-
-
 @pytest.mark.parametrize(
     ("letters", "wrong"), [("BGGGB", (0,)), ("?GGGB", (0,)), ("GGGGG", (4,)), ("BGGG?", (0, 4))]
 )
@@ -207,26 +183,6 @@ def test_the_fix_is_looked_for_first_where_the_good_end_is_newer() -> None:
     assert played.edge(Side.FIXED) == Edge(side=Side.FIXED, good=6, bad=5)
     assert played.edge(Side.CAME_IN) == Edge(side=Side.CAME_IN, good=1, bad=2)
     assert all(n > 3 for n in played.tried[2 : played.first])
-
-
-def test_a_stored_answer_is_not_tried_again() -> None:
-    history = read("GGGBBB")
-    search = Search(count=6, answers={0: GOOD, 2: GOOD, 3: BAD, 5: BAD})
-    assert play(history, search).tried == ()
-    assert find_edge(search, Side.CAME_IN) == Edge(side=Side.CAME_IN, good=2, bad=3)
-
-
-def test_what_cannot_say_makes_a_range() -> None:
-    played = play(read("GG??BB"), Search(count=6))
-    edge = played.edge(Side.CAME_IN)
-    assert edge == Edge(side=Side.CAME_IN, good=1, bad=4, silent=(2, 3))
-    assert edge is not None
-    assert not edge.is_sharp
-
-
-def test_a_search_that_was_cut_short_names_what_is_left() -> None:
-    edge = find_edge(Search(count=9, answers={0: GOOD, 4: CANNOT_SAY, 8: BAD}), Side.CAME_IN)
-    assert edge == Edge(side=Side.CAME_IN, good=0, bad=8, silent=(4,), left=(1, 2, 3, 5, 6, 7))
 
 
 def test_the_newest_known_failure_is_the_one_that_is_looked_at() -> None:
@@ -254,21 +210,3 @@ def test_where_both_ends_are_right_reports_say_what_to_try() -> None:
     played = play(history, Search(count=9, hints={3: BAD, 4: BAD, 6: BAD}))
     assert played.edge(Side.CAME_IN) == Edge(side=Side.CAME_IN, good=3, bad=4)
     assert played.edge(Side.FIXED) == Edge(side=Side.FIXED, good=5, bad=4)
-
-
-def test_of_equally_good_tries_the_one_where_reports_change_is_taken() -> None:
-    search = Search(count=12, good=0, bad=11, answers={0: GOOD, 11: BAD})
-    assert next_try(search) in {5, 6}
-    assert next_try(replace(search, hints={7: GOOD, 8: BAD})) == 7
-    assert next_try(replace(search, here=frozenset({4}))) == 4
-    assert next_try(replace(search, here=frozenset({1}))) in {5, 6}  # that could take one more
-
-
-@given(searches(named=True))
-def test_what_is_told_of_tries_to_come_holds(drawn: tuple[list[Answer], Search]) -> None:
-    history, search = drawn
-    if CANNOT_SAY in history or search.good is None or search.bad is None:
-        return
-    search = learn(learn(search, search.good, GOOD), search.bad, BAD)
-    told = most_tries(search)
-    assert play(history, search).first <= told

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from spoiling import WIDTH, blocks, make, save, spoil
 
-from trtmatrix.core.explain import in_floors, is_wrong, step_budget
+from trtmatrix.core.explain import Errors, in_floors, is_wrong, step_budget
 from trtmatrix.core.factors import FAIL_FACTOR
 from trtmatrix.core.upgrade.report import WrongLayer
 from trtmatrix.explain import search_for_layer
@@ -33,7 +32,7 @@ class Version:
         self.markable, self.folder, self.spoiled, self.runs = markable, folder, spoiled, 0
         self.sample = {"x": np.random.RandomState(1).standard_normal((3, WIDTH)).astype(np.float32)}
 
-    def measure(self, tensors: tuple[str, ...]) -> dict[str, float]:
+    def measure(self, tensors: tuple[str, ...]) -> Errors:
         self.runs += 1
         marked = write_marked(self.markable, tensors, self.folder / str(self.runs))
         computed = compute(marked, [self.sample], "fp32", self.folder)
@@ -46,7 +45,7 @@ class Version:
             error = float(measure_output(array, computed.references[0][name])["rel_l2"])
             members = computed.errors[0][name]
             floors[name] = in_floors(error, max(members[m] for m in members if m.startswith("fp32")), "fp32")
-        return floors
+        return Errors(floors=floors)
 
 
 def explain(model: ModelProto, folder: Path, spoiled: Spoil, **saving: Any) -> tuple[WrongLayer, Version]:
@@ -85,7 +84,7 @@ def test_a_fusion_that_marking_breaks_is_named_with_its_region(tmp_path: Path) -
 def test_what_does_not_fail_again_is_told(tmp_path: Path) -> None:
     markable = read_markable(save(blocks(4), tmp_path))
     version = Version(markable, tmp_path, lambda model: model)
-    found = search_for_layer(markable, {"y": 100.0}, "1.31.1", version.measure, print)
+    found = search_for_layer(markable, Errors(floors={"y": 100.0}), "1.31.1", version.measure, print)
     assert found.tensor == ""
     assert "the failure is not steady" in found.why_not
     assert version.runs == 2
@@ -94,7 +93,9 @@ def test_what_does_not_fail_again_is_told(tmp_path: Path) -> None:
 def test_what_no_run_can_be_had_of_is_told(tmp_path: Path) -> None:
     markable = read_markable(save(blocks(4), tmp_path))
 
-    found = search_for_layer(markable, {"y": 100.0}, "10.8.0", lambda _: "image not pulled", print)
+    found = search_for_layer(
+        markable, Errors(floors={"y": 100.0}), "10.8.0", lambda _: "image not pulled", print
+    )
     assert found.why_not == "it could not be run again: image not pulled"
 
 
@@ -103,25 +104,24 @@ def test_what_no_run_can_be_had_of_is_told(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_explained_is_told(floors: dict[str, float], words: str, tmp_path: Path) -> None:
     markable = read_markable(save(blocks(2), tmp_path))
-    found = search_for_layer(markable, floors, "10.8.0", lambda _: pytest.fail("nothing to run"), print)
+    found = search_for_layer(
+        markable, Errors(floors=floors), "10.8.0", lambda _: pytest.fail("nothing to run"), print
+    )
     assert words in found.why_not
 
 
 def test_an_interrupt_keeps_what_is_known(tmp_path: Path) -> None:
     markable = read_markable(save(blocks(8), tmp_path))
     version = Version(markable, tmp_path, lambda m: spoil(m, "/3/act"))
-    handler = signal.getsignal(signal.SIGINT)
 
-    def measure(tensors: tuple[str, ...]) -> dict[str, float]:
+    def measure(tensors: tuple[str, ...]) -> Errors:
         if version.runs == 2:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a run does that is interrupted
             raise KeyboardInterrupt
         return version.measure(tensors)
 
-    found = search_for_layer(markable, {"y": 100.0}, "10.8.0", measure, print)
+    found = search_for_layer(markable, Errors(floors={"y": 100.0}), "10.8.0", measure, print)
     assert len(found.steps) == 2
     assert found.why_not.startswith("it was interrupted after 2 markings: it lies in the ")
-    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_errors_are_never_held_against_less_than_one_rounding() -> None:

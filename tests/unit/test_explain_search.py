@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from trtmatrix.core.explain import (
     Ending,
+    Errors,
     Found,
     Graph,
     Reading,
@@ -53,7 +54,7 @@ class World:
 
 def play(world: World, budget: int | None = None) -> tuple[Found, Search]:
     most = step_budget(len(world.graph.tensors)) if budget is None else budget
-    search = begin_search(world.graph, {world.output: WRONG})
+    search = begin_search(world.graph, Errors(floors={world.output: WRONG}))
     assert search is not None
     while (group := next_group(search, most)) is not None:
         assert len(search.readings) < most
@@ -206,9 +207,9 @@ def test_what_cannot_be_run_at_all_is_told_after_two_steps() -> None:
 
 def test_a_search_starts_only_where_an_output_is_wrong() -> None:
     graph = chain(3, 0).graph
-    assert begin_search(graph, {"y": 7.9}) is None
-    assert begin_search(graph, {"y": 8.0}) is not None
-    assert begin_search(graph, {"y": math.nan}) is not None
+    assert begin_search(graph, Errors(floors={"y": 7.9})) is None
+    assert begin_search(graph, Errors(floors={"y": 8.0})) is not None
+    assert begin_search(graph, Errors(floors={"y": math.nan})) is not None
 
 
 @pytest.mark.parametrize(
@@ -220,19 +221,21 @@ def test_what_counts_as_wrong(floors: float, wrong: bool) -> None:
 
 def test_a_right_output_shields_what_only_it_is_computed_from() -> None:
     inputs: Mapping[str, tuple[str, ...]] = {"a": (), "good": ("a",), "b": ("good",), "bad": ("b",)}
-    search = begin_search(Graph(tensors=tuple(inputs), inputs=inputs), {"good": RIGHT, "bad": WRONG})
+    search = begin_search(
+        Graph(tensors=tuple(inputs), inputs=inputs), Errors(floors={"good": RIGHT, "bad": WRONG})
+    )
     assert search is not None
     assert search.left == ("b", "bad")
 
 
 def test_a_tensor_that_is_right_beside_its_inputs_is_named_with_less_certainty() -> None:
     world = chain(1, 0)
-    search = begin_search(world.graph, {"y": WRONG})
+    search = begin_search(world.graph, Errors(floors={"y": WRONG}))
     assert search is not None
     search = learn(search, Reading(marked=("t0",), survived=True, floors={"t0": WRONG, "y": WRONG}))
     assert conclude(search).together
     inputs = {"a": (), "b": ("a",), "y": ("b",)}
-    search = begin_search(Graph(tensors=tuple(inputs), inputs=inputs), {"y": WRONG})
+    search = begin_search(Graph(tensors=tuple(inputs), inputs=inputs), Errors(floors={"y": WRONG}))
     assert search is not None
     search = learn(search, Reading(marked=("b",), survived=True, floors={"b": WRONG}))
     search = learn(search, Reading(marked=("a",), survived=True, floors={"a": RIGHT}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from trtmatrix.core.entry import Entry
 from trtmatrix.core.model import Cause
 from trtmatrix.core.tensors import parse_profile
 from trtmatrix.explain import polygraphy_hint
-from trtmatrix.explain_steps import floors_of, profile_texts
+from trtmatrix.explain_steps import errors_of, profile_texts
 
 NAMES = {"y": "y/0", "act": "/0/act", "flat": "flat"}
 NOISE = {
@@ -29,7 +30,7 @@ def measured(**errors: float) -> dict[str, Any]:
     return {"outputs": outputs, "signatures": {}, "scalars": {}}
 
 
-def read(*builds: dict[str, Any], mark: str = "", **fields: Any) -> dict[str, float] | str:
+def read(*builds: dict[str, Any], mark: str = "", **fields: Any) -> Mapping[str, float] | str:
     repro = make_repro(make_case("fp16", limits={}, params={"precision": "fp16"}))
     cell = make_cell(repro)
     engines = {"builds": [{"measurements": build, "engine": {}} for build in builds]} if builds[1:] else {}
@@ -37,7 +38,8 @@ def read(*builds: dict[str, Any], mark: str = "", **fields: Any) -> dict[str, fl
     if builds and not engines:
         record = make_record(cell, noise=NOISE, builds=[{"measurements": builds[0], "engine": {}}])
     entry: Entry = make_entry(cell)
-    return floors_of(record, entry, NAMES, Calibration(), frozenset({"y/0"}), mark)
+    found = errors_of(record, entry, NAMES, Calibration(), frozenset({"y/0"}), mark)
+    return found if isinstance(found, str) else found.floors
 
 
 def test_errors_are_read_by_the_graph_s_own_names_in_noise_floors() -> None:

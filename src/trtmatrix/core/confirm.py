@@ -9,7 +9,7 @@ from itertools import takewhile
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import expected_verdict, find_expectation
 from trtmatrix.core.expand import Cell
-from trtmatrix.core.judge import NOT_CALIBRATED, judge
+from trtmatrix.core.judge import NOT_CALIBRATED, judge, other_shapes
 from trtmatrix.core.model import Cause, Control, Outcome, Product, Verdict
 from trtmatrix.core.record import BUILT, RAN, Record
 from trtmatrix.core.words import full_words
@@ -174,12 +174,14 @@ def _contradicts(before: Outcome, after: Outcome) -> bool:
 
 
 def _is_machinery(record: Record) -> bool:
-    return record.ended not in {RAN, BUILT} and Cause(record.ended).is_machinery
+    if record.ended in {RAN, BUILT} or other_shapes(record):
+        return False
+    return Cause(record.ended).is_machinery
 
 
 def _may_pass(record: Record, cell: Cell) -> bool:
     """Whether a record tells nothing, since it may end otherwise next time; not where that is the bug."""
-    if record.ended in {RAN, BUILT}:
+    if record.ended in {RAN, BUILT} or other_shapes(record):
         return False
     cause = Cause(record.ended)
     return cause.may_pass and cause not in cell.case.bug_is

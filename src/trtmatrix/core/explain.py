@@ -10,7 +10,7 @@ nothing of the marked tensors, but that marking them cures it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
@@ -49,17 +49,29 @@ class Graph:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Errors:
+    """How far tensors are off, in noise floors: infinitely where one has another shape than its reference.
+
+    ``shapes``: both shapes of those, in words.
+    """
+
+    floors: Mapping[str, float]
+    shapes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reading:
     """What one marking showed.
 
     ``survived``: the failure was still there; None where it could not be run, and ``trouble`` says why.
-    ``floors``: the error of each marked tensor and of each output, in noise floors.
+    ``floors``, ``shapes``: the error of each marked tensor and of each output (:class:`Errors`).
     """
 
     marked: tuple[str, ...]
     survived: bool | None
     floors: Mapping[str, float]
     trouble: str = ""
+    shapes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +90,7 @@ class Search:
     blocked: tuple[frozenset[str], ...] = ()
     readings: tuple[Reading, ...] = ()
     fruitless: int = 0
+    shapes: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def left(self) -> tuple[str, ...]:
@@ -126,14 +139,17 @@ def step_budget(tensors: int) -> int:
     return 2 * max(1, tensors).bit_length() + PATIENCE
 
 
-def begin_search(graph: Graph, floors: Mapping[str, float]) -> Search | None:
-    """Start from the outputs' errors in noise floors; None where no output is wrong."""
+def begin_search(graph: Graph, errors: Errors) -> Search | None:
+    """Start from the outputs' errors; None where no output is wrong."""
+    floors = {output: value for output, value in errors.floors.items() if output in graph.place}
     outputs = tuple(sorted(floors, key=graph.place.__getitem__))
     wrong = next((output for output in outputs if is_wrong(floors[output])), None)
     if wrong is None:
         return None
     right = frozenset(output for output in outputs if not is_wrong(floors[output]))
-    return Search(graph=graph, outputs=outputs, wrong=wrong, right=right, floors=dict(floors))
+    return Search(
+        graph=graph, outputs=outputs, wrong=wrong, right=right, floors=floors, shapes=dict(errors.shapes)
+    )
 
 
 def left_of(graph: Graph, wrong: str, right: Iterable[str]) -> tuple[str, ...]:
@@ -174,7 +190,8 @@ def learn(search: Search, reading: Reading) -> Search:
         return _blocked(after, reading.marked)
     first = min([*wrong, search.wrong], key=search.graph.place.__getitem__)
     floors = {**search.floors, **{t: reading.floors[t] for t in reading.marked}}
-    return replace(after, wrong=first, right=right, floors=floors, fruitless=0)
+    shapes = {**search.shapes, **reading.shapes}
+    return replace(after, wrong=first, right=right, floors=floors, shapes=shapes, fruitless=0)
 
 
 def conclude(search: Search) -> Found:

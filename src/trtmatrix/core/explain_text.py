@@ -23,7 +23,9 @@ def step_text(number: int, reading: Reading) -> str:
         return f"{number}: {marked}: it could not be run: {reading.trouble}"
     if not reading.survived:
         return f"{number}: {marked}: it does not fail" + (" any more" if reading.marked else "")
-    found = ", ".join(f"{t} is {_state(reading.floors[t])}" for t in reading.marked)
+    found = ", ".join(
+        f"{t} is {_state(reading.floors[t], reading.shapes.get(t, ''))}" for t in reading.marked
+    )
     return f"{number}: {marked}: it still fails" + (f"; {found}" if found else "")
 
 
@@ -68,7 +70,8 @@ def _layer(found: Found, search: Search) -> str:
     """Say how wrong the first wrong tensor is, and how right what it is computed from."""
     sources = [t for t in search.graph.inputs.get(found.tensor, ()) if t in search.floors]
     shown = ", ".join(f"{t} {_floors(search.floors[t])}" for t in sources[:SHOWN])
-    error = f"{_floors(search.floors[found.tensor])} noise floors"
+    shape = search.shapes.get(found.tensor, "")
+    error = f"it has {shape}" if shape else f"{_floors(search.floors[found.tensor])} noise floors"
     error += (
         f"; what it is computed from is right: {shown}" if shown else "; it is computed from inputs alone"
     )
@@ -105,7 +108,9 @@ def _names(tensors: Sequence[str]) -> str:
     return ", ".join(tensors[:SHOWN]) + (f" and {len(tensors) - SHOWN} more" if len(tensors) > SHOWN else "")
 
 
-def _state(floors: float) -> str:
+def _state(floors: float, shape: str) -> str:
+    if shape:
+        return f"wrong ({shape})"
     return f"{'wrong' if is_wrong(floors) else 'right'} ({_floors(floors)})"
 
 

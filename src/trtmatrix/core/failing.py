@@ -32,6 +32,8 @@ class Kind(str, Enum):
 
     ENDED = "ended"
     """A build failure, crash or time-out that is the bug; ``what`` is the cause, ``message`` says it."""
+    SHAPE = "another shape"
+    """An output has another shape than its reference."""
     NOT_FINITE = "not finite"
     ZEROS = "zeros"
     """Outputs that are zero all over where the reference is not."""

@@ -38,6 +38,9 @@ def judge(
         return Outcome(verdict=Verdict.NO_VERDICT, cause=Cause.VERSION_MISMATCH, reason=mismatch)
     if record.ended == BUILT:
         return Outcome(verdict=Verdict.BUILT, reason=record.detail)
+    if shapes := other_shapes(record):
+        words = "; ".join(f"{name or 'an output'}: {said}" for name, said in shapes.items())
+        return Outcome(verdict=Verdict.FAIL, reason=f"output of another shape: {words}")
     if record.ended != RAN:
         cause = Cause(record.ended)
         if cause in case.bug_is:
@@ -46,6 +49,19 @@ def judge(
     ran = [item for item in records if item.ended == RAN]
     outcomes = [outcome for item in ran for outcome in _judge_all(item, case, repro, calibration)]
     return _pool(outcomes, counted=record.product is Product.TENSORRT)
+
+
+_SHAPES = re.compile(r"(?:^|; |: )(?:([\w.-]+): )?(shape \([\d, ]*\), the reference has \([\d, ]*\))")
+
+
+def other_shapes(record: Record) -> Mapping[str, str]:
+    """Return the outputs that have another shape than their reference, each with both shapes in words.
+
+    The probe compares nothing then and says that it failed; the name is empty where it names none.
+    """
+    if record.ended != Cause.PROBE_FAILED.value:
+        return {}
+    return dict(_SHAPES.findall(record.detail))
 
 
 def subject_of(record: Record, case: Case, repro: Repro, calibration: Calibration) -> Subject:

@@ -13,7 +13,7 @@ from trtmatrix.core.entry import Entry
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.failing import SIZE, Kind, Manner, of_engine
 from trtmatrix.core.garbage import describe_garbage, is_unsteady, other_garbage
-from trtmatrix.core.judge import subject_of
+from trtmatrix.core.judge import other_shapes, subject_of
 from trtmatrix.core.model import Verdict
 from trtmatrix.core.numbers import nan_last
 from trtmatrix.core.record import RAN, Record
@@ -60,6 +60,10 @@ def manner_in(records: Sequence[Record], cell: Cell, calibration: Calibration) -
     where what they give is garbage, that of all of them.
     """
     newest = records[0] if records else None
+    if newest is not None and (shapes := other_shapes(newest)):
+        names = tuple(sorted(filter(None, shapes)))
+        words = "; ".join(f"{name}: {said}" if name else said for name, said in sorted(shapes.items()))
+        return Manner(kind=Kind.SHAPE, outputs=names, words=words)
     if newest is None or newest.ended != RAN:
         causes = {cause.value for cause in cell.case.bug_is}
         return _ended(newest) if newest is not None and newest.ended in causes else None
@@ -165,7 +169,7 @@ def _extent(wanted: Manner, found: Manner) -> str:
             known = wanted.errors and found.errors
             other = after < before / WEAKER or after > max(STRONGER * before, PLAIN)
             return f"relative error {short(after)} instead of {short(before)}" if known and other else ""
-        case Kind.NOT_FINITE | Kind.ZEROS | Kind.LIMIT | Kind.REMARK:
+        case Kind.SHAPE | Kind.NOT_FINITE | Kind.ZEROS | Kind.LIMIT | Kind.REMARK:
             return ""
 
 

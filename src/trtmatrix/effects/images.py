@@ -13,7 +13,7 @@ import docker
 
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.image_names import OWN, is_own
+from trtmatrix.core.image_names import OWN, HeldImage, find_image, is_own
 from trtmatrix.core.plan import Launch
 from trtmatrix.effects.commands import run_to_end
 from trtmatrix.effects.image_use import NoUse, check_pin, id_of
@@ -123,3 +123,23 @@ def run_builder(command: Sequence[str]) -> tuple[int, str]:
 def builder_command(script: Path | None, matrix: Path) -> tuple[str, ...]:
     """Return the words that, followed by a version, build its image; none without a script."""
     return () if script is None else (str(script), f"--matrix={matrix}")
+
+
+def pull_by_name(name: str) -> HeldImage:
+    """Pull an image, showing the progress, and return it; :class:`MachineryError` where that fails."""
+    from trtmatrix.effects.engine import find_engine, open_client
+    from trtmatrix.effects.engine_errors import ENGINE_ERRORS
+    from trtmatrix.effects.progress import open_progress
+
+    need_network(name)
+    progress = open_progress()
+    try:
+        Puller(pull_note=progress.pull, note=progress.note).pull(name, open_client(120))
+    except ENGINE_ERRORS as error:
+        raise MachineryError(f"{name} cannot be had: {str(error)[:200]}") from error
+    finally:
+        progress.close()
+    held = find_image(find_engine(gpu_here=False).images, name)
+    if held is None:
+        raise MachineryError(f"{name} was pulled and cannot be found")
+    return held

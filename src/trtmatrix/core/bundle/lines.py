@@ -20,6 +20,7 @@ Layout = Mapping[str, tuple[str, tuple[int, ...]]]
 """Output → dtype and shape."""
 
 _KINDS = {
+    Kind.SHAPE: "Output shape",
     Kind.NOT_FINITE: "NaN",
     Kind.ZEROS: "All-zero output",
     Kind.DEFECT: "Accuracy",

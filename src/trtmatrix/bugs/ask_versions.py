@@ -1,0 +1,290 @@
+"""Asks matrix.yaml's versions of a case, or of a model of one's own: stored records first, then a run."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
+from trtmatrix.bugs.search import Answer
+from trtmatrix.context import Context, open_context
+from trtmatrix.core.config import ImageOrigin, Matrix, Version
+from trtmatrix.core.confirm import count_engines
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.errors import UsageError
+from trtmatrix.core.expand import CONTROLS, nearest_names
+from trtmatrix.core.image_names import registry_name
+from trtmatrix.core.model import CPU, Case, Cause, Evidence, Exclusion, Gpu, Outcome, Product, Repro, Verdict
+from trtmatrix.core.plan import Isolation, Pull
+from trtmatrix.core.stale import Why, find_reason
+from trtmatrix.core.upgrade.question import DOOR
+from trtmatrix.core.words import PRODUCT_NAMES, full_words
+from trtmatrix.moving import choose_gpu, file_options, model_options
+
+STORED = frozenset({Evidence.MEASURED, Evidence.RECORDED})
+NOT_HERE = frozenset({Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT, Exclusion.NOT_HERE})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseRun:
+    """One case on one GPU: what is stored of it at versions, and a run at one of them."""
+
+    context: Context
+    repro: Repro
+    case: Case
+    gpu: Gpu
+    rebuilds: int
+    pull: Pull
+    can_run: bool
+
+    def narrowed(self, versions: Sequence[Version]) -> Context:
+        """Return the context of the case at these versions."""
+        selection = replace(
+            self.context.selection, versions=tuple(v.name for v in versions), repros=(self.repro.id,),
+            cases=(f"{self.repro.id}/{self.case.id}",), gpus=() if self.gpu == CPU else (self.gpu.slug,),
+        )  # fmt: skip
+        return replace(self.context, selection=selection)
+
+    def look(self, versions: Sequence[Version]) -> tuple[dict[str, Reply], dict[str, Answer]]:
+        """Return by version what records answer, and what reports and older records let expect."""
+        from trtmatrix.scene import digests_now, entries_of, look_around
+
+        context = self.narrowed(versions)
+        scene = look_around(context, self.pull)
+        entries = self._mine(entries_of(context, scene, scene.stored))
+        current, images = digests_now(context, scene), scene.host.engine.images
+        replies: dict[str, Reply] = {}
+        hints: dict[str, Answer] = {}
+        for name, entry in entries.items():
+            reply = stored_reply(
+                entry, rebuilds=self.rebuilds, can_run=self.can_run and entry.excluded is None,
+                current=current[entry.cell.id], images=images,
+            )  # fmt: skip
+            if reply is not None:
+                replies[name] = reply
+            if entry.outcome and (hint := answer_of(entry, entry.outcome)) is not Answer.CANNOT_SAY:
+                hints[name] = hint
+        return replies, hints
+
+    def ask(self, version: Version) -> Reply:
+        """Run the case at a version, with as many engines as a good answer needs, in one container.
+
+        In a process of its own: what another cell left, or was remembered of one, is no build. Without the
+        controls and the other products that go along with a run: they answer nothing here.
+        """
+        from trtmatrix.perform import Options, perform
+        from trtmatrix.scene import look_around
+
+        context = replace(self.narrowed([version]), controls=False)
+        scene = look_around(context, self.pull)
+        result = perform(context, scene, Options(rebuilds=self.rebuilds, isolation=Isolation.PROCESS))
+        entry = self._mine(result.entries).get(version.name)
+        if entry is None or entry.outcome is None or entry.evidence is not Evidence.MEASURED:
+            why = [item.detail or item.why.value for item in result.performed.not_ready]
+            why += [entry.excluded.detail if entry and entry.excluded else "it left no record"]
+            silent = Reply(answer=Answer.CANNOT_SAY, words="not run", known="tried now", tried=True)
+            return replace(silent, reason=why[0])
+        images = scene.host.engine.images
+        return reply_of(entry, entry.outcome, rebuilds=self.rebuilds, images=images, tried=True)
+
+    def _mine(self, entries: Sequence[Entry]) -> dict[str, Entry]:
+        mine = (self.repro.id, self.case.id)
+        return {
+            entry.cell.version.name: entry for entry in entries
+            if (entry.cell.repro.id, entry.cell.case.id) == mine and not entry.cell.companion
+        }  # fmt: skip
+
+    def subject(self, product: Product, what: str) -> Subject:
+        """Return what is looked for, in words."""
+        driver = f" (driver {self.gpu.driver})" if self.gpu.driver else ""
+        place = self.gpu.name + driver if self.gpu != CPU else "the CPU"
+        known = (self.repro.title, self.repro.upstream, f"{PRODUCT_NAMES[product]} on {place}")
+        about = ", ".join(part for part in known if part)
+        return Subject(title=f"{self.repro.id}/{self.case.id}", about=about, what=what)
+
+    def words(self, args: argparse.Namespace) -> list[str]:
+        """Return the options that name the case, the GPU, the builds and the files."""
+        case = ["--case", f"{self.repro.id}/{self.case.id}"]
+        what = case if args.model is None else model_options(args)
+        gpu = ["--gpu", args.wanted_gpu] if args.wanted_gpu else []
+        return [*what, *gpu, "--rebuilds", str(self.rebuilds), *file_options(args)]
+
+
+class Versions:
+    """matrix.yaml's versions of one product, the oldest first."""
+
+    interrupted = "it was interrupted; the same command goes on from what is stored"
+
+    def __init__(self, run: CaseRun, args: argparse.Namespace) -> None:
+        """Keep what runs a case, and what was asked."""
+        self.run, self.args = run, args
+        found = candidates_of(run.context.matrix, Product(args.product))
+        self.versions = [version for version, _ in found]
+        self.candidates = tuple(candidate for _, candidate in found)
+        self.subject = run.subject(Product(args.product), "version")
+        self.rests_on = f"a good answer rests on {run.rebuilds} builds" if run.rebuilds > 1 else ""
+
+    def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
+        """Return what records answer, and what reports and older records say."""
+        replies, hints = self.run.look(self.versions)
+        numbers = {version.name: number for number, version in enumerate(self.versions)}
+        answered = {numbers[name]: reply for name, reply in replies.items()}
+        return answered, {numbers[name]: hint for name, hint in hints.items()}
+
+    def ask(self, number: int) -> Reply:
+        """Run the case at a version."""
+        return self.run.ask(self.versions[number])
+
+    def commands(self, report: Report) -> tuple[str, ...]:
+        """Return what runs the case at these versions, and what searches between them report."""
+        names = ",".join(self.candidates[number].name for number in report.shown)
+        case = self.run.words(self.args)
+        row = ["--repro", self.run.repro.id] if self.args.model is None else []
+        ends = report.ends(lambda number: self.candidates[number].name)
+        product = [] if self.args.product == "tensorrt" else ["--product", self.args.product]
+        search = command_line([DOOR, "bisect", "--", *case, *ends, *product])
+        return (command_line([DOOR, "matrix", "--", "--trt", names, *row, *case]), search)[not names :]
+
+
+def answer_of(entry: Entry, outcome: Outcome) -> Answer:
+    """Return what an outcome answers: one wrong engine is a failure; no numbers cannot say.
+
+    What is only built is good where that it is not built is the bug.
+    """
+    match outcome.verdict:
+        case Verdict.PASS:
+            return Answer.GOOD
+        case Verdict.FAIL | Verdict.FLAKY:
+            return Answer.BAD
+        case Verdict.BUILT if Cause.BUILD_FAILED in entry.cell.case.bug_is:
+            return Answer.GOOD
+        case Verdict.BUILT | Verdict.INVALID | Verdict.NO_VERDICT:
+            return Answer.CANNOT_SAY
+
+
+def stored_reply(
+    entry: Entry, *, rebuilds: int, can_run: bool, current: Mapping[str, str], images: Mapping[str, str]
+) -> Reply | None:
+    """Return what a cell answers without running it, or None where it is to be run.
+
+    A record answers where it would not be measured again: it is current, or was published and nothing has
+    changed since; a PASS also needs as many engines as are asked for. Where the cell cannot run here, what is
+    recorded answers, and without a record it cannot say. ``current``: the digests that a record must have.
+    """
+    outcome = entry.outcome if entry.evidence in STORED else None
+    if outcome is None:
+        if can_run:
+            return None
+        why = entry.excluded.why if entry.excluded else None
+        detail = entry.excluded.detail if entry.excluded and why not in NOT_HERE else ""
+        reason = "; ".join(part for part in ("no record", why.value if why else "", detail) if part)
+        return Reply(answer=Answer.CANNOT_SAY, words="not run", reason=reason)
+    answer = answer_of(entry, outcome)
+    changed = find_reason(entry, rebuilds=rebuilds if answer is Answer.GOOD else 1, current=current)
+    if can_run and changed is not None:
+        enough = answer is Answer.BAD or count_engines(entry.records) >= rebuilds
+        if changed.why is not Why.ELSEWHERE or answer is Answer.CANNOT_SAY or not enough:
+            return None
+    return reply_of(entry, outcome, rebuilds=rebuilds, images=images)
+
+
+def reply_of(
+    entry: Entry, outcome: Outcome, *, rebuilds: int, images: Mapping[str, str], tried: bool = False
+) -> Reply:
+    """Return what the records of a cell answer."""
+    record, answer = entry.record, answer_of(entry, outcome)
+    reason, engines = outcome.reason, count_engines(entry.records)
+    if answer is Answer.GOOD and engines < rebuilds:
+        few = f"{engines} engine{'' if engines == 1 else 's'} of the {rebuilds} asked for"
+        reason = f"{few}; {reason}" if reason else few
+    words = full_words(outcome)
+    if answer is Answer.GOOD and not outcome.builds and engines > 1:  # products whose builds do not differ
+        words = f"{words} ({engines} builds)"
+    day = f" of {record.started[:10]}" if record else ""
+    here = entry.evidence is Evidence.MEASURED
+    known = f"stored record{day}, {'measured here' if here else 'recorded elsewhere or before a change'}"
+    in_container = record is not None and record.digests.get("runtime", "container") == "container"
+    image_id = str(record.digests.get("image", "")) if record and in_container else ""
+    return Reply(
+        answer=answer, words=words, figure=entry.figure, reason=reason, tried=tried,
+        known="run now" if tried else known, image_id=image_id,
+        image=registry_name(images, image_id) if image_id else "",
+        library=str(record.observed.get("library") or "") if record else "",
+        driver=str(record.gpu.get("driver") or "") if record else "",
+    )  # fmt: skip
+
+
+def candidates_of(matrix: Matrix, product: Product) -> list[tuple[Version, Candidate]]:
+    """Return the versions of a product, the oldest first."""
+    found = sorted((v for v in matrix.versions if v.product is product), key=lambda version: version.release)
+    images = [v.origin.image if isinstance(v.origin, ImageOrigin) else "" for v in found]
+    return [(v, Candidate(name=v.name, image=image)) for v, image in zip(found, images, strict=True)]
+
+
+def command_line(parts: Sequence[str]) -> str:
+    """Return a command line; the door's own two words stay as they are."""
+    return " ".join([parts[0], shlex.join(parts[1:])])
+
+
+def open_versions(args: argparse.Namespace) -> Versions:
+    """Return matrix.yaml's versions; :class:`UsageError` where there is no such case, GPU or version."""
+    versions = Versions(open_case(args), args)
+    if not versions.candidates:
+        raise UsageError(
+            f"--product {args.product}: matrix.yaml has no version of it; add some, or name --image"
+        )
+    return versions
+
+
+def open_case(args: argparse.Namespace) -> CaseRun:
+    """Return the case that was named, with the GPU that is meant."""
+    product = Product(args.product)
+    unselected: dict[str, list[str]] = {
+        name: [] for name in ("trt", "repro", "case", "gpu", "runtime", "python")
+    }
+    context = open_context(argparse.Namespace(**{**vars(args), **unselected}))
+    if args.model is not None:
+        from trtmatrix.own_model import notes_of, open_model
+
+        context = open_model(context, args)
+        for told in notes_of(context):
+            print(f"{args.model.name}: {told}", file=sys.stderr)
+    repro, case = _find_case(context, args.wanted_case)
+    if product not in case.products:
+        able = " or ".join(f"--product {p.value}" for p in Product if p in case.products)
+        raise UsageError(f"{repro.id}/{case.id} is not run by {PRODUCT_NAMES[product]}: say {able}")
+    return CaseRun(
+        context=context, repro=repro, case=case, gpu=_find_gpu(context, args, product),
+        rebuilds=3 if args.rebuilds is None else args.rebuilds,
+        pull=Pull.NAMED if args.pull else Pull.NEVER, can_run=not args.no_run,
+    )  # fmt: skip
+
+
+def _find_gpu(context: Context, args: argparse.Namespace, product: Product) -> Gpu:
+    if product is not Product.TENSORRT:
+        if args.wanted_gpu:
+            raise UsageError(f"--gpu {args.wanted_gpu}: {PRODUCT_NAMES[product]} is run on the CPU here")
+        return CPU
+    from trtmatrix.effects.gpu import find_gpus
+    from trtmatrix.effects.store import read_records
+    from trtmatrix.scene import without_superseded
+
+    stored = without_superseded(read_records(context.project.results))
+    return choose_gpu([args.wanted_gpu] if args.wanted_gpu else [], find_gpus().gpus, stored)
+
+
+def _find_case(context: Context, wanted: str | None) -> tuple[Repro, Case]:
+    """Return the one case of a name; of a model's context the model's own."""
+    repros = [repro for repro in context.plain_repros if wanted is not None or repro.id != CONTROLS]
+    rows = {f"{repro.id}/{case.id}": (repro, case) for repro in repros for case in repro.cases}
+    if wanted is None:
+        return next(iter(rows.values()))
+    found = [name for name in rows if wanted in {name, name.partition("/")[2]}]
+    if len(found) > 1:
+        raise UsageError(f"--case {wanted}: several repros have it; name one: {', '.join(found)}")
+    if not found:
+        raise UsageError(nearest_names("--case", wanted, [case.id for _, case in rows.values()] + [*rows]))
+    return rows[found[0]]

@@ -1,0 +1,163 @@
+"""The command bisect: finds the versions or images where a failure came in and where it was fixed."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from trtmatrix import __version__
+from trtmatrix.bugs.bisect_report import (
+    Candidate,
+    Reply,
+    Report,
+    Subject,
+    bisect_json,
+    render_bisect_markdown,
+    render_bisect_text,
+)
+from trtmatrix.bugs.search import Answer, Search, learn, next_try
+from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.core.expand import nearest_names
+
+Tell = Callable[[str], None]
+
+CUT_SHORT = Reply(
+    answer=Answer.CANNOT_SAY, words="the search ended while it ran", known="run now", tried=True
+)
+NOT_RUN = Reply(answer=Answer.CANNOT_SAY, words="no record", known="not run (--no-run)")
+
+
+class Asker(Protocol):
+    """Knows a row of candidates, the oldest first, and asks one of them.
+
+    ``rests_on``: what a good answer rests on. ``interrupted``: what is said of a search that was.
+    """
+
+    candidates: tuple[Candidate, ...]
+    subject: Subject
+    rests_on: str
+    interrupted: str
+
+    def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
+        """Return what is answered without running anything, and what is only reported."""
+
+    def ask(self, number: int) -> Reply:
+        """Run a candidate; :class:`MachineryError` where the search is to end."""
+
+    def commands(self, report: Report) -> tuple[str, ...]:
+        """Return the commands that show a result again, one after another."""
+
+
+def bisect_command(args: argparse.Namespace) -> ExitCode:
+    """Search, and print the report; the exit code says whether an edge was found."""
+    check_options(args)
+    asker = open_asker(args)
+    good, bad = _find_end(asker, "--good", args.good), _find_end(asker, "--bad", args.bad)
+    if good is not None and good == bad:
+        raise UsageError(f"--good and --bad are both {args.good}: name two")
+    search = Search(count=len(asker.candidates), good=good, bad=bad)
+    report, code = run_search(asker, search, can_run=not args.no_run, tell=_tell)
+    if args.output is not None:
+        markdown = render_bisect_markdown(report)
+        args.output.write_text(_make_public(markdown, args, report), encoding="utf-8")
+    text = bisect_json(report) if args.json else render_bisect_text(report)
+    with contextlib.suppress(BrokenPipeError):  # the exit code stays what was found
+        print(text, end="", flush=True)
+    return code
+
+
+def run_search(asker: Asker, search: Search, *, can_run: bool, tell: Tell) -> tuple[Report, ExitCode]:
+    """Ask until nothing is to be learnt, and return what came out; an interrupt keeps what is known."""
+    replies: dict[int, Reply] = {}
+    cut_short, code, number = "", ExitCode.SURPRISE, None
+    try:
+        known, hints = asker.known()
+        replies.update(known)
+        search = replace(search, answers={n: reply.answer for n, reply in known.items()}, hints=hints)
+        said = sum(reply.answer is not Answer.CANNOT_SAY for reply in known.values())
+        tell(f"{len(asker.candidates)} {asker.subject.what}s; {said} of them answered by what is stored")
+        while (number := next_try(search)) is not None:
+            name = asker.candidates[number].name
+            if can_run:
+                tell(f"{name}: asked")
+            reply = replies[number] = asker.ask(number) if can_run else NOT_RUN
+            if can_run:
+                tell(f"{name}: {reply.answer.value} ({reply.why})")
+            search = learn(search, number, reply.answer)
+    except KeyboardInterrupt:
+        cut_short, code = asker.interrupted, ExitCode.INTERRUPTED
+    except MachineryError as error:
+        cut_short, code = str(error), error.exit_code
+    if cut_short and can_run and number is not None:  # it was run, and has not answered
+        replies.setdefault(number, CUT_SHORT)
+    report = Report(
+        subject=asker.subject, candidates=asker.candidates, search=search, replies=replies,
+        rests_on=asker.rests_on, cut_short=cut_short, tool=f"trtmatrix {__version__}",
+    )  # fmt: skip
+    if not cut_short and report.is_found:
+        code = ExitCode.AS_EXPECTED
+    return replace(report, commands=asker.commands(report)), code
+
+
+def _find_end(asker: Asker, option: str, name: str | None) -> int | None:
+    """Return the number of a named end; :class:`UsageError` where there is none."""
+    names = [candidate.name for candidate in asker.candidates]
+    if name is not None and name not in names:
+        raise UsageError(nearest_names(option, name, names))
+    return None if name is None else names.index(name)
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Refuse what makes no sense together, before anything is read."""
+    given = {"--case": args.wanted_case, "--exec": args.shell_command, "--model": args.model}
+    asked = [name for name, value in given.items() if value is not None]
+    if len(asked) != 1:
+        what = f"{' and '.join(asked)} are two things" if asked else "nothing is looked for"
+        raise UsageError(f"{what}: name one of --case CASE, --model FILE.onnx, --exec COMMAND")
+    for option, value in (("--no-run", args.no_run), ("--gpu", args.wanted_gpu), ("--pull", args.pull)):
+        if args.shell_command is not None and value:
+            raise UsageError(f"{option}: nothing is stored of a command, and it takes what it needs itself")
+    if args.image and args.images:
+        raise UsageError("--image and --images: name the images by one of the two")
+    if args.output is not None and (args.output.suffix != ".md" or not args.output.parent.is_dir()):
+        raise UsageError(f"--output {args.output}: name a file .md in a folder that is there")
+
+
+def open_asker(args: argparse.Namespace) -> Asker:
+    """Return what asks, each kind imported only where it is wanted."""
+    if args.shell_command is not None:
+        from trtmatrix.bugs.ask_command import open_command
+
+        return open_command(args)
+    if args.image or args.images:
+        from trtmatrix.bugs.ask_images import open_images
+
+        return open_images(args)
+    from trtmatrix.bugs.ask_versions import open_versions
+
+    return open_versions(args)
+
+
+def _make_public(markdown: str, args: argparse.Namespace, report: Report) -> str:
+    """Return a report that is meant for others without what is private on this host; what went is told."""
+    from trtmatrix.core.redact import as_markdown, redact
+    from trtmatrix.effects.private import known_secrets
+
+    places = [path.resolve().parent for path in (args.matrix, args.repros, args.results)]
+    places += [args.cache.resolve()] if args.cache else []
+    named = [name for c in report.candidates for name in (c.name, c.image) if name]
+    versions = [reply.library for reply in report.replies.values() if reply.library]
+    found = redact(markdown, known_secrets(places, keep=named, versions=[*versions, *named]))
+    if found.counts:
+        gone = ", ".join(f"{count} {kind.value}" for kind, count in found.counts.items())
+        _tell(f"{args.output}: taken out as private: {gone}")
+    return as_markdown(found.text)
+
+
+def _tell(text: str) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        print(f"bisect: {text}", file=sys.stderr, flush=True)

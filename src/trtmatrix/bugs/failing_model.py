@@ -1,0 +1,165 @@
+"""A failing model with what it is fed: read, written, computed, cut to one sample or to fewer rows."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import ModelProto, ValueInfoProto
+
+from trtmatrix.core.errors import UsageError
+from trtmatrix.core.tensors import Range
+from trtmatrix.onnxmodel.external import find_external
+from trtmatrix.onnxmodel.samples import digest_samples
+from trtmatrix.onnxmodel.sessions import Session
+from trtmatrix.onnxmodel.walk import elements
+
+Array = NDArray[Any]
+Sample = Mapping[str, Array]
+
+LARGEST = 1 << 30
+"""Bytes of a model that is still copied for each step of a search; protobuf itself ends at twice that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailingModel:
+    """A model, its samples by the names of its inputs, and the profile of dynamic inputs. Never changed."""
+
+    model: ModelProto
+    samples: tuple[Sample, ...]
+    profile: Mapping[str, Range] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of what is fed."""
+        weights = {tensor.name for tensor in self.model.graph.initializer}
+        return tuple(info.name for info in self.model.graph.input if info.name not in weights)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether an input takes several shapes."""
+        fed = [info for info in self.model.graph.input if info.name in self.samples[0]]
+        return any(not d.HasField("dim_value") for info in fed for d in info.type.tensor_type.shape.dim)
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of model, samples and profile (hexadecimal)."""
+        total = sha256(self.model.SerializeToString(deterministic=True))
+        total.update(f"{digest_samples(self.samples)} {sorted(self.profile.items())}".encode())
+        return total.hexdigest()
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes it has."""
+        return len(self.model.graph.node)
+
+    @property
+    def size(self) -> dict[str, int]:
+        """What a reader counts."""
+        return {
+            "nodes": self.nodes, "inputs": len(self.inputs), "samples": len(self.samples),
+            "values": sum(array.size for sample in self.samples for array in sample.values()),
+            "weights": sum(map(elements, self.model.graph.initializer)),
+        }  # fmt: skip
+
+    def fed_with(self, model: ModelProto, values: Sequence[Sample]) -> FailingModel:
+        """Return another model, which is fed by sample with those of these values that it takes."""
+        after = replace(self, model=model)
+        samples = tuple({name: sample[name] for name in after.inputs} for sample in values)
+        profile = {name: shapes for name, shapes in self.profile.items() if name in after.inputs}
+        return replace(after, samples=samples, profile=profile)
+
+
+def read_failing_model(file: Path, samples: Sequence[Sample], profile: Mapping[str, Range]) -> FailingModel:
+    """Read a model with all its weights; :class:`UsageError` where that is too much to be copied again."""
+    size = sum(path.stat().st_size for path in [file, *find_external(file).values()])
+    if size > LARGEST:
+        raise UsageError(f"the model has {size >> 20} MiB: every step of the search would write them again")
+    model = onnx.load(str(file))
+    return FailingModel(model=model, samples=(), profile=dict(profile)).fed_with(model, samples)
+
+
+def write_failing_model(failing: FailingModel, folder: Path) -> tuple[Path, Path]:
+    """Write ``model.onnx`` and its inputs: ``inputs.npz``, or a folder ``inputs`` of several samples."""
+    model, count = folder / "model.onnx", len(failing.samples)
+    model.write_bytes(failing.model.SerializeToString(deterministic=True))
+    inputs = folder / ("inputs.npz" if count == 1 else "inputs")
+    if count > 1:
+        inputs.mkdir()
+    for number, sample in enumerate(failing.samples):
+        file = inputs if count == 1 else inputs / f"{number:0{len(str(count - 1))}}.npz"
+        np.savez(file, **dict(sample))  # type: ignore[arg-type] # arrays alone
+    return model, inputs
+
+
+class Values:
+    """What the tensors of a model hold, computed by ONNX Runtime on the CPU when they are asked for."""
+
+    def __init__(self, failing: FailingModel) -> None:
+        """Start from what it is fed with."""
+        self._failing = failing
+        self._known: list[dict[str, Array]] = [dict(sample) for sample in failing.samples]
+
+    def of(self, names: Iterable[str]) -> Sequence[Sample]:
+        """Return the values by sample; :class:`NotComputedError` where they cannot be computed."""
+        missing = sorted(set(names) - set(self._known[0]))
+        if missing:
+            model = ModelProto()
+            model.CopyFrom(self._failing.model)
+            del model.graph.output[:]
+            model.graph.output.extend(ValueInfoProto(name=name) for name in missing)
+            for known, found in zip(self._known, compute(model, self._failing.samples), strict=True):
+                known.update(found)
+        return self._known
+
+
+def compute(model: ModelProto, samples: Sequence[Sample]) -> list[dict[str, Array]]:
+    """Return a model's outputs by sample; :class:`NotComputedError` where ONNX Runtime cannot run it."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        file.write_bytes(model.SerializeToString())
+        session = Session(file)
+        return [session.run(sample) for sample in samples]
+
+
+def batch_of(failing: FailingModel) -> int:
+    """Return the batch: the first dimension of the first input; 0 where inputs differ, or have none."""
+    if len(failing.samples) != 1 or failing.is_dynamic:
+        return 0
+    sizes = {array.shape[:1] for array in failing.samples[0].values()}
+    (size, *_) = sizes.pop() if len(sizes) == 1 else (0,)
+    return int(size)
+
+
+def with_batch(failing: FailingModel, rows: int) -> FailingModel:
+    """Return the model with the first rows of each input; :class:`NotComputedError` where it needs more.
+
+    Only what inputs and outputs say of their shapes is rewritten: a graph whose weights or Reshapes hold the
+    batch stays as it is.
+    """
+    model = ModelProto()
+    model.CopyFrom(failing.model)
+    del model.graph.value_info[:]
+    sample = {name: array[:rows] for name, array in failing.samples[0].items()}
+    for info in model.graph.input:
+        if info.name in sample:
+            info.type.tensor_type.shape.dim[0].dim_value = rows
+    (outputs,) = compute(model, [sample])
+    for info in model.graph.output:
+        for dim, size in zip(info.type.tensor_type.shape.dim, outputs[info.name].shape, strict=True):
+            dim.dim_value = size
+    return replace(failing, model=model, samples=(sample,), profile={})
+
+
+def size_text(size: Mapping[str, int]) -> str:
+    """Return a model's size in words."""
+    nodes, values, weights = (f"{size[name]:,}" for name in ("nodes", "values", "weights"))
+    return f"{nodes} node{'' if nodes == '1' else 's'}, {values} numbers fed, {weights} in weights"

@@ -1,0 +1,164 @@
+"""Where in a row of versions a failure came in and went away: what to try next, what follows. Pure.
+
+A version is good, bad, or cannot say. A search is told answers one by one, in any order, and halves what is
+left between a good and a bad version, leaving out those that cannot say. So an edge among n versions takes
+⌈log₂ n⌉ tries, two for its ends, and one for each version that cannot say; what is known beforehand is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import groupby
+
+
+class Answer(str, Enum):
+    """What a version says."""
+
+    GOOD = "good"
+    BAD = "bad"
+    CANNOT_SAY = "cannot say"
+
+
+class Side(str, Enum):
+    """Which edge of a failure: good → bad, or bad → good."""
+
+    CAME_IN = "came in"
+    FIXED = "fixed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """Versions by number, the oldest is 0; what they answered.
+
+    ``good``, ``bad``: the ends that were named. ``hints``: what others report, which is no answer, and only
+    says where to look for a failure that nobody named.
+    """
+
+    count: int
+    good: int | None = None
+    bad: int | None = None
+    answers: Mapping[int, Answer] = field(default_factory=dict)
+    hints: Mapping[int, Answer] = field(default_factory=dict)
+
+    def all(self, wanted: Answer) -> list[int]:
+        """Return the versions that gave an answer, the oldest first."""
+        return sorted(n for n, answer in self.answers.items() if answer is wanted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edge:
+    """A good and a bad version between which no other says either.
+
+    ``silent``: those between that cannot say. ``left``: those between that were not tried.
+    """
+
+    side: Side
+    good: int
+    bad: int
+    silent: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()
+
+
+def learn(search: Search, version: int, answer: Answer) -> Search:
+    """Return the search with one more answer."""
+    return replace(search, answers={**search.answers, version: answer})
+
+
+def next_try(search: Search) -> int | None:
+    """Return the version to try next, or None where nothing more is to be learnt.
+
+    The named ends come first. Without a bad version one is looked for: the newest that is reported to be bad,
+    the newest, the oldest, other reported ones.
+    """
+    for end in (search.good, search.bad):
+        if end is not None and end not in search.answers:
+            return end
+    if wrong_ends(search):
+        return None
+    anchor = find_bad(search)
+    if anchor is None:
+        return _look_for_bad(search)
+    tries = (_next_on(search, anchor, side) for side in _sides(search, anchor))
+    return next((number for number in tries if number is not None), None)
+
+
+def wrong_ends(search: Search) -> tuple[int, ...]:
+    """Return the named ends that answered otherwise than they were named, or cannot say."""
+    named = ((search.good, Answer.GOOD), (search.bad, Answer.BAD))
+    return tuple(n for n, wanted in named if n is not None and search.answers.get(n, wanted) is not wanted)
+
+
+def find_bad(search: Search) -> int | None:
+    """Return the bad version that the edges are looked for around: the named one, else the newest known."""
+    if search.bad is not None and search.answers.get(search.bad) is Answer.BAD:
+        return search.bad
+    return max(search.all(Answer.BAD), default=None)
+
+
+def find_edge(search: Search, side: Side) -> Edge | None:
+    """Return the edge on one side of the failure, as far as it is known: the nearest to its bad version."""
+    anchor = find_bad(search)
+    if anchor is None:
+        return None
+    goods, bads = search.all(Answer.GOOD), search.all(Answer.BAD)
+    if side is Side.CAME_IN:
+        good = max((n for n in goods if n < anchor), default=None)
+        bad = min((n for n in bads if good is not None and n > good), default=anchor)
+    else:
+        good = min((n for n in goods if n > anchor), default=None)
+        bad = max((n for n in bads if good is not None and n < good), default=anchor)
+    if good is None:
+        return None
+    between = range(min(good, bad) + 1, max(good, bad))
+    silent = tuple(n for n in between if n in search.answers)
+    left = tuple(n for n in between if n not in search.answers)
+    return Edge(side=side, good=good, bad=bad, silent=silent, left=left)
+
+
+def find_runs(search: Search) -> tuple[tuple[Answer, tuple[int, ...]], ...]:
+    """Return stretches of equal answers, the oldest first; those that cannot say do not count."""
+    said = sorted((n, answer) for n, answer in search.answers.items() if answer is not Answer.CANNOT_SAY)
+    return tuple((answer, tuple(n for n, _ in run)) for answer, run in groupby(said, key=lambda one: one[1]))
+
+
+def is_monotone(search: Search) -> bool:
+    """Whether all answers fit a failure that came in once at most, and then was fixed once at most."""
+    return [answer for answer, _ in find_runs(search)].count(Answer.BAD) <= 1
+
+
+def _sides(search: Search, anchor: int) -> tuple[Side, Side]:
+    """Return the edges in the order in which they are looked for: first that between the named ends."""
+    if search.good is not None and search.good > anchor:
+        return Side.FIXED, Side.CAME_IN
+    return Side.CAME_IN, Side.FIXED
+
+
+def _next_on(search: Search, anchor: int, side: Side) -> int | None:
+    """Return what to try for one edge: the middle of what is left, or an end to start from."""
+    edge = find_edge(search, side)
+    if edge is not None:
+        return edge.left[len(edge.left) // 2] if edge.left else None
+    return _first_untried(
+        search, range(anchor) if side is Side.CAME_IN else range(search.count - 1, anchor, -1)
+    )
+
+
+def _first_untried(search: Search, versions: Iterable[int]) -> int | None:
+    """Return the first that was not tried, unless one before it has said something."""
+    for version in versions:
+        answer = search.answers.get(version)
+        if answer is not Answer.CANNOT_SAY:
+            return version if answer is None else None
+    return None
+
+
+def _look_for_bad(search: Search) -> int | None:
+    reported = sorted((n for n, hint in search.hints.items() if hint is Answer.BAD), reverse=True)
+    untried = [n for n in reported if n not in search.answers]
+    if untried[:1] == reported[:1] and untried:
+        return untried[0]
+    ends = (range(search.count - 1, -1, -1), range(search.count))
+    found = [n for n in (_first_untried(search, end) for end in ends) if n is not None]
+    return next(iter([*found, *untried]), None)

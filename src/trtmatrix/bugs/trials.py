@@ -1,0 +1,242 @@
+"""What minimise starts from, and how smaller models are tried: each at two versions that stay open."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from trtmatrix.bugs.failing_model import FailingModel, read_failing_model, write_failing_model
+from trtmatrix.bundle_find import Found, find_cell
+from trtmatrix.context import Context
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.errors import TrtMatrixError, UsageError
+from trtmatrix.core.manner import Manner, manner_of
+from trtmatrix.core.model import Control, Product, Verdict
+from trtmatrix.core.words import full_words
+from trtmatrix.effects.asked import read_recipe
+from trtmatrix.effects.cases import CaseCache
+from trtmatrix.explain_steps import profile_texts
+from trtmatrix.onnxmodel.preparing import mark_of
+from trtmatrix.own_model import model_repro, open_model
+from trtmatrix.session import Session
+
+PRECISIONS = {"fp16-flag": "fp16", "tf32": "tf32", "fp32": "fp32", "fp16": "fp16"}
+"""The probe's precision → what --precision calls it. Any other graph is built as it is typed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """A failing cell as a plain model. ``manner``: in which way the cell fails.
+
+    ``asked``: the options that open a model which is built as this one was. ``every``: each of the cell's
+    engines fails, so that a single one tells.
+    """
+
+    found: Found
+    manner: Manner
+    model: FailingModel
+    asked: Mapping[str, Any]
+    every: bool
+
+    @property
+    def cell(self) -> str:
+        """The id of the cell."""
+        return str(self.found.entry.cell.id)
+
+    @property
+    def version(self) -> str:
+        """The version at which it fails."""
+        return self.found.entry.cell.version.name
+
+    @property
+    def gpu(self) -> str:
+        """The slug of the GPU that it ran on; empty for the CPU."""
+        cell = self.found.entry.cell
+        return cell.gpu.slug if cell.version.product is Product.TENSORRT else ""
+
+
+def find_start(args: argparse.Namespace) -> Start:
+    """Return what to minimise; :class:`UsageError` says why there is nothing, and what to do instead."""
+    found = find_cell(args)
+    entry, case = found.entry, found.case
+    cell = entry.cell.id
+    if case.control is Control.NEGATIVE:
+        raise UsageError(
+            f"{cell}: the defect of this control was put into its graph, not into the version: whatever is "
+            "smaller would be compared with itself and be right\n  name a cell that fails by its version"
+        )
+    manner, outcome = manner_of(entry, found.calibration), entry.outcome
+    if manner is None or outcome is None:
+        raise UsageError(f"{cell}: its records do not say in which way it fails: run it again by --rerun")
+    folder = CaseCache(found.context.project.cache).prepare(found.loaded, case)
+    recipe = read_recipe(found.loaded.file, case.params, folder, entry.cell.version.product)
+    if recipe is None or recipe.marked:
+        why = "marks inner tensors of its graph" if recipe else "builds no engine of its own graph by itself"
+        raise UsageError(
+            f"{cell}: its run {why}, so that no smaller graph can stand for it\n  cut "
+            f"{found.loaded.file.name} down by hand: python -m trtmatrix prepare "
+            f"{found.loaded.repro.id}/{case.id} writes its files"
+        )
+    samples = [
+        {
+            graph: np.load(folder / "inputs" / f"{name}{mark_of(number, recipe.samples)}.npy")
+            for name, graph in recipe.inputs.items()
+        }
+        for number in range(recipe.samples)
+    ]
+    try:
+        model = read_failing_model(folder / "model.onnx", samples, recipe.profile)
+    except KeyError as error:
+        raise UsageError(
+            f"{cell}: its run makes the input {error} itself: nothing is known to feed a smaller graph with\n"
+            "  name a cell of a model of your own: --model with --inputs"
+        ) from error
+    build = {"level": recipe.level, "plugins": recipe.plugins, "keep_fp32": recipe.keep_fp32}
+    asked = {
+        "atol": case.tolerance.get("atol"), "rtol": case.tolerance.get("rtol"), "check": None,
+        "explain": False, "precision": PRECISIONS.get(recipe.precision, "tf32"),
+        "build": {name: value for name, value in build.items() if value not in (None, False, ())},
+        "bug_is": sorted(cause.value for cause in case.bug_is),
+    }  # fmt: skip
+    every = outcome.failed >= outcome.builds
+    return Start(found=found, manner=manner, model=model, asked=asked, every=every)
+
+
+def nearby_versions(found: Found) -> tuple[str, ...]:
+    """Return the versions that can be run here and may be right: those with a record of a PASS first.
+
+    Of either kind the nearest come first, the older of two. Those that fail by what is known are left out.
+    """
+    from trtmatrix.perform import here
+
+    is_here, gpu = here(found.context.project), found.entry.cell.gpu.slug
+    launches = [launch for launch in found.scene.plan.launches if is_here(launch)]
+    able = {cell.version.name for launch in launches for cell in launch.cells if cell.gpu.slug == gpu}
+    place = found.row.index(found.entry)
+    fit = [
+        (entry.outcome is None or entry.record is None, abs(number - place), number)
+        for number, entry in enumerate(found.row)
+        if number != place and entry.cell.version.name in able
+        and (entry.outcome is None or entry.outcome.verdict is Verdict.PASS)
+    ]  # fmt: skip
+    return tuple(found.row[number].cell.version.name for _, _, number in sorted(fit))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """What a model did at a version. ``manner``: how it fails; None where it is right or cannot tell.
+
+    ``right``: it passed. ``said``: in words. ``cell``: the cell's id. ``some``: not all of its engines fail.
+    """
+
+    manner: Manner | None
+    right: bool
+    said: str
+    cell: str = ""
+    some: bool = False
+
+
+class Trials:
+    """Runs models at versions, each of which is opened once. A context manager, which closes them."""
+
+    def __init__(self, start: Start, cache: str) -> None:
+        """Take what is minimised; records of trials lie in this folder of the cache and are found again."""
+        context = start.found.context
+        results = context.project.cache / cache / "results"
+        self._start = start
+        self._context = replace(context, project=replace(context.project, results=results))
+        self._lasting = context.project.results
+        self._scratch = context.project.cache / cache
+        self._sessions: dict[str, Session] = {}
+        self._exits = contextlib.ExitStack()
+
+    def __enter__(self) -> Trials:
+        """Open nothing yet."""
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all versions that were opened."""
+        self._exits.__exit__(kind, error, trace)
+
+    def run(self, model: FailingModel, version: str, *, builds: int = 0, lasting: bool = False) -> Ran:
+        """Run a model and say what it did; an interrupt goes through.
+
+        ``builds``: engines, if not as many as a model of one's own has. ``lasting``: as a cell of its own,
+        whose record and files stay, measured in a fresh process.
+        """
+        try:
+            with contextlib.ExitStack() as stack:
+                context = self._open(model, None if lasting else stack)
+                loaded = model_repro(context)
+                session = self._sessions.get(version) or self._open_version(context, version)
+                results = self._lasting if lasting else None
+                return self._read(session.ask(loaded, builds=builds, results=results))
+        except (TrtMatrixError, OSError) as error:  # a model that cannot be opened is the model's own trouble
+            return Ran(manner=None, right=False, said=" ".join(str(error).split())[:300])
+
+    def _open_version(self, context: Context, version: str) -> Session:
+        session = self._exits.enter_context(Session(context, version, self._start.gpu))
+        self._sessions[version] = session
+        return session
+
+    def _open(self, model: FailingModel, stack: contextlib.ExitStack | None) -> Context:
+        """Make a model a repro; ``stack`` removes what was not there before."""
+        cache = self._context.project.cache
+        before = {folder.name for folder in (cache / "models").glob("*")}
+        with tempfile.TemporaryDirectory(dir=self._scratch, prefix=".opening-") as name:
+            file, inputs = write_failing_model(model, Path(name))
+            if stack is not None:  # ids of models that differ by their inputs alone are not the same
+                file = file.rename(file.with_name(f"small-{model.digest[:8]}.onnx"))
+            profile = profile_texts(model.profile)
+            args = {**self._start.asked, "model": file, "inputs": inputs, "profile": profile}
+            opened = open_model(self._context, argparse.Namespace(**args))
+        loaded = model_repro(opened)
+        if stack is not None:
+            cases, folder = CaseCache(cache), opened.project.repros.parent
+            fresh = [cases.folder(loaded, case) for case in loaded.repro.cases]
+            fresh = [item for item in fresh if not item.exists()]
+            fresh += [folder] if folder.name not in before else []
+            stack.callback(_remove, cases.blobs, fresh)
+        selection = replace(opened.selection, repros=(loaded.repro.id,), cases=())
+        return replace(opened, repros={loaded.repro.id: loaded}, selection=selection)
+
+    def _read(self, entry: Entry) -> Ran:
+        """Return what the record of a trial says."""
+        outcome, manner = entry.outcome, manner_of(entry, self._start.found.calibration)
+        said = f"{full_words(outcome)} {entry.figure}".strip() if outcome else "it did not run"
+        reason = f": {outcome.reason}" if outcome and outcome.reason else ""
+        return Ran(
+            manner=manner, right=outcome is not None and outcome.verdict is Verdict.PASS,
+            said=manner.words if manner else f"{said}{reason}"[:300], cell=str(entry.cell.id),
+            some=outcome is not None and outcome.failed < outcome.builds,
+        )  # fmt: skip
+
+
+def _remove(blobs: Path, folders: Iterable[Path]) -> None:
+    """Remove the files of a trial: dozens of large models would fill the disk.
+
+    What lies in ``blobs`` by its content goes where nothing else has it.
+    """
+    mine = set[tuple[int, int]]()
+    for folder in folders:
+        for file in folder.rglob("*"):
+            status = file.lstat()
+            mine.add((status.st_dev, status.st_ino))
+        shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        for blob in blobs.iterdir():
+            status = blob.lstat()
+            if (status.st_dev, status.st_ino) in mine and status.st_nlink == 1:
+                blob.unlink(missing_ok=True)

@@ -1,0 +1,141 @@
+"""``upgrade --explain`` by the real command line, in real containers, whose starts are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.bundles.deep import write_deep
+from tests.bundles.started import RIGHT, WRONG, columns, count_starts, left_over
+from tests.models import images
+from tests.models.conftest import Done, Project
+
+OTHER_AXIS = """
+
+class _TakesAnotherAxis(InferenceSession):
+    \"\"\"Takes the axes [2] of opset 18's Reduce operators for [1]: a reduced tensor has another shape.\"\"\"
+
+    def __init__(self, path_or_bytes, *args, **kwargs):
+        with open(path_or_bytes, "rb") as stream:
+            content = stream.read()
+        right, wrong = (b"\\x4a\\x08" + bytes([axis, 0, 0, 0, 0, 0, 0, 0]) for axis in (2, 1))
+        super().__init__(content.replace(right, wrong), *args, **kwargs)
+
+
+InferenceSession = _TakesAnotherAxis
+"""
+ABORTS = """
+
+class _Aborts(InferenceSession):
+    \"\"\"Loses attention's scale, and dies where h0 is an output.\"\"\"
+
+    def __init__(self, path_or_bytes, *args, **kwargs):
+        import os, struct
+
+        with open(path_or_bytes, "rb") as stream:
+            content = stream.read()
+        scale = struct.pack("<f", 32**-0.5)
+        super().__init__(content.replace(scale, struct.pack("<f", 1.0)), *args, **kwargs)
+        if "h0" in [output.name for output in self.get_outputs()]:
+            os.abort()
+
+
+InferenceSession = _Aborts
+"""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    """Fail where a container is left behind."""
+    yield
+    assert left_over() == []
+
+
+def write_rmsnorm(folder: Path, *, flat: bool = False) -> Path:
+    """Write x / sqrt(mean(x²)) of opset 18, whose axes are an input; ``flat``: the mean alone."""
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["sq"]),
+        helper.make_node("ReduceMean", ["sq", "axes"], ["ms"], keepdims=0 if flat else 1),
+        helper.make_node("Add", ["ms", "eps"], ["v"]),
+        helper.make_node("Sqrt", ["v"], ["sd"]),
+        helper.make_node("Div", ["x", "sd"], ["y"]),
+    ]
+    weights = {"axes": np.array([2]), "eps": np.full((1, 1, 1), 1e-5, np.float32)}
+    shape = [2, 24] if flat else [2, 24, 64]
+    outputs = [helper.make_tensor_value_info("ms" if flat else "y", TensorProto.FLOAT, shape)]
+    graph = helper.make_graph(
+        nodes[:2] if flat else nodes, "rmsnorm",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 24, 64])], outputs,
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    (folder / "inputs").mkdir(parents=True)
+    onnx.save(model, folder / "model.onnx")
+    random = np.random.RandomState(0)
+    x = random.standard_normal((2, 24, 64)) * np.exp(random.uniform(-1.5, 1.5, (2, 24, 1)))
+    np.savez(folder / "inputs" / "0.npz", x=x.astype(np.float32))
+    return folder / "model.onnx"
+
+
+def explain(project: Project, model: Path) -> tuple[dict[str, Any], Done]:
+    """Ask whether to move from the right version to the wrong one, and return the first wrong layer."""
+    words = ("--from", RIGHT, "--to", WRONG, f"--model={model}", f"--inputs={model.parent / 'inputs'}")
+    done = project.call("upgrade", *words, "--precision=fp32", "--explain", "--json")
+    assert done.code == 11, done.told + done.printed
+    (layer,) = done.data["model"]["wrong_layers"]
+    return layer, done
+
+
+def test_the_wrong_layer_is_named_with_one_container_for_all_markings(tmp_path: Path) -> None:
+    images.make_defective()
+    project = Project(tmp_path, columns=columns())
+    with count_starts() as started:
+        layer, done = explain(project, write_deep(tmp_path / "deep"))
+    assert (layer["tensor"], layer["operator"], layer["why_not"]) == ("scores", "Mul", ""), done.told
+    assert len([step for step in layer["steps"] if "marked" in step]) >= 3
+    assert sorted(started) == [RIGHT, WRONG, WRONG]  # the model at both, and one for all that was marked
+
+
+def test_a_tensor_of_another_shape_is_wrong_and_both_shapes_are_named(tmp_path: Path) -> None:
+    image = images.make_spoilt("trtmatrix/test-reduces:latest", OTHER_AXIS)
+    project = Project(tmp_path, columns=columns(image))
+    with count_starts() as started:
+        layer, done = explain(project, write_rmsnorm(tmp_path / "norm"))
+    assert (layer["tensor"], layer["operator"]) == ("ms", "ReduceMean"), done.told
+    assert "it has shape (2, 1, 64), the reference has (2, 24, 1)" in layer["error"]
+    assert "what it is computed from is right: sq" in layer["error"]
+    assert started.count(WRONG) == 2
+
+
+def test_an_output_of_another_shape_is_a_failure_that_is_explained_and_minimised(tmp_path: Path) -> None:
+    image = images.make_spoilt("trtmatrix/test-reduces:latest", OTHER_AXIS)
+    project = Project(tmp_path, columns=columns(image))
+    model = write_rmsnorm(tmp_path / "flat", flat=True)
+    ran = project.run(model, "--precision=fp32")
+    assert ran.verdicts() == {RIGHT: "PASS", WRONG: "FAIL"}, ran.told
+    said = "shape (2, 64), the reference has (2, 24)"
+    assert said in ran.printed
+    assert "probe failed" not in ran.printed
+    layer, done = explain(project, model)
+    assert (layer["tensor"], layer["operator"]) == ("ms", "ReduceMean"), done.told
+    assert said in layer["error"]
+    (cell,) = (cell["id"] for cell in ran.data["cells"] if cell["version"] == WRONG)
+    small = project.call_bare("minimise", cell, *project.files, f"--to={tmp_path / 'small'}", "--json")
+    assert small.code == 0, small.told
+    assert (small.data["after"]["nodes"], said in small.data["manner"]) == (1, True)
+
+
+def test_a_marking_that_crashes_costs_its_process_and_not_the_search(tmp_path: Path) -> None:
+    image = images.make_spoilt("trtmatrix/test-aborts-at-h0:latest", ABORTS)
+    project = Project(tmp_path, columns=columns(image))
+    with count_starts() as started:
+        layer, done = explain(project, write_deep(tmp_path / "deep"))
+    assert layer["tensor"] == "scores", done.told
+    assert any("could not be run: crashed" in step for step in layer["steps"]), layer["steps"]
+    assert started.count(WRONG) == 2

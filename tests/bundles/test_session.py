@@ -1,0 +1,116 @@
+"""A session over a real container: it starts once, again after its death, and is gone on every way out."""
+
+from __future__ import annotations
+
+import _thread
+import argparse
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import docker
+import pytest
+
+from tests.bundles.deep import write_deep
+from tests.bundles.started import RIGHT, WRONG, columns, count_starts, left_over
+from tests.models import images
+from tests.models.conftest import REPOSITORY, Project
+from trtmatrix.context import Context, open_context
+from trtmatrix.core.errors import MachineryError
+from trtmatrix.core.model import Cause, Verdict
+from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.own_model import model_repro, open_model
+from trtmatrix.session import Session
+
+SLEEPS = "\n\ndef InferenceSession(*args, **kwargs):\n    import time\n\n    time.sleep(600)\n"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    """Fail where a container is left behind."""
+    yield
+    assert left_over() == []
+
+
+def opened(folder: Path, image: str) -> tuple[Context, list[LoadedRepro]]:
+    """Return a project's context and three models that differ by their inputs."""
+    project = Project(folder, columns=columns(image))
+    model = write_deep(folder / "deep", samples=3)
+    files = {
+        "matrix": folder / "matrix.yaml", "repros": REPOSITORY / "repros", "results": project.results,
+        "cache": folder / "cache", "model": model, "precision": "fp32", "atol": None, "rtol": None,
+        "profile": [],
+    }  # fmt: skip
+    context = open_context(argparse.Namespace(**files))
+    found = []
+    for number in range(3):
+        inputs = model.parent / "inputs" / f"{number}.npz"
+        mine = open_model(context, argparse.Namespace(**files, inputs=inputs))
+        found.append(model_repro(mine))
+    return replace(mine, repros={found[0].repro.id: found[0]}), found
+
+
+def test_trials_share_a_container_and_a_process_and_the_next_one_survives_its_death(tmp_path: Path) -> None:
+    context, (first, second, third) = opened(tmp_path, images.make_defective())
+    with count_starts() as started, Session(context, WRONG, "") as session:
+        entries = [session.ask(first), session.ask(second)]
+        workers = [entry.record.worker for entry in entries if entry.record]
+        (name,) = left_over()
+        docker.from_env().containers.get(name).kill()
+        entries.append(session.ask(third))
+        again = session.ask(first)
+    assert [entry.outcome and entry.outcome.verdict for entry in entries] == [Verdict.FAIL] * 3
+    assert [(worker["number"], worker["position"]) for worker in workers] == [(0, 0), (0, 1)]
+    assert again.record is not None
+    assert entries[0].record is not None
+    assert again.record.run == entries[0].record.run  # a record that stands is not made again
+    assert started == [WRONG, WRONG]
+
+
+def test_a_trial_that_hangs_ends_at_its_time_limit_and_the_next_one_is_run(tmp_path: Path) -> None:
+    context, (first, second, _) = opened(
+        tmp_path, images.make_spoilt("trtmatrix/test-sleeper:latest", SLEEPS)
+    )
+    hasty = [
+        replace(loaded, repro=replace(loaded.repro, cases=(replace(loaded.repro.cases[0], seconds=1.0),)))
+        for loaded in (first, second)
+    ]
+    with count_starts() as started, Session(context, WRONG, "") as session:
+        causes = [entry.outcome.cause for entry in map(session.ask, hasty) if entry.outcome]
+    assert causes == [Cause.TIME_OUT] * 2
+    assert started == [WRONG]
+
+
+def test_an_interrupt_ends_what_runs_at_once(tmp_path: Path) -> None:
+    context, (first, second, _) = opened(
+        tmp_path, images.make_spoilt("trtmatrix/test-sleeper:latest", SLEEPS)
+    )
+
+    def interrupt() -> None:
+        while not left_over():
+            time.sleep(0.1)
+        time.sleep(1)
+        _thread.interrupt_main()
+
+    threading.Thread(target=interrupt).start()
+    with Session(context, WRONG, "") as session:
+        with pytest.raises(KeyboardInterrupt):
+            session.ask(first)
+        assert left_over() == []
+        with pytest.raises(MachineryError, match="the session has ended"):
+            session.ask(second)
+
+
+def test_nothing_is_started_where_nothing_is_asked_or_the_version_is_not_here(tmp_path: Path) -> None:
+    context, (first, *_) = opened(tmp_path, "trtmatrix/test-nowhere:latest")
+    with count_starts() as started:
+        with Session(context, RIGHT, ""):
+            pass
+        with (
+            Session(context, WRONG, "") as session,
+            pytest.raises(MachineryError, match=r"cannot be run here: .*test-nowhere"),
+        ):
+            session.ask(first)
+    assert started == []

@@ -1,0 +1,255 @@
+"""What minimise keeps and refuses: real graphs, Polygraphy's real reducer, and versions that are made up."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import make_cell, make_entry, make_reported, make_unknown
+from onnxmodels import FLOAT, make_model, node, normal
+
+from trtmatrix.bugs.failing_model import FailingModel, batch_of, compute, with_batch
+from trtmatrix.bugs.minimise import Minimiser
+from trtmatrix.bugs.reducer import check_installed, fold_to_static
+from trtmatrix.bugs.trials import Ran, Start, nearby_versions
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.core.expand import Cell
+from trtmatrix.core.manner import Kind, Manner
+from trtmatrix.core.model import Outcome, Verdict
+from trtmatrix.onnxmodel.sessions import NotComputedError
+
+BAD, GOOD = "10.7.0", "10.8.0"
+WRONG = Manner(kind=Kind.WRONG, outputs=("y",), sizes=(900.0,), errors=(0.5,), words="wrong by 900 floors")
+RIGHT = Ran(manner=None, right=True, said="PASS 1")
+
+
+def fails(manner: Manner = WRONG, *, some: bool = False) -> Ran:
+    return Ran(manner=manner, right=False, said=manner.words, cell=f"model/a@{BAD}#nvidia-l4", some=some)
+
+
+def chain(rows: int = 4) -> FailingModel:
+    """Relu, Tanh, Exp, Neg, Abs, one after another; ``rows``: the batch."""
+    names = ["x", "a", "b", "c", "d", "y"]
+    operators = ["Relu", "Tanh", "Exp", "Neg", "Abs"]
+    nodes = [node(op, *names[n : n + 2]) for n, op in enumerate(operators)]
+    model = make_model(nodes, {"x": (FLOAT, (rows, 3))}, {"y": (FLOAT, (rows, 3))})
+    return FailingModel(model=model, samples=({"x": normal(rows, 3)},))
+
+
+Answers = Callable[[FailingModel, str], Ran]
+
+
+class Versions:
+    """Answers of versions that are made up; it notes what was run, and with how many engines."""
+
+    def __init__(self, answer: Answers, last: Ran | None = None) -> None:
+        self.answer, self.last, self.ran = answer, last, list[tuple[str, int]]()
+
+    def run(self, model: FailingModel, version: str, *, builds: int = 0, lasting: bool = False) -> Ran:
+        self.ran.append((version, -1 if lasting else builds))
+        return self.last if lasting and self.last else self.answer(model, version)
+
+
+def has_exp(model: FailingModel, version: str) -> Ran:
+    """The bad version computes Exp wrongly."""
+    is_there = any(item.op_type == "Exp" for item in model.model.graph.node)
+    return fails() if is_there and version == BAD else RIGHT
+
+
+def minimise(
+    target: Path, answer: Answers = has_exp, model: FailingModel | None = None, *, good: str = GOOD,
+    manner: Manner = WRONG, steps: int = 200, last: Ran | None = None,
+) -> tuple[Any, ExitCode, Versions]:  # fmt: skip
+    asked: dict[str, Any] = {"atol": None, "rtol": None, "build": {}, "bug_is": [], "precision": "tf32"}
+    entry = make_entry(make_cell(version=BAD))
+    found: Any = SimpleNamespace(entry=entry, row=(entry,))
+    start = Start(found=found, manner=manner, model=model or chain(), asked=asked, every=True)
+    versions: Any = Versions(answer, last)
+    end, code = Minimiser(start, versions, target, steps, 60.0).run(good)
+    return end, code, versions
+
+
+def operators(target: Path) -> list[str]:
+    import onnx
+
+    return [item.op_type for item in onnx.load(target / "model.onnx").graph.node]
+
+
+def test_the_node_that_is_wrong_is_left_for_one_row(tmp_path: Path) -> None:
+    end, code, versions = minimise(tmp_path / "x")
+    assert (code, operators(tmp_path / "x")) == (ExitCode.AS_EXPECTED, ["Exp"])
+    assert (end.after["nodes"], end.after["values"]) == (1, 3)
+    with np.load(tmp_path / "x" / "inputs.npz") as fed:  # what the whole model has there, of the first row
+        (array,) = (fed[name] for name in fed.files)
+    assert np.allclose(array, np.tanh(np.maximum(chain().samples[0]["x"][:1], 0)))
+    assert versions.ran[0] == (BAD, 3)
+    assert versions.ran[-1] == (BAD, -1)
+    assert {builds for version, builds in versions.ran[2:-1]} == {1}
+    assert json.loads((tmp_path / "x" / "minimised.json").read_text()) == end.data
+    assert end.commands == [f"python -m trtmatrix bundle make model/a@{BAD}#nvidia-l4"]
+
+
+def test_what_fails_at_the_good_version_too_is_not_kept(tmp_path: Path) -> None:
+    def answer(model: FailingModel, version: str) -> Ran:
+        return fails() if version == BAD or model.nodes < 4 else RIGHT
+
+    end, code, _ = minimise(tmp_path / "x", answer)
+    assert (code, end.after["nodes"]) == (ExitCode.AS_EXPECTED, 4)
+    assert any(f"{GOOD} is not right: wrong by 900" in step.said for step in end.steps)
+
+
+def test_what_fails_otherwise_is_not_kept(tmp_path: Path) -> None:
+    zeros = Manner(kind=Kind.ZEROS, outputs=("y",), errors=(1.0,), words="zero all over")
+
+    def answer(model: FailingModel, version: str) -> Ran:
+        return RIGHT if version == GOOD else fails() if model.nodes == 5 else fails(zeros)
+
+    end, code, _ = minimise(tmp_path / "x", answer)
+    assert (code, end.after["nodes"]) == (ExitCode.AS_EXPECTED, 5)  # the batch alone is smaller
+    assert any("it fails otherwise: zero all over; before: wrong by 900" in step.said for step in end.steps)
+
+
+def test_of_garbage_any_other_garbage_is_the_same_and_each_trial_has_two_engines(tmp_path: Path) -> None:
+    garbage = replace(WRONG, unsteady=True, errors=(1.0, 1e23), words="garbage that differs from run to run")
+    nan = Manner(kind=Kind.NOT_FINITE, outputs=("z",), errors=(float("nan"),), words="NaN")
+
+    def answer(model: FailingModel, version: str) -> Ran:
+        found = has_exp(model, version)
+        return fails(garbage if model.nodes == 5 else nan) if found.manner else found
+
+    end, code, versions = minimise(tmp_path / "x", answer, manner=garbage, good="none")
+    assert (code, end.after["nodes"]) == (ExitCode.AS_EXPECTED, 1)
+    assert {builds for _, builds in versions.ran[1:-1]} == {2}
+    assert any("it is not steady" in note for note in end.notes)
+
+
+def test_a_last_run_that_does_not_fail_is_told(tmp_path: Path) -> None:
+    end, code, _ = minimise(tmp_path / "x", last=RIGHT)
+    assert (code, end.smallest, end.last_said) == (ExitCode.SURPRISE, "", "run once more: PASS 1")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda *_: RIGHT, "its graph run as a plain model does not fail: PASS 1"),
+        (lambda *_: fails(Manner(kind=Kind.ENDED, what="crashed", words="crashed: x")), "it fails otherwise"),
+        (lambda *_: fails(), f"--good {GOOD}: it is not right there: wrong by 900"),
+    ],
+)
+def test_what_is_no_start_is_said(answer: Answers, said: str, tmp_path: Path) -> None:
+    with pytest.raises(MachineryError, match=said):
+        minimise(tmp_path / "x", answer)
+    assert not (tmp_path / "x").exists()
+
+
+def test_an_interrupt_keeps_the_smallest_so_far(tmp_path: Path) -> None:
+    def answer(model: FailingModel, version: str) -> Ran:
+        if model.nodes < 4:
+            raise KeyboardInterrupt
+        return has_exp(model, version)
+
+    end, code, _ = minimise(tmp_path / "x", answer)
+    assert (code, end.after["values"]) == (ExitCode.INTERRUPTED, 3)
+    assert "it was interrupted" in end.text()
+    assert len(operators(tmp_path / "x")) == 5
+
+
+def test_a_budget_ends_it_and_nothing_smaller_is_a_surprise(tmp_path: Path) -> None:
+    end, _, _ = minimise(tmp_path / "x", steps=2)
+    assert (len(end.steps), end.ended) == (2, "all of its 2 steps are used: more by --steps")
+
+    def answer(model: FailingModel, version: str) -> Ran:
+        return fails() if version == BAD and model.nodes == 5 else RIGHT
+
+    end, code, _ = minimise(tmp_path / "y", answer, fold_to_static(chain(1)))
+    assert (code, end.is_smaller) == (ExitCode.SURPRISE, False)
+    assert end.text().endswith("nothing smaller fails in the same way\n")
+    assert not (tmp_path / "y").exists()
+
+
+def shaped(**weights: Any) -> FailingModel:
+    """Reshape to the batch's own size, which a weight holds; or, with a dynamic batch, what Shape gives."""
+    dynamic = not weights
+    nodes = [node("Shape", "x", "to")] if dynamic else []
+    nodes.append(node("Reshape", "x to", "y"))
+    rows: Any = "n" if dynamic else 4
+    model = make_model(nodes, {"x": (FLOAT, (rows, 3))}, {"y": (FLOAT, (rows, 3))}, weights)
+    profile = {"x": ((1, 3), (4, 3), (8, 3))} if dynamic else {}
+    return FailingModel(model=model, samples=({"x": normal(4, 3)},), profile=profile)
+
+
+def test_the_batch_is_cut_where_the_graph_does_not_hold_it() -> None:
+    assert batch_of(chain(8)) == 8
+    small = with_batch(chain(8), 2)
+    (outputs,) = compute(small.model, small.samples)
+    assert outputs["y"].shape == (2, 3)
+    assert [dim.dim_value for dim in small.model.graph.output[0].type.tensor_type.shape.dim] == [2, 3]
+    with pytest.raises(NotComputedError):
+        with_batch(shaped(to=np.array([4, 3])), 1)
+    assert batch_of(shaped()) == 0  # dynamic
+
+
+def test_a_dynamic_model_is_folded_to_its_sample_s_shapes(tmp_path: Path) -> None:
+    folded = fold_to_static(shaped())
+    assert ([item.op_type for item in folded.model.graph.node], folded.is_dynamic) == (["Reshape"], False)
+    assert folded.profile == {}
+
+    def answer(model: FailingModel, version: str) -> Ran:
+        return fails() if version == BAD and model.is_dynamic else RIGHT
+
+    end, code, _ = minimise(tmp_path / "x", answer, shaped())
+    assert code is ExitCode.SURPRISE
+    assert any("it fails with dynamic shapes only" in note for note in end.notes)
+
+
+def test_what_is_not_installed_is_said_with_the_command_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check_installed()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(UsageError, match="pip install polygraphy onnx-graphsurgeon"):
+        check_installed()
+
+
+def entry_of(letter: str, cell: Cell) -> Entry:
+    """P, F: recorded; r, f: reported right or wrong; i: says nothing; anything else: not known."""
+    if letter in "rf":
+        return make_reported(cell, Verdict.PASS if letter == "r" else Verdict.FAIL)
+    verdicts = {"P": Verdict.PASS, "F": Verdict.FAIL, "X": Verdict.FAIL, "i": Verdict.INVALID}
+    if letter not in verdicts:
+        return make_unknown(cell)
+    return replace(make_entry(cell), outcome=Outcome(verdict=verdicts[letter]))
+
+
+@pytest.mark.parametrize(
+    ("row", "lacking", "nearby"),
+    [
+        ("PPXPP", "", "1304"),
+        ("P?X?P", "", "0413"),
+        ("PFXfi", "", "0"),
+        ("?rX?P", "", "4130"),
+        ("PPXPP", "13", "04"),
+    ],
+)
+def test_the_nearest_that_can_be_run_here_and_may_be_right_come_first(
+    row: str, lacking: str, nearby: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = [make_cell(version=f"10.{n}.0") for n in range(len(row))]
+    entries = tuple(entry_of(letter, cell) for letter, cell in zip(row, cells, strict=True))
+    launches = [SimpleNamespace(version=cell.version, cells=(cell,)) for cell in cells]
+    monkeypatch.setattr(
+        "trtmatrix.perform.here", lambda _: lambda one: one.version.name.split(".")[1] not in lacking
+    )
+    found: Any = SimpleNamespace(
+        row=entries, entry=entries[row.index("X")], context=SimpleNamespace(project=None),
+        scene=SimpleNamespace(plan=SimpleNamespace(launches=launches)),
+    )  # fmt: skip
+    assert nearby_versions(found) == tuple(f"10.{n}.0" for n in nearby)
