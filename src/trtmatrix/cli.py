@@ -70,7 +70,7 @@ def run(argv: Sequence[str]) -> ExitCode:
         return error.exit_code
     except KeyboardInterrupt:
         verifies = (args.command, getattr(args, "action", "")) == ("bundle", "verify")
-        kept = "nothing was verified, and no outcome is left" if verifies else KEPT
+        kept = "nothing was verified" if verifies else KEPT
         print(f"trtmatrix: interrupted; {kept}", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
@@ -99,7 +99,7 @@ def _print_traceback() -> None:
 
 MODULES = {
     "list": "listing", "schema": "listing", "upgrade": "upgrading", "report": "reporting",
-    "surfaces": "surfacing", "bundle": "bundling", "bisect": "bisecting", "minimise": "minimising",
+    "surfaces": "surfacing", "bundle": "bugs.make", "bisect": "bisecting", "minimise": "minimising",
     "lock": "locking", "pack": "packing", "unpack": "unpacking", "merge": "merging",
 }  # fmt: skip
 """Where a command lies that needs little of the program; the others are in ``commands``."""

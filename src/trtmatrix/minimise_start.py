@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtmatrix.bundle_find import Found, find_cell
-from trtmatrix.core.bundle.facts import Recipe
+from trtmatrix.bugs.cell import Found, find_cell
+from trtmatrix.bugs.recipe import Recipe, read_recipe
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.expand import nearest_names
 from trtmatrix.core.manner import Manner, manner_of
@@ -105,7 +105,6 @@ def find_nearby(found: Found) -> tuple[str, ...]:
 
 def _recipe(found: Found) -> tuple[Recipe, Path]:
     """Return what the case asks of its build, and the folder of its files, prepared now if need be."""
-    from trtmatrix.effects.asked import read_recipe
     from trtmatrix.effects.cases import CaseCache
 
     folder = CaseCache(found.context.project.cache).prepare(found.loaded, found.case)

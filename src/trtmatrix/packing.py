@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from trtmatrix import __version__
 from trtmatrix.context import Context, open_context, own_platform
-from trtmatrix.core.bundle.manifest import write_size
+from trtmatrix.effects.archive import write_size
 from trtmatrix.core.config import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
 from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.core.expand import select_versions

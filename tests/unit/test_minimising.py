@@ -16,11 +16,11 @@ from goldenfile import check_golden
 from onnxmodels import mlp, normal, saved
 
 from trtmatrix import cli
+from trtmatrix.bugs.recipe import read_recipe
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.minimise import Answer, Move, Trial
 from trtmatrix.core.model import Cause, Product
 from trtmatrix.core.render_minimise import Minimised, commands, minimised_data, render_minimised, step_line
-from trtmatrix.effects.asked import read_recipe
 from trtmatrix.effects.minimised import check_target, write_minimised
 from trtmatrix.effects.polygraphy_reduce import reduce_nodes, why_not
 from trtmatrix.effects.repro_files import read_repro

@@ -1,0 +1,1 @@
+"""Bug archives: what a maintainer needs to see one failing cell fail."""

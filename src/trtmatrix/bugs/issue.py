@@ -1,0 +1,389 @@
+"""``ISSUE.md``: upstream's own form, filled with what is known of one failing cell. Pure.
+
+Headings and labels are upstream's, to the letter: ``.github/ISSUE_TEMPLATE`` of
+https://github.com/NVIDIA/TensorRT and https://github.com/pytorch/TensorRT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.factors import FAIL_FACTOR, PASS_FACTOR
+from trtmatrix.core.manner import Kind, Manner
+from trtmatrix.core.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
+from trtmatrix.core.model import CellId, Evidence, Outcome, Product, Repro, Verdict, release_of
+from trtmatrix.core.words import EVIDENCE_MEANINGS, PRODUCT_NAMES
+
+CAPTURE_FROM = "10.14"
+"""The first release whose reports are asked for an API capture."""
+
+PRECISIONS: Mapping[str, str] = {
+    "tf32": "TF32 (the default: a float32 graph, TF32 allowed)", "fp32": "FP32 (TF32 off)",
+    "fp16": "FP16 (a graph typed in float16)", "fp16-flag": "FP16 (a float32 graph and the FP16 flag)",
+}  # fmt: skip
+
+KINDS: Mapping[Kind, str] = {
+    Kind.NOT_FINITE: "NaN", Kind.ZEROS: "All-zero output", Kind.DEFECT: "Accuracy", Kind.WRONG: "Accuracy",
+    Kind.LIMIT: "Correctness", Kind.REMARK: "Fusion",
+}  # fmt: skip
+
+CONTROL = (
+    "> **A control, not a bug report**: a known defect was put into this graph on purpose, and the product "
+    "is right to give what it gives. It shows that such a failure is found, and comes back."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputLine:
+    """How one output stands to its reference; ``floors``: its error as a multiple of the noise floor."""
+
+    name: str
+    rel_l2: float | None = None
+    floors: float | None = None
+    max_abs: float | None = None
+    nan: int = 0
+    worst: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All that the text says.
+
+    ``facts``: of the environment, by the names of :data:`trtmatrix.bugs.redact.ALLOWED`. ``entries``: the case at
+    every version, oldest first. ``run``: the line that runs the archive where the product is installed, and
+    ``script`` what that runs where it is one file. ``tools``: tool → its lines. ``files``: name → what is in it.
+    ``newest``: the newest release that is known of. ``message``: the product's own words where it ended early.
+    """
+
+    cell: CellId
+    product: Product
+    repro: Repro
+    outcome: Outcome
+    manner: Manner
+    precision: str
+    facts: Mapping[str, str]
+    variables: Mapping[str, str]
+    entries: Sequence[Entry]
+    outputs: Sequence[OutputLine]
+    archive: str
+    run: str
+    files: Mapping[str, str]
+    tools: Mapping[str, Sequence[str]]
+    script: str = ""
+    why_folder: str = ""
+    newest: str = ""
+    on_cpu: str = ""
+    message: str = ""
+    reference_by: str = "NumPy, from the mathematics of the case written out"
+    own_model: bool = False
+    is_control: bool = False
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def library(self) -> str:
+        """The product with its version, in words."""
+        return f"{PRODUCT_NAMES[self.product]} {self.facts.get('library') or self.cell.version}"
+
+    @property
+    def subject(self) -> str:
+        """What was run, in words."""
+        title = self.repro.title.removeprefix("your ")
+        return f"{title} ({self.cell.case})" if self.own_model else f"{self.cell.case} ({title})"
+
+
+def render_issue(report: Report) -> str:
+    """Return ``Title: …``, an empty line and the form; without the script where GitHub would not take it."""
+    text = _render(report, report.script)
+    if len(text) > MOST_CHARACTERS:
+        text = _render(report, "")
+    if len(text) > MOST_CHARACTERS:
+        text = text[: MOST_CHARACTERS - 100] + "\n\n… (cut here: GitHub takes no longer text)\n"
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
+def _render(report: Report, script: str) -> str:
+    is_torch = report.repro.upstream.startswith("pytorch/TensorRT")
+    form = _torch_form(report, script) if is_torch else _nvidia_form(report, script)
+    return f"Title: {_title(report, is_torch=is_torch)}\n\n{form}"
+
+
+def _title(report: Report, *, is_torch: bool) -> str:
+    where = f"GPU {report.facts['gpu']}" if report.facts.get("gpu") else "the CPU"
+    kind = KINDS.get(report.manner.kind) or report.manner.what.capitalize()
+    product = report.library
+    if is_torch:
+        product = f"Torch-TensorRT {report.facts.get('torch_tensorrt', '')}".rstrip() + f" ({product})"
+    title = f"{kind} failure of {product} when running {report.subject} on {where}"
+    return " ".join(("\N{BUG} [Bug] " * is_torch + title).split())
+
+
+def _nvidia_form(report: Report, script: str) -> str:
+    facts, none = report.facts, "none" if report.product is Product.TENSORRT else "none: it ran on the CPU"
+    library = facts.get("library", "") if report.product is Product.TENSORRT else f"none, {report.library}"
+    gpu = facts.get("gpu", "") + (f" (compute capability {facts['compute']})" if "compute" in facts else "")
+    capture = ""
+    if report.product is Product.TENSORRT and release_of(facts.get("library") or "8") >= release_of(
+        CAPTURE_FROM
+    ):
+        capture = (
+            "\n**Attach the captured .json and .bin files from [TensorRT's API Capture tool](https://docs.nvidia.com/"
+            "deeplearning/tensorrt/latest/inference-library/capture-replay.html) if you're on an x86_64 Unix system**"
+            "\n\nNot attached: the model itself is, and `LD_PRELOAD=libtensorrt_shim.so python3 repro.py` makes one.\n"
+        )
+    return f"""\
+## Description
+
+{_description(report)}
+
+
+## Environment
+
+**TensorRT Version**: {plain(library)}
+
+**NVIDIA GPU**: {plain(gpu or none)}
+
+**NVIDIA Driver Version**: {plain(facts.get("driver") or none)}
+
+**CUDA Version**: {plain(facts.get("cuda") or none)}
+
+**CUDNN Version**: {plain(facts.get("cudnn") or none)}
+
+
+Operating System: {plain(", ".join(filter(None, (facts.get("os"), facts.get("machine")))) or "not recorded")}
+
+Python Version (if applicable): {plain(facts.get("python", ""))}
+
+Tensorflow Version (if applicable): none
+
+PyTorch Version (if applicable): {plain(facts.get("torch") or "none")}
+
+Baremetal or Container (if so, version): {_container(report)}
+
+Environment variables that change numbers: {_variables(report)}
+
+
+## Relevant Files
+
+**Model link**: {code("model.onnx")} in the attached {code(report.archive)}
+
+{bullets(f"{code(name)}: {what}" for name, what in report.files.items())}
+
+
+## Steps To Reproduce
+
+**Commands or scripts**:
+
+{_commands(report, script)}
+
+**Have you tried [the latest release](https://developer.nvidia.com/tensorrt)?**: {_latest(report)}
+{capture}
+**Can this model run on other frameworks?** For example run ONNX model with ONNXRuntime \
+(`polygraphy run <model.onnx> --onnxrt`): {plain(report.on_cpu) or "Not tried."}
+"""
+
+
+def _torch_form(report: Report, script: str) -> str:
+    facts = report.facts
+    return f"""\
+##  Bug Description
+
+{_description(report)}
+
+## To Reproduce
+
+Steps to reproduce the behavior:
+
+{_commands(report, script)}
+
+## Expected behavior
+
+Outputs that agree with the reference as far as the precision allows.
+
+## Environment
+
+> Build information about Torch-TensorRT can be found by turning on debug messages
+
+ - Torch-TensorRT Version (e.g. 1.0.0): {plain(facts.get("torch_tensorrt", ""))}
+ - PyTorch Version (e.g. 1.0): {plain(facts.get("torch", ""))}
+ - CPU Architecture: {plain(facts.get("machine", ""))}
+ - OS (e.g., Linux): {plain(facts.get("os", "Linux"))}
+ - How you installed PyTorch (`conda`, `pip`, `libtorch`, source): it is in the image
+ - Build command you used (if compiling from source): not compiled here
+ - Are you using local sources or building from archives: neither
+ - Python version: {plain(facts.get("python", ""))}
+ - CUDA version: {plain(facts.get("cuda", ""))}
+ - GPU models and configuration: {plain(facts.get("gpu", ""))}
+ - Any other relevant information: {plain(report.library)}, driver {plain(facts.get("driver", ""))}; \
+{_container(report)}
+
+## Additional context
+
+**Have you tried the latest release?** {_latest(report)}
+
+{bullets(f"{code(name)}: {what}" for name, what in report.files.items())}
+"""
+
+
+def _description(report: Report) -> str:
+    """Return what fails, by how much, against what, since when, and what helps."""
+    repro = report.repro
+    helps = [
+        plain(f"{item.what} ({item.source})" if item.source else item.what) for item in repro.workarounds
+    ]
+    source = ""
+    if not report.own_model and "#" in repro.upstream:
+        source = f"First reported as {link(repro.url, repro.upstream)}."
+    parts = [
+        CONTROL if report.is_control else "",
+        _what(report),
+        fence(report.message[-4000:]).replace("```sh", "```text", 1) if report.message else "",
+        _outputs(report.outputs),
+        _reference(report),
+        _since(report),
+        f"**What helps**:\n\n{bullets(helps)}" if helps else "",
+        f"**Background**: {plain(repro.summary)} {source}".rstrip() if repro.summary else "",
+        bullets(map(plain, report.notes)),
+        fold(f"This case at {len(_known(report))} versions", _versions(report)) if _known(report) else "",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _what(report: Report) -> str:
+    """Return the first sentences: a reader who stops here knows what fails, and how often."""
+    count, failed = report.outcome.builds, report.outcome.failed
+    often = ""
+    if count and not report.message:
+        often = f" in each of {count} builds" if failed >= count else f" in {failed} of {count} builds"
+    built = ""
+    if report.product is Product.TENSORRT and report.precision:
+        built = f"Built as {plain(PRECISIONS.get(report.precision, report.precision))}. "
+    when = f", measured on {plain(report.facts['date'])}" if report.facts.get("date") else ""
+    why = plain(report.manner.words or report.outcome.reason).rstrip(".")
+    return (
+        f"**{plain(report.library)} fails on {plain(report.subject)}**{often}: {why}. "
+        f"{built}Cell {code(str(report.cell))}{when}."
+    )
+
+
+def _outputs(lines: Sequence[OutputLine]) -> str:
+    if not lines:
+        return ""
+    heads = (
+        "output",
+        "relative L2 error",
+        "in noise floors",
+        "largest error",
+        "NaN or infinite",
+        "worst element",
+    )
+    rows = [
+        [code(x.name), _short(x.rel_l2), _short(x.floors), _short(x.max_abs), str(x.nan), plain(x.worst)]
+        for x in lines
+    ]
+    return table(heads, rows)
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def _reference(report: Report) -> str:
+    """Return against what it is compared, and why that is right."""
+    if not any(line.rel_l2 is not None for line in report.outputs):
+        return ""
+    words = f"**Why the reference is right**: it is computed in float64 on the CPU by {plain(report.reference_by)}."
+    if any(line.floors is not None for line in report.outputs):
+        words += (
+            " One noise floor is the relative L2 error that rounding to the precision alone makes in this "
+            f"computation. A right engine stays within {PASS_FACTOR:g} floors; from {FAIL_FACTOR:g} on it is wrong."
+        )
+    if report.manner.kind is Kind.DEFECT:
+        words += " c is how much of a known defect's own change is in the error: 1 is exactly the defect."
+    return words
+
+
+def _known(report: Report) -> list[Entry]:
+    return [entry for entry in report.entries if entry.evidence is not Evidence.NONE and entry.outcome]
+
+
+def _since(report: Report) -> str:
+    """Return since which version it fails, and whether an earlier or a later one is right."""
+    right, wrong = {Verdict.PASS}, {Verdict.FAIL, Verdict.FLAKY}
+    known = [entry for entry in _known(report) if entry.outcome and entry.outcome.verdict in right | wrong]
+    names = [entry.cell.version.name for entry in known]
+    if report.cell.version not in names:
+        return ""
+    here, good = names.index(report.cell.version), [e.outcome and e.outcome.verdict in right for e in known]
+    before = next((i for i in range(here, -1, -1) if good[i]), None)
+    after = next((i for i in range(here, len(known)) if good[i]), None)
+    first = 0 if before is None else before + 1
+    words = [] if before is None else [f"right at {_told(known[before])}"]
+    words.append(
+        f"wrong at {_told(known[first])}" + (f" and still at {plain(report.cell.version)}" * (first < here))
+    )
+    words += [] if after is None else [f"right again at {_told(known[after])}"]
+    words += ["no version is known to be right"] if before is None and after is None else []
+    return f"**Since which version**: {', '.join(words)}."
+
+
+def _told(entry: Entry) -> str:
+    return plain(entry.cell.version.name + (" (reported)" if entry.evidence is Evidence.REPORTED else ""))
+
+
+def _versions(report: Report) -> str:
+    rows = []
+    for entry in _known(report):
+        outcome, name = entry.outcome, plain(entry.cell.version.name)
+        source = entry.expectation.source if entry.expectation and entry.evidence is Evidence.REPORTED else ""
+        evidence = link(source, "reported") if source else plain(EVIDENCE_MEANINGS[entry.evidence])
+        cause = f" ({outcome.cause.value})" if outcome and outcome.cause else ""
+        rows.append([
+            f"**{name}** (this report)" if name == plain(report.cell.version) else name,
+            plain((outcome.verdict.value if outcome else "–") + cause), plain(entry.figure),
+            str(outcome.builds or "") if outcome else "", evidence,
+        ])  # fmt: skip
+    return table(("version", "verdict", report.repro.figure.label or "figure", "builds", "evidence"), rows)
+
+
+def _container(report: Report) -> str:
+    name, image_id = report.facts.get("image", ""), report.facts.get("image_id", "")
+    if not image_id:
+        return "Baremetal"
+    return f"Container: {plain(name)}, id {code(image_id)}" if name else f"Container: id {code(image_id)}"
+
+
+def _variables(report: Report) -> str:
+    return ", ".join(code(f"{name}={value}") for name, value in report.variables.items()) or "none is set"
+
+
+def _commands(report: Report, script: str) -> str:
+    """Return how to run it: the one command first, in a container, then by other tools, then the script itself."""
+    folder = report.archive.removesuffix(".tar.gz")
+    lines = [f"tar -xzf {report.archive} && cd {folder}", report.run]
+    if image := report.facts.get("image"):
+        gpus = "--gpus all " if report.facts.get("gpu") else ""
+        lines.append(f'docker run --rm {gpus}-v "$PWD:/bug:ro" -w /bug --entrypoint "" {image} {report.run}')
+    parts = [fence("\n".join(lines)), "Exit code: 1 the failure came back, 0 it did not, 125 cannot be said."]
+    if report.why_folder:
+        parts.append(plain(f"trtexec and Polygraphy cannot show it: {report.why_folder}."))
+    parts += [
+        f"The same engine by {name}:\n\n{fence(chr(10).join(lines))}" for name, lines in report.tools.items()
+    ]
+    if script:
+        parts.append(fold("repro.py", fence(script.rstrip()).replace("```sh", "```python", 1)))
+    elif report.script:
+        parts.append("`repro.py` is in the archive: GitHub takes no text that holds it, too.")
+    return "\n\n".join(parts)
+
+
+def _latest(report: Report) -> str:
+    """Return whether the latest release was tried; where it was not, what the newest was that was tried."""
+    tried = [entry for entry in report.entries if entry.record is not None and entry.outcome is not None]
+    name = tried[-1].cell.version.name if tried else report.cell.version
+    said = "this report" if name == report.cell.version else tried[-1].outcome.verdict.value  # type: ignore[union-attr]
+    newest = f" {plain(report.newest)} is the newest that is known of." if report.newest else ""
+    if report.newest and report.newest == name:
+        return f"Yes: {plain(name)} ({said})."
+    return f"No. The newest that was tried is {plain(name)} ({said}).{newest}"
