@@ -1,8 +1,8 @@
 """Runs the judging part of many archives' scripts in one interpreter, Python 3.8 too, by ONNX Runtime.
 
-Standard input: a JSON list of {"script", "model", "case", "key" of graph and inputs, "arrays": key of reference and
-defects}; standard output: a line for each with the exit code that
-the script would end in and what the probe measures of the same outputs.
+Standard input: a JSON list of {"script", "model", "case", "key" of graph and inputs, "arrays": that of
+reference and defects}; standard output: a line for each with the exit code that the script would end in and what the
+probe measures of the same outputs.
 """
 
 import contextlib
@@ -11,22 +11,25 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-import numpy
+import numpy as np
 
 from trtprobe.cell import measure_all
 from trtprobe.files import CaseFiles, strict
 
 
-def main():  # type: ignore[no-untyped-def]
-    known = {}
+def main() -> None:
+    known: Any = {}
     for job in json.load(sys.stdin):
         spec = importlib.util.spec_from_file_location("repro", job["script"])
-        module = importlib.util.module_from_spec(spec)
+        assert spec is not None
+        assert spec.loader is not None
+        module: Any = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        module.np, module.MODEL, files = numpy, Path(job["model"]), CaseFiles(Path(job["case"]))
-        if job["key"] not in known:  # cases that differ in precision alone have one graph, and follow each other
-            feeds = {name: numpy.ascontiguousarray(array) for name, array in files.inputs.items()}
+        module.np, module.MODEL, files = np, Path(job["model"]), CaseFiles(Path(job["case"]))
+        if job["key"] not in known:  # cases that differ in precision alone follow each other
+            feeds = {name: np.ascontiguousarray(array) for name, array in files.inputs.items()}
             known = {job["key"]: (module.onnxruntime_engine()(feeds), {})}
         computed, measured = known[job["key"]]
         reference = dict(files.reference)

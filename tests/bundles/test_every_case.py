@@ -1,4 +1,4 @@
-"""The script of an archive says what the judge says, for every graph of the suite, on the oldest and a new Python."""
+"""The script of an archive says what the judge says, for every graph of the suite, on two Pythons."""
 
 from __future__ import annotations
 
@@ -49,9 +49,11 @@ def content_of(*folders: Path) -> str:
 
 @pytest.mark.parametrize("python", ONNXRUNTIMES)
 def test_the_script_says_what_the_judge_says_of_every_graph(python: str, tmp_path: Path) -> None:
-    """Each case's limits are read from its noise; the outputs are measured by the probe and judged by the judge."""
+    """The same outputs are judged by the script, and measured by the probe and judged by the judge."""
     calibration, cases = read_calibration(), CaseCache(cache_folder() / "cases-of-all-repros")
-    version = next(v for v in read_matrix(REPOSITORY / "matrix.yaml").versions if v.name == "onnxruntime-1.31.1")
+    version = next(
+        v for v in read_matrix(REPOSITORY / "matrix.yaml").versions if v.name == "onnxruntime-1.31.1"
+    )
     jobs: list[tuple[str, dict[str, str], Any]] = []
     for loaded in read_repros(REPOSITORY / "repros"):
         for case in loaded.repro.cases:
@@ -71,13 +73,20 @@ def test_the_script_says_what_the_judge_says_of_every_graph(python: str, tmp_pat
             model = check if check.is_file() else folder / "model.onnx"
             key = sha256(model.read_bytes()).hexdigest() + content_of(folder / "inputs")
             arrays = content_of(folder / "reference", folder / "defects")
-            job = {"script": str(script), "model": str(model), "case": str(folder), "key": key, "arrays": arrays}
+            job = {
+                "script": str(script),
+                "model": str(model),
+                "case": str(folder),
+                "key": key,
+                "arrays": arrays,
+            }
             jobs.append((key, job, (loaded.repro, case, noise)))
     jobs.sort(key=lambda item: item[0])
     subjects = [subject for _, _, subject in jobs]
     done = subprocess.run(
-        [environment(python, (ONNXRUNTIMES[python], "numpy")), DRIVER], input=json.dumps([job for _, job, _ in jobs]), check=False,
-        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+        [environment(python, (ONNXRUNTIMES[python], "numpy")), DRIVER],
+        input=json.dumps([job for _, job, _ in jobs]), check=False, capture_output=True,
+        text=True, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = [json.loads(line) for line in done.stdout.splitlines()]

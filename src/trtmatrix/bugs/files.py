@@ -1,4 +1,4 @@
-"""The files of an archive: the graph, its arrays, and for what no single graph shows the repro with the probe."""
+"""The files of an archive: a graph with its arrays, or the repro with the probe that runs it."""
 
 from __future__ import annotations
 
@@ -79,12 +79,17 @@ def clean_model(file: Path, redactor: Redactor, marked: tuple[str, ...] = ()) ->
         return model.SerializeToString(deterministic=True), renamed
     except ValueError as error:  # protobuf holds 2 GB at most
         raise UsageError(
-            f"{file}: graph and weights do not fit into one file: minimise the case first: nox -s minimise -- CELL"
+            f"{file}: graph and weights do not fit into one file: minimise it first: nox -s minimise -- CELL"
         ) from error
 
 
-def folder_files(folder: Path, repro: Path, product: str, needs: str, why: str, redactor: Redactor) -> Files:
-    """Return a repro's file, the probe, the case and what runs them, as one readable folder."""
+def folder_files(
+    folder: Path, repro: Path, product: str, needs: str, why: str, redactor: Redactor, *, compared: bool
+) -> Files:
+    """Return a repro's file, the probe, the case and what runs them, as one readable folder.
+
+    ``compared``: outputs are compared with references, which go along.
+    """
     import trtprobe
 
     probe = Path(trtprobe.__file__).parent
@@ -99,7 +104,7 @@ def folder_files(folder: Path, repro: Path, product: str, needs: str, why: str, 
         name = f"case/{file.relative_to(folder)}"
         if file.suffix == ".onnx":
             files[name] = clean_model(file, redactor)[0]
-        elif file.suffix == ".npy":
+        elif file.suffix == ".npy" and (compared or "/reference/" not in name):
             files[name] = file.resolve()
     return files
 
@@ -118,7 +123,7 @@ def write_npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def round_off(array: NDArray[Any], floor: float) -> NDArray[Any]:
-    """Return a float64 array rounded :data:`FINER` times below a relative noise floor, as float32 where it fits.
+    """Return a float64 array rounded far below a relative noise floor, as float32 where it fits.
 
     Rounding to nearest at k bits changes each value, and so the whole in relative L2, by at most 2^-(k+1).
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 from trtmatrix.bugs.cell import Found
 from trtmatrix.bugs.files import MODEL, Files, folder_files, graph_files
-from trtmatrix.bugs.issue import OutputLine, Report, render_issue
+from trtmatrix.bugs.issue import Report, render_issue
 from trtmatrix.bugs.recipe import Limits, Recipe, polygraphy_lines, read_recipe, trtexec_lines
 from trtmatrix.bugs.redact import Redactor, allowed, allowed_facts, allowed_variables
 from trtmatrix.bugs.script import CHECK, fill_template, limits_of, script_values, why_no_script
@@ -18,6 +18,7 @@ from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.judge import subject_of
 from trtmatrix.core.manner import manner_of
+from trtmatrix.core.markdown import code
 from trtmatrix.core.model import Control, Product, Verdict, release_of
 from trtmatrix.core.numbers import Subject, judge_build, nan_last, read_floors
 from trtmatrix.core.record import RAN
@@ -26,11 +27,13 @@ from trtmatrix.effects.cases import CaseCache
 from trtmatrix.onnxmodel.preparing import mark_of
 
 WHAT = {
-    "repro.py": "builds, runs, compares: one script", "run.sh": "runs it", "repros": "the repro", "trtprobe": "what runs it",
-    "check.py": "says how it ended", "model.onnx": "the graph with its weights", "inputs.npz": "its inputs",
-    "case": "graphs, inputs, references",
+    "ISSUE.md": "the issue: a title, then upstream's form", "repro.py": "builds, runs, compares: one script",
+    "model.onnx": "the graph with its weights", "inputs.npz": "its inputs", "run.sh": "runs the repro",
     "reference.npz": "the float64 reference of each output, and what a known defect adds to it",
+    "repros": "the repro", "trtprobe": "what runs it", "check.py": "says how it ended",
+    "case": "graphs, inputs, references",
 }  # fmt: skip
+"""What the files and folders of an archive are."""
 
 
 def check_found(found: Found) -> None:
@@ -68,7 +71,7 @@ def environment_of(found: Found) -> dict[str, str]:
 
 
 def gather_files(found: Found, name: str, redactor: Redactor) -> Files:
-    """Return the files of a cell's archive of some name, but for their digests; its case is prepared if need be.
+    """Return the files of a cell's archive of that name; its case is prepared if need be.
 
     What one graph shows, built once, gets one script; else the repro goes out with the probe.
     """
@@ -108,7 +111,7 @@ def gather_files(found: Found, name: str, redactor: Redactor) -> Files:
 
 
 def names_in(model: bytes | Path) -> frozenset[str]:
-    """Return the names of nodes and tensors of a graph that goes out: a message may tell of them as they are."""
+    """Return the names of nodes and tensors of a graph that goes out: a message may tell of them."""
     import onnx
 
     graph = onnx.load_from_string(model if isinstance(model, bytes) else model.read_bytes()).graph
@@ -125,7 +128,7 @@ def rename(key: str, renamed: Mapping[str, str]) -> str:
 def worst_sample(
     found: Found, subject: Subject, recipe: Recipe
 ) -> tuple[int, dict[str, tuple[float, float]]]:
-    """Return the number of the sample that is furthest off, and the errors of each output of engines that fail."""
+    """Return the number of the sample that is furthest off, and the ends of each wrong output's errors."""
     failing = [
         build for record in found.entry.records if record.ended == RAN for build in record.builds
         if judge_build(build, subject).verdict is Verdict.FAIL
@@ -152,7 +155,8 @@ def _folder(
         limits |= limits_of(subject, {name: name for name in subject.noise.outputs})
     on_trt = product is Product.TENSORRT
     needs = " and ".join(["TensorRT", *sorted(case.needs)]) if on_trt else PRODUCT_NAMES[product]
-    files = folder_files(folder, found.loaded.file, product.value, needs, why, redactor)
+    compared = subject.noise is not None
+    files = folder_files(folder, found.loaded.file, product.value, needs, why, redactor, compared=compared)
     values = {
         "RECORDED": recorded, "LIMITS": limits, "REMARKS": sorted(case.remarks) if on_trt else [],
         "BUG_IS": sorted(cause.value for cause in case.bug_is),
@@ -181,7 +185,7 @@ def _issue(
     report = Report(
         cell=entry.cell.id, product=product, repro=entry.cell.repro, outcome=entry.outcome, manner=manner,
         precision=found.case.precision, facts=facts, variables=allowed_variables(record), entries=found.row,
-        outputs=_output_lines(found), archive=name, run=run, tools=tools, script=script, why_folder=why,
+        outputs=_output_rows(found), archive=name, run=run, tools=tools, script=script, why_folder=why,
         files={top: WHAT.get(top, "") for top in tops}, newest=newest_known(product), on_cpu=_on_cpu(found),
         message="" if record.ended == RAN else record.detail, own_model=found.own_model,
         is_control=found.case.control is Control.NEGATIVE,
@@ -190,23 +194,20 @@ def _issue(
     return redactor.clean("ISSUE.md", render_issue(report)).encode()
 
 
-def _output_lines(found: Found) -> list[OutputLine]:
+def _output_rows(found: Found) -> list[list[str]]:
     """Return how each output of the first engine that fails stands to its reference."""
     if found.record.ended != RAN:
         return []
     subject = subject_of(found.record, found.case, found.entry.cell.repro, found.calibration)
     builds = found.record.builds
     build = next((b for b in builds if judge_build(b, subject).verdict is Verdict.FAIL), builds[0])
-    floors = read_floors(build, subject, subject.noise) if subject.noise else {}
-    return [
-        OutputLine(
-            name=name, rel_l2=x.get("rel_l2"), floors=floors.get(name), max_abs=x.get("max_abs"),
-            nan=int(x.get("nan", 0)) + int(x.get("inf", 0)),
-            worst=f"[{x['worst_at']}] of {x['count']}: {x['worst_y']:.6g} instead of {x['worst_r']:.6g}"
-            if "worst_at" in x else "",
-        )
-        for name, x in build.outputs.items()
-    ]  # fmt: skip
+    floors, rows = read_floors(build, subject, subject.noise) if subject.noise else {}, []
+    for name, x in build.outputs.items():
+        numbers = [x.get("rel_l2"), floors.get(name), x.get("max_abs")]
+        worst = f"{x['worst_y']:.6g} instead of {x['worst_r']:.6g}" if "worst_at" in x else ""
+        shown = ["" if number is None else f"{number:.3g}" for number in numbers]
+        rows.append([code(name), *shown, str(int(x.get("nan", 0)) + int(x.get("inf", 0))), worst])
+    return rows
 
 
 def newest_known(product: Product) -> str:
@@ -221,7 +222,7 @@ def newest_known(product: Product) -> str:
 def _on_cpu(found: Found) -> str:
     """Return what ONNX Runtime makes of the same graph; nothing where it did not run it."""
     return "; ".join(
-        f"{PRODUCT_NAMES[Product.ONNXRUNTIME]} {e.record.observed.get('library')} on the CPU: {full_words(e.outcome)}"
+        f"ONNX Runtime {e.record.observed.get('library')} on the CPU: {full_words(e.outcome)}"
         for e in found.others
         if e.cell.version.product is Product.ONNXRUNTIME and e.outcome and e.record
     )

@@ -1,13 +1,15 @@
-"""``ISSUE.md``: upstream's own form, filled with what is known of one failing cell. Pure.
+"""``ISSUE.md``: upstream's own form, filled with what is known of one failing cell.
 
-Headings and labels are upstream's, to the letter: ``.github/ISSUE_TEMPLATE`` of
-https://github.com/NVIDIA/TensorRT and https://github.com/pytorch/TensorRT.
+The forms in ``forms/`` are upstream's, to the letter, with places such as ``@GPU@``:
+``.github/ISSUE_TEMPLATE`` of https://github.com/NVIDIA/TensorRT and https://github.com/pytorch/TensorRT.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.factors import FAIL_FACTOR, PASS_FACTOR
@@ -16,8 +18,18 @@ from trtmatrix.core.markdown import MOST_CHARACTERS, bullets, code, fence, fold,
 from trtmatrix.core.model import CellId, Evidence, Outcome, Product, Repro, Verdict, release_of
 from trtmatrix.core.words import EVIDENCE_MEANINGS, PRODUCT_NAMES
 
+FORMS = Path(__file__).with_name("forms")
+
 CAPTURE_FROM = "10.14"
 """The first release whose reports are asked for an API capture."""
+
+CAPTURE = """
+**Attach the captured .json and .bin files from [TensorRT's API Capture tool]\
+(https://docs.nvidia.com/deeplearning/tensorrt/latest/inference-library/capture-replay.html) \
+if you're on an x86_64 Unix system**
+
+Not attached: the model itself is, and `LD_PRELOAD=libtensorrt_shim.so python3 repro.py` makes a capture.
+"""
 
 PRECISIONS: Mapping[str, str] = {
     "tf32": "TF32 (the default: a float32 graph, TF32 allowed)", "fp32": "FP32 (TF32 off)",
@@ -29,6 +41,9 @@ KINDS: Mapping[Kind, str] = {
     Kind.LIMIT: "Correctness", Kind.REMARK: "Fusion",
 }  # fmt: skip
 
+OUTPUT_HEADS = ("output", "relative L2 error", "in noise floors", "largest error", "NaN or infinite", "worst")
+"""What stands over :attr:`Report.outputs`."""
+
 CONTROL = (
     "> **A control, not a bug report**: a known defect was put into this graph on purpose, and the product "
     "is right to give what it gives. It shows that such a failure is found, and comes back."
@@ -36,25 +51,14 @@ CONTROL = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutputLine:
-    """How one output stands to its reference; ``floors``: its error as a multiple of the noise floor."""
-
-    name: str
-    rel_l2: float | None = None
-    floors: float | None = None
-    max_abs: float | None = None
-    nan: int = 0
-    worst: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Report:
     """All that the text says.
 
-    ``facts``: of the environment, by the names of :data:`trtmatrix.bugs.redact.ALLOWED`. ``entries``: the case at
-    every version, oldest first. ``run``: the line that runs the archive where the product is installed, and
-    ``script`` what that runs where it is one file. ``tools``: tool → its lines. ``files``: name → what is in it.
-    ``newest``: the newest release that is known of. ``message``: the product's own words where it ended early.
+    ``facts``: of the environment (:data:`trtmatrix.bugs.redact.ALLOWED`). ``entries``: the case at every
+    version, oldest first. ``outputs``: rows of markup. ``run``: the line that runs the archive,
+    ``script``: what that runs where it is one file. ``tools``: tool → its lines. ``files``: name → what is in
+    it. ``newest``: the newest release that is known of. ``message``: the product's own words where it ended
+    early.
     """
 
     cell: CellId
@@ -66,7 +70,7 @@ class Report:
     facts: Mapping[str, str]
     variables: Mapping[str, str]
     entries: Sequence[Entry]
-    outputs: Sequence[OutputLine]
+    outputs: Sequence[Sequence[str]]
     archive: str
     run: str
     files: Mapping[str, str]
@@ -76,7 +80,7 @@ class Report:
     newest: str = ""
     on_cpu: str = ""
     message: str = ""
-    reference_by: str = "NumPy, from the mathematics of the case written out"
+    reference_by: str = "NumPy, from the mathematics of the case written out,"
     own_model: bool = False
     is_control: bool = False
     notes: Sequence[str] = field(default_factory=tuple)
@@ -105,8 +109,7 @@ def render_issue(report: Report) -> str:
 
 def _render(report: Report, script: str) -> str:
     is_torch = report.repro.upstream.startswith("pytorch/TensorRT")
-    form = _torch_form(report, script) if is_torch else _nvidia_form(report, script)
-    return f"Title: {_title(report, is_torch=is_torch)}\n\n{form}"
+    return f"Title: {_title(report, is_torch=is_torch)}\n\n{_form(report, script, is_torch=is_torch)}"
 
 
 def _title(report: Report, *, is_torch: bool) -> str:
@@ -119,111 +122,24 @@ def _title(report: Report, *, is_torch: bool) -> str:
     return " ".join(("\N{BUG} [Bug] " * is_torch + title).split())
 
 
-def _nvidia_form(report: Report, script: str) -> str:
-    facts, none = report.facts, "none" if report.product is Product.TENSORRT else "none: it ran on the CPU"
-    library = facts.get("library", "") if report.product is Product.TENSORRT else f"none, {report.library}"
-    gpu = facts.get("gpu", "") + (f" (compute capability {facts['compute']})" if "compute" in facts else "")
-    capture = ""
-    if report.product is Product.TENSORRT and release_of(facts.get("library") or "8") >= release_of(
-        CAPTURE_FROM
-    ):
-        capture = (
-            "\n**Attach the captured .json and .bin files from [TensorRT's API Capture tool](https://docs.nvidia.com/"
-            "deeplearning/tensorrt/latest/inference-library/capture-replay.html) if you're on an x86_64 Unix system**"
-            "\n\nNot attached: the model itself is, and `LD_PRELOAD=libtensorrt_shim.so python3 repro.py` makes one.\n"
-        )
-    return f"""\
-## Description
-
-{_description(report)}
-
-
-## Environment
-
-**TensorRT Version**: {plain(library)}
-
-**NVIDIA GPU**: {plain(gpu or none)}
-
-**NVIDIA Driver Version**: {plain(facts.get("driver") or none)}
-
-**CUDA Version**: {plain(facts.get("cuda") or none)}
-
-**CUDNN Version**: {plain(facts.get("cudnn") or none)}
-
-
-Operating System: {plain(", ".join(filter(None, (facts.get("os"), facts.get("machine")))) or "not recorded")}
-
-Python Version (if applicable): {plain(facts.get("python", ""))}
-
-Tensorflow Version (if applicable): none
-
-PyTorch Version (if applicable): {plain(facts.get("torch") or "none")}
-
-Baremetal or Container (if so, version): {_container(report)}
-
-Environment variables that change numbers: {_variables(report)}
-
-
-## Relevant Files
-
-**Model link**: {code("model.onnx")} in the attached {code(report.archive)}
-
-{bullets(f"{code(name)}: {what}" for name, what in report.files.items())}
-
-
-## Steps To Reproduce
-
-**Commands or scripts**:
-
-{_commands(report, script)}
-
-**Have you tried [the latest release](https://developer.nvidia.com/tensorrt)?**: {_latest(report)}
-{capture}
-**Can this model run on other frameworks?** For example run ONNX model with ONNXRuntime \
-(`polygraphy run <model.onnx> --onnxrt`): {plain(report.on_cpu) or "Not tried."}
-"""
-
-
-def _torch_form(report: Report, script: str) -> str:
-    facts = report.facts
-    return f"""\
-##  Bug Description
-
-{_description(report)}
-
-## To Reproduce
-
-Steps to reproduce the behavior:
-
-{_commands(report, script)}
-
-## Expected behavior
-
-Outputs that agree with the reference as far as the precision allows.
-
-## Environment
-
-> Build information about Torch-TensorRT can be found by turning on debug messages
-
- - Torch-TensorRT Version (e.g. 1.0.0): {plain(facts.get("torch_tensorrt", ""))}
- - PyTorch Version (e.g. 1.0): {plain(facts.get("torch", ""))}
- - CPU Architecture: {plain(facts.get("machine", ""))}
- - OS (e.g., Linux): {plain(facts.get("os", "Linux"))}
- - How you installed PyTorch (`conda`, `pip`, `libtorch`, source): it is in the image
- - Build command you used (if compiling from source): not compiled here
- - Are you using local sources or building from archives: neither
- - Python version: {plain(facts.get("python", ""))}
- - CUDA version: {plain(facts.get("cuda", ""))}
- - GPU models and configuration: {plain(facts.get("gpu", ""))}
- - Any other relevant information: {plain(report.library)}, driver {plain(facts.get("driver", ""))}; \
-{_container(report)}
-
-## Additional context
-
-**Have you tried the latest release?** {_latest(report)}
-
-{bullets(f"{code(name)}: {what}" for name, what in report.files.items())}
-"""
+def _form(report: Report, script: str, *, is_torch: bool) -> str:
+    """Return upstream's form with its places filled."""
+    facts, on_trt = report.facts, report.product is Product.TENSORRT
+    none = "none" if on_trt else "none: it ran on the CPU"
+    names = ("driver", "cuda", "cudnn", "python", "torch", "torch_tensorrt", "machine")
+    capture = on_trt and release_of(facts.get("library") or "8") >= release_of(CAPTURE_FROM)
+    compute = f" (compute capability {facts['compute']})" if "compute" in facts else ""
+    places = {
+        **{name.upper(): plain(facts.get(name) or none) for name in names},
+        "LIBRARY": plain(facts.get("library", "") if on_trt else f"none, {report.library}"),
+        "GPU": plain(facts["gpu"] + compute if "gpu" in facts else none), "CONTAINER": _container(report),
+        "VARIABLES": ", ".join(code(f"{n}={v}") for n, v in report.variables.items()) or "none is set",
+        "FILES": bullets(f"{code(name)}: {what}" for name, what in report.files.items()),
+        "DESCRIPTION": _description(report), "COMMANDS": _commands(report, script), "LATEST": _latest(report),
+        "CAPTURE": CAPTURE if capture else "", "FRAMEWORKS": plain(report.on_cpu) or "Not tried.",
+    }  # fmt: skip
+    form = FORMS.joinpath("pytorch.md" if is_torch else "nvidia.md").read_text(encoding="utf-8")
+    return re.sub("@([A-Z_]+)@", lambda found: places[found[1]], form)
 
 
 def _description(report: Report) -> str:
@@ -239,7 +155,7 @@ def _description(report: Report) -> str:
         CONTROL if report.is_control else "",
         _what(report),
         fence(report.message[-4000:]).replace("```sh", "```text", 1) if report.message else "",
-        _outputs(report.outputs),
+        table(OUTPUT_HEADS, report.outputs) if report.outputs else "",
         _reference(report),
         _since(report),
         f"**What helps**:\n\n{bullets(helps)}" if helps else "",
@@ -267,41 +183,16 @@ def _what(report: Report) -> str:
     )
 
 
-def _outputs(lines: Sequence[OutputLine]) -> str:
-    if not lines:
-        return ""
-    heads = (
-        "output",
-        "relative L2 error",
-        "in noise floors",
-        "largest error",
-        "NaN or infinite",
-        "worst element",
-    )
-    rows = [
-        [code(x.name), _short(x.rel_l2), _short(x.floors), _short(x.max_abs), str(x.nan), plain(x.worst)]
-        for x in lines
-    ]
-    return table(heads, rows)
-
-
-def _short(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
-
-
 def _reference(report: Report) -> str:
     """Return against what it is compared, and why that is right."""
-    if not any(line.rel_l2 is not None for line in report.outputs):
-        return ""
-    words = f"**Why the reference is right**: it is computed in float64 on the CPU by {plain(report.reference_by)}."
-    if any(line.floors is not None for line in report.outputs):
-        words += (
-            " One noise floor is the relative L2 error that rounding to the precision alone makes in this "
-            f"computation. A right engine stays within {PASS_FACTOR:g} floors; from {FAIL_FACTOR:g} on it is wrong."
-        )
+    words = (
+        f"**Why the reference is right**: {plain(report.reference_by)} computed it in float64 on the CPU. "
+        "One noise floor is the relative L2 error that rounding to the precision makes in it: a right "
+        f"engine stays within {PASS_FACTOR:g} floors, from {FAIL_FACTOR:g} on it is wrong."
+    )
     if report.manner.kind is Kind.DEFECT:
         words += " c is how much of a known defect's own change is in the error: 1 is exactly the defect."
-    return words
+    return words if report.outputs else ""
 
 
 def _known(report: Report) -> list[Entry]:
@@ -310,26 +201,21 @@ def _known(report: Report) -> list[Entry]:
 
 def _since(report: Report) -> str:
     """Return since which version it fails, and whether an earlier or a later one is right."""
-    right, wrong = {Verdict.PASS}, {Verdict.FAIL, Verdict.FLAKY}
-    known = [entry for entry in _known(report) if entry.outcome and entry.outcome.verdict in right | wrong]
-    names = [entry.cell.version.name for entry in known]
-    if report.cell.version not in names:
+    decided = {Verdict.PASS: True, Verdict.FAIL: False, Verdict.FLAKY: False}
+    known = [(e.cell.version.name, decided[e.outcome.verdict], e.evidence) for e in _known(report)
+             if e.outcome and e.outcome.verdict in decided]  # fmt: skip
+    names = [plain(name + " (reported)" * (by is Evidence.REPORTED)) for name, _, by in known]
+    here = next((i for i, (name, _, _) in enumerate(known) if name == report.cell.version), None)
+    if here is None:
         return ""
-    here, good = names.index(report.cell.version), [e.outcome and e.outcome.verdict in right for e in known]
-    before = next((i for i in range(here, -1, -1) if good[i]), None)
-    after = next((i for i in range(here, len(known)) if good[i]), None)
+    before = next((i for i in range(here, -1, -1) if known[i][1]), None)
+    after = next((i for i in range(here, len(known)) if known[i][1]), None)
     first = 0 if before is None else before + 1
-    words = [] if before is None else [f"right at {_told(known[before])}"]
-    words.append(
-        f"wrong at {_told(known[first])}" + (f" and still at {plain(report.cell.version)}" * (first < here))
-    )
-    words += [] if after is None else [f"right again at {_told(known[after])}"]
+    words = [f"right at {names[before]}"] if before is not None else []
+    words.append(f"wrong at {names[first]}" + f" and still at {names[here]}" * (first < here))
+    words += [f"right again at {names[after]}"] if after is not None else []
     words += ["no version is known to be right"] if before is None and after is None else []
     return f"**Since which version**: {', '.join(words)}."
-
-
-def _told(entry: Entry) -> str:
-    return plain(entry.cell.version.name + (" (reported)" if entry.evidence is Evidence.REPORTED else ""))
 
 
 def _versions(report: Report) -> str:
@@ -354,12 +240,8 @@ def _container(report: Report) -> str:
     return f"Container: {plain(name)}, id {code(image_id)}" if name else f"Container: id {code(image_id)}"
 
 
-def _variables(report: Report) -> str:
-    return ", ".join(code(f"{name}={value}") for name, value in report.variables.items()) or "none is set"
-
-
 def _commands(report: Report, script: str) -> str:
-    """Return how to run it: the one command first, in a container, then by other tools, then the script itself."""
+    """Return how to run it: by the script, in a container, by other tools; then the script itself."""
     folder = report.archive.removesuffix(".tar.gz")
     lines = [f"tar -xzf {report.archive} && cd {folder}", report.run]
     if image := report.facts.get("image"):
@@ -380,10 +262,11 @@ def _commands(report: Report, script: str) -> str:
 
 def _latest(report: Report) -> str:
     """Return whether the latest release was tried; where it was not, what the newest was that was tried."""
-    tried = [entry for entry in report.entries if entry.record is not None and entry.outcome is not None]
-    name = tried[-1].cell.version.name if tried else report.cell.version
-    said = "this report" if name == report.cell.version else tried[-1].outcome.verdict.value  # type: ignore[union-attr]
-    newest = f" {plain(report.newest)} is the newest that is known of." if report.newest else ""
-    if report.newest and report.newest == name:
-        return f"Yes: {plain(name)} ({said})."
-    return f"No. The newest that was tried is {plain(name)} ({said}).{newest}"
+    tried = [e for e in report.entries if e.record is not None and e.outcome is not None]
+    name, outcome = (tried[-1].cell.version.name, tried[-1].outcome) if tried else (report.cell.version, None)
+    said = "this report" if name == report.cell.version or outcome is None else outcome.verdict.value
+    newest = (
+        f" {plain(report.newest)} is the newest that is known of." if report.newest not in {"", name} else ""
+    )
+    head = "Yes:" if report.newest == name else "No. The newest that was tried is"
+    return f"{head} {plain(name)} ({said}).{newest}"

@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 GITHUB = 25_000_000
 """Bytes that GitHub takes as an attachment: https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/attaching-files."""
 
-WHAT = {
-    "ISSUE.md": "the issue: a title, then upstream's form", "repro.py": "builds, runs, compares: one script",
-    "model.onnx": "the graph with its weights", "inputs.npz": "its inputs",
-    "reference.npz": "the float64 reference of each output, and what a known defect adds to it",
-    "run.sh": "runs the repro", "repros": "the repro", "trtprobe": "what runs it", "check.py": "says how it ended",
-    "case": "graphs, inputs, references", "SHA256SUMS": "of every file",
-}  # fmt: skip
-
 
 def bundle_command(args: argparse.Namespace) -> ExitCode:
     """Make an archive and verify it, or verify one."""
@@ -67,9 +59,7 @@ def make_command(args: argparse.Namespace) -> ExitCode:
     written = write_archive(target, files)
     tell(listing(files, redactor))
     if written.size > GITHUB:
-        tell(
-            f"{write_size(written.size)} is more than GitHub takes (25 MB): put it elsewhere, or minimise the case"
-        )
+        tell(f"{write_size(written.size)} is more than GitHub takes (25 MB): put it elsewhere")
     outcome = None if place is None else verify_archive(target, args.seconds, tell, place)
     show(args, written, files, outcome)
     return ExitCode.AS_EXPECTED if outcome is None or outcome.verified else ExitCode.SURPRISE
@@ -90,8 +80,9 @@ def question(found: Found, target: Path, *, verifies: bool) -> str:
     then = " and run in a fresh environment" if verifies else ""
     return (
         f"{target} will be written{then}: what an engineer needs to see {found.entry.cell.id} fail.\n"
-        "It holds the graph, its inputs, the reference and what ran it. Names, paths, addresses and tokens that are "
-        f"known of this host or look private are taken out; look through it before you send it.{weights}\n"
+        "It holds the graph, its inputs, the reference and what ran it. Names, paths, addresses and "
+        "tokens that this host is known by or that look private are taken out: look through it yourself, "
+        f"too.{weights}\n"
     )
 
 
@@ -121,6 +112,8 @@ def redactor_of(found: Found, given: Iterable[Path]) -> Redactor:
 
 def listing(files: Files, redactor: Redactor) -> str:
     """Return what goes out, a line for each file or folder, and what was taken out of it."""
+    from trtmatrix.bugs.gather import WHAT
+
     sizes: dict[str, int] = {}
     for name, content in files.items():
         top = name.partition("/")[0]

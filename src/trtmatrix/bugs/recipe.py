@@ -1,6 +1,6 @@
-"""What a repro asks of the build, and the same engine by NVIDIA's own tools: the lines of trtexec and Polygraphy.
+"""What a repro asks of the build, and the same engine by NVIDIA's own tools, trtexec and Polygraphy.
 
-The repro's ``run`` is called with a stand-in that notes what it asks for, and runs nothing. Options of the tools:
+The repro's ``run`` is called with a stand-in that notes what it asks for, and runs nothing. Options:
 https://docs.nvidia.com/deeplearning/tensorrt/latest/reference/command-line-programs.html and
 https://github.com/NVIDIA/TensorRT/tree/main/tools/Polygraphy.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from trtmatrix.core.model import Product, release_of
 
 Shape = tuple[int, ...]
 Limits = dict[str, tuple[float, float]]
-"""Output, or ``"<defect> in <output>"`` → relative L2 error, or c, that is right at most and wrong at least."""
+"""Output (``"<defect> in <output>"``) → relative L2 error (c) that is right at most and wrong at least."""
 
 TYPED = frozenset({"fp16", "bf16"})
 """Precisions that are those of the graph itself."""
@@ -30,8 +30,8 @@ class Recipe:
 
     The first fields are those of the probe's ``Backend.build``; ``marked``: inner tensors, made outputs.
     ``inputs``: the name of an array in the case's files, without the mark of its sample, → the graph's name;
-    ``outputs`` likewise of the reference. ``samples``: of several the arrays' names end in ``.s0``, ``.s1`` and
-    so on. ``shapes``: of the first sample, by the graph's names. ``has_reference``: whether there is one.
+    ``outputs`` likewise of the reference. ``samples``: of several the arrays' names end in ``.s0`` and so on.
+    ``shapes``: of the first sample, by the graph's names. ``has_reference``: whether there is one.
     """
 
     precision: str
@@ -142,7 +142,6 @@ def _ranges(profile: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield name, (least, best, most)
 
 
-WIDTH = 100
 BINARY = "input-{}.bin"
 """What an input's file for trtexec is called: a tensor's own name may be none for a file."""
 
@@ -169,13 +168,13 @@ def trtexec_lines(recipe: Recipe, library: str) -> list[str]:
     files = [f"{name}:{BINARY.format(number)}" for number, name in enumerate(sorted(recipe.shapes))]
     words += [f"--loadInputs={','.join(files)}"] if files else []
     words += ["--iterations=1", "--warmUp=0", "--duration=0", "--exportOutput=outputs.json"]
-    return [f'python3 -c "{binaries}"', _join("trtexec", *words)]
+    return [f'python3 -c "{binaries}"', shlex.join(["trtexec", *words])]
 
 
 def polygraphy_lines(recipe: Recipe, product: Product, library: str, limits: Limits) -> list[str]:
     """Return the lines that do it by Polygraphy; where there is no plugin, beside ONNX Runtime.
 
-    What passes is an error of the size that the script takes as right, as a signal-to-noise ratio in decibels.
+    What passes is an error that the script takes as right, as a signal-to-noise ratio in decibels.
     """
     load = (
         "import numpy as np; from polygraphy.json import save_json; "
@@ -196,7 +195,7 @@ def polygraphy_lines(recipe: Recipe, product: Product, library: str, limits: Lim
     ratios = {n: -20 * math.log10(low) for n, (low, _) in limits.items() if 0 < low < 1 and " in " not in n}
     if "--onnxrt" in words and "--trt" in words and ratios:
         words += ["--compare", "snr", "--snr-threshold", *(f"{n}:{ratio:.1f}" for n, ratio in ratios.items())]
-    return [f'python3 -c "{load}"', _join("polygraphy", *words)]
+    return [f'python3 -c "{load}"', shlex.join(["polygraphy", *words])]
 
 
 def _types(recipe: Recipe, library: str, *, strong: str) -> list[str]:
@@ -216,25 +215,3 @@ def _before(library: str, other: str) -> bool:
 
 def _shapes(shapes: Mapping[str, Shape]) -> str:
     return ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in shapes.items())
-
-
-def _join(*words: str) -> str:
-    """Return one command, folded where it is long; an option stays beside its values."""
-    lines, line = [], ""
-    for group in _groups(words):
-        if line and len(line) + 1 + len(group) > WIDTH:
-            lines.append(line)
-            line = "  " + group
-        else:
-            line = f"{line} {group}" if line else group
-    return " \\\n".join([*lines, line])
-
-
-def _groups(words: Sequence[str]) -> Iterator[str]:
-    group: list[str] = []
-    for word in words:
-        if group and (word.startswith("-") or not group[0].startswith("-") or "=" in group[0]):
-            yield shlex.join(group)
-            group = []
-        group.append(word)
-    yield shlex.join(group)

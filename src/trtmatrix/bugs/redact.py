@@ -1,8 +1,8 @@
-"""What goes out of this host: fields that are known to be harmless, and texts without what is known to be private.
+"""What goes out of this host: fields that are known to be harmless, and texts without what is private.
 
-Facts of a record go out by an allow-list (:func:`allowed_facts`): what is not named there, or does not look as
-such a fact looks, is left out. Texts (messages of a product, a repro's own words, names in a graph) are searched
-for values that this host knows of itself, and for what looks private anywhere; see :class:`Redactor`.
+Facts of a record go out by an allow-list (:func:`allowed_facts`): what is not named there, or does not look
+as such a fact looks, is left out. Texts (messages of a product, a repro's own words, names in a graph) are
+searched for values that this host knows of itself, and for what looks private anywhere (:class:`Redactor`).
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ ALLOWED: Mapping[str, str] = {
          "torch_tensorrt"), VERSION,
     ),
     "gpu": r"[A-Za-z0-9 ()/.-]{1,64}", "compute": r"\d{1,2}\.\d", "variant": r"[A-Za-z0-9 .,-]{1,40}",
-    "machine": r"x86_64|aarch64|amd64|arm64|ppc64le", "os": r"[A-Za-z/ ]{1,40}[0-9.]{0,8}(?: LTS)?(?: \([a-z]+\))?",
+    "machine": r"x86_64|aarch64|amd64|arm64|ppc64le",
     "date": r"\d{4}-\d\d-\d\d", "image_id": r"(?:sha256:)?[0-9a-f]{64}",
-    "image": r"(?:(?:nvcr\.io|docker\.io|ghcr\.io|quay\.io)/)?[a-z0-9_-]+(?:/[a-z0-9_-]+)*(?::[\w.-]+)?(?:@sha256:[0-9a-f]{64})?",
+    "image": r"(?:(?:nvcr\.io|docker\.io|ghcr\.io|quay\.io)/)?[a-z0-9_-]+(?:/[a-z0-9_-]+)*(?::[\w.-]+)?"
+    r"(?:@sha256:[0-9a-f]{64})?",
 }  # fmt: skip
 """Facts that go out, each with what it looks like; all others stay here."""
 
 VARIABLES: Mapping[str, str] = dict.fromkeys(
-    ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUDA_MODULE_LOADING", "ORT_DISABLE_TELEMETRY",
+    ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUDA_MODULE_LOADING",
      "CUBLAS_WORKSPACE_CONFIG", "CUDA_LAUNCH_BLOCKING"), r"[A-Z0-9:,]{1,16}",
 )  # fmt: skip
 """Environment variables that change numbers: they go out, the others do not."""
@@ -77,19 +78,23 @@ LOOKS_PRIVATE: tuple[tuple[str, str], ...] = (
     ("token", r"-----BEGIN[^\n]*(?:\n[^\n]+)*?-----END[^\n]*|\beyJ[\w-]{8,}(?:\.[\w-]+){1,2}"
      r"|\b(?:gh[pousr]_|github_pat_|glpat-|nvapi-|sk-|hf_|xox[abprs]-|AKIA|pypi-|dckr_pat_)[\w-]{8,}"),
     ("token", r"(?<=://)[^/\s@]+@"),
-    ("token", r"(?i)\b(?:bearer|basic) [\w.+/=-]{8,}|\b(?:password|passwd|secret|token|api[_-]?key|authorization)"
-     r"[\"']?\s*[=:]\s*[\"']?[^\s\"',;]+"),
+    ("token", r"(?i)\b(?:bearer|basic) [\w.+/=-]{8,}|\b(?:password|passwd|secret|token|api[_-]?key"
+     r"|authorization)[\"']?\s*[=:]\s*[\"']?[^\s\"',;]+"),
     ("serial number", r"(?i)\b(?:\w+_)?serial(?:[ _]?(?:number|no))?\b\s*[=:]\s*[\"']?[\w-]{4,}"),
     ("e-mail address", r"[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}"),
     ("UUID", rf"\b(?:(?:GPU|MIG)-)?{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}\b"),
     ("MAC address", rf"\b{_HEX}{{2}}(?:[:-]{_HEX}{{2}}){{5,7}}\b|\b{_HEX}{{4}}\.{_HEX}{{4}}\.{_HEX}{{4}}\b"),
-    ("IP address", rf"(?<![\w:])(?:{_HEX}{{1,4}}:){{2,7}}:?(?:{_HEX}{{1,4}}:?){{0,7}}(?<!:)(?![\w:])"
+    ("IP address", rf"(?<![\w:])(?=[:A-Fa-f]*\d)(?=[:\dA-Fa-f]*::){_HEX}{{1,4}}:[:\dA-Fa-f]*{_HEX}(?![\w:])"
+     rf"|(?<![\w:])(?:{_HEX}{{1,4}}:){{7}}{_HEX}{{1,4}}(?![\w:])"
      r"|(?<![\w.-])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\w-]|\.\d)"),
     ("path", r"(?<![\w.<])/(?:home|Users|root)/[\w.+@/-]+|\b[A-Za-z]:\\(?:[^\\\s\"']+\\)*[^\\\s\"']*"),
 )  # fmt: skip
 """What looks private on any host, the surest first."""
 
-A_PATH = r"(?<![\w.</])/(?!(?:usr|lib|lib64|opt|etc|proc|sys|dev|bin)/)(?:[\w.+@-]+/)+[\w.+@-]*|(?<![\w/.])~[\w-]*/[\w./-]+"
+A_PATH = (
+    r"(?<![\w.</])/(?!(?:usr|lib|lib64|opt|etc|proc|sys|dev|bin)/)(?:[\w.+@-]+/)+[\w.+@-]*"
+    r"|(?<![\w/.])~[\w-]*/[\w./-]+"
+)
 """What is a path in a text; in a graph it may be the name of a node, as torch's exporter writes it."""
 
 
@@ -120,7 +125,7 @@ def allowed_variables(record: Record) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Redactor:
-    """Takes out of texts what is private. ``known``: value → kind; ``keep``: texts that are wanted as they are.
+    """Takes out of texts what is private. ``known``: value → kind; ``keep``: texts that are wanted.
 
     ``taken`` counts by file and kind what was replaced: the user is shown it.
     """
@@ -148,7 +153,7 @@ class Redactor:
         return text if is_name else self._replace(file, "path", A_PATH, text)
 
     def _replace(self, file: str, kind: str, pattern: str, text: str, flags: int = 0) -> str:
-        def instead(match: re.Match[str]) -> str:
+        def instead(_: re.Match[str]) -> str:
             self.taken[(file, kind)] += 1
             return f"[{kind}]"
 
@@ -165,11 +170,15 @@ def known_values(
 ) -> dict[str, str]:
     """Return what this host and its user are known by, each with its kind.
 
-    ``folders``: of the project, the cache, a model. ``environment``: this process's where not given. What cannot be
-    told from ordinary text is left out: short values, words of this program's own text, numbers and versions.
+    ``folders``: of the project, the cache, a model. ``environment``: this process's where not given. What
+    cannot be told from ordinary text is left out: short values, words of this program's own, numbers.
     """
     variables = dict(os.environ if environment is None else environment)
     found: dict[str, str] = {}
+    for name in _hosts(variables):
+        _add(found, "host name", name)
+    for name in _users(variables):
+        _add(found, "user name", name)
     for name, value in variables.items():
         if not HARMLESS.fullmatch(name):
             for text in (value, *re.split(r"[\s,;:=]+", value)) if SENSITIVE.search(name) else (value,):
@@ -184,10 +193,6 @@ def known_values(
     for path in (*map(str, folders), str(Path.cwd()), str(Path.home()), variables.get("HOME", "")):
         _add_folder(found, path)
         _add_folder(found, os.path.realpath(path) if path else "")
-    for name in _hosts(variables):
-        _add(found, "host name", name)
-    for name in _users(variables):
-        _add(found, "user name", name)
     for text in _serials():
         if len(text) >= 6 and len(set(text)) > 3:
             _add(found, "serial number", text)
@@ -199,7 +204,7 @@ def _add(found: dict[str, str], kind: str, value: str, *, ordinary: bool = False
     value = value.strip()
     if len(value) < (4 if ordinary else 3) or value.lower() in EVERYBODY:
         return
-    words = re.findall(r"[A-Za-z0-9]+", value)
+    words = re.findall(r"[A-Za-z0-9]+", value) if kind == "environment value" else [value]
     telling = [word for word in words if not word.isdigit() and word.lower() not in own_words()]
     if (telling and not re.fullmatch(VERSION, value)) or (ordinary and len(value) >= 6):
         found.setdefault(value, kind)
@@ -261,7 +266,7 @@ def _serials() -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def own_words() -> frozenset[str]:
-    """Return the words of this program's own text in lower case: a value made of them says nothing of anybody."""
+    """Return the words of this program's own text in lower case: they say nothing of anybody."""
     words: set[str] = set()
     for file in Path(__file__).resolve().parents[1].rglob("*.py"):
         words.update(re.findall(r"[a-z0-9]+", file.read_text(encoding="utf-8", errors="replace").lower()))
@@ -269,9 +274,9 @@ def own_words() -> frozenset[str]:
 
 
 def clean_graph(model: ModelProto, redactor: Redactor, file: str) -> dict[str, str]:
-    """Take everything out of a graph but what it computes; returns the new names of tensors that had private ones.
+    """Take everything out of a graph but what it computes; returns the new names of tensors.
 
-    Doc strings, metadata, the producer and notes on shapes go; names of nodes and tensors are searched like texts.
+    Doc strings, metadata, producer and notes on shapes go; names of nodes and tensors are searched.
     """
     for name in ("doc_string", "producer_name", "producer_version", "domain"):
         model.ClearField(name)

@@ -1,4 +1,4 @@
-"""``repro.py``: the template with what one failing case asks of the build, and where right ends and wrong begins.
+"""``repro.py``: the template, filled with what one failing case asks of the build and how it is judged.
 
 The limits are the judge's own (:mod:`trtmatrix.core.numbers`): four and eight noise floors for an output's
 relative L2 error, one and two bounds for c, the share of a known defect in the error.
@@ -51,8 +51,8 @@ def why_no_script(recipe: Recipe | None, manner: Manner) -> str:
 def limits_of(subject: Subject, outputs: Mapping[str, str]) -> Limits:
     """Return for each output the relative L2 error that is right at most and that is wrong at least.
 
-    ``outputs``: array of the case's files → the graph's name for it. Known defects stand beside them by
-    ``"<defect> in <output>"``, with their c. With the user's own tolerance an output is right up to 1 times it.
+    ``outputs``: array of the case's files → the graph's name for it. Known defects stand beside them, with
+    their c. With the user's own tolerance an output is right up to 1 times it.
     """
     nothing = Measured(outputs={}, scalars={})
     if subject.case.tolerance:

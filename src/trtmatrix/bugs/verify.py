@@ -1,4 +1,4 @@
-"""``bundle verify``: runs an archive where nothing else of ours is, and compares what comes out with what it records.
+"""``bundle verify``: runs an archive where nothing else of ours is, and compares with what it records.
 
 An archive is code: it is run in a container without network that sees it read-only, or in a fresh environment
 where its failure was seen outside of containers. Nothing in it is believed or checked beyond that.
@@ -35,9 +35,9 @@ WEAKER = STRONGER = 10.0
 
 TAIL = 3000
 SAFE = (
-    "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp:exec",
-    "--env=HOME=/tmp", "--env=ORT_DISABLE_TELEMETRY=1", "--env=PYTHONDONTWRITEBYTECODE=1",
-    "--pids-limit=1024", "--workdir=/bug",
+    "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
+    "--tmpfs=/tmp:exec", "--env=HOME=/tmp", "--env=ORT_DISABLE_TELEMETRY=1", "--pids-limit=1024",
+    "--env=PYTHONDONTWRITEBYTECODE=1", "--workdir=/bug",
 )  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def _gpu_options(recorded: Mapping[str, Any], engine: Engine, notes: list[str]) 
     scan, wanted = find_gpus(), recorded.get("gpu")
     if not scan.gpus:
         raise MachineryError(
-            f"this failure was seen on {wanted}, and no GPU is here ({scan.reason}): verify the archive where there "
+            f"this failure was seen on {wanted}, and no GPU is here ({scan.reason}): verify it where there "
             "is one; bundle make --no-verify leaves it out"
         )
     gpu: Gpu = next((gpu for gpu in scan.gpus if gpu.name == wanted), scan.gpus[0])
@@ -173,7 +173,7 @@ def _why_not(code: int | None, seconds: float) -> str:
 
 
 def compare(recorded: Mapping[str, Any], said: str) -> Iterator[str]:
-    """Yield how what an archive printed differs from what it records: another output, an error of another size.
+    """Yield how what an archive printed differs from what it records: other outputs, errors of another size.
 
     Errors that were garbage when recorded, other ones in each engine, are not compared.
     """
@@ -207,37 +207,26 @@ def _run(folder: Path, command: list[str], place: Place, seconds: float) -> tupl
     from trtmatrix.effects.engine import PODMAN, find_address
     from trtmatrix.effects.owner import own_identity
 
-    name = f"trtmatrix-{folder.parent.parent.name}"
+    name, docker = folder.parent.parent.name, place.engine.command  # of the scratch folder
     labels = (f"--label={PROJECT_LABEL}=1", f"--label={OWNER_LABEL}={own_identity()}")
-    mount = f"--volume={folder}:/bug:ro"
-    words = ["run", "--rm", "--init", f"--name={name}", *labels, *SAFE, *place.options, mount]
+    words = [f"--name={name}", *labels, *SAFE, *place.options, f"--volume={folder}:/bug:ro"]
+    words += [f"--entrypoint={command[0]}", place.image, *command[1:]]
     reached = {"CONTAINER_HOST": find_address()} if place.engine.name == PODMAN else {}
-    docker = place.engine.command
     try:
-        return _call(
-            [docker, *words, f"--entrypoint={command[0]}", place.image, *command[1:]],
-            seconds,
-            folder,
-            reached,
-        )
+        return _call([docker, "run", "--rm", "--init", *words], seconds, folder, reached)
     finally:
-        subprocess.run(
-            [docker, "rm", "--force", name], capture_output=True, check=False, env={**os.environ, **reached}
-        )
+        subprocess.run([docker, "rm", "--force", name], capture_output=True, check=False)
 
 
 def _call(
     command: list[str], seconds: float, folder: Path, more: Mapping[str, str]
 ) -> tuple[int | None, str]:
-    kept = {
-        n: v
-        for n, v in os.environ.items()
-        if n in {"HOME", "PATH", "XDG_RUNTIME_DIR"} or n.startswith("DOCKER_")
-    }
+    wanted = {"HOME", "PATH", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT"}
+    environment = {name: value for name, value in os.environ.items() if name in wanted} | dict(more)
     try:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False,
-            timeout=seconds, cwd=folder, env={**kept, **more},
+            timeout=seconds, cwd=folder, env=environment,
         )  # fmt: skip
     except subprocess.TimeoutExpired as late:
         return None, (late.stdout or b"").decode("utf-8", "replace")

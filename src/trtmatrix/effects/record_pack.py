@@ -29,6 +29,7 @@ PACK = "records-"
 SCHEMA = 1
 """The number of host.json's shape."""
 
+
 @dataclass(frozen=True, kw_only=True)
 class RecordPack:
     """A pack that was written: its file, how many records and outputs it holds, which outputs were gone."""
