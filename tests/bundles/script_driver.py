@@ -1,8 +1,8 @@
 """Runs the judging part of many archives' scripts in one interpreter, Python 3.8 too, by ONNX Runtime.
 
 Standard input: a JSON list of {"script", "model", "case", "key" of graph and inputs, "arrays": that of
-reference and defects}; standard output: a line for each with the exit code that the script would end in and what the
-probe measures of the same outputs.
+reference and defects}; standard output: a line for each with the exit code that the script would end in
+and what the probe measures of the same outputs.
 """
 
 import contextlib

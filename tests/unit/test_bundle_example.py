@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trtmatrix.bugs.script import TEMPLATE, read_constants
+from trtmatrix.bugs.script import TEMPLATE, read_recorded
 from trtmatrix.effects.unpack import read_archive
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "examples" / "bundle"
@@ -20,4 +20,4 @@ def test_it_unpacks_and_its_script_is_the_template_with_other_constants(tmp_path
         one for one, other in zip(script.splitlines(), template.splitlines(), strict=True) if one != other
     ]
     assert {line.partition(":")[0].partition(" =")[0] for line in differ} == {"RECORDED", "LIMITS"}
-    assert read_constants(script)["RECORDED"]["gpu"] == "NVIDIA H200"
+    assert read_recorded(script)["gpu"] == "NVIDIA H200"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from trtmatrix.context import Context, open_context
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.expand import Selection, nearest_names
-from trtmatrix.core.judge import judge
+from trtmatrix.core.judge import judge, subject_of
+from trtmatrix.core.manner import Manner, manner_of
 from trtmatrix.core.model import CPU, NO_GPU, Case, CellId, Evidence, Product, Verdict
+from trtmatrix.core.numbers import Subject
 from trtmatrix.core.plan import Pull
 from trtmatrix.core.record import Record
 from trtmatrix.core.words import full_words
@@ -44,6 +47,21 @@ class Found:
     def case(self) -> Case:
         """The cell's case."""
         return self.entry.cell.case
+
+    @cached_property
+    def manner(self) -> Manner:
+        """In which way the cell fails; :class:`UsageError` where its records do not say."""
+        manner = manner_of(self.entry, self.calibration)
+        if manner is None:
+            raise UsageError(
+                f"{self.entry.cell.id}: its records do not say in which way it fails: run it by --rerun"
+            )
+        return manner
+
+    @cached_property
+    def subject(self) -> Subject:
+        """What the numbers of its record are judged by."""
+        return subject_of(self.record, self.case, self.entry.cell.repro, self.calibration)
 
 
 def find_cell(args: argparse.Namespace) -> Found:

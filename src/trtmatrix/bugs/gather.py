@@ -16,11 +16,9 @@ from trtmatrix.bugs.redact import Redactor, allowed, allowed_facts, allowed_vari
 from trtmatrix.bugs.script import CHECK, fill_template, limits_of, script_values, why_no_script
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.judge import subject_of
-from trtmatrix.core.manner import manner_of
 from trtmatrix.core.markdown import code
 from trtmatrix.core.model import Control, Product, Verdict, release_of
-from trtmatrix.core.numbers import Subject, judge_build, nan_last, read_floors
+from trtmatrix.core.numbers import judge_build, nan_last, read_floors
 from trtmatrix.core.record import RAN
 from trtmatrix.core.words import PRODUCT_NAMES, full_words
 from trtmatrix.effects.cases import CaseCache
@@ -38,23 +36,19 @@ WHAT = {
 
 def check_found(found: Found) -> None:
     """Refuse a failing cell of which no archive can be made, before anything is computed."""
-    cell = found.entry.cell.id
-    if found.entry.cell.version.product is Product.TENSORRT_RTX:
-        raise UsageError(f"{cell}: engines of TensorRT-RTX are built here, and not run")
-    if manner_of(found.entry, found.calibration) is None:
-        raise UsageError(f"{cell}: its records do not say in which way it fails: run it again by --rerun")
+    if found.entry.cell.version.product is Product.TENSORRT_RTX or not found.manner:
+        raise UsageError(f"{found.entry.cell.id}: engines of TensorRT-RTX are built here, and not run")
 
 
 def recorded_of(found: Found, redactor: Redactor) -> dict[str, Any]:
     """Return what a script is told of the cell's record: what ran it, how many engines fail, how they do."""
-    record, outcome = found.record, found.entry.outcome
-    manner, facts = manner_of(found.entry, found.calibration), environment_of(found)
+    record, outcome, facts = found.record, found.entry.outcome, environment_of(found)
     told = ("library", "gpu", "driver", "image", "image_id", "date")
     return {
         "cell": str(found.entry.cell.id), "product": record.product.value,
         **{name: facts[name] for name in told if facts.get(name)},
         "engines": f"{outcome.failed} of {outcome.builds} fail" if outcome and outcome.builds else "it fails",
-        "how": redactor.clean("repro.py", manner.words if manner else ""),
+        "how": redactor.clean("repro.py", found.manner.words),
     }  # fmt: skip
 
 
@@ -78,15 +72,12 @@ def gather_files(found: Found, name: str, redactor: Redactor) -> Files:
     case, record, product = found.case, found.record, found.entry.cell.version.product
     folder = CaseCache(found.context.project.cache).prepare(found.loaded, case)
     recipe = read_recipe(found.loaded.file, case.params, folder, product)
-    subject = subject_of(record, case, found.entry.cell.repro, found.calibration)
-    manner, outcome = manner_of(found.entry, found.calibration), found.entry.outcome
-    if manner is None or outcome is None:
-        raise UsageError(f"{found.entry.cell.id}: its records do not say in which way it fails")
-    recorded, why = recorded_of(found, redactor), why_no_script(recipe, manner)
+    subject, outcome = found.subject, found.entry.outcome
+    recorded, why = recorded_of(found, redactor), why_no_script(recipe, found.manner)
     if why or recipe is None:
-        files = _folder(found, folder, subject, recorded, why, redactor)
+        files = _folder(found, folder, recorded, why, redactor)
         return {"ISSUE.md": _issue(found, name, redactor, files, why=why), **files}
-    sample, wrong = worst_sample(found, subject, recipe)
+    sample, wrong = worst_sample(found, recipe)
     given = {array + mark_of(sample, recipe.samples): graph for array, graph in recipe.outputs.items()}
     if record.ended == RAN:
         given = {array: graph for array, graph in given.items() if array in record.builds[0].outputs}
@@ -100,7 +91,8 @@ def gather_files(found: Found, name: str, redactor: Redactor) -> Files:
     recorded["wrong"] = {
         rename(given[array], renamed): ends for array, ends in wrong.items() if array in given
     }
-    builds = min(max(outcome.builds, 3), 20) if 0 < outcome.failed < outcome.builds else 1
+    some = outcome is not None and 0 < outcome.failed < outcome.builds
+    builds = min(max(outcome.builds, 3), 20) if outcome and some else 1
     values = script_values(recipe, subject, limits, recorded=recorded, builds=builds)
     for constant in ("LIMITS", "PROFILE"):
         values[constant] = {rename(key, renamed): value for key, value in values[constant].items()}
@@ -125,17 +117,15 @@ def rename(key: str, renamed: Mapping[str, str]) -> str:
     return defect + mark + renamed.get(name, name)
 
 
-def worst_sample(
-    found: Found, subject: Subject, recipe: Recipe
-) -> tuple[int, dict[str, tuple[float, float]]]:
+def worst_sample(found: Found, recipe: Recipe) -> tuple[int, dict[str, tuple[float, float]]]:
     """Return the number of the sample that is furthest off, and the ends of each wrong output's errors."""
     failing = [
         build for record in found.entry.records if record.ended == RAN for build in record.builds
-        if judge_build(build, subject).verdict is Verdict.FAIL
+        if judge_build(build, found.subject).verdict is Verdict.FAIL
     ]  # fmt: skip
     errors: dict[str, list[float]] = {}
     for build in failing:
-        floors = read_floors(build, subject, subject.noise) if subject.noise else {}
+        floors = read_floors(build, found.subject, found.subject.noise) if found.subject.noise else {}
         for name, values in build.outputs.items():
             if "rel_l2" in values and (not floors.get(name, math.inf) < 8 or values.get("nan_unexpected")):
                 bad = math.nan if values.get("nan_unexpected") else float(values["rel_l2"])
@@ -145,11 +135,9 @@ def worst_sample(
     return sample, {name: (min(sizes), max(sizes)) for name, sizes in errors.items()}
 
 
-def _folder(
-    found: Found, folder: Path, subject: Subject, recorded: Mapping[str, Any], why: str, redactor: Redactor
-) -> Files:
+def _folder(found: Found, folder: Path, recorded: Mapping[str, Any], why: str, redactor: Redactor) -> Files:
     """Return the repro with the probe, the case, and what says how a run of it ended."""
-    case, product = found.case, found.entry.cell.version.product
+    case, product, subject = found.case, found.entry.cell.version.product, found.subject
     limits: Limits = {name: (limit, limit) for name, limit in case.limits.items()}
     if subject.noise is not None:
         limits |= limits_of(subject, {name: name for name in subject.noise.outputs})
@@ -171,19 +159,15 @@ def _issue(
 ) -> bytes:  # fmt: skip
     """Return ISSUE.md, without what is private."""
     entry, record, product = found.entry, found.record, found.entry.cell.version.product
-    manner = manner_of(entry, found.calibration)
-    if entry.outcome is None or manner is None:
-        raise UsageError(f"{entry.cell.id}: nothing is known of how it fails")
     facts, tools = environment_of(found), {}
     if recipe is not None and product is Product.TENSORRT:
         tools["trtexec"] = trtexec_lines(recipe, facts.get("library", ""))
     if recipe is not None:
-        lines = polygraphy_lines(recipe, product, facts.get("library", ""), limits or {})
-        tools["Polygraphy"] = lines
+        tools["Polygraphy"] = polygraphy_lines(recipe, product, facts.get("library", ""), limits or {})
     tops = dict.fromkeys(file.partition("/")[0] for file in files)
     run = "sh run.sh" if why else "python3 repro.py" + " --onnxruntime" * (product is Product.ONNXRUNTIME)
     report = Report(
-        cell=entry.cell.id, product=product, repro=entry.cell.repro, outcome=entry.outcome, manner=manner,
+        cell=entry.cell.id, product=product, repro=entry.cell.repro, entry=entry, manner=found.manner,
         precision=found.case.precision, facts=facts, variables=allowed_variables(record), entries=found.row,
         outputs=_output_rows(found), archive=name, run=run, tools=tools, script=script, why_folder=why,
         files={top: WHAT.get(top, "") for top in tops}, newest=newest_known(product), on_cpu=_on_cpu(found),
@@ -198,8 +182,7 @@ def _output_rows(found: Found) -> list[list[str]]:
     """Return how each output of the first engine that fails stands to its reference."""
     if found.record.ended != RAN:
         return []
-    subject = subject_of(found.record, found.case, found.entry.cell.repro, found.calibration)
-    builds = found.record.builds
+    subject, builds = found.subject, found.record.builds
     build = next((b for b in builds if judge_build(b, subject).verdict is Verdict.FAIL), builds[0])
     floors, rows = read_floors(build, subject, subject.noise) if subject.noise else {}, []
     for name, x in build.outputs.items():

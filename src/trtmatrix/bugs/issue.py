@@ -15,7 +15,7 @@ from trtmatrix.core.entry import Entry
 from trtmatrix.core.factors import FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.core.manner import Kind, Manner
 from trtmatrix.core.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
-from trtmatrix.core.model import CellId, Evidence, Outcome, Product, Repro, Verdict, release_of
+from trtmatrix.core.model import CellId, Evidence, Product, Repro, Verdict, release_of
 from trtmatrix.core.words import EVIDENCE_MEANINGS, PRODUCT_NAMES
 
 FORMS = Path(__file__).with_name("forms")
@@ -64,7 +64,7 @@ class Report:
     cell: CellId
     product: Product
     repro: Repro
-    outcome: Outcome
+    entry: Entry
     manner: Manner
     precision: str
     facts: Mapping[str, str]
@@ -168,7 +168,8 @@ def _description(report: Report) -> str:
 
 def _what(report: Report) -> str:
     """Return the first sentences: a reader who stops here knows what fails, and how often."""
-    count, failed = report.outcome.builds, report.outcome.failed
+    outcome = report.entry.outcome
+    count, failed = (outcome.builds, outcome.failed) if outcome else (0, 0)
     often = ""
     if count and not report.message:
         often = f" in each of {count} builds" if failed >= count else f" in {failed} of {count} builds"
@@ -176,7 +177,7 @@ def _what(report: Report) -> str:
     if report.product is Product.TENSORRT and report.precision:
         built = f"Built as {plain(PRECISIONS.get(report.precision, report.precision))}. "
     when = f", measured on {plain(report.facts['date'])}" if report.facts.get("date") else ""
-    why = plain(report.manner.words or report.outcome.reason).rstrip(".")
+    why = plain(report.manner.words).rstrip(".")
     return (
         f"**{plain(report.library)} fails on {plain(report.subject)}**{often}: {why}. "
         f"{built}Cell {code(str(report.cell))}{when}."

@@ -32,7 +32,7 @@ def bundle_command(args: argparse.Namespace) -> ExitCode:
     from trtmatrix.bugs.verify import verify_archive
 
     outcome = verify_archive(args.file, args.seconds, tell)
-    print(json.dumps(outcome.json, indent=1) if args.json else outcome.text)
+    print(json.dumps(vars(outcome), indent=1) if args.json else outcome.text)
     return ExitCode.AS_EXPECTED if outcome.verified else ExitCode.SURPRISE
 
 
@@ -132,7 +132,7 @@ def show(args: argparse.Namespace, written: Written, files: Files, outcome: Outc
     if args.json:
         data = {
             "file": str(written.file), "sha256": written.sha256, "size": written.size, "names": sorted(files),
-            "verify": outcome.json if outcome else None,
+            "verify": vars(outcome) if outcome else None,
         }  # fmt: skip
         print(json.dumps(data, indent=1))
         return

@@ -139,15 +139,10 @@ def as_code(value: Any) -> str:  # noqa: ANN401 - any literal
     return "[" + ", ".join(map(as_code, value)) + "]"
 
 
-def read_constants(script: str) -> dict[str, Any]:
-    """Return the constants of a script that was made of the template; what is no literal is left out."""
-    found: dict[str, Any] = {}
-    for node in ast.parse(script).body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        value = getattr(node, "value", None)
-        if isinstance(target, ast.Name) and isinstance(value, ast.expr):
-            try:
-                found[target.id] = ast.literal_eval(value)
-            except ValueError:
-                continue
-    return found
+def read_recorded(script: str) -> dict[str, Any]:
+    """Return what a script says was recorded; ``ValueError`` where it was not made of a template."""
+    found = re.search(r"^RECORDED: [^=]+ = (\{.*?\})  # ", script, re.MULTILINE)
+    if found is None:
+        raise ValueError("it has no RECORDED")
+    recorded: dict[str, Any] = ast.literal_eval(found[1])
+    return recorded

@@ -14,12 +14,12 @@ import tempfile
 import time
 import venv
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trtmatrix.bugs.files import RUN, SCRIPT
-from trtmatrix.bugs.script import read_constants
+from trtmatrix.bugs.script import read_recorded
 from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL, give_gpu
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.model import Gpu, Product
@@ -52,11 +52,6 @@ class Outcome:
     code: int | None = None
     seconds: float = 0.0
     said: str = ""
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
-        return asdict(self)
 
     @property
     def text(self) -> str:
@@ -149,8 +144,8 @@ def verify_archive(file: Path, seconds: float, tell: Tell, place: Place | None =
             return Outcome(file=file.name, verified=False, problems=error.problems)
         script = next((name for name in (SCRIPT, "check.py") if (folder / name).is_file()), "")
         try:
-            recorded = read_constants((folder / script).read_text(encoding="utf-8"))["RECORDED"]
-        except (OSError, SyntaxError, KeyError, UnicodeDecodeError) as error:
+            recorded = read_recorded((folder / script).read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError) as error:
             raise UsageError(f"{file}: has no {SCRIPT} that bundle make wrote") from error
         place = place or find_place(recorded)
         command = ["sh", RUN] if script != SCRIPT else ["python3", SCRIPT]
