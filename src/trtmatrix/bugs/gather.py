@@ -12,7 +12,7 @@ from trtmatrix.bugs.cell import Found
 from trtmatrix.bugs.files import MODEL, Files, folder_files, graph_files
 from trtmatrix.bugs.issue import Report, render_issue
 from trtmatrix.bugs.recipe import Limits, Recipe, polygraphy_lines, read_recipe, trtexec_lines
-from trtmatrix.bugs.redact import Redactor, allowed, allowed_facts, allowed_variables
+from trtmatrix.bugs.redact import Redactor, allowed, allowed_facts
 from trtmatrix.bugs.script import CHECK, fill_template, limits_of, script_values, why_no_script
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import UsageError
@@ -168,7 +168,7 @@ def _issue(
     run = "sh run.sh" if why else "python3 repro.py" + " --onnxruntime" * (product is Product.ONNXRUNTIME)
     report = Report(
         cell=entry.cell.id, product=product, repro=entry.cell.repro, entry=entry, manner=found.manner,
-        precision=found.case.precision, facts=facts, variables=allowed_variables(record), entries=found.row,
+        precision=found.case.precision, facts=facts, entries=found.row,
         outputs=_output_rows(found), archive=name, run=run, tools=tools, script=script, why_folder=why,
         files={top: WHAT.get(top, "") for top in tops}, newest=newest_known(product), on_cpu=_on_cpu(found),
         message="" if record.ended == RAN else record.detail, own_model=found.own_model,

@@ -23,14 +23,6 @@ FORMS = Path(__file__).with_name("forms")
 CAPTURE_FROM = "10.14"
 """The first release whose reports are asked for an API capture."""
 
-CAPTURE = """
-**Attach the captured .json and .bin files from [TensorRT's API Capture tool]\
-(https://docs.nvidia.com/deeplearning/tensorrt/latest/inference-library/capture-replay.html) \
-if you're on an x86_64 Unix system**
-
-Not attached: the model itself is, and `LD_PRELOAD=libtensorrt_shim.so python3 repro.py` makes a capture.
-"""
-
 PRECISIONS: Mapping[str, str] = {
     "tf32": "TF32 (the default: a float32 graph, TF32 allowed)", "fp32": "FP32 (TF32 off)",
     "fp16": "FP16 (a graph typed in float16)", "fp16-flag": "FP16 (a float32 graph and the FP16 flag)",
@@ -68,7 +60,6 @@ class Report:
     manner: Manner
     precision: str
     facts: Mapping[str, str]
-    variables: Mapping[str, str]
     entries: Sequence[Entry]
     outputs: Sequence[Sequence[str]]
     archive: str
@@ -133,13 +124,17 @@ def _form(report: Report, script: str, *, is_torch: bool) -> str:
         **{name.upper(): plain(facts.get(name) or none) for name in names},
         "LIBRARY": plain(facts.get("library", "") if on_trt else f"none, {report.library}"),
         "GPU": plain(facts["gpu"] + compute if "gpu" in facts else none), "CONTAINER": _container(report),
-        "VARIABLES": ", ".join(code(f"{n}={v}") for n, v in report.variables.items()) or "none is set",
         "FILES": bullets(f"{code(name)}: {what}" for name, what in report.files.items()),
         "DESCRIPTION": _description(report), "COMMANDS": _commands(report, script), "LATEST": _latest(report),
-        "CAPTURE": CAPTURE if capture else "", "FRAMEWORKS": plain(report.on_cpu) or "Not tried.",
+        "FRAMEWORKS": plain(report.on_cpu) or "Not tried.",
+        "CAPTURE": _read_form("capture") if capture else "",
     }  # fmt: skip
-    form = FORMS.joinpath("pytorch.md" if is_torch else "nvidia.md").read_text(encoding="utf-8")
+    form = _read_form("pytorch" if is_torch else "nvidia")
     return re.sub("@([A-Z_]+)@", lambda found: places[found[1]], form)
+
+
+def _read_form(name: str) -> str:
+    return (FORMS / f"{name}.md").read_text(encoding="utf-8")
 
 
 def _description(report: Report) -> str:

@@ -56,8 +56,8 @@ def make_command(args: argparse.Namespace) -> ExitCode:
         return ExitCode.SURPRISE
 
     files = gather_files(found, target.name, redactor)
-    written = write_archive(target, files)
     tell(listing(files, redactor))
+    written = write_archive(target, files)
     if written.size > GITHUB:
         tell(f"{write_size(written.size)} is more than GitHub takes (25 MB): put it elsewhere")
     outcome = None if place is None else verify_archive(target, args.seconds, tell, place)
@@ -122,9 +122,8 @@ def listing(files: Files, redactor: Redactor) -> str:
     lines = ["What goes out:"]
     lines += [f"  {name:13}  {write_size(size):>8}  {WHAT.get(name, '')}" for name, size in sizes.items()]
     taken = [f"  {name}: {redactor.told(name)}" for name in sorted({file for file, _ in redactor.taken})]
-    return "\n".join(
-        [*lines, "Taken out as private:" if taken else "Nothing private was found in it.", *taken]
-    )
+    lines.append("Taken out as private:" if taken else "Nothing private was found in it.")
+    return "\n".join([*lines, *taken])
 
 
 def show(args: argparse.Namespace, written: Written, files: Files, outcome: Outcome | None) -> None:

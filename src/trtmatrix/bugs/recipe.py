@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,19 +127,16 @@ def _recipe(seen: _Seen, module: Any, case: Any) -> Recipe:  # noqa: ANN401 - a 
         precision=options.get("precision", "tf32"), level=options.get("level"),
         plugins=bool(options.get("plugins")), keep_fp32=tuple(options.get("keep_fp32", ())),
         marked=tuple(options.get("outputs", ())), quantized=tuple(options.get("quantized", ())),
-        profile=dict(_ranges(options.get("profile") or {})),
+        profile={
+            name: (tuple(map(int, least)), tuple(map(int, best)), tuple(map(int, most)))
+            for name, (least, best, most) in (options.get("profile") or {}).items()
+        },
         inputs=dict(getattr(module, "INPUTS", None) or {name: name for name in seen.feeds}),
         outputs=dict(getattr(module, "OUTPUTS", None) or {name: name for name in reference}),
         samples=int(getattr(module, "SAMPLES", 1)),
         shapes={name: tuple(array.shape) for name, array in seen.feeds.items()},
         has_reference=bool(reference),
     )  # fmt: skip
-
-
-def _ranges(profile: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, shapes in profile.items():
-        least, best, most = (tuple(int(n) for n in shape) for shape in shapes)
-        yield name, (least, best, most)
 
 
 BINARY = "input-{}.bin"

@@ -36,12 +36,6 @@ ALLOWED: Mapping[str, str] = {
 }  # fmt: skip
 """Facts that go out, each with what it looks like; all others stay here."""
 
-VARIABLES: Mapping[str, str] = dict.fromkeys(
-    ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUDA_MODULE_LOADING",
-     "CUBLAS_WORKSPACE_CONFIG", "CUDA_LAUNCH_BLOCKING"), r"[A-Z0-9:,]{1,16}",
-)  # fmt: skip
-"""Environment variables that change numbers: they go out, the others do not."""
-
 HARMLESS = re.compile(
     r"PATH|PWD|OLDPWD|HOME|SHLVL|_|TERM|COLORTERM|SHELL|PAGER|EDITOR|VISUAL|TZ|LANG|LANGUAGE|LC_\w+|LS_COLORS|DISPLAY"
     r"|DEBIAN_FRONTEND|(?:CUDA|CUDNN|NV|NVIDIA|OMP|MKL|PYTHON)_?[A-Z0-9_]+|XDG_\w+|\w+_VERSION"
@@ -115,12 +109,6 @@ def allowed(name: str, fact: object) -> str:
     """Return a fact as text where it looks as a fact of that name does, else nothing."""
     text = str(fact) if isinstance(fact, str | int | float) else ""
     return text if re.fullmatch(ALLOWED[name], text) else ""
-
-
-def allowed_variables(record: Record) -> dict[str, str]:
-    """Return the environment variables of a record that change numbers."""
-    found = record.data.get("environment") or {}
-    return {n: str(found[n]) for n, looks in VARIABLES.items() if re.fullmatch(looks, str(found.get(n, "")))}
 
 
 @dataclass(frozen=True, kw_only=True)

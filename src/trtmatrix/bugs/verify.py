@@ -30,8 +30,8 @@ Tell = Callable[[str], None]
 WHEELS: Mapping[str, tuple[str, ...]] = {"onnxruntime": ("onnxruntime=={library}", "numpy")}
 """What a fresh environment gets, where the failure was seen outside of containers."""
 
-WEAKER = STRONGER = 10.0
-"""An error that is so many times smaller or larger is another failure."""
+ALIKE = 10.0
+"""An error that is more than so many times smaller or larger is another failure."""
 
 TAIL = 3000
 SAFE = (
@@ -154,17 +154,14 @@ def verify_archive(file: Path, seconds: float, tell: Tell, place: Place | None =
         tell(f"running {' '.join(command)} of the archive")
         started = time.monotonic()
         code, said = _run(folder, command, place, seconds)
-        found = list(compare(recorded, said)) if code == 1 else [_why_not(code, seconds)]
+        found = list(compare(recorded, said)) if code == 1 else ["the failure did not come back"]
+        if code not in {0, 1}:
+            long = f"it was not done after {seconds:g} s (--seconds S allows more)"
+            found = [long if code is None else f"nothing can be said: exit code {code}"]
         return Outcome(
             file=file.name, verified=not found, problems=tuple(found), notes=place.notes, code=code,
             seconds=round(time.monotonic() - started, 1), said=said[-TAIL:],
         )  # fmt: skip
-
-
-def _why_not(code: int | None, seconds: float) -> str:
-    if code is None:
-        return f"it was not done after {seconds:g} s (--seconds S allows more)"
-    return "the failure did not come back" if code == 0 else f"nothing can be said: exit code {code}"
 
 
 def compare(recorded: Mapping[str, Any], said: str) -> Iterator[str]:
@@ -180,8 +177,8 @@ def compare(recorded: Mapping[str, Any], said: str) -> Iterator[str]:
         yield f"{', '.join(found)} is wrong; recorded: {', '.join(numbers)}"
     for key in sorted({*numbers} & {*found}):
         low, high = (float(number) for number in numbers[key])
-        if math.isfinite(low) and math.isfinite(high) and high <= WEAKER * low:
-            odd = [x for x in found[key] if not low / WEAKER <= x <= max(high * STRONGER, 2.0)]
+        if math.isfinite(low) and math.isfinite(high) and high <= ALIKE * low:
+            odd = [x for x in found[key] if not low / ALIKE <= x <= max(high * ALIKE, 2.0)]
             if odd:
                 yield f"{key}: {odd[0]:.4g}; recorded: {low:.4g} to {high:.4g}"
 
