@@ -15,8 +15,9 @@ from tests.bundles.archives import read_files
 from tests.bundles.conftest import WRONG, Made
 from tests.bundles.planting import ENVIRONMENT, all_planted, as_log, said
 from tests.models.conftest import Project
-from trtmatrix.bugs.redact import Redactor, known_values
+from trtmatrix.bugs.redact import ALLOWED, Redactor, allowed_facts, known_values
 from trtmatrix.bugs.script import CHECK, TEMPLATE
+from trtmatrix.core.record import parse_record
 
 
 @pytest.fixture
@@ -93,6 +94,14 @@ def test_none_is_left_in_a_text_that_goes_out_as_a_failure_s_own_words() -> None
 def test_what_a_maintainer_needs_stays(text: str) -> None:
     names = frozenset(["/attn/Softmax_output_0"])
     assert Redactor(known=known_values(environment=ENVIRONMENT), keep=names).clean("ISSUE.md", text) == text
+
+
+def test_of_a_record_only_what_is_known_to_be_harmless_goes_out(spied: Made) -> None:
+    """The copy's record has private things in fields that go out as well as in others."""
+    facts = allowed_facts(parse_record(spied.record(WRONG).read_text(), "record.json"))
+    assert set(facts) <= set(ALLOWED)
+    assert {"cudnn", "torch", "libcuda", "host"} & set(facts) == set()
+    assert facts["library"] == "1.31.1"
 
 
 def test_words_that_everybody_uses_are_no_secrets() -> None:

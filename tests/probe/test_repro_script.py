@@ -188,6 +188,11 @@ def test_what_is_missing_says_nothing(
     assert archive.run(variables=variables, words=words)[0] == 125
 
 
+def test_a_missing_numpy_says_nothing(archive: Archive) -> None:
+    (archive.folder / "numpy.py").write_text("raise ImportError('no NumPy here')\n")
+    assert archive.run()[0] == 125
+
+
 @pytest.mark.parametrize(("bug", "code"), [([], 125), (["crashed"], 1)])
 def test_a_crash_ends_the_child_alone(archive: Archive, bug: list[str], code: int) -> None:
     variables = {"STANDIN_BUILDERS": str(archive.folder / "builders"), "STANDIN_BUILDER": "crashes"}
