@@ -1,4 +1,4 @@
-"""The limits that a bug archive's script is given say what the judge says; its constants are written as they are."""
+"""The limits that an archive's script is given say what the judge says; constants are written as they are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_numbers import FLOOR, make_build, make_noise, make_subject
 
-from trtmatrix.bugs.script import CHECK, TEMPLATE, Limits, as_code, fill_template, limits_of, read_recorded
+from trtmatrix.bugs.recipe import Limits
+from trtmatrix.bugs.script import CHECK, TEMPLATE, as_code, fill_template, limits_of, read_recorded
 from trtmatrix.core.model import Verdict
 from trtmatrix.core.numbers import judge_build
 
