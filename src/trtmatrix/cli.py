@@ -71,7 +71,7 @@ def run(argv: Sequence[str]) -> ExitCode:
         return error.exit_code
     except KeyboardInterrupt:
         verifies = (args.command, getattr(args, "action", "")) == ("bundle", "verify")
-        kept = "nothing was verified, and no outcome is left" if verifies else KEPT
+        kept = "nothing was verified" if verifies else KEPT
         print(f"trtmatrix: interrupted; {kept}", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
@@ -100,7 +100,7 @@ def _print_traceback() -> None:
 
 MODULES = {
     "list": "listing", "schema": "listing", "upgrade": "upgrading", "report": "reporting",
-    "surfaces": "surfacing", "bundle": "bundling", "bisect": "bugs.bisect", "minimise": "bugs.minimise",
+    "surfaces": "surfacing", "bundle": "bugs.make", "bisect": "bugs.bisect", "minimise": "bugs.minimise",
     "lock": "locking", "pack": "packing", "unpack": "unpacking", "merge": "merging",
 }  # fmt: skip
 """Where a command lies that needs little of the program; the others are in ``commands``."""

@@ -16,29 +16,14 @@ def add_bundle_options(
     make.add_argument(
         "--to", type=Path, metavar="FILE", help="where to write (default: ./REPRO-CASE-VERSION.tar.gz)"
     )
-    make.add_argument("--yes", action="store_true", help="do not ask before writing what goes out")
-    make.add_argument(
-        "--no-changes", action="store_true", help="do not measure what changes the failure; stored ones count"
-    )
+    make.add_argument("--yes", action="store_true", help="do not ask; needed where stdin is no terminal")
     make.add_argument("--no-verify", action="store_true", help="do not run the archive afterwards")
-    make.add_argument(
-        "--attach", action="append", type=Path, default=[], metavar="FILE",
-        help="put a file of yours into it: an engine, both files of an API capture; they hold the weights",
-    )  # fmt: skip
-    make.add_argument(
-        "--dockerfile", type=Path, metavar="FILE",
-        help="what the image was built by, where it is in no registry and not of matrix.yaml's wheels",
-    )  # fmt: skip
-    verify = actions.add_parser("verify", help="run an archive from itself alone, in a fresh container",
-        description="Run an archive from itself alone and say whether its failure comes back. That runs the "
-        "code that is in it: its repro.py in a container without network, outside of any where the failure "
-        "was seen there. A script that this version of trtmatrix would not write is named; where it would be "
-        "run outside of containers it is not run.",
+    verify = actions.add_parser(
+        "verify", help="run an archive from itself alone, in a fresh container",
+        description="Run an archive where nothing else of ours is, in a container without network or in a "
+        "fresh environment, and say whether its failure comes back. An archive is code: read it first.",
     )  # fmt: skip
     verify.add_argument("file", type=Path, metavar="FILE")
-    verify.add_argument(
-        "--trust", action="store_true", help="run its scripts also where this version would write others"
-    )
     for command in (make, verify):
         command.add_argument(
             "--seconds",

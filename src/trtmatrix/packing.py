@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from trtmatrix import __version__
 from trtmatrix.context import Context, open_context, own_platform
-from trtmatrix.core.bundle.manifest import write_size
 from trtmatrix.core.config import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
 from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.core.expand import select_versions
 from trtmatrix.core.pack import PackedImage, PackedPart, PackManifest, part_limit
+from trtmatrix.effects.archive import write_size
 from trtmatrix.effects.pack_parts import SCRATCH, PartWriter, open_target, write_files, write_lists
 from trtmatrix.effects.pack_suite import Suite, find_suite, program_root
 from trtmatrix.effects.pack_wheels import Wheelhouse, wanted_pythons

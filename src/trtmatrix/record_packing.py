@@ -18,7 +18,7 @@ def pack_records(context: Context, args: argparse.Namespace) -> ExitCode:
 
     The exit code is NOTHING where there are none. :class:`UsageError` where the pack cannot be written.
     """
-    from trtmatrix.core.bundle.manifest import write_size
+    from trtmatrix.effects.archive import write_size
     from trtmatrix.effects.gpu import find_gpus
     from trtmatrix.effects.record_pack import host_facts, write_record_pack
 

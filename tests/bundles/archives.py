@@ -8,8 +8,7 @@ import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from trtmatrix.core.bundle.facts import SUMS
-from trtmatrix.core.bundle.manifest import sums_text
+from trtmatrix.effects.archive import SUMS, sums_text
 
 Change = Callable[[bytes], bytes]
 

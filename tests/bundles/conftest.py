@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,26 +66,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return Made(project=project, cell=cell, archive=archive, done=done)
 
 
-def outcome_beside(archive: Path) -> dict[str, Any]:
-    """Return the outcome that lies beside an archive."""
-    found: dict[str, Any] = json.loads(archive.with_name(f"{archive.name}.verify.json").read_text())
-    return found
-
-
 def refused(made: Made, archive: Path, *words: str) -> dict[str, Any]:
-    """Verify an archive that must not be verified; returns the outcome, which lies beside it too."""
+    """Verify an archive that must not be verified; returns the outcome."""
     done = made.verify(archive, *words)
     assert done.code == 1, done.told + done.printed
-    beside = outcome_beside(archive)
-    assert beside == done.data
-    assert not beside["verified"]
-    assert beside["problems"]
-    return beside
+    assert not done.data["verified"]
+    assert done.data["problems"]
+    return done.data
 
 
 def containers_below(folder: Path) -> list[str]:
     """Return the containers that archives unpacked below a folder run in; others may run theirs."""
-    found = docker.from_env().containers.list(all=True, filters={"name": "reproduce-"}, ignore_removed=True)
+    found = docker.from_env().containers.list(
+        all=True, filters={"name": "trtmatrix-verify-"}, ignore_removed=True
+    )
     return [
         str(container.name) for container in found
         if any(str(mount.get("Source", "")).startswith(f"{folder}/") for mount in container.attrs["Mounts"])
@@ -99,15 +91,3 @@ def _nothing_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fail where a container of an archive is left behind."""
     yield
     assert not containers_below(tmp_path_factory.getbasetemp())
-
-
-def run_script(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run an unpacked archive by hand, as its ISSUE.md says."""
-    return subprocess.run(
-        ["/bin/sh", "reproduce.sh", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )

@@ -1,109 +1,112 @@
-"""Nothing private of host, environment, logs or paths is in an archive, which still shows the failure."""
+"""Nothing private of host, environment, logs or graphs is in an archive, which still shows the failure."""
 
 from __future__ import annotations
 
-import getpass
 import json
 import shutil
-import socket
-import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
-UNIT = Path(__file__).resolve().parents[1] / "unit"
-sys.path.insert(0, str(UNIT))
-
-from planting import HOST, all_planted, as_log, said  # noqa: E402 - it lies beside the unit tests
-
-from tests.bundles.archives import read_files  # noqa: E402
-from tests.bundles.conftest import WRONG, Made  # noqa: E402
-from tests.models.conftest import Project  # noqa: E402
-from trtmatrix import cli  # noqa: E402
-from trtmatrix.core.errors import ExitCode  # noqa: E402
-from trtmatrix.core.redact import Secrets  # noqa: E402
-from trtmatrix.effects import private  # noqa: E402
-
-PLANTED = {
-    "an IP address": "203.0.113.77",
-    "an IPv6 address": "2001:db8:77::1f",
-    "a MAC address": "02:42:ac:7e:00:9d",
-    "an e-mail address": "jane.roe77@corp.example",
-    "a GPU's UUID": "GPU-5d7ce17b-93f0-4d3b-9c77-3a1bd7dd7777",
-    "a home path": "/home/jroe77/models/secret.onnx",
-    "a token": "ghp_0123456789abcdefABCDEF0123456789abcd",
-    "a URL's password": "https://jroe77:hunter2hunter2@host.example/x",
-    "a key of the environment": "nvapi-77-abcdefghijklmnopqrstuvwxyz0123456789",
-}
+from tests.bundles.archives import read_files
+from tests.bundles.conftest import WRONG, Made
+from tests.bundles.planting import ENVIRONMENT, all_planted, as_log, said
+from tests.models.conftest import Project
+from trtmatrix.bugs.redact import ALLOWED, Redactor, allowed_facts, known_values
+from trtmatrix.bugs.script import CHECK, TEMPLATE
+from trtmatrix.core.record import parse_record
 
 
 @pytest.fixture
 def spied(made: Made, tmp_path: Path) -> Made:
-    """Return a copy of the project whose record's log and environment name private things."""
-    folder = tmp_path / "jroe77-project"
+    """A copy of the project whose record and graph name private things wherever they can."""
+    folder = tmp_path / "agent-7"
     shutil.copytree(made.project.folder, folder, symlinks=True)
     project = object.__new__(Project)
     project.folder, project.results = folder, folder / "results"
     other = replace(made, project=project, archive=folder / "a.tar.gz")
     file = other.record(WRONG)
     record = json.loads(file.read_text())
-    record["log"] = "\n".join(
-        [*PLANTED.values(), f"loaded {folder}/model/model.onnx on {socket.gethostname()}"]
-    )
-    record["environment"]["SOME_PATH"] = f"{folder}/data"
+    record["log"] = as_log()
+    record["environment"] = {f"V{number}": said(secret) for number, secret in enumerate(all_planted())}
+    record["environment"]["NVIDIA_TF32_OVERRIDE"] = "/home/zbigniew"
+    record["observed"].update(libcuda="/home/zbigniew/lib/libcuda.so.1", cudnn="cetus-node", torch="Zorblax")
+    record["gpu"]["host"] = "gpu-box-07"
     file.write_text(json.dumps(record))
+    for model in folder.rglob("model.onnx"):
+        if model.parent.parent.name == "cases":
+            spoil(model)
     return other
 
 
-def test_nothing_private_is_in_an_archive_that_still_shows_the_failure(spied: Made) -> None:
-    target = spied.archive
-    secret = PLANTED["a key of the environment"]
+def spoil(file: Path) -> None:
+    """Write secrets into a graph's notes and names, as exporters do."""
+    model = onnx.load(file)
+    model.doc_string, model.producer_name = as_log(), "wilhelmina's exporter"
+    model.metadata_props.add(key="run by", value="zbigniew")
+    for number, node in enumerate(model.graph.node):
+        node.doc_string = f"File /home/zbigniew/a.py, line 3\n{as_log()}"
+        node.name = f"/home/zbigniew/block/{number}"
+    old = model.graph.node[0].output[0]
+    for node in model.graph.node:
+        node.input[:] = ["wilhelmina" if name == old else name for name in node.input]
+        node.output[:] = ["wilhelmina" if name == old else name for name in node.output]
+    file.chmod(0o644)
+    onnx.save(model, file)
+
+
+def test_none_of_44_planted_secrets_goes_out_and_the_failure_still_comes_back(spied: Made) -> None:
+    words = [spied.cell, *spied.project.files, f"--to={spied.archive}", "--yes", "--json"]
     done = spied.call(
-        "make", spied.cell, *spied.project.files, f"--to={target}", "--yes", "--json", NGC_API_KEY=secret,
-    )  # fmt: skip
+        "make", *words, **{name: value for name, value in ENVIRONMENT.items() if name != "HOME"}
+    )
     assert done.code == 0, done.told
     assert done.data["verify"]["verified"]
-    assert "Taken out: " in done.told
-    text = b"\n".join([*read_files(target).values(), "\n".join(read_files(target)).encode()])
-    for what, value in {**PLANTED, "the workspace": str(spied.project.folder)}.items():
-        assert value.encode() not in text, what
-    assert b"jroe77" not in text
-    assert b"hunter2" not in text
-    if getpass.getuser() != "root":  # which stands in every Dockerfile
-        assert getpass.getuser().encode() not in text
-
-
-def test_none_of_forty_planted_secrets_goes_out_and_the_failure_still_comes_back(
-    spied: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In environment, log and paths of a record; the host knows what that host would know of itself."""
-    real = private.known_secrets
-
-    def known(*given: Any, **more: Any) -> Secrets:
-        here = real(*given, **more)
-        both = {
-            f.name: getattr(here, f.name) + getattr(HOST, f.name) for f in fields(HOST) if f.name in KNOWN
-        }
-        return replace(here, **both)
-
-    file = spied.record(WRONG)
-    record = json.loads(file.read_text())
-    record["log"] = as_log()
-    record["environment"] = {f"V{number}": said(secret) for number, secret in enumerate(all_planted())}
-    record["observed"]["libcuda"] = "/home/zbigniew/lib/libcuda.so.1"
-    file.write_text(json.dumps(record))
-    monkeypatch.setattr(private, "known_secrets", known)
-    monkeypatch.chdir(spied.project.folder)
-    words = ["bundle", "make", spied.cell, *spied.project.files, f"--to={spied.archive}", "--yes"]
-    assert cli.run(words) == ExitCode.AS_EXPECTED
+    assert len(set(all_planted())) == 44
     files = read_files(spied.archive)
-    assert len(all_planted()) >= 40
+    graph = onnx.load_from_string(files["model.onnx"])
+    assert not any(node.doc_string for node in graph.graph.node)
     whole = b"\n".join([*files.values(), *(name.encode() for name in files)])
     assert [secret for secret in all_planted() if secret.encode() in whole] == []
-    outcome = json.loads(spied.archive.with_name("a.tar.gz.verify.json").read_text())
-    assert outcome["verified"], outcome["problems"]
+    assert str(spied.project.folder).encode() not in whole
+    assert "Taken out as private:" in done.told
+    assert "model.onnx: " in done.told
 
 
-KNOWN = ("users", "hosts", "domains", "homes", "workspaces", "serials", "tokens", "values")
+def test_none_is_left_in_a_text_that_goes_out_as_a_failure_s_own_words() -> None:
+    redactor = Redactor(known=known_values(environment=ENVIRONMENT), keep=frozenset(["10.7.0.23"]))
+    text = redactor.clean("ISSUE.md", as_log())
+    assert [secret for secret in all_planted() if secret.lower() in text.lower()] == []
+    assert "at TensorRT 10.7.0.23" in text
+    assert "0.0041652523018369525" in text
+    assert "user name" in redactor.told("ISSUE.md")
+
+
+@pytest.mark.parametrize("text", [
+    "While parsing node number 3 [Softmax -> '/attn/Softmax_output_0']: could not find any supported formats",
+    "Error Code 10: Internal Error (Could not find any implementation for node {ForeignNode[a.b...c_12]}.)",
+    "/usr/lib/x86_64-linux-gnu/libnvinfer.so.8: CUDA error 700 at 10.8.0, max |y - r| 1.5e-3, 12:30:05",
+    TEMPLATE.read_text(), CHECK.read_text(),
+])  # fmt: skip
+def test_what_a_maintainer_needs_stays(text: str) -> None:
+    names = frozenset(["/attn/Softmax_output_0"])
+    assert Redactor(known=known_values(environment=ENVIRONMENT), keep=names).clean("ISSUE.md", text) == text
+
+
+def test_of_a_record_only_what_is_known_to_be_harmless_goes_out(spied: Made) -> None:
+    """The copy's record has private things in fields that go out as well as in others."""
+    facts = allowed_facts(parse_record(spied.record(WRONG).read_text(), "record.json"))
+    assert set(facts) <= set(ALLOWED)
+    assert {"cudnn", "torch", "libcuda", "host"} & set(facts) == set()
+    assert facts["library"] == "1.31.1"
+
+
+def test_words_that_everybody_uses_are_no_secrets() -> None:
+    ordinary: dict[str, Any] = {
+        "USER": "root", "MODE": "release", "PRODUCT": "tensorrt", "JOBS": "16", "CUDA_VERSION": "12.1.1",
+    }  # fmt: skip
+    found = known_values(environment=ordinary)
+    assert not {"root", "release", "tensorrt", "16", "12.1.1"} & set(found)

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 from builders import make_case
-from test_manner import AS_BUG, NAN, NOISE, RIGHT, WRONG, ZERO, engine, entry_of, failing
+from test_manner import AS_BUG, NAN, NOISE, RIGHT, WRONG, ZERO, engine, failing
 from test_numbers import FLOOR
 from test_published import entries
 
-from trtmatrix.core.bundle.expected import make_expected
 from trtmatrix.core.manner import Kind, Manner, manner_of, same_manner
 from trtmatrix.effects.calibration import read_calibration
-from trtmatrix.standalone.telling import CAME_BACK, CANNOT_SAY, conclude
 
 CASE = make_case(limits={}, defects=("lost-scale",))
 
@@ -100,19 +98,3 @@ def test_no_published_failure_is_garbage() -> None:
     found = [manner for entry in entries() if (manner := manner_of(entry, calibration)) is not None]
     assert found
     assert [manner.words for manner in found if manner.unsteady] == []
-
-
-def test_an_archive_of_garbage_expects_any_of_its_ways() -> None:
-    entry = entry_of(*RECORDED, case=CASE, noise=NOISE)
-    wanted = manner_of(entry, read_calibration())
-    expected = make_expected(entry, read_calibration(), {}, wanted)
-    for engines in (RECORDED, AGAIN, [off(1.04)]):
-        assert conclude({"ended": "ran", "detail": "", "builds": _builds(*engines)}, expected)[0] == CAME_BACK
-    steady = entry_of(off(0.5), case=CASE, noise=NOISE)
-    expected = make_expected(steady, read_calibration(), {}, manner_of(steady, read_calibration()))
-    found = {"ended": "ran", "detail": "", "builds": _builds(engine(y=NAN))}
-    assert conclude(found, expected)[0] == CANNOT_SAY
-
-
-def _builds(*engines: Any) -> list[Any]:
-    return [{"measurements": measured} for measured in engines]

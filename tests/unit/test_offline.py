@@ -13,12 +13,10 @@ from typing import cast
 
 import docker
 import pytest
-from builders import make_cell, make_record
 from engines import serving
 from reprosource import SOURCE
 
 from trtmatrix import cli
-from trtmatrix.bundle_verify import need_image
 from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.effects import offline
@@ -111,24 +109,6 @@ def test_an_engine_on_a_socket_is_asked(tmp_path: Path, monkeypatch: pytest.Monk
         engine = find_engine(gpu_here=False, offline=True)
     assert engine.available
     assert engine.held(ImageOrigin(image="a/b:1")) == "sha256:1"
-
-
-def test_an_archive_is_verified_in_an_image_that_is_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
-    here, gone, bare = (
-        make_record(make_cell(), digests={"runtime": runtime, "image": image})
-        for runtime, image in (("container", "sha256:1"), ("container", "sha256:9"), ("wheels", "123"))
-    )
-    need_image(gone)
-    with serving(tmp_path / "docker.sock"), without_network():
-        need_image(here)
-        need_image(bare)
-        with pytest.raises(OfflineError, match="--offline: the image sha256:9, which is not here, needs"):
-            need_image(gone)
-    with without_network(), pytest.raises(MachineryError, match="nothing answers"):
-        need_image(here)
 
 
 OURS = f"cp{sys.version_info[0]}{sys.version_info[1]}"

@@ -21,7 +21,6 @@ from trtmatrix.core.model import CPU, Known
 from trtmatrix.core.plan import Engine, GpuAccess
 from trtmatrix.effects import engine
 from trtmatrix.effects.engine import find_address, find_engine
-from trtmatrix.effects.run_archive import _image
 
 # As Podman 4.3.1 of Debian 12 says of itself.
 INFO = {
@@ -187,19 +186,3 @@ def test_the_api_is_asked_for_by_a_ping_and_left_to_the_sdk_elsewhere(sockets: d
     assert asked == ["/_ping"]
     assert engine._api_version(f"unix://{sockets['root']}") is None
     assert engine._api_version("tcp://127.0.0.1:1") is None
-
-
-@pytest.mark.parametrize(
-    ("told", "image"),
-    [
-        ("a" * 64, f"sha256:{'a' * 64}"),
-        (f"sha256:{'b' * 64}", f"sha256:{'b' * 64}"),
-        ("c" * 63, ""),
-        ("", ""),
-    ],
-)
-def test_the_image_that_an_archive_ran_in_has_one_name_whichever_engine_told_it(
-    told: str, image: str, tmp_path: Path
-) -> None:
-    (tmp_path / "ran").write_text(f"{told}\n")
-    assert _image(tmp_path / "ran") == image

@@ -1,1 +1,5 @@
-"""What a person does about one failure: bisect it, make it small, report it."""
+"""What a person does about one failure: an archive for its maintainers, a bisect, the smallest graph that still fails.
+
+May import everything but ``cli`` and ``commands``. ``make`` and ``verify`` are the archive, ``template`` its script;
+``bisect`` asks versions, images or a command by one ``search``; ``minimise`` asks a version kept open by trials.
+"""

@@ -144,18 +144,17 @@ def open_asker(args: argparse.Namespace) -> Asker:
 
 def _make_public(markdown: str, args: argparse.Namespace, report: Report) -> str:
     """Return a report that is meant for others without what is private on this host; what went is told."""
-    from trtmatrix.core.redact import as_markdown, redact
-    from trtmatrix.effects.private import known_secrets
+    from trtmatrix.bugs.redact import Redactor, known_values
 
     places = [path.resolve().parent for path in (args.matrix, args.repros, args.results)]
     places += [args.cache.resolve()] if args.cache else []
     named = [name for c in report.candidates for name in (c.name, c.image) if name]
     versions = [reply.library for reply in report.replies.values() if reply.library]
-    found = redact(markdown, known_secrets(places, keep=named, versions=[*versions, *named]))
-    if found.counts:
-        gone = ", ".join(f"{count} {kind.value}" for kind, count in found.counts.items())
-        _tell(f"{args.output}: taken out as private: {gone}")
-    return as_markdown(found.text)
+    redactor = Redactor(known=known_values(places), keep=frozenset([*named, *versions]))
+    text = redactor.clean(str(args.output), markdown)
+    if redactor.taken:
+        _tell(f"{args.output}: taken out as private: {redactor.told(str(args.output))}")
+    return text
 
 
 def _tell(text: str) -> None:

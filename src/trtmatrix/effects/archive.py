@@ -1,4 +1,4 @@
-"""Writes an archive: the same bytes for the same files, whole or not at all."""
+"""Writes an archive: one folder as ``.tar.gz``, the same bytes for the same files, whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,59 +7,51 @@ import io
 import os
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
-from trtmatrix.core.bundle.facts import LIMIT_BYTES, SUFFIX, SUMS, LeftOut
-from trtmatrix.core.bundle.manifest import LEFT_OUT, left_out_json, sums_text, write_size
-from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.core.redact import Secrets
-from trtmatrix.effects.packing import Packed, Part, digest_stream, pack_parts, public_name
+from trtmatrix.core.errors import UsageError
+
+SUFFIX = ".tar.gz"
+"""What the name of an archive ends in."""
+
+SUMS = "SHA256SUMS"
+"""The file in an archive with the digests of the others."""
+
+Files = Mapping[str, bytes | Path]
+"""Files for an archive by their names inside, with ``/``: their bytes, or the file that holds them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """An archive that was written. ``sha256`` and ``size``: of its file; ``folder``: the one inside."""
+    """An archive that was written. ``sha256`` and ``size``: of its file."""
 
     file: Path
     sha256: str
     size: int
-    folder: str
-    names: tuple[str, ...]
 
 
-def write_archive(
-    target: Path,
-    packed: Sequence[Packed],
-    secrets: Secrets,
-    *,
-    left_out: Sequence[LeftOut] = (),
-    limit: int = LIMIT_BYTES,
-) -> Written:
-    """Write files, their digests and the list of what was left out as ``.tar.gz``; replaces an older one.
+def write_archive(target: Path, files: Files) -> Written:
+    """Write files and their digests in one folder that is named like the archive; replaces an older one.
 
-    All lie in one folder that is named like the archive. :class:`UsageError` where the archive cannot be
-    written there, or would be larger than ``limit``.
+    :class:`UsageError` where it cannot be written there.
     """
     check_name(target)
-    folder = public_name(target.name.removesuffix(SUFFIX), secrets)
-    files = _with_lists(packed, left_out, secrets)
+    sums = sums_text({name: digest_of(content) for name, content in files.items()})
     try:
         with _new_file(target) as out:
-            _write_tar(out, folder, files)
+            _write_tar(out, target.name.removesuffix(SUFFIX), {**files, SUMS: sums.encode()})
             size = out.tell()
-            if size > limit:
-                raise UsageError(_too_large(target, size, limit))
             out.flush()
             out.seek(0)
             digest = digest_stream(out)
     except OSError as error:
         raise UsageError(f"--to {target}: cannot be written: {error.strerror or error}") from error
-    names = tuple(sorted(file.item.name for file in files))
-    return Written(file=target, sha256=digest, size=size, folder=folder, names=names)
+    return Written(file=target, sha256=digest, size=size)
 
 
 def check_name(target: Path) -> None:
@@ -68,23 +60,32 @@ def check_name(target: Path) -> None:
         raise UsageError(f"--to {target}: name it with {SUFFIX} at its end: --to {target}{SUFFIX}")
 
 
-def _too_large(target: Path, size: int, limit: int) -> str:
-    return (
-        f"{target}: would have {write_size(size)}, more than {write_size(limit)}: nothing was written; "
-        "minimise the case first: nox -s minimise -- CELL"
-    )
+def sums_text(digests: Mapping[str, str]) -> str:
+    """Return what ``sha256sum -c`` reads."""
+    return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
 
 
-def _with_lists(packed: Sequence[Packed], left_out: Sequence[LeftOut], secrets: Secrets) -> list[Packed]:
-    files = list(packed)
-    if left_out:
-        files += pack_parts([Part(name=LEFT_OUT, text=left_out_json(left_out))], secrets)
-    digests: dict[str, str] = {}
-    for file in files:
-        if file.item.name in digests or file.item.name == SUMS:
-            raise MachineryError(f"an archive has one {file.item.name}, and two were given")
-        digests[file.item.name] = file.item.sha256
-    return [*files, *pack_parts([Part(name=SUMS, text=sums_text(digests))], Secrets())]
+def digest_of(content: bytes | Path) -> str:
+    """Return the SHA-256 of bytes or of a file (hexadecimal)."""
+    if isinstance(content, bytes):
+        return sha256(content).hexdigest()
+    with content.open("rb") as stream:
+        return digest_stream(stream)
+
+
+def digest_stream(stream: IO[bytes]) -> str:
+    """Return the SHA-256 of what is left of a stream (hexadecimal)."""
+    total = sha256()
+    while block := stream.read(1 << 20):
+        total.update(block)
+    return total.hexdigest()
+
+
+def write_size(size: int) -> str:
+    """Write bytes in decimal units: ``812 B``, ``4.1 kB``, ``25.0 MB``."""
+    if size < 1000:
+        return f"{size} B"
+    return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
 
 
 @contextmanager
@@ -104,23 +105,14 @@ def _new_file(target: Path) -> Iterator[IO[bytes]]:
         partial.unlink(missing_ok=True)
 
 
-def _write_tar(out: IO[bytes], folder: str, files: Sequence[Packed]) -> None:
+def _write_tar(out: IO[bytes], folder: str, files: Files) -> None:
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=out, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for file in sorted(files, key=lambda file: file.item.name):
-            name = file.item.name
+        for name, content in sorted(files.items()):
             info = tarfile.TarInfo(f"{folder}/{name}")  # owner 0, no names, time 0
-            info.size, info.mode = file.item.size, 0o755 if name.endswith(".sh") else 0o644
-            with _open(file) as stream:
+            info.size = len(content) if isinstance(content, bytes) else content.stat().st_size
+            info.mode = 0o755 if name.endswith(".sh") else 0o644
+            with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as stream:
                 archive.addfile(info, stream)
-
-
-@contextmanager
-def _open(file: Packed) -> Iterator[IO[bytes]]:
-    if file.file is None:
-        yield io.BytesIO(file.data or b"")
-        return
-    with file.file.open("rb") as stream:
-        yield stream

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from trtmatrix.core.bundle.manifest import sums_text
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.pack import PackedFile, PackedPart, PackManifest, manifest_text
+from trtmatrix.effects.archive import sums_text
 from trtmatrix.effects.code import PACKAGES
 from trtmatrix.unpacker.pack_check import (
     BLOCK,

@@ -39,7 +39,7 @@ KNOWN = {
     "docs": frozenset({".md", ".json", ".html", ".png", ".txt"}),
     "repros": READ,
     "results": frozenset({".json"}),
-    "src": frozenset({".py", ".yaml", ".typed", ".c", ".html", ".css", ".js", ".json"}),
+    "src": frozenset({".py", ".yaml", ".typed", ".c", ".html", ".css", ".js", ".json", ".md"}),
     "tests": frozenset({".py", ".txt", ".json", ".yaml", ".expect", ".c"}),
 }
 """What the project consists of, by folder: these alone go along where git cannot say."""

@@ -12,15 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix import __version__
-from trtmatrix.core.bundle.facts import SUFFIX
-from trtmatrix.core.bundle.manifest import Item, sums_text
 from trtmatrix.core.jsontext import to_json
 from trtmatrix.core.model import Gpu
 from trtmatrix.core.record import Record
-from trtmatrix.core.redact import Secrets
-from trtmatrix.effects.archive import Written, write_archive
+from trtmatrix.effects.archive import SUFFIX, Written, digest_of, sums_text, write_archive
 from trtmatrix.effects.kept_outputs import kept_file
-from trtmatrix.effects.packing import Packed, Part, digest_stream
 from trtmatrix.effects.store import record_path
 from trtmatrix.effects.unpack import Bounds
 
@@ -32,8 +28,6 @@ PACK = "records-"
 
 SCHEMA = 1
 """The number of host.json's shape."""
-
-UNLIMITED = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +55,14 @@ def write_record_pack(
     give the same bytes. :class:`UsageError` where it cannot be written.
     """
     text = to_json({"schema": SCHEMA, **host}).encode()
-    packed = [_packed(HOST, data=text)]
-    packed += [_packed(f"{RECORDS}/{_place(record)}", file=Path(record.file)) for record in records]
+    files: dict[str, bytes | Path] = {HOST: text}
+    files |= {f"{RECORDS}/{_place(record)}": Path(record.file) for record in records}
     here, gone = _outputs(records, cache)
-    packed += [_packed(f"{OUTPUTS}/{file.name}", file=file) for file in here]
+    files |= {f"{OUTPUTS}/{file.name}": file for file in here}
     if not target.name.endswith(SUFFIX):
-        sums = sums_text({one.item.name: one.item.sha256 for one in packed})
+        sums = sums_text({name: digest_of(content) for name, content in files.items()})
         target = target / f"{PACK}{sha256(sums.encode()).hexdigest()[:12]}{SUFFIX}"
-    written = write_archive(target, packed, Secrets(), limit=UNLIMITED)
+    written = write_archive(target, files)
     return RecordPack(written=written, records=len(records), outputs=len(here), gone=tuple(gone))
 
 
@@ -92,19 +86,6 @@ def kept_digests(record: Record) -> Iterator[str]:
         digest = facts.get("sha256") if isinstance(facts, dict) else None
         if isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef"):
             yield digest
-
-
-def _packed(name: str, *, data: bytes | None = None, file: Path | None = None) -> Packed:
-    """Return a file as it is: a record is never edited, so nothing is taken out of it."""
-    if file is None:
-        content = data or b""
-        item = Item(name=name, sha256=sha256(content).hexdigest(), size=len(content), packed=len(content))
-        return Packed(item=item, part=Part(name=name), data=content)
-    with file.open("rb") as stream:
-        digest, size = digest_stream(stream), stream.tell()
-    return Packed(
-        item=Item(name=name, sha256=digest, size=size, packed=size), part=Part(name=name), file=file
-    )
 
 
 def host_facts(gpus: Sequence[Gpu]) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.core.bundle.facts import SUFFIX, SUMS
 from trtmatrix.core.errors import TrtMatrixError
 from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.merge import Incoming, Refused, content_digest, misfit, misplaced
 from trtmatrix.core.record import Pool, RecordError, parse_record, record_from
+from trtmatrix.effects.archive import SUFFIX, SUMS
 from trtmatrix.effects.record_pack import HOST, OUTPUTS, PACK, RECORDS, bounds_of, read_host
 from trtmatrix.effects.unpack import find_differences, read_archive
 

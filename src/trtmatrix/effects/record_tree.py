@@ -13,8 +13,8 @@ from typing import Any
 
 from trtmatrix.core.merge import APART, Held, Incoming, Settled, content_digest, mark_of
 from trtmatrix.core.record import Record, parse_record
+from trtmatrix.effects.archive import digest_stream
 from trtmatrix.effects.kept_outputs import kept_file, unpack_kept
-from trtmatrix.effects.packing import digest_stream
 from trtmatrix.effects.store import record_path, write_new
 
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from trtmatrix.core.bundle.facts import SUMS
 from trtmatrix.core.errors import ExitCode, TrtMatrixError, UsageError
-from trtmatrix.effects.packing import digest_stream
+from trtmatrix.effects.archive import SUMS, digest_stream
 
 LARGEST = 1_000_000_000
 """Bytes that an archive may have when unpacked."""

@@ -125,36 +125,11 @@ HEAVY = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "LSTM", 
 """Operators whose outputs a product computes by kernels of their own."""
 
 
-def choose_tensor(markable: Markable) -> str:
-    """Return the inner tensor whose marking tells most: a fusion cannot go across it; "" where none can be.
-
-    It is the last Softmax's, else that in the middle of the matrix products and convolutions, else that in
-    the middle of all.
-    """
-    order = [tensor for tensor in markable.graph.tensors if tensor in markable.inner]
-    last = [tensor for tensor in order if markable.nodes[tensor].operator == "Softmax"][-1:]
-    heavy = [tensor for tensor in order if markable.nodes[tensor].operator in HEAVY]
-    among = last or heavy or order
-    return among[len(among) // 2] if among else ""
-
-
 def mark_tensors(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelProto:
     """Make inner tensors outputs, in place; returns the model. ``KeyError`` where a type is not known."""
     known = {info.name: info for info in infer(model).graph.value_info}
     model.graph.output.extend(known[tensor] for tensor in tensors)
     return model
-
-
-def mark_made(made: onnx.ModelProto | Path, tensor: str, folder: Path) -> onnx.ModelProto | Path:
-    """Return what a repro's ``prepare`` gives as its model with one tensor more as output.
-
-    ``folder``: where a model that is a file is written to.
-    """
-    if isinstance(made, Path):
-        return write_marked(read_markable(made), (tensor,), folder)
-    copy = onnx.ModelProto()
-    copy.CopyFrom(made)
-    return mark_tensors(copy, (tensor,))
 
 
 def write_marked(markable: Markable, tensors: Iterable[str], folder: Path) -> Path:

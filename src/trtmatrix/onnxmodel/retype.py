@@ -17,7 +17,6 @@ from trtmatrix.onnxmodel.walk import (
     elements,
     fresh_names,
     inner_graphs,
-    known_of,
     opset_of,
     put,
 )
@@ -132,11 +131,6 @@ class Retyping:
                 attribute.i = TensorProto.FLOAT
         yield node
         yield from after
-
-
-def make_float32(model: ModelProto, known: Known | None = None) -> None:
-    """Rewrite a model, in place, so that all its real numbers are float32."""
-    Retyping(model, known or known_of(model.graph), TensorProto.FLOAT).rewrite()
 
 
 Fresh = Callable[[str], str]

@@ -47,6 +47,9 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t size) {
   *pointer = (CUdeviceptr)(uintptr_t)malloc(size);
   return *pointer ? 0 : OUT_OF_MEMORY;
 }
+CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t size, unsigned flags) {
+  return flags == 1 ? cuMemAlloc_v2(pointer, size) : 1;
+}
 CUresult cuMemFree_v2(CUdeviceptr pointer) { free((void *)(uintptr_t)pointer); return 0; }
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) {
   memcpy((void *)(uintptr_t)to, from, size);

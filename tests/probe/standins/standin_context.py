@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,8 @@ class IExecutionContext:
         return True
 
     def execute_async_v3(self, stream: int) -> bool:
-        assert stream >> 56 == 0x7F, "no stream of the stand-in driver"
+        default = "STANDIN_DEFAULT_STREAM" in os.environ and stream == 0
+        assert default or stream >> 56 == 0x7F, "no stream of the stand-in driver"
         if "run_says" in self.engine.graph:
             self.engine.complain(self.engine.graph["run_says"])
             return False

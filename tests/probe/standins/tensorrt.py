@@ -42,6 +42,18 @@ class ILogger:
         raise NotImplementedError
 
 
+class Logger(ILogger):
+    """Prints what is at least as severe as it was asked to."""
+
+    def __init__(self, least: Severity = Severity.WARNING) -> None:
+        super().__init__()
+        self.least = least
+
+    def log(self, severity: Severity, text: str) -> None:
+        if severity <= self.least:
+            print(f"[TRT] [{severity.name}] {text}")
+
+
 class NetworkDefinitionCreationFlag(enum.IntEnum):
     if MAJOR < 11:
         EXPLICIT_BATCH = 0

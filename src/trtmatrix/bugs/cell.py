@@ -1,0 +1,185 @@
+"""From a cell's id, as tables print it, to the entry that shows its failure; or why there is none."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from trtmatrix.context import Context, open_context
+from trtmatrix.core.calibration import Calibration
+from trtmatrix.core.entry import Entry
+from trtmatrix.core.errors import UsageError
+from trtmatrix.core.expand import Selection, nearest_names
+from trtmatrix.core.judge import judge, subject_of
+from trtmatrix.core.manner import Manner, manner_of
+from trtmatrix.core.model import CPU, NO_GPU, Case, CellId, Evidence, Product, Verdict
+from trtmatrix.core.numbers import Subject
+from trtmatrix.core.plan import Pull
+from trtmatrix.core.record import Record
+from trtmatrix.core.words import full_words
+from trtmatrix.effects.calibration import read_calibration
+from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.scene import Scene, entries_of, look_around
+
+FAILURES = frozenset({Verdict.FAIL, Verdict.FLAKY})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A cell that fails. ``record``: the newest of its records in which an engine fails.
+
+    ``row``: what its case shows at every version of its product on its GPU, oldest first; ``others``: at the
+    versions of other products.
+    """
+
+    context: Context
+    scene: Scene
+    loaded: LoadedRepro
+    entry: Entry
+    record: Record
+    row: tuple[Entry, ...]
+    others: tuple[Entry, ...]
+    own_model: bool
+    calibration: Calibration
+
+    @property
+    def case(self) -> Case:
+        """The cell's case."""
+        return self.entry.cell.case
+
+    @cached_property
+    def manner(self) -> Manner:
+        """In which way the cell fails; :class:`UsageError` where its records do not say."""
+        manner = manner_of(self.entry, self.calibration)
+        if manner is None:
+            raise UsageError(
+                f"{self.entry.cell.id}: its records do not say in which way it fails: run it by --rerun"
+            )
+        return manner
+
+    @cached_property
+    def subject(self) -> Subject:
+        """What the numbers of its record are judged by."""
+        return subject_of(self.record, self.case, self.entry.cell.repro, self.calibration)
+
+
+def find_cell(args: argparse.Namespace) -> Found:
+    """Return the failing cell that was named; :class:`UsageError` says why there is none and what to do.
+
+    ``args`` holds ``cell``, the project's files, and the options about a model of one's own.
+    """
+    cell = read_cell_id(args.cell)
+    context = _open(args, cell)
+    loaded = context.repros[cell.repro]
+    version = next((v for v in context.matrix.versions if v.name == cell.version), None)
+    if version is None:
+        known = [v.name for v in context.matrix.versions]
+        raise UsageError(f"{cell}: " + nearest_names("version", cell.version, known))
+    case = next(known for known in loaded.repro.cases if known.id == cell.case)
+    if version.product not in case.products:
+        products = ", ".join(sorted(product.value for product in case.products))
+        raise UsageError(
+            f"{cell}: this case is for {products}, and {version.name} is {version.product.value}"
+        )
+    on_gpu = version.product is Product.TENSORRT
+    if on_gpu == (cell.gpu in {CPU.slug, NO_GPU.slug}):
+        wanted = "the GPU that it was run on, such as #nvidia-h200" if on_gpu else f"#{CPU.slug}"
+        raise UsageError(f"{cell}: a cell of {version.name} ends in {wanted}")
+    selection = Selection(
+        repros=(cell.repro,), cases=(f"{cell.repro}/{cell.case}",), gpus=(cell.gpu,) if on_gpu else ()
+    )
+    context = replace(context, selection=selection)
+    scene = look_around(context, Pull.NEVER)
+    entries = entries_of(context, scene, scene.stored)
+    mine = [e for e in entries if (e.cell.id.repro, e.cell.id.case) == (cell.repro, cell.case)]
+    entry = next((e for e in mine if e.cell.id == cell), None)
+    if entry is None or entry.record is None or entry.outcome is None or not _fails(entry):
+        raise UsageError(f"{cell}: {_why_nothing(entry, args)}")
+    calibration = read_calibration()
+    same = (e for e in mine if e.cell.version.product is version.product)
+    row = tuple(sorted(same, key=lambda e: e.cell.version.release))
+    return Found(
+        context=context, scene=scene, loaded=loaded, entry=entry, calibration=calibration,
+        record=_failing_record(entry, calibration), row=row,
+        others=tuple(e for e in mine if e not in row), own_model=loaded.file.parent != args.repros,
+    )  # fmt: skip
+
+
+def read_cell_id(text: str) -> CellId:
+    """Read a cell's id; :class:`UsageError` shows how one looks."""
+    try:
+        return CellId.parse(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{error}, such as sdpa-scale/sdpa-tf32@10.7.0#nvidia-l4\n"
+            "  python -m trtmatrix table --json prints the ids of all cells"
+        ) from error
+
+
+def _open(args: argparse.Namespace, cell: CellId) -> Context:
+    """Return the context whose repros have the cell's: the project's, or that of a model of one's own."""
+    from trtmatrix.own_model import model_repro, stored_models, with_model
+
+    plain = {name: getattr(args, name) for name in ("matrix", "repros", "results", "cache")}
+    context = open_context(argparse.Namespace(**plain))
+    opened = with_model(context, args)
+    if opened is not context:
+        repro = model_repro(opened).repro
+        ids = [f"{repro.id}/{case.id}" for case in repro.cases]
+        if f"{cell.repro}/{cell.case}" not in ids:
+            raise UsageError(
+                f"{cell}: --model and what goes with it make {', '.join(ids)}: name the same model, inputs, "
+                "precision and profile as when it ran"
+            )
+        return opened
+    if cell.repro in context.repros:
+        cases = [case.id for case in context.repros[cell.repro].repro.cases]
+        if cell.case not in cases:
+            raise UsageError(f"{cell}: " + nearest_names(f"case of {cell.repro}", cell.case, cases))
+        return context
+    models = stored_models(context, cell.repro, cell.case)
+    if len(models) > 1:
+        raise UsageError(f"{cell}: several models were run under this id: name the one by --model")
+    if not models:
+        known = nearest_names("repro", cell.repro, list(context.repros))
+        raise UsageError(f"{cell}: {known}\n  of a model of your own: name it by --model, with its inputs")
+    return models[0]
+
+
+def _fails(entry: Entry) -> bool:
+    return entry.outcome is not None and entry.outcome.verdict in FAILURES
+
+
+def _why_nothing(entry: Entry | None, args: argparse.Namespace) -> str:
+    """Say why a cell makes no archive, and what to type."""
+    if entry is None or entry.evidence is Evidence.NONE or entry.outcome is None:
+        why = f" ({entry.excluded.detail})" if entry and entry.excluded and entry.excluded.detail else ""
+        return f"there is no record of it: nobody ran it{why}\n  {_run_line(args)}"
+    if entry.record is None:
+        source = entry.expectation.source if entry.expectation else ""
+        return (
+            f"it is only reported ({source or 'by its repro'}), not measured: an archive shows what was "
+            f"measured\n  {_run_line(args)}"
+        )
+    said = f"{full_words(entry.outcome)} {entry.figure}".strip()
+    reason = f": {entry.outcome.reason}" if entry.outcome.reason else ""
+    if entry.outcome.verdict is Verdict.PASS:
+        return f"it does not fail, it is {said}{reason}\n  there is nothing to show; {_run_line(args)}"
+    return f"it is {said}{reason}\n  that is no failure to show; {_run_line(args)}"
+
+
+def _run_line(args: argparse.Namespace) -> str:
+    cell = CellId.parse(args.cell)
+    model = f" --model {args.model}" if args.model else f" --repro {cell.repro} --case {cell.case}"
+    gpu = "" if cell.gpu in {CPU.slug, NO_GPU.slug} else f" --gpu {cell.gpu}"
+    return f"run it: python -m trtmatrix run --trt {cell.version}{model}{gpu} --rerun"
+
+
+def _failing_record(entry: Entry, calibration: Calibration) -> Record:
+    """Return the newest record that fails by itself; where only all together do, the newest."""
+    cell = entry.cell
+    for record in entry.records:
+        if judge([record], cell.case, cell.version, cell.repro, calibration).verdict in FAILURES:
+            return record
+    return entry.records[0]

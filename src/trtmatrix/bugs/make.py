@@ -1,0 +1,144 @@
+"""``bundle``: makes the archive that shows a failing cell to its maintainers, and verifies one.
+
+All questions and checks come before the first second of work: what follows the answer asks nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from trtmatrix.core.errors import ExitCode, UsageError
+from trtmatrix.effects.archive import SUFFIX, Written, check_name, write_archive, write_size
+
+if TYPE_CHECKING:
+    from trtmatrix.bugs.cell import Found
+    from trtmatrix.bugs.files import Files
+    from trtmatrix.bugs.redact import Redactor
+    from trtmatrix.bugs.verify import Outcome
+
+GITHUB = 25_000_000
+"""Bytes that GitHub takes as an attachment: https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/attaching-files."""
+
+
+def bundle_command(args: argparse.Namespace) -> ExitCode:
+    """Make an archive and verify it, or verify one."""
+    if args.action == "make":
+        return make_command(args)
+    from trtmatrix.bugs.verify import verify_archive
+
+    outcome = verify_archive(args.file, args.seconds, tell)
+    print(json.dumps(vars(outcome), indent=1) if args.json else outcome.text)
+    return ExitCode.AS_EXPECTED if outcome.verified else ExitCode.SURPRISE
+
+
+def make_command(args: argparse.Namespace) -> ExitCode:
+    """Check everything and ask, then write the archive of a failing cell and run it from itself alone."""
+    from trtmatrix.bugs.cell import find_cell, read_cell_id
+    from trtmatrix.bugs.gather import check_found, gather_files, recorded_of
+    from trtmatrix.bugs.verify import find_place, verify_archive
+
+    cell = read_cell_id(args.cell)
+    target = args.to or Path(f"{cell.repro}-{cell.case}-{cell.version}{SUFFIX}")
+    check_target(target)
+    if not args.yes and not sys.stdin.isatty():
+        raise UsageError("nobody can be asked here, as stdin is no terminal: add --yes to write the archive")
+    found = find_cell(args)
+    check_found(found)
+    redactor = redactor_of(found, [path for path in (args.model, args.inputs) if path is not None])
+    place = None if args.no_verify else find_place(recorded_of(found, redactor))
+    if not ask(question(found, target, verifies=place is not None), yes=args.yes, stdin=sys.stdin):
+        print(f"nothing was written to {target}", file=sys.stderr)
+        return ExitCode.SURPRISE
+
+    files = gather_files(found, target.name, redactor)
+    tell(listing(files, redactor))
+    written = write_archive(target, files)
+    if written.size > GITHUB:
+        tell(f"{write_size(written.size)} is more than GitHub takes (25 MB): put it elsewhere")
+    outcome = None if place is None else verify_archive(target, args.seconds, tell, place)
+    show(args, written, files, outcome)
+    return ExitCode.AS_EXPECTED if outcome is None or outcome.verified else ExitCode.SURPRISE
+
+
+def check_target(target: Path) -> None:
+    """Refuse a target that cannot be written."""
+    check_name(target)
+    if not target.parent.is_dir():
+        raise UsageError(f"--to {target}: there is no folder {target.parent}")
+    if target.is_dir():
+        raise UsageError(f"--to {target} is a folder: name a file")
+
+
+def question(found: Found, target: Path, *, verifies: bool) -> str:
+    """Return what the user is asked before anything is computed."""
+    weights = "\nTHE WEIGHTS OF YOUR OWN MODEL GO OUT with it." if found.own_model else ""
+    then = " and run in a fresh environment" if verifies else ""
+    return (
+        f"{target} will be written{then}: what an engineer needs to see {found.entry.cell.id} fail.\n"
+        "It holds the graph, its inputs, the reference and what ran it. Names, paths, addresses and "
+        "tokens that this host is known by or that look private are taken out: look through it yourself, "
+        f"too.{weights}\n"
+    )
+
+
+def ask(text: str, *, yes: bool, stdin: TextIO) -> bool:
+    """Show a text and ask; True where the answer is yes, or ``yes`` said so beforehand."""
+    sys.stderr.write(text)
+    if yes:
+        return True
+    sys.stderr.write("Write it? [y/N] ")
+    sys.stderr.flush()
+    return stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def redactor_of(found: Found, given: Iterable[Path]) -> Redactor:
+    """Return what takes private things out; the cell's names and all versions' numbers are wanted."""
+    from trtmatrix.bugs.gather import newest_known
+    from trtmatrix.bugs.redact import Redactor, known_values
+
+    project, cell = found.context.project, found.entry.cell.id
+    folders = [project.cache, project.matrix.resolve().parent, project.repros.resolve()]
+    folders += [path.resolve().parent for path in given]
+    versions = [str(part) for v in found.context.matrix.versions for part in (v.name, v.library.value)]
+    versions += [str(entry.record.observed.get("library")) for entry in found.row if entry.record]
+    versions.append(newest_known(found.entry.cell.version.product))
+    return Redactor(known=known_values(folders), keep=frozenset([str(cell), cell.version, *versions]) - {""})
+
+
+def listing(files: Files, redactor: Redactor) -> str:
+    """Return what goes out, a line for each file or folder, and what was taken out of it."""
+    from trtmatrix.bugs.gather import WHAT
+
+    sizes: dict[str, int] = {}
+    for name, content in files.items():
+        top = name.partition("/")[0]
+        size = len(content) if isinstance(content, bytes) else content.stat().st_size
+        sizes[top] = sizes.get(top, 0) + size
+    lines = ["What goes out:"]
+    lines += [f"  {name:13}  {write_size(size):>8}  {WHAT.get(name, '')}" for name, size in sizes.items()]
+    taken = [f"  {name}: {redactor.told(name)}" for name in sorted({file for file, _ in redactor.taken})]
+    lines.append("Taken out as private:" if taken else "Nothing private was found in it.")
+    return "\n".join([*lines, *taken])
+
+
+def show(args: argparse.Namespace, written: Written, files: Files, outcome: Outcome | None) -> None:
+    """Print what was written and how its verification came out."""
+    if args.json:
+        data = {
+            "file": str(written.file), "sha256": written.sha256, "size": written.size, "names": sorted(files),
+            "verify": vars(outcome) if outcome else None,
+        }  # fmt: skip
+        print(json.dumps(data, indent=1))
+        return
+    print(f"{written.file}: {write_size(written.size)}, sha256 {written.sha256}")
+    print(outcome.text if outcome else "not verified: bundle verify FILE does that")
+
+
+def tell(text: str) -> None:
+    """Tell of long work."""
+    print(text, file=sys.stderr, flush=True)

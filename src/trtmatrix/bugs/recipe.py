@@ -1,0 +1,214 @@
+"""What a repro asks of the build, and the same engine by NVIDIA's own tools, trtexec and Polygraphy.
+
+The repro's ``run`` is called with a stand-in that notes what it asks for, and runs nothing. Options:
+https://docs.nvidia.com/deeplearning/tensorrt/latest/reference/command-line-programs.html and
+https://github.com/NVIDIA/TensorRT/tree/main/tools/Polygraphy.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trtmatrix.core.model import Product, release_of
+
+Shape = tuple[int, ...]
+Limits = dict[str, tuple[float, float]]
+"""Output (``"<defect> in <output>"``) → relative L2 error (c) that is right at most and wrong at least."""
+
+TYPED = frozenset({"fp16", "bf16"})
+"""Precisions that are those of the graph itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What is asked of the build and the run of a case's own graph.
+
+    The first fields are those of the probe's ``Backend.build``; ``marked``: inner tensors, made outputs.
+    ``inputs``: the name of an array in the case's files, without the mark of its sample, → the graph's name;
+    ``outputs`` likewise of the reference. ``samples``: of several the arrays' names end in ``.s0`` and so on.
+    ``shapes``: of the first sample, by the graph's names. ``has_reference``: whether there is one.
+    """
+
+    precision: str
+    level: int | None = None
+    plugins: bool = False
+    keep_fp32: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
+    profile: Mapping[str, tuple[Shape, Shape, Shape]] = field(default_factory=dict)
+    quantized: tuple[str, ...] = ()
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    samples: int = 1
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    has_reference: bool = True
+
+
+def read_recipe(repro: Path, params: Mapping[str, Any], files: Path, product: Product) -> Recipe | None:
+    """Return how the case's own graph was last built before it was first run.
+
+    ``files``: the case's folder. None where that is not what the repro looks at: it enqueues the engine by
+    itself, or its graph is made inside the container.
+    """
+    from trtprobe.cell import load_repro
+    from trtprobe.files import CaseFiles
+
+    module, case = load_repro(repro), CaseFiles(files)
+    stand_in = _StandIn(case, has_streams=product is Product.TENSORRT)
+    try:
+        module.run(dict(params), case, stand_in)
+    except _Seen as seen:
+        return _recipe(seen, module, case)
+    except Exception:  # noqa: BLE001 - a repro that needs more than a build and a run, whatever it raises
+        return None
+    return None
+
+
+class _Seen(Exception):
+    """The case's own graph is run."""
+
+    def __init__(self, options: Mapping[str, Any], feeds: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.options, self.feeds = options, feeds
+
+
+class _Anything(dict[str, Any]):
+    """Outputs of another graph: any name has a zero."""
+
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401 - an array
+        import numpy as np
+
+        return np.zeros(())
+
+
+class _StandInEngine:
+    """An engine that is not there."""
+
+    def __init__(self, options: Mapping[str, Any], *, is_own: bool) -> None:
+        self.options, self.is_own = options, is_own
+
+    def run(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.is_own:
+            raise _Seen(self.options, inputs)
+        return _Anything()
+
+    def fusion(self, inputs: Mapping[str, Any]) -> str:
+        del inputs
+        return "?"
+
+
+class _StandIn:
+    """What a repro is handed as the product; it has no streams to enqueue on, whatever it says."""
+
+    def __init__(self, case: Any, *, has_streams: bool) -> None:  # noqa: ANN401 - the probe's
+        self.case, self.has_streams = case, has_streams
+
+    def build(self, model: Path, **options: Any) -> _StandInEngine:  # noqa: ANN401 - as the probe's
+        return _StandInEngine(options, is_own=model == self.case.model)
+
+    def measure(self, name: str, value: float) -> None:
+        del name, value
+
+    count = measure
+
+    def remark(self, word: str) -> None:
+        del word
+
+
+def _recipe(seen: _Seen, module: Any, case: Any) -> Recipe:  # noqa: ANN401 - a module
+    """Return the recipe; a repro of a user's model says by itself how arrays are named."""
+    options = seen.options
+    reference = tuple(case.reference)
+    return Recipe(
+        precision=options.get("precision", "tf32"), level=options.get("level"),
+        plugins=bool(options.get("plugins")), keep_fp32=tuple(options.get("keep_fp32", ())),
+        marked=tuple(options.get("outputs", ())), quantized=tuple(options.get("quantized", ())),
+        profile={
+            name: (tuple(map(int, least)), tuple(map(int, best)), tuple(map(int, most)))
+            for name, (least, best, most) in (options.get("profile") or {}).items()
+        },
+        inputs=dict(getattr(module, "INPUTS", None) or {name: name for name in seen.feeds}),
+        outputs=dict(getattr(module, "OUTPUTS", None) or {name: name for name in reference}),
+        samples=int(getattr(module, "SAMPLES", 1)),
+        shapes={name: tuple(array.shape) for name, array in seen.feeds.items()},
+        has_reference=bool(reference),
+    )  # fmt: skip
+
+
+BINARY = "input-{}.bin"
+"""What an input's file for trtexec is called: a tensor's own name may be none for a file."""
+
+
+def trtexec_lines(recipe: Recipe, library: str) -> list[str]:
+    """Return the shell lines that build and run the engine by ``trtexec``, with the archive's inputs.
+
+    ``recipe``: its inputs by the graph's names. ``library``: TensorRT's version.
+    """
+    cast = "(a.astype('i4') if a.dtype == 'i8' else a)" if _before(library, "10") else "a"
+    binaries = (
+        f"import numpy as np; [{cast}.tofile('{BINARY.format('%d')}' % i) "
+        "for i, (_, a) in enumerate(sorted(np.load('inputs.npz').items()))]"
+    )
+    words = ["--onnx=model.onnx", *([] if recipe.precision != "fp32" else ["--noTF32"])]
+    words += _types(recipe, library, strong="--stronglyTyped")
+    if recipe.level is not None and not _before(library, "8.6"):
+        words.append(f"--builderOptimizationLevel={recipe.level}")
+    for which, option in enumerate(("min", "opt", "max")):
+        if recipe.profile:
+            words.append(f"--{option}Shapes=" + _shapes({n: s[which] for n, s in recipe.profile.items()}))
+    if recipe.profile:
+        words.append("--shapes=" + _shapes({name: recipe.shapes[name] for name in recipe.profile}))
+    files = [f"{name}:{BINARY.format(number)}" for number, name in enumerate(sorted(recipe.shapes))]
+    words += [f"--loadInputs={','.join(files)}"] if files else []
+    words += ["--iterations=1", "--warmUp=0", "--duration=0", "--exportOutput=outputs.json"]
+    return [f'python3 -c "{binaries}"', shlex.join(["trtexec", *words])]
+
+
+def polygraphy_lines(recipe: Recipe, product: Product, library: str, limits: Limits) -> list[str]:
+    """Return the lines that do it by Polygraphy; where there is no plugin, beside ONNX Runtime.
+
+    What passes is an error that the script takes as right, as a signal-to-noise ratio in decibels.
+    """
+    load = (
+        "import numpy as np; from polygraphy.json import save_json; "
+        "save_json([dict(np.load('inputs.npz'))], 'inputs.json')"
+    )
+    words = ["run", "model.onnx"]
+    if product is not Product.ONNXRUNTIME:
+        words += ["--trt", *([] if recipe.precision == "fp32" else ["--tf32"])]
+        words += _types(recipe, library, strong="--strongly-typed")
+        if recipe.level is not None and not _before(library, "8.6"):
+            words += ["--builder-optimization-level", str(recipe.level)]
+        for which, option in enumerate(("min", "opt", "max")):
+            if recipe.profile:
+                shapes = [f"{n}:[{','.join(map(str, s[which]))}]" for n, s in recipe.profile.items()]
+                words += [f"--trt-{option}-shapes", *shapes]
+    words += [] if recipe.plugins else ["--onnxrt"]
+    words += ["--load-inputs", "inputs.json"]
+    ratios = {n: -20 * math.log10(low) for n, (low, _) in limits.items() if 0 < low < 1 and " in " not in n}
+    if "--onnxrt" in words and "--trt" in words and ratios:
+        words += ["--compare", "snr", "--snr-threshold", *(f"{n}:{ratio:.1f}" for n, ratio in ratios.items())]
+    return [f'python3 -c "{load}"', shlex.join(["polygraphy", *words])]
+
+
+def _types(recipe: Recipe, library: str, *, strong: str) -> list[str]:
+    """Return the options about the types that the builder may use."""
+    if not _before(library, "11") and recipe.precision in TYPED:
+        return []
+    if recipe.precision in TYPED and not _before(library, "9"):
+        return [strong]
+    half = ["--fp16"] if recipe.precision.startswith("fp16") else []
+    return half + [f"--{word}" for word in recipe.quantized]
+
+
+def _before(library: str, other: str) -> bool:
+    """Whether a version is older; a pre-release of another counts as that one."""
+    return release_of(library or "10").release < release_of(other).release
+
+
+def _shapes(shapes: Mapping[str, Shape]) -> str:
+    return ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in shapes.items())

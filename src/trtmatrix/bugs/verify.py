@@ -1,0 +1,225 @@
+"""``bundle verify``: runs an archive where nothing else of ours is, and compares with what it records.
+
+An archive is code: it is run in a container without network that sees it read-only, or in a fresh environment
+where its failure was seen outside of containers. Nothing in it is believed or checked beyond that.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import subprocess
+import tempfile
+import time
+import venv
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trtmatrix.bugs.files import RUN, SCRIPT
+from trtmatrix.bugs.script import read_recorded
+from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL, give_gpu
+from trtmatrix.core.errors import MachineryError, UsageError
+from trtmatrix.core.model import Gpu, Product
+from trtmatrix.core.plan import Engine
+
+Tell = Callable[[str], None]
+
+WHEELS: Mapping[str, tuple[str, ...]] = {"onnxruntime": ("onnxruntime=={library}", "numpy")}
+"""What a fresh environment gets, where the failure was seen outside of containers."""
+
+ALIKE = 10.0
+"""An error that is more than so many times smaller or larger is another failure."""
+
+TAIL = 3000
+SAFE = (
+    "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
+    "--tmpfs=/tmp:exec", "--env=HOME=/tmp", "--env=ORT_DISABLE_TELEMETRY=1", "--pids-limit=1024",
+    "--env=PYTHONDONTWRITEBYTECODE=1", "--workdir=/bug",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a verification came out. ``said``: the end of what the archive printed; ``code``: its exit code."""
+
+    file: str
+    verified: bool
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    code: int | None = None
+    seconds: float = 0.0
+    said: str = ""
+
+    @property
+    def text(self) -> str:
+        """The same in lines."""
+        head = f"{self.file}: verified in {self.seconds:.0f} s: the failure came back"
+        if not self.verified:
+            head = f"{self.file}: NOT verified\n" + "\n".join(f"  {problem}" for problem in self.problems)
+        told = "".join(f"\n  {line}" for line in self.said.strip().splitlines()[-12:])
+        return head + told * (not self.verified) + "".join(f"\n  note: {note}" for note in self.notes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where an archive is run: in a container of ``image`` by ``engine``, else by fresh ``wheels``."""
+
+    image: str = ""
+    engine: Engine | None = None
+    options: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def find_place(recorded: Mapping[str, Any]) -> Place:
+    """Return where a recorded failure can be looked for here; :class:`MachineryError` says why it cannot.
+
+    Nothing is started or installed yet.
+    """
+    if not recorded.get("image_id"):
+        wheels = tuple(w.format(**recorded) for w in WHEELS.get(str(recorded.get("product")), ()))
+        if not wheels:
+            raise MachineryError("the failure was seen in an interpreter of a host: run the archive by hand")
+        return Place(wheels=wheels, notes=(f"run in a fresh environment with {', '.join(wheels)}",))
+    from trtmatrix.effects.engine import find_engine
+    from trtmatrix.effects.image_facts import find_image
+
+    on_gpu = recorded.get("product") == Product.TENSORRT.value
+    engine = find_engine(gpu_here=on_gpu)
+    if not engine.available:
+        raise MachineryError(engine.reason)
+    wanted, name = str(recorded["image_id"]), str(recorded.get("image", ""))
+    held = find_image(wanted) or (find_image(name) if name else None)
+    if held is None:
+        raise MachineryError(
+            f"the image {name or wanted} is not here: pull it or build it (docker pull, nox -s image), then "
+            "bundle verify FILE; bundle make --no-verify writes the archive without"
+        )
+    notes = [] if held.id == wanted else [f"run in {held.id}; it was recorded in {wanted}"]
+    options = [f"--user={'0:0' if engine.rootless else f'{os.getuid()}:{os.getgid()}'}"]
+    if on_gpu:
+        options += _gpu_options(recorded, engine, notes)
+    return Place(image=held.id, engine=engine, options=tuple(options), notes=tuple(notes))
+
+
+def _gpu_options(recorded: Mapping[str, Any], engine: Engine, notes: list[str]) -> Iterator[str]:
+    """Yield what gives a container a GPU of this host; other hardware than recorded is noted."""
+    from trtmatrix.effects.gpu import find_gpus
+
+    scan, wanted = find_gpus(), recorded.get("gpu")
+    if not scan.gpus:
+        raise MachineryError(
+            f"this failure was seen on {wanted}, and no GPU is here ({scan.reason}): verify it where there "
+            "is one; bundle make --no-verify leaves it out"
+        )
+    gpu: Gpu = next((gpu for gpu in scan.gpus if gpu.name == wanted), scan.gpus[0])
+    access = give_gpu(gpu, engine)
+    if not access.words:
+        raise MachineryError(
+            f"containers cannot reach the {gpu.name} here: python -m trtmatrix doctor says why"
+        )
+    for what, here, then in (("GPU", gpu.name, wanted), ("driver", gpu.driver, recorded.get("driver"))):
+        notes += [f"{what} here: {here}; recorded: {then}"] if then and here != then else []
+    yield from access.words
+    yield from (f"--volume={host}:{inside}:ro" for host, inside in access.mounts.items())
+
+
+def verify_archive(file: Path, seconds: float, tell: Tell, place: Place | None = None) -> Outcome:
+    """Run an archive from itself alone and say whether its failure came back as it was recorded.
+
+    ``place``: where, if it is known already. :class:`UsageError` where it is no archive,
+    :class:`MachineryError` where it cannot be run here.
+    """
+    from trtmatrix.effects.unpack import ChangedError, read_archive
+
+    if not file.is_file():
+        raise UsageError(f"{file}: there is no such file; bundle make CELL writes one")
+    with tempfile.TemporaryDirectory(prefix="trtmatrix-verify-") as scratch:
+        try:
+            folder = read_archive(file, Path(scratch) / "archive")
+        except ChangedError as error:
+            return Outcome(file=file.name, verified=False, problems=error.problems)
+        script = next((name for name in (SCRIPT, "check.py") if (folder / name).is_file()), "")
+        try:
+            recorded = read_recorded((folder / script).read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError) as error:
+            raise UsageError(f"{file}: has no {SCRIPT} that bundle make wrote") from error
+        place = place or find_place(recorded)
+        command = ["sh", RUN] if script != SCRIPT else ["python3", SCRIPT]
+        if script == SCRIPT and recorded.get("product") == Product.ONNXRUNTIME.value:
+            command.append("--onnxruntime")
+        tell(f"running {' '.join(command)} of the archive")
+        started = time.monotonic()
+        code, said = _run(folder, command, place, seconds)
+        found = list(compare(recorded, said)) if code == 1 else ["the failure did not come back"]
+        if code not in {0, 1}:
+            long = f"it was not done after {seconds:g} s (--seconds S allows more)"
+            found = [long if code is None else f"nothing can be said: exit code {code}"]
+        return Outcome(
+            file=file.name, verified=not found, problems=tuple(found), notes=place.notes, code=code,
+            seconds=round(time.monotonic() - started, 1), said=said[-TAIL:],
+        )  # fmt: skip
+
+
+def compare(recorded: Mapping[str, Any], said: str) -> Iterator[str]:
+    """Yield how what an archive printed differs from what it records: other outputs, errors of another size.
+
+    Errors that were garbage when recorded, other ones in each engine, are not compared.
+    """
+    numbers = recorded.get("wrong") or {}
+    found: dict[str, list[float]] = {}
+    for key, number in re.findall(r"^(.+): (\S+), right up to .*: WRONG$", said, re.MULTILINE):
+        found.setdefault(key, []).append(float(number))
+    if numbers and found and not {*numbers} & {*found}:
+        yield f"{', '.join(found)} is wrong; recorded: {', '.join(numbers)}"
+    for key in sorted({*numbers} & {*found}):
+        low, high = (float(number) for number in numbers[key])
+        if math.isfinite(low) and math.isfinite(high) and high <= ALIKE * low:
+            odd = [x for x in found[key] if not low / ALIKE <= x <= max(high * ALIKE, 2.0)]
+            if odd:
+                yield f"{key}: {odd[0]:.4g}; recorded: {low:.4g} to {high:.4g}"
+
+
+def _run(folder: Path, command: list[str], place: Place, seconds: float) -> tuple[int | None, str]:
+    """Run the archive's command; returns its exit code, None where it took too long, and what it printed."""
+    if place.engine is None:
+        from trtmatrix.effects.offline import is_offline
+        from trtmatrix.effects.wheelhouse import find_wheelhouse
+        from trtmatrix.effects.wheels import install_wheels
+
+        environment = folder.parent / "environment"
+        venv.create(environment, with_pip=False, symlinks=True)
+        bin_folder = environment / "bin"
+        install_wheels(bin_folder / "python", place.wheels, find_wheelhouse(Path()) if is_offline() else None)
+        path = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"
+        return _call(command, seconds, folder, {"PATH": path, "ORT_DISABLE_TELEMETRY": "1"})
+    from trtmatrix.effects.engine import PODMAN, find_address
+    from trtmatrix.effects.owner import own_identity
+
+    name, docker = folder.parent.parent.name, place.engine.command  # of the scratch folder
+    labels = (f"--label={PROJECT_LABEL}=1", f"--label={OWNER_LABEL}={own_identity()}")
+    words = [f"--name={name}", *labels, *SAFE, *place.options, f"--volume={folder}:/bug:ro"]
+    words += [f"--entrypoint={command[0]}", place.image, *command[1:]]
+    reached = {"CONTAINER_HOST": find_address()} if place.engine.name == PODMAN else {}
+    try:
+        return _call([docker, "run", "--rm", "--init", *words], seconds, folder, reached)
+    finally:
+        subprocess.run([docker, "rm", "--force", name], capture_output=True, check=False)
+
+
+def _call(
+    command: list[str], seconds: float, folder: Path, more: Mapping[str, str]
+) -> tuple[int | None, str]:
+    wanted = {"HOME", "PATH", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT"}
+    environment = {name: value for name, value in os.environ.items() if name in wanted} | dict(more)
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False,
+            timeout=seconds, cwd=folder, env=environment,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as late:
+        return None, (late.stdout or b"").decode("utf-8", "replace")
+    return done.returncode, done.stdout.decode("utf-8", "replace")

@@ -1,1 +1,0 @@
-"""An archive that shows one failure to its maintainers: what goes in, and its text. Pure."""

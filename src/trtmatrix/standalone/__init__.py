@@ -1,1 +1,0 @@
-"""What an archive's repro.py holds beside the repro and the probe; inlined into it as text. Python 3.8."""

@@ -1,0 +1,104 @@
+"""The script of an archive says what the judge says, for every graph of the suite, on two Pythons."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.models.conftest import REPOSITORY
+from tests.probe.pythons import cache_folder, environment
+from trtmatrix.bugs.recipe import read_recipe
+from trtmatrix.bugs.script import fill_template, limits_of, script_values
+from trtmatrix.context import read_matrix
+from trtmatrix.core.judge import judge, subject_of
+from trtmatrix.core.model import CellId, Product, Verdict
+from trtmatrix.core.record import Record, record_from
+from trtmatrix.effects.calibration import read_calibration
+from trtmatrix.effects.cases import CaseCache, read_noise_file
+from trtmatrix.effects.repro_files import read_repros
+
+DRIVER = Path(__file__).with_name("script_driver.py")
+ONNXRUNTIMES = {"3.8": "onnxruntime==1.16.3", "3.12": "onnxruntime==1.20.1"}
+CODES = {Verdict.FAIL: 1, Verdict.PASS: 0, Verdict.INVALID: 125}
+CPU = Product.ONNXRUNTIME
+
+
+def record_of(repro: str, case: str, noise: dict[str, Any], measurements: Any) -> Record:
+    """The record of a run by ONNX Runtime."""
+    now = "2025-01-02T03:04:05.000Z"
+    return record_from({
+        "schema": 1, "cell": vars(CellId(repro=repro, case=case, version="onnxruntime-1.31.1", gpu="cpu")),
+        "run": "20250102t030405-00000000", "started": now, "finished": now, "digests": {}, "gpu": {},
+        "product": CPU.value, "ended": "ran", "detail": "", "noise": noise, "measurements": measurements,
+        "observed": {"library": "1.31.1"},
+    })  # fmt: skip
+
+
+def content_of(*folders: Path) -> str:
+    """A name for what the arrays of folders hold: equal ones share a file in the cache."""
+    files = sorted(file for folder in folders for file in folder.rglob("*.npy"))
+    return " ".join(f"{file.name}:{file.stat().st_ino}" for file in files)
+
+
+@pytest.mark.parametrize("python", ONNXRUNTIMES)
+def test_the_script_says_what_the_judge_says_of_every_graph(python: str, tmp_path: Path) -> None:
+    """The same outputs are judged by the script, and measured by the probe and judged by the judge."""
+    calibration, cases = read_calibration(), CaseCache(cache_folder() / "cases-of-all-repros")
+    version = next(
+        v for v in read_matrix(REPOSITORY / "matrix.yaml").versions if v.name == "onnxruntime-1.31.1"
+    )
+    jobs: list[tuple[str, dict[str, str], Any]] = []
+    for loaded in read_repros(REPOSITORY / "repros"):
+        for case in loaded.repro.cases:
+            if CPU not in case.products or loaded.repro.id == "streams":  # it measures by itself what fails
+                continue
+            folder = cases.prepare(loaded, case)
+            recipe = read_recipe(loaded.file, case.params, folder, CPU)
+            assert recipe is not None, case.id
+            noise = read_noise_file(folder)
+            nothing = record_of(loaded.repro.id, case.id, noise, {"outputs": {}, "scalars": {}})
+            subject = subject_of(nothing, case, loaded.repro, calibration)
+            own = [name for name in recipe.outputs if name not in recipe.marked]
+            limits = limits_of(subject, {name: name for name in own})
+            script = tmp_path / f"{loaded.repro.id}-{case.id}.py"
+            script.write_text(fill_template(script_values(recipe, subject, limits, recorded={}, builds=1)))
+            check = folder / "check.onnx"
+            model = check if check.is_file() else folder / "model.onnx"
+            key = sha256(model.read_bytes()).hexdigest() + content_of(folder / "inputs")
+            arrays = content_of(folder / "reference", folder / "defects")
+            job = {
+                "script": str(script),
+                "model": str(model),
+                "case": str(folder),
+                "key": key,
+                "arrays": arrays,
+            }
+            jobs.append((key, job, (loaded.repro, case, noise)))
+    jobs.sort(key=lambda item: item[0])
+    subjects = [subject for _, _, subject in jobs]
+    done = subprocess.run(
+        [environment(python, (ONNXRUNTIMES[python], "numpy")), DRIVER],
+        input=json.dumps([job for _, job, _ in jobs]), check=False, capture_output=True,
+        text=True, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) == len(jobs) > 140
+    differ, seen = [], Counter[int]()
+    for (repro, case, noise), one in zip(subjects, found, strict=True):
+        scalars = dict.fromkeys(case.limits, 0.0)  # what the repro measures by itself is right
+        record = record_of(repro.id, case.id, noise, {**one["measurements"], "scalars": scalars})
+        outcome = judge([record], case, version, repro, calibration)
+        seen[one["code"]] += 1
+        if CODES[outcome.verdict] != one["code"]:
+            differ.append(f"{repro.id}/{case.id}: {outcome.verdict.value} {outcome.reason}; {one['said']}")
+    assert not differ, "\n".join(differ)
+    assert seen[0] > 100
+    assert seen[1] > 10

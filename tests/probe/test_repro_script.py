@@ -1,0 +1,221 @@
+"""An archive's repro.py over the stand-ins of TensorRT and CUDA: each release's API, how a run can end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.probe.jobs import HERE
+from tests.probe.pythons import environment_of
+from trtmatrix.bugs.script import fill_template
+
+X = np.array([[-1.0, 2.0, 3.0], [4.0, -5.0, 6.0]], np.float32)
+GRAPH = {"inputs": {"x": ["float32", [2, 3]]}, "outputs": {"y": ["float32", [2, 3]]}}
+RIGHT = np.maximum(X, 0).astype(np.float64)
+DEFAULTS: dict[str, Any] = {
+    "RECORDED": {}, "FLAGS": ["TF32"], "TYPED": False, "LEVEL": None, "PROFILE": {},
+    "LIMITS": {"y": (1e-4, 1e-3)}, "TOLERANCE": None, "BUG_IS": [],
+}  # fmt: skip
+RELEASES = ("8.5.3", "8.6.1", "9.3.0", "10.0.1", "10.8.0", "11.1.0")
+
+
+class Archive:
+    """A script with its files in a folder, run where nothing of ours is but the stand-ins."""
+
+    def __init__(self, folder: Path, python: Path, driver: Path) -> None:
+        self.folder, self.python, self.driver = folder, python, driver
+
+    def run(
+        self, *, graph: Mapping[str, Any] = GRAPH, inputs: Mapping[str, Any] | None = None,
+        reference: Mapping[str, Any] | None = None, words: tuple[str, ...] = (),
+        variables: Mapping[str, str] | None = None, builds: tuple[int, float] = (1, 60.0), **constants: Any,
+    ) -> tuple[int, str]:  # fmt: skip
+        """Return the exit code and what was printed."""
+        values = {**DEFAULTS, "BUILDS, SECONDS": builds, **constants}
+        (self.folder / "model.onnx").write_text("\n" + json.dumps(graph))
+        np.savez(self.folder / "inputs.npz", **(inputs or {"x": X}))
+        np.savez(self.folder / "reference.npz", **(reference or {"y": RIGHT}))
+        (self.folder / "repro.py").write_text(fill_template(values), encoding="utf-8")
+        done = subprocess.run(
+            [self.python, self.folder / "repro.py", *words], capture_output=True, text=True, check=False,
+            timeout=60,
+            env={**os.environ, "PYTHONPATH": str(HERE / "standins"), "LD_LIBRARY_PATH": str(self.driver),
+                 "STANDIN_DEFAULT_STREAM": "1", **(variables or {})},
+        )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(params=["3.8", "3.12"])
+def archive(request: pytest.FixtureRequest, tmp_path: Path, driver: Path) -> Archive:
+    """The oldest Python that an image has, and a new one."""
+    return Archive(tmp_path, environment_of(request.param), driver)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_it_says_right_and_wrong_on_every_release(archive: Archive, release: str) -> None:
+    variables = {"STANDIN_TENSORRT": release}
+    assert archive.run(variables=variables) == (
+        0,
+        "\ny: 0, right up to 0.0001, wrong from 0.001: right\nrecorded: {}\n",
+    )
+    code, said = archive.run(variables=variables, reference={"y": RIGHT + 1})
+    assert (code, ": WRONG\n" in said) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("release", "constants", "wanted"),
+    [
+        ("8.6.1", {"FLAGS": ["TF32"]}, "TF32 level=3"),
+        ("8.6.1", {"FLAGS": []}, "level=3"),
+        ("8.6.1", {"FLAGS": ["TF32", "FP16"], "LEVEL": 5}, "FP16 TF32 level=5"),
+        ("8.5.3", {"FLAGS": ["TF32", "FP16"], "TYPED": True, "LEVEL": 0}, "FP16 TF32 level=None"),
+        ("9.3.0", {"FLAGS": ["TF32", "FP16"], "TYPED": True}, "TF32 strong level=3"),
+        ("11.1.0", {"FLAGS": ["TF32", "FP16"], "TYPED": True}, "TF32 strong level=3"),
+        ("11.1.0", {"FLAGS": ["TF32"]}, "TF32 strong level=3"),
+    ],
+)
+def test_it_asks_of_the_build_what_the_case_does(
+    archive: Archive, release: str, constants: Mapping[str, Any], wanted: str
+) -> None:
+    """The stand-in's plan tells what it was built with, where a detailed verbosity is asked for."""
+    spy = archive.folder / "sitecustomize.py"
+    spy.write_text(
+        "import sys, tensorrt\nbuild = tensorrt.Builder.build_serialized_network\n"
+        "def told(self, network, config):\n"
+        "    config.profiling_verbosity = tensorrt.ProfilingVerbosity.DETAILED\n"
+        "    plan = build(self, network, config)\n"
+        "    import json; print('built with', json.loads(plan)['layer'])\n    return plan\n"
+        "tensorrt.Builder.build_serialized_network = told\n"
+    )
+    path = f"{archive.folder}{os.pathsep}{HERE / 'standins'}"
+    code, said = archive.run(variables={"STANDIN_TENSORRT": release, "PYTHONPATH": path}, **constants)
+    assert code == 0, said
+    assert f"built with {wanted}\n" in said
+
+
+def test_an_output_of_another_shape_is_wrong_and_both_are_named(archive: Archive) -> None:
+    code, said = archive.run(reference={"y": RIGHT[:1]})
+    assert code == 1
+    assert "y: shape (2, 3), the reference has (1, 3): WRONG\n" in said
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_nan_where_the_reference_is_finite_is_wrong(archive: Archive, bad: float) -> None:
+    x = X.copy()
+    x[0, 1] = bad
+    assert archive.run(inputs={"x": x})[0] == 1
+    assert archive.run(inputs={"x": x}, LIMITS={"y": (-1.0, float("inf"))})[0] == 1
+    y = RIGHT.copy()
+    y[0, 1] = bad
+    assert archive.run(inputs={"x": x}, reference={"y": y})[0] == 0, "it is not compared there"
+
+
+@pytest.mark.parametrize(("error", "code"), [(0.5, 0), (4.0, 125), (20.0, 1)])
+def test_between_right_and_wrong_it_says_nothing(archive: Archive, error: float, code: int) -> None:
+    limits = {"y": (0.0001, 0.001)}
+    y = RIGHT * (1 + error * 1e-4)
+    assert archive.run(reference={"y": y}, LIMITS=limits)[0] == code
+
+
+@pytest.mark.parametrize(("c", "code"), [(0.0, 0), (0.03, 125), (1.0, 1), (-1.0, 1)])
+def test_a_known_defect_is_found_below_the_noise(archive: Archive, c: float, code: int) -> None:
+    d = np.full_like(RIGHT, 1e-6)
+    limits = {"y": (1e-4, 1e-3), "lost in y": (0.02, 0.04)}
+    assert archive.run(reference={"y": RIGHT - c * d, "lost in y": d}, LIMITS=limits)[0] == code
+
+
+@pytest.mark.parametrize(("off", "code"), [(0.9e-3, 0), (1.1e-3, 1)])
+def test_the_users_own_tolerance_decides(archive: Archive, off: float, code: int) -> None:
+    y = RIGHT + np.array([[off, 0, 0], [0, 0, 0]])
+    assert archive.run(reference={"y": y}, LIMITS={"y": (1.0, 1.0)}, TOLERANCE=(1e-3, 0.0))[0] == code
+
+
+def test_dynamic_shapes_get_their_profile(archive: Archive) -> None:
+    graph = {"inputs": {"x": ["float32", [-1, 3]]}, "outputs": {"y": ["float32", [-1, 3]]}}
+    profile = {"x": [[1, 3], [2, 3], [4, 3]]}
+    assert archive.run(graph=graph, PROFILE=profile)[0] == 0
+    code, said = archive.run(graph=graph)
+    assert (code, "build failed" in said) == (125, True)
+
+
+def test_a_plugin_is_found(archive: Archive) -> None:
+    assert archive.run(graph={**GRAPH, "plugins": ["MultiscaleDeformableAttnPlugin_TRT"]})[0] == 0
+
+
+def test_int64_inputs_are_cast_where_the_engine_has_int32(archive: Archive) -> None:
+    graph = {"inputs": {"x": ["int64", [2, 3]]}, "outputs": {"y": ["int64", [2, 3]]}}
+    for release in ("8.6.1", "10.8.0"):
+        inputs = {"x": X.astype(np.int64)}
+        assert archive.run(graph=graph, inputs=inputs, variables={"STANDIN_TENSORRT": release})[0] == 0
+
+
+@pytest.mark.parametrize(("bug", "code"), [([], 125), (["build failed"], 1)])
+def test_a_build_failure_is_the_failure_only_where_it_is_the_bug(
+    archive: Archive, bug: list[str], code: int
+) -> None:
+    for graph in (
+        {**GRAPH, "says": "no implementation"},
+        {**GRAPH, "refuses": [["no formats", "INVALID_GRAPH", 1, "A"]]},
+    ):
+        assert archive.run(graph=graph, BUG_IS=bug)[0] == code
+
+
+def test_out_of_memory_says_nothing_even_where_a_build_failure_is_the_bug(archive: Archive) -> None:
+    graph = {**GRAPH, "says": "Error Code 2: OutOfMemory (no further information)"}
+    assert archive.run(graph=graph, BUG_IS=["build failed"])[0] == 125
+    assert archive.run(variables={"STANDIN_DEVICE_BYTES": "3"})[0] == 125
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"STANDIN_NO_DEVICE": "1"}, ()),
+        ({"LD_LIBRARY_PATH": ""}, ()),
+        ({"PYTHONPATH": ""}, ()),
+        ({}, ("--onnxruntime",)),
+    ],
+)
+def test_what_is_missing_says_nothing(
+    archive: Archive, variables: Mapping[str, str], words: tuple[str, ...]
+) -> None:
+    assert archive.run(variables=variables, words=words)[0] == 125
+
+
+def test_a_missing_numpy_says_nothing(archive: Archive) -> None:
+    (archive.folder / "numpy.py").write_text("raise ImportError('no NumPy here')\n")
+    assert archive.run()[0] == 125
+
+
+@pytest.mark.parametrize(("bug", "code"), [([], 125), (["crashed"], 1)])
+def test_a_crash_ends_the_child_alone(archive: Archive, bug: list[str], code: int) -> None:
+    variables = {"STANDIN_BUILDERS": str(archive.folder / "builders"), "STANDIN_BUILDER": "crashes"}
+    assert archive.run(variables=variables, BUG_IS=bug)[0] == code
+    assert archive.run(graph={**GRAPH, "run_says": "Cuda failure"}, BUG_IS=bug)[0] == code
+
+
+@pytest.mark.parametrize(("bug", "code"), [([], 125), (["time-out"], 1)])
+def test_a_hang_is_ended(archive: Archive, bug: list[str], code: int) -> None:
+    variables = {"STANDIN_BUILDERS": str(archive.folder / "builders"), "STANDIN_BUILDER": "hangs"}
+    assert archive.run(variables=variables, BUG_IS=bug, builds=(1, 1.0))[0] == code
+    (archive.folder / "builders").unlink()
+
+
+def test_each_engine_is_judged_and_one_that_is_wrong_decides(archive: Archive) -> None:
+    """The stand-in's second engine is spoilt: a failure that only some engines have comes back."""
+    (archive.folder / "sitecustomize.py").write_text(
+        "import standin_context as s, numpy\nrun, runs = s.IExecutionContext.execute_async_v3, []\n"
+        "def spoilt(self, stream):\n    done = run(self, stream); runs.append(1)\n"
+        "    if len(runs) > 2: self._array('y')[...] = 7\n    return done\n"
+        "s.IExecutionContext.execute_async_v3 = spoilt\n"
+    )
+    path = f"{archive.folder}{os.pathsep}{HERE / 'standins'}"
+    assert archive.run(variables={"PYTHONPATH": path})[0] == 0
+    code, said = archive.run(variables={"PYTHONPATH": path}, words=("--builds", "2"))
+    assert (code, said.count(": right\n"), said.count(": WRONG\n")) == (1, 1, 1)
