@@ -1,5 +1,6 @@
-"""What a person does about one failure: an archive for its maintainers, a bisect, the smallest graph that still fails.
+"""What a person does about one failure: an archive for its maintainers, a bisect, the smallest graph.
 
-May import everything but ``cli`` and ``commands``. ``make`` and ``verify`` are the archive, ``template`` its script;
-``bisect`` asks versions, images or a command by one ``search``; ``minimise`` asks a version kept open by trials.
+``make`` and ``verify`` are the archive, ``template`` its script; ``bisect`` asks versions, images or a command by
+one ``search``; ``minimise`` asks a version kept open by ``trials``. May import everything but ``cli`` and
+``commands``.
 """

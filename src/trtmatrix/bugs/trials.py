@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from trtmatrix.bugs.failing_model import FailingModel, read_failing_model, write_failing_model
 from trtmatrix.bugs.cell import Found, find_cell
+from trtmatrix.bugs.failing_model import FailingModel, read_failing_model, write_failing_model
+from trtmatrix.bugs.recipe import read_recipe
 from trtmatrix.context import Context
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import TrtMatrixError, UsageError
 from trtmatrix.core.manner import Manner, manner_of
 from trtmatrix.core.model import Control, Product, Verdict
 from trtmatrix.core.words import full_words
-from trtmatrix.bugs.recipe import read_recipe
 from trtmatrix.effects.cases import CaseCache
 from trtmatrix.explain_steps import profile_texts
 from trtmatrix.onnxmodel.preparing import mark_of
