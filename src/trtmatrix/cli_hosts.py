@@ -51,7 +51,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="what starts them (TRTMATRIX_ENGINE, else auto: Docker, or Podman where there is no Docker)",
     )  # fmt: skip
     group.add_argument(
-        "--image", action="append", default=[], metavar="VERSION=REFERENCE|FILE",
+        "--image", dest="own_images", action="append", default=[], metavar="VERSION=REFERENCE|FILE",
         help="stands for the image of a version: a reference, or a file (.tar of docker save; .sif for "
         "apptainer; .sqsh for pyxis); may be repeated",
     )  # fmt: skip

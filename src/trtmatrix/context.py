@@ -168,7 +168,7 @@ def _engine(args: argparse.Namespace) -> str:
 
 def _with_own_images(args: argparse.Namespace, matrix: Matrix, engine: str, project: Project) -> Matrix:
     """Return the matrix with the images that ``--image`` names in place of its own."""
-    texts = getattr(args, "image", None)
+    texts = getattr(args, "own_images", None)
     if not texts:
         return matrix
     from trtmatrix.core.own_images import with_own_images
