@@ -1,5 +1,6 @@
 """What a person does about one failure: an archive for its maintainers, a bisect, the smallest graph.
 
-``make`` and ``verify`` are the archive, ``template`` its script; ``bisect`` asks versions, images or a command
-by one ``search``; ``minimise`` asks a version that stays open. May import everything but ``cli``, ``commands``.
+``make`` and ``verify`` are the archive, ``template`` is its script; ``bisect`` asks versions, images or a
+command by one ``search``; ``minimise`` asks a version that stays open. May import everything but ``cli`` and
+``commands``.
 """
