@@ -30,8 +30,9 @@ def serving(path: Path, answers: Mapping[str, Any] = ANSWERS) -> Iterator[list[s
         def do_GET(self) -> None:
             asked.append(self.path)
             found = answers.get(self.path)
-            body = found if isinstance(found, bytes) else json.dumps(found).encode()
-            self.send_response(500 if found is None else 200)
+            failed = found is None or isinstance(found, Exception)
+            body = found if isinstance(found, bytes) else json.dumps(found, default=str).encode()
+            self.send_response(500 if failed else 200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -136,6 +136,20 @@ def test_an_engine_that_answers_with_trouble_is_none(
     assert words in found.reason
 
 
+class Racing(dict[str, object]):
+    """Answers as Podman does where an image goes while it lists them: once with an error."""
+
+    def get(self, key: str, default: object = None) -> object:
+        gone = ValueError("locating image with ID 1: image not known")
+        return (super().pop(f"once {key}", None) and gone) or super().get(key, default)
+
+
+def test_a_list_that_fails_as_an_image_goes_is_asked_for_again(address: Path) -> None:
+    with serving(address, Racing({**ANSWERS, "once /images/json": True})) as asked:
+        assert find_engine(gpu_here=False).available
+    assert asked.count("/images/json") == 2
+
+
 SNAPSHOTS = {"DockerRootDir": "/d", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
 
 

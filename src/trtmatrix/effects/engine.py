@@ -40,7 +40,7 @@ CONTAINERD, CONTAINERD_SETTINGS = Path("/var/lib/containerd"), Path("/etc/contai
 INSTALL = "install and start Docker: https://docs.docker.com/engine/install/"
 ACCESS, DRIVER = "TRTMATRIX_GPU_ACCESS", "TRTMATRIX_DRIVER_FOLDER"
 """How containers are given a GPU and where the driver's libraries are, in place of what is found here."""
-SECONDS = 20
+SECONDS, LISTS = 20, 3
 API = "Api-Version"
 """The header in which an engine says the highest version of Docker's API that it speaks, in every answer."""
 
@@ -167,9 +167,20 @@ def _ask(path: str) -> Answers:
     """Ask an engine by its socket; a path without a version means the engine's own latest one."""
     connection = _Connection(path)
     try:
-        return _get(connection, "/info"), _get(connection, "/images/json")
+        return _get(connection, "/info"), _list_images(connection)
     finally:
         connection.close()
+
+
+def _list_images(connection: HTTPConnection) -> Any:  # noqa: ANN401 - what the engine answers
+    """List the images; Podman fails as a whole where one goes meanwhile, and is asked again."""
+    for _ in range(LISTS - 1):
+        try:
+            return _get(connection, "/images/json")
+        except EngineError as error:
+            if "image not known" not in str(error):
+                raise
+    return _get(connection, "/images/json")
 
 
 def _get(connection: HTTPConnection, path: str) -> Any:  # noqa: ANN401 - what the engine answers
