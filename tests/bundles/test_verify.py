@@ -47,6 +47,12 @@ def test_a_failure_that_does_not_come_back_is_told(made: Made, tmp_path: Path) -
     assert ": right" in outcome["said"]
 
 
+def test_a_script_that_fails_by_itself_shows_nothing(made: Made, tmp_path: Path) -> None:
+    broken = {"repro.py": put("import argparse\n", "import nowhere\n")}
+    outcome = refused(made, change(made.archive, tmp_path / "a.tar.gz", broken, sums=True))
+    assert (outcome["code"], outcome["problems"]) == (1, ["repro.py itself failed"])
+
+
 def test_an_error_of_another_size_is_told(made: Made, tmp_path: Path) -> None:
     files = read_files(made.archive)
     script = files["repro.py"].decode()

@@ -194,7 +194,8 @@ def _add(found: dict[str, str], kind: str, value: str, *, ordinary: bool = False
         return
     words = re.findall(r"[A-Za-z0-9]+", value) if kind == "environment value" else [value]
     telling = [word for word in words if not word.isdigit() and word.lower() not in own_words()]
-    if (telling and not re.fullmatch(VERSION, value)) or (ordinary and len(value) >= 6):
+    secret = ordinary and len(value) >= 6 and value.lower() not in own_words()  # keyring: "subprocess"
+    if (telling and not re.fullmatch(VERSION, value)) or secret:
         found.setdefault(value, kind)
 
 

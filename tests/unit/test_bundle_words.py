@@ -1,0 +1,28 @@
+"""What is private and what is everybody's, and when a failure counts as come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from trtmatrix.bugs.redact import Redactor, known_values
+from trtmatrix.bugs.verify import compare
+
+
+def test_a_setting_that_is_a_word_of_the_program_is_no_secret() -> None:
+    values = known_values(environment={"UV_KEYRING_PROVIDER": "subprocess", "API_TOKEN": "hunter2hunter2"})
+    assert "subprocess" not in values
+    text = "import subprocess  # hunter2hunter2"
+    assert Redactor(known=values).clean("repro.py", text).startswith("import subprocess  # [")
+
+
+@pytest.mark.parametrize(
+    ("how", "said", "same"),
+    [
+        ("y: garbage that differs from run to run", "nan", True), ("y: garbage that differs", "0.5", True),
+        ("y: wrong", "nan", False), ("y: wrong", "1.1e16", True),
+    ],
+)  # fmt: skip
+def test_garbage_of_another_size_is_the_same_failure(how: str, said: str, same: bool) -> None:
+    recorded = {"how": how, "wrong": {"y": (1.1e16, 1.7e16)}}
+    line = f"y: {said}, right up to 1e-06, wrong from 2e-06: WRONG\nrecorded: {recorded}\n"
+    assert (list(compare(recorded, line)) == []) is same
