@@ -23,8 +23,13 @@ def list_command(args: argparse.Namespace) -> ExitCode:
 def schema_command(args: argparse.Namespace) -> ExitCode:
     """Print the JSON Schema of matrix.yaml, or of slurm.yaml."""
     if args.site:
-        from trtmatrix.slurm.sitefile import json_schema
+        from trtmatrix.slurm.sitefile import Site
+
+        dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+        schema = {**dialect, **Site.model_json_schema(by_alias=True)}
     else:
         from trtmatrix.core.matrixkeys import json_schema
-    print(json.dumps(json_schema(), indent=2, sort_keys=True))
+
+        schema = json_schema()
+    print(json.dumps(schema, indent=2, sort_keys=True))
     return ExitCode.AS_EXPECTED

@@ -74,7 +74,7 @@ def _arrays(scene: Scene, served: frozenset[CellId]) -> tuple[PlannedArray, ...]
     if scene.cluster is None:
         return None
     from trtmatrix.core.order import known_cells
-    from trtmatrix.slurm.tasks import cut_tasks, sbatch_words, task_minutes
+    from trtmatrix.slurm.tasks import cut_tasks, sbatch_words
 
     site, arrays = scene.cluster.site, []
     for launch in scene.plan.away:
@@ -84,13 +84,12 @@ def _arrays(scene: Scene, served: frozenset[CellId]) -> tuple[PlannedArray, ...]
         known = known_cells(todo.cells, scene.stored)
         took = {cell: s for cell, s in estimate_seconds(todo.cells, scene.stored).items() if cell in known}
         tasks = cut_tasks(todo, took, site)
-        minutes, folder = task_minutes(tasks, took, site), f"{site.shared}/runs/RUN/0"
+        folder = f"{site.shared}/runs/RUN/0"
         words = sbatch_words(
             site, site.gpu(launch.gpu.slug), name="trtmatrix-RUN.0", folder=folder, tasks=len(tasks),
-            minutes=minutes,
         )  # fmt: skip
         arrays.append(PlannedArray(
-            version=launch.version.name, gpu=launch.gpu.slug, minutes=minutes,
+            version=launch.version.name, gpu=launch.gpu.slug, minutes=site.limits.minutes,
             tasks=tuple(tuple(str(cell.id) for cell in task) for task in tasks),
             command=shlex.join(["sbatch", *words, f"{folder}/task.sh"]),
         ))  # fmt: skip

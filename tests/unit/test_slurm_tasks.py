@@ -18,7 +18,7 @@ from trtmatrix.core.plan import Launch
 from trtmatrix.slurm.commands import JobState
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import EXAMPLE, Site, parse_site
-from trtmatrix.slurm.tasks import cut_tasks, run_line, sbatch_words, task_minutes, task_script
+from trtmatrix.slurm.tasks import cut_tasks, run_line, sbatch_words, task_script
 
 SITE = parse_site(EXAMPLE)
 
@@ -64,22 +64,14 @@ def test_each_cell_is_in_one_task_and_no_task_is_empty(
     tasks = cut_tasks(launch, all_of(launch, seconds), site)
     assert sorted(str(cell.id) for task in tasks for cell in task) == sorted(str(c.id) for c in launch.cells)
     assert all(tasks)
-    assert 1 <= task_minutes(tasks, all_of(launch, seconds), site) <= minutes
-
-
-def test_a_task_is_asked_for_so_long_as_it_may_take_and_the_longest_where_that_is_not_known() -> None:
-    launch = make_launch(2)
-    tasks = [launch.cells]
-    assert task_minutes(tasks, {}, SITE) == 60
-    assert task_minutes(tasks, all_of(launch, 60.0), SITE) < 60
 
 
 def test_a_gpus_own_options_follow_the_sites_and_nodes_with_trouble_join_those_that_are_excluded() -> None:
     site = site_with("options: ['--exclude=bad', '--nice=1']")
-    words = sbatch_words(site, site.gpus[0], name="n", folder="/f", tasks=3, minutes=9, avoid=["worse"])
+    words = sbatch_words(site, site.gpus[0], name="n", folder="/f", tasks=3, avoid=["worse"])
     assert words.index("--nice=1") < words.index("--partition=gpu")
     assert words[-1] == "--exclude=bad,worse"
-    assert {"--array=0-2%8", "--time=9", "--no-requeue", "--export=NONE", "--gres=gpu:h200:1"} <= {*words}
+    assert {"--array=0-2%8", "--time=60", "--no-requeue", "--export=NONE", "--gres=gpu:h200:1"} <= {*words}
 
 
 def test_a_task_is_what_a_person_would_type_on_the_node() -> None:

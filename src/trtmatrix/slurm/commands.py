@@ -34,6 +34,8 @@ REMEDY = (
     "correct in slurm.yaml gres, constraint, partition, account, qos, options or limits:\n"
     '  sinfo -o "%P %G %f %c %m %l %N" says what there is, sacctmgr show assoc user=$USER what you may use'
 )
+UNSURE = ("timed out", "zero bytes", "connection reset", "socket error")
+"""Parts of what sbatch says where Slurm may have taken the job all the same."""
 DROPPED = (
     "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SCONTROL_", "SLURM_CLUSTERS", "SBATCH_CLUSTERS",
     "SBATCH_WAIT", "SBATCH_DEPENDENCY",
@@ -95,7 +97,7 @@ def run_command(words: Sequence[str], seconds: float = SECONDS) -> str:
     code, said = run_to_end(words, environment, seconds)
     if code == 127:
         raise UsageError(f"{said}: run on a login node, where sbatch works")
-    if code == 124:
+    if code == 124 or code < 0:
         raise SlurmAway(f"{words[0]} did not answer within {seconds:.0f} s: scontrol ping", unknown=True)
     if code:
         lines = [re.sub(r"^[a-z]+: (?:error: )?", "", line) for line in said.strip().splitlines()]
@@ -123,7 +125,7 @@ class Slurm:
         except MachineryError as error:
             said = str(error).lower()
             if any(words in said for words in LATER):
-                raise SlurmAway(str(error)) from error
+                raise SlurmAway(str(error), unknown=any(words in said for words in UNSURE)) from error
             raise Refused(f"sbatch refused the job: {error}\n  {REMEDY}") from error
 
     def jobs(self, names: Iterable[str]) -> dict[Task, JobState]:
@@ -160,6 +162,10 @@ class Slurm:
             if task.isdecimal() and state:
                 found[int(task)] = JobState(state=state.split()[0], node=node)
         return found
+
+    def cancel_task(self, job: str, task: int) -> None:
+        """End one task of an array."""
+        run_command(["scancel", f"{job}_{task}"])
 
     def cancel(self, names: Iterable[str]) -> None:
         """End all tasks of arrays by name."""

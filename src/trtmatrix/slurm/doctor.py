@@ -74,10 +74,7 @@ def _folder(cluster: Cluster) -> Finding:
 
 
 def _request(site: Site, gpu: SiteGpu) -> Finding:
-    minutes = site.limits.minutes
-    words = sbatch_words(
-        site, gpu, name="trtmatrix-test", folder=site.shared, tasks=site.limits.tasks, minutes=minutes
-    )
+    words = sbatch_words(site, gpu, name="trtmatrix-test", folder=site.shared, tasks=site.limits.tasks)
     try:
         Slurm().test(words)
     except Refused as error:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import judge
 from trtmatrix.core.model import CellId, Exclusion
@@ -27,7 +28,7 @@ from trtmatrix.performed import Performed
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.commands import JobState, Refused, Slurm, SlurmAway, Task
 from trtmatrix.slurm.shared import RunFolder, Submission
-from trtmatrix.slurm.tasks import claim_of, cut_tasks, run_line, sbatch_words, task_minutes, task_script
+from trtmatrix.slurm.tasks import claim_of, cut_tasks, run_line, sbatch_words, task_script
 from trtmatrix.workshop import CELLS, Workshop
 
 TRIES = 3
@@ -36,16 +37,20 @@ SETTLE = 20
 """Looks at Slurm, one every few seconds, after which what has not appeared will not: a file, a job."""
 GONE_SECONDS = 45.0
 """How long an interrupted run waits until its jobs are gone."""
-MACHINERY, INTERRUPTED = 3, 130
+USAGE, MACHINERY, INTERRUPTED = 2, 3, 130
 
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """How a task ended: its exit code, None where it left none; Slurm's state and node; what it says."""
+    """How a task ended: its exit code, None where it left none; Slurm's state and node; what it says.
+
+    ``began``: whether its script did.
+    """
 
     code: int | None
     state: str
     node: str
+    began: bool
     said: str
 
     @property
@@ -98,8 +103,9 @@ class Following:
             if key in self.ends:
                 continue
             state, code = states.get(key), codes[sent.name].get(task)
-            if state is not None and state.is_stuck:
-                slurm.cancel([sent.name])
+            if state is not None and state.is_stuck and sent.job:
+                with contextlib.suppress(MachineryError):  # it is seen again at the next look
+                    slurm.cancel_task(sent.job, task)
             elif state is not None and not state.is_over:
                 self.missing[key] = 0
                 continue
@@ -110,9 +116,11 @@ class Following:
             if state is None and code is None and sent.job:
                 state = slurm.accounted(sent.job).get(task)
             state, (began, said) = state or JobState(state=""), sent.said(task)
-            if state.state == "CANCELLED" and state.node and not began:  # by no person: its prolog failed
+            if state.state == "CANCELLED" and state.node and not (began or closed):  # its prolog failed
                 state = JobState(state="LAUNCH_FAILED", node=state.node)
-            self.ends[key] = End(code=code, state=state.state, node=state.node, said=said)
+            self.ends[key] = End(
+                code=code, state=state.state, node=state.node, began=began, said=said
+            )  # fmt: skip
         self.idle = 0 if self.living() else self.idle + 1
 
 
@@ -139,6 +147,7 @@ class SlurmRun:
         self.poll = float(os.environ.get("TRTMATRIX_SLURM_POLL", "3"))
         self._told: set[str] = set()
         self._lost: Counter[CellId] = Counter()
+        self._pause = 0.0
 
     def run(self, launches: Sequence[Launch], run: str, seconds: Seconds, performed: Performed) -> None:
         """Run all launches to their end, or until the run is to stop: then no job is left behind."""
@@ -148,30 +157,35 @@ class SlurmRun:
         self.open = {cell.id: cell for launch in launches for cell in launch.cells}
         before = (self.own.run.facts() or {"past": {}})["past"]
         self.past = {
-            cell: set(before.get(str(cell)) or self.shared.known_here(cell, self.project))
+            cell: set(
+                before[str(cell)] if str(cell) in before else self.shared.known_here(cell, self.project)
+            )
             for cell in self.open
         }
         try:
             if self._look() and not self.own.living():
                 self._close()  # what a client that died has left: all of it is tried anew
             self._work(launches)
-            if not self.shop.stop.is_set() or (not self.shop.leave.is_set() and self._cancel()):
+            if not self.shop.stop.is_set():
                 self._close()
+            elif not self.shop.leave.is_set() and self._cancel():
+                self._close(cancelled=True)
         finally:  # an error or a hang-up ends nothing that runs: it may take hours
             if names := ",".join(self.own.living()):
                 self.note(f"jobs go on, which the same command follows; to end them: scancel -n {names}")
 
-    def _close(self) -> None:
-        """Take what came of the run, and close it."""
+    def _close(self, *, cancelled: bool = False) -> None:
+        """Take what came of the run, and close it, unless another client has submitted more of it."""
         with self.shared.lock():
             self._collect(self.past)
-            self.shared.close(self.own.run)
+            if cancelled or not self.own.living():
+                self.shared.close(self.own.run)
         self.own = Following(run=self.shared.run(self.key))
 
     def _work(self, launches: Sequence[Launch]) -> None:
         """Go round until every cell has a record or a reason, and no job of ours runs any more."""
         waiting = list(launches)
-        while (self.open or self.own.living()) and not self.shop.stop.is_set():
+        while self._is_busy() and not self.shop.stop.is_set():
             for launch in list(waiting):
                 if all((cell.repro.id, cell.case.id) in self.shop.prepared for cell in launch.cells):
                     waiting.remove(launch)
@@ -180,11 +194,22 @@ class SlurmRun:
                         self.shared.stage_case(self.shop.cases.folder(loaded, cell.case))
             if self._look():
                 self._collect(self.open)
+                if self.own.tries and self.own.run.facts() is None and self.own.idle > 2:
+                    for cell in list(self.open.values()):
+                        self._give_up(cell, "another client of this command ended it")
                 for launch in (launch for launch in launches if launch not in waiting):
                     if idle := [cell for cell in launch.cells if self._is_idle(cell)]:
                         self._settle(launch, idle)
-            if self.open or self.own.living():
+            if self._is_busy():
                 self.shop.stop.wait(self.poll)
+
+    def _is_busy(self) -> bool:
+        """Whether cells are open, or a task lives that may confirm what it has recorded."""
+        awaited = (
+            task not in other.ends for other in self.others.values() for cell in self.past
+            for task in other.tries.get(str(cell), ())[-1:]
+        )  # fmt: skip
+        return bool(self.open or self.own.living()) or any(awaited)
 
     def _look(self) -> bool:
         """Ask Slurm once for all that is followed; returns False where it does not answer."""
@@ -199,9 +224,11 @@ class SlurmRun:
             each.look(states, self.slurm)
         for key, other in list(self.others.items()):
             if other.idle >= SETTLE:
-                self.note(f"run {key} is nobody's any more: what it left is run here")
                 with self.shared.lock():
-                    self.shared.close(other.run)
+                    other.idle = 0
+                    if not other.living():
+                        self.note(f"run {key} is nobody's any more: what it left is run here")
+                        self.shared.close(other.run)
             if other.run.facts() is None:
                 del self.others[key]
         ours = self.own.living()
@@ -234,8 +261,12 @@ class SlurmRun:
 
     def _settle(self, launch: Launch, idle: Sequence[Cell]) -> None:
         """Submit the cells of a launch that nobody is at, as far as it is worth a try."""
+        if time.monotonic() < self._pause:
+            return
         with self.shared.lock():
             if self.own.run.facts() is None:  # another client of this command may have begun meanwhile
+                if self.own.tries:
+                    return
                 self.own = Following(run=self.shared.run(self.key))
             self.own.refresh()
             self._find_others()
@@ -243,8 +274,13 @@ class SlurmRun:
             todo, avoid, why = [], set[str](), ""
             for cell in filter(self._is_idle, idle):
                 ends = [self.own.ends[task] for task in self.own.tries.get(str(cell.id), [])]
-                self._lost[cell.id] += 1  # what a task left may take a while to be seen here
-                if ends and not ends[-1].again and ends[-1].code in {0, 1} and self._lost[cell.id] < SETTLE:
+                self._lost[cell.id] += bool(ends)  # what a task left may take a while to be seen here
+                if (
+                    ends
+                    and ends[-1].began
+                    and ends[-1].code != USAGE
+                    and self._lost[cell.id] < SETTLE * len(ends)
+                ):
                     continue
                 why = ends[-1].words(len(ends)) if ends else ""
                 if ends and (not ends[-1].again or len(ends) >= TRIES):
@@ -260,7 +296,9 @@ class SlurmRun:
         wanted = {self.claims[cell] for cell in self.open}
         for run in self.shared.runs():
             claims = frozenset((run.facts() or {"claims": []})["claims"])
-            if wanted & claims and run.key not in {self.key, *self.others}:
+            if (known := self.others.get(run.key)) is not None:
+                known.claims |= claims
+            elif wanted & claims and run.key != self.key:
                 self.others[run.key] = Following(run=run, claims=claims)
                 jobs = ", ".join(sorted(self.others[run.key].living().values()))
                 self.note(
@@ -288,14 +326,12 @@ class SlurmRun:
         suite = self.shared.stage_suite(self.project)
         python = str(have_own_environment(self.shared.root, self.site.python, self.note))
         sent = own.add([[str(cell.id) for cell in task] for task in tasks])
-        folder, minutes = str(sent.folder), task_minutes(tasks, self.seconds, self.site)
+        folder = str(sent.folder)
         lines = [run_line(task, self.site, gpu, suite=suite, options=self.options) for task in tasks]
         (sent.folder / "commands").write_text("".join(f"{line}\n" for line in lines))
         script = sent.folder / "task.sh"
         script.write_text(task_script(self.site, suite=suite, folder=folder, python=python))
-        words = sbatch_words(
-            self.site, gpu, name=sent.name, folder=folder, tasks=len(tasks), minutes=minutes, avoid=avoid
-        )
+        words = sbatch_words(self.site, gpu, name=sent.name, folder=folder, tasks=len(tasks), avoid=avoid)
         try:
             job = self.slurm.submit(words, str(script))
         except Refused as error:
@@ -307,11 +343,11 @@ class SlurmRun:
         except SlurmAway as error:
             if not error.unknown:
                 own.drop(sent)
-            self.note(f"{what}: {error}; it is tried again")
+                self._pause = time.monotonic() + 10 * self.poll
+            self.note(f"{what}: {error}; it is tried again (fewer jobs at once: limits.tasks in slurm.yaml)")
         else:
             (sent.folder / "job").write_text(job)
-            cells = f"{len(launch.cells)} cells in {len(tasks)} tasks, at most {minutes} minutes each"
-            self.note(f"{what}: job {job}, {cells}")
+            self.note(f"{what}: job {job}, {len(launch.cells)} cells in {len(tasks)} tasks")
 
     def _give_up(self, cell: Cell, why: str) -> None:
         """Note why a cell is not run."""
@@ -322,13 +358,16 @@ class SlurmRun:
 
     def _cancel(self) -> bool:
         """End all jobs of this run and wait until they are gone; returns whether they are."""
-        names, end = self.own.living(), time.monotonic() + GONE_SECONDS
-        self.slurm.cancel(names)
-        while any(not state.is_over for state in self.slurm.jobs(names).values()):
-            if time.monotonic() > end or self.shop.hurry.is_set():
-                return False
+        names, end, told = self.own.living(), time.monotonic() + GONE_SECONDS, False
+        while time.monotonic() < end and not self.shop.hurry.is_set():
+            with contextlib.suppress(MachineryError):
+                if not told:
+                    self.slurm.cancel(names)
+                told = True
+                if all(state.is_over for state in self.slurm.jobs(names).values()):
+                    return True
             time.sleep(min(0.5, self.poll))
-        return True
+        return not names
 
     def note(self, text: str) -> None:
         """Say a line, once; a run that is to stop ends its jobs though nobody hears of it any more."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.model import CellId
-from trtmatrix.core.record import Record
+from trtmatrix.core.record import NewerRecordError, Record, RecordError
 from trtmatrix.effects.cases import copy_case
 from trtmatrix.effects.code import PACKAGES
 from trtmatrix.effects.file_lock import hold
@@ -87,6 +86,8 @@ class RunFolder:
 
     def submissions(self) -> list[Submission]:
         """Return what was submitted, in order."""
+        for name in [n for n, sent in self._read.items() if not (sent.folder / "tasks.json").exists()]:
+            del self._read[name]
         for folder in self.folder.glob("[0-9]*"):
             if folder.name not in self._read and (data := read_json(folder / "tasks.json")):
                 self._read[folder.name] = Submission(folder=folder, tasks=data["tasks"])
@@ -101,9 +102,8 @@ class RunFolder:
         return Submission(folder=folder, tasks=tasks)
 
     def drop(self, sent: Submission) -> None:
-        """Forget a submission that Slurm did not take."""
-        self._read.pop(sent.folder.name, None)
-        shutil.rmtree(sent.folder)
+        """Forget a submission that Slurm did not take; its number stays taken: others may know it."""
+        (sent.folder / "tasks.json").unlink()
 
 
 class Shared:
@@ -180,10 +180,21 @@ class Shared:
         return _names(self.root / "results" / "local", cell)
 
     def take(self, cell: CellId, names: Iterable[str], project: Project) -> list[Record]:
-        """Copy records of a cell, outputs first, to this project's own; returns them as they lie here."""
-        folder = _folder(self.root / "results" / "local", cell)
-        files = [folder / name for name in sorted(names)]
-        return [take_record(file, self.root / "cache", project.local, project.cache) for file in files]
+        """Copy records of a cell, outputs first, to this project's own; returns them as they lie here.
+
+        A damaged one is set aside: its cell has none.
+        """
+        taken = []
+        for file in (_folder(self.root / "results" / "local", cell) / name for name in sorted(names)):
+            try:
+                taken.append(take_record(file, self.root / "cache", project.local, project.cache))
+            except NewerRecordError as error:
+                self.note(str(error))
+            except RecordError as error:
+                self.note(f"{error}; it is set aside")
+                with contextlib.suppress(OSError):
+                    file.rename(file.with_name(f"{file.name}.damaged"))
+        return taken
 
     def take_all(self, project: Project) -> None:
         """Copy every record that this project does not have: what came while nobody looked."""

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from pathlib import Path
 from textwrap import indent
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -30,8 +30,6 @@ OWN = re.compile(
 """Options of sbatch that are set for each job, or that change what a job is."""
 NO_LOGIN = "--export=NIL"
 """The one ``--export`` that a site may have (https://slurm.schedmd.com/sbatch.html#OPT_export)."""
-KEYED = re.compile(r"--(partition|account|qos|constraint)(=|$)|-[pAqC](?!-)")
-
 EXAMPLE = """\
 schema: 1
 shared: /shared/me/trtmatrix      # a folder that this host and every node see under this path
@@ -102,12 +100,6 @@ def _options(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
-def _gpu_options(values: tuple[str, ...]) -> tuple[str, ...]:
-    if keyed := next(filter(KEYED.match, _options(values)), None):
-        raise ValueError(f"{keyed.partition('=')[0]}: write it as a key of its own beside name: and gres:")
-    return values
-
-
 Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 Text = Annotated[str, Field(min_length=1)]
 Folder = Annotated[str, AfterValidator(_path)]
@@ -124,7 +116,7 @@ class SiteGpu(Keys):
     partition: Text | None = None
     account: Text | None = None
     qos: Text | None = None
-    options: Annotated[tuple[Text, ...], AfterValidator(_gpu_options)] = ()
+    options: Annotated[tuple[Text, ...], AfterValidator(_options)] = ()
 
     @property
     def slug(self) -> str:
@@ -224,9 +216,3 @@ def read_site(named: Path | None, folder: Path) -> Site:
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError([f"{path}: cannot be read: {error}; name the site's file by --site"]) from error
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of slurm.yaml, for editors."""
-    schema = Site.model_json_schema(by_alias=True)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -17,10 +17,6 @@ GUESSED_SECONDS = 10.0
 """What a cell is thought to take that was never run: between a small graph's second and a model's minute."""
 WORTH_SECONDS = 30.0
 """So much work at least is worth a task: each waits in the queue and pays for its first Builder."""
-START_SECONDS = 300.0
-"""What a task may need before its first cell: an image loaded, a container started."""
-SPARE = 3.0
-"""How much longer than last time cells may take before the site's longest time is asked for instead."""
 
 
 def cut_tasks(launch: Launch, seconds: Seconds, site: Site) -> list[tuple[Cell, ...]]:
@@ -38,21 +34,8 @@ def cut_tasks(launch: Launch, seconds: Seconds, site: Site) -> list[tuple[Cell, 
     return [tuple(part.cells) for part in parts]
 
 
-def task_minutes(tasks: Sequence[Sequence[Cell]], seconds: Seconds, site: Site) -> int:
-    """Return the ``--time`` of an array's tasks: a short one is started sooner where there is a queue.
-
-    The site's longest, where it is not known of each cell how long it takes.
-    """
-    most = site.limits.minutes
-    if any(cell.id not in seconds for task in tasks for cell in task):
-        return most
-    longest = max(sum(seconds[cell.id] for cell in task) for task in tasks)
-    slowest = max(cell.case.seconds for task in tasks for cell in task)
-    return min(most, math.ceil((START_SECONDS + SPARE * longest + slowest) / 60))
-
-
 def sbatch_words(
-    site: Site, gpu: SiteGpu, *, name: str, folder: str, tasks: int, minutes: int, avoid: Iterable[str] = ()
+    site: Site, gpu: SiteGpu, *, name: str, folder: str, tasks: int, avoid: Iterable[str] = ()
 ) -> list[str]:
     """Return the words of sbatch for an array; its script follows them.
 
@@ -60,6 +43,7 @@ def sbatch_words(
     words the last counts: a GPU's own follow the site's. Nothing is requeued: what is left of a task is
     submitted anew. The caller's environment stays here: whoever types the command runs the same job.
     """
+    minutes = site.limits.minutes
     words = [
         "--parsable", f"--job-name={name}", "--no-requeue", "--export=NONE", "--nodes=1", "--ntasks=1",
         "--open-mode=append", f"--output={folder}/%a.log", f"--array=0-{tasks - 1}%{site.limits.running}",
