@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.effects.commands import run_to_end
 
-SECONDS, SUBMIT_SECONDS = 60.0, 180.0
-"""sbatch itself tries again for a while where the controller is busy."""
+SECONDS, SUBMIT_SECONDS = 60.0, 180.0  # sbatch itself tries again for a while
 
 OVER = frozenset({
     "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
@@ -26,10 +25,8 @@ LATER = (
     "in standby mode", "no route to host", "munge", "protocol authentication error", "socket error",
     "network is unreachable", "job queue full", "temporarily", "unable to create job record", "submitjob",
 )  # fmt: skip
-"""Parts of what sbatch says, in lower case, where Slurm does not answer or has enough jobs for now.
-
-Source: slurm_errno.c of https://github.com/SchedMD/slurm; reasons: https://slurm.schedmd.com/job_reason_codes.html.
-"""
+"""Parts of what sbatch says where Slurm does not answer, or has enough jobs for now (slurm_errno.c of
+https://github.com/SchedMD/slurm; https://slurm.schedmd.com/job_reason_codes.html)."""
 REMEDY = (
     "correct in slurm.yaml gres, constraint, partition, account, qos, options or limits:\n"
     '  sinfo -o "%P %G %f %c %m %l %N" says what there is, sacctmgr show assoc user=$USER what you may use'
@@ -48,10 +45,7 @@ Task = tuple[str, int]
 
 
 class SlurmAway(MachineryError):
-    """Slurm does not answer now, or takes no more jobs now; it may later.
-
-    ``unknown``: whether what was asked may have been done nevertheless.
-    """
+    """Slurm does not answer now, or takes no more jobs now; ``unknown``: it may have done what was asked."""
 
     def __init__(self, message: str, *, unknown: bool = False) -> None:
         """Keep the words."""
@@ -163,11 +157,6 @@ class Slurm:
                 found[int(task)] = JobState(state=state.split()[0], node=node)
         return found
 
-    def cancel_task(self, job: str, task: int) -> None:
-        """End one task of an array."""
-        run_command(["scancel", f"{job}_{task}"])
-
-    def cancel(self, names: Iterable[str]) -> None:
-        """End all tasks of arrays by name."""
-        for name in sorted(names):
-            run_command(["scancel", "-n", name])
+    def cancel(self, *words: str) -> None:
+        """End the jobs that words of scancel name: ``-n NAME``, ``JOB_TASK``."""
+        run_command(["scancel", *words])

@@ -21,7 +21,6 @@ from trtmatrix.slurm.sitefile import Site, SiteGpu
 from trtmatrix.slurm.tasks import sbatch_words
 
 LABEL = "io.trtmatrix.slurm"
-EPILOG = "docker/slurm/epilog"
 
 
 def examine_site(args: argparse.Namespace, context: Context) -> Findings:
@@ -96,7 +95,7 @@ def _epilog(settings: str) -> Finding:
         except OSError:
             continue
     found = "none was found: a job that is killed leaves its container, which ends itself after 15 s"
-    remedy = f"have the administrators install {EPILOG}: docs/slurm.md"
+    remedy = "have the administrators install docker/slurm/epilog: docs/slurm.md"
     return Finding(level=Level.LACKING, what="epilog", found=found, remedy=remedy)
 
 

@@ -30,6 +30,7 @@ from trtmatrix.slurm.commands import JobState, Refused, Slurm, SlurmAway, Task
 from trtmatrix.slurm.shared import RunFolder, Submission
 from trtmatrix.slurm.tasks import claim_of, cut_tasks, run_line, sbatch_words, task_script
 from trtmatrix.workshop import CELLS, Workshop
+from trtprobe.files import write_json
 
 TRIES = 3
 """How often a cell is submitted whose task leaves no record of it and says nothing against trying again."""
@@ -42,10 +43,7 @@ USAGE, MACHINERY, INTERRUPTED = 2, 3, 130
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """How a task ended: its exit code, None where it left none; Slurm's state and node; what it says.
-
-    ``began``: whether its script did.
-    """
+    """How a task ended: its exit code, if it left one, Slurm's state and node, whether its script began."""
 
     code: int | None
     state: str
@@ -68,9 +66,8 @@ class End:
 class Following:
     """One run that is looked at: this command's own, or one that has claimed cells which this one wants.
 
-    ``claims``: its cells, where it is another command's. ``tries``: the tasks that had each cell, by its id.
-    ``missing``: how many looks in a row a task was neither listed nor said how it ended; ``idle``: how many
-    no task lived.
+    ``claims``: its cells, if it is another's. ``tries``: the tasks that had each cell. ``missing``: how many
+    looks in a row a task was neither listed nor said how it ended; ``idle``: how many none lived.
     """
 
     run: RunFolder
@@ -105,7 +102,7 @@ class Following:
             state, code = states.get(key), codes[sent.name].get(task)
             if state is not None and state.is_stuck and sent.job:
                 with contextlib.suppress(MachineryError):  # it is seen again at the next look
-                    slurm.cancel_task(sent.job, task)
+                    slurm.cancel(f"{sent.job}_{task}")
             elif state is not None and not state.is_over:
                 self.missing[key] = 0
                 continue
@@ -131,11 +128,10 @@ class SlurmRun:
         self, cluster: Cluster, project: Project, shop: Workshop, *, options: Sequence[str], rerun: bool,
         claims: Mapping[CellId, str], known: Iterable[CellId], slurm: Slurm | None = None,
     ) -> None:  # fmt: skip
-        """Keep what it works with.
+        """Keep what it works with; ``known``: the cells of which it is known how long they take.
 
         ``options``: how tasks run their cells, as words of ``run``. ``claims``: of all cells that the command
         means, those served from the store too, what tells each from the same cell wanted otherwise.
-        ``known``: the cells of which it is known how long they take.
         """
         self.site, self.shared, self.project = cluster.site, cluster.shared, project
         self.shop, self.options, self.claims, self.known = shop, options, claims, frozenset(known)
@@ -321,7 +317,8 @@ class SlurmRun:
         facts = own.facts() or {"claims": [], "past": {}}
         claims = sorted({*facts["claims"], *(self.claims[cell.id] for cell in launch.cells)})
         past = {str(cell.id): sorted(self.past[cell.id]) for cell in launch.cells}
-        own.write({"claims": claims, "past": {**past, **facts["past"]}})
+        own.folder.mkdir(exist_ok=True)
+        write_json(own.folder / "run.json", {"claims": claims, "past": {**past, **facts["past"]}})
         tasks = cut_tasks(launch, self.seconds, self.site)
         suite = self.shared.stage_suite(self.project)
         python = str(have_own_environment(self.shared.root, self.site.python, self.note))
@@ -361,8 +358,8 @@ class SlurmRun:
         names, end, told = self.own.living(), time.monotonic() + GONE_SECONDS, False
         while time.monotonic() < end and not self.shop.hurry.is_set():
             with contextlib.suppress(MachineryError):
-                if not told:
-                    self.slurm.cancel(names)
+                for name in [] if told else names:
+                    self.slurm.cancel("-n", name)
                 told = True
                 if all(state.is_over for state in self.slurm.jobs(names).values()):
                     return True

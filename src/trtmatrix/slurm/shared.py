@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -78,11 +78,6 @@ class RunFolder:
     def facts(self) -> dict[str, Any] | None:
         """Return ``claims`` and ``past`` (each cell's records that were there before); None where closed."""
         return read_json(self.folder / "run.json")
-
-    def write(self, facts: Mapping[str, Any]) -> None:
-        """Write them anew."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_json(self.folder / "run.json", dict(facts))
 
     def submissions(self) -> list[Submission]:
         """Return what was submitted, in order."""

@@ -22,9 +22,8 @@ WORTH_SECONDS = 30.0
 def cut_tasks(launch: Launch, seconds: Seconds, site: Site) -> list[tuple[Cell, ...]]:
     """Return the cells of each task: as many tasks as may run at once, where each is worth it.
 
-    ``seconds``: of the cells that were run before. There are more tasks where one would not fit half of the
-    site's longest time; those of an array are at most ``limits.tasks``. Cells of one repro stay together as
-    far as that goes.
+    ``seconds``: of cells that were run before. There are more tasks where one would not fit half of the time,
+    and at most ``limits.tasks``. Cells of one repro stay together as far as that goes.
     """
     guessed = {cell.id: seconds.get(cell.id, GUESSED_SECONDS) for cell in launch.cells}
     total, limits = sum(guessed.values()), site.limits
