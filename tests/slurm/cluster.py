@@ -24,7 +24,7 @@ from typing import Any
 
 from tests.containers.engines import client
 from tests.slurm.gpus import H200, L4, NODES, Devices, Model, make_nvml
-from tests.slurm.waiting import wait_quietly, wait_until
+from tests.slurm.waiting import wait_until
 from trtmatrix.slurm.doctor import LABEL as CONTAINER_LABEL
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "unshare", "setpriv")
@@ -265,9 +265,9 @@ class Cluster:
     def stop(self) -> None:
         """Cancel all jobs and end the daemons; nothing is left."""
         if "slurmctld" in self.running:
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            with contextlib.suppress(subprocess.TimeoutExpired, AssertionError):
                 self.ask("scancel", "--user=root", fail=False)
-                wait_quietly(lambda: not self.ask("squeue", "-h", fail=False), 10)
+                wait_until(lambda: not self.ask("squeue", "-h", fail=False), 10, "no job")
         for node in NODES:
             if node.name in self.running:
                 self.kill_node(node.name)

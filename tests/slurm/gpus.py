@@ -83,9 +83,11 @@ class Devices:
         return True
 
     def remove(self) -> None:
-        """Remove them all."""
-        while self.files:
-            self.files.pop().unlink(missing_ok=True)
+        """Remove them all, but for what GPUs of another cluster on this host share with ours."""
+        for file in sorted(self.files, key=lambda file: not file.name[6:].isdigit()):
+            if file.name[6:].isdigit() or not list(Path("/dev").glob("nvidia[0-9]*")):
+                file.unlink(missing_ok=True)
+        self.files.clear()
 
 
 def make_nvml(folder: Path, minors: dict[str, tuple[int, ...]]) -> list[str]:

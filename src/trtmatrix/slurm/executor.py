@@ -56,6 +56,12 @@ class End:
         """Whether what it left is tried again: no usage error, and nothing that a person cancelled."""
         return self.state != "CANCELLED" and self.code in {None, MACHINERY, INTERRUPTED}
 
+    @property
+    def is_late(self) -> bool:
+        """Whether its last records may not be seen yet; with a missing exit code they were waited for."""
+        waited = self.code is None and self.state in {"FAILED", ""}
+        return self.began and self.code != USAGE and not waited
+
     def words(self, tries: int) -> str:
         """Say what kept the cells from being run."""
         how = f"{self.state or 'unknown to Slurm'}, exit code {'none' if self.code is None else self.code}"
@@ -248,9 +254,8 @@ class SlurmRun:
 
     def _is_idle(self, cell: Cell) -> bool:
         """Whether a cell has no record, and nobody is at it."""
-        if cell.id not in self.open or any(
-            self.claims[cell.id] in each.claims for each in self.others.values()
-        ):
+        claim = self.claims[cell.id]
+        if cell.id not in self.open or any(claim in each.claims for each in self.others.values()):
             return False
         tries = self.own.tries.get(str(cell.id))
         return not tries or tries[-1] in self.own.ends
@@ -271,12 +276,7 @@ class SlurmRun:
             for cell in filter(self._is_idle, idle):
                 ends = [self.own.ends[task] for task in self.own.tries.get(str(cell.id), [])]
                 self._lost[cell.id] += bool(ends)  # what a task left may take a while to be seen here
-                if (
-                    ends
-                    and ends[-1].began
-                    and ends[-1].code != USAGE
-                    and self._lost[cell.id] < SETTLE * len(ends)
-                ):
+                if ends and ends[-1].is_late and self._lost[cell.id] < SETTLE * len(ends):
                     continue
                 why = ends[-1].words(len(ends)) if ends else ""
                 if ends and (not ends[-1].again or len(ends) >= TRIES):
