@@ -278,11 +278,12 @@ class SlurmRun:
                 self._lost[cell.id] += bool(ends)  # what a task left may take a while to be seen here
                 if ends and ends[-1].is_late and self._lost[cell.id] < SETTLE * len(ends):
                     continue
-                why = ends[-1].words(len(ends)) if ends else ""
+                said = ends[-1].words(len(ends)) if ends else ""
                 if ends and (not ends[-1].again or len(ends) >= TRIES):
-                    self._give_up(cell, why)
+                    self._give_up(cell, said)
                     continue
                 todo.append(cell)
+                why = why or said
                 avoid |= {end.node for end in ends if end.code == MACHINERY and end.node}
             if todo and not self.shop.stop.is_set():
                 self._submit(launch.of(todo), avoid, why)
@@ -307,11 +308,8 @@ class SlurmRun:
 
         ``why``: how the task ended that left them, where they were submitted before.
         """
-        own, what, gpu = (
-            self.own.run,
-            f"{launch.version.name} on {launch.gpu.name}",
-            self.site.gpu(launch.gpu.slug),
-        )
+        own, gpu = self.own.run, self.site.gpu(launch.gpu.slug)
+        what = f"{launch.version.name} on {launch.gpu.name}"
         if why:
             self.note(f"again: {what}: {why}")
         facts = own.facts() or {"claims": [], "past": {}}
