@@ -172,7 +172,7 @@ def merge(session: nox.Session) -> None:
 
 @nox.session
 def surfaces(session: nox.Session) -> None:
-    """Read the API surfaces of NVIDIA's own bindings again, from PyPI's wheels."""
+    """Read the APIs of releases that are not known yet from NVIDIA's own bindings on PyPI."""
     _call(session, "surfaces", *session.posargs)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trtmatrix.core.api import ApiChange, ApiUse, Behaviour, ChangeKind, Surface
-from trtmatrix.core.codescan.scan import FileKind, kind_of_file
-from trtmatrix.core.surface_diff import compare_surfaces
-from trtmatrix.effects.code_files import read_code
-from trtmatrix.effects.surfaces import read_surfaces
+from trtmatrix.api.changes import ChangeTable
+from trtmatrix.api.compare import compare_surfaces
+from trtmatrix.api.scan import FileKind, kind_of_file, read_code
+from trtmatrix.api.section import read_surfaces
+from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, ChangeKind, Surface
 
 CORPUS = Path(__file__).parents[1] / "tests" / "unit" / "code"
 BEFORE, AFTER = "8.6.1", "10.8.0"
@@ -35,8 +35,6 @@ class Expected:
 
 def corpus_changes() -> tuple[Surface, tuple[ApiChange, ...], tuple[Behaviour, ...]]:
     """Return the surface moved from and what changes, by the shipped surfaces and the flags above."""
-    from trtmatrix.core.change_table import ChangeTable
-
     surfaces = read_surfaces(CORPUS)
     before, after = surfaces.of(BEFORE), surfaces.of(AFTER)
     if before is None or after is None:

@@ -10,8 +10,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trtmatrix.authoring.arithmetic import Arithmetic
-from trtmatrix.core.model import Case, Scalar
-from trtmatrix.effects.repro_files import LoadedRepro, read_repros
+from trtmatrix.suite.repro_files import LoadedRepro, read_repros
+from trtmatrix.suite.repros import Case, Scalar
 
 Params = Mapping[str, Any]
 Arrays = Mapping[str, NDArray[Any]]

@@ -23,9 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtmatrix.cli_hosts import read_size
-from trtmatrix.core.pack import PackedImage, PackManifest
-from trtmatrix.effects.pack_parts import PartWriter, open_target, write_lists
-from trtmatrix.unpacker.pack_check import BLOCK, check_pack
+from trtmatrix.images.pack_format import PackedImage, PackManifest, PartWriter, open_target, write_lists
+from trtmatrix.images.unpacker import BLOCK, check_pack
 
 ROUNDS = 3
 FACTOR, MEMORY = 2.0, 200 << 20
@@ -143,7 +142,7 @@ def child(words: list[str]) -> None:
 def write_stream(blocks: Iterator[bytes], folder: Path, images: tuple[PackedImage, ...] = ()) -> None:
     """Write a pack of one stream, in parts of 1 GiB."""
     with open_target(folder):
-        with PartWriter(folder, "bench", "images", 1 << 30) as writer:
+        with PartWriter(folder, "images", 1 << 30) as writer:
             for block in blocks:
                 writer.write(block)
         manifest = PackManifest(
@@ -164,8 +163,8 @@ def measure_engine(folder: Path, size: int) -> list[str]:
     import docker.errors
 
     from trtmatrix.effects.engine import open_client
-    from trtmatrix.effects.pack_images import Saver
-    from trtmatrix.unpacker.pack_engine import find_engine, load_images
+    from trtmatrix.images.pack import save_stream
+    from trtmatrix.images.unpacker import find_engine, load_images
 
     client = open_client(timeout=600)
     write_random(folder / "layer", size)
@@ -180,12 +179,12 @@ def measure_engine(folder: Path, size: int) -> list[str]:
         )
         save = _timed(lambda: _shell(f"docker save {IMAGE} > {folder}/saved && sync {folder}/saved"))
         (folder / "saved").unlink()
-        ours = _timed(lambda: write_stream(Saver(client).stream((image,)), folder / "pack", (image,)))
-        manifest, engine = check_pack(folder / "pack"), find_engine()
+        ours = _timed(lambda: write_stream(save_stream(client, (image,)), folder / "pack", (image,)))
+        manifest, (engine, why) = check_pack(folder / "pack"), find_engine()
         if engine is None:
-            raise RuntimeError("no socket of an engine is here")
+            raise RuntimeError(why)
         client.images.remove(IMAGE)
-        load = _timed(lambda: _shell(f"tail -q -c +513 {folder}/pack/images.* | docker load"))
+        load = _timed(lambda: _shell(f"cat {folder}/pack/images.* | docker load"))
         client.images.remove(IMAGE)
         again = _timed(lambda: load_images(engine, folder / "pack", manifest, [{}]))
     finally:

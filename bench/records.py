@@ -15,11 +15,12 @@ from typing import Any
 
 from trtmatrix.cli import make_parser
 from trtmatrix.context import open_context
-from trtmatrix.core.expand import Cell, Selection, expand
-from trtmatrix.core.model import Cause, Gpu, Product
 from trtmatrix.core.record import BUILT, RAN, to_json, write_number
 from trtmatrix.digests import cell_digests
-from trtmatrix.effects.code import digest_package
+from trtmatrix.suite.cells import Cell, Selection, expand
+from trtmatrix.suite.digest import digest_package
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.model import Cause, Product
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 20250102

@@ -23,12 +23,12 @@ from bench.groups import Group, read_groups  # noqa: E402
 from bench.outcomes import RIGHT, Maker, Outcome  # noqa: E402
 from bench.rates import render_rates  # noqa: E402
 from trtmatrix.core.factors import FAIL_FACTOR  # noqa: E402
-from trtmatrix.core.model import Product, Verdict  # noqa: E402
 from trtmatrix.core.noise import Noise, read_noise  # noqa: E402
 from trtmatrix.core.numbers import Subject, judge_build, read_floors, read_signs  # noqa: E402
 from trtmatrix.core.record import Measured  # noqa: E402
 from trtmatrix.effects.calibration import read_calibration  # noqa: E402
 from trtmatrix.effects.noise import measure_members  # noqa: E402
+from trtmatrix.suite.model import Product, Verdict  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 FIRST_SEED = 1000

@@ -24,9 +24,11 @@ from bench.speed.machine import ROOT
 from bench.speed.page import render_page, render_rows
 from bench.speed.pulls import measure_pull
 from bench.speed.rows import CannotMeasure, Row, merge, parse_rows, to_json
+from bench.speed.searches import measure_searches
 
 KINDS = {
     "gpu": (measure_gpu, "an NVIDIA GPU and the image of a TensorRT version"),
+    "search": (measure_searches, "an NVIDIA GPU and images of TensorRT 8.5.3.1 and 8.6.0"),
     "worker": (measure_worker, "Docker and the test image"),
     "again": (measure_again, "Docker and the test image"),
     "harness": (measure_harness, "Docker and the test image"),

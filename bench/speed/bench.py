@@ -21,7 +21,7 @@ from bench.speed.project import (
     spread_evenly,
 )
 from bench.speed.rows import Row
-from trtmatrix.core.model import Product
+from trtmatrix.suite.model import Product
 
 QUICK_CELLS = 30
 """Graph cases of a quick benchmark."""

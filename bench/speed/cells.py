@@ -24,7 +24,7 @@ from bench.speed.project import (
     spread_evenly,
 )
 from bench.speed.rows import Goal, Row
-from trtmatrix.core.model import Product
+from trtmatrix.suite.model import Product
 
 PLAIN_SECONDS = 360.0
 """What the plain side of the row ``worker`` may take; where all cells would take longer, a sample is run."""

@@ -18,7 +18,7 @@ from bench.speed.bench import Bench
 from bench.speed.machine import ROOT
 from bench.speed.project import Scratch, Timed, graph_cases, moment, prepare, selecting, spread_evenly
 from bench.speed.rows import CannotMeasure, Goal, Row
-from trtmatrix.core.model import Product, release_of
+from trtmatrix.suite.model import Product, release_of
 
 SHARE = 0.6
 """Of the time that there is, what the warm worker may take at most."""

@@ -19,7 +19,7 @@ STARTS = {
     "python -c pass": ("-c", "pass"), "--help": ("-m", "trtmatrix", "--help"),
     "list": ("-m", "trtmatrix", "list"),
 }  # fmt: skip
-LIMITS = {"--help": 120.0, "list": 250.0}
+LIMITS = {"--help": 350.0, "list": 1000.0}
 """Milliseconds above a Python that does nothing."""
 
 

@@ -20,9 +20,9 @@ from typing import Any
 from bench.speed.machine import ROOT
 from bench.speed.rows import CannotMeasure
 from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
-from trtmatrix.core.model import Product
 from trtmatrix.effects.case_pool import CasePool, Wanted
-from trtmatrix.effects.repro_files import read_repros
+from trtmatrix.suite.model import Product
+from trtmatrix.suite.repro_files import read_repros
 
 TEST_IMAGE = "trtmatrix/test:latest"
 TEST_VERSION = "onnxruntime-1.31.1"

@@ -11,15 +11,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.core.config import Version
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.model import Cause
 from trtmatrix.core.plan import Isolation
 from trtmatrix.core.record import Record
 from trtmatrix.effects.launcher import Ended, Launcher, Ready
 from trtmatrix.effects.paths import make_job_folder
 from trtmatrix.effects.store import read_json
 from trtmatrix.storing import Kept, Storing
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import Cause
 from trtmatrix.worklist import Task, Work
 from trtmatrix.workshop import Workshop
 from trtprobe.files import write_json
@@ -46,7 +46,7 @@ def job_words(version: Version, shop: Workshop) -> dict[str, Any]:
     return {
         "product": version.product.value, "output_bytes": shop.output_bytes,
         "isolation": (Isolation.WORKER if worker else Isolation.PROCESS).value,
-        **shop.surfaces.wanted(version),
+        **(shop.surfaces.wanted(version) if shop.surfaces else {}),
     }  # fmt: skip
 
 
@@ -103,7 +103,8 @@ class Batch:
                 except MachineryError:  # what had come out is no less true
                     self._collect(folder / "out")
                     raise
-                self.shop.surfaces.take(self.ready, folder / "out")
+                if self.shop.surfaces is not None:
+                    self.shop.surfaces.take(self.ready, folder / "out")
                 return ended
         finally:
             shutil.rmtree(folder, ignore_errors=True)

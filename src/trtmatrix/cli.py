@@ -100,8 +100,9 @@ def _print_traceback() -> None:
 
 MODULES = {
     "list": "listing", "schema": "listing", "upgrade": "upgrading", "report": "reporting",
-    "surfaces": "surfacing", "bundle": "bugs.make", "bisect": "bugs.bisect", "minimise": "bugs.minimise",
-    "lock": "locking", "pack": "packing", "unpack": "unpacking", "merge": "merging",
+    "surfaces": "api.read_bindings", "bundle": "bugs.make", "bisect": "bugs.bisect",
+    "minimise": "bugs.minimise", "lock": "images.lock", "pack": "images.pack",
+    "unpack": "images.unpacker", "merge": "images.merge",
 }  # fmt: skip
 """Where a command lies that needs little of the program; the others are in ``commands``."""
 
@@ -134,7 +135,7 @@ def make_parser() -> argparse.ArgumentParser:
             "find the smallest graph and shapes that still fail in the same way",
             [common, _model()],
         ),
-        ("surfaces", "read the API surfaces of NVIDIA's own bindings again", [common]),
+        ("surfaces", "read the APIs of new releases from NVIDIA's own bindings", [common]),
         ("list", "list versions, repros and cases", [common, _select()]),
         ("doctor", "say what was found here and what that lets run", [common, _select()]),
         ("lock", "ask the registry which digests the images' tags stand for", [common, _select()]),
@@ -247,12 +248,19 @@ def _model() -> argparse.ArgumentParser:
     group.add_argument("--rtol", type=float, metavar="R")
     group.add_argument(
         "--profile", action="append", default=[], metavar="INPUT=MIN:OPT:MAX",
-        help="shapes of a dynamic input, such as ids=1x16:4x128:8x512 (default: taken from the inputs)",
+        help="shapes of a dynamic input, such as ids=1x16:4x128:8x512, or values of what decides a shape, "
+        "such as k=1:3:5 (default: taken from the inputs)",
     )  # fmt: skip
     return parser
 
 
 def _add_upgrade_options(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "Exit codes: 0 go, 10 go with work-arounds, 11 don't, or code named by --code must change first, "
+        "12 not enough evidence. With --api code alone decides: 0 nothing must change, 11 something must, 12 "
+        "no code could be looked at. A release whose API is known need not be in matrix.yaml for --api, nor "
+        "for --code alone."
+    )
     group = parser.add_argument_group("the move")
     group.add_argument("--from", dest="before", required=True, metavar="VERSION", help="what you run now")
     group.add_argument(
@@ -262,7 +270,8 @@ def _add_upgrade_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--code", action="append", type=Path, default=[], metavar="DIR|FILE",
-        help="look for uses of what changes: Python, notebooks, shell, Dockerfiles; may be repeated",
+        help="look for uses of what changes: Python, notebooks, shell, Dockerfiles; may be repeated. "
+        "Exit code 11 where something must change",
     )  # fmt: skip
     group.add_argument(
         "--api",
@@ -281,7 +290,7 @@ def _add_upgrade_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-run", action="store_true", help="decide from stored records, run nothing")
     group.add_argument(
         "--output", "-o", action="append", type=Path, default=[], metavar="FILE",
-        help="also write the report as .html, .md or .json; may be repeated",
+        help="also write the report as .html, .md or .json, the uses in code as .sarif; may be repeated",
     )  # fmt: skip
 
 

@@ -55,10 +55,9 @@ def add_bisect_options(parser: argparse.ArgumentParser) -> None:
     )
     where.add_argument("--product", default="tensorrt", choices=["tensorrt", "tensorrt-rtx", "onnxruntime"])
     where.add_argument(
-        "--image", action="append", default=[], metavar="IMAGE",
-        help="instead of matrix.yaml's versions: images, oldest first; may be repeated",
+        "--image", action="append", nargs="+", default=[], metavar="IMAGE",
+        help="instead of matrix.yaml's versions: images, oldest first",
     )  # fmt: skip
-    where.add_argument("--images", type=Path, metavar="FILE", help="the same from a file, one a line")
     how = parser.add_argument_group("how")
     how.add_argument(
         "--rebuilds", type=_count, metavar="K",
@@ -74,8 +73,7 @@ def add_minimise_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cell", metavar="CELL", help="as tables print it: REPRO/CASE@VERSION#GPU")
     parser.add_argument(
         "--good", metavar="VERSION",
-        help="what still fails must be right at this version, too (default: the nearest that is, of those "
-        "that can be run here); none: wherever",
+        help="a version that is right: what is left must be right there, too",
     )  # fmt: skip
     parser.add_argument("--to", type=Path, metavar="DIR", help="where to write (default: ./minimised-CASE)")
     parser.add_argument(

@@ -17,8 +17,7 @@ from trtmatrix.context import Context, open_context
 from trtmatrix.core.compare import Entry, exit_codes
 from trtmatrix.core.container import Limits
 from trtmatrix.core.errors import ExitCode, UsageError, combine_exit_codes
-from trtmatrix.core.expand import Selection
-from trtmatrix.core.model import Evidence, Gpu
+from trtmatrix.core.model import Evidence
 from trtmatrix.core.plan import Host, Isolation, Keep, Pull
 from trtmatrix.perform import (
     Options,
@@ -29,6 +28,8 @@ from trtmatrix.perform import (
     served_cells,
 )
 from trtmatrix.scene import entries_of, look_around
+from trtmatrix.suite.cells import Selection
+from trtmatrix.suite.gpus import Gpu
 
 if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
     from trtmatrix.slurm.cluster import Cluster
@@ -176,8 +177,8 @@ def render(suffix: str, entries: Sequence[Entry], args: argparse.Namespace, now:
 def doctor_command(args: argparse.Namespace) -> ExitCode:
     """Say what was found here and what that lets run, and run the controls alone."""
     from trtmatrix.controls import run_controls
-    from trtmatrix.core.preflight.finding import Level
-    from trtmatrix.doctor import doctor_json, doctor_text, examine
+    from trtmatrix.images.doctor import doctor_json, doctor_text, examine
+    from trtmatrix.images.rules import Level
 
     context = open_context(args)
     if args.executor == "slurm":
@@ -215,9 +216,8 @@ def prepare_command(args: argparse.Namespace) -> ExitCode:
 
 
 def publish_command(args: argparse.Namespace) -> ExitCode:
-    """Publish the records that the current verdict of each selected cell rests on, and surfaces read here."""
+    """Publish the records that the current verdict of each selected cell rests on."""
     from trtmatrix.effects.store import publish
-    from trtmatrix.effects.surfaces import publish_surfaces
 
     context, cluster = open_where(args, open_context(args))
     scene = look_around(context, Pull.NEVER, cluster)
@@ -226,10 +226,9 @@ def publish_command(args: argparse.Namespace) -> ExitCode:
     records = [
         r for e in facts for r in (*e.records, *e.set_aside) if local in Path(r.file).resolve().parents
     ]
-    surfaces = publish_surfaces(context.project.results)
-    new = publish(context.project.results, records) + surfaces
+    new = publish(context.project.results, records)
     print("\n".join(str(path) for path in new) or "nothing new to publish")
-    return ExitCode.AS_EXPECTED if records or surfaces else ExitCode.NOTHING
+    return ExitCode.AS_EXPECTED if records else ExitCode.NOTHING
 
 
 def remeasure_command(args: argparse.Namespace) -> ExitCode:

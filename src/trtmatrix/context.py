@@ -1,4 +1,4 @@
-"""What every command starts from: the project's files, read or remembered, and what was selected of them."""
+"""What every command starts from: the project's files as read, and what was selected of them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import argparse
 import os
 import sys
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 
-from trtmatrix.core.config import Matrix
 from trtmatrix.core.errors import ConfigError, UsageError, shorten
-from trtmatrix.core.expand import Selection, select_cases, select_repros, select_versions
 from trtmatrix.core.image_names import ENGINE, SUFFIXES
 from trtmatrix.core.lock import MACHINES, Lock, pin_matrix
-from trtmatrix.core.model import Repro
+from trtmatrix.core.lockfile import REMEDY, parse_matrix_lock
 from trtmatrix.core.registry import parse_reference
-from trtmatrix.effects.code import Code, digest_program
 from trtmatrix.effects.paths import Project, default_cache
-from trtmatrix.effects.remembered import Remembered
-from trtmatrix.effects.repro_files import LoadedRepro, read_repros
+from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
+from trtmatrix.suite.digest import Code
+from trtmatrix.suite.matrix import Matrix, parse_matrix
+from trtmatrix.suite.repro_files import LoadedRepro, read_repros
+from trtmatrix.suite.repros import Repro
 
 RUNTIMES = ("container", "wheels", "host")
 
@@ -53,28 +52,24 @@ class Context:
 
 
 def open_context(args: argparse.Namespace) -> Context:
-    """Read matrix.yaml and the repros, check the selection; all mistakes are told.
-
-    Nothing is written but what was parsed, into the cache.
-    """
+    """Read matrix.yaml and the repros, check the selection; all mistakes are told. Nothing is written."""
     project = Project(
         matrix=args.matrix, repros=args.repros, results=args.results,
         cache=(args.cache or default_cache()).resolve(),
     )  # fmt: skip
     selection = _selection(args)
-    remembered = Remembered(project.cache, digest_program())
     problems: list[str] = []
     matrix, lock, loaded = None, Lock(), []
     try:
-        matrix = read_matrix(project.matrix, remembered)
+        matrix = read_matrix(project.matrix)
     except ConfigError as error:
         problems += error.problems
     try:
-        lock = read_lock(project.lock, remembered)
+        lock = read_lock(project.lock)
     except ConfigError as error:
         problems += error.problems
     try:
-        loaded = read_repros(project.repros, remembered)
+        loaded = read_repros(project.repros)
     except ConfigError as error:
         problems += error.problems
     if matrix is None or problems:
@@ -94,7 +89,7 @@ def open_context(args: argparse.Namespace) -> Context:
     return context
 
 
-def read_matrix(path: Path, remembered: Remembered | None = None) -> Matrix:
+def read_matrix(path: Path) -> Matrix:
     """Read matrix.yaml; :class:`ConfigError` where it is not there or has mistakes."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -105,36 +100,18 @@ def read_matrix(path: Path, remembered: Remembered | None = None) -> Matrix:
                 "or name the file by --matrix"
             ]
         ) from error
-
-    def parse() -> Matrix:
-        from trtmatrix.core.matrixfile import parse_matrix
-
-        return parse_matrix(text, str(path))
-
-    if remembered is None:
-        return parse()
-    return remembered.recall("matrix", sha256(text.encode()).hexdigest(), parse)
+    return parse_matrix(text, str(path))
 
 
-def read_lock(path: Path, remembered: Remembered | None = None) -> Lock:
+def read_lock(path: Path) -> Lock:
     """Read matrix.lock; an empty one where there is none, :class:`ConfigError` where it has mistakes."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return Lock()
     except (OSError, UnicodeDecodeError) as error:
-        from trtmatrix.core.lockfile import REMEDY
-
         raise ConfigError([f"{path}: cannot be read: {error}", f"{path}: {REMEDY}"]) from error
-
-    def parse() -> Lock:
-        from trtmatrix.core.lockfile import parse_matrix_lock
-
-        return parse_matrix_lock(text, str(path))
-
-    if remembered is None:
-        return parse()
-    return remembered.recall("lock", sha256(text.encode()).hexdigest(), parse)
+    return parse_matrix_lock(text, str(path))
 
 
 def own_platform() -> str:

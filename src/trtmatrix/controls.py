@@ -8,15 +8,16 @@ from itertools import groupby
 
 from trtmatrix.context import Context
 from trtmatrix.core.compare import Entry
-from trtmatrix.core.config import WheelsOrigin
-from trtmatrix.core.expand import CONTROLS
-from trtmatrix.core.model import Exclusion, Outcome, Product, Verdict
+from trtmatrix.core.model import Exclusion, Outcome
 from trtmatrix.core.plan import Excluded, Launch, Pull
-from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.core.words import full_words
 from trtmatrix.effects.interpreters import is_installed
+from trtmatrix.images.rules import Finding, Level
 from trtmatrix.perform import Options, perform
 from trtmatrix.scene import Scene, look_around
+from trtmatrix.suite.cells import CONTROLS
+from trtmatrix.suite.matrix import WheelsOrigin
+from trtmatrix.suite.model import Product, Verdict
 
 SAID = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY, Verdict.INVALID})
 

@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 
-from trtmatrix.core.config import ImageOrigin, WheelsOrigin
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import Case, CellId, Product
 from trtmatrix.core.plan import Host
 from trtmatrix.effects.cases import case_digest
 from trtmatrix.effects.interpreters import environment_digest
-from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
+from trtmatrix.suite.model import CellId, Product
+from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.repros import Case
 
 
 def current_digests(

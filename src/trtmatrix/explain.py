@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,8 +24,8 @@ from trtmatrix.core.entry import Entry
 from trtmatrix.core.explain import Errors, Reading, begin_search, is_wrong, learn, next_group, step_budget
 from trtmatrix.core.explain_text import describe, step_text
 from trtmatrix.core.factors import FAIL_FACTOR
-from trtmatrix.core.model import Product
 from trtmatrix.core.upgrade.report import WrongLayer
+from trtmatrix.suite.model import Product
 
 if TYPE_CHECKING:
     from trtmatrix.onnxmodel.marking import Markable
@@ -55,12 +56,15 @@ def explain(
     gpu = entry.cell.gpu.slug if version.product is Product.TENSORRT else ""
     results = context.project.cache / FOLDER / "results"
     kept = replace(context, project=replace(context.project, results=results))
+    started = time.monotonic()
     with Session(kept, version.name, gpu) as session:
         steps = Steps(context, args, entry, calibration, session)
         errors = find_worst(steps, markable)
         if isinstance(errors, str):
             return WrongLayer(version=version.name, why_not=errors)
         found = search_for_layer(markable, errors, version.name, partial(steps.measure, markable), tell)
+    markings, seconds = len(found.steps), time.monotonic() - started
+    tell(f"{version.name}: {markings} marking{'s' * (markings != 1)} in {seconds:.1f} s")
     hint = polygraphy_hint(args.model)
     return replace(found, steps=(*found.steps, hint)) if hint else found
 

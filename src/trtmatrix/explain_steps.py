@@ -17,7 +17,7 @@ from trtmatrix.core.explain import Errors, in_floors
 from trtmatrix.core.judge import other_shapes, subject_of
 from trtmatrix.core.record import RAN, Measured, Record
 from trtmatrix.core.tensors import Range
-from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.suite.repro_files import LoadedRepro
 
 if TYPE_CHECKING:
     from trtmatrix.onnxmodel.marking import Markable

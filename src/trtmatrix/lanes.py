@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from trtmatrix.core.model import Gpu
 from trtmatrix.core.order import Seconds, equal_boards, split_launch
 from trtmatrix.core.plan import Launch
 from trtmatrix.effects.launcher import Ready
+from trtmatrix.suite.gpus import Gpu
 
 CPU_LANES = 2
 """Launches that run side by side on the CPU: building and measuring are mostly single-threaded."""

@@ -7,8 +7,11 @@ import json
 
 from trtmatrix.context import open_context
 from trtmatrix.core.errors import ExitCode
-from trtmatrix.core.expand import select_cases, select_repros, select_versions
 from trtmatrix.core.render_list import list_json, list_text
+from trtmatrix.slurm.sitefile import Site
+from trtmatrix.suite.cells import select_cases, select_repros, select_versions
+from trtmatrix.suite.keys import keys_schema
+from trtmatrix.suite.matrix import Matrix
 
 
 def list_command(args: argparse.Namespace) -> ExitCode:
@@ -22,14 +25,5 @@ def list_command(args: argparse.Namespace) -> ExitCode:
 
 def schema_command(args: argparse.Namespace) -> ExitCode:
     """Print the JSON Schema of matrix.yaml, or of slurm.yaml."""
-    if args.site:
-        from trtmatrix.slurm.sitefile import Site
-
-        dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-        schema = {**dialect, **Site.model_json_schema(by_alias=True)}
-    else:
-        from trtmatrix.core.matrixkeys import json_schema
-
-        schema = json_schema()
-    print(json.dumps(schema, indent=2, sort_keys=True))
+    print(json.dumps(keys_schema(Site if args.site else Matrix), indent=2, sort_keys=True))
     return ExitCode.AS_EXPECTED

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from trtmatrix.context import Context
 from trtmatrix.core.compare import Entry
-from trtmatrix.core.model import Evidence, Verdict
+from trtmatrix.core.model import Evidence
 from trtmatrix.core.record import RAN, Record
 from trtmatrix.core.upgrade.report import CheckOutcome, ModelSection, WrongLayer
+from trtmatrix.suite.model import Verdict
 
 if TYPE_CHECKING:
     from trtmatrix.core.differences import Samples
-    from trtmatrix.effects.repro_files import LoadedRepro
+    from trtmatrix.suite.repro_files import LoadedRepro
 
 SHOWN = (Evidence.MEASURED, Evidence.RECORDED)
 

@@ -10,10 +10,11 @@ from typing import Any
 from trtmatrix.context import Context
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.compare import Entry
+from trtmatrix.core.noise import noise_troubles
 from trtmatrix.core.record import RAN
 from trtmatrix.core.upgrade.findings import make_case_line
 from trtmatrix.core.upgrade.report import ModelSection
-from trtmatrix.core.upgrade.samples import floor_words, make_samples, noise_troubles, reference_words
+from trtmatrix.core.upgrade.samples import floor_words, make_samples, reference_words
 from trtmatrix.core.upgrade.sides import Entries
 from trtmatrix.effects.cases import CaseCache, read_noise_file
 from trtmatrix.model_extras import add_extras

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix.context import Context
+from trtmatrix.api.section import read_surfaces
+from trtmatrix.context import Context, read_matrix
 from trtmatrix.core.calibration import Calibration
-from trtmatrix.core.config import Matrix, Version
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.model import CPU, Gpu, Product
 from trtmatrix.core.plan import Pull
 from trtmatrix.core.upgrade.question import DOOR, Question
 from trtmatrix.core.upgrade.sides import Entries
@@ -22,11 +21,14 @@ from trtmatrix.effects.calibration import read_calibration
 from trtmatrix.effects.gpu import find_gpus, named_gpus
 from trtmatrix.effects.store import read_records
 from trtmatrix.scene import entries_of, look_around, recorded_gpus, without_superseded
+from trtmatrix.suite.gpus import CPU, Gpu
+from trtmatrix.suite.matrix import Matrix, Version
+from trtmatrix.suite.model import Product
 
 if TYPE_CHECKING:
     from trtmatrix.core.compare import Stored
 
-SUFFIXES = (".html", ".md", ".json")
+SUFFIXES, API_SUFFIXES = (".html", ".md", ".json", ".sarif"), (".json", ".sarif")
 ANY = "any"
 
 
@@ -48,9 +50,13 @@ def check_options(args: argparse.Namespace) -> None:
         for path in paths:
             if not path.exists() or (option == "--check" and not path.is_file()):
                 raise UsageError(f"{option} {path}: there is no such file")
+    suffixes = API_SUFFIXES if args.api else SUFFIXES
     for file in args.output:
-        if file.suffix not in SUFFIXES:
-            raise UsageError(f"--output {file}: the suffix must be one of {', '.join(SUFFIXES)}")
+        if file.suffix not in suffixes:
+            only = " with --api" if args.api else ""
+            raise UsageError(f"--output {file}: the suffix must be one of {', '.join(suffixes)}{only}")
+        if file.suffix == ".sarif" and not args.code:
+            raise UsageError(f"--output {file}: it tells lines of your code: name that by --code DIR")
         if not file.parent.is_dir():
             raise UsageError(f"--output {file}: there is no folder {file.parent}")
 
@@ -93,11 +99,56 @@ def find_move(matrix: Matrix, before: str, after: str) -> tuple[Version, tuple[V
     return old, (new,)
 
 
-def _find(matrix: Matrix, option: str, name: str) -> Version:
+def asks_code_alone(args: argparse.Namespace, names: Sequence[str]) -> bool:
+    """Whether only the API can be asked about: a version is none of ``names``, but its API is known.
+
+    :class:`UsageError` where more is asked than what becomes of code.
+    """
+    known = {ANY, *names, *(name.rpartition(".")[0] for name in names)}  # 10.0.1 is meant for 10.0.1.6
+    beyond = [name for name in (args.before, args.after) if name not in known]
+    if not beyond or any(read_surfaces(args.results).of(name) is None for name in beyond):
+        return False
+    more = [f"--{name}" for name in ("gpu", "repro", "case", "model", "check") if getattr(args, name)]
+    if args.code and not more and args.after != ANY:
+        return True
+    without = f" without {', '.join(more)}" if more else ""
+    raise UsageError(
+        f"{' and '.join(beyond)}: not in {args.matrix}; only what changes in its API is known. Ask for that "
+        f"by --api, or by --code DIR{without}; to ask for more add it to that file, as said at its top"
+    )
+
+
+def is_of_tensorrt(args: argparse.Namespace) -> bool:
+    """Whether a move whose API is asked about is one of TensorRT's; each end's API is known, or is a version.
+
+    :class:`UsageError` where an end is neither, both are the same, or of two products.
+    """
+    ends = {"--from": args.before, "--to": args.after}
+    surfaces = read_surfaces(args.results)
+    unknown = {option: name for option, name in ends.items() if surfaces.of(name) is None}
+    if args.before == args.after:
+        raise UsageError(f"--from and --to are both {args.before}: a difference takes two")
+    if unknown and not args.matrix.exists():
+        option, name = next(iter(unknown.items()))
+        raise UsageError(f"{option} {name}: its API is not known; known are {', '.join(surfaces.versions)}")
+    if not unknown:
+        return True
+    matrix = read_matrix(args.matrix)
+    found = [_find(matrix, option, name, tuple(surfaces.versions)) for option, name in unknown.items()]
+    products = {version.product for version in found} | (
+        {Product.TENSORRT} if len(found) < len(ends) else set()
+    )
+    if len(products) > 1:
+        raise UsageError(f"{args.before} and {args.after} are two products: an upgrade stays inside one")
+    return products == {Product.TENSORRT}
+
+
+def _find(matrix: Matrix, option: str, name: str, others: Sequence[str] = ()) -> Version:
+    """Return a version of matrix.yaml; ``others``: names that may have been meant, too."""
     found = next((version for version in matrix.versions if version.name == name), None)
     if found is not None:
         return found
-    names = [version.name for version in matrix.versions]
+    names = [*(version.name for version in matrix.versions), *others]
     near = [known for known in names if known.startswith(f"{name}.") or name.startswith(f"{known}.")]
     near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     hint = f"perhaps you meant {', '.join(near)}" if near else f"known are {', '.join(names)}"
@@ -122,7 +173,10 @@ def gather(context: Context, version: Version) -> Gathered:
     gpu, word = CPU, ""
     if version.product is Product.TENSORRT:
         stored = without_superseded(read_records(context.project.results))
-        gpu = choose_gpu(context.selection.gpus, find_gpus().gpus, stored)
+        try:
+            gpu = choose_gpu(context.selection.gpus, find_gpus().gpus, stored)
+        except UsageError as error:
+            raise UsageError(f"{error}; code alone is looked at by --api --code DIR") from error
         word = context.selection.gpus[0] if context.selection.gpus else gpu.name
     selection = replace(context.selection, versions=names, gpus=(word,) if word else ())
     narrowed = replace(context, selection=selection)

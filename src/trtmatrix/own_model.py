@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 from trtmatrix.context import Context
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.expand import CONTROLS
 from trtmatrix.core.tensors import (
     Range,
     Shape,
     Tensor,
     file_names,
     fill_shapes,
-    fits_shape,
+    fits_range,
     is_within,
     parse_profile,
     profile_of,
     shape_text,
     stem_of,
 )
-from trtmatrix.effects.code import digest_program
 from trtmatrix.effects.remembered import Remembered
-from trtmatrix.effects.repro_files import LoadedRepro, read_repros
+from trtmatrix.suite.cells import CONTROLS, select_versions
+from trtmatrix.suite.model import Product
+from trtmatrix.suite.repro_files import LoadedRepro, read_repros
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,15 +73,14 @@ def open_model(context: Context, args: argparse.Namespace) -> Context:
     from trtmatrix.onnxmodel.reading import read_model
 
     cache = context.project.cache
-    remembered = Remembered(cache, digest_program())
-    model = read_model(args.model, _digests(remembered))
+    model = read_model(args.model, _digests(Remembered(cache)))
     inputs = choose_inputs(model, args.inputs, args.profile)
-    return context_of(context, cache / "models" / _write(cache, context, model, inputs, args), remembered)
+    return context_of(context, cache / "models" / _write(cache, context, model, inputs, args))
 
 
-def context_of(context: Context, folder: Path, remembered: Remembered) -> Context:
+def context_of(context: Context, folder: Path) -> Context:
     """Return a context over the model whose files and repro lie in a folder below ``<cache>/models``."""
-    repros = {item.repro.id: item for item in read_repros(folder / "repros", remembered)}
+    repros = {item.repro.id: item for item in read_repros(folder / "repros")}
     own = tuple(name for name in repros if name != CONTROLS)  # the controls go along where they are needed
     return replace(
         context, project=replace(context.project, repros=folder / "repros"), repros=repros,
@@ -94,11 +93,10 @@ def stored_models(context: Context, repro: str, case: str) -> list[Context]:
 
     Those whose repros are the same are one.
     """
-    remembered = Remembered(context.project.cache, digest_program())
     found: dict[str, Context] = {}
     files = (context.project.cache / "models").glob(f"*/repros/{repro.replace('-', '_')}.py")
     for file in sorted(files, key=lambda item: item.stat().st_mtime_ns, reverse=True):
-        opened = context_of(context, file.parent.parent, remembered)
+        opened = context_of(context, file.parent.parent)
         if any(known.id == case for known in opened.repros[repro].repro.cases):
             found.setdefault(file.read_text(encoding="utf-8"), opened)
     return list(found.values())
@@ -147,13 +145,13 @@ class Inputs:
 
 def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) -> Inputs:
     """Return the samples of a path, or drawn ones, and the profile that was given or that they need."""
-    from trtmatrix.onnxmodel.samples import read_samples
+    from trtmatrix.onnxmodel.samples import extents, read_samples
 
     given = _profiles(model, profiles)
     if path is None:
         return _draw(model, given)
     samples = read_samples(path, model.inputs)
-    shapes = [{name: array.shape for name, array in sample.items()} for sample in samples]
+    shapes = [extents(sample, model.inputs) for sample in samples]
     problems = [
         f"--profile {name}: sample {number} of --inputs has {shape_text(sample[name])}, which is outside"
         for number, sample in enumerate(shapes)
@@ -181,8 +179,9 @@ def _profiles(model: ModelFile, texts: Sequence[str]) -> dict[str, Range]:
             problems.append(f"--profile {text}: its inputs are {', '.join(tensors)}")
         elif not tensors[name].is_dynamic:
             problems.append(f"--profile {text}: {name} is {tensors[name].text}, of one shape alone")
-        elif not all(fits_shape(shape, tensors[name]) for shape in ranges):
-            problems.append(f"--profile {text}: {name} is {tensors[name].text}")
+        elif not fits_range(ranges, tensors[name]):
+            values = ": its values are wanted" if tensors[name].feeds else ""
+            problems.append(f"--profile {text}: {name} is {tensors[name].told}{values}")
         else:
             found[name] = ranges
     if problems:
@@ -213,11 +212,13 @@ def _draw(model: ModelFile, given: Mapping[str, Range]) -> Inputs:
 
 
 def _needs_shapes(model: ModelFile, unknown: Sequence[Tensor]) -> str:
-    said = "\n".join(f"  input {tensor.name} is {tensor.text}" for tensor in unknown)
-    example = "x".join("1" if not isinstance(dim, int) else str(dim) for dim in unknown[0].shape or (1,))
+    said = "\n".join(f"  input {tensor.name} is {tensor.told}" for tensor in unknown)
+    first, what = unknown[0], "values" if unknown[0].feeds else "shapes"
+    dims = (1,) if first.feeds else first.shape or (1,)
+    example = "x".join(str(dim) if isinstance(dim, int) else "1" for dim in dims)
     return (
         f"--model {model.path}: its shapes are dynamic, and nothing says which ones to run\n{said}\n"
-        f"  name them: --profile {unknown[0].name}={example}:…:… (least, usual, largest), or give --inputs"
+        f"  name them: --profile {first.name}={example}:…:… (least, usual, largest {what}), or give --inputs"
     )
 
 
@@ -254,6 +255,18 @@ def _tolerance(args: argparse.Namespace) -> dict[str, float]:
     return tolerance
 
 
+def _reference(context: Context) -> str:
+    """Return who computes the reference: not ONNX Runtime where that is what is judged.
+
+    Beside TensorRT it is the check of the graph.
+    """
+    from trtmatrix.onnxmodel.preparing import EVALUATOR, RUNTIME
+
+    products = {version.product for version in select_versions(context.matrix, context.selection)}
+    judged = Product.ONNXRUNTIME in products and Product.TENSORRT not in products
+    return EVALUATOR if judged else RUNTIME
+
+
 def _write(cache: Path, context: Context, model: ModelFile, inputs: Inputs, args: argparse.Namespace) -> str:
     """Write the model's folder if it is not there; returns its name."""
     from trtmatrix.onnxmodel.samples import digest_samples
@@ -269,8 +282,8 @@ def _write(cache: Path, context: Context, model: ModelFile, inputs: Inputs, args
         digests={"model": model.digest[:16], "inputs": content[:16]}, samples=len(inputs.samples),
         inputs=file_names(tensor.name for tensor in model.inputs),
         outputs=file_names(tensor.name for tensor in model.outputs), profile=inputs.profile,
-        quantized=model.quantized, tolerance=_tolerance(args), options=getattr(args, "build", {}),
-        bug_is=getattr(args, "bug_is", ()),
+        quantized=model.quantized, tolerance=_tolerance(args), reference=_reference(context),
+        options=getattr(args, "build", {}), bug_is=getattr(args, "bug_is", ()),
     )  # fmt: skip
     text = write_page(page)
     controls = context.repros[CONTROLS].file.read_bytes() if CONTROLS in context.repros else b""
@@ -321,7 +334,7 @@ def _write_about(path: Path, model: ModelFile, inputs: Inputs, told: Sequence[st
     ]
     facts = [
         ("opset", f"{model.opset} (IR {model.ir})"), ("made by", model.producer or "not said"),
-        ("inputs", ", ".join(f"{tensor.name} {tensor.text}" for tensor in model.inputs)),
+        ("inputs", ", ".join(f"{tensor.name} {tensor.told}" for tensor in model.inputs)),
         ("outputs", ", ".join(f"{tensor.name} {tensor.text}" for tensor in model.outputs)),
         ("weights", f"{model.parameters:,} numbers, {model.typed}, {model.size:,} bytes in all"),
         ("external files", ", ".join(sorted(model.files)) or "none"),

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING
 
 from trtmatrix.context import Context
 from trtmatrix.core.compare import Entry, Stored, without_refused
-from trtmatrix.core.config import WheelsOrigin
 from trtmatrix.core.container import Limits
 from trtmatrix.core.lock import base_origin
-from trtmatrix.core.model import CellId
 from trtmatrix.core.plan import Isolation, Keep, Launch
 from trtmatrix.core.stale import Finding, Reason, find_reason
 from trtmatrix.effects.paths import Project
 from trtmatrix.performed import Performed
 from trtmatrix.scene import Scene, digests_now, entries_of, find_engine_of
+from trtmatrix.suite.matrix import WheelsOrigin
+from trtmatrix.suite.model import CellId
 
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
     from trtmatrix.effects.image_use import ImageUse, NoUse
     from trtmatrix.effects.launcher import Launcher
     from trtmatrix.effects.progress import Progress
+    from trtmatrix.images.preflight import Terms
     from trtmatrix.run import Remote
     from trtmatrix.slurm.cluster import Cluster
     from trtmatrix.workshop import Workshop
@@ -87,7 +88,7 @@ def tell_pins(context: Context, scene: Scene, options: Options, served: frozense
 
     Raises :class:`UsageError` then.
     """
-    from trtmatrix.pinning import check_pins, new_lines
+    from trtmatrix.images.pins import check_pins, new_lines
 
     lines = check_pins(context, launches_to_run(scene, served), options.locked)
     for line in () if options.quiet else new_lines(context, lines):
@@ -125,13 +126,21 @@ def able(context: Context, scene: Scene, options: Options, served: frozenset[Cel
 
     What nodes of a cluster lack is not known here: their own jobs tell.
     """
-    from trtmatrix.preflighting import preflight, tell
+    from trtmatrix.images.preflight import preflight, tell
 
     away = scene.plan.away
-    scene, findings = preflight(context, scene.here_alone, options, served)
+    looked = preflight(context, scene.here_alone, terms_of(context, options), served)
     if not options.quiet:
-        tell(findings)
+        tell(looked.findings)
+    scene = looked.scene
     return replace(scene, plan=replace(scene.plan, launches=(*away, *scene.plan.launches)))
+
+
+def terms_of(context: Context, options: Options) -> Terms:
+    """Return what preflight has to know of how a run will be."""
+    from trtmatrix.images.preflight import Terms
+
+    return Terms(keep=options.keep, memory=options.limits.memory, is_here=here(context.project))
 
 
 def seen_since(scene: Scene, performed: Performed) -> Scene:
@@ -198,6 +207,7 @@ def make_workshop(
     context: Context, scene: Scene, options: Options, progress: Progress, uses: NoUse | None = None
 ) -> Workshop:
     """Wire the launchers and the folders."""
+    from trtmatrix.api.section import SurfaceIntake
     from trtmatrix.effects.calibration import read_calibration
     from trtmatrix.effects.case_pool import CasePool
     from trtmatrix.effects.cases import CaseCache
@@ -205,7 +215,6 @@ def make_workshop(
     from trtmatrix.effects.gpu import clocks
     from trtmatrix.effects.images import Images, builder_command
     from trtmatrix.effects.interpreters import InterpreterLauncher
-    from trtmatrix.effects.surface_intake import SurfaceIntake
     from trtmatrix.effects.wheelhouse import find_wheelhouse
     from trtmatrix.workshop import Workshop
 

@@ -7,12 +7,16 @@ import shlex
 from pathlib import Path
 
 from trtmatrix.context import Context
-from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.container import Limits, docker_command
-from trtmatrix.core.model import CellId
 from trtmatrix.core.order import Seconds, count_recorded, equal_boards, estimate_seconds, order_launches
 from trtmatrix.core.plan import Launch
-from trtmatrix.core.planned import (
+from trtmatrix.core.render_list import origin_text
+from trtmatrix.effects.launcher import launch_spec
+from trtmatrix.effects.pulled import pull_speed
+from trtmatrix.images.downloads import find_downloads, image_of, need_here, without_counted
+from trtmatrix.images.preflight import preflight
+from trtmatrix.perform import Options, here, tell_pins, terms_of
+from trtmatrix.planned import (
     Planned,
     PlannedArray,
     PlannedDownload,
@@ -20,14 +24,9 @@ from trtmatrix.core.planned import (
     plan_json,
     plan_text,
 )
-from trtmatrix.core.preflight.downloads import find_downloads, need_here, without_counted
-from trtmatrix.core.preflight.facts import image_of, key
-from trtmatrix.core.render_list import origin_text
-from trtmatrix.effects.launcher import launch_spec
-from trtmatrix.effects.pulled import pull_speed
-from trtmatrix.perform import Options, here, tell_pins
-from trtmatrix.preflighting import look
 from trtmatrix.scene import Scene
+from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.model import CellId
 
 
 def print_plan(
@@ -44,17 +43,19 @@ def plan_all(context: Context, scene: Scene, served: frozenset[CellId], options:
     They come in the order in which they start.
     """
     tell_pins(context, scene, options, served)
-    looked = look(context, scene.here_alone, options, served)
+    looked = preflight(context, scene.here_alone, terms_of(context, options), served)
     plan, wants, facts = looked.scene.plan, looked.wants, looked.facts
     todo = [launch.of(c for c in launch.cells if c.id not in served) for launch in plan.launches]
-    whole = {key(launch): len(launch.cells) for launch in plan.launches}
+    whole = {(x.version.name, x.gpu.slug): len(x.cells) for x in plan.launches}
     cells = [cell for launch in todo for cell in launch.cells]
     seconds = estimate_seconds(cells, scene.stored)
     ordered = order_launches(todo, seconds, here(context.project))
     downloads = find_downloads(wants.launches, wants.lock, facts.engine, wants.registry)
     return Planned(
         launches=tuple(
-            _planned(context, looked.scene, launch, whole[key(launch)], seconds, options)
+            _planned(
+                context, looked.scene, launch, whole[launch.version.name, launch.gpu.slug], seconds, options
+            )
             for launch in ordered
         ),
         excluded=plan.excluded, isolation=options.isolation,

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Launch
 from trtmatrix.effects.launcher import Launcher, Ready, WrongVersion
+from trtmatrix.suite.matrix import ImageOrigin
 
 INSTALLATIONS = 2
 """Environments that are made side by side."""

@@ -10,12 +10,12 @@ from typing import Any
 
 from trtmatrix.context import Context
 from trtmatrix.core.compare import Entry
-from trtmatrix.core.expand import Cell
 from trtmatrix.core.record import RAN, Record, record_from
 from trtmatrix.digests import cell_digests
 from trtmatrix.effects.cases import CaseCache, case_digest, read_content, read_noise_file
 from trtmatrix.effects.store import read_output, write_record
 from trtmatrix.storing import with_fits
+from trtmatrix.suite.cells import Cell
 from trtmatrix.workshop import new_run_id, utc_now
 from trtprobe.files import CaseFiles, strict
 from trtprobe.measure import measure_with_signatures

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from trtmatrix.batch import Batch, Overdue, Stopped
 from trtmatrix.core.errors import HungUp, MachineryError
-from trtmatrix.core.model import Cause, CellId, Exclusion
+from trtmatrix.core.model import Exclusion
 from trtmatrix.core.order import Seconds, estimate_seconds, group_cases, join_images, order_launches
 from trtmatrix.core.plan import Excluded, Isolation, Launch, Plan
 from trtmatrix.core.record import Record
@@ -25,6 +25,7 @@ from trtmatrix.lanes import Lanes
 from trtmatrix.performed import Performed
 from trtmatrix.readying import Readying
 from trtmatrix.storing import Storing
+from trtmatrix.suite.model import Cause, CellId
 from trtmatrix.worklist import Worklist
 from trtmatrix.workshop import CELLS, Order, Workshop, failed_record
 

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 
 from trtmatrix.context import Context, own_platform
 from trtmatrix.core.compare import Entry, Stored, make_entries
-from trtmatrix.core.config import ImageOrigin, WheelsOrigin
-from trtmatrix.core.expand import Cell, expand
+from trtmatrix.core.controls import expand_with_controls
 from trtmatrix.core.image_names import CHILDREN
-from trtmatrix.core.model import NO_GPU, CellId, Gpu, Product
 from trtmatrix.core.plan import Engine, Excluded, Host, Plan, Pull, make_plan
 from trtmatrix.core.record import Record
 from trtmatrix.digests import current_digests, origin_digests
 from trtmatrix.effects.calibration import read_calibration
 from trtmatrix.effects.gpu import GpuScan, find_gpus, named_gpus
 from trtmatrix.effects.store import read_records
+from trtmatrix.suite.cells import Cell, expand
+from trtmatrix.suite.gpus import NO_GPU, Gpu
+from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
+from trtmatrix.suite.model import CellId, Product
 
 if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
     from trtmatrix.slurm.cluster import Cluster
@@ -56,7 +58,8 @@ def look_around(context: Context, pull: Pull, cluster: Cluster | None = None) ->
     stored = tuple(without_superseded(read_records(context.project.results)))
     nodes = cluster.host(stored) if cluster is not None else None
     gpus = table_gpus(context, nodes.gpus if nodes is not None else scan.gpus, stored)
-    cells = expand(context.matrix, context.plain_repros, gpus, context.selection, companions=context.controls)
+    every = expand_with_controls if context.controls else expand
+    cells = every(context.matrix, context.plain_repros, gpus, context.selection)
     there = cluster.planned(context, stored) if cluster is not None else None
     plan = plan_cells(cells, host, context, pull, there)
     return Scene(

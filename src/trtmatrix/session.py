@@ -22,20 +22,19 @@ from trtmatrix.batch import Batch, Stopped
 from trtmatrix.context import Context
 from trtmatrix.core.entry import Entry, Stored
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import Cause
 from trtmatrix.core.plan import Launch, Pull
 from trtmatrix.core.record import RAN, Record
 from trtmatrix.core.stale import find_reason
 from trtmatrix.effects.launcher import Ready
 from trtmatrix.effects.progress import NoProgress
-from trtmatrix.effects.repro_files import LoadedRepro
-from trtmatrix.effects.surface_intake import NoIntake
 from trtmatrix.interrupts import undisturbed
 from trtmatrix.perform import Options, able, make_workshop, tidy
 from trtmatrix.run import run_batch
 from trtmatrix.scene import digests_now, entries_of, look_around
 from trtmatrix.storing import Kept, Storing
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import Cause
+from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.worklist import Task
 from trtmatrix.workshop import Order, Workshop, new_run_id, utc_now
 from trtprobe.files import CaseFiles, strict
@@ -73,7 +72,7 @@ class Session:
             shown = replace(self._context, project=replace(self._context.project, repros=self._folder))
             shop = make_workshop(shown, self._scene, options, NoProgress(sys.stderr))
             self._repros: dict[str, LoadedRepro] = {}
-            self._shop = replace(shop, surfaces=NoIntake(), repros=self._repros)
+            self._shop = replace(shop, surfaces=None, repros=self._repros)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise

@@ -11,14 +11,14 @@ from typing import Any
 from trtmatrix.core.compare import expected_verdict, find_expectation, newest
 from trtmatrix.core.confirm import FROM_THE_PROCESS, engines_wanted
 from trtmatrix.core.entry import are_comparable
-from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import judge
-from trtmatrix.core.model import Cause, Verdict
 from trtmatrix.core.noise import fits, read_noise
 from trtmatrix.core.record import Record, RecordError, record_from
 from trtmatrix.effects.cases import read_noise_file
 from trtmatrix.effects.launcher import Ready
 from trtmatrix.effects.store import keep_outputs, keep_record
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.worklist import Task
 from trtmatrix.workshop import CELLS, Workshop, failed_record, host_facts
 

@@ -8,35 +8,50 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from trtmatrix.api.types import ApiSection
 from trtmatrix.context import Context, open_context
-from trtmatrix.core.config import Version
 from trtmatrix.core.errors import ExitCode
-from trtmatrix.core.model import Product
 from trtmatrix.core.plan import Pull
 from trtmatrix.core.upgrade.any_version import choose_version
 from trtmatrix.core.upgrade.decide import decide
 from trtmatrix.core.upgrade.question import Own
-from trtmatrix.core.upgrade.report import ApiSection, Upgrade
+from trtmatrix.core.upgrade.report import Upgrade
 from trtmatrix.core.upgrade.sides import Entries
-from trtmatrix.moving import ANY, Gathered, check_options, find_move, gather, make_question
+from trtmatrix.moving import (
+    ANY,
+    Gathered,
+    asks_code_alone,
+    check_options,
+    find_move,
+    gather,
+    is_of_tensorrt,
+    make_question,
+)
 from trtmatrix.scene import entries_of, look_around
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import Product
+
+NO_SURFACES = "surfaces are kept of TensorRT's bindings alone"
 
 
 def upgrade_command(args: argparse.Namespace) -> ExitCode:
     """Say whether to move from one version to another; the exit code is the answer."""
     check_options(args)
+    if args.api or (not args.matrix.exists() and asks_code_alone(args, ())):
+        return _tell_api(args)
     context = open_context(args)
+    if asks_code_alone(args, [version.name for version in context.matrix.versions]):
+        return _tell_api(args)
     before, afters = find_move(context.matrix, args.before, args.after)
-    if args.api:
-        return _print_api(args, context, before, afters[0])
     gathered = gather(context, before)
     if args.after == ANY:
         upgrade = _choose(args, context, gathered, before, afters)
     else:
         upgrade = _decide(args, context, gathered, before, afters[0])
     show(args, upgrade)
-    return upgrade.decision.exit_code
+    return upgrade.exit_code
 
 
 def _choose(
@@ -67,8 +82,8 @@ def _decide(
 def _api_section(args: argparse.Namespace, context: Context, before: Version, after: Version) -> ApiSection:
     """Return what changes for code; only TensorRT's own bindings are known."""
     if before.product is not Product.TENSORRT:
-        return ApiSection(lacking="surfaces are kept of TensorRT's bindings alone")
-    from trtmatrix.api_section import make_api_section
+        return ApiSection(lacking=NO_SURFACES)
+    from trtmatrix.api.section import make_api_section
 
     return make_api_section(context.project.results, before.name, after.name, args.code)
 
@@ -99,19 +114,44 @@ def _own(
     return Own(section=section, entries=Entries(entries, gathered.calibration), tolerance=tolerance)
 
 
-def _print_api(args: argparse.Namespace, context: Context, before: Version, after: Version) -> ExitCode:
-    """Print the difference of the two APIs and nothing else."""
-    section = _api_section(args, context, before, after)
-    if args.json:
-        import json
-        from dataclasses import asdict
+def _tell_api(args: argparse.Namespace) -> ExitCode:
+    """Tell the difference of the two APIs, with code where it is used, and nothing else; it alone decides."""
+    from trtmatrix.api.report import render_api_text
+    from trtmatrix.api.section import make_api_section
+    from trtmatrix.core.jsontext import to_json
+    from trtmatrix.core.render_upgrade_data import plain
 
-        print(json.dumps(asdict(section), indent=1, default=str))
-        return ExitCode.AS_EXPECTED
-    from trtmatrix.core.render_api_text import render_api_text
+    if is_of_tensorrt(args):
+        section = make_api_section(args.results, args.before, args.after, args.code)
+    else:
+        section = ApiSection(code=tuple(map(str, args.code)), lacking=NO_SURFACES)
+    code = exit_code_of(section)
+    data = to_json({"exit_code": int(code), **plain(section)})
+    for file in args.output:
+        file.write_text(data if file.suffix == ".json" else _sarif(args, section), encoding="utf-8")
+    with contextlib.suppress(BrokenPipeError):  # the answer stays what it is
+        print(data if args.json else render_api_text(section), end="", flush=True)
+    return code
 
-    print(render_api_text(section), end="")
-    return ExitCode.AS_EXPECTED
+
+def _sarif(args: argparse.Namespace, section: ApiSection) -> str:
+    from trtmatrix.api.sarif import render_sarif
+
+    return render_sarif(section, args.before, args.after, str(Path.cwd()))
+
+
+def exit_code_of(section: ApiSection) -> ExitCode:
+    """Return 11 where code must change, 12 where code was named and not all of it could be read, else 0."""
+    if section.must_change:
+        return ExitCode.DONT
+    unseen = section.code and (section.lacking or not section.files or _unparsed(section))
+    return ExitCode.NOT_ENOUGH if unseen else ExitCode.AS_EXPECTED
+
+
+def _unparsed(section: ApiSection) -> bool:
+    """Whether a file that is about TensorRT could not be read."""
+    whys = ("it does not parse", "its expressions", "it is not in UTF-8", "it is binary", "it cannot be read")
+    return any(why.startswith(whys) for _, why in section.unread)
 
 
 def show(args: argparse.Namespace, upgrade: Upgrade) -> None:
@@ -121,7 +161,8 @@ def show(args: argparse.Namespace, upgrade: Upgrade) -> None:
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     upgrade = replace(upgrade, generated=now)
     for file in args.output:
-        file.write_text(render(file.suffix, upgrade), encoding="utf-8")
+        text = _sarif(args, upgrade.api) if file.suffix == ".sarif" else render(file.suffix, upgrade)
+        file.write_text(text, encoding="utf-8")
     with contextlib.suppress(BrokenPipeError):  # the answer stays what it is
         print(render(".json" if args.json else "", upgrade), end="", flush=True)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import Product
 from trtmatrix.core.plan import Isolation, Launch
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import Product
 from trtmatrix.workshop import CELLS, Order, Workshop, new_run_id
 
 

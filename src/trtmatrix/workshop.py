@@ -10,10 +10,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
+from trtmatrix.api.section import SurfaceIntake
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.compare import Stored
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import Cause, Gpu
 from trtmatrix.core.plan import Isolation, Launch
 from trtmatrix.core.record import SCHEMA, Record
 from trtmatrix.digests import cell_digests
@@ -22,9 +21,11 @@ from trtmatrix.effects.cases import CaseCache, read_content
 from trtmatrix.effects.image_use import NoUse
 from trtmatrix.effects.launcher import Launcher
 from trtmatrix.effects.progress import Progress
-from trtmatrix.effects.repro_files import LoadedRepro
 from trtmatrix.effects.store import keep_record
-from trtmatrix.effects.surface_intake import NoIntake
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.model import Cause
+from trtmatrix.suite.repro_files import LoadedRepro
 
 
 class Clock(Protocol):
@@ -72,7 +73,7 @@ class Workshop:
     output_bytes: int
     calibration: Calibration
     stored: Sequence[Stored] = ()
-    surfaces: NoIntake = field(default_factory=NoIntake)
+    surfaces: SurfaceIntake | None = None
     uses: NoUse = field(default_factory=NoUse)
     rebuilds: int = 1
     confirm: bool = True

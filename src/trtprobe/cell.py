@@ -166,7 +166,7 @@ def keep_outputs(outputs: Dict[str, np.ndarray], out: Path, suffix: str) -> Dict
     """Write each output as ``<name><suffix>.npy`` for the host, which keeps or drops it."""
     kept = {}
     for name, output in outputs.items():
-        array = np.ascontiguousarray(output)
+        array = np.asarray(output, order="C")  # ascontiguousarray makes a scalar [1]
         np.save(str(out / (name + suffix + ".npy")), array)
         kept[name + suffix] = {"dtype": str(array.dtype), "shape": list(array.shape)}
     return kept

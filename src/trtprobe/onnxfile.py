@@ -15,7 +15,7 @@ Value = Union[int, memoryview]
 # ModelProto, GraphProto, NodeProto, AttributeProto, TensorProto
 IR_VERSION, GRAPH, OPSET_IMPORT, FUNCTIONS = 1, 7, 8, 25
 NODE, INITIALIZER, SPARSE_INITIALIZER = 1, 5, 15
-NODE_NAME, OPERATOR, ATTRIBUTE, DOMAIN = 3, 4, 5, 7
+NODE_OUTPUT, NODE_NAME, OPERATOR, ATTRIBUTE, DOMAIN = 2, 3, 4, 5, 7
 TENSOR, SUBGRAPH, TENSORS, SUBGRAPHS = 5, 6, 10, 11
 EXTERNAL_DATA = 13
 ONNX = ("", "ai.onnx")
@@ -23,11 +23,12 @@ ONNX = ("", "ai.onnx")
 
 
 class Node(NamedTuple):
-    """A node of the graph: its name, operator and domain."""
+    """A node of the graph: its name, operator and domain, and how many of its outputs are used."""
 
     name: str
     operator: str
     domain: str
+    outputs: int = 1
 
 
 class OnnxFile(NamedTuple):
@@ -85,8 +86,10 @@ def _read_model(model: memoryview) -> OnnxFile:
 
 
 def _node(node: memoryview) -> Node:
-    found = {n: value for n, value in _fields(node) if n in {NODE_NAME, OPERATOR, DOMAIN}}
-    return Node(_text(found.get(NODE_NAME)), _text(found.get(OPERATOR)), _text(found.get(DOMAIN)))
+    fields = [(n, value) for n, value in _fields(node) if n in {NODE_OUTPUT, NODE_NAME, OPERATOR, DOMAIN}]
+    found, outputs = dict(fields), sum(n == NODE_OUTPUT and bool(_text(value)) for n, value in fields)
+    name, operator, domain = (_text(found.get(number)) for number in (NODE_NAME, OPERATOR, DOMAIN))
+    return Node(name, operator, domain, outputs)
 
 
 def _graph_files(graph: memoryview) -> Iterator[str]:

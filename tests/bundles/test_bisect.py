@@ -68,9 +68,7 @@ def test_both_edges_among_the_versions_of_a_matrix(project: Project) -> None:
 
 
 def test_a_list_of_images_and_a_report_that_is_ready_to_paste(project: Project) -> None:
-    file = project.folder / "images.txt"
-    file.write_text("# oldest first\n" + "\n".join(ROW[:-1]) + f"  # the last right one\n{AGAIN}\n")
-    done = project.bisect(*CASE, "--images", str(file), "--bad", DEFECTIVE, "--output", "found.md")
+    done = project.bisect(*CASE, "--image", *ROW, "--bad", DEFECTIVE, "--output", "found.md")
     check_edges(done, ROW)
     report = (project.folder / "found.md").read_text()
     assert (

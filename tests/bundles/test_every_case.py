@@ -18,11 +18,11 @@ from trtmatrix.bugs.recipe import read_recipe
 from trtmatrix.bugs.script import fill_template, limits_of, script_values
 from trtmatrix.context import read_matrix
 from trtmatrix.core.judge import judge, subject_of
-from trtmatrix.core.model import CellId, Product, Verdict
 from trtmatrix.core.record import Record, record_from
 from trtmatrix.effects.calibration import read_calibration
 from trtmatrix.effects.cases import CaseCache, read_noise_file
-from trtmatrix.effects.repro_files import read_repros
+from trtmatrix.suite.model import CellId, Product, Verdict
+from trtmatrix.suite.repro_files import read_repros
 
 DRIVER = Path(__file__).with_name("script_driver.py")
 ONNXRUNTIMES = {"3.8": "onnxruntime==1.16.3", "3.12": "onnxruntime==1.20.1"}

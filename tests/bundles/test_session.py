@@ -19,10 +19,10 @@ from tests.models import images
 from tests.models.conftest import REPOSITORY, Project
 from trtmatrix.context import Context, open_context
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.model import Cause, Verdict
-from trtmatrix.effects.repro_files import LoadedRepro
 from trtmatrix.own_model import model_repro, open_model
 from trtmatrix.session import Session
+from trtmatrix.suite.model import Cause, Verdict
+from trtmatrix.suite.repro_files import LoadedRepro
 
 SLEEPS = "\n\ndef InferenceSession(*args, **kwargs):\n    import time\n\n    time.sleep(600)\n"
 

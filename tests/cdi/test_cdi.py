@@ -16,13 +16,14 @@ from pathlib import Path
 import docker
 import pytest
 
-from trtmatrix.core.config import Fact, ImageOrigin, Version
 from trtmatrix.core.container import ContainerSpec, Folders, Limits, make_container_spec
-from trtmatrix.core.model import Gpu, Known
 from trtmatrix.core.plan import Engine, GpuAccess
 from trtmatrix.effects.containers import ContainerLauncher
 from trtmatrix.effects.engine import find_engine
 from trtmatrix.effects.images import Images
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
+from trtmatrix.suite.model import Known
 
 IMAGE = "trtmatrix/test:latest"
 GPU = Gpu(slug="stand-in", name="Stand-in GPU", index=0)

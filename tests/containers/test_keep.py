@@ -19,12 +19,12 @@ from tests.containers.engines import COMMAND
 from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import serve_registry
-from trtmatrix.core.config import Build, ImageOrigin
 from trtmatrix.core.image_names import short_name
 from trtmatrix.core.plan import Keep, Launch
 from trtmatrix.effects.images import Images
 from trtmatrix.effects.owner import own_identity
 from trtmatrix.effects.pulled import Ledger
+from trtmatrix.suite.matrix import Build, ImageOrigin
 
 
 @pytest.fixture(scope="module")

@@ -26,11 +26,11 @@ from trtmatrix.core.container import Limits
 from trtmatrix.core.lock import Lock, pin_matrix
 from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Engine, GpuAccess, Pull
-from trtmatrix.core.preflight.checks import PROBE_LEAST_MEMORY, needed_api
-from trtmatrix.effects.registry import Registry
-from trtmatrix.perform import Options, execute
+from trtmatrix.images.checks import PROBE_LEAST_MEMORY, needed_api
+from trtmatrix.images.preflight import preflight
+from trtmatrix.images.registry import Registry
+from trtmatrix.perform import Options, execute, terms_of
 from trtmatrix.performed import Performed
-from trtmatrix.preflighting import preflight
 from trtmatrix.scene import Scene, look_around
 
 MB = 10**6
@@ -65,8 +65,9 @@ def looked(project: Project, image: str, *, locked: bool = False) -> tuple[Conte
 
 def refusals(context: Context, scene: Scene, options: Options) -> set[Exclusion]:
     """Return why preflight refuses what the plan has."""
-    able, findings = preflight(context, scene, options)
-    assert any(finding.prevents for finding in findings) is (able.plan != scene.plan)
+    looked = preflight(context, scene, terms_of(context, options))
+    able = looked.scene
+    assert any(finding.prevents for finding in looked.findings) is (able.plan != scene.plan)
     return {item.why for item in able.plan.excluded}
 
 

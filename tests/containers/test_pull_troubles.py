@@ -18,9 +18,9 @@ from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.registry.fronts import Asked, Front, Reply
 from tests.registry.registries import basic_auth, blob_file, make_htpasswd, serve_registry
 from trtmatrix.context import own_platform
-from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Launch
+from trtmatrix.suite.matrix import ImageOrigin
 
 
 @pytest.fixture(scope="module")

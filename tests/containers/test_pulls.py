@@ -163,8 +163,8 @@ def test_a_build_that_fails_is_trouble_with_its_own_words(project: Project) -> N
 
 @pytest.mark.usefixtures("made")
 def test_the_projects_own_script_is_called_as_it_wants(project: Project) -> None:
-    (project.folder / "docker" / "wheels").mkdir(parents=True)
-    (project.folder / "docker" / "wheels" / "build").symlink_to(BUILDER)
+    (project.folder / "docker").mkdir()
+    (project.folder / "docker" / "wheels").symlink_to(BUILDER.parent)
     done = run_built(project)
     assert done.code == 3
     assert "[!!] wheels: no SHA-256 of onnxruntime==1.31.1" in done.told

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
 
 from tests.containers.conftest import IMAGE
 from tests.containers.engines import client
-from trtmatrix.core.surfacefile import parse_surface
+from trtmatrix.api.surface import parse_surface
 from trtmatrix.effects.paths import probe_folder
 
 
@@ -25,7 +24,7 @@ def test_the_probe_reads_a_surface_inside_a_container_within_seconds(tmp_path: P
         read_only=True, user=f"{os.getuid()}:{os.getgid()}", cap_drop=["ALL"],
     )  # fmt: skip
     assert time.monotonic() - started < 60
-    surface = parse_surface(json.loads((tmp_path / "surface.json").read_text()), "surface.json")
+    surface = parse_surface((tmp_path / "surface.json").read_bytes(), "surface.json")
     assert surface.version.startswith("1.7")
     assert surface.find("Builder.build_serialized_network") is not None
     assert surface.find("ICudaEngine.num_io_tensors") is not None

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trtmatrix.effects.stubs import compile_library, find_compiler
+from trtmatrix.api.read_bindings import compile_library, need_compiler
+from trtmatrix.core.errors import MachineryError
 
 __all__ = ["compile_library", "find_compiler", "make_driver"]
 
 HERE = Path(__file__).resolve().parent
+
+
+def find_compiler() -> str | None:
+    """Return the C compiler, or None where there is none."""
+    try:
+        return need_compiler()
+    except MachineryError:
+        return None
 
 
 def make_driver(folder: Path) -> Path:

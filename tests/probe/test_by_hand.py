@@ -13,7 +13,7 @@ import pytest
 
 from tests.probe.jobs import HERE, MAIN, PROBE, refuse, stand_in, write_case
 from trtmatrix.effects.cases import CaseCache
-from trtmatrix.effects.repro_files import read_repros
+from trtmatrix.suite.repro_files import read_repros
 from trtprobe.files import CaseFiles
 
 REPRO = HERE.parents[1] / "repros" / "sdpa_scale.py"

@@ -23,13 +23,13 @@ from spoiling import WIDTH, blocks, save  # noqa: E402
 from trtmatrix.cli import make_parser  # noqa: E402
 from trtmatrix.context import Context, open_context  # noqa: E402
 from trtmatrix.core.compare import Entry  # noqa: E402
-from trtmatrix.core.model import Verdict  # noqa: E402
 from trtmatrix.core.plan import Pull  # noqa: E402
 from trtmatrix.core.upgrade.report import ModelSection, WrongLayer  # noqa: E402
 from trtmatrix.model_extras import add_extras  # noqa: E402
 from trtmatrix.own_model import model_repro, open_model  # noqa: E402
 from trtmatrix.perform import Options, perform  # noqa: E402
 from trtmatrix.scene import look_around  # noqa: E402
+from trtmatrix.suite.model import Verdict  # noqa: E402
 
 ROOT = UNIT.parents[1]
 RIGHT, WRONG = "onnxruntime-1.31.1", "onnxruntime-1.31.2"

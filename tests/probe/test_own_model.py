@@ -83,7 +83,8 @@ def test_shapes_that_do_not_fit_each_other_are_told_with_their_inputs(driver: Pa
     how, detail = ended(tmp_path, driver, own(TWO, {"x": X, "z": X[:1]}, profile=profile))
     assert how == "crashed"
     assert detail == (
-        "the inputs' shapes do not fit each other: x [2, 3], z [1, 3]: broadcast: dimensions differ"
+        "the inputs' shapes do not fit each other or the profile: x [2, 3], z [1, 3]: "
+        "broadcast: dimensions differ"
     )
 
 
@@ -103,6 +104,42 @@ def test_a_shape_tensor_lies_on_the_host_and_has_values_in_the_profile(
     record, kept = ran(tmp_path, driver, own(graph, inputs, profile=values), release=release)
     assert record["ended"] == "ran", record["detail"]
     assert np.array_equal(kept["y"], np.maximum(X, 0))
+
+
+EXPANDS: dict[str, Any] = {
+    "inputs": {"x": ["float32", [2, 1]], "n": ["int64", [2]]}, "outputs": {"y": ["float32", [-1, -1]]},
+    "host": ["n"], "expands": {"y": "n"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_values_of_a_shape_tensor_decide_an_outputs_shape(
+    driver: Path, release: str, tmp_path: Path
+) -> None:
+    inputs = {f"x.s{k}": X[:, :1] for k in range(2)}
+    inputs |= {"n.s0": np.array([2, 3], np.int64), "n.s1": np.array([2, 5], np.int64)}
+    step = own(EXPANDS, inputs, profile={"n": [[2, 1], [2, 3], [2, 5]]}, samples=[".s0", ".s1"])
+    record, kept = ran(tmp_path, driver, step, release=release)
+    assert (record["ended"], record["detail"]) == ("ran", "")
+    for name, size in (("y.s0", 3), ("y.s1", 5)):
+        assert np.array_equal(kept[name], np.broadcast_to(np.maximum(X[:, :1], 0), (2, size)))
+
+
+def test_values_outside_of_the_profile_are_told_with_the_input(driver: Path, tmp_path: Path) -> None:
+    inputs = {"x": X[:, :1], "n": np.array([2, 9], np.int64)}
+    how, detail = ended(tmp_path, driver, own(EXPANDS, inputs, profile={"n": [[2, 1], [2, 3], [2, 5]]}))
+    assert how == "crashed"
+    assert detail == (
+        "the inputs' shapes do not fit each other or the profile: x [2, 1], n = [2, 9]: "
+        "n: the values are outside of the profile"
+    )
+
+
+def test_a_scalar_stays_one(python: Path, driver: Path, tmp_path: Path) -> None:
+    graph = {"inputs": {"x": ["float32", []]}, "outputs": {"y": ["float32", []]}}
+    record, kept = ran(tmp_path, driver, own(graph, {"x": np.array(2, np.float32)}), python)
+    assert record["ended"] == "ran", record["detail"]
+    assert (kept["y"].shape, record["kept"]["y"]["shape"]) == ((), [])
 
 
 DTYPES = [

@@ -63,6 +63,19 @@ def test_what_the_parser_calls_unsupported_is(driver: Path, tmp_path: Path) -> N
     assert detail.startswith("10.7.0 cannot parse opset 19: it does not support Resize (node /told/Resize); ")
 
 
+def test_outputs_that_an_importer_lacks_are_counted(driver: Path, tmp_path: Path) -> None:
+    """TensorRT-RTX 1.7 says it twice, in just these words."""
+    text = "This version of TensorRT doesn't support mode than 1 outputs for LayerNormalization nodes!"
+    standin = {**GRAPH, "refuses": [[text, "UNSUPPORTED_NODE", 1, "LayerNormalization"]] * 2}
+    model = relu_then("LayerNormalization", standin=standin)
+    model.graph.node[1].output.extend(["", "mean", "deviation"])
+    assert refused(tmp_path, driver, "10.7.0", model) == (
+        "unsupported by this version",
+        "10.7.0 cannot parse opset 17: it does not support LayerNormalization with three outputs (node "
+        f"/told/LayerNormalization); the parser refused the graph: {text}",
+    )
+
+
 def test_a_graph_that_is_wrong_is_a_failed_build(driver: Path, tmp_path: Path) -> None:
     standin = {**GRAPH, "refuses": [["In node 1: INVALID_GRAPH: no such input", "INVALID_GRAPH", 1, "Relu"]]}
     how, detail = refused(tmp_path, driver, "10.7.0", relu_then(standin=standin))
@@ -80,7 +93,7 @@ def test_many_operators_are_cut_short() -> None:
     assert isinstance(end, ends.Unsupported)
     assert str(end).startswith(
         "10.0.1.6 cannot parse opset 23: no importer for Op0 (node /0), Op1 (node /2), Op2 (node /4), "
-        "Op3 (node /6), and 2 more; the parser refused the graph: Plugin not found; "
+        "Op3 (node /6), and 2 more; the parser refused the graph: Plugin not found"
     )
 
 

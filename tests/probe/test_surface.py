@@ -18,7 +18,7 @@ import pytest
 
 from tests.probe.jobs import PROBE, STANDINS
 from tests.probe.pythons import cache_folder, environment_of, find_pythons
-from trtmatrix.effects.stubs import make_stubs
+from trtmatrix.api.read_bindings import make_stubs
 
 RELEASES = {  # bindings: (wheel, Python, the libraries' number)
     "8.6.1": ("tensorrt-bindings==8.6.1", "3.10", 8),

@@ -17,7 +17,7 @@ from typing import Any
 import requests
 from bench.registry import Serving, serve
 
-from trtmatrix.core.manifests import ATTESTATION
+from trtmatrix.images.manifests import ATTESTATION
 
 OCI, DOCKER = "application/vnd.oci.image", "application/vnd.docker"
 TYPES = {

@@ -7,31 +7,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from trtmatrix.core import matrixkeys
-from trtmatrix.core.config import Matrix, Source, Version
 from trtmatrix.core.entry import Entry, find_expectation
-from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import NOT_CALIBRATED, figure_text, judge, measured_in
-from trtmatrix.core.model import (
-    CPU,
-    Basis,
-    Case,
-    CellId,
-    Control,
-    Evidence,
-    Exclusion,
-    Expectation,
-    Figure,
-    Gpu,
-    Outcome,
-    Product,
-    Repro,
-    Specifier,
-    Verdict,
-)
+from trtmatrix.core.model import Evidence, Exclusion, Outcome
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import RAN, SCHEMA, Record, record_from, write_number
-from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.gpus import CPU, Gpu
+from trtmatrix.suite.keys import check_keys
+from trtmatrix.suite.matrix import Matrix, Source, Version
+from trtmatrix.suite.model import Basis, CellId, Control, Product, Verdict
+from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.repros import Case, Expectation, Figure, Repro, Specifier
+from trtmatrix.suite.yamltext import Document
 
 H200 = Gpu(slug="h200", name="NVIDIA H200", compute="9.0", datacenter=True, driver="580.159", index=0)
 ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"
@@ -53,13 +41,15 @@ def make_version(name: str = "10.7.0", *, library: str | None = None, **facts: A
 
 def read_version(data: Mapping[str, Any]) -> Version:
     """A column as an entry of matrix.yaml says it."""
-    return matrixkeys.to_version(matrixkeys.Version.model_validate(data))
+    version, problems = check_keys(Version, Document(file="matrix.yaml", value=data))
+    assert version is not None, problems
+    return version
 
 
 def make_matrix(*names: str) -> Matrix:
     """A matrix with these columns."""
     sources = {"notes": Source(title="release notes")}
-    return Matrix(sources=sources, versions=tuple(make_version(name) for name in names))
+    return Matrix(schema=1, sources=sources, versions=tuple(make_version(name) for name in names))
 
 
 def make_case(id: str = "sdpa-tf32", **fields: Any) -> Case:  # noqa: A002
@@ -85,7 +75,7 @@ def make_repro(*cases: Case, id: str = "sdpa-scale", **fields: Any) -> Repro:  #
 
 def make_loaded(repro: Repro, module: ModuleType, file: str = "made_up.py") -> LoadedRepro:
     """A repro whose module is made by a test."""
-    return LoadedRepro(repro=repro, file=Path(file), load=lambda: module)
+    return LoadedRepro(repro=repro, file=Path(file), module=module)
 
 
 def make_expectation(

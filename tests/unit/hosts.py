@@ -7,16 +7,17 @@ from typing import Any
 
 from builders import make_case, make_cell, make_repro, make_version
 
-from trtmatrix.core.config import Build, ImageOrigin, Version
-from trtmatrix.core.expand import Selection
 from trtmatrix.core.lock import Lock, LockedImage, LockedLayer, LockedPlatform, pin_of
-from trtmatrix.core.model import Case, Exclusion, Gpu
+from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Engine, GpuAccess, Host, Plan, Pull, make_plan
-from trtmatrix.core.preflight.checks import Checked, check, restrict
-from trtmatrix.core.preflight.facts import Answer, Facts, Room, Wants
-from trtmatrix.core.preflight.finding import Level
-from trtmatrix.core.preflight.host import host_findings
-from trtmatrix.core.preflight.rules import rule_of
+from trtmatrix.images.checks import Answer, Checked, Facts, Wants, check, restrict
+from trtmatrix.images.doctor import host_findings
+from trtmatrix.images.downloads import Room
+from trtmatrix.images.rules import Level, rule_of
+from trtmatrix.suite.cells import Selection
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.matrix import Build, ImageOrigin, Version
+from trtmatrix.suite.repros import Case
 
 GB = 10**9
 NAMED = Selection(versions=("10.7.0",))

@@ -16,9 +16,9 @@ from reprosource import SOURCE
 
 from trtmatrix import cli
 from trtmatrix.core.errors import ExitCode
-from trtmatrix.core.model import CellId
 from trtmatrix.core.record import Record
 from trtmatrix.effects.store import keep_outputs, write_record
+from trtmatrix.suite.model import CellId
 
 MATRIX = """\
 schema: 1

@@ -1,18 +1,86 @@
-"""Packs of a few bytes, as ``pack`` writes them, for the tests of both sides."""
+"""Packs of a few bytes, as ``pack`` writes them, and a command that stands in for an engine's."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from trtmatrix.core.pack import PackedImage, PackManifest
-from trtmatrix.effects.pack_parts import PartWriter, open_target, write_files, write_lists
+import pytest
+
+from trtmatrix.images.pack_format import (
+    PackedImage,
+    PackManifest,
+    PartWriter,
+    open_target,
+    write_files,
+    write_lists,
+)
 
 IMAGE_BYTES = bytes(range(256)) * 40
 IMAGE = PackedImage(
     id=f"sha256:{'a' * 64}", names=("a/b:1",), versions=("onnxruntime-1.31.1",), size=len(IMAGE_BYTES)
 )
+
+COMMAND = """\
+#!{python} -I
+import hashlib, json, pathlib, sys
+file = pathlib.Path({state!r})
+state = json.loads(file.read_text())
+words = sys.argv[1:]
+state["asked"].append(words)
+code = 0
+print('level=warning msg="{{a warning"', file=sys.stderr)
+if words[0] == "info":
+    print(json.dumps(state["info"]) if state["info"] else "Cannot connect")
+    code = int(not state["info"])
+elif words[0] == "image":
+    held = state["held"].get(words[-1])
+    print(held or "Error: No such image")
+    code = int(held is None)
+elif words[0] == "load":
+    state["loaded"].append(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())
+    if state["error"]:
+        sys.exit(state["error"])
+    state["held"][state["loads"]] = state["loads"]
+elif words[0] == "tag":
+    state["held"][words[2]] = words[1]
+file.write_text(json.dumps(state))
+sys.exit(code)
+"""
+
+
+class StandIn:
+    """An engine that knows images by name and ID, and loads one that it is told of."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Take the place of ``docker`` on PATH; hold nothing."""
+        self._file, command = folder / "engine.json", folder / "engine"
+        command.write_text(COMMAND.format(python=sys.executable, state=str(self._file)))
+        command.chmod(0o755)
+        self.set(
+            info={"OSType": "linux", "Architecture": "x86_64"}, held={}, loads=IMAGE.id, error="", loaded=[],
+            asked=[],
+        )  # fmt: skip
+        which = shutil.which
+
+        def find(name: str) -> str | None:
+            return str(command) if name == "docker" else None if name == "podman" else which(name)
+
+        monkeypatch.setattr("trtmatrix.images.unpacker.shutil.which", find)
+        monkeypatch.delenv("DOCKER_HOST", raising=False)
+
+    def set(self, **facts: object) -> None:
+        """Change what it is."""
+        state = json.loads(self._file.read_text()) if self._file.exists() else {}
+        self._file.write_text(json.dumps({**state, **facts}))
+
+    def __getattr__(self, name: str) -> Any:
+        return json.loads(self._file.read_text())[name]
 
 
 def write_pack(
@@ -27,11 +95,11 @@ def write_pack(
         (source / str(number)).write_bytes(content)
         found.append((name, source / str(number)))
     with open_target(folder):
-        with PartWriter(folder, pack, "files", limit) as writer:
+        with PartWriter(folder, "files", limit) as writer:
             packed = write_files(writer, found)
         parts = list(writer.parts)
         if images:
-            with PartWriter(folder, pack, "images", limit) as writer:
+            with PartWriter(folder, "images", limit) as writer:
                 writer.write(IMAGE_BYTES)
             parts += writer.parts
         manifest = PackManifest(

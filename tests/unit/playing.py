@@ -14,16 +14,16 @@ from typing import Any
 from builders import H200
 
 from trtmatrix.core.calibration import Calibration
-from trtmatrix.core.config import ImageOrigin
-from trtmatrix.core.expand import Cell, Selection
-from trtmatrix.core.model import Gpu
 from trtmatrix.core.plan import Engine, GpuAccess, Host, Launch, Plan, Pull, make_plan
 from trtmatrix.core.record import RAN
 from trtmatrix.effects.case_pool import Wanted
 from trtmatrix.effects.cases import CaseCache
 from trtmatrix.effects.launcher import Ended, Poll, Ready
 from trtmatrix.effects.progress import PlainProgress
-from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.suite.cells import Cell, Selection
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.workshop import Workshop
 from trtprobe.files import write_json
 

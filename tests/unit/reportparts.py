@@ -6,10 +6,9 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from trtmatrix.core.api import ApiChange, ApiUse, Behaviour, Certainty, ChangeKind
-from trtmatrix.core.model import Cause, Evidence, Verdict
+from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Behaviour, Certainty, ChangeKind
+from trtmatrix.core.model import Evidence
 from trtmatrix.core.upgrade.report import (
-    ApiSection,
     CaseLine,
     Change,
     CheckOutcome,
@@ -23,6 +22,7 @@ from trtmatrix.core.upgrade.report import (
     WorkaroundLine,
     WrongLayer,
 )
+from trtmatrix.suite.model import Cause, Verdict
 
 BEFORE, AFTER = "10.7.0", "10.8.0"
 ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"
@@ -251,15 +251,25 @@ API = ApiSection(
             certainty=Certainty.SURE,
             text="trtexec \\\n  --explicitBatch",
         ),
+        ApiUse(
+            file="serve/engine.py",
+            line=12,
+            change=ApiChange(
+                name="INT64",
+                kind=ChangeKind.BEHAVIOUR,
+                note="ONNX int64 stays int64: feeds and bindings change type",
+            ),
+            certainty=Certainty.SURE,
+        ),
     ),
     code=("serve", "notebooks"),
     files=37,
     unread=(("serve/old.py", "line 3: invalid syntax"), (ODD, ODD)),
     surfaces=(
-        Source(title="tensorrt_cu12_bindings-10.7.0-cp312-none-manylinux_2_17_x86_64.whl"),
-        Source(title=ODD),
+        "tensorrt_cu12_bindings-10.7.0-cp312-none-manylinux_2_17_x86_64.whl",
+        ODD,
     ),
-    lacking="the surface of 10.0.0 is not known: run nox -s upgrade once with its image",
+    stands_in="the surface of 10.0.0 is not known: run nox -s upgrade once with its image",
 )
 
 MODEL = ModelSection(

@@ -19,7 +19,6 @@ from reportparts import (
     UNKNOWN,
 )
 
-from trtmatrix.core.model import Product
 from trtmatrix.core.upgrade.report import (
     Decision,
     FactLine,
@@ -32,6 +31,7 @@ from trtmatrix.core.upgrade.report import (
     Upgrade,
     Weight,
 )
+from trtmatrix.suite.model import Product
 
 VERSIONS = ("8.6.0", "9.3.0", "10.0.1.6", "10.4.0", BEFORE, AFTER)
 

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.model import (
-    Repro,
-)
-from trtmatrix.core.reprofile import parse_repro
+from trtmatrix.suite.reprofile import parse_repro
+from trtmatrix.suite.repros import Repro
 
 SOURCE = """\
 FACTS = {

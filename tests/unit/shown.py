@@ -18,26 +18,15 @@ from builders import (
     make_unknown,
     make_version,
 )
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from trtmatrix.core.controls import apply_controls
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import (
-    Basis,
-    Case,
-    Cause,
-    Evidence,
-    Exclusion,
-    Expectation,
-    Figure,
-    Product,
-    Repro,
-    Twin,
-    Verdict,
-    Workaround,
-)
+from trtmatrix.core.model import Evidence, Exclusion
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import Basis, Cause, Product, Verdict
+from trtmatrix.suite.repros import Case, Expectation, Figure, Repro, Twin, Workaround
 
 VERSIONS = (
     "8.5.3.1", "8.6.0", "9.3.0", "10.0.0", "10.0.1.6", "10.4.0", "10.7.0", "10.8.0",
@@ -158,9 +147,10 @@ def _not_run(cell: Cell) -> Entry:
 PATIENT = settings(
     deadline=None,
     max_examples=60,
+    suppress_health_check=[HealthCheck.data_too_large],
     phases=[phase for phase in Phase if phase not in {Phase.explain, Phase.shrink}],
 )
-"""For property tests of renderers: no time limit on a busy machine, no long search for why."""
+"""For property tests of renderers: no time limit on a busy machine, no long search for why; large reports."""
 
 NAMES = st.from_regex(r"[a-z][a-z0-9]{0,20}(-[a-z0-9]{1,20}){0,3}", fullmatch=True)
 TEXTS = st.text(max_size=60)

@@ -12,12 +12,12 @@ from builders import make_case, make_cell, make_repro
 from playing import LIMIT, make_a_plan, make_shop
 from test_cases import loaded
 
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import Case
 from trtmatrix.effects.launcher import Launcher
-from trtmatrix.effects.repro_files import LoadedRepro
 from trtmatrix.performed import Performed
 from trtmatrix.run import run_plan
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.repros import Case
 
 SECONDS = 20.0
 """Longest wait for what must happen."""

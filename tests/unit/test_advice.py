@@ -10,7 +10,9 @@ from builders import make_case, make_cell, make_entry, make_expectation, make_re
 
 from trtmatrix.core.advice import OWN_MODEL, advise, file_of
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Basis, Control, Evidence, Outcome, Product, Verdict, Workaround
+from trtmatrix.core.model import Evidence, Outcome
+from trtmatrix.suite.model import Basis, Control, Product, Verdict
+from trtmatrix.suite.repros import Workaround
 
 VERSIONS = {
     Product.TENSORRT: "10.7.0", Product.TENSORRT_RTX: "tensorrt-rtx-1.4",

@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 
 from trtmatrix.core.controls import ControlCounts, apply_controls, count_controls
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.expand import CONTROLS
-from trtmatrix.core.model import Control, Evidence, Outcome, Product, Verdict
+from trtmatrix.core.model import Evidence, Outcome
 from trtmatrix.core.summary import control_line, count_products
+from trtmatrix.suite.cells import CONTROLS
+from trtmatrix.suite.model import Control, Product, Verdict
 
 TF32 = {"precision": "tf32"}
 COMMON = make_repro(

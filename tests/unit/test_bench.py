@@ -17,7 +17,7 @@ from bench.verdicts import Judged, judge_group, missed_goals, noise_of
 from numpy.typing import NDArray
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE
-from trtmatrix.core.model import Verdict
+from trtmatrix.suite.model import Verdict
 
 Array = NDArray[Any]
 

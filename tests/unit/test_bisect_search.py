@@ -16,7 +16,6 @@ from trtmatrix.bugs.search import (
     Side,
     find_bad,
     find_edge,
-    find_runs,
     is_monotone,
     learn,
     next_try,
@@ -189,7 +188,6 @@ def test_the_newest_known_failure_is_the_one_that_is_looked_at() -> None:
     played = play(read("GBGGB"), Search(count=5, answers={1: BAD, 2: GOOD, 4: BAD}))
     assert played.edge(Side.CAME_IN) == Edge(side=Side.CAME_IN, good=3, bad=4)
     assert not is_monotone(played.search)
-    assert find_runs(played.search) == ((BAD, (1,)), (GOOD, (2, 3)), (BAD, (4,)))
 
 
 @pytest.mark.parametrize("letters", ["G", "B", "GGBB", "BBGG", "G?BB?G", "???"])

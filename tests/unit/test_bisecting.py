@@ -36,7 +36,8 @@ from trtmatrix.bugs.bisect_report import (
 from trtmatrix.bugs.search import Answer, Search, Side
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import ExitCode, MachineryError
-from trtmatrix.core.model import Cause, Evidence, Exclusion, Outcome, Product, Verdict
+from trtmatrix.core.model import Evidence, Exclusion, Outcome
+from trtmatrix.suite.model import Cause, Product, Verdict
 
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
 REPLIES = {
@@ -284,9 +285,7 @@ def test_a_report_for_others_says_nothing_private(
         (["--exec", "true", "--good", "10.7"], "--good 10.7: nothing is called so; perhaps"),
         (["--exec", "true", "--good", "10.7.0", "--bad", "10.7.0"], "--good and --bad are both 10.7.0"),
         (["--exec", "true", "--image", "a:1"], "--image: 1 image; to search between takes two"),
-        (["--exec", "true", "--image", "a:1", "--image", "a:1"], "a:1 stands twice"),
-        (["--exec", "true", "--images", "nowhere.txt"], "--images nowhere.txt: cannot be read"),
-        (["--exec", "true", "--images", "nowhere.txt", "--image", "a:1"], "by one of the two"),
+        (["--exec", "true", "--image", "a:1", "a:1"], "a:1 stands twice"),
         (["--exec", "true", "--output", "found.html"], "--output found.html: name a file .md"),
         (["--case", "sdpa-tf23"], "perhaps you meant sdpa-tf32"),
         (["--case", "native-sdpa-tf32", "--product", "onnxruntime"], "is not run by ONNX Runtime: say"),
@@ -300,12 +299,6 @@ def test_what_cannot_be_asked_is_said(
 ) -> None:
     assert bisect(tmp_path, *words) == 2
     assert said in capsys.readouterr().err
-
-
-def test_a_list_of_images_says_which_line_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "row").write_text("# oldest first\na:1\nb: 2\n")
-    assert bisect(tmp_path, "--exec", "true", "--images", str(tmp_path / "row")) == 2
-    assert "'b: 2' is no image's name" in capsys.readouterr().err
 
 
 def test_an_image_becomes_a_column_named_by_what_is_inside() -> None:

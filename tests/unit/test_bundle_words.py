@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trtmatrix.bugs.redact import Redactor, known_values
+from trtmatrix.bugs.script import as_code, read_recorded
 from trtmatrix.bugs.verify import compare
 
 
@@ -26,3 +27,16 @@ def test_garbage_of_another_size_is_the_same_failure(how: str, said: str, same: 
     recorded = {"how": how, "wrong": {"y": (1.1e16, 1.7e16)}}
     line = f"y: {said}, right up to 1e-06, wrong from 2e-06: WRONG\nrecorded: {recorded}\n"
     assert (list(compare(recorded, line)) == []) is same
+
+
+def test_a_recorded_error_may_be_nan() -> None:
+    recorded = {"how": "y: NaN", "wrong": {"y": (1.5, float("nan"))}}
+    told = read_recorded(f"RECORDED: Dict[str, Any] = {as_code(recorded)}  # what was seen, and where\n")
+    assert told["wrong"] == {"y": (1.5, "nan")}
+    assert list(compare(told, "\ny: nan, right up to 1e-06, wrong from 2e-06: WRONG\nrecorded: {}\n")) == []
+
+
+def test_another_shape_is_not_the_wrong_numbers_that_were_recorded() -> None:
+    recorded = {"how": "y: wrong", "wrong": {"y": (0.5, 0.6)}}
+    said = "y: shape (1,), the reference has (2,): WRONG\nrecorded: {}\n"
+    assert list(compare(recorded, said)) == ["something else is wrong; recorded: y"]

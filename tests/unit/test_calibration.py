@@ -18,7 +18,7 @@ from trtmatrix.core.calibration import SCHEMA, parse_calibration
 from trtmatrix.core.noise import precision_of
 from trtmatrix.effects.calibration import read_calibration, read_entry
 from trtmatrix.effects.noise import calibrated_noise, emulation_digest, has_noise
-from trtmatrix.effects.repro_files import LoadedRepro, read_repros
+from trtmatrix.suite.repro_files import LoadedRepro, read_repros
 
 REMEDY = "the calibration is not the present code's: run `python -m bench.calibrate --changed`"
 SCALED = "controls:graph=wrong-scale precision=tf32"

@@ -19,7 +19,7 @@ from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.effects import case_pool
 from trtmatrix.effects.case_pool import CasePool, Wanted, count_processes
 from trtmatrix.effects.cases import CaseCache
-from trtmatrix.effects.repro_files import LoadedRepro, read_repro
+from trtmatrix.suite.repro_files import LoadedRepro, read_repro
 from trtprobe.files import CaseFiles
 
 REPRO = '''\
@@ -184,7 +184,7 @@ import os, threading
 from pathlib import Path
 from trtmatrix.effects.case_pool import CasePool, Wanted
 from trtmatrix.effects.cases import CaseCache
-from trtmatrix.effects.repro_files import read_repro
+from trtmatrix.suite.repro_files import read_repro
 loaded = read_repro(Path({str(loaded.file)!r}))
 case = next(case for case in loaded.repro.cases if case.id == "waits")
 list(CasePool(Path({str(pool.cache)!r})).prepare([[Wanted(loaded=loaded, case=case)]], threading.Event()))

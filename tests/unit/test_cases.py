@@ -24,8 +24,8 @@ from trtmatrix.effects.cases import (
     read_content,
     smallest_exact,
 )
-from trtmatrix.effects.code import Code
-from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.suite.digest import Code
+from trtmatrix.suite.repro_files import LoadedRepro
 from trtprobe.files import CaseFiles
 
 SHARED = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -12,12 +12,12 @@ from builders import make_cell, make_entry, make_record, make_unknown
 from trtmatrix import cli
 from trtmatrix.commands import options_of, run_codes
 from trtmatrix.core.errors import ExitCode
-from trtmatrix.core.expand import Selection
 from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import Excluded
 from trtmatrix.perform import Result
 from trtmatrix.performed import Performed
 from trtmatrix.slurm.sitefile import EXAMPLE
+from trtmatrix.suite.cells import Selection
 
 
 def test_an_unexpected_error_is_trouble_with_the_machinery_and_no_surprise(

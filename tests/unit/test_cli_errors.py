@@ -38,12 +38,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def tree(root: Path) -> dict[str, str]:
-    """What lies in a project, but for what of it was parsed and is remembered."""
-    remembered = root / "cache" / "parsed"
+    """What lies in a project."""
     return {
         str(path.relative_to(root)): sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
         for path in root.rglob("*")
-        if path != remembered.parent and remembered not in (path, *path.parents)
     }
 
 

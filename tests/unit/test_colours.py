@@ -13,8 +13,8 @@ from trtmatrix.core.html.filtering import FILTER_STYLE
 from trtmatrix.core.html.matrix import MATRIX_STYLE
 from trtmatrix.core.html.pieces import GLYPHS
 from trtmatrix.core.html.style import make_style
-from trtmatrix.core.model import Verdict
 from trtmatrix.core.upgrade.report import Change, Decision, Weight
+from trtmatrix.suite.model import Verdict
 
 STYLE = make_style(MATRIX_STYLE, FILTER_STYLE)
 DECORATION = {"line"}

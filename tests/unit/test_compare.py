@@ -30,18 +30,7 @@ from trtmatrix.core.compare import (
     make_entries,
     newest,
 )
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import (
-    NO_GPU,
-    Basis,
-    Evidence,
-    Exclusion,
-    Figure,
-    Gpu,
-    Product,
-    Specifier,
-    Verdict,
-)
+from trtmatrix.core.model import Evidence, Exclusion
 from trtmatrix.core.noise import Noise
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import Record
@@ -50,6 +39,10 @@ from trtmatrix.core.render_data import render_json
 from trtmatrix.core.render_html import render_html
 from trtmatrix.core.render_markdown import render_markdown
 from trtmatrix.core.render_text import render_text
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.gpus import NO_GPU, Gpu
+from trtmatrix.suite.model import Basis, Product, Verdict
+from trtmatrix.suite.repros import Figure, Specifier
 
 GPU_FACTS = {"name": H200.name, "variant": H200.variant, "driver": H200.driver}
 CELL = make_cell()

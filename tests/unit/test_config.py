@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
-from trtmatrix.core import config, matrixkeys
 from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.matrixfile import parse_matrix
-from trtmatrix.core.matrixkeys import Keys, to_matrix
-from trtmatrix.core.model import Known, Product
 from trtmatrix.core.render_list import list_json
+from trtmatrix.suite.matrix import Matrix, parse_matrix
+from trtmatrix.suite.model import Known, Product
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = """\
@@ -71,11 +69,17 @@ MISTAKES = {
     "unknown key in a driver": (
         replaced("{least", "{leest"), 9, "versions[0].driver.leest", "perhaps you meant 'least'",
     ),
-    "unknown key in an origin": (replaced("{image", "{imgae"), 7, "versions[0].origin.imgae", "'image'"),
-    "wheels misspelt": (replaced(IMAGE, "{wheel: [a]}"), 7, "versions[0].origin.wheel", "'wheels'"),
-    "no origin": (replaced(IMAGE, "{}"), 7, "versions[0].origin.image", "image, wheels or interpreter"),
+    "unknown key in an origin": (replaced("{image", "{imgae"), 7, "versions[0].origin", "you meant 'image'"),
+    "wheels misspelt": (replaced(IMAGE, "{wheel: [a]}"), 7, "versions[0].origin", "you meant 'wheels'"),
+    "an unknown key beside the image": (
+        replaced(IMAGE, '{image: "a:1", biuld: {}}'), 7, "versions[0].origin.biuld", "you meant 'build'",
+    ),
+    "what the lock sets": (
+        replaced(IMAGE, '{image: "a:1", pin: {}}'), 7, "versions[0].origin.pin", "known here: image, build",
+    ),
+    "no origin": (replaced(IMAGE, "{}"), 7, "versions[0].origin", "image, wheels and interpreter"),
     "two origins": (
-        replaced(IMAGE, '{image: "a:1", wheels: [b]}'), 7, "versions[0].origin.wheels", "remove the others",
+        replaced(IMAGE, '{image: "a:1", wheels: [b]}'), 7, "versions[0].origin", "and no other of them",
     ),
     "an origin of text": (replaced(IMAGE, '"a:1"'), 7, "versions[0].origin", "key: value"),
     "an origin of nothing": (replaced(IMAGE, ""), 7, "versions[0].origin", "key: value"),
@@ -227,28 +231,7 @@ def entries(draw: st.DrawFn) -> dict[str, object]:
 def test_a_matrix_reads_as_it_was_written(versions: list[dict[str, object]]) -> None:
     value = {"schema": 1, "sources": {"notes": {"title": "a"}, "page": {"title": "b"}}, "versions": versions}
     matrix = parse_matrix(yaml.safe_dump(value, allow_unicode=True))
-    assert matrix == to_matrix(matrixkeys.Matrix.model_validate(value))
+    assert matrix == TypeAdapter(Matrix).validate_python(value)
     sources = {key: vars(source) for key, source in matrix.sources.items()}
     written = {"schema": 1, "sources": sources, "versions": list_json(matrix.versions, [])["versions"]}
     assert parse_matrix(yaml.safe_dump(written)) == matrix
-
-
-FROM_THE_LOCK = {"mirror", "pin"}
-"""Fields of an image that matrix.yaml does not have."""
-
-
-OF_THE_MATRIX = [keys for keys in Keys.__subclasses__() if keys.__module__ == matrixkeys.__name__]
-"""Other files' keys are subclasses too, wherever they are imported first."""
-
-
-@pytest.mark.parametrize("keys", OF_THE_MATRIX, ids=lambda keys: keys.__name__)
-def test_the_types_have_the_fields_and_defaults_of_the_keys(keys: type[Keys]) -> None:
-    known = {f.name: f.default for f in fields(getattr(config, keys.__name__)) if f.name not in FROM_THE_LOCK}
-    read = {
-        name: MISSING if field.is_required() else field.default
-        for name, field in keys.model_fields.items() if name != "schema_"
-    }  # fmt: skip
-    assert list(known.items()) == list(read.items())
-    plain, _, of_the_lock = getattr(config, keys.__name__).__doc__.partition("\n")
-    assert plain == keys.__doc__
-    assert bool(of_the_lock) == (keys is matrixkeys.ImageOrigin)

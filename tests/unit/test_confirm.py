@@ -20,10 +20,12 @@ from trtmatrix.core.confirm import (
     overruled,
     part_set_aside,
 )
-from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import judge
-from trtmatrix.core.model import Cause, Control, Expectation, Outcome, Product, Verdict
+from trtmatrix.core.model import Outcome
 from trtmatrix.core.record import BUILT, ENDS, RAN, Record
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import Cause, Control, Product, Verdict
+from trtmatrix.suite.repros import Expectation
 
 PLAIN = make_cell()
 EXPECTED_TO_FAIL = make_cell(make_repro(expectations=(make_expectation(Verdict.FAIL),)))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64
 from trtmatrix.core.factors import ALLOWED
-from trtmatrix.core.model import Control
-from trtmatrix.core.reprofile import parse_repro
+from trtmatrix.suite.model import Control
+from trtmatrix.suite.reprofile import parse_repro
 from trtprobe.cell import load_repro
 
 Array = NDArray[Any]

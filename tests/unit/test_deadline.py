@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from trtmatrix.core.registry import Trouble
-from trtmatrix.effects import deadline, preflight
+from trtmatrix.effects import deadline
 from trtmatrix.effects.deadline import ask_all
 from trtmatrix.effects.wheels import DEFAULT_INDEX, pip_index
+from trtmatrix.images import preflight
 
 
 @contextlib.contextmanager
@@ -108,6 +109,6 @@ def test_what_answers_in_time_is_kept_in_order_and_an_error_is_raised() -> None:
 
 
 def test_who_asks_nobody_imports_no_client() -> None:
-    code = "import sys, trtmatrix.effects.preflight as p; p.ask_registries([], ())\n"
+    code = "import sys, trtmatrix.images.preflight as p; p.ask_registries([], ())\n"
     code += "print('requests' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.digest import digest_code, split_lines
-from trtmatrix.core.reprofile import APART
+from trtmatrix.suite.digest import digest_code, split_lines
+from trtmatrix.suite.reprofile import APART
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(
@@ -198,7 +198,7 @@ def python_s_lines(source: str) -> list[str | None]:
 ALL_DIGESTS = """
 import json, sys
 from pathlib import Path
-from trtmatrix.core.digest import digest_code
+from trtmatrix.suite.digest import digest_code
 names = json.load(sys.stdin)
 for apart in ((), ("FACTS", "cases")):
     for name in names:
@@ -238,3 +238,11 @@ def test_every_python_that_is_here_gives_the_same_digests() -> None:
     assert len(here) == 2 * len(FILES)
     for python in pythons():
         assert digests_under(python) == here, python
+
+
+def test_where_in_our_package_a_name_is_imported_from_may_be_left_out() -> None:
+    before, after = (f"import os\nfrom {name} import (\n    a,\n)\nx = a\n" for name in ("p.q", "p.r.s"))
+    assert digest_code(before) != digest_code(after)
+    assert digest_code(before, own="p") == digest_code(after, own="p")
+    assert digest_code(before, own="o") != digest_code(after, own="o")
+    assert digest_code(before, own="p") != digest_code(after.replace("x = a", "x = b"), own="p")

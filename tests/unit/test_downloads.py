@@ -8,21 +8,22 @@ import pytest
 from builders import H200, make_cell, make_version
 from hosts import ENGINE, GB, layer, lock_of
 
-from trtmatrix.core.config import Build, ImageOrigin
 from trtmatrix.core.lock import Lock, pin_of
 from trtmatrix.core.plan import Engine, Keep, Launch
-from trtmatrix.core.preflight.checks import find_room, gigabytes
-from trtmatrix.core.preflight.downloads import (
+from trtmatrix.images.checks import Facts, Wants, find_room
+from trtmatrix.images.downloads import (
     USUAL_BUILT,
     Download,
     Need,
+    Room,
     asked_references,
     find_downloads,
+    gigabytes,
     need_here,
     need_of,
     without_counted,
 )
-from trtmatrix.core.preflight.facts import Facts, Room, Wants
+from trtmatrix.suite.matrix import Build, ImageOrigin
 
 BASE, CUDA = layer("base", 1), layer("cuda", 4)
 ONE, TWO, THREE = (f"example.org/a:{n}" for n in (1, 2, 3))

@@ -13,10 +13,10 @@ from test_cases import SHARED, Preparing, files, loaded
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, POSSIBLE, Arithmetic
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.model import Case
 from trtmatrix.effects.cases import CaseCache, read_noise_file
 from trtmatrix.effects.noise import compute_noise, measure_members, members_of
-from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.repros import Case
 
 
 class Emulating(Preparing):

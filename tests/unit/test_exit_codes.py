@@ -17,11 +17,8 @@ from trtmatrix.core.compare import (
     without_refused,
 )
 from trtmatrix.core.errors import ExitCode
-from trtmatrix.core.model import (
-    Cause,
-    Evidence,
-    Exclusion,
-)
+from trtmatrix.core.model import Evidence, Exclusion
+from trtmatrix.suite.model import Cause
 
 SURPRISING = make_entry(value=9999.0)
 BROKEN = make_entry(ended=Cause.LAUNCHER_FAILED.value)

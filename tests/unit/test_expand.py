@@ -9,17 +9,19 @@ from builders import H200, make_case, make_cell, make_control, make_matrix, make
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trtmatrix.core.controls import ControlMap, expand_with_controls
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.expand import (
+from trtmatrix.suite.cells import (
     CONTROLS,
     Selection,
-    controls_of,
     expand,
     select_cases,
     select_repros,
     select_versions,
 )
-from trtmatrix.core.model import CPU, Case, CellId, Control, Gpu, Product, Repro
+from trtmatrix.suite.gpus import CPU, Gpu
+from trtmatrix.suite.model import CellId, Control, Product
+from trtmatrix.suite.repros import Case, Repro
 
 VERSIONS = ("8.6.1", "10.7.0", "10.8.0", "10.10.0", "tensorrt-rtx-1.4", "onnxruntime-1.31.1")
 L4 = Gpu(slug="nvidia-l4", name="NVIDIA L4", compute="8.9")
@@ -78,11 +80,11 @@ def test_controls_are_added_to_tensorrt_s_cells_and_nothing_else_changes(
         plain = expand(MATRIX, REPROS, gpus, selection)
     except UsageError:
         return
-    cells = expand(MATRIX, REPROS, gpus, selection, companions=True)
+    cells = expand_with_controls(MATRIX, REPROS, gpus, selection)
     found = [cell.id for cell in cells]
     assert len(found) == len(set(found))
     assert [cell for cell in cells if not cell.companion] == list(plain)
-    wanted = {other for cell in plain for other in controls_of(cell, REPROS, MATRIX.versions)}
+    wanted = {other for cell in plain for other in ControlMap(REPROS, MATRIX.versions).of(cell)}
     assert {cell.id for cell in cells if cell.companion} == wanted - {cell.id for cell in plain}
     every = [cell.id for cell in expand(MATRIX, REPROS, gpus, Selection())]
     assert found == [cell for cell in every if cell in set(found)]
@@ -90,7 +92,7 @@ def test_controls_are_added_to_tensorrt_s_cells_and_nothing_else_changes(
 
 @given(GPUS)
 def test_nothing_is_added_where_everything_is_selected(gpus: list[Gpu]) -> None:
-    assert expand(MATRIX, REPROS, gpus, Selection(), companions=True) == expand(
+    assert expand_with_controls(MATRIX, REPROS, gpus, Selection()) == expand(
         MATRIX, REPROS, gpus, Selection()
     )
 
@@ -123,13 +125,13 @@ def test_what_controls_a_cell(row: tuple[str, str], ids: str) -> None:
         cell for cell in expand(MATRIX, REPROS, [H200], Selection(versions=("10.7.0",)))
         if (cell.repro.id, cell.case.id) == row
     ]  # fmt: skip
-    assert sorted(map(str, controls_of(cell, REPROS, MATRIX.versions))) == ids.split()
+    assert sorted(map(str, ControlMap(REPROS, MATRIX.versions).of(cell))) == ids.split()
 
 
 @pytest.mark.parametrize("version", ["tensorrt-rtx-1.4", "onnxruntime-1.31.1"])
 def test_only_tensorrt_needs_controls(version: str) -> None:
     cell = make_cell(REPROS[0], version=version)
-    assert not controls_of(cell, REPROS, MATRIX.versions)
+    assert not ControlMap(REPROS, MATRIX.versions).of(cell)
 
 
 def test_the_negative_control_that_is_most_like_the_cell_is_taken() -> None:
@@ -143,16 +145,16 @@ def test_the_negative_control_that_is_most_like_the_cell_is_taken() -> None:
         sized("six-cpu", 6, **wrong, products=frozenset({Product.ONNXRUNTIME})),
         sized("six", 6, **wrong), sized("six-again", 6, **wrong),
     )  # fmt: skip
-    assert {cell.case for cell in controls_of(make_cell(repro), [repro], [])} == {"six"}
+    assert {cell.case for cell in ControlMap([repro], []).of(make_cell(repro))} == {"six"}
 
 
 def test_a_build_that_may_choose_its_precision_has_the_controls_of_fp16_unless_there_are_its_own() -> None:
     flag = make_case("flag", params={"precision": "fp16-flag"})
     cell = make_cell(make_repro(flag))
-    assert {found.case for found in controls_of(cell, REPROS, [])} == {"right-fp16"}
+    assert {found.case for found in ControlMap(REPROS, []).of(cell)} == {"right-fp16"}
     control = make_case("own", control=Control.NEGATIVE, params=flag.params)
     own = make_repro(*REPROS[2].cases, control, id=CONTROLS)
-    assert {found.case for found in controls_of(cell, [own], [])} == {"own"}
+    assert {found.case for found in ControlMap([own], []).of(cell)} == {"own"}
 
 
 @given(SELECTIONS, GPUS)

@@ -76,7 +76,6 @@ def test_what_is_no_garbage_is_not_the_same() -> None:
     wanted = seen(*RECORDED)
     assert "relative error" in same_manner(wanted, seen(engine(y=WRONG)))
     assert "lost" in same_manner(wanted, seen(AS_BUG))
-    assert same_manner(wanted, seen(engine(z=NAN))) == "it fails otherwise: z instead of y"
     assert same_manner(wanted, None) == "it does not fail"
     for kind in {*Kind} - {Kind.NOT_FINITE, Kind.ZEROS, Kind.WRONG}:
         assert same_manner(wanted, Manner(kind=kind))

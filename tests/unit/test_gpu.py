@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.gpu_names import slug_of
-from trtmatrix.core.model import PART, Gpu
 from trtmatrix.effects.gpu import named_gpus
+from trtmatrix.suite.gpus import Gpu, slug_of
+from trtmatrix.suite.model import PART
 
 HERE = (
     Gpu(slug="tesla-t4", name="Tesla T4", compute="7.5", datacenter=True, driver="535.1", index=0),

@@ -17,12 +17,12 @@ import docker.errors
 import pytest
 from builders import make_version
 
-from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.model import CPU
 from trtmatrix.core.plan import Launch
 from trtmatrix.effects.images import Images, builder_command, run_builder
 from trtmatrix.effects.paths import Project
+from trtmatrix.suite.gpus import CPU
+from trtmatrix.suite.matrix import ImageOrigin
 
 VERSION = make_version("10.7.0")
 IMAGE = "example.org/tensorrt:10.7.0"

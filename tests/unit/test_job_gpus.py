@@ -9,8 +9,8 @@ import pytest
 
 from trtmatrix.core.container import job_labels
 from trtmatrix.core.job_gpus import job_gpus
-from trtmatrix.core.model import Gpu
 from trtmatrix.launchers.child import oom_kills
+from trtmatrix.suite.gpus import Gpu
 
 NODE = tuple(Gpu(slug="nvidia-l4", name="NVIDIA L4", index=n, uuid=f"GPU-{n}") for n in range(4))
 

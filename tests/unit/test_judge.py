@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.core.calibration import Calibration, parse_calibration
-from trtmatrix.core.config import Fact
 from trtmatrix.core.judge import figure_text, judge, observed_differences
-from trtmatrix.core.model import Case, Cause, Figure, Known, Outcome, Verdict
+from trtmatrix.core.model import Outcome
 from trtmatrix.core.numbers import measured
 from trtmatrix.core.record import BUILT, ENDS, RAN, Record, write_number
 from trtmatrix.core.short import short
+from trtmatrix.suite.matrix import Fact
+from trtmatrix.suite.model import Cause, Known, Verdict
+from trtmatrix.suite.repros import Case, Figure
 
 V107 = make_version("10.7.0", library="10.7.0.23")
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
@@ -339,3 +341,21 @@ def test_the_bound_is_the_envelope_with_its_margin(
     noise = make_noise(c={"lost-scale": {"tf32": own}})
     assert calibration.bound(noise, "lost-scale") == pytest.approx(bound)
     assert math.isinf(calibration.bound(noise, "lost-mask"))
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"by": "", "why_not": "no kernel of Strange"}, "; no reference: no kernel of Strange"),
+        ({"by": "it", "silent": ["y"]}, "; y: its reference has no element but zeros, NaN and infinity"),
+        ({"by": "it", "why_not": "opset 9"}, "; no noise floor: opset 9"),
+        ({}, "compared with each other only"),
+    ],
+)
+def test_what_says_nothing_for_want_of_a_floor_says_why_there_is_none(
+    told: dict[str, Any], words: str
+) -> None:
+    case = make_case(limits={}, keep=True)
+    outcome = judged(case, rel_l2=0.5, noise={"outputs": {}, "precision": "fp32", "reference": told})
+    assert outcome.verdict is Verdict.INVALID
+    assert words in outcome.reason

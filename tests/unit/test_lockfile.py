@@ -16,8 +16,8 @@ from trtmatrix.context import read_matrix
 from trtmatrix.core.errors import ConfigError
 from trtmatrix.core.lock import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
 from trtmatrix.core.lockfile import HEADER, format_matrix_lock, parse_matrix_lock
-from trtmatrix.effects.build_parts import read_builds
 from trtmatrix.effects.paths import Project
+from trtmatrix.images.pins import read_builds
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = lock_of(make_image(), v10_0_0=make_build())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.core.image_says import ImageSays, image_says, telling_labels, telling_variables
-from trtmatrix.core.manifests import (
+from trtmatrix.images.manifests import (
     ATTESTATION,
     CONFIGS,
     INDEXES,
@@ -61,7 +61,7 @@ def manifest(**more: object) -> dict[str, Any]:
 
 def test_a_manifest_and_its_configuration_make_what_is_locked() -> None:
     found = locked_platform(
-        B, parse_manifest(manifest()),
+        B, *parse_manifest(manifest()),
         {"os": "linux", "architecture": "amd64", "config": {"Env": ["A=1", "CUDA_VERSION=12.6"],
         "Labels": None}},
     )  # fmt: skip
@@ -72,9 +72,9 @@ def test_a_manifest_and_its_configuration_make_what_is_locked() -> None:
 
 def test_the_index_says_which_platform_it_is_where_both_do() -> None:
     config = {"os": "linux", "architecture": "amd64"}
-    assert locked_platform(B, parse_manifest(manifest()), config, "linux/arm64").platform == "linux/arm64"
+    assert locked_platform(B, *parse_manifest(manifest()), config, "linux/arm64").platform == "linux/arm64"
     with pytest.raises(ManifestError, match="names no platform"):
-        locked_platform(B, parse_manifest(manifest()), {})
+        locked_platform(B, *parse_manifest(manifest()), {})
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_is_no_image_is_refused(body: dict[str, Any]) -> None:
 def test_a_damaged_configuration_is_refused_or_empty(inner: object) -> None:
     config = {"os": "linux", "architecture": "amd64", "config": inner}
     try:
-        found = locked_platform(B, parse_manifest(manifest()), config)
+        found = locked_platform(B, *parse_manifest(manifest()), config)
     except ManifestError:
         return
     assert not found.labels

@@ -18,12 +18,13 @@ from builders import (
 )
 
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Basis, Cause, Control, Evidence, Exclusion, Outcome, Product, Verdict
+from trtmatrix.core.model import Evidence, Exclusion, Outcome
 from trtmatrix.core.render_data import render_json, render_junit
 from trtmatrix.core.render_html import render_html
 from trtmatrix.core.render_markdown import render_markdown
 from trtmatrix.core.render_text import render_text
 from trtmatrix.core.words import CAUSE_WORDS, EVIDENCE_MEANINGS, NOT_SUPPORTED, PRODUCT_NAMES, VERDICT_WORDS
+from trtmatrix.suite.model import Basis, Cause, Control, Product, Verdict
 
 NOW = "now"
 PAGES: dict[str, Callable[[Sequence[Entry]], str]] = {

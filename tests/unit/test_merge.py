@@ -11,7 +11,8 @@ from builders import make_cell, make_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.merge import (
+from trtmatrix.core.record import Record
+from trtmatrix.images.fates import (
     NOTHING,
     Fate,
     Held,
@@ -27,7 +28,6 @@ from trtmatrix.core.merge import (
     misplaced,
     settle,
 )
-from trtmatrix.core.record import Record
 
 CELL = make_cell()
 

@@ -1,11 +1,8 @@
-"""``merge`` of packs: folders of them, what they say of their host, and what is to be typed next."""
+"""``merge`` of packs: folders of them, and what is to be typed next."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -23,38 +20,6 @@ def there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
 @pytest.fixture
 def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
     return make_place(tmp_path / "here", capsys)
-
-
-def repack(pack: Path, folder: Path, host: str) -> Path:
-    """Return the pack with another host.json, whose digests are right."""
-    with tarfile.open(pack) as archive:
-        archive.extractall(folder, filter="data")
-    top = folder / pack.name.removesuffix(".tar.gz")
-    (top / "host.json").write_text(host)
-    digest = hashlib.sha256(host.encode()).hexdigest()
-    sums = (top / "SHA256SUMS").read_text()
-    (top / "SHA256SUMS").write_text(re.sub(r"(?m)^\w+(?=  host.json$)", digest, sums))
-    with tarfile.open(folder / "again.tar.gz", "w:gz") as archive:
-        archive.add(top, top.name)
-    return folder / "again.tar.gz"
-
-
-def test_a_host_that_is_nested_without_end_is_refused_with_words(there: Place, here: Place) -> None:
-    there.measure("r1")
-    pack = repack(there.pack()[1], there.folder / "open", "[" * 100_000)
-    code, text = here.merge(pack)
-    assert (code, here.files()) == (ExitCode.USAGE, {})
-    assert f"kept out: {pack}: its host.json is nested deeper than pack --records writes it" in text
-
-
-def test_what_a_host_says_of_itself_moves_no_terminal(there: Place, here: Place) -> None:
-    there.measure("r1")
-    gpu = {"name": "NVIDIA\x1b[2J\nkept out: all", "driver": {"a": [1]}}
-    host = {"gpus": [gpu, "H200"], "os": "Debian\x07\r\u202e 12", "machine": 7, "trtmatrix": "1\n2"}
-    code, text = here.merge(repack(there.pack()[1], there.folder / "open", json.dumps(host)))
-    assert code is ExitCode.AS_EXPECTED
-    assert "made on NVIDIA [2J kept out: all (driver unknown), Debian 12, by trtmatrix 1 2\n" in text
-    assert all(line.isprintable() for line in text.split("\n"))
 
 
 def test_the_packs_in_a_folder_are_taken(there: Place, here: Place) -> None:

@@ -12,18 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import make_cell, make_entry, make_reported, make_unknown
+from builders import make_cell, make_entry
 from onnxmodels import FLOAT, make_model, node, normal
 
 from trtmatrix.bugs.failing_model import FailingModel, batch_of, compute, with_batch
 from trtmatrix.bugs.minimise import Minimiser
 from trtmatrix.bugs.reducer import check_installed, fold_to_static
-from trtmatrix.bugs.trials import Ran, Start, nearby_versions
-from trtmatrix.core.entry import Entry
+from trtmatrix.bugs.trials import Ran, Start
 from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
-from trtmatrix.core.expand import Cell
 from trtmatrix.core.manner import Kind, Manner
-from trtmatrix.core.model import Outcome, Verdict
 from trtmatrix.onnxmodel.sessions import NotComputedError
 
 BAD, GOOD = "10.7.0", "10.8.0"
@@ -73,7 +70,7 @@ def minimise(
     found: Any = SimpleNamespace(entry=entry, row=(entry,))
     start = Start(found=found, manner=manner, model=model or chain(), asked=asked, every=True)
     versions: Any = Versions(answer, last)
-    end, code = Minimiser(start, versions, target, steps, 60.0).run(good)
+    end, code = Minimiser(start, versions, target, steps, 60.0, good).run()
     return end, code, versions
 
 
@@ -117,7 +114,9 @@ def test_what_fails_otherwise_is_not_kept(tmp_path: Path) -> None:
     assert any("it fails otherwise: zero all over; before: wrong by 900" in step.said for step in end.steps)
 
 
-def test_of_garbage_any_other_garbage_is_the_same_and_each_trial_has_two_engines(tmp_path: Path) -> None:
+def test_any_other_garbage_is_the_same_and_what_is_right_once_is_asked_again(
+    tmp_path: Path,
+) -> None:
     garbage = replace(WRONG, unsteady=True, errors=(1.0, 1e23), words="garbage that differs from run to run")
     nan = Manner(kind=Kind.NOT_FINITE, outputs=("z",), errors=(float("nan"),), words="NaN")
 
@@ -125,9 +124,9 @@ def test_of_garbage_any_other_garbage_is_the_same_and_each_trial_has_two_engines
         found = has_exp(model, version)
         return fails(garbage if model.nodes == 5 else nan) if found.manner else found
 
-    end, code, versions = minimise(tmp_path / "x", answer, manner=garbage, good="none")
+    end, code, versions = minimise(tmp_path / "x", answer, manner=garbage, good="")
     assert (code, end.after["nodes"]) == (ExitCode.AS_EXPECTED, 1)
-    assert {builds for _, builds in versions.ran[1:-1]} == {2}
+    assert {builds for _, builds in versions.ran[1:-1]} == {1, 2}
     assert any("it is not steady" in note for note in end.notes)
 
 
@@ -217,39 +216,3 @@ def test_what_is_not_installed_is_said_with_the_command_for_it(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match="pip install polygraphy onnx-graphsurgeon"):
         check_installed()
-
-
-def entry_of(letter: str, cell: Cell) -> Entry:
-    """P, F: recorded; r, f: reported right or wrong; i: says nothing; anything else: not known."""
-    if letter in "rf":
-        return make_reported(cell, Verdict.PASS if letter == "r" else Verdict.FAIL)
-    verdicts = {"P": Verdict.PASS, "F": Verdict.FAIL, "X": Verdict.FAIL, "i": Verdict.INVALID}
-    if letter not in verdicts:
-        return make_unknown(cell)
-    return replace(make_entry(cell), outcome=Outcome(verdict=verdicts[letter]))
-
-
-@pytest.mark.parametrize(
-    ("row", "lacking", "nearby"),
-    [
-        ("PPXPP", "", "1304"),
-        ("P?X?P", "", "0413"),
-        ("PFXfi", "", "0"),
-        ("?rX?P", "", "4130"),
-        ("PPXPP", "13", "04"),
-    ],
-)
-def test_the_nearest_that_can_be_run_here_and_may_be_right_come_first(
-    row: str, lacking: str, nearby: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cells = [make_cell(version=f"10.{n}.0") for n in range(len(row))]
-    entries = tuple(entry_of(letter, cell) for letter, cell in zip(row, cells, strict=True))
-    launches = [SimpleNamespace(version=cell.version, cells=(cell,)) for cell in cells]
-    monkeypatch.setattr(
-        "trtmatrix.perform.here", lambda _: lambda one: one.version.name.split(".")[1] not in lacking
-    )
-    found: Any = SimpleNamespace(
-        row=entries, entry=entries[row.index("X")], context=SimpleNamespace(project=None),
-        scene=SimpleNamespace(plan=SimpleNamespace(launches=launches)),
-    )  # fmt: skip
-    assert nearby_versions(found) == tuple(f"10.{n}.0" for n in nearby)

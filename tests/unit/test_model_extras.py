@@ -13,10 +13,10 @@ from builders import make_case, make_cell, make_entry, make_loaded, make_repro, 
 
 from trtmatrix.core.compare import Entry
 from trtmatrix.core.explain_text import layer_text
-from trtmatrix.core.model import Cause
 from trtmatrix.core.upgrade.report import ModelSection, WrongLayer
 from trtmatrix.effects.store import keep_outputs
 from trtmatrix.model_extras import add_extras, explain_failing
+from trtmatrix.suite.model import Cause
 
 BEFORE, AFTER = "8.6.1", "10.8.0"
 REPRO = make_repro(make_case("fp32", keep=True), id="my-0")

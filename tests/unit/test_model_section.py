@@ -14,19 +14,19 @@ from test_own_model import arguments
 from trtmatrix.context import open_context
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Evidence, Product
-from trtmatrix.core.noise import NO_FLOOR
+from trtmatrix.core.model import Evidence
+from trtmatrix.core.noise import NO_FLOOR, noise_troubles
 from trtmatrix.core.record import Record, record_from
 from trtmatrix.core.upgrade.report import SampleFigure
 from trtmatrix.core.upgrade.samples import (
     floor_words,
     make_samples,
-    noise_troubles,
     quantile,
     reference_words,
     split_name,
 )
 from trtmatrix.own_model import make_model_section, with_model
+from trtmatrix.suite.model import Product
 
 OUTPUTS = {"y": "out/y"}
 TOLD = {

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.factors import FAIL_FACTOR, PASS_FACTOR
-from trtmatrix.core.model import Case, Control, Defect, Outcome, Product, Verdict
+from trtmatrix.core.model import Outcome
 from trtmatrix.core.noise import Noise
 from trtmatrix.core.numbers import Subject, judge_build
 from trtmatrix.core.record import Measured
+from trtmatrix.suite.model import Control, Product, Verdict
+from trtmatrix.suite.repros import Case, Defect
 from trtprobe.measure import measure_with_signatures
 
 FLOOR = 2.0**-10
@@ -336,3 +338,63 @@ def test_arrays_come_out_as_every_verdict(engine: tuple[int, float, float, float
 def test_one_nan_in_an_array_never_passes(engine: Engine, place: int, bad: float) -> None:
     engine.y.flat[place] = bad
     assert engine.judged().verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("dtype", "verdict"),
+    [(np.int64, Verdict.PASS), (np.bool_, Verdict.PASS), (np.float32, Verdict.INVALID)],
+)
+def test_zeros_of_integers_that_are_the_references_tell_and_real_zeros_do_not(
+    dtype: Any, verdict: Verdict
+) -> None:
+    values = measure_with_signatures(np.zeros(3, dtype), np.zeros(3), {})[0]
+    case = make_subject(keep=True, defects=())
+    outcome = judge_build(Measured(outputs={"y": values}, scalars={}), replace(case, noise=None))
+    assert outcome.verdict is verdict
+
+
+@pytest.mark.parametrize("given", [np.ones(3), np.full(3, np.inf), np.full(3, np.nan)])
+def test_what_is_infinite_in_the_reference_alone_is_no_exact_output(given: NDArray[Any]) -> None:
+    values = measure_with_signatures(given.astype(np.float32), np.full(3, -np.inf), {})[0]
+    outcome = judge_build(
+        Measured(outputs={"y": values}, scalars={}), replace(make_subject(keep=True, defects=()), noise=None)
+    )
+    assert outcome.verdict is not Verdict.PASS
+
+
+def rounded(y: NDArray[Any], reference: NDArray[Any], kind: str = "float32", member: float = 0.0) -> Outcome:
+    """Judge an output of a user's model whose floor is of one member, which may have been exact."""
+    noise = Noise(key="", precision="fp32", outputs={"y": {"fp32": member}}, defects={}, types={"y": kind})
+    values = measure_with_signatures(y, reference, {})[0]
+    build = Measured(outputs={"y": values}, scalars={})
+    return judged(build, noise=noise, defects=(), keep=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rounding"), [("float32", 2.0**-24), ("float16", 2.0**-11), ("bfloat16", 2.0**-8)]
+)
+def test_no_floor_is_below_the_rounding_of_the_outputs_own_type(kind: str, rounding: float) -> None:
+    reference = np.linspace(1, 2, 50)
+    for floors, verdict in ((0.0, Verdict.PASS), (3.9, Verdict.PASS), (8.1, Verdict.FAIL)):
+        assert rounded(reference * (1 + floors * rounding), reference, kind).verdict is verdict
+    assert rounded(reference * (1 + 2.0e-7), reference).verdict is Verdict.PASS  # a second right engine
+    assert rounded(reference * 1.01, reference, member=0.01).verdict is Verdict.PASS  # a floor may be higher
+
+
+NORMAL = st.floats(2.0**-13, 2.0**15) | st.floats(-(2.0**15), -(2.0**-13)) | st.just(0.0)
+
+
+@given(st.lists(NORMAL, min_size=1, max_size=40), st.sampled_from(["float16", "float32"]))
+def test_what_is_rounded_to_its_own_type_is_right_whatever_it_is(values: list[float], kind: str) -> None:
+    reference = np.array(values, np.float64)
+    outcome = rounded(reference.astype(kind), reference, kind)
+    assert outcome.verdict is Verdict.PASS, outcome.reason
+
+
+@given(st.lists(NORMAL, min_size=1, max_size=40), st.floats(1e-3, 1e3))
+def test_what_is_wrong_by_more_than_a_thousandth_fails_whatever_it_is(
+    values: list[float], off: float
+) -> None:
+    reference = np.array(values, np.float64)
+    if reference.any():
+        assert rounded(reference * (1 + off), reference).verdict is Verdict.FAIL

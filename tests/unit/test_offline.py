@@ -17,16 +17,16 @@ from engines import serving
 from reprosource import SOURCE
 
 from trtmatrix import cli
-from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.effects import offline
 from trtmatrix.effects.case_pool import CasePool, Wanted
 from trtmatrix.effects.engine import find_engine
 from trtmatrix.effects.images import Images
 from trtmatrix.effects.offline import OfflineError, need_network, without_network
-from trtmatrix.effects.repro_files import read_repros
 from trtmatrix.effects.wheelhouse import find_lacking, find_wheelhouse
 from trtmatrix.effects.wheels import install_wheels
+from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.repro_files import read_repros
 
 
 @pytest.fixture

@@ -12,9 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.core.compare import Stored
-from trtmatrix.core.config import Build, ImageOrigin
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import CPU, Gpu
 from trtmatrix.core.order import (
     equal_boards,
     estimate_seconds,
@@ -24,6 +21,9 @@ from trtmatrix.core.order import (
     split_launch,
 )
 from trtmatrix.core.plan import Launch
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.gpus import CPU, Gpu
+from trtmatrix.suite.matrix import Build, ImageOrigin
 
 A, B, C = (make_case(name) for name in "abc")
 REPRO = make_repro(A, B, C)

@@ -11,7 +11,7 @@ from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.confirm import engines_wanted
 from trtmatrix.core.judge import judge, other_shapes
 from trtmatrix.core.manner import Kind, manner_in, same_manner
-from trtmatrix.core.model import Cause, Verdict
+from trtmatrix.suite.model import Cause, Verdict
 
 SAID = "shape (1, 1, 1), the reference has (2, 24, 1)"
 SCALAR = "shape (2,), the reference has ()"

@@ -13,12 +13,12 @@ from builders import make_version
 from trtmatrix.core.container import Folders, Limits, make_container_spec
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.image_names import SUFFIXES
-from trtmatrix.core.model import CPU
 from trtmatrix.core.plan import Engine
 from trtmatrix.effects.image_files import read_file
 from trtmatrix.launchers.apptainer import Apptainer
 from trtmatrix.launchers.pyxis import enroot_uris
 from trtmatrix.launchers.words import mount_words
+from trtmatrix.suite.gpus import CPU
 
 CONFIG, MANIFEST = "a" * 64, "sha256:" + "b" * 64
 

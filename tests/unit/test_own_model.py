@@ -12,11 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from onnxmodels import FLOAT, INT64, Array, make_model, mlp, node, normal, saved, saved_outside
+from onnxmodels import FLOAT, HALF, INT64, Array, make_model, mlp, node, normal, saved, saved_outside
 
 from trtmatrix.cli import make_parser
 from trtmatrix.context import Context, open_context
+from trtmatrix.core.noise import noise_troubles, read_noise
 from trtmatrix.effects.cases import CaseCache, read_noise_file
+from trtmatrix.onnxmodel.computing import compute
+from trtmatrix.onnxmodel.reading import read_model
+from trtmatrix.onnxmodel.sessions import Evaluator, Session
 from trtmatrix.own_model import model_repro, notes_of, read_about, with_model
 from trtprobe.files import CaseFiles
 
@@ -257,3 +261,166 @@ def test_a_reference_without_a_finite_element_but_zeros_gives_no_floor(
     assert (noise["reference"]["silent"] == ["y"]) is silent
     assert ("y" in noise["outputs"]) is not silent
     assert bool(noise["reference"]["not_finite"]) is bool(np.isnan(value))
+
+
+def top_k(opset: int = 17) -> Any:
+    """Values and indices of the k + 1 largest, where k is an input."""
+    nodes = [node("Add", "k one", "more"), node("TopK", "x more", "values indices")]
+    outputs: Any = {"values": (FLOAT, [2, None]), "indices": (INT64, [2, None])}
+    weights = {"one": np.array([1], np.int64)}
+    return make_model(nodes, {"x": (FLOAT, [2, 9]), "k": (INT64, [1])}, outputs, weights, opset=opset)
+
+
+def test_what_decides_a_shape_takes_its_values_from_the_samples(opened: Opened, tmp_path: Path) -> None:
+    for number, k in enumerate((3, 1, 3)):
+        npz(tmp_path / "in" / f"{number}.npz", x=normal(2, 9), k=np.array([k], np.int64))
+    context = opened(saved(top_k(), tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in"))
+    loaded = model_repro(context)
+    assert loaded.module.PROFILE == {"k": ((1,), (3,), (3,))}
+    assert "k int64 [1] (TopK's k)" in dict(read_about(context)["facts"])["inputs"]
+    files = CaseFiles(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    assert [files.reference[f"values.s{n}"].shape for n in range(3)] == [(2, 4), (2, 2), (2, 4)]
+
+
+def test_what_decides_a_shape_is_drawn_with_the_values_of_the_profile(opened: Opened, tmp_path: Path) -> None:
+    context = opened(saved(top_k(), tmp_path / "m.onnx"), "--profile", "k=1:2:5")
+    loaded = model_repro(context)
+    assert loaded.module.PROFILE == {"k": ((1,), (2,), (5,))}
+    files = CaseFiles(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    assert [int(files.inputs[f"k.s{n}"][0]) for n in range(3)] == [2, 1, 5]
+
+
+FEEDING = [
+    ("TopK", "x n", [1], "TopK's k"), ("Expand", "x n", [3], "Expand's shape"),
+    ("Reshape", "x n", [3], "Reshape's shape"), ("Tile", "x n", [2], "Tile's repeats"),
+    ("Slice", "x n n", [2], "Slice's starts"), ("ConstantOfShape", "n", [2], "ConstantOfShape's shape"),
+    ("Gather", "x n", [2], ""), ("Add", "n n", [2], ""), ("Expand", "x n", [3, 1], ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "inputs", "shape", "feeds"), FEEDING)
+def test_inputs_that_decide_a_shape_are_found(
+    op: str, inputs: str, shape: list[int], feeds: str, tmp_path: Path
+) -> None:
+    made = node(op, inputs, "y z" if op == "TopK" else "y")
+    model = make_model([made], {"x": (FLOAT, [2, 9]), "n": (INT64, shape)}, {"y": (FLOAT, None)})
+    assert [tensor.feeds for tensor in read_model(saved(model, tmp_path / "m.onnx")).inputs] == ["", feeds]
+
+
+@pytest.mark.parametrize("where", ["loop", "body"])
+def test_a_loops_count_decides_a_shape_and_so_does_what_its_body_takes(where: str, tmp_path: Path) -> None:
+    kinds: dict[str, Any] = {
+        "i": (INT64, []),
+        "c": (TensorProto.BOOL, []),
+        "out": (TensorProto.BOOL, []),
+        "y": (FLOAT, None),
+    }
+    info = {name: helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items()}
+    nodes = [node("Identity", "c", "out"), node("Expand", "x n", "y")]
+    body = helper.make_graph(nodes, "body", [info["i"], info["c"]], [info["out"], info["y"]])
+    loop = node("Loop", f"{'n' if where == 'loop' else 'count'} ", "all", body=body)
+    inputs: Any = {"x": (FLOAT, [2]), "n": (INT64, [] if where == "loop" else [2])}
+    weights = {} if where == "loop" else {"count": np.array(2, np.int64)}
+    model = make_model([loop], inputs, {"all": (FLOAT, None)}, weights)
+    feeds = read_model(saved(model, tmp_path / "m.onnx")).inputs[1].feeds
+    assert feeds == ("Loop's trip count" if where == "loop" else "Expand's shape")
+
+
+def scaled() -> Any:
+    """A scalar beside what it scales."""
+    nodes = [node("Mul", "x s", "y"), node("Neg", "s", "z")]
+    return make_model(nodes, {"x": (FLOAT, [2]), "s": (FLOAT, [])}, {"y": (FLOAT, [2]), "z": (FLOAT, [])})
+
+
+def test_a_scalar_stays_one(opened: Opened, tmp_path: Path) -> None:
+    context = opened(saved(scaled(), tmp_path / "m.onnx"))
+    loaded = model_repro(context)
+    files = CaseFiles(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    assert (files.inputs["s"].shape, files.reference["z"].shape) == ((), ())
+
+
+def test_floors_know_the_types_of_outputs(opened: Opened, tmp_path: Path) -> None:
+    nodes = [
+        node("Cast", "x", "half", to=TensorProto.FLOAT16),
+        node("Relu", "x", "y"),
+        node("Shape", "x", "n"),
+    ]
+    outputs: Any = {"half": (HALF, [8]), "y": (FLOAT, [8]), "n": (INT64, [1])}
+    context = opened(saved(make_model(nodes, {"x": (FLOAT, [8])}, outputs), tmp_path / "m.onnx"))
+    loaded = model_repro(context)
+    told = read_noise_file(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    noise = read_noise(told)
+    assert told["types"] == {"half": "float16", "y": "float32"}
+    assert noise is not None
+    assert (noise.floor("half"), noise.floor("y"), noise.floor("n")) == (2.0**-11, 2.0**-24, None)
+
+
+@pytest.mark.parametrize(
+    ("versions", "by"),
+    [
+        ("onnxruntime", "onnx.reference"), ("onnxruntime,tensorrt-rtx", "onnx.reference"),
+        ("10.7.0", "ONNX Runtime"), ("10.7.0,onnxruntime", "ONNX Runtime"), ("", "ONNX Runtime"),
+    ],
+)  # fmt: skip
+def test_onnx_runtime_is_not_judged_by_itself(versions: str, by: str, opened: Opened, tmp_path: Path) -> None:
+    named = [f"--trt={versions}"] if versions else []
+    loaded = model_repro(context := opened(saved(mlp(), tmp_path / "m.onnx"), *named))
+    told = read_noise_file(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    assert told["reference"]["by"].startswith(by)
+    assert told["reference"]["instead"] == ""
+
+
+def test_where_the_evaluator_cannot_onnx_runtime_computes_and_that_is_told(
+    opened: Opened, tmp_path: Path
+) -> None:
+    fused = helper.make_node("FusedMatMul", ["x", "x"], ["y"], domain="com.microsoft", transB=1)
+    model = make_model([fused], {"x": (FLOAT, [4, 4])}, {"y": (FLOAT, [4, 4])}, domains=["com.microsoft"])
+    context = opened(saved(model, tmp_path / "m.onnx"), "--trt=onnxruntime")
+    loaded = model_repro(context)
+    told = read_noise_file(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    assert told["reference"]["by"].startswith("ONNX Runtime")
+    assert "FusedMatMul" in told["reference"]["instead"]
+    assert any("the reference is no independent one" in text for text in noise_troubles(told))
+
+
+def looped() -> Any:
+    """A loop whose body gives scalars: ONNX's evaluator makes [n, 1] of them, and the graph says [n]."""
+    kinds = {"i": INT64, "c": TensorProto.BOOL, "out": TensorProto.BOOL, "one": FLOAT}
+    info = {name: helper.make_tensor_value_info(name, kind, []) for name, kind in kinds.items()}
+    nodes = [node("Identity", "c", "out"), node("Cast", "i", "f", to=FLOAT), node("Add", "f s", "one")]
+    body = helper.make_graph(nodes, "body", [info["i"], info["c"]], [info["out"], info["one"]])
+    loop = helper.make_node("Loop", ["count", "go"], ["y"], body=body)
+    weights = {"count": np.array(3, np.int64), "go": np.array(True)}
+    return make_model([loop], {"s": (FLOAT, [])}, {"y": (FLOAT, [3])}, weights)
+
+
+def test_an_evaluator_that_contradicts_the_graphs_shapes_is_not_believed(
+    opened: Opened, tmp_path: Path
+) -> None:
+    context = opened(saved(looped(), tmp_path / "m.onnx"), "--trt=onnxruntime")
+    loaded = model_repro(context)
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    assert CaseFiles(folder).reference["y"].shape == (3,)
+    told = read_noise_file(folder)["reference"]
+    assert told["by"].startswith("ONNX Runtime")
+    assert told["instead"] == "it gives y the shape [3, 1], and the graph says [3]"
+
+
+@pytest.mark.parametrize(("off", "counts"), [(1e-6, True), (1e-4, False)])
+def test_a_plainer_sum_raises_the_floor_and_an_error_of_onnx_runtime_does_not(
+    off: float, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no model shows on demand: the float32 of ONNX Runtime is made to be off."""
+    run = Session.run
+
+    def off_by(self: Session, *given: Any, **named: Any) -> dict[str, Array]:
+        factor = 1.0 if self.independent else 1 + off
+        return {name: y * factor for name, y in run(self, *given, **named).items()}
+
+    monkeypatch.setattr(Session, "run", off_by)
+    computed = compute(
+        saved(mlp(), tmp_path / "m.onnx"), [{"x": normal(2, 64)}], "fp32", tmp_path, (Evaluator, Session)
+    )
+    assert computed.by.startswith("onnx.reference")
+    seen = computed.errors[0]["y"].get("fp32-runtime")
+    assert seen == (pytest.approx(off, rel=0.5) if counts else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from onnxmodels import FLOAT, HALF, make_model, mlp, node, saved, saved_outside
-from test_own_model import Opened, npz, opened, two_inputs
+from test_own_model import Opened, npz, opened, top_k, two_inputs
 
 from trtmatrix.core.errors import UsageError
 
@@ -107,8 +108,8 @@ def odd(kind: str) -> Any:
     ("kind", "words"),
     [
         ("no nodes", "has no nodes"), ("no outputs", "has no outputs"), ("no inputs", "has no inputs"),
-        ("sequence", "input x is a sequence"), ("optional", "input x is a optional"),
-        ("string", "input x is string, which NumPy does not have"),
+        ("sequence", "input x is no tensor (sequence)"), ("optional", "input x is no tensor (optional)"),
+        ("string", "input x is string, which no TensorRT takes: turn texts into numbers before the model"),
         ("bfloat16", "cast it inside of the graph"), ("size 0", "a dimension of size 0"),
     ],
 )  # fmt: skip
@@ -157,6 +158,13 @@ def test_pickled_arrays_are_refused(opened: Opened, tmp_path: Path) -> None:
     assert "input x: cannot be read: pickled arrays are refused" in message
 
 
+def test_a_member_that_is_no_array_is_told(opened: Opened, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "in.npz", "w") as archive:
+        archive.writestr("x", b"1 2 3")
+    message = refused(opened, saved(mlp(), tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in.npz"))
+    assert "input x: is no array" in message
+
+
 def test_inputs_that_are_not_there_are_told(opened: Opened, tmp_path: Path) -> None:
     model = saved(mlp(), tmp_path / "m.onnx")
     (tmp_path / "empty").mkdir()
@@ -186,3 +194,33 @@ def test_half_types_are_named(tmp_path: Path) -> None:
     model = make_model(nodes, {"x": (FLOAT, [2])}, {"y": (HALF, [2])})
     read = read_model(saved(model, tmp_path / "m.onnx"))
     assert [tensor.text for tensor in (*read.inputs, *read.outputs)] == ["float32 [2]", "float16 [2]"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            (),
+            "input k is int64 [1] (TopK's k)\n  name them: --profile k=1:…:… (least, usual, largest values)",
+        ),
+        (("--profile", "k=1x2"), "k is int64 [1] (TopK's k): its values are wanted"),
+        (("--profile", "k=1:2:3", "--profile", "x=2x9"), "x is float32 [2, 9], of one shape alone"),
+    ],
+)
+def test_what_decides_a_shape_wants_values(
+    words: tuple[str, ...], message: str, opened: Opened, tmp_path: Path
+) -> None:
+    assert message in refused(opened, saved(top_k(), tmp_path / "m.onnx"), *words)
+
+
+def test_a_profile_must_hold_the_values_of_the_samples(opened: Opened, tmp_path: Path) -> None:
+    path = npz(tmp_path / "in.npz", x=np.zeros((2, 9), np.float32), k=np.array([7], np.int64))
+    words = refused(
+        opened, saved(top_k(), tmp_path / "m.onnx"), "--inputs", str(path), "--profile", "k=1:2:5"
+    )
+    assert "--profile k: sample 0 of --inputs has [7], which is outside" in words
+
+
+def test_a_shape_is_never_negative(opened: Opened, tmp_path: Path) -> None:
+    words = refused(opened, saved(two_inputs(), tmp_path / "m.onnx"), "--profile", "ids=-1x2")
+    assert "ids is int64 [batch, seq]" in words

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from builders import H200, make_case, make_cell, make_repro, make_version
 
-from trtmatrix.core.config import Build, ImageOrigin, InterpreterOrigin, Version
-from trtmatrix.core.expand import Selection
-from trtmatrix.core.model import CPU, NO_GPU, Exclusion, Gpu
+from trtmatrix.core.model import Exclusion
 from trtmatrix.core.plan import (
     Engine,
     Excluded,
@@ -23,6 +21,9 @@ from trtmatrix.core.plan import (
     host_python,
     make_plan,
 )
+from trtmatrix.suite.cells import Selection
+from trtmatrix.suite.gpus import CPU, NO_GPU, Gpu
+from trtmatrix.suite.matrix import Build, ImageOrigin, InterpreterOrigin, Version
 
 IMAGE = "example.org/tensorrt:10.7.0"
 RULE = {"least": "560", "datacenter": ["470.57", "535.86"], "known": "read", "source": "notes"}

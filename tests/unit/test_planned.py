@@ -12,10 +12,9 @@ from test_downloads import LOCK, ONE, TWO, built, launch
 
 from trtmatrix.core.counting import duration
 from trtmatrix.core.plan import Isolation, Keep, Launch
-from trtmatrix.core.planned import Planned, PlannedDownload, PlannedLaunch, plan_json, plan_text
-from trtmatrix.core.preflight.downloads import find_downloads, need_of, without_counted
-from trtmatrix.core.preflight.facts import Room
-from trtmatrix.core.preflight.finding import Finding, Level
+from trtmatrix.images.downloads import Room, find_downloads, need_of, without_counted
+from trtmatrix.images.rules import Finding, Level
+from trtmatrix.planned import Planned, PlannedDownload, PlannedLaunch, plan_json, plan_text
 
 TRIES = (
     launch("10.1.0", ONE),

@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 from engines import serving
 
-from trtmatrix.core.config import Fact, ImageOrigin, Version
 from trtmatrix.core.container import ContainerSpec, Folders, Limits, docker_command, make_container_spec
 from trtmatrix.core.engine_trouble import CURES, cure_for
 from trtmatrix.core.image_names import short_name
-from trtmatrix.core.model import CPU, Known
 from trtmatrix.core.plan import Engine, GpuAccess
 from trtmatrix.effects import engine
 from trtmatrix.effects.engine import find_address, find_engine
+from trtmatrix.suite.gpus import CPU
+from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
+from trtmatrix.suite.model import Known
 
 # As Podman 4.3.1 of Debian 12 says of itself.
 INFO = {

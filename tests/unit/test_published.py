@@ -12,17 +12,18 @@ import pytest
 from trtmatrix.context import read_matrix
 from trtmatrix.core.compare import Stored, make_entries
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.expand import Cell
 from trtmatrix.core.factors import NAMED, PASS_FACTOR
 from trtmatrix.core.judge import subject_of
-from trtmatrix.core.model import CellId, Control, Outcome, Product, Verdict
+from trtmatrix.core.model import Outcome
 from trtmatrix.core.noise import read_noise
 from trtmatrix.core.numbers import judge_build, read_floors
 from trtmatrix.core.record import RAN, Measured
 from trtmatrix.effects.calibration import read_calibration
-from trtmatrix.effects.repro_files import read_repros
 from trtmatrix.effects.store import read_records
 from trtmatrix.scene import recorded_gpus, without_superseded
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import CellId, Control, Product, Verdict
+from trtmatrix.suite.repro_files import read_repros
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = "nvidia-h200"

@@ -11,7 +11,6 @@ from builders import make_cell, make_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.model import Cause, Product
 from trtmatrix.core.record import (
     ENDS,
     SCHEMA,
@@ -23,6 +22,7 @@ from trtmatrix.core.record import (
     to_json,
     write_number,
 )
+from trtmatrix.suite.model import Cause, Product
 
 NAMES = {
     Product.TENSORRT: "10.7.0", Product.TENSORRT_RTX: "tensorrt-rtx-1.4",

@@ -14,13 +14,13 @@ from test_emulation import Emulating
 
 from trtmatrix.context import Context
 from trtmatrix.core.compare import Stored, make_entries
-from trtmatrix.core.expand import Cell, Selection
 from trtmatrix.core.record import Record
 from trtmatrix.effects.cases import CaseCache, case_digest, read_content
-from trtmatrix.effects.code import Code
 from trtmatrix.effects.paths import Project
 from trtmatrix.effects.store import keep_outputs, read_records, write_record
 from trtmatrix.remeasure import Remeasured, remeasure, remeasured_text
+from trtmatrix.suite.cells import Cell, Selection
+from trtmatrix.suite.digest import Code
 
 CASE = make_case(defects=("lost-half",), noise_key="k", limits={})
 REPRO = make_repro(CASE, digest="today")

@@ -23,8 +23,10 @@ from hypothesis import given
 from shown import PATIENT, many_entries, sample_entries
 
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Cause, Evidence, Exclusion, Twin
+from trtmatrix.core.model import Evidence, Exclusion
 from trtmatrix.core.render_data import render_json, render_junit
+from trtmatrix.suite.model import Cause
+from trtmatrix.suite.repros import Twin
 
 NOW = "2025-01-02 03:04 UTC"
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from shown import PATIENT, many_entries, sample_entries
 
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Twin
 from trtmatrix.core.render_text import render_text
 from trtmatrix.core.words import cell_text, has_evidence
+from trtmatrix.suite.repros import Twin
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 

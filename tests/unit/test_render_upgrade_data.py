@@ -61,7 +61,7 @@ def rebuild(hint: Any, value: Any) -> Any:
 def read(upgrade: Upgrade) -> Upgrade:
     data = parse(upgrade)
     assert data.pop("schema") == SCHEMA
-    assert data.pop("exit_code") == int(upgrade.decision.exit_code)
+    assert data.pop("exit_code") == int(upgrade.exit_code)
     made = rebuild(Upgrade, data)
     assert isinstance(made, Upgrade)
     return made

@@ -14,9 +14,10 @@ from reportparts import FIXED, LONG, ODD
 from reports import ERRORS, any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
 
+from trtmatrix.api.types import ApiSection
 from trtmatrix.core.html.answers import deciding
 from trtmatrix.core.render_upgrade_html import render_upgrade_html
-from trtmatrix.core.upgrade.report import ApiSection, Change, Decision, Upgrade, Weight
+from trtmatrix.core.upgrade.report import Change, Decision, Upgrade, Weight
 
 SECTIONS = {
     "findings": ("findings",),
@@ -140,9 +141,8 @@ def test_long_texts_and_figures_are_all_there() -> None:
         "+0.3%, within the spread",
         "1.27 MiB",
         "NaN s",
-        "2 removed, 1 deprecated",
-        "1 possible use",
-        "cell 12, 3",
+        "2 uses must change, 1 should, 1 possible (37 files looked at)",
+        "cell 12, line 3",
         "engine.num_io_tensors",
         "since 10.0",
         "mAP = 0.871",

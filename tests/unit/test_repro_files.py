@@ -9,7 +9,7 @@ import pytest
 from reprosource import SOURCE, parse
 
 from trtmatrix.core.errors import ConfigError
-from trtmatrix.effects.repro_files import read_repros
+from trtmatrix.suite.repro_files import read_repros
 
 LOADS_NOT = {
     "syntax": (SOURCE + "def\n", "not valid Python"),

@@ -9,20 +9,11 @@ import pytest
 from reprosource import PLAIN, SOURCE, TWIN, parse, problems_of, replaced, with_key
 
 from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.model import (
-    Basis,
-    Cause,
-    Control,
-    Defect,
-    Product,
-    Specifier,
-    Twin,
-    Verdict,
-    release_of,
-)
-from trtmatrix.core.reprofile import parse_repro
-from trtmatrix.effects.code import digest_package
-from trtmatrix.effects.repro_files import read_repros
+from trtmatrix.suite.digest import digest_package
+from trtmatrix.suite.model import Basis, Cause, Control, Product, Verdict, release_of
+from trtmatrix.suite.repro_files import read_repros
+from trtmatrix.suite.reprofile import parse_repro
+from trtmatrix.suite.repros import Defect, Specifier, Twin
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,7 +92,7 @@ FACTS_MISTAKES = {
     "unknown key inside": (replaced('"measure"', '"meassure"'), 6, "perhaps you meant 'measure'"),
     "missing": (replaced('    "title": "a title",\n', ""), 1, "FACTS.title: is missing"),
     "wrong verdict": (replaced('"FAIL"', '"fail"'), 8, "FACTS.expectations[0].verdict: "),
-    "wrong versions": (replaced('"==10.7.0"', '"=10.7"'), 8, "is no version specifier such as '==10.7.0'"),
+    "wrong versions": (replaced('"==10.7.0"', '"=10.7"'), 8, "is no specifier such as '==10.7.0'"),
     "no cases": (replaced('"cases": ["plain"]', '"cases": []'), 8, "FACTS.expectations[0].cases: "),
     "case that is not there": (
         replaced('"cases": ["plain"]', '"cases": ["plian*"]'), 8, "fits no case; perhaps you meant 'plain'",
@@ -109,7 +100,7 @@ FACTS_MISTAKES = {
     "reported by nobody": (replaced(', "source": "x"', ""), 8, "names who says so"),
     "a gpu without a name": (replaced('"basis"', '"gpus": [""], "basis"'), 8, "expectations[0].gpus[0]: "),
     "no capability": (
-        replaced('"basis"', '"compute": "8.9", "basis"'), 8, "no specifier of compute capabilities",
+        replaced('"basis"', '"compute": "8.9", "basis"'), 8, "is no specifier such as",
     ),
     "a defect's name": (with_key('"defects": {"2": {"what": "x"}}'), 10, "must match [a-z][a-z0-9-]*"),
     "a defect without words": (with_key('"defects": {"a": {}}'), 10, "defects.a.what: is missing"),
@@ -288,6 +279,11 @@ def test_mistakes_of_facts_and_cases_are_told_at_once() -> None:
     assert [words in "\n".join(found) for words in ("the file's name", "sumary", "limit: unknown")] == [
         True
     ] * 3
+
+
+def test_mistakes_are_told_in_order_of_line() -> None:
+    found = problems_of(replaced('"summary"', '"sumary"').replace('"FAIL"', '"fail"'))
+    assert [int(text.split(":")[1]) for text in found] == [1, 5, 8]
 
 
 def test_no_case_at_all_is_told() -> None:

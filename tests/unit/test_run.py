@@ -25,11 +25,12 @@ from test_emulation import Emulating
 
 from trtmatrix.batch import Batch, Overdue
 from trtmatrix.core.compare import Stored
-from trtmatrix.core.model import Case, Control, Verdict
 from trtmatrix.core.record import Record, record_from
-from trtmatrix.effects.repro_files import LoadedRepro
 from trtmatrix.run import run_plan
 from trtmatrix.storing import Storing
+from trtmatrix.suite.model import Control, Verdict
+from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.repros import Case
 from trtmatrix.worklist import Worklist, count_runs
 from trtprobe.files import write_json
 

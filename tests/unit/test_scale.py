@@ -20,9 +20,9 @@ from trtmatrix.core import record as module
 from trtmatrix.core.compare import make_entries
 from trtmatrix.core.errors import ConfigError
 from trtmatrix.core.jsontext import to_json
-from trtmatrix.core.model import Verdict
 from trtmatrix.core.record import Pool, Record, Rest, parse_record, record_from, write_number
 from trtmatrix.effects.store import read_records, write_record
+from trtmatrix.suite.model import Verdict
 
 CELL = make_cell(make_repro())
 PUBLISHED = sorted((Path(__file__).parents[2] / "results").glob("nvidia-*/*/*/*/*.json"))

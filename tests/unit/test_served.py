@@ -9,14 +9,15 @@ import pytest
 from builders import H200, make_case, make_cell, make_entry, make_record, make_unknown, make_version
 
 from trtmatrix.core.compare import Entry, Stored, is_current
-from trtmatrix.core.config import ImageOrigin, Pin
 from trtmatrix.core.confirm import engines_wanted
-from trtmatrix.core.model import Cause, Control, Evidence, Exclusion, Outcome, Verdict
+from trtmatrix.core.model import Evidence, Exclusion, Outcome
 from trtmatrix.core.plan import Engine, Excluded, Host
 from trtmatrix.core.stale import find_changes
 from trtmatrix.digests import asked_digest, origin_digests
 from trtmatrix.perform import Options, is_current_fact, is_served
 from trtmatrix.scene import without_superseded
+from trtmatrix.suite.matrix import ImageOrigin, Pin
+from trtmatrix.suite.model import Cause, Control, Verdict
 
 AGAIN = {
     Cause.INTERRUPTED, Cause.LAUNCHER_FAILED, Cause.PROBE_FAILED, Cause.VERSION_MISMATCH, Cause.IMAGE_MISSING,

@@ -19,13 +19,13 @@ from playing import LIMIT, RIGHT, WRONG, Playing, PreparingHere, always, boards_
 from sidebyside import SECONDS, cases_of, cells_of, perform, stored, wait
 
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.model import CPU, Gpu
 from trtmatrix.core.plan import Isolation
 from trtmatrix.core.record import Record
 from trtmatrix.effects import store
 from trtmatrix.effects.case_pool import Wanted
 from trtmatrix.effects.cases import CaseCache
 from trtmatrix.effects.launcher import Ended, Poll, Ready
+from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.worklist import count_runs
 
 

@@ -205,7 +205,7 @@ def test_an_interruption_ends_all_and_a_second_one_disturbs_nothing(tmp_path: Pa
 def test_a_repro_that_cannot_be_prepared_ends_the_run(tmp_path: Path) -> None:
     cells = cells_of("a", "b")
     broken = Preparing(reference={"y": object()})
-    shop = make_shop(tmp_path, Playing(always(RIGHT)), [replace(source_of(cells), load=lambda: broken)])
+    shop = make_shop(tmp_path, Playing(always(RIGHT)), [replace(source_of(cells), module=broken)])
     with pytest.raises(UsageError, match="prepare"):
         run_plan(make_a_plan(cells), frozenset(), "r0", shop)
     assert not list(tmp_path.glob("jobs/*"))

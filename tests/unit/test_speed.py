@@ -21,8 +21,8 @@ from bench.speed.project import Timed, graph_cases, open_scratch, prepare, selec
 from bench.speed.rows import CannotMeasure, Goal, Row, merge, parse_rows, spread, to_json
 from goldenfile import check_golden
 
-from trtmatrix.core.matrixfile import parse_matrix
-from trtmatrix.core.model import Product
+from trtmatrix.suite.matrix import parse_matrix
+from trtmatrix.suite.model import Product
 
 MACHINE = {"processor": "A processor", "cores": "2", "GPU": "", "commit": "0123456789ab"}
 FASTER = Goal(what="times faster", value=5.25, limit=4.0, at_least=True)

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders import make_cell, make_matrix, make_repro, make_version
 
-from trtmatrix import perform, preflighting
+from trtmatrix import perform
 from trtmatrix.context import Context
-from trtmatrix.core.config import Origin
-from trtmatrix.core.expand import Selection
 from trtmatrix.core.plan import Engine, Host, Keep, Launch, Plan
-from trtmatrix.core.preflight.finding import Finding, Level
 from trtmatrix.effects import containers, engine, image_use
 from trtmatrix.effects.gpu import GpuScan
 from trtmatrix.effects.paths import Project
+from trtmatrix.images import preflight as preflighting
+from trtmatrix.images.checks import Facts, Wants
+from trtmatrix.images.preflight import Preflight
+from trtmatrix.images.rules import Finding, Level
 from trtmatrix.perform import Options
 from trtmatrix.performed import Performed
 from trtmatrix.scene import Scene
+from trtmatrix.suite.cells import Selection
+from trtmatrix.suite.matrix import Origin
 
 BEFORE = Engine(available=True, images={"left:1": "sha256:a", "mine:1": "sha256:b"})
 AFTER = Engine(available=True, images={"mine:1": "sha256:b"})
@@ -51,10 +53,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         seen.done.append("images")
         return seen.left
 
-    def preflight(_: Context, scene: Scene, *__: object) -> tuple[Scene, tuple[()]]:
+    def preflight(_: Context, scene: Scene, *__: object) -> Preflight:
         seen.done.append("preflight")
         seen.engine = scene.host.engine
-        return scene, ()
+        return Preflight(facts=Facts(engine=scene.host.engine), wants=Wants(), scene=scene, findings=())
 
     def execute(*_: object) -> Performed:
         seen.done.append("run")
@@ -102,12 +104,17 @@ def test_without_an_engine_nothing_is_looked_for(seen: Seen, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("quiet", [True, False])
 def test_a_quiet_step_is_told_nothing_of_preflight(
-    quiet: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    quiet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    finding = Finding(level=Level.TROUBLE, what="disk", found="full")
-    monkeypatch.setattr(preflighting, "preflight", lambda _, scene, *__: (scene, (finding,)))
-    nothing: Any = None
+    finding, facts = Finding(level=Level.TROUBLE, what="disk", found="full"), Facts(engine=BEFORE)
+    monkeypatch.setattr(
+        preflighting,
+        "preflight",
+        lambda _, scene, *__: Preflight(facts=facts, wants=Wants(), scene=scene, findings=(finding,)),
+    )
+    project = Project(matrix=tmp_path, repros=tmp_path, results=tmp_path, cache=tmp_path)
+    context = Context(project=project, matrix=make_matrix(), repros={}, selection=Selection(), pythons=())
     plan, scan = Plan(launches=(), excluded=()), GpuScan(gpus=(), reason="none")
     scene = Scene(host=Host(engine=BEFORE), scan=scan, cells=(), plan=plan, stored=())
-    perform.able(nothing, scene, Options(quiet=quiet), frozenset())
+    perform.able(context, scene, Options(quiet=quiet), frozenset())
     assert capsys.readouterr().err == ("" if quiet else "[!!] disk: full\n")

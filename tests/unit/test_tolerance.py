@@ -18,15 +18,17 @@ from test_own_model import Opened, npz, opened
 
 from trtmatrix.core.errors import ConfigError
 from trtmatrix.core.judge import judge
-from trtmatrix.core.model import Case, Outcome, Product, Verdict
+from trtmatrix.core.model import Outcome
 from trtmatrix.core.noise import NO_FLOOR
 from trtmatrix.core.record import record_from
-from trtmatrix.core.reprofile import parse_repro
 from trtmatrix.digests import asked_digest
 from trtmatrix.effects.cases import CaseCache, read_noise_file
 from trtmatrix.effects.noise import compute_noise, has_noise
-from trtmatrix.effects.repro_files import LoadedRepro, read_repro
 from trtmatrix.own_model import model_repro
+from trtmatrix.suite.model import Product, Verdict
+from trtmatrix.suite.repro_files import LoadedRepro, read_repro
+from trtmatrix.suite.reprofile import parse_repro
+from trtmatrix.suite.repros import Case
 from trtprobe.cell import run_cell
 
 __all__ = ["opened"]
@@ -98,6 +100,7 @@ def test_exact_outputs_of_nothing_but_zeros_and_nan_say_nothing(
     cell = make_cell(case=make_case(**OWN))
     data = dict(make_record(cell, rel_l2=0.0).data)
     seen = {"count": 3, "nan": nan, "inf": 0, "zeros": zeros, "nan_unexpected": 0, "rel_l2": 0.0}
+    seen["share_10_bits"] = 1.0  # as real numbers have it
     data["measurements"] = {**data["measurements"], "outputs": {"y": seen}}
     assert judge([record_from(data)], cell.case, cell.version, cell.repro).verdict is verdict
 
@@ -154,7 +157,7 @@ class Giving(ModuleType):
 
 def test_a_repro_may_give_its_noise_itself() -> None:
     case = make_case()
-    loaded = LoadedRepro(repro=make_repro(case), file=Path("f.py"), load=Giving)
+    loaded = LoadedRepro(repro=make_repro(case), file=Path("f.py"), module=Giving())
     assert has_noise(loaded, case)
     assert not has_noise(loaded, make_case(params={}))
     assert compute_noise(loaded, case, {}) == (

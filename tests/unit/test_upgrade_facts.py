@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from builders import H200, make_matrix, make_version
 
-from trtmatrix.core.config import Matrix, Source, Version
-from trtmatrix.core.model import Gpu
 from trtmatrix.core.upgrade.engines import make_engines
 from trtmatrix.core.upgrade.hardware import make_hardware
 from trtmatrix.core.upgrade.report import FactLine, Weight
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.matrix import Matrix, Source, Version
 
 RULE = {"known": "read", "source": "notes"}
 OLD = make_version("10.4.0", compute={"min": "7.0", "max": "9.0", **RULE}, driver={"least": "560", **RULE})
 DRIVER = {"least": "570.86.10", "datacenter": ["535.86", "545.23"], **RULE}
 NEW = make_version("10.8.0", compute={"min": "7.5", "max": "12.0", **RULE}, driver=DRIVER)
 MATRIX = Matrix(
-    sources={"notes": Source(title="release notes", url="https://example.org")}, versions=(OLD, NEW)
+    schema=1, sources={"notes": Source(title="release notes", url="https://example.org")}, versions=(OLD, NEW)
 )
 V100 = Gpu(slug="v100", name="NVIDIA V100", compute="7.0")
 

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from upgrades import NEW, OLD, PLAIN, ask, entries_for
 
-from trtmatrix.core.api import ApiChange, ApiUse, Certainty, ChangeKind
+from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
+from trtmatrix.core.noise import NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.core.render_upgrade_text import render_upgrade_text
 from trtmatrix.core.upgrade.decide import decide
 from trtmatrix.core.upgrade.findings import make_case_line
 from trtmatrix.core.upgrade.question import Own
 from trtmatrix.core.upgrade.report import (
-    ApiSection,
     CheckOutcome,
     Decision,
+    Difference,
     ModelSection,
-    Source,
+    SampleFigure,
     Upgrade,
     Weight,
 )
 from trtmatrix.core.upgrade.sides import Entries
 
 FLOOR = "reduced precision on the CPU"
-NO_FLOOR = "no floor: versions compared with each other only"
 
 
 def own(
-    before: str, after: str, floor: str = FLOOR, check: CheckOutcome | None = None, **fields: bool
-) -> Own:
+    before: str, after: str, floor: str = FLOOR, check: CheckOutcome | None = None,
+    differences: tuple[Difference, ...] = (), **fields: bool,
+) -> Own:  # fmt: skip
     entries = Entries(entries_for({"sdpa": before}, {"sdpa": after}))
     line = make_case_line(PLAIN.id, PLAIN.cases[0], entries, OLD, NEW, own=True)
     section = ModelSection(
         name="my.onnx", repro="my-model", facts=(("opset", "17"),), reference="float32", floor=floor,
-        cases=(line,), check=check,
+        cases=(line,), check=check, differences=differences,
     )  # fmt: skip
     return Own(section=section, entries=entries, **fields)
 
@@ -58,8 +61,7 @@ RAISED = CheckOutcome(script="accept.py", passed=None, error="KeyError: 'y'")
         (own("good3", "build failed"), Decision.DONT),
         (own("unknown", "unsupported by this version"), Decision.DONT),
         (own("bad3", "bad3"), Decision.NOT_ENOUGH),
-        (own("good3", "good3", NO_FLOOR), Decision.NOT_ENOUGH),
-        (own("good3", "good3", NO_FLOOR, tolerance=True), Decision.GO),
+        (own("good3", "good3", NO_FLOOR), Decision.GO),  # its outputs are the reference's own numbers
         (own("good3", "good3", NO_FLOOR, PASSED), Decision.GO),
         (own("good3", "good3", NO_FLOOR, RAISED), Decision.NOT_ENOUGH),
         (own("good3", "good3", FLOOR, REFUSED), Decision.DONT),
@@ -69,6 +71,46 @@ RAISED = CheckOutcome(script="accept.py", passed=None, error="KeyError: 'y'")
 )
 def test_the_model_speaks_for_itself(mine: Own, decision: Decision) -> None:
     assert answer(mine).decision is decision
+
+
+def difference(output: str, max_abs: float, *, integers: bool) -> Difference:
+    return Difference(
+        output=output, max_abs=max_abs, mean_abs=max_abs, rel_l2=max_abs, worst_sample=0, samples=1,
+        integers=integers,
+    )  # fmt: skip
+
+
+SAME, OTHER = difference("idx", 0.0, integers=True), difference("idx", 1.0, integers=True)
+FLOATS = difference("y", 0.0, integers=False)
+
+
+@pytest.mark.parametrize(
+    ("differences", "floors", "reason", "decision"),
+    [
+        ((SAME,), None, NO_FLOOR, Decision.GO),
+        ((OTHER,), None, NO_FLOOR, Decision.NOT_ENOUGH),
+        ((FLOATS,), None, NO_FLOOR, Decision.NOT_ENOUGH),
+        ((SAME, FLOATS), None, NO_FLOOR_OF, Decision.NOT_ENOUGH),
+        ((SAME, FLOATS), 3.0, NO_FLOOR_OF, Decision.GO),
+        ((SAME, FLOATS), 5.0, NO_FLOOR_OF, Decision.NOT_ENOUGH),
+        ((SAME, FLOATS), 3.0, "the noise floor 0.5 is above 0.1", Decision.NOT_ENOUGH),
+        ((), None, NO_FLOOR, Decision.NOT_ENOUGH),
+    ],
+)
+def test_integers_that_are_equal_at_both_versions_are_evidence(
+    differences: tuple[Difference, ...], floors: float | None, reason: str, decision: Decision
+) -> None:
+    """What says nothing against the reference says this much: the move does not change it."""
+    mine = own("void", "void", differences=differences)
+    line = replace(mine.section.cases[0], after=replace(mine.section.cases[0].after, reason=reason, builds=3))
+    figure = SampleFigure(
+        output="y", version=NEW, unit="floors", median=0, p90=0, worst=floors or 0, worst_sample=0, samples=1
+    )
+    section = replace(mine.section, cases=(line,), samples=(figure,) if floors else ())
+    upgrade = answer(replace(mine, section=section))
+    assert upgrade.decision is decision
+    told = any("idx: equal at both versions" in reason.text for reason in upgrade.reasons)
+    assert told is (decision is Decision.GO)
 
 
 @pytest.mark.parametrize(
@@ -150,14 +192,13 @@ def test_lines_are_counted_once_and_shown_with_their_replacement() -> None:
     upgrade = decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=section, code=True))
     reason = next(reason for reason in upgrade.reasons if reason.weight is Weight.WORKAROUND)
     assert reason.text.startswith("change 1 line first")
-    assert (
-        "ICudaEngine.num_bindings, removed: run.py:7, run.py:7, instead num_io_tensors [notes]"
-        in render_upgrade_text(upgrade)
-    )
+    text = render_upgrade_text(upgrade)
+    assert "REMOVED ICudaEngine.num_bindings" in text
+    assert "instead: num_io_tensors [1]" in text
 
 
 def test_without_code_the_changes_are_counted_and_decide_nothing() -> None:
-    section = ApiSection(changes=(change(ChangeKind.REMOVED),), surfaces=(Source(title="two wheels"),))
+    section = ApiSection(changes=(change(ChangeKind.REMOVED),), surfaces=("two wheels",))
     upgrade = decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=section))
     assert upgrade.decision is Decision.GO
     (note,) = [reason for reason in upgrade.reasons if reason.topic == "API"]

@@ -11,12 +11,12 @@ from builders import make_case, make_cell, make_control, make_entry, make_record
 from upgrades import NEW, OLD, ask
 
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import Case
 from trtmatrix.core.upgrade.decide import decide
 from trtmatrix.core.upgrade.performance import make_performance, summarise_performance
 from trtmatrix.core.upgrade.report import Decision, PerformanceLine, Weight
 from trtmatrix.core.upgrade.sides import Entries
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.repros import Case
 
 GPU = {"name": "NVIDIA H200", "driver": "580.1", "variant": "140 GiB", "clocks": {"power_limit_w": 700.0}}
 

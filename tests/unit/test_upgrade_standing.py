@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from trtmatrix.core.model import Cause, Evidence, Verdict
+from trtmatrix.core.model import Evidence
 from trtmatrix.core.upgrade.report import Change, Side, Weight
 from trtmatrix.core.upgrade.standing import HEAVIEST, WORST, Standing, standing_of, weigh, weigh_own
+from trtmatrix.suite.model import Cause, Verdict
 
 CHANGES = {
     "R": Change.REGRESSED, "B": Change.UNCHANGED_BAD, "F": Change.FIXED, "G": Change.UNCHANGED_GOOD,

@@ -11,8 +11,8 @@ from builders import H200
 
 from trtmatrix import cli
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.model import Gpu
 from trtmatrix.moving import choose_gpu, command_of
+from trtmatrix.suite.gpus import Gpu
 
 ROOT = Path(__file__).parents[2]
 MOVE = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4"]

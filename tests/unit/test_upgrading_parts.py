@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from trtmatrix import cli, perform
+from trtmatrix.api import section
+from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
 from trtmatrix.context import Context
-from trtmatrix.core.api import ApiChange, ApiUse, Certainty, ChangeKind
 from trtmatrix.core.compare import Entry
 from trtmatrix.core.upgrade.findings import make_case_line
-from trtmatrix.core.upgrade.report import ApiSection, ModelSection
+from trtmatrix.core.upgrade.report import ModelSection
 from trtmatrix.core.upgrade.sides import Entries
 from trtmatrix.perform import Options, Result
 from trtmatrix.performed import Performed
@@ -48,20 +49,16 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Asked:
         named = tuple(str(path) for path in code)
         return ApiSection(changes=(CHANGE,), code=named, uses=(use,) if code else (), files=len(code))
 
-    section, text = ModuleType("api_section"), ModuleType("render_api_text")
-    section.make_api_section = make_api_section  # type: ignore[attr-defined] # a module made here
-    text.render_api_text = lambda found: f"{len(found.changes)} change\n"  # type: ignore[attr-defined] # as above
-    monkeypatch.setitem(sys.modules, "trtmatrix.api_section", section)
-    monkeypatch.setitem(sys.modules, "trtmatrix.core.render_api_text", text)
+    monkeypatch.setattr(section, "make_api_section", make_api_section)
     return asked
 
 
 def test_the_api_alone_needs_no_gpu_and_is_no_answer(api: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*MOVE[:5], "--api"]) == 0
-    assert capsys.readouterr().out == "1 change\n"
-    assert cli.run([*MOVE[:5], "--api", "--json", "--code", "src"]) == 0
+    assert capsys.readouterr().out.startswith("API: 1 removed\n")
+    assert cli.run([*MOVE[:5], "--api", "--json", "--code", "src"]) == 11
     printed = json.loads(capsys.readouterr().out)
-    assert printed["changes"][0]["kind"] == "removed"
+    assert (printed["exit_code"], printed["changes"][0]["kind"]) == (11, "removed")
     assert [asked[1:] for asked in api] == [("10.7.0", "10.8.0", []), ("10.7.0", "10.8.0", ["src"])]
 
 
@@ -69,11 +66,11 @@ def test_code_is_scanned_for_the_version_moved_to_alone(
     api: Asked, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["upgrade", "--from", "8.6.1", "--to", "any", "--gpu", "L4", "--code", "src"]
-    assert cli.run(words) == 12
+    assert cli.run(words) == 11, "go, don't or not enough: the code must change first"
     assert [asked[2] for asked in api] == ["10.8.0"]
     out = capsys.readouterr().out
-    assert "your code: change 1 line first that use what is gone, the first in run.py:3" in out
-    assert "ICudaEngine.num_bindings, removed: run.py:3, instead num_io_tensors" in out
+    assert "your code: change 1 line first (exit code 11), the first in run.py:3" in out
+    assert "REMOVED ICudaEngine.num_bindings" in out
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from trtmatrix.context import read_matrix
-from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import ConfigError
 from trtmatrix.core.wheel_locks import Pin, locked_text, parse_lock
 from trtmatrix.effects.wheel_fetch import Target, explain_refusal
+from trtmatrix.suite.matrix import ImageOrigin
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "docker" / "wheels" / "locks"

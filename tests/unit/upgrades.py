@@ -18,12 +18,15 @@ from builders import (
     make_version,
 )
 
-from trtmatrix.core.config import Matrix, Source
 from trtmatrix.core.controls import apply_controls
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Exclusion, Gpu, Repro, Verdict, Workaround
+from trtmatrix.core.model import Exclusion
 from trtmatrix.core.upgrade.question import Question
 from trtmatrix.core.upgrade.sides import Entries
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.matrix import Matrix, Source
+from trtmatrix.suite.model import Verdict
+from trtmatrix.suite.repros import Repro, Workaround
 
 OLD, NEW = "10.7.0", "10.8.0"
 GOOD, WRONG = 175.0, 1373.0
@@ -76,6 +79,7 @@ def ask(entries: Sequence[Entry], old: str = OLD, new: str = NEW, **fields: Any)
     versions = {e.cell.version.name: e.cell.version for e in entries}
     before, after = (versions.get(name) or make_version(name) for name in (old, new))
     matrix = Matrix(
+        schema=1,
         sources={"notes": Source(title="release notes: what they say", url="https://example.org/notes")},
         versions=tuple({**versions, before.name: before, after.name: after}.values()),
     )  # fmt: skip

@@ -16,10 +16,10 @@ from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
 from trtmatrix.bugs.search import Answer
 from trtmatrix.context import read_matrix
 from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.core.model import Product
 from trtmatrix.core.upgrade.question import DOOR
 from trtmatrix.core.words import PRODUCT_NAMES
 from trtmatrix.interrupts import undisturbed
+from trtmatrix.suite.model import Product
 
 PATIENCE_SECONDS = 10.0
 """How long a command may clean up when the search is interrupted."""
@@ -39,7 +39,6 @@ class Command:
     interrupted = "it was interrupted; nothing is stored of a command, so that the same one starts anew"
 
     def __init__(self, args: argparse.Namespace, candidates: tuple[Candidate, ...], what: str) -> None:
-        """Keep the command, and the row that it is run for."""
         self.args, self.candidates, self.command = args, candidates, str(args.shell_command)
         about = PRODUCT_NAMES[Product(args.product)] if what == "version" else ""
         self.subject = Subject(title=self.command, about=about, what=what)
@@ -69,8 +68,7 @@ class Command:
         shown = [self.candidates[number] for number in report.shown]
         lines = [shlex.join(["env", *_variables(c), "sh", "-c", fill(self.command, c)]) for c in shown]
         by_image = self.subject.what == "image"
-        names = [self.candidates[number].name for number in range(report.search.count) if by_image]
-        words = ["--exec", self.command, *(word for name in names for word in ("--image", name))]
+        words = ["--exec", self.command, *(["--image", *(c.name for c in self.candidates)] * by_image)]
         words += report.ends(lambda number: self.candidates[number].name)
         words += [] if by_image or self.args.product == "tensorrt" else ["--product", self.args.product]
         words += [] if self.times == 1 else ["--rebuilds", str(self.times)]
@@ -131,7 +129,7 @@ def open_command(args: argparse.Namespace) -> Command:
     """Return the row that the command is run for: the images that were named, else matrix.yaml's versions."""
     if not args.shell_command.strip():
         raise UsageError("--exec: the command is empty")
-    if args.image or args.images:
+    if args.image:
         return Command(args, tuple(Candidate(name=name, image=name) for name in read_images(args)), "image")
     product = Product(args.product)
     versions = tuple(candidate for _, candidate in candidates_of(read_matrix(args.matrix), product))

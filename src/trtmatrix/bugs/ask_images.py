@@ -7,19 +7,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from trtmatrix.bugs.ask_versions import CaseRun, Versions, command_line, open_case
+from trtmatrix.bugs.ask_versions import CaseRun, Versions, command_line
 from trtmatrix.bugs.bisect_report import Candidate, Reply, Report
 from trtmatrix.bugs.search import Answer
-from trtmatrix.core.config import Fact, ImageOrigin, Source, Version
 from trtmatrix.core.errors import MachineryError, UsageError
 from trtmatrix.core.image_names import HeldImage, find_image
-from trtmatrix.core.matrixkeys import is_release
-from trtmatrix.core.model import Known, Product
 from trtmatrix.core.upgrade.question import DOOR
 from trtmatrix.core.words import PRODUCT_NAMES
 from trtmatrix.effects.engine import find_engine
+from trtmatrix.effects.image_contents import read_contents
 from trtmatrix.effects.images import pull_by_name
-from trtmatrix.effects.remembered import CONTENTS, Remembered
+from trtmatrix.effects.remembered import Remembered
+from trtmatrix.suite.matrix import Fact, ImageOrigin, Source, Version
+from trtmatrix.suite.model import Known, Product, is_release
 
 FOLDER = "bisect"
 """Where in the cache the records of images lie that matrix.yaml does not name, a folder for each image."""
@@ -33,14 +33,13 @@ class UserImages:
     interrupted = Versions.interrupted
 
     def __init__(self, run: CaseRun, args: argparse.Namespace, names: tuple[str, ...]) -> None:
-        """Keep what runs a case, and the images' names."""
         self.run, self.args, self.names = run, args, names
         self.product = Product(args.product)
         self.candidates = tuple(Candidate(name=name, image=name) for name in names)
         self.subject = run.subject(self.product, "image")
         self.rests_on = f"a good answer rests on {run.rebuilds} builds" if run.rebuilds > 1 else ""
         self._held: dict[int, HeldImage] = {}
-        self._remembered = Remembered(run.context.project.cache, CONTENTS)
+        self._remembered = Remembered(run.context.project.cache)
 
     def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
         """Return what records of these very images answer; those that are here are looked into first."""
@@ -81,14 +80,12 @@ class UserImages:
             held = self._held.get(number)
             return held.registry if held and held.registry else self.names[number]
 
-        row = [word for number in range(report.search.count) for word in ("--image", name(number))]
+        row = ["--image", *map(name, range(report.search.count))]
         words = [*self.run.words(self.args), *row, *report.ends(name), "--product", self.args.product]
         return (command_line([DOOR, "bisect", "--", *words]),)
 
     def _version(self, held: HeldImage) -> Version | Reply:
         """Return the version of the product that an image has, or why it cannot say."""
-        from trtmatrix.effects.image_contents import read_contents
-
         try:
             found = self._remembered.recall("contents", held.id, lambda: read_contents(held.id))
         except MachineryError as error:
@@ -138,26 +135,9 @@ def make_version(product: Product, library: str, image: str, found: Mapping[str,
 
 def read_images(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the images that were named, in order; :class:`UsageError` where that is not two at least."""
-    names, where = list(args.image), "--image"
-    if args.images is not None:
-        where = f"--images {args.images}"
-        try:
-            lines = args.images.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{where}: cannot be read: {error}; write one image a line") from error
-        names = [name for line in lines if (name := line.partition("#")[0].strip())]
-    for name in names:
-        if len(name.split()) > 1:
-            raise UsageError(f"{where}: {name!r} is no image's name: write one a line")
-        if names.count(name) > 1:
-            raise UsageError(f"{where}: {name} stands twice: a row has each image once")
+    names = [name for several in args.image for name in several]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"--image: {twice} stands twice: a row has each image once")
     if len(names) < 2:
-        count = "1 image" if names else "no image"
-        raise UsageError(f"{where}: {count}; to search between takes two at least, oldest first")
+        raise UsageError("--image: 1 image; to search between takes two at least, oldest first")
     return tuple(names)
-
-
-def open_images(args: argparse.Namespace) -> UserImages:
-    """Return the user's images with the case that they are asked of."""
-    names = read_images(args)
-    return UserImages(open_case(args), args, names)

@@ -11,18 +11,26 @@ from dataclasses import dataclass, replace
 from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
 from trtmatrix.bugs.search import Answer
 from trtmatrix.context import Context, open_context
-from trtmatrix.core.config import ImageOrigin, Matrix, Version
 from trtmatrix.core.confirm import count_engines
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.expand import CONTROLS, nearest_names
 from trtmatrix.core.image_names import registry_name
-from trtmatrix.core.model import CPU, Case, Cause, Evidence, Exclusion, Gpu, Outcome, Product, Repro, Verdict
+from trtmatrix.core.model import Evidence, Exclusion, Outcome
 from trtmatrix.core.plan import Isolation, Pull
 from trtmatrix.core.stale import Why, find_reason
 from trtmatrix.core.upgrade.question import DOOR
 from trtmatrix.core.words import PRODUCT_NAMES, full_words
+from trtmatrix.effects.gpu import find_gpus
+from trtmatrix.effects.store import read_records
 from trtmatrix.moving import choose_gpu, file_options, model_options
+from trtmatrix.own_model import notes_of, open_model
+from trtmatrix.perform import Options, perform
+from trtmatrix.scene import digests_now, entries_of, look_around, without_superseded
+from trtmatrix.suite.cells import CONTROLS, nearest_names
+from trtmatrix.suite.gpus import CPU, Gpu
+from trtmatrix.suite.matrix import ImageOrigin, Matrix, Version
+from trtmatrix.suite.model import Cause, Product, Verdict
+from trtmatrix.suite.repros import Case, Repro
 
 STORED = frozenset({Evidence.MEASURED, Evidence.RECORDED})
 NOT_HERE = frozenset({Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT, Exclusion.NOT_HERE})
@@ -50,8 +58,6 @@ class CaseRun:
 
     def look(self, versions: Sequence[Version]) -> tuple[dict[str, Reply], dict[str, Answer]]:
         """Return by version what records answer, and what reports and older records let expect."""
-        from trtmatrix.scene import digests_now, entries_of, look_around
-
         context = self.narrowed(versions)
         scene = look_around(context, self.pull)
         entries = self._mine(entries_of(context, scene, scene.stored))
@@ -75,9 +81,6 @@ class CaseRun:
         In a process of its own: what another cell left, or was remembered of one, is no build. Without the
         controls and the other products that go along with a run: they answer nothing here.
         """
-        from trtmatrix.perform import Options, perform
-        from trtmatrix.scene import look_around
-
         context = replace(self.narrowed([version]), controls=False)
         scene = look_around(context, self.pull)
         result = perform(context, scene, Options(rebuilds=self.rebuilds, isolation=Isolation.PROCESS))
@@ -119,7 +122,6 @@ class Versions:
     interrupted = "it was interrupted; the same command goes on from what is stored"
 
     def __init__(self, run: CaseRun, args: argparse.Namespace) -> None:
-        """Keep what runs a case, and what was asked."""
         self.run, self.args = run, args
         found = candidates_of(run.context.matrix, Product(args.product))
         self.versions = [version for version, _ in found]
@@ -247,8 +249,6 @@ def open_case(args: argparse.Namespace) -> CaseRun:
     }
     context = open_context(argparse.Namespace(**{**vars(args), **unselected}))
     if args.model is not None:
-        from trtmatrix.own_model import notes_of, open_model
-
         context = open_model(context, args)
         for told in notes_of(context):
             print(f"{args.model.name}: {told}", file=sys.stderr)
@@ -268,10 +268,6 @@ def _find_gpu(context: Context, args: argparse.Namespace, product: Product) -> G
         if args.wanted_gpu:
             raise UsageError(f"--gpu {args.wanted_gpu}: {PRODUCT_NAMES[product]} is run on the CPU here")
         return CPU
-    from trtmatrix.effects.gpu import find_gpus
-    from trtmatrix.effects.store import read_records
-    from trtmatrix.scene import without_superseded
-
     stored = without_superseded(read_records(context.project.results))
     return choose_gpu([args.wanted_gpu] if args.wanted_gpu else [], find_gpus().gpus, stored)
 

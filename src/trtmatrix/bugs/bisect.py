@@ -19,9 +19,10 @@ from trtmatrix.bugs.bisect_report import (
     render_bisect_markdown,
     render_bisect_text,
 )
+from trtmatrix.bugs.redact import Redactor, known_values
 from trtmatrix.bugs.search import Answer, Search, learn, next_try
 from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
-from trtmatrix.core.expand import nearest_names
+from trtmatrix.suite.cells import nearest_names
 
 Tell = Callable[[str], None]
 
@@ -121,8 +122,6 @@ def check_options(args: argparse.Namespace) -> None:
     for option, value in (("--no-run", args.no_run), ("--gpu", args.wanted_gpu), ("--pull", args.pull)):
         if args.shell_command is not None and value:
             raise UsageError(f"{option}: nothing is stored of a command, and it takes what it needs itself")
-    if args.image and args.images:
-        raise UsageError("--image and --images: name the images by one of the two")
     if args.output is not None and (args.output.suffix != ".md" or not args.output.parent.is_dir()):
         raise UsageError(f"--output {args.output}: name a file .md in a folder that is there")
 
@@ -133,10 +132,12 @@ def open_asker(args: argparse.Namespace) -> Asker:
         from trtmatrix.bugs.ask_command import open_command
 
         return open_command(args)
-    if args.image or args.images:
-        from trtmatrix.bugs.ask_images import open_images
+    if args.image:
+        from trtmatrix.bugs.ask_images import UserImages, read_images
+        from trtmatrix.bugs.ask_versions import open_case
 
-        return open_images(args)
+        names = read_images(args)
+        return UserImages(open_case(args), args, names)
     from trtmatrix.bugs.ask_versions import open_versions
 
     return open_versions(args)
@@ -144,8 +145,6 @@ def open_asker(args: argparse.Namespace) -> Asker:
 
 def _make_public(markdown: str, args: argparse.Namespace, report: Report) -> str:
     """Return a report that is meant for others without what is private on this host; what went is told."""
-    from trtmatrix.bugs.redact import Redactor, known_values
-
     places = [path.resolve().parent for path in (args.matrix, args.repros, args.results)]
     places += [args.cache.resolve()] if args.cache else []
     named = [name for c in report.candidates for name in (c.name, c.image) if name]

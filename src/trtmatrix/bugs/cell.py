@@ -10,17 +10,21 @@ from trtmatrix.context import Context, open_context
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.expand import Selection, nearest_names
 from trtmatrix.core.judge import judge, subject_of
 from trtmatrix.core.manner import Manner, manner_of
-from trtmatrix.core.model import CPU, NO_GPU, Case, CellId, Evidence, Product, Verdict
+from trtmatrix.core.model import Evidence
 from trtmatrix.core.numbers import Subject
 from trtmatrix.core.plan import Pull
 from trtmatrix.core.record import Record
 from trtmatrix.core.words import full_words
 from trtmatrix.effects.calibration import read_calibration
-from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.own_model import model_repro, stored_models, with_model
 from trtmatrix.scene import Scene, entries_of, look_around
+from trtmatrix.suite.cells import Selection, nearest_names
+from trtmatrix.suite.gpus import CPU, NO_GPU
+from trtmatrix.suite.model import CellId, Product, Verdict
+from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.repros import Case
 
 FAILURES = frozenset({Verdict.FAIL, Verdict.FLAKY})
 
@@ -42,6 +46,11 @@ class Found:
     others: tuple[Entry, ...]
     own_model: bool
     calibration: Calibration
+
+    @property
+    def product(self) -> Product:
+        """What fails."""
+        return self.entry.cell.version.product
 
     @property
     def case(self) -> Case:
@@ -76,12 +85,6 @@ def find_cell(args: argparse.Namespace) -> Found:
     if version is None:
         known = [v.name for v in context.matrix.versions]
         raise UsageError(f"{cell}: " + nearest_names("version", cell.version, known))
-    case = next(known for known in loaded.repro.cases if known.id == cell.case)
-    if version.product not in case.products:
-        products = ", ".join(sorted(product.value for product in case.products))
-        raise UsageError(
-            f"{cell}: this case is for {products}, and {version.name} is {version.product.value}"
-        )
     on_gpu = version.product is Product.TENSORRT
     if on_gpu == (cell.gpu in {CPU.slug, NO_GPU.slug}):
         wanted = "the GPU that it was run on, such as #nvidia-h200" if on_gpu else f"#{CPU.slug}"
@@ -94,7 +97,7 @@ def find_cell(args: argparse.Namespace) -> Found:
     entries = entries_of(context, scene, scene.stored)
     mine = [e for e in entries if (e.cell.id.repro, e.cell.id.case) == (cell.repro, cell.case)]
     entry = next((e for e in mine if e.cell.id == cell), None)
-    if entry is None or entry.record is None or entry.outcome is None or not _fails(entry):
+    if not (entry and entry.record and entry.outcome and entry.outcome.verdict in FAILURES):
         raise UsageError(f"{cell}: {_why_nothing(entry, args)}")
     calibration = read_calibration()
     same = (e for e in mine if e.cell.version.product is version.product)
@@ -119,8 +122,6 @@ def read_cell_id(text: str) -> CellId:
 
 def _open(args: argparse.Namespace, cell: CellId) -> Context:
     """Return the context whose repros have the cell's: the project's, or that of a model of one's own."""
-    from trtmatrix.own_model import model_repro, stored_models, with_model
-
     plain = {name: getattr(args, name) for name in ("matrix", "repros", "results", "cache")}
     context = open_context(argparse.Namespace(**plain))
     opened = with_model(context, args)
@@ -145,10 +146,6 @@ def _open(args: argparse.Namespace, cell: CellId) -> Context:
         known = nearest_names("repro", cell.repro, list(context.repros))
         raise UsageError(f"{cell}: {known}\n  of a model of your own: name it by --model, with its inputs")
     return models[0]
-
-
-def _fails(entry: Entry) -> bool:
-    return entry.outcome is not None and entry.outcome.verdict in FAILURES
 
 
 def _why_nothing(entry: Entry | None, args: argparse.Namespace) -> str:

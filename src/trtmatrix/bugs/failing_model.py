@@ -104,7 +104,6 @@ class Values:
     """What the tensors of a model hold, computed by ONNX Runtime on the CPU when they are asked for."""
 
     def __init__(self, failing: FailingModel) -> None:
-        """Start from what it is fed with."""
         self._failing = failing
         self._known: list[dict[str, Array]] = [dict(sample) for sample in failing.samples]
 

@@ -8,21 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from trtmatrix.api.section import read_store
 from trtmatrix.bugs.cell import Found
 from trtmatrix.bugs.files import MODEL, Files, folder_files, graph_files
 from trtmatrix.bugs.issue import Report, render_issue
 from trtmatrix.bugs.recipe import Limits, Recipe, polygraphy_lines, read_recipe, trtexec_lines
 from trtmatrix.bugs.redact import Redactor, allowed, allowed_facts
 from trtmatrix.bugs.script import CHECK, fill_template, limits_of, script_values, why_no_script
-from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.markdown import code
-from trtmatrix.core.model import Control, Product, Verdict, release_of
 from trtmatrix.core.numbers import judge_build, nan_last, read_floors
 from trtmatrix.core.record import RAN
 from trtmatrix.core.words import PRODUCT_NAMES, full_words
 from trtmatrix.effects.cases import CaseCache
 from trtmatrix.onnxmodel.preparing import mark_of
+from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.model import Product, Verdict, release_of
 
 WHAT = {
     "ISSUE.md": "the issue: a title, then upstream's form", "repro.py": "builds, runs, compares: one script",
@@ -36,7 +37,7 @@ WHAT = {
 
 def check_found(found: Found) -> None:
     """Refuse a failing cell of which no archive can be made, before anything is computed."""
-    if found.entry.cell.version.product is Product.TENSORRT_RTX or not found.manner:
+    if found.product is Product.TENSORRT_RTX or not found.manner:
         raise UsageError(f"{found.entry.cell.id}: engines of TensorRT-RTX are built here, and not run")
 
 
@@ -69,7 +70,7 @@ def gather_files(found: Found, name: str, redactor: Redactor) -> Files:
 
     What one graph shows, built once, gets one script; else the repro goes out with the probe.
     """
-    case, record, product = found.case, found.record, found.entry.cell.version.product
+    case, record, product = found.case, found.record, found.product
     folder = CaseCache(found.context.project.cache).prepare(found.loaded, case)
     recipe = read_recipe(found.loaded.file, case.params, folder, product)
     subject, outcome = found.subject, found.entry.outcome
@@ -137,7 +138,7 @@ def worst_sample(found: Found, recipe: Recipe) -> tuple[int, dict[str, tuple[flo
 
 def _folder(found: Found, folder: Path, recorded: Mapping[str, Any], why: str, redactor: Redactor) -> Files:
     """Return the repro with the probe, the case, and what says how a run of it ended."""
-    case, product, subject = found.case, found.entry.cell.version.product, found.subject
+    case, product, subject = found.case, found.product, found.subject
     limits: Limits = {name: (limit, limit) for name, limit in case.limits.items()}
     if subject.noise is not None:
         limits |= limits_of(subject, {name: name for name in subject.noise.outputs})
@@ -158,7 +159,7 @@ def _issue(
     recipe: Recipe | None = None, limits: Limits | None = None, script: str = "", why: str = "",
 ) -> bytes:  # fmt: skip
     """Return ISSUE.md, without what is private."""
-    entry, record, product = found.entry, found.record, found.entry.cell.version.product
+    product = found.product
     facts, tools = environment_of(found), {}
     if recipe is not None and product is Product.TENSORRT:
         tools["trtexec"] = trtexec_lines(recipe, facts.get("library", ""))
@@ -167,13 +168,9 @@ def _issue(
     tops = dict.fromkeys(file.partition("/")[0] for file in files)
     run = "sh run.sh" if why else "python3 repro.py" + " --onnxruntime" * (product is Product.ONNXRUNTIME)
     report = Report(
-        cell=entry.cell.id, product=product, repro=entry.cell.repro, entry=entry, manner=found.manner,
-        precision=found.case.precision, facts=facts, entries=found.row,
-        outputs=_output_rows(found), archive=name, run=run, tools=tools, script=script, why_folder=why,
-        files={top: WHAT.get(top, "") for top in tops}, newest=newest_known(product), on_cpu=_on_cpu(found),
-        message="" if record.ended == RAN else record.detail, own_model=found.own_model,
-        is_control=found.case.control is Control.NEGATIVE,
-        **({"reference_by": "ONNX Runtime"} if found.own_model else {}),
+        found=found, facts=facts, outputs=_output_rows(found), archive=name, run=run, tools=tools,
+        files={top: WHAT.get(top, "") for top in tops}, script=script, why_folder=why,
+        newest=newest_known(product), on_cpu=_on_cpu(found),
     )  # fmt: skip
     return redactor.clean("ISSUE.md", render_issue(report)).encode()
 
@@ -197,9 +194,7 @@ def newest_known(product: Product) -> str:
     """Return the newest release of TensorRT whose API is known; nothing of other products."""
     if product is not Product.TENSORRT:
         return ""
-    from trtmatrix.effects.surfaces import read_store
-
-    return max(read_store().origins, key=release_of, default="")
+    return max(read_store(), key=release_of, default="")
 
 
 def _on_cpu(found: Found) -> str:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from trtmatrix.bugs.cell import Found
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.factors import FAIL_FACTOR, PASS_FACTOR
-from trtmatrix.core.manner import Kind, Manner
+from trtmatrix.core.manner import Kind
 from trtmatrix.core.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
-from trtmatrix.core.model import CellId, Evidence, Product, Repro, Verdict, release_of
+from trtmatrix.core.model import Evidence
+from trtmatrix.core.record import RAN
 from trtmatrix.core.words import EVIDENCE_MEANINGS, PRODUCT_NAMES
+from trtmatrix.suite.model import Control, Product, Verdict, release_of
 
 FORMS = Path(__file__).with_name("forms")
 
@@ -46,46 +49,36 @@ CONTROL = (
 class Report:
     """All that the text says.
 
-    ``facts``: of the environment (:data:`trtmatrix.bugs.redact.ALLOWED`). ``entries``: the case at every
-    version, oldest first. ``outputs``: rows of markup. ``run``: the line that runs the archive,
-    ``script``: what that runs where it is one file. ``tools``: tool → its lines. ``files``: name → what is in
-    it. ``newest``: the newest release that is known of. ``message``: the product's own words where it ended
-    early.
+    ``facts``: of the environment (:data:`trtmatrix.bugs.redact.ALLOWED`). ``outputs``: rows of markup.
+    ``run``: the line that runs the archive, ``script``: what that runs where it is one file. ``tools``: tool
+    → its lines. ``files``: name → what is in it. ``newest``: the newest release that is known of.
     """
 
-    cell: CellId
-    product: Product
-    repro: Repro
-    entry: Entry
-    manner: Manner
-    precision: str
+    found: Found
     facts: Mapping[str, str]
-    entries: Sequence[Entry]
     outputs: Sequence[Sequence[str]]
     archive: str
     run: str
     files: Mapping[str, str]
     tools: Mapping[str, Sequence[str]]
-    script: str = ""
-    why_folder: str = ""
-    newest: str = ""
-    on_cpu: str = ""
-    message: str = ""
-    reference_by: str = "NumPy, from the mathematics of the case written out,"
-    own_model: bool = False
-    is_control: bool = False
-    notes: Sequence[str] = field(default_factory=tuple)
+    script: str
+    why_folder: str
+    newest: str
+    on_cpu: str
 
     @property
     def library(self) -> str:
         """The product with its version, in words."""
-        return f"{PRODUCT_NAMES[self.product]} {self.facts.get('library') or self.cell.version}"
+        version = self.facts.get("library") or self.found.entry.cell.version.name
+        return f"{PRODUCT_NAMES[self.found.product]} {version}"
 
     @property
     def subject(self) -> str:
         """What was run, in words."""
-        title = self.repro.title.removeprefix("your ")
-        return f"{title} ({self.cell.case})" if self.own_model else f"{self.cell.case} ({title})"
+        title = self.found.entry.cell.repro.title.removeprefix("your ")
+        return (
+            f"{title} ({self.found.case.id})" if self.found.own_model else f"{self.found.case.id} ({title})"
+        )
 
 
 def render_issue(report: Report) -> str:
@@ -99,13 +92,13 @@ def render_issue(report: Report) -> str:
 
 
 def _render(report: Report, script: str) -> str:
-    is_torch = report.repro.upstream.startswith("pytorch/TensorRT")
+    is_torch = report.found.entry.cell.repro.upstream.startswith("pytorch/TensorRT")
     return f"Title: {_title(report, is_torch=is_torch)}\n\n{_form(report, script, is_torch=is_torch)}"
 
 
 def _title(report: Report, *, is_torch: bool) -> str:
     where = f"GPU {report.facts['gpu']}" if report.facts.get("gpu") else "the CPU"
-    kind = KINDS.get(report.manner.kind) or report.manner.what.capitalize()
+    kind = KINDS.get(report.found.manner.kind) or report.found.manner.what.capitalize()
     product = report.library
     if is_torch:
         product = f"Torch-TensorRT {report.facts.get('torch_tensorrt', '')}".rstrip() + f" ({product})"
@@ -115,7 +108,7 @@ def _title(report: Report, *, is_torch: bool) -> str:
 
 def _form(report: Report, script: str, *, is_torch: bool) -> str:
     """Return upstream's form with its places filled."""
-    facts, on_trt = report.facts, report.product is Product.TENSORRT
+    facts, on_trt = report.facts, report.found.product is Product.TENSORRT
     none = "none" if on_trt else "none: it ran on the CPU"
     names = ("driver", "cuda", "cudnn", "python", "torch", "torch_tensorrt", "machine")
     capture = on_trt and release_of(facts.get("library") or "8") >= release_of(CAPTURE_FROM)
@@ -139,23 +132,22 @@ def _read_form(name: str) -> str:
 
 def _description(report: Report) -> str:
     """Return what fails, by how much, against what, since when, and what helps."""
-    repro = report.repro
+    repro, record = report.found.entry.cell.repro, report.found.record
     helps = [
         plain(f"{item.what} ({item.source})" if item.source else item.what) for item in repro.workarounds
     ]
     source = ""
-    if not report.own_model and "#" in repro.upstream:
+    if not report.found.own_model and "#" in repro.upstream:
         source = f"First reported as {link(repro.url, repro.upstream)}."
     parts = [
-        CONTROL if report.is_control else "",
+        CONTROL if report.found.case.control is Control.NEGATIVE else "",
         _what(report),
-        fence(report.message[-4000:]).replace("```sh", "```text", 1) if report.message else "",
+        fence(record.detail[-4000:]).replace("```sh", "```text", 1) if record.ended != RAN else "",
         table(OUTPUT_HEADS, report.outputs) if report.outputs else "",
         _reference(report),
         _since(report),
         f"**What helps**:\n\n{bullets(helps)}" if helps else "",
         f"**Background**: {plain(repro.summary)} {source}".rstrip() if repro.summary else "",
-        bullets(map(plain, report.notes)),
         fold(f"This case at {len(_known(report))} versions", _versions(report)) if _known(report) else "",
     ]
     return "\n\n".join(part for part in parts if part)
@@ -163,36 +155,39 @@ def _description(report: Report) -> str:
 
 def _what(report: Report) -> str:
     """Return the first sentences: a reader who stops here knows what fails, and how often."""
-    outcome = report.entry.outcome
+    outcome = report.found.entry.outcome
     count, failed = (outcome.builds, outcome.failed) if outcome else (0, 0)
     often = ""
-    if count and not report.message:
+    if count and report.found.record.ended == RAN:
         often = f" in each of {count} builds" if failed >= count else f" in {failed} of {count} builds"
     built = ""
-    if report.product is Product.TENSORRT and report.precision:
-        built = f"Built as {plain(PRECISIONS.get(report.precision, report.precision))}. "
+    if report.found.product is Product.TENSORRT and report.found.case.precision:
+        built = (
+            f"Built as {plain(PRECISIONS.get(report.found.case.precision, report.found.case.precision))}. "
+        )
     when = f", measured on {plain(report.facts['date'])}" if report.facts.get("date") else ""
-    why = plain(report.manner.words).rstrip(".")
+    why = plain(report.found.manner.words).rstrip(".")
     return (
         f"**{plain(report.library)} fails on {plain(report.subject)}**{often}: {why}. "
-        f"{built}Cell {code(str(report.cell))}{when}."
+        f"{built}Cell {code(str(report.found.entry.cell.id))}{when}."
     )
 
 
 def _reference(report: Report) -> str:
     """Return against what it is compared, and why that is right."""
+    by = "ONNX Runtime" if report.found.own_model else "NumPy, from the mathematics of the case written out,"
     words = (
-        f"**Why the reference is right**: {plain(report.reference_by)} computed it in float64 on the CPU. "
+        f"**Why the reference is right**: {by} computed it in float64 on the CPU. "
         "One noise floor is the relative L2 error that rounding to the precision makes in it: a right "
         f"engine stays within {PASS_FACTOR:g} floors, from {FAIL_FACTOR:g} on it is wrong."
     )
-    if report.manner.kind is Kind.DEFECT:
+    if report.found.manner.kind is Kind.DEFECT:
         words += " c is how much of a known defect's own change is in the error: 1 is exactly the defect."
     return words if report.outputs else ""
 
 
 def _known(report: Report) -> list[Entry]:
-    return [entry for entry in report.entries if entry.evidence is not Evidence.NONE and entry.outcome]
+    return [entry for entry in report.found.row if entry.evidence is not Evidence.NONE and entry.outcome]
 
 
 def _since(report: Report) -> str:
@@ -201,7 +196,8 @@ def _since(report: Report) -> str:
     known = [(e.cell.version.name, decided[e.outcome.verdict], e.evidence) for e in _known(report)
              if e.outcome and e.outcome.verdict in decided]  # fmt: skip
     names = [plain(name + " (reported)" * (by is Evidence.REPORTED)) for name, _, by in known]
-    here = next((i for i, (name, _, _) in enumerate(known) if name == report.cell.version), None)
+    version = report.found.entry.cell.version.name
+    here = next((i for i, (name, _, _) in enumerate(known) if name == version), None)
     if here is None:
         return ""
     before = next((i for i in range(here, -1, -1) if known[i][1]), None)
@@ -215,18 +211,18 @@ def _since(report: Report) -> str:
 
 
 def _versions(report: Report) -> str:
-    rows = []
+    rows, cell = [], report.found.entry.cell
     for entry in _known(report):
         outcome, name = entry.outcome, plain(entry.cell.version.name)
         source = entry.expectation.source if entry.expectation and entry.evidence is Evidence.REPORTED else ""
         evidence = link(source, "reported") if source else plain(EVIDENCE_MEANINGS[entry.evidence])
         cause = f" ({outcome.cause.value})" if outcome and outcome.cause else ""
         rows.append([
-            f"**{name}** (this report)" if name == plain(report.cell.version) else name,
+            f"**{name}** (this report)" if name == plain(cell.version.name) else name,
             plain((outcome.verdict.value if outcome else "–") + cause), plain(entry.figure),
             str(outcome.builds or "") if outcome else "", evidence,
         ])  # fmt: skip
-    return table(("version", "verdict", report.repro.figure.label or "figure", "builds", "evidence"), rows)
+    return table(("version", "verdict", cell.repro.figure.label or "figure", "builds", "evidence"), rows)
 
 
 def _container(report: Report) -> str:
@@ -258,9 +254,10 @@ def _commands(report: Report, script: str) -> str:
 
 def _latest(report: Report) -> str:
     """Return whether the latest release was tried; where it was not, what the newest was that was tried."""
-    tried = [e for e in report.entries if e.record is not None and e.outcome is not None]
-    name, outcome = (tried[-1].cell.version.name, tried[-1].outcome) if tried else (report.cell.version, None)
-    said = "this report" if name == report.cell.version or outcome is None else outcome.verdict.value
+    version = report.found.entry.cell.version.name
+    tried = [e for e in report.found.row if e.record is not None and e.outcome is not None]
+    name, outcome = (tried[-1].cell.version.name, tried[-1].outcome) if tried else (version, None)
+    said = "this report" if name == version or outcome is None else outcome.verdict.value
     newest = (
         f" {plain(report.newest)} is the newest that is known of." if report.newest not in {"", name} else ""
     )

@@ -10,16 +10,15 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
+from trtmatrix.bugs.cell import Found, find_cell, read_cell_id
+from trtmatrix.bugs.files import Files
+from trtmatrix.bugs.gather import WHAT, check_found, gather_files, newest_known, recorded_of
+from trtmatrix.bugs.redact import Redactor, known_values
+from trtmatrix.bugs.verify import Outcome, find_place, verify_archive
 from trtmatrix.core.errors import ExitCode, UsageError
 from trtmatrix.effects.archive import SUFFIX, Written, check_name, write_archive, write_size
-
-if TYPE_CHECKING:
-    from trtmatrix.bugs.cell import Found
-    from trtmatrix.bugs.files import Files
-    from trtmatrix.bugs.redact import Redactor
-    from trtmatrix.bugs.verify import Outcome
 
 GITHUB = 25_000_000
 """Bytes that GitHub takes as an attachment: https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/attaching-files."""
@@ -29,8 +28,6 @@ def bundle_command(args: argparse.Namespace) -> ExitCode:
     """Make an archive and verify it, or verify one."""
     if args.action == "make":
         return make_command(args)
-    from trtmatrix.bugs.verify import verify_archive
-
     outcome = verify_archive(args.file, args.seconds, tell)
     print(json.dumps(vars(outcome), indent=1) if args.json else outcome.text)
     return ExitCode.AS_EXPECTED if outcome.verified else ExitCode.SURPRISE
@@ -38,10 +35,6 @@ def bundle_command(args: argparse.Namespace) -> ExitCode:
 
 def make_command(args: argparse.Namespace) -> ExitCode:
     """Check everything and ask, then write the archive of a failing cell and run it from itself alone."""
-    from trtmatrix.bugs.cell import find_cell, read_cell_id
-    from trtmatrix.bugs.gather import check_found, gather_files, recorded_of
-    from trtmatrix.bugs.verify import find_place, verify_archive
-
     cell = read_cell_id(args.cell)
     target = args.to or Path(f"{cell.repro}-{cell.case}-{cell.version}{SUFFIX}")
     check_target(target)
@@ -98,22 +91,17 @@ def ask(text: str, *, yes: bool, stdin: TextIO) -> bool:
 
 def redactor_of(found: Found, given: Iterable[Path]) -> Redactor:
     """Return what takes private things out; the cell's names and all versions' numbers are wanted."""
-    from trtmatrix.bugs.gather import newest_known
-    from trtmatrix.bugs.redact import Redactor, known_values
-
     project, cell = found.context.project, found.entry.cell.id
     folders = [project.cache, project.matrix.resolve().parent, project.repros.resolve()]
     folders += [path.resolve().parent for path in given]
     versions = [str(part) for v in found.context.matrix.versions for part in (v.name, v.library.value)]
     versions += [str(entry.record.observed.get("library")) for entry in found.row if entry.record]
-    versions.append(newest_known(found.entry.cell.version.product))
+    versions.append(newest_known(found.product))
     return Redactor(known=known_values(folders), keep=frozenset([str(cell), cell.version, *versions]) - {""})
 
 
 def listing(files: Files, redactor: Redactor) -> str:
     """Return what goes out, a line for each file or folder, and what was taken out of it."""
-    from trtmatrix.bugs.gather import WHAT
-
     sizes: dict[str, int] = {}
     for name, content in files.items():
         top = name.partition("/")[0]

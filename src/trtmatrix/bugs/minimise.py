@@ -2,51 +2,45 @@
 
 Nodes are taken away by Polygraphy's reducer, samples and rows of the batch here. Each smaller model is run at
 the cell's version as any model of one's own, its reference computed anew, and kept only where it fails in the
-same way and where another version is right. Both versions stay open over all of that.
+same way and, with ``--good``, where that version is right. What is asked stays open over all of that.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
+import shutil
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from trtmatrix.bugs.failing_model import FailingModel, batch_of, size_text, with_batch
-from trtmatrix.bugs.minimise_report import (
-    CANNOT_SAY,
-    NOT,
-    SAME,
-    Minimised,
-    Step,
-    check_target,
-    write_minimised,
-)
+from trtmatrix.bugs.failing_model import FailingModel, batch_of, size_text, with_batch, write_failing_model
 from trtmatrix.bugs.reducer import check_installed, fold_to_static, reduce_nodes
-from trtmatrix.bugs.trials import Start, Trials, find_start, nearby_versions
+from trtmatrix.bugs.trials import Start, Trials, find_start
 from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
-from trtmatrix.core.expand import nearest_names
 from trtmatrix.core.garbage import describe_garbage, errors_agree, is_unsteady
+from trtmatrix.core.jsontext import to_json
 from trtmatrix.core.manner import Kind, Manner, same_manner
+from trtmatrix.interrupts import undisturbed
 from trtmatrix.onnxmodel.sessions import NotComputedError
+from trtmatrix.suite.cells import nearest_names
 
 FOLDER = "minimise"
 """Where in the cache the records of trials lie."""
 
-NO_GOOD = "none"
-"""What --good calls that no version must be right."""
-
 STEADY_BUILDS, UNSTEADY_BUILDS = 3, 2
-"""Engines of the whole model, which tell whether it fails steadily; of each trial where it does not: memory
-that nothing wrote may hold what is right."""
+"""Engines of the whole model, which tell whether it fails steadily; of a trial where it does not, if the
+first one is right: memory that nothing wrote may hold what is right."""
 
-GOOD_TRIES = 3
-"""Versions that are asked whether they are right, where none was named."""
-
-INTERRUPTED = "it was interrupted; what is here is the smallest so far"
+REPORT = "minimised.json"
+SAME, NOT, CANNOT_SAY = "same", "not", "cannot say"
+_WORDS = {SAME: "kept", NOT: "no", CANNOT_SAY: "cannot say"}
 
 
 def minimise_command(args: argparse.Namespace) -> ExitCode:
@@ -56,42 +50,112 @@ def minimise_command(args: argparse.Namespace) -> ExitCode:
     target = args.to or Path(f"minimised-{args.cell.partition('/')[2].partition('@')[0] or 'cell'}")
     check_target(target, start.cell)
     others = [entry.cell.version.name for entry in start.found.row if entry is not start.found.entry]
-    if args.good not in {None, NO_GOOD, *others}:
+    if args.good not in {None, *others}:
         raise UsageError("--good: " + nearest_names("version", args.good, others))
-    with Trials(start, FOLDER) as trials:
-        search = Minimiser(start, trials, target, args.steps, args.seconds)
-        end, code = search.run(args.good)
-    if args.json:
-        from trtmatrix.core.jsontext import to_json
-
-        print(to_json(end.data), end="")
-    else:
-        print(end.text(), end="")
+    with contextlib.ExitStack() as exits:
+        trials = Trials(start, FOLDER, exits)
+        end, code = Minimiser(start, trials, target, args.steps, args.seconds, args.good or "").run()
+    print(to_json(end.data) if args.json else end.text(), end="")
     return code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A smaller model that was tried: what was done to it, whether it fails in the same way, why not."""
+
+    what: str
+    answer: str
+    said: str
+
+    def line(self, number: int, size: str) -> str:
+        """Return the step for a terminal, with the model's size where it was kept."""
+        more = size if self.answer == SAME else self.said
+        return f"  [{number}] {self.what} — {_WORDS[self.answer]}{f' ({more})' if more else ''}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Minimised:
+    """How a search ended.
+
+    ``manner``: in which way the cell fails. ``good``: the version at which what is left is right, if one was
+    asked. ``ended``: why it ended. ``smallest``: the cell of the result, whose record stays; empty where it
+    was not run again, and ``last_said`` tells why, or what came of it.
+    """
+
+    cell: str
+    manner: str
+    good: str
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    ended: str
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...] = ()
+    folder: str = ""
+    smallest: str = ""
+    last_said: str = ""
+
+    @property
+    def is_smaller(self) -> bool:
+        """Whether anything was kept."""
+        return any(step.answer == SAME for step in self.steps)
+
+    @property
+    def commands(self) -> list[str]:
+        """The command that makes an archive of the result."""
+        return [f"python -m trtmatrix bundle make {self.smallest}"] if self.smallest else []
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """All of it as JSON; the same search gives the same."""
+        return {
+            "schema": 2, "cell": self.cell, "manner": self.manner, "good": self.good, "ended": self.ended,
+            "before": dict(self.before), "after": dict(self.after), "smaller": self.is_smaller,
+            "smallest": self.smallest, "notes": list(self.notes), "commands": self.commands,
+            "trials": [vars(step) for step in self.steps],
+        }  # fmt: skip
+
+    def text(self) -> str:
+        """Return it for a terminal."""
+        count = Counter(step.answer for step in self.steps)
+        right = [f"  right at {self.good}, as is what is left of it"] if self.good else []
+        lines = [
+            self.cell, f"  fails: {self.manner}", *right, f"  before: {size_text(self.before)}",
+            f"  after:  {size_text(self.after)}", f"  {self.ended}",
+            f"  {len(self.steps)} smaller models tried: {count[SAME]} kept, {count[NOT]} did not fail in the "
+            f"same way, {count[CANNOT_SAY]} could not be made or run",
+            *(f"  {note}" for note in self.notes),
+        ]  # fmt: skip
+        if not self.is_smaller:
+            return "\n".join([*lines, "nothing smaller fails in the same way"]) + "\n"
+        lines.append(f"{self.folder}: model.onnx, its inputs, {REPORT} (what was tried)")
+        lines += [f"  {self.last_said}"] if self.last_said else []
+        lines += ["Next:", *(f"  {line}" for line in self.commands)] if self.commands else []
+        return "\n".join(lines) + "\n"
 
 
 class Minimiser:
     """A search under way. ``best``: the smallest model so far, which lies in the folder at any time."""
 
-    def __init__(self, start: Start, trials: Trials, target: Path, steps: int, seconds: float) -> None:
-        """Take where it starts, where the result goes, and how long it may take."""
+    def __init__(
+        self, start: Start, trials: Trials, target: Path, steps: int, seconds: float, good: str = ""
+    ) -> None:  # fmt: skip
+        """Take where it starts, where the result goes, how long it may take, which version must be right."""
         self.start, self.trials, self.target, self.steps = start, trials, target, steps
         self.deadline = time.monotonic() + seconds
-        self.best, self.wanted, self.good = start.model, start.manner, ""
+        self.best, self.wanted, self.good = start.model, start.manner, good
         self.builds = 1 if start.every else 0
         self.tried: list[Step] = []
         self.notes: list[str] = []
         self._seen = {start.model.digest}
 
-    def run(self, good: str | None) -> tuple[Minimised, ExitCode]:
+    def run(self) -> tuple[Minimised, ExitCode]:
         """Search until nothing is smaller, the budget is spent, or it is interrupted."""
         ended = ""
         self._find_baseline()
-        self._choose_good(good)
         try:
             self._reduce()
         except KeyboardInterrupt:
-            ended = INTERRUPTED
+            ended = "it was interrupted; what is here is the smallest so far"
         end = self._end(ended or self._why_ended())
         if end.is_smaller:
             write_minimised(self.target, self.best, end)
@@ -131,23 +195,10 @@ class Minimiser:
             )
         if wanted.unsteady:
             self._note("it is not steady: any garbage in its outputs counts as the same, whatever its size")
-
-    def _choose_good(self, named: str | None) -> None:
-        """Choose the version at which what is left must be right: the named one, or the nearest that is."""
-        names = () if named == NO_GOOD else (named,) if named else nearby_versions(self.start.found)
-        for name in names[:GOOD_TRIES]:
-            ran = self.trials.run(self.start.model, name)
-            if ran.right:
-                self.good = name
-                break
-            if named == name:
-                raise MachineryError(
-                    f"--good {name}: it is not right there: {ran.said}\n  name a version at which it passes"
-                )
-        if self.good and named is None:
-            self._note(f"what is left must be right at {self.good}, the nearest version that is (see --good)")
-        if not self.good:
-            self._note("no other version is asked whether what is left is right there: name one by --good")
+        if self.good and not (ran := self.trials.run(start.model, self.good)).right:
+            raise MachineryError(
+                f"--good {self.good}: it is not right there: {ran.said}\n  name a version at which it passes"
+            )
 
     def _reduce(self) -> None:
         """Make it smaller: first what makes each further trial cheap, then the nodes, then the rest."""
@@ -203,7 +254,9 @@ class Minimiser:
 
     def _check(self, model: FailingModel) -> tuple[str, str]:
         """Say whether a model fails in the way that is wanted, and why not."""
-        bad = self.trials.run(model, self.start.version, builds=self.builds)
+        bad = self.trials.run(model, self.start.version, builds=min(self.builds, 1))
+        if bad.manner is None and self.builds > 1:  # garbage may happen to be right in one engine
+            bad = self.trials.run(model, self.start.version, builds=self.builds)
         if bad.manner is None:
             return (NOT if bad.right else CANNOT_SAY), bad.said
         if differs := self._differs(bad.manner):
@@ -222,7 +275,7 @@ class Minimiser:
         """
         if found.kind is Kind.SHAPE and self.wanted.kind is Kind.WRONG:
             return ""
-        return same_manner(_unnamed(self.wanted), _unnamed(found))
+        return same_manner(self.wanted, found)
 
     def _learn(self, step: Step, model: FailingModel | None) -> None:
         self.tried.append(step)
@@ -276,16 +329,34 @@ class Minimiser:
         return end, code
 
 
+def check_target(target: Path, cell: str) -> None:
+    """Raise :class:`UsageError` where a folder holds something else than this cell's earlier result."""
+    if not target.exists():
+        return
+    try:
+        known = str(json.loads((target / REPORT).read_text(encoding="utf-8"))["cell"])
+    except (OSError, ValueError, TypeError, KeyError):
+        known = ""
+    if known != cell:
+        raise UsageError(f"{target} is there already, and is not of this cell: name another folder by --to")
+
+
+def write_minimised(target: Path, model: FailingModel, end: Minimised) -> None:
+    """Write the smallest model so far with its inputs and the report, in place of those of before."""
+    target.mkdir(parents=True, exist_ok=True)
+    with undisturbed():  # all of it is replaced, or none
+        shutil.rmtree(target / "inputs", ignore_errors=True)
+        (target / "inputs.npz").unlink(missing_ok=True)
+        write_failing_model(model, target)
+        text = json.dumps(end.data, indent=1, sort_keys=True, allow_nan=False)
+        (target / REPORT).write_text(text + "\n", encoding="utf-8")
+
+
 def _plain(manner: Manner) -> Manner:
-    """Return a manner without what a plain model has no names for: known defects, outputs of the repro."""
+    """Return a manner without what a plain model has no names for: known defects."""
     if manner.unsteady or manner.kind not in {Kind.DEFECT, Kind.WRONG}:
-        return _unnamed(manner)
-    return replace(_unnamed(manner), kind=Kind.WRONG, what="")
-
-
-def _unnamed(manner: Manner) -> Manner:
-    """Return a manner without the outputs' names: a smaller graph has others."""
-    return replace(manner, outputs=())
+        return manner
+    return replace(manner, kind=Kind.WRONG, what="")
 
 
 def _tell(text: str) -> None:

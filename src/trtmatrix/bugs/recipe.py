@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.core.model import Product, release_of
+from trtmatrix.suite.model import Product, release_of
 
 Shape = tuple[int, ...]
 Limits = dict[str, tuple[float, float]]
@@ -96,8 +96,7 @@ class _StandInEngine:
             raise _Seen(self.options, inputs)
         return _Anything()
 
-    def fusion(self, inputs: Mapping[str, Any]) -> str:
-        del inputs
+    def fusion(self, _: Mapping[str, Any]) -> str:
         return "?"
 
 
@@ -110,13 +109,10 @@ class _StandIn:
     def build(self, model: Path, **options: Any) -> _StandInEngine:  # noqa: ANN401 - as the probe's
         return _StandInEngine(options, is_own=model == self.case.model)
 
-    def measure(self, name: str, value: float) -> None:
-        del name, value
+    def remark(self, *told: object) -> None:
+        """Note nothing."""
 
-    count = measure
-
-    def remark(self, word: str) -> None:
-        del word
+    measure = count = remark
 
 
 def _recipe(seen: _Seen, module: Any, case: Any) -> Recipe:  # noqa: ANN401 - a module

@@ -46,20 +46,9 @@ SENSITIVE = re.compile(r"(?i)pass|secret|token|key|auth|cred|cookie|serial|sessi
 """A variable of such a name holds something that is private however short it is."""
 
 EVERYBODY = frozenset(
-    (
-        "root",
-        "user",
-        "admin",
-        "nobody",
-        "ubuntu",
-        "debian",
-        "docker",
-        "runner",
-        "localhost",
-        "localdomain",
-        "none",
-    )
-)
+    ("root", "user", "admin", "nobody", "ubuntu", "debian", "docker", "runner", "localhost", "localdomain",
+     "none")
+)  # fmt: skip
 SERIALS = tuple(
     Path(file) for file in (
         "/etc/machine-id", "/sys/class/dmi/id/product_serial", "/sys/class/dmi/id/product_uuid",
@@ -168,14 +157,9 @@ def known_values(
     for name in _users(variables):
         _add(found, "user name", name)
     for name, value in variables.items():
-        if not HARMLESS.fullmatch(name):
-            for text in (value, *re.split(r"[\s,;:=]+", value)) if SENSITIVE.search(name) else (value,):
-                _add(
-                    found,
-                    "token" if SENSITIVE.search(name) else "environment value",
-                    text,
-                    ordinary=bool(SENSITIVE.search(name)),
-                )
+        secret = bool(SENSITIVE.search(name))
+        for text in (value, *re.split(r"[\s,;:=]+", value) * secret) * (not HARMLESS.fullmatch(name)):
+            _add(found, "token" if secret else "environment value", text, ordinary=secret)
         for path in re.split(r"[\s:;,=]+", value):
             _add_folder(found, path)
     for path in (*map(str, folders), str(Path.cwd()), str(Path.home()), variables.get("HOME", "")):

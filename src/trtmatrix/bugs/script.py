@@ -17,10 +17,10 @@ from typing import Any
 from trtmatrix.bugs.recipe import TYPED, Limits, Recipe
 from trtmatrix.core.factors import ALLOWED, CLOSER_BOUND, FAIL_FACTOR, FIT, PASS_FACTOR, POSSIBLE
 from trtmatrix.core.manner import Kind, Manner
-from trtmatrix.core.model import Product
 from trtmatrix.core.noise import precision_of
 from trtmatrix.core.numbers import Subject, read_signs, says_nothing
 from trtmatrix.core.record import Measured
+from trtmatrix.suite.model import Product
 
 TEMPLATE, CHECK = (Path(__file__).with_name(name) for name in ("template.py", "check.py"))
 FLAGS: Mapping[str, tuple[str, ...]] = {
@@ -124,10 +124,12 @@ def _filled(lines: list[str], wanted: dict[str, Any]) -> Iterator[str]:
 
 
 def as_code(value: Any) -> str:  # noqa: ANN401 - any literal
-    """Return a value as a Python literal; numbers to six digits, infinity as one that is too large."""
+    """Return a value as a literal; numbers to six digits, infinity as one that is too large, NaN as text."""
     match value:
         case bool() | int() | None:
             return repr(value)
+        case float() if math.isnan(value):
+            return '"nan"'  # which float() reads; Python has no literal for it
         case float():
             return "1e999" if value == math.inf else f"{value:.6g}" if value != int(value) else repr(value)
         case str():

@@ -117,15 +117,10 @@ def find_edge(search: Search, side: Side) -> Edge | None:
     return Edge(side=side, good=good, bad=bad, silent=silent, left=left)
 
 
-def find_runs(search: Search) -> tuple[tuple[Answer, tuple[int, ...]], ...]:
-    """Return stretches of equal answers, the oldest first; those that cannot say do not count."""
-    said = sorted((n, answer) for n, answer in search.answers.items() if answer is not Answer.CANNOT_SAY)
-    return tuple((answer, tuple(n for n, _ in run)) for answer, run in groupby(said, key=lambda one: one[1]))
-
-
 def is_monotone(search: Search) -> bool:
     """Whether all answers fit a failure that came in once at most, and then was fixed once at most."""
-    return [answer for answer, _ in find_runs(search)].count(Answer.BAD) <= 1
+    said = [answer for _, answer in sorted(search.answers.items()) if answer is not Answer.CANNOT_SAY]
+    return [answer for answer, _ in groupby(said)].count(Answer.BAD) <= 1
 
 
 def _sides(search: Search, anchor: int) -> tuple[Side, Side]:

@@ -17,7 +17,7 @@ RECORDED: Dict[str, Any] = {}  # what was seen, and where
 FLAGS = ["TF32"]  # trt.BuilderFlag: TF32 where it is allowed, FP16, INT8
 TYPED = False  # the graph itself is in float16: strongly typed from TensorRT 9 on, of FLAGS with TF32 alone
 LEVEL: Optional[int] = None  # builder optimization level
-PROFILE: Dict[str, List[Tuple[int, ...]]] = {}  # dynamic input: smallest, best and largest shape
+PROFILE: Dict[str, List[Tuple[int, ...]]] = {}  # input: least, best, most of shape (or of values)
 LIMITS: Dict[str, Tuple[float, float]] = {}  # output (defect in output): right up to, wrong from
 TOLERANCE: Optional[Tuple[float, float]] = None  # atol, rtol: instead the largest |y - r| / (atol + rtol |r|)
 BUG_IS: List[str] = []  # build failed, crashed, time-out: which of these is the failure
@@ -46,8 +46,8 @@ def tensorrt_engine() -> Any:
         config.builder_optimization_level = LEVEL
     if PROFILE:
         profile = builder.create_optimization_profile()
-        for name, shapes in PROFILE.items():
-            profile.set_shape(name, *shapes)
+        for x in filter(lambda x: x.name in PROFILE, map(network.get_input, range(network.num_inputs))):
+            (profile.set_shape_input if x.is_shape_tensor else profile.set_shape)(x.name, *PROFILE[x.name])
         config.add_optimization_profile(profile)
     plan = builder.build_serialized_network(network, config)
     engine = sys.exit("build failed") if plan is None else runtime.deserialize_cuda_engine(plan)

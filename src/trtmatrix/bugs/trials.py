@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,13 @@ from trtmatrix.context import Context
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.errors import TrtMatrixError, UsageError
 from trtmatrix.core.manner import Manner, manner_of
-from trtmatrix.core.model import Control, Product, Verdict
 from trtmatrix.core.words import full_words
 from trtmatrix.effects.cases import CaseCache
 from trtmatrix.explain_steps import profile_texts
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.own_model import model_repro, open_model
 from trtmatrix.session import Session
+from trtmatrix.suite.model import Control, Product, Verdict
 
 PRECISIONS = {"fp16-flag": "fp16", "tf32": "tf32", "fp32": "fp32", "fp16": "fp16"}
 """The probe's precision → what --precision calls it. Any other graph is built as it is typed."""
@@ -111,26 +110,6 @@ def find_start(args: argparse.Namespace) -> Start:
     return Start(found=found, manner=manner, model=model, asked=asked, every=every)
 
 
-def nearby_versions(found: Found) -> tuple[str, ...]:
-    """Return the versions that can be run here and may be right: those with a record of a PASS first.
-
-    Of either kind the nearest come first, the older of two. Those that fail by what is known are left out.
-    """
-    from trtmatrix.perform import here
-
-    is_here, gpu = here(found.context.project), found.entry.cell.gpu.slug
-    launches = [launch for launch in found.scene.plan.launches if is_here(launch)]
-    able = {cell.version.name for launch in launches for cell in launch.cells if cell.gpu.slug == gpu}
-    place = found.row.index(found.entry)
-    fit = [
-        (entry.outcome is None or entry.record is None, abs(number - place), number)
-        for number, entry in enumerate(found.row)
-        if number != place and entry.cell.version.name in able
-        and (entry.outcome is None or entry.outcome.verdict is Verdict.PASS)
-    ]  # fmt: skip
-    return tuple(found.row[number].cell.version.name for _, _, number in sorted(fit))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Ran:
     """What a model did at a version. ``manner``: how it fails; None where it is right or cannot tell.
@@ -146,29 +125,21 @@ class Ran:
 
 
 class Trials:
-    """Runs models at versions, each of which is opened once. A context manager, which closes them."""
+    """Runs models at versions, each of which is opened once; ``exits`` closes them.
 
-    def __init__(self, start: Start, cache: str) -> None:
-        """Take what is minimised; records of trials lie in this folder of the cache and are found again."""
+    ``cache``: the folder of the cache where records of trials lie and are found again.
+    """
+
+    def __init__(self, start: Start, cache: str, exits: contextlib.ExitStack) -> None:
         context = start.found.context
         results = context.project.cache / cache / "results"
         self._start = start
         self._context = replace(context, project=replace(context.project, results=results))
         self._lasting = context.project.results
         self._scratch = context.project.cache / cache
-        self._sessions: dict[str, Session] = {}
-        self._exits = contextlib.ExitStack()
-
-    def __enter__(self) -> Trials:
-        """Open nothing yet."""
         self._scratch.mkdir(parents=True, exist_ok=True)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close all versions that were opened."""
-        self._exits.__exit__(kind, error, trace)
+        self._sessions: dict[str, Session] = {}
+        self._exits = exits
 
     def run(self, model: FailingModel, version: str, *, builds: int = 0, lasting: bool = False) -> Ran:
         """Run a model and say what it did; an interrupt goes through.
@@ -180,16 +151,13 @@ class Trials:
             with contextlib.ExitStack() as stack:
                 context = self._open(model, None if lasting else stack)
                 loaded = model_repro(context)
-                session = self._sessions.get(version) or self._open_version(context, version)
+                if version not in self._sessions:
+                    opened = self._exits.enter_context(Session(context, version, self._start.gpu))
+                    self._sessions[version] = opened
                 results = self._lasting if lasting else None
-                return self._read(session.ask(loaded, builds=builds, results=results))
+                return self._read(self._sessions[version].ask(loaded, builds=builds, results=results))
         except (TrtMatrixError, OSError) as error:  # a model that cannot be opened is the model's own trouble
             return Ran(manner=None, right=False, said=" ".join(str(error).split())[:300])
-
-    def _open_version(self, context: Context, version: str) -> Session:
-        session = self._exits.enter_context(Session(context, version, self._start.gpu))
-        self._sessions[version] = session
-        return session
 
     def _open(self, model: FailingModel, stack: contextlib.ExitStack | None) -> Context:
         """Make a model a repro; ``stack`` removes what was not there before."""

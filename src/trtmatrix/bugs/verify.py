@@ -22,18 +22,28 @@ from trtmatrix.bugs.files import RUN, SCRIPT
 from trtmatrix.bugs.script import read_recorded
 from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL, give_gpu
 from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.core.model import Gpu, Product
 from trtmatrix.core.plan import Engine
+from trtmatrix.effects.commands import run_to_end
+from trtmatrix.effects.engine import PODMAN, find_address, find_engine
+from trtmatrix.effects.gpu import find_gpus
+from trtmatrix.effects.image_facts import find_image
+from trtmatrix.effects.offline import is_offline
+from trtmatrix.effects.owner import own_identity
+from trtmatrix.effects.unpack import ChangedError, read_archive
+from trtmatrix.effects.wheelhouse import find_wheelhouse
+from trtmatrix.effects.wheels import install_wheels
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.model import Product
 
 Tell = Callable[[str], None]
-
-WHEELS: Mapping[str, tuple[str, ...]] = {"onnxruntime": ("onnxruntime=={library}", "numpy")}
-"""What a fresh environment gets, where the failure was seen outside of containers."""
 
 ALIKE = 10.0
 """An error that is more than so many times smaller or larger is another failure."""
 
 TAIL = 3000
+LATE = 124
+"""The exit code of a command that took too long; a script of an archive has 0, 1 and 125."""
+
 SAFE = (
     "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
     "--tmpfs=/tmp:exec", "--env=HOME=/tmp", "--env=ORT_DISABLE_TELEMETRY=1", "--pids-limit=1024",
@@ -80,13 +90,10 @@ def find_place(recorded: Mapping[str, Any]) -> Place:
     Nothing is started or installed yet.
     """
     if not recorded.get("image_id"):
-        wheels = tuple(w.format(**recorded) for w in WHEELS.get(str(recorded.get("product")), ()))
-        if not wheels:
+        if recorded.get("product") != Product.ONNXRUNTIME.value or "library" not in recorded:
             raise MachineryError("the failure was seen in an interpreter of a host: run the archive by hand")
+        wheels = (f"onnxruntime=={recorded['library']}", "numpy")
         return Place(wheels=wheels, notes=(f"run in a fresh environment with {', '.join(wheels)}",))
-    from trtmatrix.effects.engine import find_engine
-    from trtmatrix.effects.image_facts import find_image
-
     on_gpu = recorded.get("product") == Product.TENSORRT.value
     engine = find_engine(gpu_here=on_gpu)
     if not engine.available:
@@ -107,8 +114,6 @@ def find_place(recorded: Mapping[str, Any]) -> Place:
 
 def _gpu_options(recorded: Mapping[str, Any], engine: Engine, notes: list[str]) -> Iterator[str]:
     """Yield what gives a container a GPU of this host; other hardware than recorded is noted."""
-    from trtmatrix.effects.gpu import find_gpus
-
     scan, wanted = find_gpus(), recorded.get("gpu")
     if not scan.gpus:
         raise MachineryError(
@@ -133,8 +138,6 @@ def verify_archive(file: Path, seconds: float, tell: Tell, place: Place | None =
     ``place``: where, if it is known already. :class:`UsageError` where it is no archive,
     :class:`MachineryError` where it cannot be run here.
     """
-    from trtmatrix.effects.unpack import ChangedError, read_archive
-
     if not file.is_file():
         raise UsageError(f"{file}: there is no such file; bundle make CELL writes one")
     with tempfile.TemporaryDirectory(prefix="trtmatrix-verify-") as scratch:
@@ -159,7 +162,7 @@ def verify_archive(file: Path, seconds: float, tell: Tell, place: Place | None =
             found = [f"{SCRIPT} itself failed"]
         if code not in {0, 1}:
             long = f"it was not done after {seconds:g} s (--seconds S allows more)"
-            found = [long if code is None else f"nothing can be said: exit code {code}"]
+            found = [long if code == LATE else f"nothing can be said: exit code {code}"]
         return Outcome(
             file=file.name, verified=not found, problems=tuple(found), notes=place.notes, code=code,
             seconds=round(time.monotonic() - started, 1), said=said[-TAIL:],
@@ -175,8 +178,8 @@ def compare(recorded: Mapping[str, Any], said: str) -> Iterator[str]:
     found: dict[str, list[float]] = {}
     for key, number in re.findall(r"^(.+): (\S+), right up to .*: WRONG$", said, re.MULTILINE):
         found.setdefault(key, []).append(float(number))
-    if numbers and found and not {*numbers} & {*found}:
-        yield f"{', '.join(found)} is wrong; recorded: {', '.join(numbers)}"
+    if numbers and not {*numbers} & {*found}:
+        yield f"{', '.join(found) or 'something else'} is wrong; recorded: {', '.join(numbers)}"
     for key in sorted(set() if "garbage" in str(recorded.get("how")) else {*numbers} & {*found}):
         low, high = (float(number) for number in numbers[key])
         if math.isfinite(low) and math.isfinite(high) and high <= ALIKE * low:
@@ -185,22 +188,15 @@ def compare(recorded: Mapping[str, Any], said: str) -> Iterator[str]:
                 yield f"{key}: {odd[0]:.4g}; recorded: {low:.4g} to {high:.4g}"
 
 
-def _run(folder: Path, command: list[str], place: Place, seconds: float) -> tuple[int | None, str]:
-    """Run the archive's command; returns its exit code, None where it took too long, and what it printed."""
+def _run(folder: Path, command: list[str], place: Place, seconds: float) -> tuple[int, str]:
+    """Run the archive's command; returns its exit code, 124 where it took too long, and what it printed."""
     if place.engine is None:
-        from trtmatrix.effects.offline import is_offline
-        from trtmatrix.effects.wheelhouse import find_wheelhouse
-        from trtmatrix.effects.wheels import install_wheels
-
         environment = folder.parent / "environment"
         venv.create(environment, with_pip=False, symlinks=True)
         bin_folder = environment / "bin"
         install_wheels(bin_folder / "python", place.wheels, find_wheelhouse(Path()) if is_offline() else None)
         path = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"
         return _call(command, seconds, folder, {"PATH": path, "ORT_DISABLE_TELEMETRY": "1"})
-    from trtmatrix.effects.engine import PODMAN, find_address
-    from trtmatrix.effects.owner import own_identity
-
     name, docker = folder.parent.parent.name, place.engine.command  # of the scratch folder
     labels = (f"--label={PROJECT_LABEL}=1", f"--label={OWNER_LABEL}={own_identity()}")
     words = [f"--name={name}", *labels, *SAFE, *place.options, f"--volume={folder}:/bug:ro"]
@@ -212,16 +208,7 @@ def _run(folder: Path, command: list[str], place: Place, seconds: float) -> tupl
         subprocess.run([docker, "rm", "--force", name], capture_output=True, check=False)
 
 
-def _call(
-    command: list[str], seconds: float, folder: Path, more: Mapping[str, str]
-) -> tuple[int | None, str]:
+def _call(command: list[str], seconds: float, folder: Path, more: Mapping[str, str]) -> tuple[int, str]:
     wanted = {"HOME", "PATH", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT"}
     environment = {name: value for name, value in os.environ.items() if name in wanted} | dict(more)
-    try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False,
-            timeout=seconds, cwd=folder, env=environment,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as late:
-        return None, (late.stdout or b"").decode("utf-8", "replace")
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+    return run_to_end(command, environment, seconds, folder)

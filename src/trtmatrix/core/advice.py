@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from trtmatrix.core.confirm import CONFIRMING_BUILDS
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Basis, Control, Evidence, Outcome, Product, Repro, Verdict
+from trtmatrix.core.model import Evidence, Outcome
+from trtmatrix.suite.model import Basis, Control, Product, Verdict
+from trtmatrix.suite.repros import Repro
 
 CONFIRMED = CONFIRMING_BUILDS + 1
 """Engines after which a verdict is no luck: the first, and those of a fresh process."""

@@ -21,11 +21,13 @@ from trtmatrix.core.entry import (
     is_surprise,
 )
 from trtmatrix.core.errors import ExitCode
-from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import NOT_CALIBRATED, judge, measured_in, write_figure
-from trtmatrix.core.model import Basis, CellId, Evidence, Exclusion, Expectation, Outcome, Product, Verdict
+from trtmatrix.core.model import Evidence, Exclusion, Outcome
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import RAN, Record
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import Basis, CellId, Product, Verdict
+from trtmatrix.suite.repros import Expectation
 
 __all__ = [
     "Entry",

@@ -8,11 +8,12 @@ from itertools import takewhile
 
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import expected_verdict, find_expectation
-from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import NOT_CALIBRATED, judge, other_shapes
-from trtmatrix.core.model import Cause, Control, Outcome, Product, Verdict
+from trtmatrix.core.model import Outcome
 from trtmatrix.core.record import BUILT, RAN, Record
 from trtmatrix.core.words import full_words
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import Cause, Control, Product, Verdict
 
 CONFIRMING_BUILDS = 3
 """Engines that are built in a fresh process before a failure is believed."""

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trtmatrix.core.config import Version
 from trtmatrix.core.job_gpus import CLUSTER, JOB
-from trtmatrix.core.model import Gpu
 from trtmatrix.core.plan import Engine, GpuAccess, is_driver_enough
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.matrix import Version
 
 ROOT = "/opt/trtmatrix"
 """Where our folders are mounted inside."""

@@ -1,4 +1,4 @@
-"""What controls say of the other cells: where one came out wrong, nothing that it controls is believed."""
+"""Which controls cells have, and what they say: where one is wrong, nothing that it controls is believed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,95 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trtmatrix.core.entry import Entry, are_comparable
-from trtmatrix.core.expand import ControlMap
-from trtmatrix.core.model import CellId, Control, Evidence, Product, Verdict
+from trtmatrix.core.model import Evidence
+from trtmatrix.suite.cells import CONTROLS, Cell, Selection, expand
+from trtmatrix.suite.gpus import CPU, Gpu
+from trtmatrix.suite.matrix import Matrix, Version
+from trtmatrix.suite.model import CellId, Control, Product, Verdict
+from trtmatrix.suite.repros import Case, Repro
+
+
+def expand_with_controls(
+    matrix: Matrix, repros: Sequence[Repro], gpus: Sequence[Gpu], selection: Selection
+) -> tuple[Cell, ...]:
+    """Return the selected cells, and the controls of TensorRT's that were not selected (companions)."""
+    selected = expand(matrix, repros, gpus, selection)
+    controls = ControlMap(repros, matrix.versions)
+    chosen = {cell.id for cell in selected}
+    wanted = {other for cell in selected for other in controls.of(cell)} - chosen
+    return tuple(
+        cell if cell.id in chosen else replace(cell, companion=True)
+        for cell in expand(matrix, repros, gpus, Selection())
+        if cell.id in chosen or cell.id in wanted
+    )
+
+
+_STANDS_FOR = {"fp16-flag": "fp16"}
+"""A precision that the controls may not have → the one whose controls are taken then."""
+
+
+class ControlMap:
+    """Finds what shows that cells of TensorRT are measured and judged rightly; no cell controls itself.
+
+    At the same version and GPU: the common controls of its precision, and of its own repro the negative
+    control that is most like it. And the same case in ONNX Runtime, but for a graph that is wrong on purpose.
+    """
+
+    def __init__(self, repros: Iterable[Repro], versions: Iterable[Version]) -> None:
+        """Take the repros and versions that there are."""
+        self._common = [repro for repro in repros if repro.id == CONTROLS]
+        self._onnx = sorted(v.name for v in versions if v.product is Product.ONNXRUNTIME)
+        self._cases: dict[tuple[str, str], list[tuple[str, str]]] = {}
+
+    def of(self, cell: Cell) -> frozenset[CellId]:
+        """Return the controls of a cell."""
+        return frozenset((*self.beside(cell), *self.checks(cell)))
+
+    def beside(self, cell: Cell) -> list[CellId]:
+        """Return those at the cell's own version and GPU, sorted."""
+        if cell.version.product is not Product.TENSORRT:
+            return []
+        key = (cell.repro.id, cell.case.id)
+        if key not in self._cases:
+            found = {(repro.id, case.id) for repro in self._common for case in _common(repro, cell)}
+            nearest = _nearest_negative(cell)
+            found |= {(cell.repro.id, nearest.id)} if nearest else set()
+            self._cases[key] = sorted(found - {key})
+        return [
+            CellId(repro=repro, case=case, version=cell.version.name, gpu=cell.gpu.slug)
+            for repro, case in self._cases[key]
+        ]
+
+    def checks(self, cell: Cell) -> list[CellId]:
+        """Return those of the cell's graph in ONNX Runtime, sorted."""
+        on_trt = cell.version.product is Product.TENSORRT
+        checked = on_trt and Product.ONNXRUNTIME in cell.case.products
+        if not checked or cell.case.control is Control.NEGATIVE:
+            return []
+        return [
+            CellId(repro=cell.repro.id, case=cell.case.id, version=name, gpu=CPU.slug) for name in self._onnx
+        ]
+
+
+def _common(controls: Repro, cell: Cell) -> list[Case]:
+    """Return the common controls of a cell's precision."""
+    able = [case for case in controls.cases if case.control and Product.TENSORRT in case.products]
+    precision = cell.case.precision
+    exact = [case for case in able if case.precision == precision]
+    return exact or [case for case in able if case.precision == _STANDS_FOR.get(precision, precision)]
+
+
+def _nearest_negative(cell: Cell) -> Case | None:
+    """Return its repro's negative control of its precision that shares most params; the first of equals."""
+    case = cell.case
+    able = [
+        other for other in cell.repro.cases
+        if other.control is Control.NEGATIVE and other.precision == case.precision
+        and Product.TENSORRT in other.products and other.needs <= case.needs
+    ]  # fmt: skip
+    shared = {other.id: len(other.params.items() & case.params.items()) for other in able}
+    return max(able, key=lambda other: shared[other.id], default=None)
+
 
 _ANSWERS = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY})
 _JUDGED = _ANSWERS | {Verdict.INVALID}

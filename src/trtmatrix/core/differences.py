@@ -37,6 +37,8 @@ class Tensor:
 _NUMBERS = "biuf"
 """Kinds of NumPy's dtypes that are real numbers."""
 
+_INTEGERS = {"bool", "int", "uint"}
+
 Samples = Sequence[Tensor | None]
 """One output over all samples; None where a sample's is not there."""
 
@@ -72,7 +74,9 @@ def _compare(output: str, before: Samples, after: Samples, names: tuple[str, str
             trouble = sums.add_sample(sample, a, b)
             notes += [trouble] if trouble else []
     shares = {note: f" ({n} of {count} samples)" if n < count else "" for note, n in Counter(notes).items()}
-    return sums.result(output, [note + share for note, share in shares.items()])
+    found = sums.result(output, [note + share for note, share in shares.items()])
+    kinds = {tensor.dtype.rstrip("0123456789") for tensor in (*before, *after) if tensor is not None}
+    return replace(found, integers=sums.samples == count > 0 and kinds <= _INTEGERS)
 
 
 @dataclass(kw_only=True)

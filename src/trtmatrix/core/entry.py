@@ -11,19 +11,13 @@ from typing import Any
 from packaging.version import InvalidVersion
 from packaging.version import Version as Release
 
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import (
-    NO_GPU,
-    Control,
-    Evidence,
-    Expectation,
-    Gpu,
-    Outcome,
-    Product,
-    Verdict,
-)
+from trtmatrix.core.model import Evidence, Outcome
 from trtmatrix.core.plan import Excluded
 from trtmatrix.core.record import Record
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.gpus import NO_GPU, Gpu
+from trtmatrix.suite.model import Control, Product, Verdict
+from trtmatrix.suite.repros import Expectation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -52,5 +52,11 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
 }
 """What is asked of a build → the precisions in which it may compute."""
 
+ROUNDING: Mapping[str, float] = {
+    "float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-24,
+}  # fmt: skip
+"""An output's own type → the largest share by which rounding to nearest changes a normal number: no floor is
+lower. A graph in float64 is held against float32, as TensorRT computes in nothing wider."""
+
 POSSIBLE = frozenset({"tf32-truncated"})
 """Members of the ensemble that no GPU has shown yet: they raise no floor, they only explain an error."""

@@ -8,7 +8,6 @@ from enum import Enum
 
 from trtmatrix.core.factors import EXPLAINED, FAIL_FACTOR
 from trtmatrix.core.judge import judge_engine
-from trtmatrix.core.model import BEYOND, Verdict
 from trtmatrix.core.noise import precision_of
 from trtmatrix.core.numbers import (
     Subject,
@@ -22,6 +21,8 @@ from trtmatrix.core.numbers import (
 )
 from trtmatrix.core.record import Measured
 from trtmatrix.core.signs import Sign, best_sign, name_signs
+from trtmatrix.suite.model import Verdict
+from trtmatrix.suite.repros import BEYOND
 
 SIZE = "{size}"
 """Stands in an engine's words for the range of sizes."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
-from trtmatrix.core.model import Gpu
+from trtmatrix.suite.gpus import Gpu
 
 JOB, CLUSTER = "SLURM_JOB_ID", "SLURM_CLUSTER_NAME"
 

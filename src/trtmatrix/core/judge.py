@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trtmatrix.core.calibration import Calibration
-from trtmatrix.core.config import Version
-from trtmatrix.core.model import Case, Cause, Known, Outcome, Product, Repro, Verdict
+from trtmatrix.core.model import Outcome
+from trtmatrix.core.noise import NO_FLOOR, NO_FLOOR_OF, why_no_floor
 from trtmatrix.core.numbers import Subject, judge_build, measured, read_floors
 from trtmatrix.core.record import BUILT, RAN, Measured, Record
 from trtmatrix.core.short import short
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import Cause, Known, Product, Verdict
+from trtmatrix.suite.repros import Case, Repro
 
 NOT_CALIBRATED = Calibration()
 
@@ -75,8 +78,15 @@ def subject_of(record: Record, case: Case, repro: Repro, calibration: Calibratio
 def _judge_all(record: Record, case: Case, repro: Repro, calibration: Calibration) -> list[Outcome]:
     """Return the outcome of each engine; those of several processes share what was counted."""
     subject = subject_of(record, case, repro, calibration)
-    outcomes = [judge_engine(build, subject) for build in record.builds]
+    outcomes = [_with_cause(judge_engine(build, subject), record) for build in record.builds]
     return outcomes * (record.engines // len(outcomes))
+
+
+def _with_cause(outcome: Outcome, record: Record) -> Outcome:
+    """Return an outcome for want of a noise floor with the reason why there is none."""
+    lacking = outcome.verdict is Verdict.INVALID and outcome.reason.startswith((NO_FLOOR, NO_FLOOR_OF))
+    why = why_no_floor(record.noise) if lacking else ""
+    return replace(outcome, reason=f"{outcome.reason}; {why}") if why else outcome
 
 
 def judge_engine(build: Measured, subject: Subject) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from trtmatrix.core.config import ImageOrigin, Matrix, Pin, Version
+from trtmatrix.suite.matrix import ImageOrigin, Matrix, Pin, Version
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 """What engines call a machine, and what registries do."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError
 from pydantic_core import ErrorDetails
 
-from trtmatrix.core import lockkeys as keys
 from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.keyproblems import in_order, key_problem, problem_at, unknown_key
 from trtmatrix.core.lock import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
-from trtmatrix.core.lockkeys import to_lock
-from trtmatrix.core.yamltext import Document, Path, parse_yaml
+from trtmatrix.suite.keys import in_order, key_problem, problem_at, schema_number, unknown_key
+from trtmatrix.suite.matrix import Image
+from trtmatrix.suite.model import PART
+from trtmatrix.suite.yamltext import Document, Path, parse_yaml
 
 HEADER = """\
 # Which image each name of matrix.yaml stood for. Written by `nox -s lock -- --update`, reviewed in git,
@@ -34,6 +35,87 @@ REMEDY = (
 )
 
 
+DIGEST = r"^sha256:[0-9a-f]{64}$"
+MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:Z|\+00:00)$"
+PLATFORM = r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?$"
+
+
+def _matching(pattern: str, words: str) -> AfterValidator:
+    """Return the rule that a text has a shape; ``words`` say which."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern.strip("^$"), value):
+            raise ValueError(words)
+        return value
+
+    return AfterValidator(check)
+
+
+def _inside(value: str) -> str:
+    """Refuse a path that leaves the project's folder."""
+    if not value or value.startswith("/") or {"", ".", ".."} & set(value.split("/")):
+        raise ValueError("must be a path below matrix.yaml's folder")
+    return value
+
+
+Digest = Annotated[str, _matching(DIGEST, "must be sha256: and 64 hexadecimal digits")]
+Sha256 = Annotated[str, _matching(r"[0-9a-f]{64}", "must be 64 hexadecimal digits")]
+Moment = Annotated[str, _matching(MOMENT, "must be a moment in UTC such as 2026-11-22T03:36:28Z")]
+Platform = Annotated[str, _matching(PLATFORM, "must be a platform such as linux/amd64")]
+Name = Annotated[str, _matching(PART.pattern, "is no name of a version such as 10.7.0")]
+Filled = Annotated[str, Field(min_length=1)]
+Inside = Annotated[str, AfterValidator(_inside)]
+
+
+class Keys(BaseModel):
+    """Knows its keys and refuses others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LayerKeys(Keys):
+    """A layer: the digest of its compressed bytes, and how many they are."""
+
+    digest: Digest
+    size: Annotated[int, Strict(), Field(ge=0)]
+
+
+class PlatformKeys(Keys):
+    """An image for one platform; its name is the key that it stands under."""
+
+    manifest: Digest
+    image_id: Digest
+    layers: tuple[LayerKeys, ...]
+    labels: dict[str, str]
+    environment: dict[str, str]
+
+
+class ImageKeys(Keys):
+    """An image; its name is the key that it stands under."""
+
+    digest: Digest
+    registry: Filled
+    resolved: Moment
+    platforms: Annotated[dict[Platform, PlatformKeys], Field(min_length=1)]
+
+
+class BuildKeys(Keys):
+    """What an image of ours is made of."""
+
+    image: Image
+    base: Image
+    wheels: dict[Filled, Sha256]
+    files: dict[Inside, Sha256]
+
+
+class LockKeys(Keys):
+    """The whole of matrix.lock."""
+
+    schema_: Annotated[Literal[1], BeforeValidator(schema_number)] = Field(alias="schema")
+    images: dict[Image, ImageKeys]
+    builds: dict[Name, BuildKeys]
+
+
 def parse_matrix_lock(text: str, file: str = "matrix.lock") -> Lock:
     """Read matrix.lock's text; :class:`ConfigError` lists every mistake with its line, and the remedy."""
     try:
@@ -43,12 +125,25 @@ def parse_matrix_lock(text: str, file: str = "matrix.lock") -> Lock:
     problems = list(document.problems)
     lock = Lock()
     try:
-        lock = to_lock(keys.Lock.model_validate(document.value))
+        lock = _to_lock(LockKeys.model_validate(document.value))
     except ValidationError as error:
         problems += [_line(detail, document) for detail in error.errors()]
     if problems:
         raise ConfigError([*in_order(problems, file), f"{file}: {REMEDY}"])
     return lock
+
+
+def _to_lock(raw: LockKeys) -> Lock:
+    """Return matrix.lock as the program works with it: what is inside has the key that it stands under."""
+    images = {}
+    for name, image in raw.images.items():
+        platforms = []
+        for platform, found in image.platforms.items():
+            layers = tuple(LockedLayer(**dict(layer)) for layer in found.layers)
+            platforms.append(LockedPlatform(**{**dict(found), "platform": platform, "layers": layers}))
+        images[name] = LockedImage(**{**dict(image), "image": name, "platforms": tuple(platforms)})
+    builds = {name: LockedBuild(**dict(build)) for name, build in raw.builds.items()}
+    return Lock(images=images, builds=builds)
 
 
 def _line(detail: ErrorDetails, document: Document) -> str:
@@ -61,11 +156,11 @@ def _line(detail: ErrorDetails, document: Document) -> str:
 def _keys_at(parent: Path) -> list[str]:
     """Return the keys that are allowed in a place: ``images.<name>.platforms.<platform>.layers[0]``."""
     inside: dict[str, list[type[BaseModel]]] = {
-        "images": [keys.LockedImage, keys.LockedImage, keys.LockedPlatform, keys.LockedLayer],
-        "builds": [keys.LockedBuild],
+        "images": [ImageKeys, ImageKeys, PlatformKeys, LayerKeys],
+        "builds": [BuildKeys],
     }
     depth = (len(parent) - 2) // 2 + (parent[2:3] == ("platforms",)) if len(parent) > 1 else 0
-    model = inside[str(parent[0])][depth] if parent else keys.Lock
+    model = inside[str(parent[0])][depth] if parent else LockKeys
     return [field.alias or name for name, field in model.model_fields.items()]
 
 

@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.expand import Cell
 from trtmatrix.core.failing import SIZE, Kind, Manner, of_engine
 from trtmatrix.core.garbage import describe_garbage, is_unsteady, other_garbage
 from trtmatrix.core.judge import other_shapes, subject_of
-from trtmatrix.core.model import Verdict
 from trtmatrix.core.numbers import nan_last
 from trtmatrix.core.record import RAN, Record
 from trtmatrix.core.short import short
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import Verdict
 
 __all__ = ["Kind", "Manner", "manner_in", "manner_of", "plain_message", "same_manner"]
 
@@ -30,12 +30,6 @@ STRONGER = 10.0
 PLAIN = 2.0
 """The relative L2 error of an output whose sign is lost. Up to it an error may be that of the same failure,
 seen nearer to where it comes in: what is computed after it dilutes it."""
-
-SAME_C = 2.0
-"""A known defect that is there so many times less or more is another failure."""
-
-SAME_ERROR = 1.02
-"""Wrong numbers whose relative errors differ by no more are the same, whether a defect is named or not."""
 
 ALIKE = 0.5
 """The share of words that two errors' messages have in common, if they are the same error."""
@@ -130,14 +124,11 @@ def plain_message(text: str) -> str:
 def same_manner(wanted: Manner, found: Manner | None) -> str:
     """Say how a failure differs from the one that is wanted, in words; nothing where it is the same.
 
-    The same are: how it ended with the same error; NaN; zeros; a known defect whose c is of the same sign and
-    at most ``SAME_C`` times more or less; the same measurements above their limits; the same remark; wrong
-    numbers that come out in the same precision and whose relative error is at most ``WEAKER`` times smaller,
-    and at most ``STRONGER`` times larger or up to ``PLAIN``. Of an ``unsteady`` failure any garbage is the
-    same (:func:`trtmatrix.core.garbage.other_garbage`). Some of the same outputs must be wrong, where both
-    name any: who compares graphs whose outputs have other names takes them out first. A model of the user's
-    own has no known defects, so that what it does is compared with what the whole model does, not with the
-    repro's cell.
+    The same are: how it ended with the same error; NaN; zeros; the same known defect; the same measurements
+    above their limits; the same remark; wrong numbers that come out in the same precision and whose relative
+    error is at most ``WEAKER`` times smaller, and at most ``STRONGER`` times larger or up to ``PLAIN``. Of an
+    ``unsteady`` failure any garbage is the same (:func:`trtmatrix.core.garbage.other_garbage`). Names of
+    outputs do not count: a smaller graph has others.
     """
     if found is None:
         return "it does not fail"
@@ -146,13 +137,9 @@ def same_manner(wanted: Manner, found: Manner | None) -> str:
 
 
 def _difference(wanted: Manner, found: Manner) -> str:
-    if not wanted.unsteady and _same_numbers(wanted, found):
-        return ""
     alike = found.kind is wanted.kind and _shares(wanted.what, found.what)
     if not (wanted.unsteady or alike):
         return f"{found.words or found.kind.value}; before: {wanted.words or wanted.kind.value}"
-    if wanted.outputs and found.outputs and not {*wanted.outputs} & {*found.outputs}:
-        return f"{', '.join(found.outputs)} instead of {', '.join(wanted.outputs)}"
     return other_garbage(wanted, found) if wanted.unsteady else _extent(wanted, found)
 
 
@@ -162,43 +149,18 @@ def _extent(wanted: Manner, found: Manner) -> str:
         case Kind.ENDED:
             same = _are_alike(wanted.message, found.message)
             return "" if same else f"{found.message}; before: {wanted.message}"
-        case Kind.DEFECT:
-            return _other_c(wanted, found)
         case Kind.WRONG:
             before, after = _largest(wanted.errors), _largest(found.errors)
             known = wanted.errors and found.errors
             other = after < before / WEAKER or after > max(STRONGER * before, PLAIN)
             return f"relative error {short(after)} instead of {short(before)}" if known and other else ""
-        case Kind.SHAPE | Kind.NOT_FINITE | Kind.ZEROS | Kind.LIMIT | Kind.REMARK:
+        case Kind.SHAPE | Kind.NOT_FINITE | Kind.ZEROS | Kind.DEFECT | Kind.LIMIT | Kind.REMARK:
             return ""
-
-
-def _same_numbers(wanted: Manner, found: Manner) -> bool:
-    """Whether the same outputs are wrong to the same extent, of which one record knows the defect's name.
-
-    An older record does not know each defect. Zeros and numbers of another precision are told by what they
-    are; without names of outputs the error alone would say too little.
-    """
-    if {wanted.kind, found.kind} != {Kind.DEFECT, Kind.WRONG}:
-        return False
-    unnamed = wanted if wanted.kind is Kind.WRONG else found
-    before, after = _largest(wanted.errors), _largest(found.errors)
-    near = before > 0 and math.isfinite(before) and 1 / SAME_ERROR <= after / before <= SAME_ERROR
-    return not unnamed.what and bool(wanted.outputs) and wanted.outputs == found.outputs and near
 
 
 def _shares(wanted: str, found: str) -> bool:
     """Whether two lists of names have one in common, or are both empty."""
     return wanted == found or bool({*wanted.split(", ")} & {*found.split(", ")})
-
-
-def _other_c(wanted: Manner, found: Manner) -> str:
-    if not (wanted.sizes and found.sizes):
-        return ""
-    before = max(wanted.sizes, key=abs)
-    after = max(found.sizes, key=abs)
-    same = before == after or (before * after > 0 and 1 / SAME_C <= after / before <= SAME_C)
-    return "" if same else f"c = {short(after)} of {found.what} instead of {short(before)}"
 
 
 def _largest(values: Sequence[float]) -> float:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.judge import subject_of
-from trtmatrix.core.model import Control
 from trtmatrix.core.numbers import nan_last, read_floors
 from trtmatrix.core.plots import FLOORS, Plot
 from trtmatrix.core.record import RAN, Record
 from trtmatrix.core.table import Section, Table, make_tables
 from trtmatrix.core.upgrade.report import Point, Series
 from trtmatrix.core.words import cell_text
+from trtmatrix.suite.model import Control
 
 Values = Callable[[Entry], list[float]]
 """What gives one value an engine of an entry."""

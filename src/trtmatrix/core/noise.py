@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from trtmatrix.core.factors import ALLOWED, FIT, POSSIBLE
+from trtmatrix.core.factors import ALLOWED, FIT, POSSIBLE, ROUNDING
 
 NO_FLOOR = "no floor: versions compared with each other only"
 """What is said of a user's model whose noise cannot be known."""
+
+NO_FLOOR_OF = "no noise floor is known of"
+"""What is said where all is right that has a noise floor, and other outputs are not the reference itself."""
 
 Outputs = Mapping[str, Mapping[str, Any]]
 """Measurements by output, as a record has them."""
@@ -25,6 +28,7 @@ class Noise:
     ``outputs``: output → member of the ensemble → its error. ``defects``: defect → output → the size of the
     defect. ``c``: defect → member → how much of the defect the member's error seems to contain.
     ``right_scale`` and ``curve``: the scale of softmax, and pairs of a factor on it and the lost scale's c.
+    ``types``: the own types of outputs that hold real numbers, by NumPy's names, where they are known.
     """
 
     key: str
@@ -34,17 +38,21 @@ class Noise:
     c: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     right_scale: float | None = None
     curve: tuple[tuple[float, float], ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
 
     def floor(self, output: str, precision: str = "") -> float | None:
         """Return the worst member's error of an output, None where the output was not emulated.
 
-        ``precision``: that of the graph as the product computes it, if it is not the one asked for.
+        It is never below the rounding of the output's own type: a member may happen to be exact where another
+        right way of computing is not. ``precision``: that of the graph as the product computes it, if it is
+        not the one asked for.
         """
         key = (output, precision or self.precision)
         if key not in self._floors:
             members = self.outputs.get(output, {})
             allowed = [float(error) for name, error in members.items() if is_allowed(name, key[1])]
-            self._floors[key] = max(allowed, default=None)
+            least = ROUNDING.get(self.types.get(output, ""), 0.0)
+            self._floors[key] = max(*allowed, least) if allowed else None
         return self._floors[key]
 
     @cached_property
@@ -92,7 +100,44 @@ def read_noise(data: Mapping[str, Any]) -> Noise | None:
         key=str(data.get("key", "")), precision=str(data["precision"]), outputs=data["outputs"],
         defects=data.get("defects", {}), c=data.get("c", {}), right_scale=scales.get("right"),
         curve=tuple((float(factor), float(c)) for factor, c in scales.get("curve", ())),
+        types=data.get("types", {}),
     )  # fmt: skip
+
+
+def noise_troubles(noise: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say what of the reference or the floor could not be computed, or has nothing to be compared with."""
+    about = noise.get("reference", {})
+    return (
+        *(
+            f"{name}: its reference has no element but zeros, NaN and infinity in a sample: that says nothing"
+            for name in about.get("silent", ())
+        ),
+        *(
+            f"{name}: {share:.1%} of its reference is NaN or infinite: nothing is compared there"
+            for name, share in about.get("not_finite", {}).items()
+        ),
+        *_not_computed(noise),
+    )
+
+
+def why_no_floor(noise: Mapping[str, Any]) -> str:
+    """Say why outputs of a user's model have no floor, by what its preparation told; else nothing."""
+    about = noise.get("reference", {})
+    if about and not about.get("by"):
+        return f"no reference: {about.get('why_not') or 'it could not be computed'}"
+    return "; ".join(noise_troubles(noise))
+
+
+def _not_computed(noise: Mapping[str, Any]) -> Iterator[str]:
+    told = noise.get("reference", {})
+    if told.get("instead"):
+        yield (
+            f"the reference is no independent one: onnx.reference cannot compute this model, so "
+            f"{told['by']} did: {told['instead']}"
+        )
+    if told.get("why_not") and told.get("by"):  # where there is no reference, that line says why
+        few = "the noise floor is of fewer ways of computing" if noise.get("outputs") else "no noise floor"
+        yield f"{few}: {told['why_not']}"
 
 
 def fits(noise: Noise | None, outputs: Outputs) -> dict[str, str]:

@@ -24,11 +24,13 @@ from trtmatrix.core.factors import (
     SIGNATURE_FLOORS,
     VALID_FLOORS,
 )
-from trtmatrix.core.model import BEYOND, Case, Control, Defect, Outcome, Product, Verdict
-from trtmatrix.core.noise import NO_FLOOR, Noise, fits, is_allowed, is_near, precision_of
+from trtmatrix.core.model import Outcome
+from trtmatrix.core.noise import NO_FLOOR, NO_FLOOR_OF, Noise, fits, is_allowed, is_near, precision_of
 from trtmatrix.core.record import Measured
 from trtmatrix.core.short import short
 from trtmatrix.core.signs import Sign, best_sign, name_signs
+from trtmatrix.suite.model import Control, Product, Verdict
+from trtmatrix.suite.repros import BEYOND, Case, Defect
 
 
 def computed_in(asked: str, product: Product) -> str:
@@ -80,12 +82,21 @@ def judge_build(build: Measured, subject: Subject) -> Outcome:
 
 
 def _is_exact(build: Measured) -> bool:
-    """Whether every output is the reference itself, and any has an element but zeros, NaN and infinity."""
+    """Whether every output is the reference itself, and any has an element but zeros, NaN and infinity.
+
+    Of integers a zero tells as much as another number; they have no ``share_10_bits``.
+    """
     telling = any(
         values.get("count", 0) > sum(values.get(kind, 0) for kind in ("nan", "inf", "zeros"))
+        or ("share_10_bits" not in values and values.get("count", 0))
         for values in build.outputs.values()
     )
-    return telling and all(values.get("rel_l2") == 0 for values in build.outputs.values())
+    return telling and all(map(_is_reference, build.outputs.values()))
+
+
+def _is_reference(values: Mapping[str, Any]) -> bool:
+    """Whether an output is the reference itself, also where that is infinite: no norm looks there."""
+    return values.get("rel_l2") == 0 and not values.get("share_not_close")
 
 
 def _within_tolerance(outcome: Outcome, case: Case) -> Outcome:
@@ -156,7 +167,7 @@ def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
     if not floors:
         if subject.case.keep and _is_exact(build):
             return Outcome(verdict=Verdict.PASS)
-        return Outcome(verdict=Verdict.INVALID, reason="no output has a noise floor")
+        return Outcome(verdict=Verdict.INVALID, reason=NO_FLOOR)
     name = max(sorted(floors), key=lambda output: nan_last(floors[output]))
     outcome = _by_norm(build, subject, noise, name, floors[name])
     if outcome.verdict is not Verdict.FAIL:
@@ -182,9 +193,9 @@ def _not_seen(build: Measured, subject: Subject, noise: Noise, floors: Mapping[s
     absent = sorted(set(noise.outputs) - set(build.outputs))
     if absent and subject.product is Product.TENSORRT:
         return f"the run did not give {', '.join(absent)}"
-    exact = {name for name, values in build.outputs.items() if values.get("rel_l2") == 0}
+    exact = {name for name, values in build.outputs.items() if _is_reference(values)}
     bare = sorted(set(build.outputs) - set(floors) - exact)
-    return f"no noise floor is known of {', '.join(bare)}" if bare else ""
+    return f"{NO_FLOOR_OF} {', '.join(bare)}" if bare else ""
 
 
 def _not_known(signs: list[Sign], outcome: Outcome) -> str:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
-from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.entry import Stored
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import CellId, Gpu
 from trtmatrix.core.plan import Launch
 from trtmatrix.core.record import Record
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.model import CellId
 
 Seconds = Mapping[CellId, float]
 """How long each cell is thought to take."""

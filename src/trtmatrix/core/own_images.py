@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from trtmatrix.core.config import ImageOrigin, Matrix, Version
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.image_names import SUFFIXES
 from trtmatrix.core.registry import parse_reference
+from trtmatrix.suite.matrix import ImageOrigin, Matrix, Version
 
 FILES = tuple(dict.fromkeys(SUFFIXES.values()))
 

@@ -9,10 +9,12 @@ from functools import lru_cache
 
 from packaging.version import Version as Release
 
-from trtmatrix.core.config import Driver, ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
-from trtmatrix.core.expand import Cell, Selection
 from trtmatrix.core.image_names import CHILDREN, is_own
-from trtmatrix.core.model import Exclusion, Gpu, Product
+from trtmatrix.core.model import Exclusion
+from trtmatrix.suite.cells import Cell, Selection
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.matrix import Driver, ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
+from trtmatrix.suite.model import Product
 
 
 class Pull(str, Enum):

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from trtmatrix.core.jsontext import to_json
-from trtmatrix.core.model import PART, Cause, CellId, Product
 from trtmatrix.core.noise import Noise, read_noise
+from trtmatrix.suite.model import PART, Cause, CellId, Product
 
 __all__ = [
     "BUILT", "ENDS", "RAN", "SCHEMA", "Measured", "NewerRecordError", "Pool", "Record", "RecordError", "Rest",

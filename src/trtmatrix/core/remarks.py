@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from trtmatrix.core.advice import advise
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.judge import observed_differences
-from trtmatrix.core.model import Basis, Evidence, Outcome, Verdict
+from trtmatrix.core.model import Evidence, Outcome
 from trtmatrix.core.table import one_line
 from trtmatrix.core.words import EVIDENCE_MEANINGS, full_words
+from trtmatrix.suite.model import Basis, Verdict
 
 
 def expected_words(entry: Entry) -> str:

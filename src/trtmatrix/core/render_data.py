@@ -12,13 +12,14 @@ from trtmatrix.core.board_kinds import find_kinds
 from trtmatrix.core.controls import ControlCounts
 from trtmatrix.core.details import describe, record_file
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Basis, Evidence, Verdict
+from trtmatrix.core.model import Evidence
 from trtmatrix.core.record import to_json, write_number
 from trtmatrix.core.remarks import expected_words, find_contradicted
 from trtmatrix.core.summary import Counts, count_products, headline, why_not_run
 from trtmatrix.core.table import Table, make_tables, one_line
 from trtmatrix.core.twins import twins_of
 from trtmatrix.core.words import EVIDENCE_MEANINGS, full_words
+from trtmatrix.suite.model import Basis, Verdict
 
 SCHEMA = 1
 """The number of the JSON's shape."""

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from enum import Enum
 from typing import Any
 
-from trtmatrix.core.config import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
-from trtmatrix.core.model import Case, Repro
+from trtmatrix.suite.matrix import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
+from trtmatrix.suite.repros import Case, Repro
 
 Rows = Sequence[tuple[Repro, Case]]
 

@@ -9,7 +9,6 @@ from tabulate import tabulate
 from trtmatrix.core.board_kinds import kind_lines
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.markdown import code, plain
-from trtmatrix.core.model import Repro
 from trtmatrix.core.remarks import (
     Surprise,
     Unanswered,
@@ -22,6 +21,7 @@ from trtmatrix.core.remarks import (
 from trtmatrix.core.summary import count_lines, count_products
 from trtmatrix.core.table import Section, Table, make_tables, one_line
 from trtmatrix.core.words import cell_text, legend
+from trtmatrix.suite.repros import Repro
 
 _MOST_ITEMS = 40
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from tabulate import tabulate
 
 from trtmatrix.core.board_kinds import kind_lines
-from trtmatrix.core.config import Version
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Verdict
 from trtmatrix.core.remarks import find_remarks
 from trtmatrix.core.summary import count_lines, count_products
 from trtmatrix.core.table import Row, Section, Table, fold_line, make_tables, one_line
 from trtmatrix.core.twins import TwinRow
 from trtmatrix.core.words import cell_text, has_evidence, legend
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import Verdict
 
 _INDENT = "  "
 _LEAST_WIDTH = 60

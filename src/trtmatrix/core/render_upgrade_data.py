@@ -22,7 +22,7 @@ def upgrade_json(upgrade: Upgrade) -> str:
     Enums are their values, what is not known is null, and a number that JSON cannot hold is one of the
     strings NaN, Infinity and -Infinity. ``exit_code`` is what the command ends with.
     """
-    data = {"schema": SCHEMA, "exit_code": int(upgrade.decision.exit_code), **plain(upgrade)}
+    data = {"schema": SCHEMA, "exit_code": int(upgrade.exit_code), **plain(upgrade)}
     return to_json(data)
 
 

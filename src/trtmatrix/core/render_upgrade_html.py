@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trtmatrix.api.page import render_api
 from trtmatrix.core.html.answers import (
     DECISIONS,
     capital,
@@ -11,7 +12,6 @@ from trtmatrix.core.html.answers import (
     ratio_text,
     spread_text,
 )
-from trtmatrix.core.html.api_part import render_api
 from trtmatrix.core.html.findings import render_findings
 from trtmatrix.core.html.model_part import render_model
 from trtmatrix.core.html.page import render_page

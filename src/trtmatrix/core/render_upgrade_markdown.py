@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from trtmatrix.core.api import ApiUse, Certainty, ChangeKind
+from trtmatrix.api.report import count_uses, met_behaviours, named_uses
+from trtmatrix.api.types import ApiSection, ApiUse, ChangeKind
 from trtmatrix.core.html.answers import EVIDENCE, capital, deciding, ratio_text, spread_text
 from trtmatrix.core.html.pieces import count
 from trtmatrix.core.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 from trtmatrix.core.short import short
 from trtmatrix.core.upgrade.report import (
-    ApiSection,
     CaseLine,
     CheckOutcome,
     Difference,
@@ -191,24 +191,24 @@ def _api(upgrade: Upgrade) -> Iterator[str]:
     yield plain(api.lacking or api.stands_in)
     if api.code:
         folders = ", ".join(map(code, api.code))
-        yield f"{count(api.files, 'file')} read in {folders}, {count(len(api.uses), 'use')} of what changes."
-    if api.uses:
-        yield table(
-            ["where", "use", "what happens", "instead", "source"], map(_use, api.uses[:_MOST])
-        ) + _more(len(api.uses))
+        yield f"{folders}: {plain(count_uses(api))}."
+    named = named_uses(api)
+    if named:
+        heads = ["where", "use", "what happens", "instead", "source"]
+        yield table(heads, map(_use, named[:_MOST])) + _more(len(named))
     if api.unread:
         yield "Not read:\n\n" + bullets(f"{code(file)}: {plain(why)}" for file, why in api.unread[:_MOST])
-    if api.behaviours:
+    if met_behaviours(api):
         yield "Behaviour that changes under the same name:\n\n" + bullets(
             f"**{plain(b.topic)}**: {plain(b.text)} ({plain(b.when)}{_from(b.url, b.source)})"
-            for b in api.behaviours
+            for b in met_behaviours(api)
         )
     yield from _changes(api)
 
 
 def _use(use: ApiUse) -> list[str]:
     where = f"{use.file}:{f'cell {use.cell}, ' if use.cell else ''}{use.line}"
-    sure = "" if use.certainty is Certainty.SURE else f", {use.certainty.value}: {use.why}".removesuffix(": ")
+    sure = "" if use.sure else f", {use.certainty.value}: {use.why}".removesuffix(": ")
     change = use.change
     instead = "; ".join(
         filter(None, (code(change.replacement) if change.replacement else "", plain(change.note)))

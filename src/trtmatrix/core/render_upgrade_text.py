@@ -185,13 +185,11 @@ def _facts(title: str, facts: Sequence[FactLine]) -> Iterator[str]:
 
 
 def _api(upgrade: Upgrade) -> Iterator[str]:
-    from trtmatrix.core.render_upgrade_api import render_api_lines
+    from trtmatrix.api.report import render_api_lines
 
-    lines = list(render_api_lines(upgrade.api, upgrade.before, upgrade.after))
-    if lines:
-        yield "API"
-    for line in lines:
-        yield from wrap(line, "  ", "    ")
+    yield "API"
+    for line in render_api_lines(upgrade.api, upgrade.before, upgrade.after):
+        yield f"  {line}".rstrip()
 
 
 def _plain(title: str, texts: Sequence[str]) -> Iterator[str]:

@@ -10,10 +10,11 @@ from typing import Any
 
 from trtmatrix.core.confirm import count_engines, has_engines
 from trtmatrix.core.entry import BOARD, Entry, is_digest_of
-from trtmatrix.core.expand import Cell
-from trtmatrix.core.model import Evidence, Gpu, Outcome, Seen
+from trtmatrix.core.model import Evidence, Outcome
 from trtmatrix.core.record import Record
 from trtmatrix.core.words import full_words
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.gpus import Gpu, Seen
 
 SCHEMA = 1
 """The number of the JSON's shape."""

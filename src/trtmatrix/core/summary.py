@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from trtmatrix.core.controls import ControlCounts, count_controls
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Evidence, Exclusion, Product, Verdict
+from trtmatrix.core.model import Evidence, Exclusion
 from trtmatrix.core.plan import SITE_HAS
 from trtmatrix.core.table import one_line
 from trtmatrix.core.words import PRODUCT_NAMES, marked, outcome_word
+from trtmatrix.suite.model import Product, Verdict
 
 NOT_ATTEMPTED = "not tried yet"
 NOT_OF_THE_SITE = "no such GPU in slurm.yaml"

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trtmatrix.core.board_kinds import BoardKind, find_kinds, mark_boards
-from trtmatrix.core.config import Version
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Case, Control, Gpu, Product, Repro, Seen
 from trtmatrix.core.twins import TwinRow, make_twin_rows
 from trtmatrix.core.words import MUST_FAIL, has_evidence
+from trtmatrix.suite.gpus import Gpu, Seen
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import Control, Product
+from trtmatrix.suite.repros import Case, Repro
 
 _ORDER = (Product.TENSORRT, Product.ONNXRUNTIME, Product.TENSORRT_RTX)
 _ON_CPU = {

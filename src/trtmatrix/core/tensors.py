@@ -15,7 +15,8 @@ Shapes = Mapping[str, Shape]
 """Shapes of a sample's inputs by name."""
 
 Range = tuple[Shape, Shape, Shape]
-"""The smallest, the usual and the largest shape of an input: TensorRT's min, opt and max."""
+"""The smallest, the usual and the largest shape of an input: TensorRT's min, opt and max. Of an input that is
+a shape itself, its values."""
 
 LONGEST_STEM = 40
 
@@ -25,22 +26,29 @@ class Tensor:
     """An input or output of a graph.
 
     ``dtype`` is NumPy's name (``"float32"``), or ONNX's where NumPy has none. ``shape`` is None where not
-    even the rank is known.
+    even the rank is known. ``feeds``: what an input of integers decides the shape of, such as ``TopK's k``:
+    TensorRT wants to know its values when it builds.
     """
 
     name: str
     dtype: str
     shape: tuple[Dim, ...] | None
+    feeds: str = ""
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether its shape is not one alone."""
-        return self.shape is None or any(not isinstance(dim, int) for dim in self.shape)
+        """Whether its shape, or what decides the shape of others, is not one alone."""
+        return bool(self.feeds) or self.shape is None or any(not isinstance(dim, int) for dim in self.shape)
 
     @property
     def text(self) -> str:
         """Its type in words: ``int64 [batch, 128]``."""
         return f"{self.dtype} {shape_text(self.shape)}"
+
+    @property
+    def told(self) -> str:
+        """Its type, and what it feeds: ``int64 [1] (TopK's k)``."""
+        return f"{self.text} ({self.feeds})" if self.feeds else self.text
 
 
 def shape_text(shape: Sequence[Dim] | None) -> str:
@@ -93,7 +101,15 @@ def parse_profile(text: str) -> tuple[str, Range]:
 def _parse_shape(text: str) -> Shape | None:
     """Read ``4x128``; nothing is a scalar's shape."""
     parts = text.split("x") if text else []
-    return tuple(map(int, parts)) if all(part.isascii() and part.isdecimal() for part in parts) else None
+    return tuple(map(int, parts)) if all(re.fullmatch("-?[0-9]+", part) for part in parts) else None
+
+
+def fits_range(ranges: Range, tensor: Tensor) -> bool:
+    """Whether shapes are those that an input may have; where it feeds a shape, values as many as it has."""
+    if not tensor.feeds:
+        return all(fits_shape(shape, tensor) and min(shape, default=0) >= 0 for shape in ranges)
+    count = tensor.shape[0] if tensor.shape else 1
+    return tensor.shape is None or not isinstance(count, int) or count == len(ranges[0])
 
 
 def fits_shape(shape: Shape, tensor: Tensor) -> bool:
@@ -110,7 +126,8 @@ def bind_symbols(tensors: Iterable[Tensor], shapes: Shapes) -> tuple[dict[str, i
     bound: dict[str, tuple[int, str]] = {}
     problems = []
     for tensor in tensors:
-        for dim, size in zip(tensor.shape or (), shapes.get(tensor.name, ()), strict=False):
+        sizes = shapes.get(tensor.name, ()) if not tensor.feeds else ()
+        for dim, size in zip(tensor.shape or (), sizes, strict=False):
             if not isinstance(dim, str):
                 continue
             known, first = bound.setdefault(dim, (size, tensor.name))
@@ -120,7 +137,7 @@ def bind_symbols(tensors: Iterable[Tensor], shapes: Shapes) -> tuple[dict[str, i
 
 
 def fill_shapes(tensors: Sequence[Tensor], given: Shapes) -> tuple[dict[str, Shape], list[Tensor]]:
-    """Return a shape for each input, and the inputs of which it is not known.
+    """Return a shape for each input (values, where it feeds one), and the inputs of which it is not known.
 
     Symbols get the sizes that they have in ``given``. An unknown first dimension, the batch, is 1.
     """
@@ -131,7 +148,7 @@ def fill_shapes(tensors: Sequence[Tensor], given: Shapes) -> tuple[dict[str, Sha
         if tensor.name in given:
             found[tensor.name] = given[tensor.name]
             continue
-        if tensor.shape is None:
+        if tensor.shape is None or tensor.feeds:
             unknown.append(tensor)
             continue
         dims = [sizes.get(dim) if isinstance(dim, str) else dim for dim in tensor.shape]

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from trtmatrix.core.config import Version
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.judge import NOT_CALIBRATED, measured_in
-from trtmatrix.core.model import Case, Repro, Twin
 from trtmatrix.core.record import RAN
 from trtmatrix.core.words import marked
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.repros import Case, Repro, Twin
 
 
 @dataclass(frozen=True, kw_only=True)

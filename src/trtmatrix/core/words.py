@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Cause, Control, Evidence, Exclusion, Outcome, Product, Verdict
+from trtmatrix.core.model import Evidence, Exclusion, Outcome
+from trtmatrix.suite.model import Cause, Control, Product, Verdict
 
 NOT_SUPPORTED = "–"
 NO_EVIDENCE = "·"

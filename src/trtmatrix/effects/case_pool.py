@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.core.model import Case
 from trtmatrix.effects.cases import CaseCache
-from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.repros import Case
 
 MEMORY = 2 << 30
 """Bytes that a process may need; the largest case of the project takes a little less."""

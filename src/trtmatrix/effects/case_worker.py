@@ -20,7 +20,7 @@ from typing import IO, Any
 from trtmatrix.core.errors import TrtMatrixError, UsageError
 from trtmatrix.effects.cases import CaseCache
 from trtmatrix.effects.offline import ENVIRONMENT, refuse_connections
-from trtmatrix.effects.repro_files import LoadedRepro, read_repro
+from trtmatrix.suite.repro_files import LoadedRepro, read_repro
 
 
 def main() -> None:

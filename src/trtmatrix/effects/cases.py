@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.model import Case
 from trtmatrix.effects.paths import publish_folder
-from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.repros import Case
 
 if TYPE_CHECKING:  # only what prepares a case needs NumPy: a run that is served starts without it
     import numpy as np
@@ -165,7 +165,7 @@ class CaseCache:
         known = self._seen.pop(id(array), None)
         if known is None or known[0] is not array or not known[1].exists():
             stored = smallest_exact(array) if narrow else array
-            known = (array, self._write_array(np.ascontiguousarray(stored)))
+            known = (array, self._write_array(np.asarray(stored, order="C")))
         self._seen[id(array)] = known
         while len(self._seen) > REMEMBERED:  # an array that is remembered stays in memory
             del self._seen[next(iter(self._seen))]
@@ -294,7 +294,7 @@ def _array_bytes(array: Array) -> tuple[bytes, bytes | memoryview]:
     """Return what identifies an array: dtype and shape, and its values; it must be contiguous."""
     import numpy as np
 
-    data = array.view(np.uint8).reshape(-1).data if array.size else b""
+    data = array.reshape(-1).view(np.uint8).data if array.size else b""
     return f"{array.dtype.str} {array.shape}".encode(), data
 
 

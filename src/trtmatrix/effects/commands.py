@@ -9,15 +9,17 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 PATIENCE_SECONDS = 5.0
 """How long a command may take to clean up when this process ends before it."""
 
 
 def run_to_end(
-    command: Sequence[str], environment: Mapping[str, str], seconds: float | None = None
-) -> tuple[int, str]:
-    """Run a command in a session of its own; returns its exit code and all that it said.
+    command: Sequence[str], environment: Mapping[str, str], seconds: float | None = None,
+    folder: Path | None = None,
+) -> tuple[int, str]:  # fmt: skip
+    """Run a command in a session of its own, in ``folder``; returns its exit code and all that it said.
 
     One that cannot be started has code 127, one that takes longer than ``seconds`` code 124, as in a shell.
     """
@@ -25,7 +27,7 @@ def run_to_end(
         try:
             child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
-                start_new_session=True,
+                start_new_session=True, cwd=folder,
             )  # fmt: skip
         except OSError as error:
             return 127, f"{command[0]}: {error.strerror}"
@@ -34,16 +36,17 @@ def run_to_end(
         try:
             code = child.wait(seconds)
         except subprocess.TimeoutExpired:
-            end()
             code = 124
         finally:
             atexit.unregister(end)
+            if child.poll() is None:  # also where an interrupt ends the wait
+                end()
         said.seek(0)
         return code, said.read().decode("utf-8", "replace")
 
 
 class _Ending:
-    """Ends a command that is still running; its first signal lets it clean up."""
+    """Ends a command that is still running, and what it started; its first signal lets it clean up."""
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
         self.child = child
@@ -53,4 +56,3 @@ class _Ending:
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(self.child.pid, number)
                 self.child.wait(timeout=PATIENCE_SECONDS)
-                return

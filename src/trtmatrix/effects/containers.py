@@ -12,7 +12,6 @@ import docker.errors
 from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Ulimit
 
-from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.container import (
     LOG_DRIVERS,
     OWNER_LABEL,
@@ -31,6 +30,7 @@ from trtmatrix.effects.image_check import ImageCheck
 from trtmatrix.effects.images import Images
 from trtmatrix.effects.launcher import POLL_SECONDS, Ended, Heartbeat, Poll, Ready, WrongVersion, launch_spec
 from trtmatrix.effects.owner import is_dead
+from trtmatrix.suite.matrix import ImageOrigin
 
 ENGINE_SECONDS = 0.1
 """How often the engine is asked whether a container still runs: that costs it milliseconds."""

@@ -41,3 +41,14 @@ def hold(file: Path, note: Callable[[str], None]) -> Iterator[None]:
         stream.write(f"{os.uname().nodename}, process {os.getpid()}")
         stream.flush()
         yield
+
+
+@contextlib.contextmanager
+def hold_folder(folder: Path) -> Iterator[None]:
+    """Hold a folder itself against other processes of this host, which leaves no file behind."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -14,9 +14,8 @@ from typing import Any
 
 import trtmatrix
 from trtmatrix.core.errors import UsageError
-from trtmatrix.core.gpu_names import plain_name, slug_of
 from trtmatrix.core.job_gpus import JOB, job_gpus
-from trtmatrix.core.model import Gpu
+from trtmatrix.suite.gpus import Gpu, plain_name, slug_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from trtmatrix.core.config import ImageOrigin, Version
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.image_says import image_says
 from trtmatrix.core.judge import wrong_library
-from trtmatrix.core.model import Product
 from trtmatrix.effects.image_contents import read_contents
 from trtmatrix.effects.image_facts import find_image
-from trtmatrix.effects.remembered import CONTENTS, Remembered
+from trtmatrix.effects.remembered import Remembered
+from trtmatrix.suite.matrix import ImageOrigin, Version
+from trtmatrix.suite.model import Product
 
 
 def read_environment(image_id: str) -> Mapping[str, str]:
@@ -33,7 +33,7 @@ class ImageCheck:
 
         ``note``: told where nothing could be compared.
         """
-        self._remembered, self._read = Remembered(cache, CONTENTS), read
+        self._remembered, self._read = Remembered(cache), read
         self._variables, self._note = variables, note
 
     def find_wrong(self, version: Version, image_id: str) -> str | None:

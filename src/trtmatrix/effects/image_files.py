@@ -9,9 +9,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import trtmatrix.effects.remembered as memory
-from trtmatrix.core.config import ImageOrigin, Pin
 from trtmatrix.core.errors import UsageError
+from trtmatrix.effects.remembered import Remembered
+from trtmatrix.suite.matrix import ImageOrigin, Pin
 
 CHUNK = 1 << 22
 
@@ -28,9 +28,8 @@ def read_file(name: str, cache: Path) -> ImageOrigin:
         if not path.is_file():
             raise UsageError(f"--image: {path} is no file")
         key = f"{path}\n{status.st_size}\n{status.st_mtime_ns}"
-        kept = memory.Remembered(cache, memory.CONTENTS)
         read = tar_ids if path.suffix == ".tar" else file_ids
-        ids = kept.recall("image-file", key, lambda: read(path))
+        ids = tuple(Remembered(cache).recall("image-file", key, lambda: list(read(path))))
     except OSError as error:
         raise UsageError(
             f"--image: {path} cannot be read: {error.strerror or error}\n  name a file that this host sees"

@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 import docker
 import docker.errors
 
-from trtmatrix.core.config import ImageOrigin, Origin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Keep, Launch
 from trtmatrix.core.pulled import PulledImage, Speed
@@ -21,6 +20,7 @@ from trtmatrix.effects.engine import name_engine, open_client
 from trtmatrix.effects.engine_errors import ENGINE_ERRORS
 from trtmatrix.effects.owner import is_dead, own_identity
 from trtmatrix.effects.pulled import Ledger, Page
+from trtmatrix.suite.matrix import ImageOrigin, Origin
 
 AT_ONCE = 2
 """Images that are here at once where they go after their last cell: one runs, the next is pulled."""

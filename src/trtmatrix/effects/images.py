@@ -11,7 +11,6 @@ from pathlib import Path
 
 import docker
 
-from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.image_names import OWN, HeldImage, find_image, is_own
 from trtmatrix.core.plan import Launch
@@ -19,6 +18,7 @@ from trtmatrix.effects.commands import run_to_end
 from trtmatrix.effects.image_use import NoUse, check_pin, id_of
 from trtmatrix.effects.offline import need_network
 from trtmatrix.effects.pulling import Puller, PullNote
+from trtmatrix.suite.matrix import ImageOrigin
 
 
 class Images:

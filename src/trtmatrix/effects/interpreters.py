@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from trtmatrix.core.config import WheelsOrigin
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.model import Gpu
 from trtmatrix.core.plan import Launch
 from trtmatrix.effects.environments import has_environment, have_environment
 from trtmatrix.effects.launcher import POLL_SECONDS, Ended, Heartbeat, Poll, Ready
 from trtmatrix.effects.paths import probe_folder
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.matrix import WheelsOrigin
 
 
 class InterpreterLauncher:

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, POSSIBLE, Arithmetic
-from trtmatrix.core.digest import digest_code
 from trtmatrix.core.factors import ALLOWED
-from trtmatrix.core.model import Case
-from trtmatrix.core.reprofile import APART
 from trtmatrix.effects.calibration import read_entry
-from trtmatrix.effects.code import digest_package
-from trtmatrix.effects.repro_files import LoadedRepro
+from trtmatrix.suite.digest import digest_code, digest_package
+from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.reprofile import APART
+from trtmatrix.suite.repros import Case
 from trtprobe.measure import measure_signature, measure_with_signatures
 
 Array = NDArray[Any]

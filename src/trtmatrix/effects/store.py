@@ -14,7 +14,6 @@ from typing import IO, TYPE_CHECKING, Any
 
 from trtmatrix.core.compare import Stored
 from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.model import CellId
 from trtmatrix.core.record import (
     NewerRecordError,
     Pool,
@@ -24,6 +23,7 @@ from trtmatrix.core.record import (
     record_from,
     to_json,
 )
+from trtmatrix.suite.model import CellId
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from trtmatrix.core.container import SCRATCH, ContainerSpec, Limits
 from trtmatrix.core.job_gpus import JOB
-from trtmatrix.core.model import Gpu
 from trtmatrix.effects.commands import run_to_end
 from trtmatrix.launchers.words import inside_words, mount_words, without
+from trtmatrix.suite.gpus import Gpu
 
 ALONE = ("--containall", "--cleanenv", "--no-home", "--no-privs", f"--pwd={SCRATCH}")
 NO_NETWORK = ("--net", "--network=none")

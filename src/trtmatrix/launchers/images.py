@@ -10,7 +10,6 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-from trtmatrix.core.config import ImageOrigin
 from trtmatrix.core.errors import MachineryError
 from trtmatrix.core.plan import Launch
 from trtmatrix.effects.commands import run_to_end
@@ -19,6 +18,7 @@ from trtmatrix.effects.image_files import file_ids
 from trtmatrix.effects.offline import need_network
 from trtmatrix.launchers.apptainer import Apptainer
 from trtmatrix.launchers.pyxis import Pyxis
+from trtmatrix.suite.matrix import ImageOrigin
 
 Runtime = Apptainer | Pyxis
 NOT_UNDERSTOOD = "Invalid image reference"  # enroot's words for a form that its release does not know

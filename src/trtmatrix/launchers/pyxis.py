@@ -15,9 +15,9 @@ from pathlib import Path
 
 from trtmatrix.core.container import SCRATCH, ContainerSpec, Limits
 from trtmatrix.core.job_gpus import JOB
-from trtmatrix.core.model import Gpu
 from trtmatrix.effects.commands import run_to_end
 from trtmatrix.launchers.words import inside_words, mount_words, without
+from trtmatrix.suite.gpus import Gpu
 
 STEP = ("--nodes=1", "--ntasks=1", "--overlap", "--mpi=none", "--input=none")
 """A step beside others of the job: this process may be in one itself, which would keep the GPU from it."""

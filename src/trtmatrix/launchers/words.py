@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from trtmatrix.core.container import SCRATCH, ContainerSpec
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.model import Gpu
+from trtmatrix.suite.gpus import Gpu
 
 BEGAN = "began"
 """What the first shell inside leaves: it tells a probe that failed from a container that never started."""

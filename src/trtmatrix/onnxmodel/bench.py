@@ -32,12 +32,12 @@ Shapes = dict[str, tuple[int, ...]]
 class Bench:
     """One model, ready to be rewritten. ``known``: its tensors' types, and the first sample's shapes."""
 
-    def __init__(self, model: Path, folder: Path, shapes: Shapes) -> None:
+    def __init__(self, model: Path, folder: Path, shapes: Shapes, runner: type[Session] = Session) -> None:
         """Read a model; ``folder`` is for what is written, on the same disk. It is emptied by nobody.
 
         :class:`CannotRewriteError` where its opset is old and cannot be converted.
         """
-        self.folder = folder
+        self.folder, self.runner = folder, runner
         self.model = onnx.load(str(model), load_external_data=False)
         if opset_of(self.model) < LEAST_OPSET:
             self.model = _converted(self.model)
@@ -71,21 +71,27 @@ class Bench:
         """Whether its weights take so much memory that there should not be much beside them."""
         return _weight_bytes(self.model) > LARGE_WEIGHTS
 
+    def real_type(self, name: str) -> str:
+        """Return the type of a tensor that holds real numbers, by NumPy's name; nothing of another."""
+        kind = self.known.types[name] if self.known.is_float(name) else None
+        return "" if kind is None else str(onnx.helper.tensor_dtype_to_np_dtype(kind))
+
     def operators(self) -> set[str]:
         """Return the operators of the graph itself."""
         return {node.op_type for node in self.model.graph.node}
 
     def session(
-        self, name: str, change: Callable[[ModelProto], object], *, optimised: bool = False
-    ) -> Session:
-        """Load a changed copy of the model; ``name`` is for its file."""
+        self, name: str, change: Callable[[ModelProto], object], *, optimised: bool = False,
+        runner: type[Session] | None = None,
+    ) -> Session:  # fmt: skip
+        """Load a changed copy of the model; ``name`` is for its file, ``runner`` if it is another."""
         copy = ModelProto()
         copy.CopyFrom(self.model)
         change(copy)
         path = self.folder / f"{name}.onnx"
         path.write_bytes(copy.SerializeToString())
         try:
-            return Session(path, optimised=optimised, frugal=self.is_large)
+            return (runner or self.runner)(path, optimised=optimised, frugal=self.is_large)
         finally:
             path.unlink()
 

@@ -1,4 +1,4 @@
-"""A model's reference and noise floor, computed by ONNX Runtime on the host's CPU.
+"""A model's reference and noise floor, computed on the host's CPU: by ONNX Runtime, or by ONNX's evaluator.
 
 The reference is the graph in float64, or in float32 where that cannot be had. The floor is the worst error of
 the same graph in the precision asked for, computed in several ways, as the ensemble of the project's repros
@@ -11,21 +11,22 @@ import math
 import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import ModelProto, TensorProto
+from onnx import GraphProto, ModelProto, TensorProto
 
 from trtmatrix.core.factors import ALLOWED
+from trtmatrix.core.tensors import Tensor, fits_shape, shape_text
 from trtmatrix.onnxmodel.bench import Bench
 from trtmatrix.onnxmodel.retype import CannotRewriteError, Retyping
 from trtmatrix.onnxmodel.rounding import GIVEN, Rounding, apply_rounding
-from trtmatrix.onnxmodel.sessions import NotComputedError, Session, runtime_name
-from trtmatrix.onnxmodel.walk import opset_of
+from trtmatrix.onnxmodel.sessions import NotComputedError, Session
+from trtmatrix.onnxmodel.walk import known_of, opset_of
 from trtprobe.measure import measure_output
 
 Array = NDArray[Any]
@@ -59,7 +60,8 @@ class Computed:
 
     ``precision``: of the reference, in words. ``errors``: a sample's outputs → member → relative L2 error.
     ``own_error``: output → the worst over samples of the reference's own, ``own_means`` says of what.
-    ``why_not``: why nothing could be computed, or why there is no floor.
+    ``why_not``: why nothing could be computed, or why there is no floor. ``types``: the outputs' own, by
+    NumPy's names. ``instead``: why another than who was asked first has computed it.
     """
 
     by: str = ""
@@ -69,24 +71,37 @@ class Computed:
     own_error: Mapping[str, float] = field(default_factory=dict)
     own_means: str = ""
     why_not: str = ""
+    types: Mapping[str, str] = field(default_factory=dict)
+    instead: str = ""
 
 
-def compute(model: Path, samples: Sequence[Sample], precision: str, scratch: Path) -> Computed:
+def compute(
+    model: Path, samples: Sequence[Sample], precision: str, scratch: Path,
+    runners: Sequence[type[Session]] = (Session,),
+) -> Computed:  # fmt: skip
     """Compute references and floors of all samples; what cannot be had is told, nothing is raised.
 
     ``precision``: one of :data:`trtmatrix.core.factors.ALLOWED`. ``scratch``: a folder on the model's disk.
+    ``runners``: who may compute, the first that can does.
     """
-    with tempfile.TemporaryDirectory(dir=scratch, prefix=".computing-") as folder:
-        shapes = {name: array.shape for name, array in samples[0].items()}
-        try:
-            bench = Bench(model, Path(folder), shapes)
-            return _compute(bench, samples, precision)
-        except (NotComputedError, CannotRewriteError) as error:
-            return _as_it_stands(model, samples, str(error))
+    shapes = {name: array.shape for name, array in samples[0].items()}
+    instead = ""
+    for runner in runners:
+        with tempfile.TemporaryDirectory(dir=scratch, prefix=".computing-") as folder:
+            try:
+                computed = _compute(Bench(model, Path(folder), shapes, runner), samples, precision)
+            except (NotComputedError, CannotRewriteError) as error:
+                computed = _as_it_stands(model, samples, str(error), runner)
+        if computed.by:
+            break
+        instead = computed.why_not
+    return replace(computed, instead=instead if computed.by else "")
 
 
 def _compute(bench: Bench, samples: Sequence[Sample], precision: str) -> Computed:
     singles, integers = _run_float32(bench, samples)
+    if bench.runner.independent:
+        _check_shapes(bench.model.graph, singles)
     references, in_float32 = _references(bench, samples)
     if references is None:
         words, references = f"float32: {in_float32}", singles
@@ -105,15 +120,55 @@ def _compute(bench: Bench, samples: Sequence[Sample], precision: str) -> Compute
             continue
         for by_output, outputs, reference in zip(errors, found, references, strict=True):
             _measure(member, outputs, reference, by_output)
+    if bench.runner.independent:
+        _add_plainer(bench, samples, references, errors)
     doubled = references is not singles
     steps = integers | (set(references[0]) if bench.operators() & QUANTIZING else set())
     return Computed(
-        by=runtime_name(), precision=words, references=tuple(references),
+        by=bench.runner.called(), precision=words, references=tuple(references),
         errors=tuple(_without_lucky(by_output, steps) for by_output in errors),
         own_error=_own_error(errors, singles, references, doubled=doubled),
         own_means="float32 against float64" if doubled else "float32 computed in several ways",
         why_not="; ".join(failed),
+        types={name: kind for name in references[0] if (kind := bench.real_type(name))},
     )  # fmt: skip
+
+
+PLAINER = 2.0**-17
+"""A float32 result of ONNX Runtime that is nearer to an independent reference is one of the right ways: a
+long sum without pairs is off by 2e-6. An error of more than 128 roundings is what is judged."""
+
+
+def _add_plainer(
+    bench: Bench, samples: Sequence[Sample], references: Sequence[Mapping[str, Array]],
+    errors: Sequence[dict[str, dict[str, float]]],
+) -> None:  # fmt: skip
+    """Note the error of ONNX Runtime's own float32 where it is no more than a plainer sum makes.
+
+    Where it gives other shapes, and the graph says nothing of them, nobody knows who is right.
+    """
+    said = known_of(bench.model.graph).shapes
+    try:
+        session = bench.session("runtime", bench.float32, runner=Session)
+        found = [session.run(sample) for sample in samples]
+    except NotComputedError:
+        return
+    for by_output, outputs, reference in zip(errors, found, references, strict=True):
+        if odd := [n for n in reference if n not in said and outputs[n].shape != reference[n].shape]:
+            raise NotComputedError(f"it gives {odd[0]} another shape than ONNX Runtime")
+        own: dict[str, dict[str, float]] = {name: {} for name in reference}
+        _measure("fp32-runtime", outputs, reference, own)
+        for name, members in own.items():
+            by_output[name].update({m: error for m, error in members.items() if error <= PLAINER})
+
+
+def _check_shapes(graph: GraphProto, outputs: Sequence[Mapping[str, Array]]) -> None:
+    """Refuse an evaluator's outputs whose shapes are not the graph's: of scalars its Loop makes [n, 1]."""
+    said = known_of(graph).shapes
+    for name, array in ((name, array) for sample in outputs for name, array in sample.items()):
+        if not fits_shape(array.shape, Tensor(name=name, dtype="", shape=said.get(name))):
+            is_, wanted = shape_text(array.shape), shape_text(said[name])
+            raise NotComputedError(f"it gives {name} the shape {is_}, and the graph says {wanted}")
 
 
 def _run_float32(bench: Bench, samples: Sequence[Sample]) -> tuple[list[dict[str, Array]], set[str]]:
@@ -126,7 +181,7 @@ def _members(bench: Bench, precision: str) -> Iterator[tuple[str, Rounding, bool
     """Yield each member, and whether ONNX Runtime may optimise its graph."""
     for member, rounding in ensemble(precision, large=bench.is_large).items():
         yield member, rounding, False
-        if rounding == Rounding(kind="fp32"):
+        if rounding == Rounding(kind="fp32") and not bench.runner.independent:
             yield f"{member}-optimised", rounding, True
 
 
@@ -244,13 +299,15 @@ def _float64(outputs: Mapping[str, Array]) -> dict[str, Array]:
     return found
 
 
-def _as_it_stands(model: Path, samples: Sequence[Sample], why: str) -> Computed:
+def _as_it_stands(model: Path, samples: Sequence[Sample], why: str, runner: type[Session]) -> Computed:
     """Run the file itself, where it cannot be rewritten: a reference without a floor."""
     try:
         plain, optimised = (
             [_float64(session.run(sample)) for sample in samples]
-            for session in (Session(model), Session(model, optimised=True))
+            for session in (runner(model), runner(model, optimised=True))
         )
+        if runner.independent:
+            _check_shapes(onnx.load(str(model), load_external_data=False).graph, plain)
     except NotComputedError as error:
         return Computed(why_not=str(error))
     own: dict[str, float] = {}
@@ -259,7 +316,7 @@ def _as_it_stands(model: Path, samples: Sequence[Sample], why: str) -> Computed:
             if exact.shape == other[name].shape:
                 own[name] = max(own.get(name, 0.0), float(measure_output(other[name], exact)["rel_l2"]))
     return Computed(
-        by=runtime_name(), precision="the graph's own", references=tuple(plain), why_not=why,
+        by=runner.called(), precision="the graph's own", references=tuple(plain), why_not=why,
         own_error={name: error for name, error in own.items() if math.isfinite(error)},
         own_means="with and without optimisation",
     )  # fmt: skip

@@ -11,9 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtmatrix.onnxmodel.computing import Computed, compute
+from trtmatrix.onnxmodel.sessions import Evaluator, Session
 
 Array = NDArray[Any]
 Names = Mapping[str, str]
+
+RUNTIME, EVALUATOR = "onnxruntime", "onnx.reference"
+RUNNERS = {RUNTIME: (Session,), EVALUATOR: (Evaluator, Session)}
+"""Who computes the reference: where ONNX Runtime is judged, it is not by itself if that can be."""
 
 
 def mark_of(sample: int, samples: int) -> str:
@@ -26,9 +31,11 @@ def model_of(repro: Path) -> Path:
     return repro.resolve().parent.parent / "model" / "model.onnx"
 
 
-def prepare(repro: Path, inputs: Names, outputs: Names, samples: int, precision: str) -> dict[str, Any]:
+def prepare(
+    repro: Path, inputs: Names, outputs: Names, samples: int, precision: str, by: str = RUNTIME
+) -> dict[str, Any]:
     """Return what a repro's ``prepare`` does; no reference where none can be computed."""
-    computed = _computed(repro, tuple(inputs.items()), samples, precision)
+    computed = _computed(repro, tuple(inputs.items()), samples, precision, by)
     arrays = {
         file + mark_of(sample, samples): array
         for sample, feeds in enumerate(_samples(repro, inputs, samples))
@@ -42,9 +49,11 @@ def prepare(repro: Path, inputs: Names, outputs: Names, samples: int, precision:
     return {"model": model_of(repro), "inputs": arrays, "reference": reference}
 
 
-def noise(repro: Path, inputs: Names, outputs: Names, samples: int, precision: str) -> dict[str, Any]:
+def noise(
+    repro: Path, inputs: Names, outputs: Names, samples: int, precision: str, by: str = RUNTIME
+) -> dict[str, Any]:
     """Return what a repro's ``noise`` does: errors by output and member, and the reference in words."""
-    computed = _computed(repro, tuple(inputs.items()), samples, precision)
+    computed = _computed(repro, tuple(inputs.items()), samples, precision, by)
     errors = {
         file + mark_of(sample, samples): dict(found[name])
         for sample, found in enumerate(computed.errors)
@@ -62,12 +71,17 @@ def noise(repro: Path, inputs: Names, outputs: Names, samples: int, precision: s
             if (share := max((_not_finite(sample[name]) for sample in computed.references), default=0.0))
         },
         "by": computed.by, "precision": computed.precision, "why_not": computed.why_not,
+        "instead": computed.instead,
         "own_error": {
             file: computed.own_error[name] for file, name in outputs.items() if name in computed.own_error
         },
         "own_error_means": computed.own_means,
     }  # fmt: skip
-    return {"outputs": errors, "c": {}, "precision": precision, "reference": told}
+    types = {
+        file + mark_of(sample, samples): computed.types[name]
+        for sample in range(samples) for file, name in outputs.items() if name in computed.types
+    }  # fmt: skip
+    return {"outputs": errors, "types": types, "c": {}, "precision": precision, "reference": told}
 
 
 def _tells(reference: Array) -> bool:
@@ -81,9 +95,12 @@ def _not_finite(reference: Array) -> float:
 
 
 @lru_cache(maxsize=1)
-def _computed(repro: Path, inputs: tuple[tuple[str, str], ...], samples: int, precision: str) -> Computed:
+def _computed(
+    repro: Path, inputs: tuple[tuple[str, str], ...], samples: int, precision: str, by: str
+) -> Computed:
     """Compute once what both functions of a repro need."""
-    return compute(model_of(repro), _samples(repro, dict(inputs), samples), precision, model_of(repro).parent)
+    model, feeds = model_of(repro), _samples(repro, dict(inputs), samples)
+    return compute(model, feeds, precision, model.parent, RUNNERS[by])
 
 
 def _samples(repro: Path, inputs: Names, samples: int) -> list[dict[str, Array]]:

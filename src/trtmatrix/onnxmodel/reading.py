@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 from trtmatrix.core.errors import UsageError
 from trtmatrix.core.tensors import Dim, Tensor
 from trtmatrix.onnxmodel.external import find_external
-from trtmatrix.onnxmodel.walk import FLOATS, OWN, all_nodes, all_tensors, elements, opset_of
+from trtmatrix.onnxmodel.walk import FLOATS, OWN, all_graphs, all_nodes, all_tensors, elements, opset_of
 
 FP8 = frozenset(
     {
@@ -64,6 +64,8 @@ def read_model(path: Path, digest_of: Callable[[Path], str] | None = None) -> Mo
     inputs = [_tensor(path, "input", info) for info in model.graph.input if info.name not in constants]
     outputs = [_tensor(path, "output", info) for info in model.graph.output]
     _check_tensors(path, inputs, outputs)
+    feeding = find_feeding(model.graph, {info.name for info in inputs if info.dtype in {"int32", "int64"}})
+    inputs = [replace(tensor, feeds=feeding.get(tensor.name, "")) for tensor in inputs]
     custom = _custom(model)
     digest_of = digest_of or digest_file
     total = sha256(digest_of(path).encode())
@@ -115,9 +117,9 @@ def _load(path: Path) -> ModelProto:
 def _tensor(path: Path, what: str, info: ValueInfoProto) -> Tensor:
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
-        said = str(kind or "value of no type").removesuffix("_type").replace("_", " ")
+        said = str(kind or "of no type").removesuffix("_type").replace("_", " ")
         raise UsageError(
-            f"--model {path}: {what} {info.name} is a {said}: only tensors can be fed and compared"
+            f"--model {path}: {what} {info.name} is no tensor ({said}): only tensors can be fed and compared"
         )
     tensor = info.type.tensor_type
     shape: tuple[Dim, ...] | None = None
@@ -145,8 +147,7 @@ FEEDABLE = frozenset(
 def _check_tensors(path: Path, inputs: list[Tensor], outputs: list[Tensor]) -> None:
     """Refuse what cannot be fed or read with NumPy's arrays; all of it is told."""
     problems = [
-        f"{what} {tensor.name} is {tensor.dtype}, which NumPy does not have: cast it inside of the graph, "
-        "with float32 or float16 outside"
+        f"{what} {tensor.name} is {tensor.dtype}, which {_remedy(tensor.dtype)}"
         for what, tensors in (("input", inputs), ("output", outputs))
         for tensor in tensors if tensor.dtype not in FEEDABLE
     ]  # fmt: skip
@@ -158,6 +159,12 @@ def _check_tensors(path: Path, inputs: list[Tensor], outputs: list[Tensor]) -> N
         problems.append("it has no inputs: every version would give a constant")
     if problems:
         raise UsageError("\n".join(f"--model {path}: {problem}" for problem in problems))
+
+
+def _remedy(dtype: str) -> str:
+    if dtype == "string":
+        return "no TensorRT takes: turn texts into numbers before the model, and give it the part behind that"
+    return "NumPy does not have: cast it inside of the graph, with float32 or float16 outside"
 
 
 def _typed(model: ModelProto) -> str:
@@ -229,6 +236,39 @@ def _troubles(
         yield f"it has control flow: {', '.join(inner)}"
     if others:
         yield f"it quantizes to {', '.join(others)}: builds are not told of that"
+
+
+FEEDS: Mapping[str, Mapping[int, str]] = {
+    "TopK": {1: "k"}, "Expand": {1: "shape"}, "Reshape": {1: "shape"}, "Tile": {1: "repeats"},
+    "Loop": {0: "trip count"}, "Resize": {3: "sizes"}, "ConstantOfShape": {0: "shape"}, "Pad": {1: "pads"},
+    "Slice": {1: "starts", 2: "ends", 3: "axes", 4: "steps"}, "Split": {1: "sizes"}, "OneHot": {1: "depth"},
+    "Range": {0: "start", 1: "limit", 2: "delta"}, "CenterCropPad": {1: "shape"}, "Col2Im": {1: "shape"},
+}  # fmt: skip
+"""Operators → inputs whose values decide the shape of what they give."""
+
+COMPUTING = frozenset(
+    {
+        "Cast", "Identity", "Squeeze", "Unsqueeze", "Concat", "Add", "Sub", "Mul", "Div", "Min", "Max", "Neg",
+        "Gather", "Slice", "Reshape", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Where", "Mod",
+    }
+)  # fmt: skip
+"""Operators behind which integers are still what somebody computes a shape from."""
+
+
+def find_feeding(graph: GraphProto, integers: Collection[str]) -> dict[str, str]:
+    """Return the inputs of at most one dimension, of these, that decide a shape: name → of what."""
+    flat = {info.name for info in graph.input if len(info.type.tensor_type.shape.dim) < 2}
+    origins = {name: {name} for name in integers if name in flat}
+    found: dict[str, str] = {}
+    for inner in all_graphs(graph):  # a graph comes before those inside of it
+        for node in inner.node:
+            for i, role in FEEDS.get(node.op_type, {}).items() if node.domain in OWN else ():
+                for name in origins.get(node.input[i], ()) if i < len(node.input) else ():
+                    found.setdefault(name, f"{node.op_type}'s {role}")
+            if node.op_type in COMPUTING:
+                behind = {origin for name in node.input for origin in origins.get(name, ())}
+                origins.update({name: behind for name in node.output if behind})
+    return found
 
 
 THROUGH = frozenset({"Cast", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})

@@ -1,14 +1,16 @@
-"""ONNX Runtime on the host's CPU, for references and noise floors. The one place that imports it."""
+"""Who computes references and noise floors on the host's CPU: ONNX Runtime, or ONNX's own evaluator."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -20,12 +22,7 @@ NOISE = re.compile(
 
 
 class NotComputedError(Exception):
-    """ONNX Runtime cannot load or run a graph; the message is its own, in one line."""
-
-
-def runtime_name() -> str:
-    """Return which ONNX Runtime computes here; :class:`NotComputedError` where there is none."""
-    return f"ONNX Runtime {_runtime().__version__} on the CPU"
+    """A graph cannot be loaded or run; the message is the runner's own, in one line."""
 
 
 def _runtime() -> Any:  # noqa: ANN401 - it has no types
@@ -38,7 +35,10 @@ def _runtime() -> Any:  # noqa: ANN401 - it has no types
 
 
 class Session:
-    """A graph as loaded."""
+    """A graph as loaded by ONNX Runtime."""
+
+    independent = False
+    """Whether it has nothing of ONNX Runtime."""
 
     def __init__(self, model: Path, *, optimised: bool = False, frugal: bool = False) -> None:
         """Load a graph by its path; :class:`NotComputedError` where that fails.
@@ -63,18 +63,68 @@ class Session:
         self.integers = [item.name for item in self._session.get_outputs() if _dtype(item.type) is None]
         """Outputs that hold no real numbers."""
 
+    @staticmethod
+    def called() -> str:
+        """Return which ONNX Runtime computes here; :class:`NotComputedError` where there is none."""
+        return f"ONNX Runtime {_runtime().__version__} on the CPU"
+
     def run(self, feeds: Mapping[str, Array], given: str = "") -> dict[str, Array]:
         """Run once; inputs are converted to the graph's types. ``given``: may stand behind inputs' names."""
         fed = {
-            name: np.ascontiguousarray(array if dtype is None else array.astype(dtype, copy=False))
+            name: np.asarray(feeds[name.removesuffix(given) if given else name], dtype, order="C")
             for name, dtype in self._inputs
-            for array in [feeds[name.removesuffix(given) if given else name]]
         }
         try:
-            found = self._session.run(self._outputs, fed)
+            found = zip(self._outputs, self._run(fed), strict=True)
+            return {name: np.asarray(value) for name, value in found}
         except Exception as error:
             raise NotComputedError(_one_line(error)) from error
-        return {name: np.asarray(value) for name, value in zip(self._outputs, found, strict=True)}
+
+    def _run(self, feeds: Mapping[str, Array]) -> Sequence[Any]:
+        found: Sequence[Any] = self._session.run(self._outputs, feeds)
+        return found
+
+
+class Evaluator(Session):
+    """A graph as ``onnx.reference`` computes it: by NumPy, as ONNX's specification says, and slowly."""
+
+    independent = True
+
+    def __init__(self, model: Path, *, optimised: bool = False, frugal: bool = False) -> None:
+        """Load a graph by its path; :class:`NotComputedError` where that fails, or its weights are large."""
+        del optimised
+        if frugal:
+            raise NotComputedError("its weights are too large for it")
+        from onnx.reference import ReferenceEvaluator  # only who needs it waits for it
+
+        try:
+            graph = onnx.load(str(model))
+            self._session = ReferenceEvaluator(graph)
+        except Exception as error:
+            raise NotComputedError(_one_line(error)) from error
+        types = {
+            info.name: info.type.tensor_type.elem_type for info in (*graph.graph.input, *graph.graph.output)
+        }
+        names = [name for name in self._session.input_names if name in types]
+        self._inputs = [(name, REAL.get(types[name])) for name in names]
+        self._outputs = list(self._session.output_names)
+        self.integers = [name for name in self._outputs if types[name] not in REAL]
+
+    @staticmethod
+    def called() -> str:
+        """Return which evaluator computes here."""
+        return f"onnx.reference {onnx.__version__}"
+
+    def _run(self, feeds: Mapping[str, Array]) -> Sequence[Any]:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return super()._run(feeds)
+
+
+REAL: Mapping[int, type[Any]] = {
+    onnx.TensorProto.DOUBLE: np.float64, onnx.TensorProto.FLOAT: np.float32,
+    onnx.TensorProto.FLOAT16: np.float16,
+}  # fmt: skip
 
 
 def _dtype(kind: str) -> type[Any] | None:

@@ -30,7 +30,10 @@ INPUTS = {inputs}
 OUTPUTS = {outputs}
 
 PROFILE: Dict[str, Any] = {profile}
-"""The least, the usual and the largest shape of each dynamic input."""
+"""The least, the usual and the largest shape of each dynamic input (values, where it decides a shape)."""
+
+REFERENCE = {reference}
+"""Who computes it: ONNX Runtime, or ONNX's own evaluator where ONNX Runtime is what is judged."""
 
 QUANTIZED = {quantized}
 """What the graph's QuantizeLinear nodes round to."""
@@ -41,17 +44,17 @@ def cases() -> Iterator[Dict[str, Any]]:
 
 
 def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
-    """The model, its inputs, and what ONNX Runtime computes on the CPU, in float64 where it can."""
+    """The model, its inputs, and what the CPU computes of them, in float64 where it can."""
     from trtmatrix.onnxmodel import preparing
 
-    return preparing.prepare(Path(__file__), INPUTS, OUTPUTS, SAMPLES, {floor!r})
+    return preparing.prepare(Path(__file__), INPUTS, OUTPUTS, SAMPLES, {floor!r}, REFERENCE)
 
 
 def noise(params: Dict[str, Any]) -> Dict[str, Any]:
     """The errors of the same graph in less precision."""
     from trtmatrix.onnxmodel import preparing
 
-    return preparing.noise(Path(__file__), INPUTS, OUTPUTS, SAMPLES, {floor!r})
+    return preparing.noise(Path(__file__), INPUTS, OUTPUTS, SAMPLES, {floor!r}, REFERENCE)
 
 
 def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
@@ -88,8 +91,9 @@ if __name__ == "__main__":
 class Page:
     """What differs from repro to repro. ``precision`` is the probe's, ``floor`` what the floor is of.
 
-    ``tolerance``: ``atol`` and ``rtol``, or nothing. ``options``: what else is asked of the build, such as
-    ``level``; ``bug_is``: the causes that are the bug itself; both where the model stands for another case.
+    ``reference``: who computes it. ``tolerance``: ``atol`` and ``rtol``, or nothing. ``options``: what else
+    is asked of the build, such as ``level``; ``bug_is``: the causes that are the bug itself; both where the
+    model stands for another case.
     """
 
     title: str
@@ -104,6 +108,7 @@ class Page:
     profile: Mapping[str, Range]
     quantized: Sequence[str]
     tolerance: Mapping[str, float]
+    reference: str
     options: Mapping[str, object] = field(default_factory=dict)
     bug_is: Sequence[str] = ()
 
@@ -137,8 +142,8 @@ def write_page(page: Page) -> str:
     return TEMPLATE.format(
         title=page.title.replace("\\", "/").replace('"', "'"), facts=literal(facts), samples=page.samples,
         inputs=literal(dict(page.inputs)), outputs=literal(dict(page.outputs)), profile=literal(profile),
-        quantized=literal(tuple(page.quantized)), case=literal(case, depth=1), floor=page.floor,
-        asked=asked,
+        quantized=literal(tuple(page.quantized)), reference=literal(page.reference),
+        case=literal(case, depth=1), floor=page.floor, asked=asked,
     )  # fmt: skip
 
 

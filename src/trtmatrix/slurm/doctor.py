@@ -11,9 +11,9 @@ from pathlib import Path
 from trtmatrix.context import Context
 from trtmatrix.core.errors import TrtMatrixError
 from trtmatrix.core.plan import Pull
-from trtmatrix.core.preflight.checks import gigabytes
-from trtmatrix.core.preflight.finding import Finding, Level
-from trtmatrix.doctor import Findings, can_run_line, cannot_lines
+from trtmatrix.images.doctor import Findings, can_run_line, cannot_lines
+from trtmatrix.images.downloads import gigabytes
+from trtmatrix.images.rules import Finding, Level
 from trtmatrix.scene import look_around
 from trtmatrix.slurm.cluster import Cluster, open_cluster, open_site
 from trtmatrix.slurm.commands import Refused, Slurm, run_command

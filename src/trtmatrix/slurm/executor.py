@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.expand import Cell
 from trtmatrix.core.judge import judge
-from trtmatrix.core.model import CellId, Exclusion
+from trtmatrix.core.model import Exclusion
 from trtmatrix.core.order import Seconds
 from trtmatrix.core.plan import Excluded, Launch
 from trtmatrix.core.words import outcome_word
@@ -29,6 +28,8 @@ from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.commands import JobState, Refused, Slurm, SlurmAway, Task
 from trtmatrix.slurm.shared import RunFolder, Submission
 from trtmatrix.slurm.tasks import claim_of, cut_tasks, run_line, sbatch_words, task_script
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import CellId
 from trtmatrix.workshop import CELLS, Workshop
 from trtprobe.files import write_json
 

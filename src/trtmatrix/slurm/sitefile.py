@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from dataclasses import field
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from trtmatrix.core.errors import ConfigError, UsageError
-from trtmatrix.core.gpu_names import slug_of
 from trtmatrix.core.image_names import SUFFIXES
-from trtmatrix.core.keyproblems import in_order, is_echo, key_problem, problem_at, unknown_key
-from trtmatrix.core.matrixkeys import Keys, schema_number
 from trtmatrix.core.own_images import FILES
-from trtmatrix.core.yamltext import Document, parse_yaml
+from trtmatrix.suite.gpus import slug_of
+from trtmatrix.suite.keys import check_keys, in_order, keys, schema_number
+from trtmatrix.suite.yamltext import parse_yaml
 
 FILE, VARIABLE = "slurm.yaml", "TRTMATRIX_SITE"
 OWN = re.compile(
@@ -107,7 +106,8 @@ Size = Annotated[int, BeforeValidator(_size), Field(json_schema_extra={"type": "
 Line = Annotated[str, Field(pattern=r"\S")]
 
 
-class SiteGpu(Keys):
+@keys
+class SiteGpu:
     """How one model of GPU is asked for."""
 
     name: Annotated[str, AfterValidator(_name)]
@@ -124,7 +124,8 @@ class SiteGpu(Keys):
         return slug_of(self.name)
 
 
-class Limits(Keys):
+@keys
+class Limits:
     """Limits of the site's jobs: ``minutes`` is a task's longest ``--time``, ``memory`` in bytes is a task's.
 
     ``running``: tasks of one array at once; ``tasks``: of one array.
@@ -137,10 +138,11 @@ class Limits(Keys):
     memory: Size = 36 << 30
 
 
-class Site(Keys):
+@keys
+class Site:
     """A cluster: the whole of slurm.yaml. See docs/slurm.md for what each key means."""
 
-    schema_: Annotated[Literal[1], BeforeValidator(schema_number)] = Field(alias="schema")
+    schema: Annotated[Literal[1], BeforeValidator(schema_number)]
     shared: Folder
     runtime: Literal["pyxis", "apptainer", "docker"]
     gpus: Annotated[tuple[SiteGpu, ...], Field(min_length=1)]
@@ -150,7 +152,7 @@ class Site(Keys):
     limits: Limits = Limits()
     setup: tuple[Line, ...] = ()
     scratch: Annotated[str, AfterValidator(_scratch)] | None = None
-    images: dict[str, Text] = Field(default_factory=dict)
+    images: dict[str, Text] = field(default_factory=dict)
     options: Annotated[tuple[Text, ...], AfterValidator(_options)] = ()
 
     @model_validator(mode="after")
@@ -178,27 +180,10 @@ class Site(Keys):
 def parse_site(text: str, file: str = FILE) -> Site:
     """Read slurm.yaml's text; :class:`ConfigError` lists every mistake with line and remedy."""
     document = parse_yaml(text, file)
-    problems = list(document.problems)
-    try:
-        site = Site.model_validate(document.value)
-    except ValidationError as error:
-        problems += [_problem(detail, document) for detail in error.errors() if not is_echo(detail)]
-    if problems:
-        raise ConfigError(in_order(problems, file))
+    site, problems = check_keys(Site, document)
+    if site is None or document.problems:
+        raise ConfigError(in_order([*document.problems, *problems], file))
     return site
-
-
-def _problem(detail: ErrorDetails, document: Document) -> str:
-    path = detail["loc"]
-    if not path:  # of the whole: its words begin with the key
-        key, _, words = detail["msg"].removeprefix("Value error, ").partition(": ")
-        return problem_at(document, (key,), words)
-    if detail["type"] != "extra_forbidden":
-        return problem_at(document, path, key_problem(detail, path, document))
-    models: dict[str, type[Keys]] = {"gpus": SiteGpu, "limits": Limits}
-    model = models[str(path[0])] if path[1:] else Site
-    known = [field.alias or name for name, field in model.model_fields.items()]
-    return problem_at(document, path, unknown_key(str(path[-1]), known))
 
 
 def read_site(named: Path | None, folder: Path) -> Site:

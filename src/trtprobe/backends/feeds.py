@@ -25,7 +25,7 @@ def fit_feed(name: str, array: np.ndarray, wanted: np.dtype) -> np.ndarray:
     have; ``ValueError`` where it is another dtype than the graph's.
     """
     if array.dtype == wanted:
-        return np.ascontiguousarray(array)
+        return np.asarray(array, order="C")  # ascontiguousarray makes a scalar [1]
     if array.dtype == np.float64 and wanted.kind == "f":
         raise ends.Unsupported(
             "input %s is float64 and the engine takes %s: TensorRT has no float64; export the model in "
@@ -34,7 +34,7 @@ def fit_feed(name: str, array: np.ndarray, wanted: np.dtype) -> np.ndarray:
     if wanted.kind in "iu" and array.dtype.kind in "iub":
         return _fit_integers(name, array, wanted)
     if wanted.kind == "b" and array.dtype.kind in "iu" and not np.any((array != 0) & (array != 1)):
-        return np.ascontiguousarray(array.astype(wanted))
+        return array.astype(wanted, order="C")
     raise ValueError("%s: engine wants %s, got %s" % (name, wanted, array.dtype))
 
 
@@ -47,4 +47,4 @@ def _fit_integers(name: str, array: np.ndarray, wanted: np.dtype) -> np.ndarray:
                     "input %s holds %d, and the engine takes %s (%d to %d)"
                     % (name, value, wanted, limits.min, limits.max)
                 )
-    return np.ascontiguousarray(array.astype(wanted))
+    return array.astype(wanted, order="C")

@@ -98,15 +98,20 @@ class GpuEngine(Engine):
         return bool(self.engine.get_tensor_location(name) == self.backend.trt.TensorLocation.HOST)
 
     def _check_shapes(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """Let a dynamic engine say whether the inputs' shapes fit each other."""
-        if not any(map(self._is_dynamic, self.inputs)):
+        """Let a dynamic engine say whether the inputs' shapes, and values that decide shapes, fit."""
+        if not self._on_host and not any(map(self._is_dynamic, self.inputs)):
             return
-        given = ", ".join("%s %s" % (name, list(np.shape(inputs[name]))) for name in self.inputs)
+        given = ", ".join(
+            "%s = %s" % (name, self._on_host[name].tolist())
+            if name in self._on_host
+            else "%s %s" % (name, list(np.shape(inputs[name])))
+            for name in self.inputs
+        )
         try:
             lacking = self.context.infer_shapes()
         except RuntimeError as error:
             raise ends.RunFailed(
-                "the inputs' shapes do not fit each other: %s: %s" % (given, error)
+                "the inputs' shapes do not fit each other or the profile: %s: %s" % (given, error)
             ) from error
         if lacking:
             raise ends.RunFailed("shapes of %s are not known, with %s" % (", ".join(lacking), given))

@@ -37,7 +37,7 @@ class OnnxRuntimeEngine(Engine):
 
         What did not run here has no latency.
         """
-        feeds = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+        feeds = {name: np.asarray(array, order="C") for name, array in inputs.items()}
         memo = self.backend.memo
         kept = memo / _digest(self.model, feeds) if memo is not None else None
         if kept is not None and kept.is_dir():

@@ -11,6 +11,9 @@ from trtprobe.onnxfile import ONNX, Node, OnnxFile
 UNKNOWN_OPERATOR = re.compile(r"Plugin not found|No importer registered|not supported in TensorRT-RTX")
 """What TensorRT's parser says of an operator that is neither ONNX's, as far as it knows, nor a plugin's."""
 
+MORE_OUTPUTS = re.compile(r"support mo[dr]e than 1 outputs")
+"""What it says of an operator of which it has the first output only; TensorRT-RTX 1.7 misspells it so."""
+
 WHILE_PARSING = re.compile(r'While parsing node number \d+ \[(\S+) -> "')
 """How the parser's log names the operator at which it stops."""
 
@@ -51,6 +54,9 @@ def read_errors(parser: Any, onnx: OnnxFile, logged: Sequence[str]) -> List[Refu
         beside = onnx.nodes[at] if 0 <= at < len(onnx.nodes) else Node("", "", "")
         if beside.operator == operator or not operator:
             node = beside._replace(name=node.name or beside.name)
+        if MORE_OUTPUTS.search(str(error)) and node.outputs > 1:
+            count = {2: "two", 3: "three"}.get(node.outputs, str(node.outputs))
+            node = node._replace(operator="%s with %s outputs" % (node.operator, count))
         errors.append(Refused(_code(error), str(error), node))
     return errors
 
@@ -61,7 +67,7 @@ def parser_end(version: str, onnx: OnnxFile, errors: Sequence[Refused]) -> ends.
     What the version does not have is no failure of the build: an operator that it does not know, or what it
     calls unsupported.
     """
-    said = "the parser refused the graph: " + "; ".join(error.text for error in errors)
+    said = "the parser refused the graph: " + "; ".join(dict.fromkeys(error.text for error in errors))
     unknown = [error.node for error in errors if UNKNOWN_OPERATOR.search(error.text)]
     unsupported = [error.node for error in errors if error.code.startswith("UNSUPPORTED")]
     kind: Type[ends.CellEnd] = ends.Unsupported if unknown or unsupported else ends.BuildFailed

@@ -44,13 +44,16 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t size) {
   const char *most = getenv("STANDIN_DEVICE_BYTES");
   if (most && size > strtoull(most, NULL, 10)) return OUT_OF_MEMORY;
-  *pointer = (CUdeviceptr)(uintptr_t)malloc(size);
-  return *pointer ? 0 : OUT_OF_MEMORY;
+  char *block = malloc(size + 16);
+  if (!block) return OUT_OF_MEMORY;
+  memcpy(block, "device's memory", 16); /* the stand-in of TensorRT tells it from the host's by that */
+  *pointer = (CUdeviceptr)(uintptr_t)(block + 16);
+  return 0;
 }
 CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t size, unsigned flags) {
   return flags == 1 ? cuMemAlloc_v2(pointer, size) : 1;
 }
-CUresult cuMemFree_v2(CUdeviceptr pointer) { free((void *)(uintptr_t)pointer); return 0; }
+CUresult cuMemFree_v2(CUdeviceptr pointer) { free((char *)(uintptr_t)pointer - 16); return 0; }
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) {
   memcpy((void *)(uintptr_t)to, from, size);
   return 0;

@@ -42,6 +42,11 @@ class IExecutionContext:
         shapes = [self.shapes[name] for name in self.engine.graph["inputs"] if name not in self._host]
         if any(shape[0] != shapes[0][0] for shape in shapes):
             raise RuntimeError("broadcast: dimensions differ")
+        for name in self._host:
+            least, _, most = self.engine.graph["ranges"][name]
+            values = enumerate(self._values(name), start=1)
+            if not all(least[i] <= value <= most[i] for i, value in values):
+                raise RuntimeError(f"{name}: the values are outside of the profile")
         return [name for name in self.engine.graph["inputs"] if name not in self.addresses]
 
     @property
@@ -49,7 +54,12 @@ class IExecutionContext:
         return list(self.engine.graph.get("host", ()))
 
     def get_tensor_shape(self, name: str) -> list[int]:
-        """Return an output's shape: the first input's where it has as many sizes; [-1] stays unknown."""
+        """Return an output's shape: the first input's where it has as many sizes; [-1] stays unknown.
+
+        Where the graph says "expands": {output: input}, it is the values of that input.
+        """
+        if name in self.engine.graph.get("expands", ()):
+            return self._values(self.engine.graph["expands"][name])
         shape = self.shapes[name]
         like = self.shapes[self.first]
         return like if -1 in shape and len(shape) == len(like) else shape
@@ -77,7 +87,7 @@ class IExecutionContext:
                     return False
                 continue
             y = self._array(name)
-            y[...] = relu.astype(y.dtype)
+            y[...] = np.broadcast_to(relu, y.shape).astype(y.dtype)
         return True
 
     def _write(self, name: str, values: Any) -> bool:
@@ -93,6 +103,12 @@ class IExecutionContext:
         ctypes.memmove(address, values.ctypes.data, values.nbytes)
         allocator.notify_shape(name, list(values.shape))
         return True
+
+    def _values(self, name: str) -> list[int]:
+        """Return the values of a shape tensor, which must lie in the host's memory."""
+        if ctypes.string_at(self.addresses[name] - 16, 15) == b"device's memory":
+            raise RuntimeError(f"{name}: a shape tensor is read on the host")
+        return [int(n) for n in self._array(name).reshape(-1)]
 
     def _dtype(self, name: str) -> Any:
         word = self.engine.tensors[name][0]

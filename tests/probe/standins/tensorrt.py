@@ -4,8 +4,9 @@ It has the part of the interface that the probe uses, as the release named in ST
 (test_surface.py compares that with NVIDIA's own bindings), and refuses what that release refuses.
 A graph is a JSON text: {"inputs": {name: [dtype, shape]}, "outputs": ..., "says": an error message,
 "layers": [{"type": "SOFTMAX", "output": name}, ...]}; each name of "plugins" wants them registered. "host":
-inputs that are shape tensors; an output of the shape [-1] is as long as the data say; "quantized": the flags
-that a weakly typed network needs; "weights": a file that must lie beside it; "refuses": the parser's errors.
+inputs that are shape tensors, "expands": outputs whose shape is the values of one; an output of the shape
+[-1] is as long as the data say; "quantized": the flags that a weakly typed network needs; "weights": a file
+that must lie beside it; "refuses": the parser's errors.
 """
 
 from __future__ import annotations

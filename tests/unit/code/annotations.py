@@ -47,7 +47,7 @@ def each(loaded: Loaded, all_of: Dict[str, Loaded], pair: Tuple[trt.Builder, trt
 def narrowed(thing):
     if isinstance(thing, trt.ICudaEngine):
         return thing.num_bindings  # expect: removed ICudaEngine.num_bindings
-    return thing.num_bindings  # possible: removed ICudaEngine.num_bindings
+    return thing.num_bindings  # expect: removed ICudaEngine.num_bindings
 
 
 cache: Dict[str, trt.ICudaEngine] = {}

@@ -7,7 +7,7 @@ flag = getattr(trt.BuilderFlag, "STRICT_TYPES")  # expect: removed BuilderFlag.S
 config = trt.Builder(trt.Logger()).create_builder_config()
 setattr(config, "max_workspace_size", 1 << 30)  # expect: removed IBuilderConfig.max_workspace_size
 mode = trt.SampleMode["DEFAULT"]  # expect: removed SampleMode.DEFAULT
-if hasattr(engine, "num_bindings"):
+if hasattr(engine, "num_bindings"):  # possible: removed ICudaEngine.num_bindings
     count = engine.num_bindings  # possible: removed ICudaEngine.num_bindings
 else:
     count = engine.num_io_tensors

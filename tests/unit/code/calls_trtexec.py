@@ -12,7 +12,7 @@ def convert(onnx, plan, workspace):
         f"--workspace={workspace}",  # expect: removed trtexec --workspace
     ]
     cmd.append("--best")
-    cmd += ["--buildOnly"]  # expect: removed trtexec --buildOnly
+    cmd += ["--buildOnly"]  # possible: removed trtexec --buildOnly
     subprocess.run(cmd, check=True)
     os.system("/usr/src/tensorrt/bin/trtexec --explicitBatch --onnx=" + onnx)  # expect: removed trtexec --explicitBatch
     check_call(f"trtexec --loadEngine={plan} --workspace={workspace}", shell=True)  # expect: removed trtexec --workspace

@@ -28,10 +28,10 @@ class Calibrator(trt.IInt8EntropyCalibrator2):  # expect: deprecated IInt8Entrop
 
 
 class Allocator(trt.IGpuAllocator):
-    def allocate(self, size, alignment, flags):  # expect: deprecated IGpuAllocator.allocate
+    def allocate(self, size, alignment, flags):
         return 0
 
-    def free(self, memory):  # possible: removed IGpuAllocator.free
+    def free(self, memory):
         return None
 
 

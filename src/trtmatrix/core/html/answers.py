@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from trtmatrix.core.html.pieces import chip, code, count, fold, items, link, text
-from trtmatrix.core.model import Evidence, Verdict
+from trtmatrix.core.model import Evidence
 from trtmatrix.core.short import short
 from trtmatrix.core.upgrade.report import (
     CaseLine,
@@ -19,6 +19,7 @@ from trtmatrix.core.upgrade.report import (
     Spread,
     Weight,
 )
+from trtmatrix.suite.model import Verdict
 
 DECISIONS: Mapping[Decision, str] = {
     Decision.GO: "good",

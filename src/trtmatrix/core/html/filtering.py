@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from trtmatrix.core.html.pieces import text
-from trtmatrix.core.model import Verdict
 from trtmatrix.core.table import Table
+from trtmatrix.suite.model import Verdict
 
 FILTER_STYLE = """
 form.filter { border: 1px solid var(--line); border-radius: 8px; background: var(--card);

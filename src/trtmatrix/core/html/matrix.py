@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from trtmatrix.core.board_kinds import kind_lines
-from trtmatrix.core.config import Version
 from trtmatrix.core.details import describe
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.html.pieces import chip, code, is_safe, items, link, region, table, text
-from trtmatrix.core.model import Cause, Evidence, Verdict
+from trtmatrix.core.model import Evidence
 from trtmatrix.core.remarks import find_remarks
 from trtmatrix.core.summary import count_lines, count_products, why_not_run
 from trtmatrix.core.table import Row, Section, Table
 from trtmatrix.core.twins import TwinRow
 from trtmatrix.core.words import VERDICT_WORDS, cell_text, has_evidence, legend
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import Cause, Verdict
 
 MATRIX_STYLE = """
 @media (min-width: 601px) { #overview .name { min-width: 11rem; }

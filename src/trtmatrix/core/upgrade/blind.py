@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trtmatrix.core.model import Product
 from trtmatrix.core.upgrade.question import Question
 from trtmatrix.core.upgrade.report import Change, FindingLine
 from trtmatrix.core.upgrade.sides import reported_elsewhere
+from trtmatrix.suite.model import Product
 
 _OTHER_PRECISIONS = ("BF16", "INT8", "FP8", "INT4")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trtmatrix.core.model import Product
 from trtmatrix.core.upgrade.blind import find_blind_spots
 from trtmatrix.core.upgrade.engines import make_engines
 from trtmatrix.core.upgrade.findings import fixed_word, make_findings
@@ -26,6 +25,7 @@ from trtmatrix.core.upgrade.report import (
     Weight,
 )
 from trtmatrix.core.upgrade.series import make_errors, make_latencies
+from trtmatrix.suite.model import Product
 
 
 def decide(question: Question) -> Upgrade:

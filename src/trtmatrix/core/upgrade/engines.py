@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from packaging.version import Version as Release
 
-from trtmatrix.core.config import Version
-from trtmatrix.core.model import Product
 from trtmatrix.core.upgrade.report import FactLine, Source, Weight
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import Product
 
 _DOCS = "https://docs.nvidia.com/deeplearning/"
 COMPATIBILITY = Source(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from trtmatrix.core.confirm import CONFIRMING_BUILDS
 from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Case, Evidence, Repro, Workaround
+from trtmatrix.core.model import Evidence
 from trtmatrix.core.upgrade.report import (
     CaseLine,
     Change,
@@ -19,6 +19,7 @@ from trtmatrix.core.upgrade.report import (
 )
 from trtmatrix.core.upgrade.sides import Entries, name_source
 from trtmatrix.core.upgrade.standing import HEAVIEST, WORST, Standing, standing_of, weigh, weigh_own
+from trtmatrix.suite.repros import Case, Repro, Workaround
 
 WORKAROUND_CASES = "workaround-"
 """What the ids of cases begin with that try a work-around, also where FACTS names others for it."""

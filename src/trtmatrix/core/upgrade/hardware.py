@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from packaging.version import InvalidVersion
 from packaging.version import Version as Release
 
-from trtmatrix.core import config
-from trtmatrix.core.config import Compute, Driver, Fact, Matrix, Version
-from trtmatrix.core.model import Gpu, Known, Product
 from trtmatrix.core.plan import driver_suffices, is_driver_enough
 from trtmatrix.core.upgrade.report import FactLine, Source, Weight
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.matrix import Compute, Driver, Fact, Matrix, Version
+from trtmatrix.suite.model import Known, Product
 
 ASK_DRIVER = "nvidia-smi --query-gpu=driver_version --format=csv,noheader"
 ASK_COMPUTE = "nvidia-smi --query-gpu=compute_cap --format=csv,noheader"
@@ -38,7 +38,7 @@ def supports(compute: Compute | None, capability: str | None) -> bool | None:
 
 def source_of(matrix: Matrix, key: str) -> tuple[Source, ...]:
     """Return a source of matrix.yaml as the report shows it."""
-    found: config.Source | None = matrix.sources.get(key)
+    found = matrix.sources.get(key)
     return (Source(title=found.title, url=found.url),) if found else ()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trtmatrix.core.confirm import CONFIRMING_BUILDS
-from trtmatrix.core.model import Product
 from trtmatrix.core.upgrade.question import Question
 from trtmatrix.core.upgrade.report import CaseLine, FindingLine, Lacking, Weight, WorkaroundLine
 from trtmatrix.core.upgrade.standing import Standing, standing_of
+from trtmatrix.suite.model import Product
 
 MOST_CASES = 4
 """Cases that a command names one by one; of more it names their repro."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trtmatrix.core.confirm import CONFIRMING_BUILDS
+from trtmatrix.core.factors import PASS_FACTOR
 from trtmatrix.core.model import Evidence
+from trtmatrix.core.noise import NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.core.upgrade.question import Own, Question
 from trtmatrix.core.upgrade.report import CaseLine, Change, CheckOutcome, FactLine, Lacking, Weight
+from trtmatrix.core.upgrade.samples import FLOORS
 from trtmatrix.core.upgrade.standing import HEAVIEST, Standing, standing_of, weigh_own
 
 TOPIC = "your model"
 CHECK = "your acceptance"
-NO_FLOOR = "no floor"
-"""How a section begins to say that a model has no noise floor."""
 
 
 def weigh_case(line: CaseLine) -> tuple[Change, Weight]:
@@ -39,24 +40,32 @@ def _of_case(line: CaseLine, own: Own) -> FactLine:
     change, weight = weigh_case(line)
     text = f"{line.case}: {change.value}, {line.before.word or '·'} → {line.after.word or '·'}"
     text += f" ({line.why})" if line.why else ""
-    if standing_of(line.after) is Standing.VOID and _is_accepted(own):
+    if standing_of(line.after) is Standing.VOID and (instead := _accepted(own) or _settled(own, line)):
         enough = not line.after.counted or line.after.builds >= CONFIRMING_BUILDS
         weight = Weight.FOR if enough else Weight.LACKING
-        text += "; by itself that says nothing, your acceptance decides"
-    if weight is Weight.FOR and not _has_limit(own):
-        weight, text = Weight.LACKING, f"{text}; without a noise floor: give --check, --atol or --rtol"
+        text += f"; by itself that says nothing, {instead}"
     return FactLine(
         topic=TOPIC, text=text, weight=weight, known=line.after.evidence.value, sources=line.after.sources[:1]
     )
 
 
-def _has_limit(own: Own) -> bool:
-    """Whether a PASS of the model rests on a limit: a noise floor, its user's own, a check that passed."""
-    return _is_accepted(own) or own.tolerance or not own.section.floor.startswith(NO_FLOOR)
+def _accepted(own: Own) -> str:
+    """Say that the deployer's acceptance decides, where it accepts."""
+    passed = own.section.check is not None and own.section.check.passed
+    return "your acceptance decides" if passed else ""
 
 
-def _is_accepted(own: Own) -> bool:
-    return own.section.check is not None and own.section.check.passed is True
+def _settled(own: Own, line: CaseLine) -> str:
+    """Say that integers are equal at both versions, where all other outputs are within their floors."""
+    settled = [item.output for item in own.section.differences if item.is_settled]
+    within = {
+        item.output for item in own.section.samples
+        if item.version == line.after.version and item.unit == FLOORS and item.worst <= PASS_FACTOR
+    }  # fmt: skip
+    others = [item for item in own.section.differences if item.output not in {*settled, *within}]
+    if others or not settled or not line.after.reason.startswith((NO_FLOOR, NO_FLOOR_OF)):
+        return ""
+    return f"but {', '.join(settled)}: equal at both versions"
 
 
 def _of_check(check: CheckOutcome) -> FactLine:

@@ -6,10 +6,11 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from trtmatrix.core.config import Matrix, Version
-from trtmatrix.core.model import Gpu
-from trtmatrix.core.upgrade.report import ApiSection, ModelSection
+from trtmatrix.api.types import ApiSection
+from trtmatrix.core.upgrade.report import ModelSection
 from trtmatrix.core.upgrade.sides import Entries
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.matrix import Matrix, Version
 
 DOOR = "nox -s"
 

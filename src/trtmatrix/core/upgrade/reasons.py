@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from trtmatrix.core.api import Certainty, ChangeKind
+from trtmatrix.api.report import count_changes
+from trtmatrix.api.types import MUST_CHANGE
 from trtmatrix.core.confirm import CONFIRMING_BUILDS
-from trtmatrix.core.model import Basis, Evidence
+from trtmatrix.core.model import Evidence
 from trtmatrix.core.table import one_line
 from trtmatrix.core.upgrade.findings import fixed_word
 from trtmatrix.core.upgrade.lacking import describe_lack
@@ -23,6 +24,7 @@ from trtmatrix.core.upgrade.report import (
     Weight,
 )
 from trtmatrix.core.upgrade.standing import HEAVIEST, Standing, standing_of
+from trtmatrix.suite.model import Basis
 
 CODE = "your code"
 """The topic of what the user's own code must change."""
@@ -132,34 +134,35 @@ def _api(question: Question) -> Iterator[FactLine]:
             text = f"the code could not be checked: {api.lacking}"
             yield FactLine(topic=CODE, text=text, weight=Weight.LACKING, known=Evidence.NONE.value)
         return
+    surfaces = tuple(Source(title=title) for title in api.surfaces)
     if not question.code:
-        counts = {kind: sum(change.kind is kind for change in api.changes) for kind in ChangeKind}
-        shown = [f"{count} {kind.value}" for kind, count in counts.items() if count]
-        if shown:
-            text = f"of the Python API {', '.join(shown)}; no code was named (--code DIR)"
-            yield FactLine(topic="API", text=text, weight=Weight.NOTE, known="read", sources=api.surfaces)
+        if api.changes:
+            text = f"of the Python API {count_changes(api.changes)}; no code was named (--code DIR)"
+            yield FactLine(topic="API", text=text, weight=Weight.NOTE, known="read", sources=surfaces)
         return
     if not api.files:
         why = api.unread[0][1] if api.unread else "none is Python, a notebook, shell or a Dockerfile"
         text = f"no file was read: {why}"
         yield FactLine(topic=CODE, text=text, weight=Weight.LACKING, known=Evidence.NONE.value)
         return
-    removed = [use for use in api.uses if use.change.kind is ChangeKind.REMOVED]
-    sure = {(use.file, use.cell, use.line) for use in removed if use.certainty is Certainty.SURE}
-    possible = {(use.file, use.cell, use.line) for use in removed} - sure
+    sure = {(use.file, use.cell, use.line) for use in api.must_change}
+    unsure = (use for use in api.uses if not use.sure and use.change.kind in MUST_CHANGE)
+    possible = {(use.file, use.cell, use.line) for use in unsure} - sure
     if sure:
         first = min(sure)
-        text = f"change {_lines(len(sure))} first that use what is gone, the first in {first[0]}:{first[2]}"
-        yield FactLine(topic=CODE, text=text, weight=Weight.WORKAROUND, known="read", sources=api.surfaces)
+        text = f"change {_lines(len(sure))} first (exit code 11), the first in {first[0]}:{first[2]}"
+        yield FactLine(topic=CODE, text=text, weight=Weight.WORKAROUND, known="read", sources=surfaces)
     elif not api.unread:
-        text = f"nothing that is gone is used for sure, in {api.files} files"
-        yield FactLine(topic=CODE, text=text, weight=Weight.NOTE, known="read", sources=api.surfaces)
+        text = f"nothing that is gone or changed is used for sure, in {api.files} files"
+        yield FactLine(topic=CODE, text=text, weight=Weight.NOTE, known="read", sources=surfaces)
     if possible:
-        text = f"{_lines(len(possible))} may use what is gone: look at them"
+        text = f"{_lines(len(possible))} may use what is gone or changed: look at them"
         yield FactLine(topic=CODE, text=text, weight=Weight.NOTE, known="read")
     if api.unread:
         count = "1 file" if len(api.unread) == 1 else f"{len(api.unread)} files"
-        text = f"{count} could not be read, the first {api.unread[0][0]}: {api.unread[0][1]}"
+        text = (
+            f"{count} could not be read, or not all of it, the first {api.unread[0][0]}: {api.unread[0][1]}"
+        )
         yield FactLine(topic=CODE, text=text, weight=Weight.NOTE, known=Evidence.NONE.value)
 
 

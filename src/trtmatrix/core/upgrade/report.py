@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from trtmatrix.core.api import ApiChange, ApiUse, Behaviour
-from trtmatrix.core.errors import ExitCode
-from trtmatrix.core.model import Cause, Evidence, Product, Verdict
+from trtmatrix.api.types import ApiSection
+from trtmatrix.core.errors import ExitCode, combine_exit_codes
+from trtmatrix.core.model import Evidence
+from trtmatrix.suite.model import Cause, Product, Verdict
 
 
 class Decision(str, Enum):
@@ -20,7 +21,7 @@ class Decision(str, Enum):
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code that ``upgrade`` ends with."""
+        """The exit code that stands for it."""
         return _CODES[self]
 
 
@@ -178,27 +179,6 @@ class PerformanceLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApiSection:
-    """What changes for code. ``changes``: the difference of the two surfaces; ``uses``: those found in code.
-
-    ``code``: the folders that were scanned (empty: none was named), ``files`` how many files were read,
-    ``unread``: file → why it could not be. ``surfaces``: which wheels or images the surfaces come from;
-    ``lacking``: why there is no difference to show, or nothing. ``stands_in``: what stands in where a surface
-    is not known, or nothing.
-    """
-
-    changes: tuple[ApiChange, ...] = ()
-    behaviours: tuple[Behaviour, ...] = ()
-    uses: tuple[ApiUse, ...] = ()
-    code: tuple[str, ...] = ()
-    files: int = 0
-    unread: tuple[tuple[str, str], ...] = ()
-    surfaces: tuple[Source, ...] = ()
-    lacking: str = ""
-    stands_in: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class SampleFigure:
     """An output's error over all samples, in noise floors (``unit`` "floors") or as relative L2 error.
 
@@ -221,7 +201,8 @@ class Difference:
 
     Figures are infinite where an element is NaN or infinite at one version only (``nan`` counts those), and
     NaN where nothing can be compared. ``samples``: how many were compared; ``note``: what is to be said of
-    it (``"bitwise equal"``, other shapes or dtypes, an output that is not there), or nothing.
+    it (``"bitwise equal"``, other shapes or dtypes, an output that is not there), or nothing. ``integers``:
+    it holds integers or booleans, and all samples were compared.
     """
 
     output: str
@@ -232,6 +213,12 @@ class Difference:
     samples: int = 0
     nan: int = 0
     note: str = ""
+    integers: bool = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it needs no noise floor: integers that are the same at both versions."""
+        return self.integers and self.max_abs == 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,3 +334,9 @@ class Upgrade:
     not_looked_at: tuple[str, ...] = ()
     command: str = ""
     generated: str = ""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What ``upgrade`` ends with: the answer's code, or 11 where the user's code must change first."""
+        gate = {ExitCode.DONT} if self.api.must_change else set[ExitCode]()
+        return combine_exit_codes({self.decision.exit_code, *gate})

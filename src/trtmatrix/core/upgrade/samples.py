@@ -10,12 +10,13 @@ from typing import Any
 from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.judge import subject_of
-from trtmatrix.core.model import Evidence, Product
-from trtmatrix.core.noise import NO_FLOOR, is_allowed
+from trtmatrix.core.model import Evidence
+from trtmatrix.core.noise import NO_FLOOR, read_noise
 from trtmatrix.core.numbers import computed_in, read_floors
 from trtmatrix.core.record import RAN
 from trtmatrix.core.short import short
 from trtmatrix.core.upgrade.report import SampleFigure
+from trtmatrix.suite.model import Product
 
 FLOORS, RELATIVE = "floors", "relative L2 error"
 SHOWN = frozenset({Evidence.MEASURED, Evidence.RECORDED})
@@ -50,47 +51,17 @@ def floor_words(
 
     ``outputs``: names in records → those of the graph.
     """
-    members = noise.get("outputs", {})
-    if not members:
+    known = read_noise(noise)
+    if known is None:
         return NO_FLOOR
-    precision = computed_in(str(noise.get("precision")), product)
-    kinds = PRECISIONS.get(precision, precision)
-    allowed = {  # others are there to recognise an engine that computes in another precision
-        name: [error for member, error in errors.items() if is_allowed(member, precision)]
-        for name, errors in members.items()
-    }
-    floors = {name: max(errors) for name, errors in allowed.items() if errors}
-    worst = max(floors.values(), default=0.0)
+    precision = computed_in(known.precision, product)
+    floors = {name: floor for name in known.outputs if (floor := known.floor(name, precision)) is not None}
+    kinds, worst = PRECISIONS.get(precision, precision), max(floors.values(), default=0.0)
     words = f"the same graph computed in {kinds} on the CPU: relative L2 error up to {short(worst)}"
     lacking = sorted(set(outputs) - {split_name(name)[0] for name in floors})
     if lacking:
         words += f"; none of {', '.join(outputs[name] for name in lacking)}"
     return words
-
-
-def noise_troubles(noise: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what of the reference or the floor could not be computed, or has nothing to be compared with."""
-    about = noise.get("reference", {})
-    return (
-        *(
-            f"{name}: its reference has no element but zeros, NaN and infinity in a sample: that says nothing"
-            for name in about.get("silent", ())
-        ),
-        *(
-            f"{name}: {share:.1%} of its reference is NaN or infinite: nothing is compared there"
-            for name, share in about.get("not_finite", {}).items()
-        ),
-        *_not_computed(noise),
-    )
-
-
-def _not_computed(noise: Mapping[str, Any]) -> tuple[str, ...]:
-    why = noise.get("reference", {}).get("why_not", "")
-    if not why or not noise["reference"].get("by"):
-        return ()  # where there is no reference, that line says why
-    if not noise.get("outputs"):
-        return (f"no noise floor: {why}",)
-    return (f"the noise floor is of fewer ways of computing: {why}",)
 
 
 def split_name(name: str) -> tuple[str, int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from trtmatrix.core.config import Version
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.upgrade.performance import engine_values
 from trtmatrix.core.upgrade.report import FindingLine, Point, Series
 from trtmatrix.core.upgrade.sides import Entries
 from trtmatrix.core.words import has_evidence
+from trtmatrix.suite.matrix import Version
 
 
 def make_errors(

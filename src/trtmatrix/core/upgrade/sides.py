@@ -11,10 +11,13 @@ from trtmatrix.core.calibration import Calibration
 from trtmatrix.core.controls import Controls
 from trtmatrix.core.entry import Entry
 from trtmatrix.core.judge import FLOORS, NOT_CALIBRATED, measured_in
-from trtmatrix.core.model import Evidence, Exclusion, Expectation, Gpu, Product, Verdict
+from trtmatrix.core.model import Evidence, Exclusion
 from trtmatrix.core.record import RAN
 from trtmatrix.core.upgrade.report import Side, Source
 from trtmatrix.core.words import cell_text
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.model import Product, Verdict
+from trtmatrix.suite.repros import Expectation
 
 _ABSENT = frozenset({Exclusion.COMPONENT_MISSING, Exclusion.UNSUPPORTED_GPU})
 _THREAD = re.compile(r"https://github\.com/([^/]+/[^/]+)/(?:issues|pull)/(\d+)")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import Enum
 
 from trtmatrix.core.confirm import CONFIRMING_BUILDS
-from trtmatrix.core.model import Cause, Evidence, Verdict
+from trtmatrix.core.model import Evidence
 from trtmatrix.core.upgrade.report import Change, Side, Weight
+from trtmatrix.suite.model import Cause, Verdict
 
 
 class Standing(str, Enum):

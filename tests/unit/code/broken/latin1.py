@@ -1,2 +1,3 @@
+import tensorrt as trt
 x = "\xe9"
 # café

@@ -1,3 +1,3 @@
 import tensorrt as trt
 def f(:
-    pass
+    return engine.num_bindings

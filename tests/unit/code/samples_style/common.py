@@ -29,4 +29,4 @@ def do_inference_v2(context, bindings, inputs, outputs, stream):
 
 
 def do_inference(context, bindings, batch_size=1):
-    context.execute(batch_size=batch_size, bindings=bindings)  # possible: removed IExecutionContext.execute
+    context.execute(batch_size=batch_size, bindings=bindings)  # expect: removed IExecutionContext.execute

@@ -2,12 +2,10 @@
 import onnxruntime as ort
 import openvino as ov
 import tensorrt as trt
-from otherlib import Engine, load_engine
+from otherlib import Engine
 
 session = ort.InferenceSession("model.onnx")
 print(session.num_bindings, session.get_binding_shape(0))
-engine = load_engine("x")
-print(engine.num_bindings, engine.max_batch_size)
 other = Engine()
 other.build_engine(None, None)
 core = ov.Core()
@@ -16,6 +14,4 @@ for request in core.requests():
     request.execute_async_v2([], 0)
 binding = session.io_binding()
 binding.get_binding_name(0)
-with load_engine("y") as context:
-    context.set_binding_shape(0, (1,))
 print(trt.__version__)

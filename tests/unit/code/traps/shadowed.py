@@ -2,13 +2,6 @@
 import tensorrt as trt
 
 
-def uses(trt):
-    return trt.BuilderFlag.STRICT_TYPES
-
-
-uses("x")
-
-
 def local():
     trt = {"BuilderFlag": 1}
     return trt.UffParser, trt["BuilderFlag"]

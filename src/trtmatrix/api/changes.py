@@ -1,0 +1,85 @@
+"""The hand-kept table (changes.yaml): what to write instead of names, changed behaviour, trtexec's flags.
+
+It belongs to the package, and tests hold it to its shape, to the surfaces and to its sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trtmatrix.api.types import Behaviour, ChangeKind
+from trtmatrix.core.errors import ConfigError
+from trtmatrix.suite.yamltext import parse_yaml
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacement:
+    """What to write instead of names. ``deprecated`` and ``removed`` are releases, or nothing.
+
+    They are kept where NVIDIA's documents say them and the bindings' docstrings do not; ``source`` is of what
+    ``write`` says.
+    """
+
+    names: tuple[str, ...]
+    write: str
+    note: str = ""
+    deprecated: str = ""
+    removed: str = ""
+    source: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlagChange:
+    """What happens at ``since`` to options of trtexec, written with their dashes."""
+
+    flags: tuple[str, ...]
+    kind: ChangeKind
+    since: str
+    write: str = ""
+    note: str = ""
+    source: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeTable:
+    """All of the table; ``replacements`` by each of their names."""
+
+    replacements: Mapping[str, Replacement] = field(default_factory=dict)
+    behaviours: tuple[Behaviour, ...] = ()
+    flags: tuple[FlagChange, ...] = ()
+
+    def of(self, name: str) -> Replacement | None:
+        """Return what is kept of a name, or else of the class that it is a member of."""
+        return self.replacements.get(name) or self.replacements.get(name.rpartition(".")[0])
+
+
+def parse_change_table(text: str, file: str) -> ChangeTable:
+    """Read the table's text; :class:`ConfigError` where it has another shape."""
+    document = parse_yaml(text, file)
+    if document.problems:
+        raise ConfigError(list(document.problems))
+    data = document.value
+
+    def cited(entry: dict[str, Any]) -> dict[str, Any]:
+        """Return an entry with its source in words: the title, and how it is known where not read."""
+        key, known = entry["source"], entry.get("known", "read")
+        plain = known in {"read", "measured"} or key == "recalled"
+        title = " ".join(data["sources"][key]["title"].split()) + ("" if plain else f" ({known})")
+        lists = {name: tuple(value) for name, value in entry.items() if isinstance(value, list)}
+        kept = {name: value for name, value in entry.items() if name != "known"}
+        return {**kept, **lists, "source": title, "url": data["sources"][key]["url"]}
+
+    try:
+        replacements = [Replacement(**cited(entry)) for entry in data["replacements"]]
+        flags = [{**cited(entry), "kind": ChangeKind(entry["kind"])} for entry in data["flags"]]
+        return ChangeTable(
+            replacements={name: kept for kept in replacements for name in kept.names},
+            behaviours=tuple(Behaviour(**cited(entry)) for entry in data["behaviours"]),
+            flags=tuple(FlagChange(**entry) for entry in flags),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError([f"{file}:1: the table of changes cannot be read: {error!r}"]) from error

@@ -1,0 +1,193 @@
+"""What a caller of one surface trips over in another, what is new, and which of that lies within a move."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from trtmatrix.api.changes import ChangeTable, Replacement
+from trtmatrix.api.types import (
+    WORST_FIRST,
+    ApiChange,
+    Behaviour,
+    ChangeKind,
+    Member,
+    MemberKind,
+    Surface,
+    lies_between,
+    release,
+)  # fmt: skip
+from trtmatrix.core.signatures import IsA, breaks, differ, parse_type
+
+TRTEXEC = "trtexec"
+CALLABLES = {MemberKind.FUNCTION, MemberKind.METHOD}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bracket:
+    """Two surfaces that hold all that changes in a move between two versions, and maybe more.
+
+    ``label``: of a change that may lie outside of the move, where a stand-in was taken for a surface that is
+    not known, between which releases it was made; else nothing.
+    """
+
+    before: Surface
+    after: Surface
+    moved_from: str
+    moved_to: str
+    label: str = ""
+
+
+def compare_move(bracket: Bracket, table: ChangeTable) -> tuple[ApiChange, ...]:
+    """Return what changes in a move, or may: what lies between the surfaces around it is labelled so.
+
+    Where the table says in which release a name went, that decides: what had gone before the move is left
+    out, what goes only later is deprecated, not removed. trtexec's flags are in it for a move upwards.
+    """
+    found = compare_surfaces(bracket.before, bracket.after, table)
+    if bracket.label:
+        found = [each for change in found for each in _settled(change, bracket, table.of(change.name))]
+    found += compare_flags(bracket.moved_from, bracket.moved_to, table)
+    return tuple(sorted(found, key=lambda change: (WORST_FIRST.index(change.kind), change.name)))
+
+
+def _settled(change: ApiChange, bracket: Bracket, kept: Replacement | None) -> Iterator[ApiChange]:
+    """Yield a change as far as it is known to lie within the move."""
+    low, high = bracket.moved_from, bracket.moved_to
+    since = kept.removed if kept is not None and change.kind is not ChangeKind.ADDED else ""
+    if change.kind is ChangeKind.DEPRECATED:
+        told = re.search(r"[Dd]eprecated (?:in TensorRT|since) (\d+\.\d+)", change.note)
+        since = told[1] if told else kept.deprecated if kept is not None else ""
+    if not since or release(low) > release(high):
+        yield replace(change, note=_joined(bracket.label, change.note))
+    elif lies_between(since, low, high):
+        yield replace(change, note=_joined(f"in {since}", change.note))
+    elif release(since) > release(high) and change.kind is not ChangeKind.DEPRECATED:
+        note = f"{change.kind.value} in {since}, which is after {high}"
+        yield replace(change, kind=ChangeKind.DEPRECATED, note=_joined(note, change.note))
+
+
+def find_behaviours(before: str, after: str, table: ChangeTable) -> tuple[Behaviour, ...]:
+    """Return the changes of behaviour that a move between two versions meets, in either direction."""
+    low, high = sorted((before, after), key=release)
+    moved = release(low) != release(high)
+    return tuple(b for b in table.behaviours if (lies_between(b.since, low, high) if b.since else moved))
+
+
+def compare_flags(before: str, after: str, table: ChangeTable) -> list[ApiChange]:
+    """Return what happens to trtexec's flags on the way up; the last where several things happen to one."""
+    met: dict[str, ApiChange] = {}
+    for item in sorted(table.flags, key=lambda item: release(item.since)):
+        for flag in item.flags if lies_between(item.since, before, after) else ():
+            met[flag] = ApiChange(
+                name=f"{TRTEXEC} {flag}", kind=item.kind, replacement=item.write,
+                note=f"since {item.since}" + (f": {item.note}" if item.note else ""),
+                source=item.source, url=item.url,
+            )  # fmt: skip
+    return list(met.values())
+
+
+def compare_surfaces(before: Surface, after: Surface, table: ChangeTable) -> list[ApiChange]:
+    """Return what changes from one surface to another, with what the table knows of each name.
+
+    A class that is gone, or new, is one line. What moved to a base is no change, nor are docstrings' wording
+    and defaults.
+    """
+    source = f"NVIDIA's bindings {before.version} and {after.version}"
+    added = (replace(c, kind=ChangeKind.ADDED, before="", after=c.before) for c in _removed(after, before))
+    found = [*_removed(before, after), *_changed(before, after), *_deprecated(before, after, table)]
+    for place, change in enumerate(found):
+        known = table.of(change.name)
+        found[place] = replace(change, source=source) if known is None else replace(
+            change, source=f"{source}; {known.source}", url=known.url, replacement=known.write,
+            note=_joined(change.note, known.note),
+        )  # fmt: skip
+    return [*found, *(replace(change, source=source) for change in added)]
+
+
+def _joined(*texts: str) -> str:
+    return "; ".join(text for text in texts if text)
+
+
+def _members(surface: Surface) -> Iterator[tuple[str, Member]]:
+    """Yield every member with its dotted name, then the module's own names."""
+    for owner, found in surface.classes.items():
+        for name, member in found.members.items():
+            yield f"{owner}.{name}", member
+    yield from surface.names.items()
+
+
+def _removed(before: Surface, after: Surface) -> Iterator[ApiChange]:
+    """Yield the names that are gone; what lies in a class that is gone has no line of its own."""
+    classes = [(name, Member(kind=MemberKind.CLASS, returns=name)) for name in before.classes]
+    for name, member in [*classes, *_members(before)]:
+        owner = name.rpartition(".")[0]
+        if after.find(name) is not None or (owner and after.find(owner) is None):
+            continue
+        note = f"another name of {member.returns}" if member.kind is MemberKind.CLASS else ""
+        if member.returns == name and name in before.classes:
+            count = len(before.classes[name].members)
+            note = f"the class with its {count} member{'s' * (count != 1)}" if count else "the class"
+        signature = member.signatures[0] if member.signatures else ""
+        yield ApiChange(name=name, kind=ChangeKind.REMOVED, before=signature, note=note)
+
+
+def _changed(before: Surface, after: Surface) -> Iterator[ApiChange]:
+    """Yield what code that calls, reads or sets a name trips over, where the name stays."""
+
+    def is_a(name: str, other: str) -> bool:
+        found = after.classes.get(name)
+        return name == other or (found is not None and any(is_a(base, other) for base in found.bases))
+
+    for name, had in _members(before):
+        has = after.find(name)
+        if has is None:
+            continue
+        note, lost = "", had.signatures
+        if had.kind in CALLABLES and has.kind in CALLABLES:
+            note, lost = _lost_calls(had, has, is_a)
+        elif had.kind is not has.kind:
+            note = f"a {has.kind.value}, and was a {had.kind.value}"
+        elif had.settable and not has.settable:
+            note = "can no longer be set"
+        elif had.kind is MemberKind.PROPERTY:
+            old, new = parse_type(had.returns) - {"None"}, parse_type(has.returns) - {"None"}
+            note = f"is {has.returns} instead of {had.returns}" if differ(new, old, is_a) else ""
+        if note:
+            was, now = _shown(had, lost), _shown(has, has.signatures)
+            yield ApiChange(name=name, kind=ChangeKind.CHANGED, before=was, after=now, note=note)
+
+
+def _lost_calls(had: Member, has: Member, is_a: IsA) -> tuple[str, tuple[str, ...]]:
+    """Return why one way of calling a function no longer works, and all such ways."""
+    lost: list[tuple[str, str]] = []
+    for signature in had.signatures if has.signatures else ():
+        reasons = [breaks(signature, other, is_a) for other in has.signatures]
+        if all(reasons):
+            nearest = min(reasons, key=lambda reason: not reason.startswith("asks for"))
+            lost.append((nearest, signature))
+    gone = "one way of calling it is gone: " if lost and len(had.signatures) > 1 else ""
+    return gone + (lost[0][0] if lost else ""), tuple(signature for _, signature in lost)
+
+
+def _shown(member: Member, signatures: tuple[str, ...]) -> str:
+    if member.kind is MemberKind.PROPERTY:
+        return f"{member.returns or 'a property'}{'' if member.settable else ', read only'}"
+    return "\n".join(signatures)
+
+
+def _deprecated(before: Surface, after: Surface, table: ChangeTable) -> Iterator[ApiChange]:
+    """Yield what the second surface's docstrings, or else the table, newly call deprecated."""
+    told = set[str]()
+    for name in [*before.classes, *dict(_members(before))]:
+        had, has = before.find(name), after.find(name)
+        if had is None or has is None or had.deprecated or name.rpartition(".")[0] in told:
+            continue
+        kept = table.replacements.get(name)
+        note = has.deprecated
+        if not note and kept and lies_between(kept.deprecated or "0", before.version, after.version):
+            note = f"deprecated since {kept.deprecated}"
+        if note:
+            told.add(name)
+            yield ApiChange(name=name, kind=ChangeKind.DEPRECATED, note=note)

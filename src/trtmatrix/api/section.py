@@ -1,0 +1,174 @@
+"""What a move does to code: the surfaces that are known here, the table, and the scan, put together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import cache
+from pathlib import Path
+
+from trtmatrix.api.changes import ChangeTable, parse_change_table
+from trtmatrix.api.compare import Bracket, compare_move, find_behaviours
+from trtmatrix.api.surface import format_surface, parse_store, parse_surface
+from trtmatrix.api.types import ApiSection, ApiUse, Certainty, Surface, numbers_of
+from trtmatrix.core.errors import ConfigError
+from trtmatrix.core.jsontext import to_json
+from trtmatrix.effects.launcher import Ready
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import Product
+
+STORE, TABLE = Path(__file__).with_name("surfaces.json"), Path(__file__).with_name("changes.yaml")
+LOCAL, LEFT = "local/surfaces", "surface.json"
+"""Where surfaces lie that were read inside images on this host; what the probe leaves beside its records."""
+LEAST = 3
+"""So many leading numbers of two versions must agree: 10.0 is no answer to what 10.0.1 has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surfaces:
+    """What surfaces are known, by version, oldest first; ``problems``: file → why it could not be read."""
+
+    versions: Mapping[str, Surface]
+    problems: tuple[tuple[str, str], ...] = ()
+
+    def of(self, version: str) -> Surface | None:
+        """Return the surface of a column such as ``"10.0.1.6"``; None where none is known.
+
+        The leading numbers that both have must agree, at least three of them; of several that do, the one
+        that agrees in most, then the newest.
+        """
+        wanted = numbers_of(version)
+
+        def agree(name: str) -> int:
+            have = numbers_of(name)
+            common = min(len(wanted), len(have))
+            return common if common >= LEAST and wanted[:common] == have[:common] else 0
+
+        best = max(reversed(list(self.versions)), key=agree, default="")
+        return self.versions[best] if best and agree(best) else None
+
+    def between(self, before: str, after: str) -> Bracket | None:
+        """Return the surfaces for a move, or the nearest outside of it; None where there are none."""
+        up = numbers_of(before) <= numbers_of(after)
+        first = self.of(before) or self._beside(before, above=not up)
+        last = self.of(after) or self._beside(after, above=up)
+        if first is None or last is None:
+            return None
+        missing = [name for name in (before, after) if self.of(name) is None]
+        label = missing and f"after {first.version}, by {last.version}; {' and '.join(missing)} not read"
+        return Bracket(before=first, after=last, moved_from=before, moved_to=after, label=label or "")
+
+    def _beside(self, version: str, *, above: bool) -> Surface | None:
+        here, names = numbers_of(version), sorted(self.versions, key=numbers_of, reverse=not above)
+        return next((self.versions[n] for n in names if here and (numbers_of(n) > here) == above), None)
+
+
+@cache
+def read_store() -> Mapping[str, Surface]:
+    """Return the surfaces that are installed with the package."""
+    return parse_store(STORE.read_bytes(), str(STORE))
+
+
+@cache
+def read_change_table() -> ChangeTable:
+    """Return the hand-kept table that is installed with the package."""
+    return parse_change_table(TABLE.read_text(encoding="utf-8"), str(TABLE))
+
+
+def read_surfaces(results: Path) -> Surfaces:
+    """Return the packaged surfaces and those read inside images, which lie below ``results``."""
+    known, problems = dict(read_store()), list[tuple[str, str]]()
+    for file in sorted((results / LOCAL).glob("*.json")):
+        try:
+            surface = parse_surface(file.read_bytes(), str(file))
+            known[surface.version] = surface
+        except (OSError, ConfigError) as error:
+            problems.append((str(file), str(error)))
+    versions = {name: known[name] for name in sorted(known, key=numbers_of)}
+    return Surfaces(versions=versions, problems=tuple(problems))
+
+
+def make_api_section(results: Path, before: str, after: str, code: Sequence[Path] = ()) -> ApiSection:
+    """Compare the surfaces of two versions and scan code for what changes; the code is never run.
+
+    Where a version's own is not known, the nearest around the move stands in for it (``stands_in``), and what
+    may have changed outside of the move is only a possible use. Never raises for a surface that is not there:
+    ``lacking`` says why there is nothing to show, and what would supply it.
+    """
+    from trtmatrix.api.scan import read_code, scan_code
+
+    surfaces, named = read_surfaces(results), tuple(map(str, code))
+    missing = [name for name in (before, after) if surfaces.of(name) is None]
+    reads = f"nox -s matrix -- --trt {','.join(missing)} reads it inside the image on the first run"
+    bracket = surfaces.between(before, after)
+    if bracket is None:
+        what = f"the API of TensorRT {' and '.join(missing)} is not known here"
+        return ApiSection(code=named, lacking=f"{what} (known: {', '.join(surfaces.versions)}). {reads}")
+    table = read_change_table()
+    changes, behaviours = compare_move(bracket, table), find_behaviours(before, after, table)
+    files = read_code(code)
+    compared = f"{bracket.before.version} and {bracket.after.version}"
+    stands_in = f"no surface of {' and '.join(missing)} is known: {compared} are compared instead. {reads}"
+    scan = scan_code(files.texts, bracket.before, changes, behaviours, after)
+    return ApiSection(
+        changes=changes, behaviours=behaviours, code=named, files=files.seen,
+        uses=tuple(doubt_use(use, bracket) for use in scan.uses),
+        unread=(*surfaces.problems, *sorted(files.unread), *scan.unread),
+        surfaces=(_source(bracket.before), _source(bracket.after)),
+        stands_in=stands_in if missing else "",
+    )  # fmt: skip
+
+
+def doubt_use(use: ApiUse, bracket: Bracket) -> ApiUse:
+    """Return a use as it is known where a stand-in was compared: its name may change outside of the move."""
+    if not use.sure or not bracket.label or bracket.label not in use.change.note:
+        return use
+    return replace(use, certainty=Certainty.POSSIBLE, why="it may have changed before or after this move")
+
+
+def _source(surface: Surface) -> str:
+    """Return where a surface was read, in words."""
+    origin = surface.origin
+    read = f", read {origin.extracted}" if origin.extracted else ""
+    return f"TensorRT {surface.version}: {origin.wheel or origin.image or 'the bindings here'}{read}"
+
+
+def today() -> str:
+    """Return the date, by which it is known when a surface was read."""
+    return datetime.now(timezone.utc).date().isoformat()
+
+
+class SurfaceIntake:
+    """Asks the probe for the surface of a TensorRT version that has none, once a run, and keeps it."""
+
+    def __init__(self, results: Path, note: Callable[[str], None]) -> None:
+        """Name the folder of results; ``note`` is told of what was read, and of what went wrong."""
+        self.results, self.note = results, note
+        self._had: dict[str, bool] = {}
+
+    def wanted(self, version: Version) -> dict[str, str]:
+        """Return what is added to a version's job: nothing where its surface is known."""
+        if version.product is Product.TENSORRT and version.name not in self._had:
+            self._had[version.name] = read_surfaces(self.results).of(version.name) is not None
+        return {} if self._had.get(version.name, True) else {"surface": "tensorrt"}
+
+    def take(self, ready: Ready, out: Path) -> None:
+        """Keep the surface that a job left, if it was asked for one and left it; never troubles a cell."""
+        file, name = out / LEFT, ready.launch.version.name
+        if self._had.get(name, True) or not file.is_file():
+            return
+        target = self.results / LOCAL / f"{name}.json"
+        try:
+            surface = parse_surface(file.read_bytes(), f"{name}: {LEFT}")
+            origin = replace(surface.origin, image=ready.digests.get("image", ""), extracted=today())
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+            partial.write_text(to_json(format_surface(replace(surface, origin=origin))), encoding="utf-8")
+            partial.replace(target)
+        except (ConfigError, OSError) as error:
+            self.note(f"{name}: the API surface that was read inside could not be kept: {error}")
+            return
+        self._had[name] = True
+        self.note(f"{name}: its API surface was read inside and is kept in {target}")

@@ -1,0 +1,100 @@
+"""Surfaces as JSON: one alone, as the probe leaves it; many in a store, each as what it changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from trtmatrix.api.types import ApiClass, Member, MemberKind, Origin, Surface, numbers_of
+from trtmatrix.core.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File(Surface):
+    schema: Literal[1]
+    version: Annotated[str, Field(pattern=r"^\d+(\.\d+)+")]
+
+
+_FILE, _SURFACE = TypeAdapter(_File), TypeAdapter(Surface)
+_CLASS, _MEMBER = TypeAdapter(ApiClass), TypeAdapter(Member)
+
+
+def parse_surface(text: str | bytes, file: str) -> Surface:
+    """Return a surface from its JSON; :class:`ConfigError` says what in it is of another shape."""
+    try:
+        read = _FILE.validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = f"{'.'.join(map(str, first['loc'])) or 'the text'}: {first['msg']}"
+        remedy = "remove the file: the next run in that image, or nox -s surfaces, writes it anew"
+        raise ConfigError([f"{file}:1: this is no surface of the bindings: {what}\n  {remedy}"]) from error
+    return Surface(version=read.version, origin=read.origin, classes=read.classes, names=read.names)
+
+
+def format_surface(surface: Surface) -> dict[str, Any]:
+    """Return a surface as plain values, as :func:`parse_surface` reads them as JSON."""
+    return {"schema": 1, **_SURFACE.dump_python(surface, mode="json", exclude_defaults=True)}
+
+
+def parse_store(text: str | bytes, file: str) -> dict[str, Surface]:
+    """Return the surfaces of a store by version, oldest first; :class:`ConfigError` for another shape.
+
+    Of each version it has what is new or other than in the one before. Entries are named ``Builder``, of
+    members ``Builder:build_engine``; null is one that is gone.
+    """
+    surfaces, known = dict[str, Surface](), dict[str, ApiClass | Member]()
+    try:
+        data = json.loads(text)
+        for line in data["surfaces"]:
+            version = line.pop("version")
+            for name, entry in data["changes"][version].items():
+                known.pop(name, None)
+                if entry is not None:
+                    is_class = entry["kind"] == MemberKind.CLASS and "returns" not in entry
+                    known[name] = (_CLASS if is_class else _MEMBER).validate_python(entry)
+            surfaces[version] = _join(version, Origin(**line), known)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        remedy = "remove it, and nox -s surfaces writes it anew; or install trtmatrix again"
+        what = f"{file}:1: the store of surfaces cannot be read: {error!r}\n  {remedy}"
+        raise ConfigError([what]) from error
+    return surfaces
+
+
+def _join(version: str, origin: Origin, entries: dict[str, ApiClass | Member]) -> Surface:
+    """Return a surface from its entries: members go into their classes."""
+    members, classes, names = dict[str, dict[str, Member]](), dict[str, ApiClass](), dict[str, Member]()
+    for dotted, entry in sorted(entries.items()):
+        owner, _, name = dotted.partition(":")
+        if isinstance(entry, ApiClass):
+            members[owner] = {}
+            classes[owner] = ApiClass(bases=entry.bases, deprecated=entry.deprecated, members=members[owner])
+        else:
+            (members[owner] if name else names)[name or owner] = entry
+    return Surface(version=version, origin=origin, classes=classes, names=names)
+
+
+def format_store(surfaces: Iterable[Surface]) -> str:
+    """Return many surfaces as one JSON text; a new release adds lines at its end and changes none."""
+    heads, parts, known = [], [], dict[str, Any]()
+    for surface in sorted(surfaces, key=lambda surface: numbers_of(surface.version)):
+        plain = format_surface(surface)
+        entries = dict(plain["names"])
+        for owner, found in plain["classes"].items():
+            entries |= {f"{owner}:{name}": entry for name, entry in found.pop("members", {}).items()}
+            entries[owner] = {"kind": "class", **found}
+        new = {name: entry for name, entry in sorted(entries.items()) if known.get(name) != entry}
+        gone = dict.fromkeys(sorted(known.keys() - entries.keys()))
+        heads.append(_line({"version": surface.version, **plain["origin"]}))
+        lines = [f"{_line(name)}:{_line(entry)}" for name, entry in {**new, **gone}.items()]
+        parts.append(f"{_line(surface.version)}:{{\n" + ",\n".join(lines) + "\n}")
+        known = entries
+    changes = ",\n".join(parts)
+    return '{"surfaces":[\n' + ",\n".join(heads) + '\n],\n"changes":{\n' + changes + "\n}}\n"
+
+
+def _line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

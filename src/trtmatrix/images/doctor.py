@@ -1,0 +1,186 @@
+"""Doctor: what was found on this host, what that lets run, what to do about the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from trtmatrix.context import Context
+from trtmatrix.core.image_names import is_own
+from trtmatrix.core.model import Exclusion
+from trtmatrix.core.plan import Engine, Excluded, Launch, Pull, count_excluded, make_plan
+from trtmatrix.images.checks import BY_WHOLE_GPU, Facts, Wants, check, restrict
+from trtmatrix.images.downloads import gigabytes
+from trtmatrix.images.preflight import Terms, disk_findings, find_wants, gather
+from trtmatrix.images.rules import RULES, Finding, Level, finding_lines, remedy_of
+from trtmatrix.scene import Scene
+from trtmatrix.suite.cells import select_versions
+from trtmatrix.suite.matrix import ImageOrigin, Version
+
+NO_REMEDIES: Mapping[Exclusion, str] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What was looked at, what it lets run, and how the controls came out where they were run."""
+
+    findings: tuple[Finding, ...]
+    can_run: tuple[str, ...]
+    cannot: tuple[str, ...]
+    controls: tuple[Finding, ...] = ()
+
+
+def examine(context: Context, scene: Scene) -> Findings:
+    """Look at engine, GPUs, images, registries, disk and memory. Touches nothing.
+
+    Registries and room are looked at as if all images that can be of use here were to be had.
+    """
+    everything = replace(scene, plan=make_plan(scene.cells, scene.host, context.selection, Pull.ALL))
+    wants = find_wants(context, everything, Terms(), frozenset())
+    facts = gather(context, everything, wants.launches)
+    versions = select_versions(context.matrix, context.selection)
+    findings = [*host_findings(facts, wants, versions), *check(facts, wants).findings]
+    checked = check(facts, find_wants(context, scene, Terms(), frozenset()))
+    plan = restrict(scene.plan, checked.excluded)
+    told = {item.why for item in checked.excluded}
+    if not facts.engine.available:
+        told.add(Exclusion.NO_ENGINE)
+    cannot = cannot_lines(plan.excluded, told)
+    return Findings(
+        findings=tuple(findings), can_run=tuple(can_run_line(x) for x in plan.launches), cannot=tuple(cannot)
+    )
+
+
+def can_run_line(launch: Launch) -> str:
+    """Return what of a version this host can run."""
+    first = " (its image is pulled first)" if launch.pull else ""
+    first = " (its image is built first)" if launch.build else first
+    return f"{launch.version.name} on {launch.gpu.name}: {len(launch.cells)} cells{first}"
+
+
+def cannot_lines(
+    excluded: Sequence[Excluded], told: Collection[Exclusion],
+    remedies: Mapping[Exclusion, str] = NO_REMEDIES,
+) -> list[str]:  # fmt: skip
+    """Return why cells are not run, with what mends it where the findings have not ``told`` so.
+
+    ``remedies``: those that are others than on one host.
+    """
+    return [
+        f"{count} cells: {why.value}{f' ({detail})' if detail else ''}; "
+        f"{'see above' if why in told else remedies.get(why) or remedy_of(why)}".rstrip("; ")
+        for why, count, detail in count_excluded(excluded)
+    ]
+
+
+def doctor_text(findings: Findings) -> str:
+    """Return the findings for a terminal."""
+    lines = list(finding_lines(findings.findings))
+    lines += ["", "This lets run:", *(f"  {line}" for line in findings.can_run or ("nothing",))]
+    if findings.cannot:
+        lines += ["", "Not here:", *(f"  {line}" for line in findings.cannot)]
+    if findings.controls:
+        lines += ["", *finding_lines(findings.controls)]
+    return "\n".join(lines)
+
+
+def doctor_json(findings: Findings) -> dict[str, Any]:
+    """Return the findings as plain data."""
+    return asdict(findings)
+
+
+def host_findings(facts: Facts, wants: Wants, versions: Sequence[Version]) -> Iterator[Finding]:
+    """Yield how everything stands that a run needs of a host."""
+    engine = facts.engine
+    yield _engine(facts)
+    if engine.unlimited:
+        found = f"{engine.name} cannot limit {', '.join(engine.unlimited)} here"
+        yield RULES["engine-limits"].finding(found)
+    if not facts.gpus:
+        yield RULES["gpu"].finding(facts.scan_reason)
+    for gpu in facts.gpus:
+        found = f"{gpu.name}, {gpu.variant}, compute capability {gpu.compute}, driver {gpu.driver}"
+        instances = facts.mig.get(-1 if gpu.index is None else gpu.index)
+        if instances and engine.gpu_access not in BY_WHOLE_GPU:
+            found += f"; its first MIG instance of {instances} is what cells run on"
+        yield _good("gpu", found, what=f"GPU {gpu.index}")
+    for version in versions:
+        yield from image_finding(version, engine)
+    yield from _registries(facts)
+    yield from disk_findings(facts)
+    if facts.images is not None:
+        yield _good("disk-images", f"{facts.images.path}: {gigabytes(facts.images.free)} free")
+    elif engine.snapshots:
+        found = "where containerd keeps them is not known here: no image is refused for want of room"
+        yield RULES["disk-images"].finding(found, remedy="", prevents="")
+    found = f"{gigabytes(facts.available)} of {gigabytes(facts.memory)} available"
+    whole = engine.memory or facts.memory
+    if not whole or wants.memory <= whole:
+        yield _good("memory", found)
+    else:
+        limit = f"a container's limit is {gigabytes(wants.memory)}, more than there is"
+        yield RULES["memory"].finding(f"{found}; {limit}")
+
+
+def _good(rule: str, found: str, what: str = "") -> Finding:
+    return RULES[rule].finding(found, Level.GOOD, what=what, remedy="", prevents="")
+
+
+def _engine(facts: Facts) -> Finding:
+    engine = facts.engine
+    if not engine.available:
+        return RULES["engine"].finding(engine.reason, remedy=engine.remedy or None)
+    access = engine.gpu_access.value if engine.gpu_access else "none"
+    api = f" (API {engine.api})" if engine.api else ""
+    found = f"{engine.name} {engine.version}{api}; containers get GPUs by: {access}"
+    if not facts.gpus or engine.gpu_access is not None:
+        return _good("engine", found)
+    return RULES["gpu-access"].finding(found, Level.TROUBLE)
+
+
+def image_finding(version: Version, engine: Engine) -> Iterator[Finding]:
+    """Yield whether the image of a version is here, and whether it is pinned."""
+    origin = version.origin
+    if not isinstance(origin, ImageOrigin):
+        return
+    held = engine.held(origin)
+    made = origin.build is not None or is_own(origin.image)
+    why = Exclusion.IMAGE_NOT_BUILT if made else Exclusion.IMAGE_NOT_PULLED
+    absent = why.value if engine.available else "unknown: no container engine"
+    pinned = origin.pin is not None or origin.build is not None or "@sha256:" in origin.image
+    loose = "" if pinned else " (not locked)"
+    remedies = [] if held is not None or not engine.available else [how_to_have(version, origin, engine)]
+    if loose and not remedies and not made:
+        remedies = [f"pin it: {RULES['lock'].mends}"]
+    good = held is not None and not loose
+    found = f"{origin.image}: {absent if held is None else held[:19]}{loose}"
+    yield RULES["image" if held is None else "lock"].finding(
+        found, Level.GOOD if good else Level.LACKING, what=f"image of {version.name}",
+        remedy="; ".join(remedies), prevents="",
+    )  # fmt: skip
+
+
+def how_to_have(version: Version, origin: ImageOrigin, engine: Engine) -> str:
+    """Return how an image that is not here is had."""
+    if not engine.is_daemon:
+        made = origin.build is not None or is_own(origin.image)
+        file = f"name a file by --image {version.name}=FILE (docs/engines.md)"
+        return file if made else f"name the versions by --trt, or --pull all; or {file}"
+    if origin.build is not None:
+        return f"name the version by --trt: a run makes it; by hand: nox -s image -- {version.name}"
+    if is_own(origin.image):
+        return "make it on this host (docker/README.md): no registry has it"
+    return "name the versions by --trt, or --pull all, or docker pull by hand"
+
+
+def _registries(facts: Facts) -> Iterator[Finding]:
+    """Yield the registries that have all that they were asked for; others are told by what they prevent."""
+    hosts: dict[str, list[bool]] = {}
+    for answer in facts.answers.values():
+        hosts.setdefault(answer.host, []).append(answer.trouble is None)
+    for host, good in hosts.items():
+        if all(good):
+            images = "1 image" if len(good) == 1 else f"{len(good)} images"
+            found = f"{host} answers, and has the {images} to be pulled"
+            yield _good("registry", found)

@@ -1,0 +1,241 @@
+"""What a pack for a host without a network is made of: parts, their digests, the lists, the script.
+
+It is read on the other side, by any Python: :mod:`.unpacker` is the script that goes along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import IO
+
+from trtmatrix.core.errors import MachineryError, UsageError
+from trtmatrix.core.jsontext import to_json
+from trtmatrix.effects.archive import sums_text
+from trtmatrix.images import unpacker
+from trtmatrix.images.unpacker import BLOCK, MANIFEST, SCHEMA, SCRIPT, SUMS
+
+LEAST_SPLIT = 1 << 20
+"""Bytes that a part must be allowed to have."""
+
+SCRATCH = ".trtmatrix-wheels-"
+"""How a folder's name begins that wheels are fetched into, inside of the pack's."""
+
+FLUSH = 64 << 20
+"""Bytes after which the disk is told to begin: it works while the next ones are hashed."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedFile:
+    """A part of the pack, a file of the suite, or a wheel; by its path below the folder that it is for."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedImage:
+    """An image: ``id`` is what the engine that saved it calls it, ``names`` are given back after loading.
+
+    ``versions``: those that run in it; ``size``: bytes, unpacked; ``manifest``: the digest that it was pulled
+    by (empty where it is none of a registry's or not locked).
+    """
+
+    id: str
+    names: tuple[str, ...]
+    versions: tuple[str, ...]
+    size: int
+    manifest: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackManifest:
+    """What ``manifest.json`` says. ``made``: UTC, ISO 8601; ``commit``: of the suite, empty without git.
+
+    ``changed``: the suite's files are not those of that commit; ``pythons``: those that wheels are for.
+    """
+
+    pack: str
+    made: str
+    by: str
+    commit: str
+    changed: bool
+    platform: str
+    pythons: tuple[str, ...]
+    versions: tuple[str, ...]
+    parts: tuple[PackedFile, ...]
+    files: tuple[PackedFile, ...]
+    images: tuple[PackedImage, ...]
+
+
+def part_limit(split: int) -> int:
+    """Return the bytes that a part may have; below what was asked for, as FAT32 holds 4 GiB less one byte.
+
+    0 stays 0: no limit. :class:`UsageError` where parts would be tiny.
+    """
+    if split and split < LEAST_SPLIT:
+        raise UsageError(f"--split: parts of {split} bytes are too small: at least 1MB, or leave it out")
+    return max(split - 512, 0)
+
+
+class PartWriter:
+    """Writes one stream as ``KIND.001``, ``KIND.002``, …: hashed while it is written, in little memory.
+
+    ``limit``: bytes of a part; 0: one part holds all. Every part is on the disk, not only in memory, when
+    this has ended well.
+    """
+
+    def __init__(self, folder: Path, kind: str, limit: int = 0) -> None:
+        """Name the parts; the first is opened at once."""
+        self.folder, self.kind, self.limit = folder, kind, limit
+        self.parts: list[PackedFile] = []
+        self._hasher, self._flusher = ThreadPoolExecutor(max_workers=1), ThreadPoolExecutor(max_workers=1)
+        self._flushing: Future[None] | None = None
+        self._open()
+
+    def _open(self) -> None:
+        self._name = f"{self.kind}.{len(self.parts) + 1:03}"
+        self._out: IO[bytes] = (self.folder / self._name).open("xb", buffering=0)
+        self._digest, self._size = sha256(), 0
+
+    def write(self, data: bytes) -> int:
+        """Write bytes of the stream, into as many parts as it takes; returns their number."""
+        rest = memoryview(data)
+        while rest:
+            room = min(self.limit - self._size if self.limit else len(rest), len(rest))
+            if not room:
+                self._close()
+                self._open()
+                continue
+            # Beside the writing: both leave Python's lock.
+            hashed = self._hasher.submit(self._digest.update, rest[:room])
+            done = 0
+            while done < room:
+                done += self._out.write(rest[done:room])
+            hashed.result()
+            if self._size // FLUSH < (self._size + done) // FLUSH:
+                self._wait()
+                self._flushing = self._flusher.submit(os.fdatasync, self._out.fileno())
+            self._size += done
+            rest = rest[done:]
+        return len(data)
+
+    def _wait(self) -> None:
+        """Wait for the disk: what it has not yet is never more than twice what it is told of at once."""
+        if self._flushing is not None:
+            self._flushing.result()
+            self._flushing = None
+
+    def _close(self) -> None:
+        self._wait()
+        os.fdatasync(self._out.fileno())
+        self._out.close()
+        self.parts.append(PackedFile(name=self._name, size=self._size, sha256=self._digest.hexdigest()))
+
+    def __enter__(self) -> PartWriter:
+        """Begin."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Finish the last part."""
+        self._hasher.shutdown()
+        self._flusher.shutdown()
+        if kind is None:
+            self._close()
+        else:
+            self._out.close()
+
+
+def write_files(writer: PartWriter, files: Sequence[tuple[str, Path]]) -> tuple[PackedFile, ...]:
+    """Write files as a tar, by name; no owner and no time goes along. Returns what was written."""
+    packed = []
+    with tarfile.open(fileobj=writer, mode="w|", format=tarfile.PAX_FORMAT, bufsize=BLOCK) as archive:  # type: ignore[call-overload]  # it writes alone
+        for name, file in sorted(files):
+            with file.open("rb") as stream:
+                facts = os.fstat(stream.fileno())
+                info = tarfile.TarInfo(name)
+                info.size, info.mode = facts.st_size, 0o755 if facts.st_mode & 0o100 else 0o644
+                hashed = _Hashed(stream)
+                archive.addfile(info, hashed)
+            packed.append(PackedFile(name=name, size=facts.st_size, sha256=hashed.digest.hexdigest()))
+    return tuple(packed)
+
+
+class _Hashed:
+    """A file whose bytes are hashed while they are read."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self.digest = stream, sha256()
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self.digest.update(data)
+        return data
+
+
+def write_lists(folder: Path, manifest: PackManifest) -> str:
+    """Write the script, the digests of all, and last the manifest: without it nothing is taken for a pack.
+
+    Returns the SHA-256 of the list of digests, which stands for the whole pack.
+    """
+    texts = {SCRIPT: script_text(), MANIFEST: to_json({"schema": SCHEMA, **asdict(manifest)})}
+    try:
+        unpacker.parse_manifest(texts[MANIFEST])
+    except ValueError as error:
+        why = f"unpack would refuse this pack, so it is not written: {error}"
+        raise MachineryError(f"{folder}: {why}") from error
+    digests = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    texts[SUMS] = sums_text({**digests, **{part.name: part.sha256 for part in manifest.parts}})
+    for name in (SCRIPT, SUMS, MANIFEST):
+        partial = folder / f"{name}.partial"
+        partial.write_text(texts[name], encoding="utf-8")
+        partial.chmod(0o755 if name == SCRIPT else 0o644)
+        partial.replace(folder / name)
+    return sha256(texts[SUMS].encode()).hexdigest()
+
+
+def script_text() -> str:
+    """Return the script that lies in every pack: :mod:`.unpacker` as it is."""
+    return "#!/usr/bin/env python3\n" + Path(unpacker.__file__).read_text(encoding="utf-8")
+
+
+@contextlib.contextmanager
+def open_target(folder: Path) -> Iterator[Path]:
+    """Make a pack's folder, which must be new or empty; where this ends in an error, nothing stays in it.
+
+    What a system makes at the root of a disk, such as ``lost+found``, may be there.
+    """
+    made = not folder.exists()
+    if not made and (not folder.is_dir() or _content(folder)):
+        words = "a pack is written into a new or empty folder, and this is none"
+        raise UsageError(f"--to {folder}: {words}: remove what is in it (a killed pack may have left it)")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+    except BaseException as error:
+        for path in _content(folder) if folder.is_dir() else ():
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        if made and folder.is_dir():
+            folder.rmdir()
+        if isinstance(error, OSError):
+            hint = ": name another disk by --to, or make room" if error.errno in FULL else ""
+            raise MachineryError(
+                f"--to {folder}: the pack cannot be written: {error.strerror or error}{hint}; nothing is "
+                "left of it"
+            ) from error
+        raise
+
+
+def _content(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.iterdir()) if not unpacker.is_litter(path)]

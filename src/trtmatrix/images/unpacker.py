@@ -1,0 +1,558 @@
+"""Checks every byte of the pack beside which it lies, then loads it: images, suite, wheels.
+
+Any Python from 3.8 on runs it, with its standard library alone: ``python3 -I unpack`` in the pack's folder.
+Images are loaded by the host's ``docker`` or ``podman``; nothing else is started that a network could be
+reached by. ``--check`` stops after checking.
+"""
+
+import sys
+
+if __name__ == "__main__" and not sys.flags.isolated:
+    del sys.path[0]  # what lies beside this script is nobody's code
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tarfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any, Dict, Iterable, Iterator, List, Optional, Tuple
+
+Json = Dict[str, Any]
+
+SCHEMA = 2
+BLOCK = 1 << 20
+MANIFEST, SUMS, SCRIPT = "manifest.json", "SHA256SUMS", "unpack"
+PART = re.compile(r"(files|images)\.\d{3,}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]*")
+"""What a name of a version or image, and an ID, must be: they go into commands."""
+
+GLIBC = "2.28"
+"""What the other host is taken to have: any distribution since 2018, https://peps.python.org/pep-0600/."""
+
+LITTER = re.compile(
+    r"lost\+found|\.Trash.*|\$RECYCLE\.BIN|System Volume Information|\.Spotlight-V100|\.fseventsd"
+)
+"""Folders that systems make at the root of a disk."""
+
+MARK = "made-by-trtmatrix-unpack"
+"""The file in an environment that says whose it is."""
+
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+DAMAGED, USAGE, FAILED, INTERRUPTED = 1, 2, 3, 130
+
+
+ANSWER, LOAD = 60.0, 3600.0
+"""Seconds that an engine has for an answer, and for taking a block of an archive or coming to its end."""
+
+
+class Refused(Exception):
+    """What ends this program: words for the user, and an exit code."""
+
+    def __init__(self, words: str, code: int) -> None:
+        """Keep both."""
+        super().__init__(words)
+        self.code = code
+
+
+# --- Whether every byte is as it was written
+
+
+def check_pack(folder: Path, besides: str = "") -> Json:
+    """Return the manifest of a pack; :class:`Refused` names every file that is not as it was written.
+
+    ``besides``: the name of what else may lie in its folder.
+    """
+    if not (folder / MANIFEST).is_file():
+        why = f"no {MANIFEST}: this is no pack, or writing it was cut off: pack again"
+        raise Refused(f"{folder}: {why}", DAMAGED)
+    try:
+        sums = parse_sums((folder / SUMS).read_text(encoding="utf-8"))
+        manifest = parse_manifest((folder / MANIFEST).read_text(encoding="utf-8"))
+        named = {MANIFEST, SCRIPT, *(part["name"] for part in manifest["parts"])}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Refused(f"{folder}: {SUMS} or {MANIFEST} cannot be used: {error!r}", DAMAGED) from error
+    if named != set(sums):
+        raise Refused(f"{folder}: {SUMS} and {MANIFEST} do not name the same files", DAMAGED)
+    known = {SUMS, besides, *sums}
+    found = sorted(path.name for path in folder.iterdir() if path.name not in known and not is_litter(path))
+    problems = [f"{name!a} is extra: it is none of this pack's, move it away" for name in found]
+    with ThreadPoolExecutor(max_workers=2) as pool:  # hashing waits for no lock of Python's
+        digests = dict(zip(sums, pool.map(lambda name: digest_file(folder / name), sums)))
+    for name, digest in digests.items():
+        if not digest:
+            problems.append(f"{name} is missing, or cannot be read")
+        elif digest != sums[name]:
+            problems.append(f"{name} differs: sha256 {digest}, not {sums[name]}")
+    if problems:
+        lines = "".join(f"\n  {one}" for one in problems)
+        raise Refused(
+            f"{folder}: is not the pack {manifest['pack']} as it was made; nothing was loaded:{lines}\n"
+            "  copy what is named again from where the pack was made, then start this once more", DAMAGED
+        )  # fmt: skip
+    return manifest
+
+
+def parse_manifest(text: str) -> Json:
+    """Read a pack's manifest; ``ValueError`` (KeyError, TypeError) where it is none."""
+    data = json.loads(text)
+    if data["schema"] != SCHEMA:
+        raise ValueError(f"it is of schema {data['schema']}, and this program reads {SCHEMA}")
+    words = [data["pack"], data["platform"], *data["pythons"], *data["versions"]]
+    for image in data["images"]:
+        words += [image["id"], *image["names"], *image["versions"], *filter(None, [image["manifest"]])]
+    wrong = [f"{word!a} is no name" for word in words if not WORD.fullmatch(word)]
+    wrong += [f"{part['name']!a} is no part" for part in data["parts"] if not PART.fullmatch(part["name"])]
+    wrong += wrong_names(file["name"] for file in data["files"])
+    wrong += [f"{file!a} has no digest" for file in data["files"] if not SHA256.fullmatch(file["sha256"])]
+    sizes = [entry["size"] for key in ("parts", "files", "images") for entry in data[key]]
+    if wrong or not all(type(size) is int and 0 <= size < 1 << 60 for size in sizes):
+        raise ValueError((wrong or ["a size is none"])[0][:300])
+    return dict(data)
+
+
+def wrong_names(names: Iterable[str]) -> List[str]:
+    """Say of each name that no file of a pack can have what is wrong with it."""
+    known = sorted(names)
+    wrong = [f"{name!a} is no name for a file of a pack" for name in known if not is_plain(name)]
+    folders = {name.lower()[:at] for name in known for at, letter in enumerate(name) if letter == "/"}
+    seen: Dict[str, str] = {}
+    for name in known:
+        if name.lower() in seen:
+            wrong.append(f"a name stands twice: {seen[name.lower()]!a} and {name!a}")
+        elif name.lower() in folders:
+            wrong.append(f"{name!a} is a file and a folder")
+        seen[name.lower()] = name
+    return wrong
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is relative, plain, and leads nowhere else."""
+    good = name.isprintable() and "\\" not in name and ":" not in name
+    return good and not {"", ".", ".."} & set(name.split("/"))
+
+
+def is_litter(path: Path) -> bool:
+    """Whether this is a folder that a system makes at the root of a disk."""
+    return bool(LITTER.fullmatch(path.name)) and path.is_dir() and not path.is_symlink()
+
+
+def parse_sums(text: str) -> Dict[str, str]:
+    """Read what ``sha256sum`` writes: name → digest; ``ValueError`` names the line that is none."""
+    found: Dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        digest, _, name = line.partition("  ")
+        if not SHA256.fullmatch(digest) or not is_plain(name) or name in found:
+            raise ValueError(f"line {number} of {SUMS} is no digest of a file, or names one again")
+        found[name] = digest
+    return found
+
+
+def digest_file(file: Path) -> str:
+    """Return the SHA-256 of a file, or nothing where it cannot be read."""
+    total, block = hashlib.sha256(), memoryview(bytearray(BLOCK))
+    try:
+        with file.open("rb", buffering=0) as stream:
+            for count in iter(lambda: stream.readinto(block), 0):
+                total.update(block[:count])
+    except OSError:
+        return ""
+    return total.hexdigest()
+
+
+def read_stream(folder: Path, manifest: Json, kind: str) -> Iterator[bytes]:
+    """Yield the bytes of all parts of a kind, one part after another."""
+    for part in manifest["parts"]:
+        if part["name"].startswith(f"{kind}."):
+            with (folder / part["name"]).open("rb", buffering=0) as stream:
+                yield from iter(lambda stream=stream: stream.read(BLOCK), b"")  # type: ignore[misc]
+
+
+class Joined:
+    """A stream of blocks that is read like a file, a block at a time."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        """Keep the blocks."""
+        self._blocks = blocks
+
+    def read(self, _: int) -> bytes:
+        """Return the next block, whatever is asked for: tarfile's streams take it."""
+        return next(self._blocks, b"")
+
+
+# --- Images, by the host's engine
+
+
+class Engine:
+    """The container engine of this host, by its own command line."""
+
+    def __init__(self, command: str, info: Json) -> None:
+        """Keep its command and what it says of itself, in Docker's form or Podman's."""
+        self.command, podman = command, info.get("host") or {}
+        machine = str(info.get("Architecture") or podman.get("arch") or "")
+        self.platform = (
+            f"{info.get('OSType') or podman.get('os') or 'linux'}/{MACHINES.get(machine, machine)}"
+        )
+        self.root = str(info.get("DockerRootDir") or (info.get("store") or {}).get("graphRoot") or "/nowhere")
+        self.containerd = "io.containerd.snapshotter" in json.dumps(info.get("DriverStatus"))
+
+    def id_of(self, image: str) -> str:
+        """Return the ID of an image by its ID or name, nothing where it is not here."""
+        code, said = call([self.command, "image", "inspect", "--format={{.Id}}", image], ANSWER)
+        return f"sha256:{said.strip().rpartition(':')[2]}" if code == 0 else ""
+
+    def held(self, image: Json) -> str:
+        """Return the ID that it has a pack's image under, or nothing: some go by the manifest's digest."""
+        ids = sorted({image["id"], image["manifest"]} - {""})
+        return next((one for one in ids if self.id_of(one) == one), "")
+
+    def load(self, blocks: Iterable[bytes]) -> None:
+        """Load an archive of images; :class:`Refused` with the engine's own words where it fails."""
+        with subprocess.Popen(
+            [self.command, "load", "--quiet"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            try:
+                for block in blocks:
+                    with killed_after(LOAD, process):
+                        process.stdin.write(block)  # type: ignore[union-attr]  # it is piped
+            except BrokenPipeError:
+                pass  # it says why
+            except BaseException:
+                process.kill()
+                raise
+            with killed_after(LOAD, process):
+                said = process.communicate()[1].decode("utf-8", "replace").strip()
+        if process.returncode == -signal.SIGKILL:
+            said = f"it was killed, or did nothing for {LOAD:g} s; {said}"
+        if process.returncode:
+            raise Refused(f"{self.command} load failed: {said[-500:]}", FAILED)
+
+
+def find_engine() -> Tuple[Optional[Engine], str]:
+    """Return the engine that is to have the images, or None and why there is none."""
+    host = os.environ.get("DOCKER_HOST", "")
+    if host and not host.startswith("unix://"):
+        raise Refused(
+            f"DOCKER_HOST={host} is reached over a network, and this opens no connection: unset it, set it "
+            "to unix://SOCKET, or --no-images", USAGE
+        )  # fmt: skip
+    why = "neither docker nor podman is installed here"
+    for command in filter(None, map(shutil.which, ("docker", "podman"))):
+        code, said = call([command, "info", "--format={{json .}}"], ANSWER)
+        if code == 0:
+            try:
+                return Engine(command, json.loads(said[said.index("{") :])), ""
+            except ValueError:
+                why = f"{command} info says what cannot be read: {said.strip()[:200]!a}"
+                continue
+        why = (
+            f"{command} does not answer this user: start it; for rights, sudo usermod -aG docker $USER and "
+            f"log in again, or start this by sudo: {said.strip()[-200:]}"
+        )
+    return None, why
+
+
+def check_engine(engine: Engine, manifest: Json) -> List[Json]:
+    """Return the images that are not here; :class:`Refused` where loading them would do harm or no good.
+
+    Docker's own store calls an image by its configuration, containerd's by its manifest or index, which
+    ``docker save`` writes anew. Source: https://docs.docker.com/engine/storage/containerd/.
+    """
+    check_platform("images", engine.platform, manifest["platform"], "--no-images")
+    for image in manifest["images"]:
+        for name in image["names"]:
+            held = engine.id_of(name)
+            if held and held not in {image["id"], image["manifest"]}:
+                raise Refused(
+                    f"{name} is another image here ({held[:19]}), and loading would take its name: remove or "
+                    f"rename it first: docker tag {name} OTHER && docker rmi {name}", USAGE
+                )  # fmt: skip
+    missing = [image for image in manifest["images"] if not engine.held(image)]
+    others = [image for image in missing if (image["id"] == image["manifest"]) != engine.containerd]
+    if others:
+        names = ", ".join(version for image in others for version in image["versions"])
+        raise Refused(
+            f"{engine.command} would give the images of {names} other IDs than they were packed by, so that "
+            "no run would find them: only one of both engines has containerd's image store; nothing was "
+            'loaded: switch it on or off here ("features": {"containerd-snapshotter": …} in daemon.json), or '
+            "--no-images", FAILED
+        )  # fmt: skip
+    need = 2 * sum(part["size"] for part in manifest["parts"] if part["name"].startswith("images."))
+    if missing and Path(engine.root).is_dir() and shutil.disk_usage(engine.root).free < need:
+        raise Refused(
+            f"{engine.root}: loading needs {need / 1e9:.1f} GB for a while, and "
+            f"{shutil.disk_usage(engine.root).free / 1e9:.1f} GB are free there: make room (docker image "
+            "prune), or move the engine's data-root", FAILED
+        )  # fmt: skip
+    return missing
+
+
+def load_images(engine: Engine, folder: Path, manifest: Json, missing: List[Json]) -> None:
+    """Load the images, compare their IDs with the manifest's, and give them their names."""
+    if missing:
+        print(f"loading {len(missing)} images", flush=True)
+        engine.load(read_stream(folder, manifest, "images"))
+    for image in manifest["images"]:
+        held = engine.held(image)
+        if not held:
+            raise Refused(
+                f"the engine loaded the images, but none has the ID {image['id']} of "
+                f"{', '.join(image['versions'])}", FAILED
+            )  # fmt: skip
+        for name in image["names"]:
+            if not engine.id_of(name):
+                run([engine.command, "tag", held, name], ANSWER)
+        print(f"  {held[:19]}  {', '.join(image['names'] or image['versions'])}", flush=True)
+
+
+def check_platform(what: str, found: str, wanted: str, way_out: str) -> None:
+    """Refuse images or wheels of another platform than this host's."""
+    if found.split("/")[:2] != wanted.split("/")[:2]:
+        raise Refused(
+            f"the {what} of this pack are for {wanted}, and this host's are of {found}: pack on a host of "
+            f"that platform, or {way_out}", USAGE
+        )  # fmt: skip
+
+
+# --- The suite and its environment
+
+
+def check_target(into: Path, manifest: Json) -> None:
+    """Refuse a folder whose files differ from the pack's: what somebody changed is never overwritten."""
+    there = [file for file in manifest["files"] if (into / file["name"]).exists()]
+    changed = [file["name"] for file in there if digest_file(into / file["name"]) != file["sha256"]]
+    if changed:
+        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        raise Refused(
+            f"{into}: has other files of the same names ({', '.join(changed[:5])}{more}): name an empty "
+            "folder by --into", USAGE
+        )  # fmt: skip
+    need = 4 * sum(file["size"] for file in manifest["files"])  # the environment is made of the wheels
+    above = next(path for path in [into.absolute(), *into.absolute().parents] if path.is_dir())
+    if (free := shutil.disk_usage(str(above)).free) < need:
+        words = f"needs about {need / 1e6:.0f} MB, and {free / 1e6:.0f} MB are free there"
+        raise Refused(f"{into}: {words}", FAILED)
+
+
+def write_files(folder: Path, manifest: Json, into: Path) -> None:
+    """Write suite and wheels, each file whole or not at all; those that are there are left."""
+    wanted = {file["name"]: file["sha256"] for file in manifest["files"]}
+    stream: Any = Joined(read_stream(folder, manifest, "files"))
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for member in archive:
+                source = archive.extractfile(member) if member.isreg() else None
+                if source is None or member.name not in wanted:
+                    words = f"the pack holds {member.name!a}, which its manifest does not name"
+                    raise Refused(words, DAMAGED)
+                digest = wanted.pop(member.name)
+                if not (into / member.name).exists():
+                    mode = 0o755 if member.mode & 0o100 else 0o644
+                    _write_file(source, into / member.name, digest, mode)
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
+        raise Refused(f"the pack's files are no tar that can be read: {error}", DAMAGED) from error
+    if wanted:
+        raise Refused(f"the pack lacks {', '.join(sorted(wanted)[:5])}", DAMAGED)
+
+
+def _write_file(source: IO[bytes], target: Path, digest: str, mode: int) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.partial")
+    with partial.open("wb") as out:
+        shutil.copyfileobj(source, out, BLOCK)
+    if digest_file(partial) != digest:
+        partial.unlink()
+        raise Refused(f"{target} was not written as it is in the pack: is the disk sound?", FAILED)
+    partial.chmod(mode)
+    partial.replace(target)
+
+
+def find_python(named: Optional[str], pythons: List[str]) -> str:
+    """Return a Python that the wheels are for; :class:`Refused` where there is none."""
+    code = "import os, sys, venv; print('%d.%d' % sys.version_info[:2], os.confstr('CS_GNU_LIBC_VERSION'))"
+    tried = [named] if named else [sys.executable, *(f"python{version}" for version in pythons)]
+    old = ""
+    for python in filter(None, map(shutil.which, tried)):
+        version, _, libc = call([python, "-c", code])[1].strip().partition(" ")
+        if version in pythons and is_new_enough(libc):
+            return python
+        old = f"; {python} has {libc or 'no glibc'}" if version in pythons else old
+    raise Refused(
+        f"the wheels of this pack are for Python {' or '.join(pythons)} and glibc {GLIBC} or later, and "
+        f"{' and '.join(tried)} is none{old}: name one by --python PATH, pack again with --for-python X.Y, "
+        "or --no-venv", USAGE
+    )  # fmt: skip
+
+
+def is_new_enough(libc: str) -> bool:
+    """Whether a C library, as in ``glibc 2.36``, loads the wheels."""
+    name, _, version = libc.partition(" ")
+    numbers = version.split(".")
+    wanted = [int(number) for number in GLIBC.split(".")]
+    return name == "glibc" and all(map(str.isdigit, numbers)) and [int(n) for n in numbers] >= wanted
+
+
+def check_environment(into: Path, python: str, manifest: Json) -> None:
+    """Refuse a ``.venv`` that this script did not make, or whose Python these wheels are not for."""
+    folder = into / ".venv"
+    if os.path.lexists(str(folder)) and not (folder / MARK).is_file():
+        raise Refused(
+            f"{folder}: is there, and this script did not make it: name an empty folder by --into, move it "
+            "away, or --no-venv", USAGE
+        )  # fmt: skip
+    if any(folder.glob("complete-*")):
+        try:
+            find_python(str(folder / "bin" / "python"), manifest["pythons"])
+        except Refused as refused:
+            raise Refused(
+                f"{folder}: is of another pack, for another Python than {python}: name an empty folder by "
+                "--into, or move it away", USAGE
+            ) from refused  # fmt: skip
+
+
+def make_environment(python: str, into: Path, pack: str) -> None:
+    """Make the suite's environment from the wheels alone.
+
+    One that another pack made whole is added to: what its user installed stays.
+    """
+    folder, wheels = into / ".venv", into / "wheelhouse"
+    inner, done = str(folder / "bin" / "python"), folder / f"complete-{pack}"
+    if done.exists():
+        return
+    print("making the suite's environment", flush=True)
+    if not any(folder.glob("complete-*")):
+        if folder.exists():
+            shutil.rmtree(str(folder))  # it has our mark, and making it was cut off
+        folder.mkdir()
+        (folder / MARK).touch()
+        run([python, "-m", "venv", "--without-pip", str(folder)])
+    (pip,) = [str(file / "pip") for file in sorted(wheels.glob("pip-*.whl"))[-1:]]
+    install = [inner, pip, "install", "--isolated", "--quiet", "--no-index", "--no-deps", "--no-compile"]
+    install += ["--disable-pip-version-check", "--require-hashes", f"--find-links={wheels}"]
+    version = run([inner, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+    run([*install, f"--requirement={wheels / f'suite-{version}.txt'}"])
+    site = run([inner, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
+    Path(site, "trtmatrix-suite.pth").write_text(f"{(into / 'src').absolute()}\n", encoding="utf-8")
+    done.touch()
+
+
+@contextlib.contextmanager
+def killed_after(seconds: float, process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Kill a process that is still waited for then."""
+    timer = threading.Timer(seconds, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def call(command: List[str], seconds: Optional[float] = None) -> Tuple[int, str]:
+    """Run a command to its end; returns its code and words: its warnings only where it fails."""
+    pipe = subprocess.PIPE
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, check=False, timeout=seconds
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Refused(f"{' '.join(command)}: no answer within {seconds:g} s", FAILED) from error
+    said = done.stdout + done.stderr if done.returncode else done.stdout
+    return done.returncode, said.decode("utf-8", "replace")
+
+
+def run(command: List[str], seconds: Optional[float] = None) -> str:
+    """Run a command that must end well; returns what it said."""
+    code, said = call(command, seconds)
+    if code:
+        raise Refused(f"{' '.join(command)} failed:\n{said[-1500:]}", FAILED)
+    return said.strip()
+
+
+# --- The command line
+
+
+def unpack(args: argparse.Namespace) -> None:
+    """Check all that can be known to fail, then load images, write the suite, make its environment."""
+    folder, into = args.folder, args.into or Path("trtmatrix")
+    inside = into.absolute().parent == folder.absolute()
+    manifest = check_pack(folder, besides=into.name if inside else "")
+    total = sum(part["size"] for part in manifest["parts"])
+    print(
+        f"the pack {manifest['pack']} is whole: {len(manifest['parts'])} parts, {total:,} bytes", flush=True
+    )
+    if args.check:
+        return
+    wanted = manifest["images"] and not args.no_images
+    engine, why = find_engine() if wanted else (None, "as asked for")
+    check_target(into, manifest)
+    python = ""
+    if not args.no_venv:
+        own = f"{platform.system().lower()}/{MACHINES.get(platform.machine(), platform.machine().lower())}"
+        check_platform("wheels", own, manifest["platform"], "--no-venv")
+        python = find_python(args.python, manifest["pythons"])
+        check_environment(into, python, manifest)
+    if engine:
+        load_images(engine, folder, manifest, check_engine(engine, manifest))
+    write_files(folder, manifest, into)
+    if python:
+        make_environment(python, into, manifest["pack"])
+    if manifest["images"] and not engine:
+        print(f"THE IMAGES WERE NOT LOADED ({why}); start this again for them")
+    print(f"next:\n  {next_command(into, manifest['versions'])}")
+
+
+def next_command(into: Path, versions: List[str]) -> str:
+    """Return what a shell runs next, as it must be typed."""
+    words = [".venv/bin/python", "-m", "trtmatrix", "run", "--offline", "--trt", ",".join(versions)]
+    return f"cd {shlex.quote(str(into.absolute()))} && {' '.join(map(shlex.quote, words))}"
+
+
+def main(args: argparse.Namespace) -> int:
+    """Do what the arguments ask for; returns an exit code as ``trtmatrix`` has them."""
+    try:
+        unpack(args)
+    except Refused as refused:
+        print(f"unpack: {refused}", file=sys.stderr)
+        return refused.code
+    except OSError as error:
+        print(f"unpack: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+unpack_command = main
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the command line of the script itself; that of ``trtmatrix unpack`` has the same options."""
+    words = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="unpack", description=__doc__, formatter_class=words)
+    here = Path(__file__).absolute().parent
+    add = parser.add_argument
+    add("folder", nargs="?", type=Path, default=here, help="the pack's folder (default: this one)")
+    add("--into", type=Path, metavar="DIR", help="where the suite goes (default: ./trtmatrix)")
+    add("--check", action="store_true", help="check every byte, load nothing")
+    add("--python", metavar="PATH", help="the Python that the suite is to run with")
+    add("--no-images", action="store_true", help="leave the container engine alone")
+    add("--no-venv", action="store_true", help="make no environment")
+    return parser
+
+
+if __name__ == "__main__":
+    for stop in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(stop, signal.default_int_handler)
+    sys.exit(main(make_parser().parse_args()))

@@ -1,0 +1,129 @@
+"""Versions × cases × GPUs to cells, narrowed by what the user selected. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from trtmatrix.core.errors import UsageError
+from trtmatrix.suite.gpus import CPU, Gpu
+from trtmatrix.suite.matrix import Matrix, Version
+from trtmatrix.suite.model import CellId, Product
+from trtmatrix.suite.repros import Case, Repro
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """Case × version × GPU: the unit that is run, stored and shown.
+
+    ``companion``: it was not selected; it is there because it controls a cell that was.
+    """
+
+    repro: Repro
+    case: Case
+    version: Version
+    gpu: Gpu
+    companion: bool = False
+
+    @cached_property
+    def id(self) -> CellId:
+        """The cell's id; made once, for it is asked for very often."""
+        return CellId(repro=self.repro.id, case=self.case.id, version=self.version.name, gpu=self.gpu.slug)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """What the user asked for; an empty tuple means all. Cases may be patterns (``sdpa-*``)."""
+
+    versions: tuple[str, ...] = ()
+    repros: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ()
+
+    @property
+    def by_name(self) -> bool:
+        """Whether columns were asked for by name, so that not running them is trouble."""
+        return bool(self.versions or self.gpus or self.runtimes)
+
+
+def select_versions(matrix: Matrix, selection: Selection) -> tuple[Version, ...]:
+    """Return the selected columns in matrix order; a name may also be a product's.
+
+    :class:`UsageError` where a name matches nothing, with the nearest one.
+    """
+    wanted: set[str] = set()
+    for name in selection.versions:
+        found = [v.name for v in matrix.versions if name in {v.name, v.product.value}]
+        if not found:
+            raise UsageError(nearest_names("--trt", name, [v.name for v in matrix.versions]))
+        wanted.update(found)
+    runtimes = set(selection.runtimes)
+    return tuple(
+        version for version in matrix.versions
+        if (not wanted or version.name in wanted)
+        and (
+            not runtimes or version.runtime in runtimes
+            or ("host" in runtimes and version.product is Product.TENSORRT)  # an interpreter may have any
+        )
+    )  # fmt: skip
+
+
+def select_repros(repros: Sequence[Repro], selection: Selection) -> tuple[Repro, ...]:
+    """Return the selected repros; :class:`UsageError` where a name matches nothing."""
+    known = [repro.id for repro in repros]
+    for name in selection.repros:
+        if name not in known:
+            raise UsageError(nearest_names("--repro", name, known))
+    return tuple(r for r in repros if not selection.repros or r.id in selection.repros)
+
+
+def select_cases(repros: Iterable[Repro], selection: Selection) -> list[tuple[Repro, Case]]:
+    """Return the selected rows; a pattern is ``case`` or ``repro/case``, with ``*`` and ``?``."""
+    rows = [(repro, case) for repro in repros for case in repro.cases]
+    for pattern in selection.cases:
+        if not any(_matches(repro, case, pattern) for repro, case in rows):
+            names = [case.id for _, case in rows] + [f"{repro.id}/{case.id}" for repro, case in rows]
+            raise UsageError(nearest_names("--case", pattern, names))
+    return [
+        (repro, case) for repro, case in rows
+        if not selection.cases or any(_matches(repro, case, p) for p in selection.cases)
+    ]  # fmt: skip
+
+
+def expand(
+    matrix: Matrix, repros: Sequence[Repro], gpus: Sequence[Gpu], selection: Selection
+) -> tuple[Cell, ...]:
+    """Return every selected cell, by repro, case, version, GPU. Pure; each id occurs once.
+
+    TensorRT's cells take each of ``gpus``; the other products run on the CPU.
+    """
+    versions = select_versions(matrix, selection)
+    rows = select_cases(select_repros(repros, selection), selection)
+    boards = tuple({gpu.slug: gpu for gpu in gpus}.values())
+    return tuple(
+        Cell(repro=repro, case=case, version=version, gpu=gpu)
+        for repro, case in rows
+        for version in versions
+        if version.product in case.products
+        for gpu in (boards if version.product is Product.TENSORRT else (CPU,))
+    )
+
+
+CONTROLS = "controls"
+"""The repro whose cases control those of all others."""
+
+
+def _matches(repro: Repro, case: Case, pattern: str) -> bool:
+    name = f"{repro.id}/{case.id}" if "/" in pattern else case.id
+    return fnmatch.fnmatchcase(name, pattern)
+
+
+def nearest_names(option: str, name: str, known: Sequence[str]) -> str:
+    """Say that nothing has this name, and which names are near it."""
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"perhaps you meant {', '.join(near)}" if near else f"known: {', '.join(known[:20])}"
+    return f"{option} {name}: nothing is called so; {hint} (python -m trtmatrix list shows all)"

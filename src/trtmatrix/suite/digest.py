@@ -1,0 +1,154 @@
+"""Digests of Python code: the same under every release of Python, and deaf to what no run can see.
+
+Python's own tokens and trees differ between its releases, so the source is split here. The standard library
+alone is imported. At the end: the digests of our own code, which records and prepared cases depend on.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+import trtmatrix
+import trtprobe
+
+_PIECE = re.compile(
+    r"""
+      (?P<comment> \#[^\n]* )
+    | (?P<string> [rRbBuUfFtT]{0,2} (?:
+          \"{3} (?: [^\\] | \\. )*? \"{3} | '{3} (?: [^\\] | \\. )*? '{3}
+        | " (?: [^"\\\n] | \\. )* " | ' (?: [^'\\\n] | \\. )* ' ) )
+    | (?P<space> [ \t\f]+ | \\\n )
+    | (?P<end> \n )
+    | (?P<word> (?: [A-Za-z0-9_] | [^\x00-\x7f] )+ )
+    | (?P<mark> . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def digest_code(source: str, apart: Collection[str] = (), *, own: str = "") -> str:
+    """Return the SHA-256 of Python source (hexadecimal), but for what a run cannot see.
+
+    That is comments, blank lines, spaces between words and docstrings; and, of what stands at the top of the
+    module, the names in ``apart`` with what is assigned to them, unless the rest reads them. ``own``: a
+    package of which it does not matter where in it a name is imported from.
+    ``SyntaxError`` where there are such names and the source is no Python.
+    """
+    text = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    lines = list(split_lines(_without(text, apart) if apart else text))
+    if not any("__doc__" in line for line in lines):
+        lines = [line for line in lines if not _is_text(line)]
+    if own:
+        lines = [line for line in lines if line[1:3] != ["from", own]]
+    return sha256(json.dumps(lines).encode()).hexdigest()
+
+
+def split_lines(source: str) -> Iterator[list[str]]:
+    """Split source into logical lines: the indentation, then words, strings and marks; no empty ones.
+
+    A string is taken with its prefix, as it stands. What brackets or a backslash hold together is one line.
+    """
+    line: list[str] = []
+    indent, depth, fresh = "", 0, True
+    for piece in _PIECE.finditer(source + "\n"):
+        kind, text = piece.lastgroup, piece.group()
+        if kind == "space" and fresh and not line:
+            indent = text if text != "\\\n" else indent
+        elif kind == "end":
+            if line and not depth:
+                yield [indent, *line]
+                line = []
+            if not line:
+                indent, fresh = "", True
+        elif kind in {"word", "string", "mark"}:
+            fresh = False
+            depth += (text in "([{") - (text in ")]}") if kind == "mark" else 0
+            line.append(text)
+    if line:
+        yield [indent, *line]
+
+
+def _is_text(line: list[str]) -> bool:
+    """Whether a logical line is nothing but strings that are not formatted: it does nothing."""
+    return all(re.match(r"[rRbBuU]{0,2}[\"']", text) for text in line[1:])
+
+
+def _without(source: str, apart: Collection[str]) -> str:
+    """Return a module without the statements that bind these names, but for names that the rest reads."""
+    body = ast.parse(source).body
+    names = set(apart)
+    while True:
+        left_out = [node for node in body if _bound(node) in names]
+        read = {
+            part.id
+            for node in body
+            if node not in left_out
+            for part in ast.walk(node)
+            if isinstance(part, ast.Name) and part.id in names
+        }
+        if not read:
+            break
+        names -= read
+    gone = {number for node in left_out for number in _lines_of(node)}
+    gone -= {number for node in body if node not in left_out for number in _lines_of(node)}
+    return "\n".join(line for number, line in enumerate(source.split("\n"), start=1) if number not in gone)
+
+
+def _bound(node: ast.stmt) -> str | None:
+    """Return the one name that a plain assignment or a function binds."""
+    match node:
+        case ast.FunctionDef(name=name, decorator_list=[]):
+            return name
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+        case _:
+            return None
+
+
+def _lines_of(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+PACKAGES = {"trtmatrix": Path(trtmatrix.__file__).parent, "trtprobe": Path(trtprobe.__file__).parent}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """Digests of code, comments apart: of the probe, of what repros import to build graphs, of emulating."""
+
+    probe: str = ""
+    authoring: str = ""
+    noise: str = ""
+
+
+@cache
+def digest_own_code() -> Code:
+    """Return the digests; every file of these parts is tokenised for them."""
+    return Code(
+        probe=digest_package("trtprobe"), authoring=digest_package("trtmatrix.authoring"),
+        noise=digest_package("trtmatrix.effects.noise", own="trtmatrix")
+        + digest_package("trtmatrix.onnxmodel", own="trtmatrix"),
+    )  # fmt: skip
+
+
+@cache
+def digest_package(name: str, own: str = "") -> str:
+    """Return the SHA-256 over file names and code of a package or module of ours (hexadecimal).
+
+    Comments and docstrings do not count. ``own``: see :func:`digest_code`.
+    """
+    package, *inner = name.split(".")
+    path = PACKAGES[package].joinpath(*inner)
+    root = path if path.is_dir() else path.parent
+    total = sha256()
+    for file in sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]:
+        code = digest_code(file.read_text(encoding="utf-8"), own=own)
+        total.update(f"{file.relative_to(root)} {code}\n".encode())
+    return total.hexdigest()

@@ -1,0 +1,332 @@
+"""matrix.yaml: its keys with the type and the rule of each, which the program works with; how it is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import Version as Release
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    model_validator,
+)
+from typing_extensions import Self
+
+from trtmatrix.core.errors import ConfigError, shorten
+from trtmatrix.suite.keys import NotInFile, check_keys, in_order, keys, near, problem_at, schema_number
+from trtmatrix.suite.model import PART, Known, Product, is_release, release_of
+from trtmatrix.suite.yamltext import Document, Path, parse_yaml
+
+_HOST = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?"
+_PATH = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_TAG, _DIGEST = r":[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", r"@sha256:[0-9a-f]{64}"
+IMAGE = f"^{_HOST}{_PATH}(?:/{_PATH})*(?:{_TAG}|(?:{_TAG})?{_DIGEST})$"
+"""An image reference with a tag or a digest, as registries define it."""
+
+REGISTRY = f"^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?(?:/{_PATH})*)?$"
+"""A registry's host with the path before the images' own names: ``my.mirror/nvidia``."""
+
+NUMBER = r"^[0-9]+(?:\.[0-9]+)*(?:[a-z0-9.+-]*[a-z0-9])?$"
+"""What a version number looks like; whether it is one is packaging's to say."""
+
+
+def _image(value: str) -> str:
+    """Refuse an image reference that has neither tag nor digest."""
+    if not re.fullmatch(IMAGE.strip("^$"), value):
+        raise ValueError("an image needs a tag or a digest, such as nvcr.io/nvidia/pytorch:24.12-py3")
+    return value
+
+
+def _number(value: str) -> str:
+    """Refuse what is no version number: nothing could be compared with it."""
+    if not re.fullmatch(NUMBER.strip("^$"), value) or not is_release(value):
+        raise ValueError('no version number such as "8.9" or "10.7.0.23"')
+    return value
+
+
+def _wheel(value: str) -> str:
+    """Refuse what pip would not read as one requirement, options above all."""
+    try:
+        Requirement(value)
+    except InvalidRequirement as error:
+        if value.startswith("-") or not value.endswith(".whl"):
+            raise ValueError('no requirement such as "onnxruntime==1.31.1"') from error
+    return value
+
+
+Image = Annotated[str, AfterValidator(_image), Field(json_schema_extra={"pattern": IMAGE})]
+Number = Annotated[str, AfterValidator(_number), Field(json_schema_extra={"pattern": NUMBER})]
+Wheels = Annotated[tuple[Annotated[str, AfterValidator(_wheel)], ...], Field(min_length=1)]
+Name = Annotated[str, Field(json_schema_extra={"pattern": f"^{PART.pattern}$"})]
+
+
+@keys
+class Source:
+    """Where a fact was read. ``url`` is empty for what is only recalled."""
+
+    title: str
+    url: str = ""
+
+
+@keys
+class Fact:
+    """A value, how it is known, and the key of its source."""
+
+    value: Number
+    known: Known
+    source: str
+
+
+@keys
+class Driver:
+    """The least driver: ``least`` for any GPU; on a data-centre GPU also these older branches."""
+
+    least: Number
+    datacenter: tuple[Number, ...] = ()
+    known: Known
+    source: str
+
+
+@keys
+class Compute:
+    """The compute capabilities that a version supports, both ends included."""
+
+    min: Number
+    max: Number
+    known: Known
+    source: str
+
+    @model_validator(mode="after")
+    def _upright(self) -> Self:
+        if Release(self.min) > Release(self.max):
+            raise ValueError(f"min: {self.min} is above max {self.max}: swap them")
+        return self
+
+
+@keys
+class Build:
+    """How an image of ours is made: wheels from an index, put on a pinned base."""
+
+    base: Image
+    wheels: Wheels
+    index: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """What matrix.lock says of an image for one platform.
+
+    ``manifest``: the digest that it is pulled by; ``ids``: the IDs that an engine may hold it under. That is
+    the digest of its configuration; in engines with containerd's image store that of its manifest or index.
+    """
+
+    manifest: str
+    ids: tuple[str, ...]
+
+
+@keys
+class ImageOrigin:
+    """A container image: pulled from its registry, or (with ``build``) made by us."""
+
+    image: Image
+    """Its name in matrix.yaml, whatever it is pulled from."""
+    build: Build | None = None
+    mirror: NotInFile[str | None] = None
+    """The name that it has where another registry stands for its own."""
+    pin: NotInFile[Pin | None] = None
+    """Set where matrix.lock has it."""
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file of the user's (``--image``), which is pinned by what is in it."""
+        return self.image.startswith("/")
+
+    @property
+    def reference(self) -> str:
+        """What a registry is asked for: ``name@sha256:…`` where it is locked, else the name with its tag.
+
+        A file is named by its path.
+        """
+        name = self.mirror or self.image
+        if self.pin is None or self.is_file:
+            return name
+        return f"{repository_of(name)}@{self.pin.manifest}"
+
+
+@keys
+class WheelsOrigin:
+    """Wheels that the tool installs into an environment of its own."""
+
+    wheels: Wheels
+
+
+@keys
+class InterpreterOrigin:
+    """A Python interpreter of the host that can import the product."""
+
+    interpreter: Annotated[str, Field(min_length=1)]
+
+
+def repository_of(image: str) -> str:
+    """Return an image's name without tag and digest: ``host:5000/a/b:1`` gives ``host:5000/a/b``."""
+    name = image.partition("@")[0]
+    head, slash, last = name.rpartition("/")
+    return head + slash + last.partition(":")[0]
+
+
+Origin = ImageOrigin | WheelsOrigin | InterpreterOrigin
+_ORIGINS = ("image", "wheels", "interpreter")
+
+
+def _one_origin(value: object) -> object:
+    """Refuse an origin that does not say which kind it is, or says several."""
+    if isinstance(value, dict) and sum(name in value for name in _ORIGINS) != 1:
+        nearest = next(
+            (hint for name in value if name not in _ORIGINS and (hint := near(name, _ORIGINS))), ""
+        )
+        raise ValueError(f"write one of image, wheels and interpreter, and no other of them{nearest}")
+    return value
+
+
+def _origin_kind(value: object) -> str:
+    match value:
+        case WheelsOrigin() | {"wheels": _}:
+            return "wheels"
+        case InterpreterOrigin() | {"interpreter": _}:
+            return "interpreter"
+        case _:
+            return "image"
+
+
+_Origin = Annotated[
+    Annotated[ImageOrigin, Tag("image")]
+    | Annotated[WheelsOrigin, Tag("wheels")]
+    | Annotated[InterpreterOrigin, Tag("interpreter")],
+    Discriminator(_origin_kind),
+    BeforeValidator(_one_origin),
+]
+
+
+@keys
+class Version:
+    """One pinned release of a product and where it comes from: a column."""
+
+    version: Name
+    product: Product = Product.TENSORRT
+    addition: Annotated[bool, Strict()] = False
+    note: str = ""
+    origin: _Origin
+    library: Fact
+    python: Fact | None = None
+    cuda: Fact | None = None
+    torch: Fact | None = None
+    torch_tensorrt: Fact | None = None
+    driver: Driver | None = None
+    compute: Compute | None = None
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+        return self.version
+
+    @property
+    def release(self) -> Release:
+        """What orders the versions of one product."""
+        return release_of(self.version)
+
+    @property
+    def runtime(self) -> Literal["container", "wheels", "host"]:
+        """What starts its cells."""
+        match self.origin:
+            case ImageOrigin():
+                return "container"
+            case WheelsOrigin():
+                return "wheels"
+            case InterpreterOrigin():
+                return "host"
+
+    def facts(self) -> dict[str, Fact]:
+        """The facts that a run in the image can check, by name."""
+        named = {n: getattr(self, n) for n in ("library", "python", "cuda", "torch", "torch_tensorrt")}
+        return {name: fact for name, fact in named.items() if fact is not None}
+
+
+@keys
+class Matrix:
+    """The whole of matrix.yaml. ``registry``: what stands for ``nvcr.io/nvidia``, a mirror; empty: itself."""
+
+    schema: Annotated[Literal[1], BeforeValidator(schema_number)]
+    sources: Mapping[str, Source]
+    versions: Annotated[tuple[Version, ...], Field(min_length=1)]
+    registry: Annotated[str, Field(json_schema_extra={"pattern": REGISTRY})] = ""
+
+    def version(self, name: str) -> Version:
+        """Return a column by its name; ``KeyError`` where there is none."""
+        return next(v for v in self.versions if v.name == name)
+
+
+def parse_matrix(text: str, file: str = "matrix.yaml") -> Matrix:
+    """Read matrix.yaml's text; :class:`ConfigError` lists every mistake with line and remedy."""
+    document = parse_yaml(text, file)
+    matrix, problems = check_keys(Matrix, document)
+    value = document.value if isinstance(document.value, dict) else {}
+    problems += _cross_check(_whole_versions(value), value.get("sources"), document)
+    if matrix is None or problems or document.problems:
+        raise ConfigError(in_order([*document.problems, *problems], file))
+    return matrix
+
+
+def _whole_versions(value: Mapping[str, Any]) -> list[tuple[int, Version]]:
+    """Return the entries that are right in themselves, so that they are checked further at once."""
+    entries = value.get("versions")
+    found = []
+    for i, entry in enumerate(entries if isinstance(entries, list) else []):
+        version, _ = check_keys(Version, Document(file="", value=entry))
+        if version is not None:
+            found.append((i, version))
+    return found
+
+
+def _cross_check(versions: Iterable[tuple[int, Version]], sources: object, document: Document) -> list[str]:
+    """Check what no single entry shows: names, doubles, sources."""
+    known = [str(key) for key in sources] if isinstance(sources, dict) else []
+    problems: list[str] = []
+    first: dict[str, int] = {}
+    for i, version in versions:
+        path: Path = ("versions", i, "version")
+        if version.name in first:
+            text = f"{version.name!r} stands twice (first on line {first[version.name]}): remove one"
+            problems.append(problem_at(document, path, text))
+        first.setdefault(version.name, document.line_of(path))
+        if (wrong := _name_problem(version)) is not None:
+            problems.append(problem_at(document, path, wrong))
+        for field in fields(version):
+            value = getattr(version, field.name)
+            if isinstance(value, (Fact, Driver, Compute)) and value.source not in known:
+                nearest = near(value.source, known) or "; add it there"
+                text = f"no source {shorten(value.source)} in sources{nearest}"
+                problems.append(problem_at(document, ("versions", i, field.name, "source"), text))
+    return problems
+
+
+def _name_problem(version: Version) -> str | None:
+    """Return what is wrong with a column's name, which is part of every cell's id."""
+    name, product = version.name, version.product
+    if not PART.fullmatch(name):
+        return f"{shorten(name)} must match [a-z0-9.-]+: it is part of every cell's id"
+    if not is_release(re.sub(r"^[a-z-]+", "", name)):
+        return f"{shorten(name)} must end in a release number such as 10.7.0"
+    if product is not Product.TENSORRT and not re.match(rf"{product.value}-[0-9]", name):
+        return f"a version of {product.value} is named {product.value}-<release>"
+    named = next((p.value for p in reversed(Product) if re.match(rf"{p.value}-[0-9]", name)), None)
+    if product is Product.TENSORRT and named not in {None, product.value}:
+        return f"{name!r} is the name of a version of {named}: write product: {named} beside it"
+    return None

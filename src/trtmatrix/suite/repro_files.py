@@ -1,0 +1,101 @@
+"""Loads the repros of a folder: reads FACTS, imports the module, collects its cases."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+from trtmatrix.core.errors import ConfigError
+from trtmatrix.suite.digest import Code, digest_own_code
+from trtmatrix.suite.reprofile import parse_facts, parse_repro
+from trtmatrix.suite.repros import Repro
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedRepro:
+    """A repro with its file, its module, and the digests of the code that its cases are made with."""
+
+    repro: Repro
+    file: Path
+    module: ModuleType = field(repr=False)
+    code: Code = field(default_factory=Code)
+
+
+def read_repros(folder: Path) -> list[LoadedRepro]:
+    """Load ``<folder>/*.py`` in order of name; :class:`ConfigError` lists every mistake in all."""
+    files = [path for path in sorted(folder.glob("*.py")) if not path.name.startswith(("_", "."))]
+    if not files:
+        raise ConfigError([f"{folder}: no repro here: --repros names the folder with the *.py files"])
+    loaded: dict[Path, LoadedRepro] = {}
+    problems: list[str] = []
+    for file in files:
+        try:
+            loaded[file] = read_repro(file)
+        except ConfigError as error:
+            problems += error.problems
+    problems += _doubles({file: item.repro.id for file, item in loaded.items()})
+    if problems:
+        raise ConfigError(problems)
+    return list(loaded.values())
+
+
+def read_repro(file: Path) -> LoadedRepro:
+    """Load one repro; :class:`ConfigError` where it has mistakes."""
+    try:
+        content = file.read_bytes()
+        source = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{file}:1: cannot be read as UTF-8 text: {error}"]) from error
+    parse_facts(source, str(file))
+    module = _import(file, content)
+    missing = [name for name in ("cases", "prepare", "run") if not callable(getattr(module, name, None))]
+    emulates = callable(getattr(module, "emulate", None))
+    if callable(getattr(module, "noise", None)) and emulates:
+        raise ConfigError([f"{file}:1: emulate() and noise(): a repro's noise comes from one of them"])
+    if missing:
+        raise ConfigError([f"{file}:1: no function {name}()" for name in missing])
+    try:
+        raw_cases = list(module.cases())
+    except (Exception, SystemExit) as error:
+        raise ConfigError([f"{_place(error, file)}: cases() raised {error!r}"]) from error
+    repro = parse_repro(
+        source, str(file), file.stem.replace("_", "-"), raw_cases,
+        noise=getattr(module, "NOISE", None), emulates=emulates,
+    )  # fmt: skip
+    return LoadedRepro(repro=repro, file=file, module=module, code=digest_own_code())
+
+
+def _doubles(repros: Mapping[Path, str]) -> list[str]:
+    """Return the files whose names make the same repro: ``a_b.py`` and ``a-b.py``."""
+    first: dict[str, Path] = {}
+    problems = []
+    for file, name in repros.items():
+        other = first.setdefault(name, file)
+        if other != file:
+            problems.append(f"{file}:1: {other.name} is the repro {name} too: rename one")
+    return problems
+
+
+def _import(file: Path, content: bytes) -> ModuleType:
+    """Run a file's bytes as a module; no compiled copy of them is written or read."""
+    name = f"trtmatrix_repros.{file.stem}"
+    module = ModuleType(name)
+    module.__file__ = str(file)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))  # noqa: S102 - a repro
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise ConfigError([f"{_place(error, file)}: does not load: {error!r}"]) from error
+    return module
+
+
+def _place(error: BaseException, file: Path) -> str:
+    """Return file and line of the innermost frame inside the repro."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file.resolve()]
+    return f"{file}:{lines[-1] if lines else 1}"

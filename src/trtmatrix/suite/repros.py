@@ -1,0 +1,223 @@
+"""A repro and its cases: the keys of FACTS and of what cases() yields, with type and rule of each. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Literal
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version as Release
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from typing_extensions import Self
+
+from trtmatrix.suite.keys import NotInFile, keys
+from trtmatrix.suite.model import PART, Basis, Cause, Control, Product, Verdict, release_of
+
+BEYOND = "beyond"
+"""The measurement of a run that counts elements beyond the case's tolerance."""
+
+Scalar = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Specifier:
+    """Versions such as ``">=10.4,<10.8"``, as text until it is compared; pre-releases are versions too.
+
+    Source: https://packaging.python.org/en/latest/specifications/version-specifiers/.
+    """
+
+    text: str = ""
+
+    def contains(self, release: Release) -> bool:
+        """Whether a version is among them; ``packaging.specifiers.InvalidSpecifier`` where it is none."""
+        return _specifier_set(self.text).contains(release, prereleases=True)
+
+
+@lru_cache(maxsize=1024)
+def _specifier_set(text: str) -> SpecifierSet:
+    return SpecifierSet(text)
+
+
+def _specifier(value: object) -> object:
+    if isinstance(value, Specifier):
+        return value
+    if not isinstance(value, str):
+        raise ValueError('must be text such as "==10.7.0"')  # noqa: TRY004 - what pydantic tells of
+    try:
+        SpecifierSet(value)
+    except InvalidSpecifier as error:
+        raise ValueError(f"{value!r} is no specifier such as '==10.7.0', '>=10.4,<10.8', '>=8.9'") from error
+    return Specifier(value)
+
+
+def _part(text: str) -> str:
+    if not PART.fullmatch(text):
+        raise ValueError(f"{text!r} must match [a-z0-9.-]+: it is part of every cell's id")
+    return text
+
+
+def _version(text: str) -> str:
+    try:
+        release_of(_part(text))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no version's name such as '10.7.0'") from error
+    return text
+
+
+def _defect_name(text: str) -> str:
+    if not text[:1].isalpha() or not PART.fullmatch(text) or "." in text:
+        raise ValueError(f"{text!r} must match [a-z][a-z0-9-]*: it names a folder of the case")
+    return text
+
+
+def _param(value: object) -> object:
+    if not isinstance(value, (str, int, float)):
+        raise ValueError("a parameter is text, a number, true or false")  # noqa: TRY004 - pydantic's way
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a parameter must be finite: strict JSON has no word for it")
+    return value
+
+
+_Specified = Annotated[Specifier, BeforeValidator(_specifier)]
+_Text = Annotated[str, Field(min_length=1)]
+_Patterns = Annotated[tuple[str, ...], Field(min_length=1)]
+_Count = Annotated[int, Field(strict=True, ge=1)]
+_Flag = Annotated[bool, Field(strict=True)]
+_Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+"""NaN would hold for every value as a limit, infinity too."""
+
+
+@keys
+class Expectation:
+    """What a repro says should happen in some cases at some versions and GPUs, and who says so.
+
+    ``gpus``: patterns of names (``"*H200*"``), ``compute``: a specifier of compute capabilities
+    (``">=8.9"``); empty: any GPU. ``on`` is the GPU that a report is of, for reading.
+    """
+
+    cases: _Patterns
+    versions: _Specified = Specifier()
+    gpus: tuple[_Text, ...] = ()
+    compute: _Specified = Specifier()
+    product: Product = Product.TENSORRT
+    verdict: Verdict
+    basis: Basis
+    source: str = ""
+    on: str = ""
+    note: str = ""
+
+
+@keys
+class Workaround:
+    """What helps against the finding; ``case`` names the case that tries it."""
+
+    what: str
+    case: str | None = None
+    source: str = ""
+
+
+@keys
+class Case:
+    """One set of parameters of a repro: a row of the table; what ``cases()`` yields.
+
+    ``limits`` maps a measurement of the case's own to the largest value that passes; outputs are judged by
+    the noise floor of the case's ``precision``. ``defects``: the repro's known defects whose signature is
+    looked for; ``defect``: the one that was put into a negative control. ``useful``: the largest noise floor
+    (relative L2) at which a case without a known defect says anything. ``noise_key`` names what its noise
+    depends on, in the calibration. ``bug_is`` names the causes that are the bug itself, and therefore a FAIL.
+    ``remarks``: the words that a run may leave beside the verdict to pass (none: any). ``builds``: engines
+    built and run in one process (not given: by its precision); ``processes``: fresh processes whose counts
+    are added up. ``seconds`` is the time limit of one build and run. ``dangerous``: it may harm the process
+    that it runs in, which serves no other cell afterwards. ``keep``: its outputs are kept, whatever comes
+    out. ``needs``: what only some images have, as facts of matrix.yaml and modules are called.
+    ``tolerance``: ``atol`` and ``rtol`` by which the user accepts an output, |y − r| ≤ atol + rtol·|r| in
+    every element; then that decides, and what the noise floor says is only told.
+    """
+
+    id: Annotated[str, AfterValidator(_part)]
+    params: Mapping[str, Annotated[Scalar, BeforeValidator(_param)]]
+    limits: Mapping[str, _Number] = field(default_factory=dict)
+    control: Control | None = None
+    defects: tuple[str, ...] = ()
+    defect: str = ""
+    useful: Annotated[_Number, Field(gt=0)] = 0.1
+    noise_key: NotInFile[str] = ""
+    builds: _Count = 1
+    processes: _Count = 1
+    products: Annotated[frozenset[Product], Field(min_length=1)] = frozenset(Product)
+    needs: frozenset[Literal["torch", "torch_tensorrt"]] = frozenset()
+    bug_is: frozenset[Cause] = frozenset()
+    remarks: frozenset[Annotated[str, Field(pattern="^[a-z]{1,8}$")]] = frozenset()
+    seconds: Annotated[_Number, Field(gt=0)] = 300.0
+    dangerous: _Flag = False
+    keep: _Flag = False
+    tolerance: Mapping[str, Annotated[_Number, Field(ge=0)]] = field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _whole_tolerance(self) -> Self:
+        if self.tolerance and set(self.tolerance) != {"atol", "rtol"}:
+            raise ValueError("tolerance: has two keys, atol and rtol: write 0.0 for one that does not matter")
+        return self
+
+    @property
+    def precision(self) -> str:
+        """The precision that is asked of the build (one of the probe's PRECISIONS), or nothing."""
+        return str(self.params.get("precision", ""))
+
+
+@keys
+class Defect:
+    """A known defect: what it is, in words, and where it was reported (nothing: known by its mathematics)."""
+
+    what: _Text
+    upstream: str = ""
+
+
+@keys
+class Twin:
+    """A finding's own figure: a measurement of cases that compare themselves with an equal formulation.
+
+    ``reported`` maps a version's name to the value that ``source`` reports of it.
+    """
+
+    measure: _Text
+    label: _Text
+    cases: _Patterns
+    reported: Mapping[Annotated[str, AfterValidator(_version)], _Number] = field(default_factory=dict)
+    source: str = ""
+
+
+@keys
+class Figure:
+    """The measurement that a repro's cells show, and what it is called."""
+
+    measure: str
+    label: str
+
+
+@keys
+class Facts:
+    """FACTS: what a repro says of its finding."""
+
+    title: str
+    upstream: str
+    url: str
+    summary: str
+    figure: Figure
+    expectations: tuple[Expectation, ...] = ()
+    workarounds: tuple[Workaround, ...] = ()
+    related: tuple[str, ...] = ()
+    defects: Mapping[Annotated[str, AfterValidator(_defect_name)], Defect] = field(default_factory=dict)
+    twins: tuple[Twin, ...] = ()
+
+
+@keys
+class Repro(Facts):
+    """One finding: facts, expectations and cases. ``digest`` identifies what a run sees of it."""
+
+    id: str
+    cases: tuple[Case, ...]
+    digest: str = ""

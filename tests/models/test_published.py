@@ -1,0 +1,210 @@
+"""35 models of ONNX's own tests through ``upgrade --model``: each ends as its published outputs say.
+
+The two versions are real releases of ONNX Runtime, an older one from its wheel and the one that is installed;
+no container is needed. What is newer than the older release reads has its opset lowered, unless the word is
+about that.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+from tests.models import images
+from tests.models.conftest import REPOSITORY
+from tests.probe.pythons import cache_folder
+from trtmatrix.cli import run
+from trtmatrix.effects.store import read_output
+
+OLDER, CURRENT = f"onnxruntime-{images.OLDER_VERSION}", f"onnxruntime-{onnxruntime.__version__}"
+MATRIX = """\
+schema: 1
+sources:
+  here: {{title: "This test"}}
+versions:
+  - version: "{older}"
+    product: onnxruntime
+    origin: {{wheels: ["onnxruntime=={older_library}", "numpy"]}}
+    library: {{value: "{older_library}", known: measured, source: here}}
+  - version: "{current}"
+    product: onnxruntime
+    origin: {{interpreter: "{python}"}}
+    library: {{value: "{library}", known: measured, source: here}}
+"""
+LOWERED = 21
+"""The newest opset that the older release reads; its newest IR version is 10."""
+
+PASS, FAIL, NONE = "PASS", "FAIL", "NO VERDICT"
+GO, ENOUGH, DONT = "go", "not enough evidence", "don't"
+RIGHT = (PASS, PASS, GO)
+WORDS: Mapping[str, tuple[str, str, str]] = {
+    # floors: float32 and float16 as they are, in float64, and outputs that a member of the ensemble hits
+    "layer_normalization_4d_axis1": RIGHT,  # with Mean and InvStdDev
+    "group_normalization_epsilon": RIGHT, "batchnorm_epsilon": RIGHT, "softmax_large_number": RIGHT,
+    "basic_conv_with_padding": RIGHT, "gru_defaults": RIGHT, "gridsample_bilinear": RIGHT,
+    "cast_FLOAT_to_FLOAT16": RIGHT, "cumsum_1d": RIGHT, "gather_0": RIGHT, "scatternd": RIGHT,
+    "where_example": RIGHT, "optional_get_element_tensor": RIGHT,
+    # inputs that decide a shape
+    "top_k": RIGHT, "expand_dim_changed": RIGHT, "reshape_reordered_all_dims": RIGHT, "slice": RIGHT,
+    "resize_upsample_sizes_nearest": RIGHT, "loop11": RIGHT,
+    # control flow
+    "if": RIGHT, "scan9_sum": RIGHT,
+    # integers and booleans, of the data's own length, and scalars
+    "argmax_keepdims_random": RIGHT, "nonzero_example": RIGHT, "triu": RIGHT, "equal": RIGHT,
+    "quantizelinear": RIGHT, "dynamicquantizelinear": RIGHT,
+    # wrong at the older release: numbers, a shape; at both: ONNX Runtime resizes otherwise than ONNX says
+    "averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True": (FAIL, PASS, GO),
+    "maxpool_2d_ceil_output_size_reduce_by_one": (FAIL, PASS, GO),
+    "resize_downsample_scales_linear_align_corners": (FAIL, FAIL, ENOUGH),
+    # an operator that the older release does not have
+    "attention_4d": (NONE, PASS, GO),
+}  # fmt: skip
+REFUSED: Mapping[str, str] = {
+    "strnormalizer_export_monday_casesensintive_lower": "input x is string, which no TensorRT takes",
+    "sequence_insert_at_back": "input sequence is no tensor (sequence)",
+    "cast_FLOAT_to_BFLOAT16": "output output is bfloat16, which NumPy does not have",
+    "reduce_sum_empty_set": "input data is float32 [2, 0, 4]: a dimension of size 0 has nothing to compute",
+}
+KEPT = frozenset({"attention_4d"})
+"""Models whose opset stays what it is."""
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A model with its published inputs and outputs, by name, and how near the outputs must be."""
+
+    model: onnx.ModelProto
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+    rtol: float
+    atol: float
+
+    def agrees(self, outputs: Mapping[str, Array]) -> bool:
+        """Whether all outputs are near the published ones and have their shapes."""
+        return outputs.keys() == self.outputs.keys() and all(
+            y.shape == outputs[name].shape
+            and np.allclose(outputs[name], y, rtol=self.rtol, atol=self.atol, equal_nan=True)
+            for name, y in self.outputs.items()
+        )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _images() -> None:
+    """Need no image."""
+
+
+@pytest.fixture(scope="session")
+def published() -> dict[str, Any]:
+    """Return ONNX's test cases by name."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some overflow on purpose
+        cases = collect_testcases(None)
+    return {case.name.removeprefix("test_"): case for case in cases}
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with matrix.yaml and a cache whose environment is made once."""
+    folder = tmp_path_factory.mktemp("published")
+    (folder / "matrix.yaml").write_text(
+        MATRIX.format(
+            older=OLDER, older_library=images.OLDER_VERSION, current=CURRENT,
+            library=onnxruntime.__version__, python=sys.executable,
+        )
+    )  # fmt: skip
+    (folder / "cache").mkdir()
+    environments = cache_folder() / "published-environments"
+    environments.mkdir(parents=True, exist_ok=True)
+    (folder / "cache" / "envs").symlink_to(environments)
+    return folder
+
+
+def as_array(value: Any) -> Array:
+    return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+
+
+def read(case: Any, *, lowered: bool) -> Published:
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    if lowered:
+        model.ir_version = min(model.ir_version, 10)
+        for opset in model.opset_import:
+            opset.version = min(opset.version, LOWERED)
+    inputs, outputs = case.data_sets[0]
+    return Published(
+        model=model, rtol=case.rtol, atol=case.atol,
+        inputs={i.name: as_array(a) for i, a in zip(model.graph.input, inputs, strict=True)},
+        outputs={o.name: as_array(a) for o, a in zip(model.graph.output, outputs, strict=True)},
+    )  # fmt: skip
+
+
+def upgrade(project: Path, name: str, model: onnx.ModelProto, inputs: Mapping[str, Array]) -> int:
+    folder = project / name
+    folder.mkdir()
+    onnx.save(model, folder / "model.onnx")
+    words = [f"--from={OLDER}", f"--to={CURRENT}", f"--model={folder / 'model.onnx'}", "--json"]
+    if inputs:
+        np.savez(folder / "inputs.npz", **inputs)  # type: ignore[arg-type]  # arrays alone
+        words.append(f"--inputs={folder / 'inputs.npz'}")
+    places = {"matrix": "matrix.yaml", "cache": "cache", "results": f"{name}/results"}
+    words += [f"--{key}={project / place}" for key, place in places.items()]
+    return int(run(["upgrade", f"--repros={REPOSITORY / 'repros'}", *words]))
+
+
+def record_of(project: Path, name: str, version: str) -> dict[str, Any]:
+    (file,) = (project / name / "results").rglob(f"{version}/*/*/*.json")
+    record: dict[str, Any] = json.loads(file.read_text())
+    return record
+
+
+def outputs_of(project: Path, record: Mapping[str, Any]) -> dict[str, Array]:
+    """Return what a version's first engine gave."""
+    found = {
+        name: read_output(project / "cache", kept["sha256"]) for name, kept in record.get("kept", {}).items()
+    }
+    return {name: array for name, array in found.items() if array is not None and "@" not in name}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_each_model_ends_with_the_word_that_its_published_outputs_say(
+    published: dict[str, Any], project: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    before, after, decision = WORDS[name]
+    known = read(published[name], lowered=name not in KEPT)
+    code = upgrade(project, name, known.model, known.inputs)
+    told = json.loads(capsys.readouterr().out)
+    (case,) = told["model"]["cases"]
+    assert (case["before"]["verdict"], case["after"]["verdict"]) == (before, after), case
+    assert (told["decision"], code) == (decision, {GO: 0, ENOUGH: 12, DONT: 11}[decision])
+    assert told["model"]["reference"].startswith("onnx.reference"), told["model"]["troubles"]
+    for version, verdict in ((OLDER, before), (CURRENT, after)):
+        record = record_of(project, name, version)
+        if verdict != NONE:
+            assert known.agrees(outputs_of(project, record)) == (verdict == PASS), (version, record["ended"])
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_fed_or_compared_is_refused_with_its_reason(
+    published: dict[str, Any], project: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert upgrade(project, name, published[name].model, {}) == 2
+    assert REFUSED[name] in capsys.readouterr().err
+
+
+def test_there_are_35() -> None:
+    assert len({*WORDS, *REFUSED}) == 35

@@ -1,0 +1,125 @@
+"""The hand-kept table: right in itself, true of the surfaces, strict about mistakes."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+
+from trtmatrix.api.changes import parse_change_table
+from trtmatrix.api.compare import compare_surfaces
+from trtmatrix.api.section import TABLE, read_change_table, read_surfaces
+from trtmatrix.api.types import ChangeKind, lies_between, release
+from trtmatrix.core.errors import ConfigError
+
+RULED = (ChangeKind.REMOVED, ChangeKind.CHANGED, ChangeKind.DEPRECATED)
+SURFACES = read_surfaces(Path("nowhere"))
+ALL = [found for version in SURFACES.versions if (found := SURFACES.of(version)) is not None]
+KEPT = read_change_table()
+
+
+def test_every_name_that_goes_changes_or_is_deprecated_has_its_replacement_at_the_right_release() -> None:
+    for before, after in pairwise(ALL):
+        for change in compare_surfaces(before, after, KEPT):
+            assert change.replacement or change.kind not in RULED, f"{change.name} at {after.version}"
+            kept = KEPT.replacements.get(change.name)
+            if change.kind is ChangeKind.REMOVED and kept is not None and kept.removed:
+                assert lies_between(kept.removed, before.version, after.version), change.name
+
+
+def test_every_name_of_the_table_is_one_of_the_bindings_and_what_is_to_be_written_exists() -> None:
+    named = {*KEPT.replacements, *(name for item in KEPT.behaviours for name in item.names)}
+    assert not {name for name in named if not any(surface.find(name) for surface in ALL)}
+    for name, kept in KEPT.replacements.items():
+        last = max(i for i, surface in enumerate(ALL) if surface.find(name))
+        after = ALL[min(last + 1, len(ALL) - 1)]
+        for written in re.findall(r"\b[A-Z]\w+\.\w+", kept.write):
+            assert after.find(written), f"{name}: {written} is not in {after.version}"
+
+
+def test_every_entry_names_its_source_and_every_source_is_named() -> None:
+    told = {(item.source, item.url) for item in KEPT.replacements.values()}
+    told |= {(item.source, item.url) for item in KEPT.behaviours}
+    told |= {(item.source, item.url) for item in KEPT.flags}
+    known = r"Recalled, not read again|The two surfaces, side by side|Docstrings of NVIDIA's bindings"
+    assert all(url.startswith("https://") or re.match(known, source) for source, url in told)
+    raw = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    entries = [*raw["replacements"], *raw["behaviours"], *raw["flags"]]
+    assert {entry["source"] for entry in entries} == set(raw["sources"])
+    assert all(entry.get("known") for entry in entries if entry["source"] == "recalled"), "not read"
+    flags = [(flag, item["since"]) for item in raw["flags"] for flag in item["flags"]]
+    names = [name for item in raw["replacements"] for name in item["names"]]
+    assert (len(flags), len(names)) == (len(set(flags)), len(set(names)))
+
+
+@pytest.mark.parametrize(
+    ("flag", "kind", "since"),
+    [
+        ("--workspace", "removed", "10.0"), ("--explicitBatch", "removed", "10.0"),
+        ("--buildOnly", "deprecated", "8.6"), ("--maxBatch", "removed", "10.0"),
+        ("--uff", "removed", "10.0"), ("--fp16", "removed", "11.0"),
+        ("--best", "removed", "11.0"), ("--calib", "removed", "11.0"), ("--preview", "changed", "10.0"),
+    ],
+)  # fmt: skip
+def test_flags_that_everybody_knows_are_there(flag: str, kind: str, since: str) -> None:
+    assert (kind, since) in {(item.kind, item.since) for item in KEPT.flags if flag in item.flags}
+
+
+def test_releases_compare_as_releases() -> None:
+    assert release("10") == release("10.0.0")
+    assert release("10.10") > release("10.9.1")
+    assert lies_between("10.0", "9.3.0", "10.0.0")
+    assert not lies_between("10.0", "10.0.0", "10.0.1")
+
+
+GOOD = """
+schema: 1
+sources: {a: {title: "A", url: "https://a"}, recalled: {title: "R", url: ""}}
+replacements:
+- {names: [A.b], write: "c", source: a}
+- {names: [D], write: "e", source: recalled, known: recalled}
+behaviours: [{topic: "t", text: "u", since: "", source: a, known: inferred}]
+flags: [{flags: ["--x"], kind: removed, since: "10.0", source: a}]
+"""
+
+
+def test_a_good_file_is_read() -> None:
+    table = parse_change_table(GOOD, "t.yaml")
+    assert set(table.replacements) == {"A.b", "D"}
+    assert table.of("D.member") == table.replacements["D"]
+    (behaviour,) = table.behaviours
+    assert (behaviour.since, behaviour.source, behaviour.url) == ("", "A (inferred)", "https://a")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("source: a}", "source: b}"), ('write: "c"', 'wrte: "c"'), ("kind: removed", "kind: gone"),
+        ("schema: 1", "schema: 1\nschema: 1"), ("flags: [", "flag: ["),
+    ],
+)  # fmt: skip
+def test_a_table_of_another_shape_is_refused(old: str, new: str) -> None:
+    assert old in GOOD
+    with pytest.raises(ConfigError) as caught:
+        parse_change_table(GOOD.replace(old, new), "t.yaml")
+    assert all(problem.startswith("t.yaml:") for problem in caught.value.problems)
+
+
+def test_every_entry_of_the_table_has_its_shape() -> None:
+    versions = {version for kept in KEPT.replacements.values() for version in (kept.deprecated, kept.removed)}
+    versions |= {item.since for item in KEPT.behaviours} | {item.since for item in KEPT.flags}
+    assert all(re.fullmatch(r"(\d+\.\d+(\.\d+)*)?", version) for version in versions), "releases are quoted"
+    assert all(kept.names and kept.write for kept in KEPT.replacements.values())
+    assert all(item.topic and item.text for item in KEPT.behaviours)
+    for item in KEPT.flags:
+        assert item.since
+        assert item.kind in RULED
+        assert all(re.fullmatch(r"--[A-Za-z]\w*", flag) for flag in item.flags)
+    raw = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    entries = [*raw["replacements"], *raw["behaviours"], *raw["flags"]]
+    known = {entry.get("known", "read") for entry in entries}
+    assert known <= {"read", "measured", "inferred", "recalled"}
+    assert all(re.fullmatch("(https://.+)?", source["url"]) for source in raw["sources"].values())

@@ -1,0 +1,291 @@
+"""Surfaces: kept whole in the package, found by version, read again, and taken from inside images."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import make_version
+from hypothesis import given
+from hypothesis import strategies as st
+from playing import RIGHT, Playing, always
+from sidebyside import cells_of, perform
+
+from trtmatrix import cli
+from trtmatrix.api.compare import Bracket, compare_move
+from trtmatrix.api.section import (
+    LEFT,
+    STORE,
+    SurfaceIntake,
+    read_change_table,
+    read_store,
+    read_surfaces,
+)
+from trtmatrix.api.surface import format_store, format_surface, parse_store, parse_surface
+from trtmatrix.api.types import ApiChange, ApiClass, ChangeKind, Member, MemberKind, Origin, Surface
+from trtmatrix.core.errors import ExitCode
+from trtmatrix.effects.launcher import Ended, Poll, Ready
+from trtprobe import surfacing
+
+SURFACES = read_surfaces(Path("nowhere"))
+
+
+def get(version: str) -> Surface:
+    found = SURFACES.of(version)
+    assert found is not None, version
+    return found
+
+
+def as_json(surface: Surface) -> str:
+    return json.dumps(format_surface(surface))
+
+
+UNKNOWN = Surface(
+    version="9.3.0.post12", origin=Origin(python="3.10"), classes={"A": ApiClass(bases=("B",))}, names={}
+)
+WHOLE = as_json(UNKNOWN)
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=8)
+NAMES = st.from_regex(r"[A-Z][a-z]{0,3}", fullmatch=True)
+MEMBERS = st.builds(
+    Member, kind=st.sampled_from([kind for kind in MemberKind if kind is not MemberKind.CLASS]),
+    signatures=st.lists(TEXT, max_size=2).map(tuple), returns=TEXT, deprecated=TEXT, settable=st.booleans(),
+)  # fmt: skip
+CLASSES = st.builds(
+    ApiClass, bases=st.lists(NAMES, max_size=2).map(tuple), deprecated=TEXT,
+    members=st.dictionaries(NAMES, MEMBERS, max_size=3),
+)  # fmt: skip
+CONTENT = st.tuples(
+    st.dictionaries(NAMES, CLASSES, max_size=3),
+    st.dictionaries(st.from_regex(r"[a-z]{1,3}", fullmatch=True), MEMBERS, max_size=2),
+)
+
+
+@given(contents=st.lists(CONTENT, min_size=1, max_size=5))
+def test_a_store_gives_back_what_was_put_in(
+    contents: list[tuple[Mapping[str, ApiClass], Mapping[str, Member]]],
+) -> None:
+    surfaces = [
+        Surface(version=f"9.{n}.1", origin=Origin(wheel=f"w{n}"), classes=classes, names=names)
+        for n, (classes, names) in enumerate([*contents, *contents[:1]])
+    ]
+    text = format_store(surfaces)
+    store = parse_store(text, "store")
+    assert list(store.values()) == surfaces
+    assert format_store(reversed(surfaces)) == text
+    assert [parse_surface(as_json(surface), "file") for surface in surfaces] == surfaces
+
+
+def test_a_new_release_changes_no_line_of_the_store_but_the_last_of_each_part() -> None:
+    known = [get(version) for version in SURFACES.versions]
+    assert format_store(known) == STORE.read_text(encoding="utf-8")
+    new = set(format_store(known).splitlines()) - set(format_store(known[:-1]).splitlines())
+    assert len(new) < 40
+
+
+def test_the_package_has_every_release_that_was_named_and_says_whence() -> None:
+    wanted = ("8.5.3.1", "8.6.0", "8.6.1", "10.0.1", "10.7.0", "10.8.0", "10.16.1", "11.0.0", "11.4.0.106")
+    assert all(SURFACES.of(version) for version in wanted)
+    assert len(SURFACES.versions) >= 28
+    for version in SURFACES.versions:
+        surface = get(version)
+        origin = surface.origin
+        assert origin.wheel.endswith(".whl")
+        assert (len(origin.sha256), origin.python, len(origin.extracted)) == (64, "3.10", 10)
+        names = {*surface.classes, *surface.names}
+        assert not [name for name in names if name.startswith("_")]
+        assert not {"attr", "value", "common_enter", "ctypes", "os"} & names, "of the package's own start"
+    text = STORE.read_text(encoding="utf-8")
+    assert not [word for word in ("0x", "tensorrt_bindings.tensorrt") if word in text]
+
+
+@pytest.mark.parametrize(
+    ("version", "count"), [("10.0.1", 1835), ("10.7.0", 1938), ("10.8.0", 1997), ("11.4.0", 1864)]
+)
+def test_attributes_counted_as_dir_counts_them_are_as_many_as_were_counted_before(
+    version: str, count: int
+) -> None:
+    """Public attributes of the public classes, inherited ones at every class again."""
+    surface = get(version)
+
+    def attributes(name: str) -> set[str]:
+        own = {member for member in surface.classes[name].members if not member.startswith("_")}
+        return own.union(*map(attributes, surface.classes[name].bases))
+
+    assert sum(len(attributes(name)) for name in surface.classes if "." not in name) == count
+
+
+def test_names_are_found_through_bases_nested_classes_and_second_names() -> None:
+    old, new = get("8.6.1"), get("10.8.0")
+    assert old.find("ICudaEngine.num_bindings") == Member(kind=MemberKind.PROPERTY, returns="int")
+    assert new.find("ICudaEngine.num_bindings") is None
+    assert new.find("IConvolutionLayer.name") == new.find("ILayer.name")
+    assert old.find("Logger.Severity.ERROR") == old.find("ILogger.Severity.ERROR")
+    assert old.find("ILogger.Severity.NOTHING") is None
+    assert old.find("ResizeMode.LINEAR") == old.find("InterpolationMode.LINEAR")
+    assert new.find("ResizeMode.LINEAR") is None
+    found = new.find("Builder.build_serialized_network")
+    assert found is not None
+    assert found.returns == "IHostMemory"
+    assert new.find("float32") == Member(kind=MemberKind.VALUE, returns="DataType")
+    assert new.find("Builder") == Member(kind=MemberKind.CLASS, returns="Builder")
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("10.0.1.6", "10.0.1"), ("10.8.0", "10.8.0.43"), ("8.6.1", "8.6.1"), ("8.6.1.6", "8.6.1"),
+        ("10.7.0.23", "10.7.0"), ("10.14.1", "10.14.1.48.post1"), ("10.13.3", "10.13.3.9"),
+        ("10.0", None), ("11", None), ("9.3.0", None), ("10.8.0.40", None), ("tensorrt-rtx-1.4", None),
+    ],
+)  # fmt: skip
+def test_a_column_finds_its_surface(asked: str, found: str | None) -> None:
+    surface = SURFACES.of(asked)
+    assert (surface.version if surface else None) == found
+
+
+def between(before: str, after: str) -> tuple[Bracket, dict[str, ApiChange]]:
+    bracket = SURFACES.between(before, after)
+    assert bracket is not None
+    return bracket, {change.name: change for change in compare_move(bracket, read_change_table())}
+
+
+def test_a_move_without_a_surface_is_bracketed_and_labelled() -> None:
+    bracket, found = between("8.6.1", "9.3.0")
+    assert (bracket.before.version, bracket.after.version) == ("8.6.1", "10.0.1")
+    assert "9.3.0 not read" in bracket.label
+    assert found["ICudaEngine.num_bindings"].kind is ChangeKind.DEPRECATED  # it goes in 10.0, after 9.3.0
+    assert "removed in 10.0" in found["ICudaEngine.num_bindings"].note
+    assert found["BuilderFlag.BF16"].kind is ChangeKind.ADDED
+    assert "by 10.0.1" in found["BuilderFlag.BF16"].note
+    assert "trtexec --workspace" not in found
+    _, found = between("9.3.0", "10.0.0")
+    assert found["ICudaEngine.num_bindings"].kind is ChangeKind.REMOVED
+    assert found["trtexec --workspace"].kind is ChangeKind.REMOVED
+    _, found = between("10.0.0", "10.0.1.6")
+    assert {change.kind for change in found.values()} == {ChangeKind.ADDED}
+    assert all("after 8.6.1" in change.note for change in found.values())
+    assert not between("10.7.0", "10.8.0")[0].label
+    down = between("10.0.1", "9.3.0")[0]
+    assert (down.before.version, down.after.version) == ("10.0.1", "8.6.1")
+    for outside in (("8.2.0", "8.6.1"), ("8.6.1", "99.0"), ("8.6.1", "tensorrt-rtx-1.4")):
+        assert SURFACES.between(*outside) is None
+
+
+def test_surfaces_read_inside_images_stand_beside_the_packaged_ones(tmp_path: Path) -> None:
+    inside = replace(get("8.6.1"), version="9.3.0.post12.dev1", origin=Origin(image="sha256:1"))
+    file = tmp_path / "local" / "surfaces" / "9.3.0.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(as_json(inside))
+    assert read_surfaces(tmp_path).of("9.3.0") == inside
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"schema": 7}', WHOLE.replace("9.3.0", "x"), WHOLE.replace('"A": {', '"A": 3, "B": {'),
+     WHOLE.replace('"A": {', '"A": {"members": {"f": {"kind": "what"}}, ')],
+)  # fmt: skip
+def test_a_file_that_is_no_surface_is_told_of_and_the_others_are_read(tmp_path: Path, text: str) -> None:
+    folder = tmp_path / "local" / "surfaces"
+    folder.mkdir(parents=True)
+    (folder / "9.2.0.json").write_text(as_json(replace(get("8.6.1"), version="9.2.0")))
+    (folder / "9.3.0.json").write_text(text)
+    surfaces = read_surfaces(tmp_path)
+    assert surfaces.of("9.3.0") is None
+    assert surfaces.of("9.2.0") is not None
+    ((file, problem),) = surfaces.problems
+    assert file.endswith("9.3.0.json")
+    assert "remove the file" in problem
+
+
+def test_two_surfaces_are_there_quickly() -> None:
+    read_store.cache_clear()
+    start = time.perf_counter()
+    surfaces = read_surfaces(Path("nowhere"))
+    assert surfaces.of("8.6.1")
+    assert surfaces.of("10.8.0")
+    assert time.perf_counter() - start < 0.5  # 0.01 s where nothing else runs
+
+
+# Read again from PyPI
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b'{"surfaces": [{"version": "1.0"}]}', b"\xff\xfe", b"[1, 2"]
+)
+def test_a_file_that_is_no_store_is_told_with_what_to_do(
+    tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / STORE.name).write_bytes(content)
+    assert cli.run(["surfaces", "--to", str(tmp_path)]) is ExitCode.USAGE
+    assert "remove it" in capsys.readouterr().err
+
+
+def test_without_a_compiler_nothing_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CC", "none")
+    assert cli.run(["surfaces", "--to", str(tmp_path / "to")]) is ExitCode.MACHINERY
+    assert "apt-get install gcc" in capsys.readouterr().err
+    assert not (tmp_path / "to").exists()
+
+
+# Read inside images
+
+
+class Leaving(Playing):
+    """A probe that leaves a surface, whole or not, where it is asked for one."""
+
+    def __init__(self, left: str) -> None:
+        super().__init__(always(RIGHT))
+        self.left = left
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        ended = super().run(ready, folder, poll)
+        if self.starts[-1].get("surface"):
+            (folder / "out" / LEFT).write_text(self.left)
+        return ended
+
+
+def run(folder: Path, launcher: Leaving, version: str) -> list[str]:
+    """Run two cells of a version; returns what was noted."""
+    notes: list[str] = []
+    intake = SurfaceIntake(folder / "results", notes.append)
+    done = perform(folder, launcher, cells_of("a", "b", versions=[version]), surfaces=intake, confirm=False)
+    assert [record.ended for record in done.records] == ["ran", "ran"]
+    return notes
+
+
+def test_a_surface_that_nobody_has_is_asked_for_once_and_kept(tmp_path: Path) -> None:
+    assert surfacing.FILE == LEFT
+    first, second, packaged = Leaving(WHOLE), Leaving(WHOLE), Leaving(WHOLE)
+    (note,) = run(tmp_path / "1", first, "9.3.0")
+    assert "9.3.0" in note
+    assert first.starts[0]["surface"] == "tensorrt"
+    kept = read_surfaces(tmp_path / "1" / "results").of("9.3.0")
+    assert kept is not None
+    assert (kept.version, kept.classes) == (UNKNOWN.version, UNKNOWN.classes)
+    assert (kept.origin.image, kept.origin.python, len(kept.origin.extracted)) == ("i", "3.10", 10)
+    (tmp_path / "2").mkdir()
+    (tmp_path / "1" / "results").rename(tmp_path / "2" / "results")
+    assert run(tmp_path / "2", second, "9.3.0") == run(tmp_path / "3", packaged, "10.7.0") == []
+    assert not [start for start in (*second.starts, *packaged.starts) if "surface" in start]
+    asked = SurfaceIntake(tmp_path, print)
+    assert asked.wanted(make_version("9.3.0")) == {"surface": "tensorrt"}
+    assert asked.wanted(make_version("onnxruntime-1.31.1")) == {}
+
+
+@pytest.mark.parametrize("left", ["", "{}", '{"schema": 99}', WHOLE[:-3], "in the way"])
+def test_a_surface_that_cannot_be_used_or_kept_is_told_of_and_the_cells_stand(
+    tmp_path: Path, left: str
+) -> None:
+    if left == "in the way":
+        (tmp_path / "results").mkdir()
+        (tmp_path / "results" / "local").write_text(left)
+    (note,) = run(tmp_path, Leaving(WHOLE if left == "in the way" else left), "9.3.0")
+    assert "could not be kept" in note
+    assert read_surfaces(tmp_path / "results").of("9.3.0") is None

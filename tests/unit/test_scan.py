@@ -1,0 +1,420 @@
+"""The scan of code finds what it must in the corpus and in small pieces, and nothing that it must not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from bench.code_corpus import AFTER, corpus_changes, corpus_files, expected_uses, found_uses
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.api.compare import compare_surfaces, find_behaviours
+from trtmatrix.api.scan import LARGEST, FileKind, Scan, kind_of_file, read_code, scan_code
+from trtmatrix.api.section import read_change_table, read_surfaces
+from trtmatrix.api.types import Behaviour, Certainty, ChangeKind
+
+SURFACE, CHANGES, _ = corpus_changes()
+FILES = corpus_files()
+BEHAVIOURS = (
+    Behaviour(topic="plans", text="build it again", since="", names=("Runtime.deserialize_cuda_engine",)),
+)
+TRT = "import tensorrt as trt\n"
+ENGINE = f"{TRT}engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(b'')\n"
+
+
+def scan(text: str, name: str = "code.py", after: str = AFTER, **others: str) -> Scan:
+    files = {name: text, **{f"{key}.py": value for key, value in others.items()}}
+    return scan_code(files, SURFACE, CHANGES, (), after)
+
+
+def told(found: Scan) -> list[tuple[int, str, str]]:
+    return [(use.line, use.certainty.value, use.change.name) for use in found.uses]
+
+
+@pytest.fixture(scope="module")
+def whole() -> Scan:
+    return scan_code(FILES, SURFACE, CHANGES, BEHAVIOURS, AFTER)
+
+
+# ---- the corpus ----
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_corpus_file(name: str, whole: Scan) -> None:
+    found = [each for each in found_uses(whole.uses) if each.file == name and each.change != "behaviour"]
+    assert found == [each for each in expected_uses(FILES) if each.file == name]
+
+
+def test_traps_expect_nothing() -> None:
+    assert not [each for each in expected_uses(FILES) if each.file.startswith("traps/")]
+
+
+def test_possible_uses_say_why(whole: Scan) -> None:
+    for use in whole.uses:
+        assert bool(use.why) == (use.certainty is Certainty.POSSIBLE)
+        assert use.text
+
+
+def test_same_order_whatever_the_files_order(whole: Scan) -> None:
+    turned = scan_code(dict(reversed(list(FILES.items()))), SURFACE, CHANGES, BEHAVIOURS, AFTER)
+    assert turned.uses == whole.uses
+
+
+def test_a_behaviour_is_told_once_a_report(whole: Scan) -> None:
+    once = [use for use in whole.uses if use.change.kind is ChangeKind.BEHAVIOUR]
+    assert [use.change.name for use in once] == ["plans"]
+    assert "places)" in once[0].change.note
+
+
+# ---- TensorRT's objects ----
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from helpers import optional_import\ntrt, there = optional_import('tensorrt', '8.5')",
+        "import mod\ntrt = mod.lazy_import('tensorrt>=8.5')",
+        "import pytest\ntrt = pytest.importorskip('tensorrt')",
+        "import tensorrt\ntrt = tensorrt.tensorrt",
+        "class A:\n    import tensorrt as trt\ntrt = A.trt",
+    ],
+)
+def test_ways_to_the_bindings(text: str) -> None:
+    assert told(scan(f"{text}\ntrt.BuilderFlag.STRICT_TYPES\n"))[-1][1:] == (
+        "sure",
+        "BuilderFlag.STRICT_TYPES",
+    )
+
+
+@pytest.mark.parametrize("root", ["", "/", "/a/b/", "src/", "x/y/"])
+def test_an_engine_from_another_file(root: str) -> None:
+    files = {f"{root}load.py": ENGINE, f"{root}use.py": "from load import engine as e\ne.max_batch_size\n"}
+    found = scan_code(files, SURFACE, CHANGES, (), AFTER)
+    assert [use.change.name for use in found.uses] == ["ICudaEngine.max_batch_size"]
+
+
+@pytest.mark.parametrize(
+    ("text", "certainty"),
+    [
+        ("engine.num_bindings", "sure"),
+        ("not hasattr(engine, 'num_io_tensors') and engine.num_bindings", "possible"),
+        ("old = not hasattr(engine, 'num_io_tensors')\nold and engine.num_bindings", "possible"),
+        ("new = hasattr(engine, 'num_io_tensors')\nnew and engine.num_bindings", "sure"),
+        ("if 'num_io_tensors' not in dir(engine): engine.num_bindings", "possible"),
+        ("[engine.num_bindings for _ in range(2) if not hasattr(trt, 'volume')]", "possible"),
+        ("with contextlib.suppress(AttributeError):\n    engine.num_bindings", "possible"),
+        ("try:\n    engine.num_bindings\nexcept Exception:\n    pass", "sure"),
+        ("try:\n    engine.x\nexcept AttributeError:\n    engine.num_bindings", "possible"),
+        ("try:\n    engine.set_tensor_address\nexcept Exception:\n    engine.num_bindings", "possible"),
+        ("if int(trt.__version__.split('.')[0]) >= 10: raise E\nengine.num_bindings", "possible"),
+        ("if own(trt.__version__): raise E\nengine.num_bindings", "sure"),
+        (
+            "from importlib.metadata import version\nif version('tensorrt') < '10': engine.num_bindings",
+            "possible",
+        ),
+        (
+            "class A:\n    def f(self): engine.num_bindings\nx = A if trt.__version__[0] == '8' else 0",
+            "possible",
+        ),
+        ("match engine:\n    case None: pass\n    case _: engine.num_bindings", "sure"),
+        ("async def f():\n    async with engine as e:\n        return e.num_bindings", "sure"),
+        ("def f(*a): return a[0].num_bindings", "sure"),
+        ("class A:\n    def __enter__(self): return engine\nwith A() as e: e.num_bindings", "sure"),
+        ("class A(trt.ICudaEngine):\n    def f(self): return self.num_bindings", "sure"),
+        ("old = v(trt.__version__) < v('10')\nif old: engine.num_bindings", "possible"),
+        (
+            "class V:\n    def __init__(s, t): s.t = t\nif V(trt.__version__) < V('9'): engine.num_bindings",
+            "possible",
+        ),
+        ("def old(): engine.num_bindings\nif trt.__version__[0] == '8': old()", "possible"),
+    ],
+)
+def test_ways_to_an_engine(text: str, certainty: str) -> None:
+    found = scan(f"{ENGINE}import contextlib\n{text}\n")
+    named = [use.certainty.value for use in found.uses if use.change.name == "ICudaEngine.num_bindings"]
+    assert named == [certainty]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "engine = list(range(3))\nengine.num_bindings",
+        "def f(engine: int): return engine.num_bindings",
+        "import onnx\ndef f(engine: onnx.ModelProto): return engine.num_bindings",
+        "class A:\n    num_bindings = 1\n    def f(self): return self.num_bindings",
+        "def f(data): return data.name, data.shape, data.size",
+        "engine.num_io_tensors",
+        "import argparse\nargs = argparse.ArgumentParser().parse_args()\nargs.max_batch_size",
+        "import torch\nengine = torch.load('x')\nengine.num_bindings",
+        "from tensorrt_llm.builder import Builder\nbuilder = Builder()\nbuilder.build_engine(1, 2)",
+        "import mxnet as mx\nctx = mx.gpu()\nctx.execute(1)",
+        "def f(conv): return conv.pre_padding, conv.stride",
+    ],
+)
+def test_no_use(text: str) -> None:
+    assert not told(scan(f"{ENGINE}{text}\n"))
+
+
+def test_a_member_only_tensorrt_has_is_told_of_where_it_is_set() -> None:
+    text = f"{TRT}def f(x, net):\n    x.dynamic_range = (-1, 1)\n    print(net.layer.dynamic_range)\n"
+    assert told(scan(text)) == [(3, "possible", "ITensor.dynamic_range")]
+    assert not told(scan(text.replace("tensorrt", "torch")))
+
+
+@pytest.mark.parametrize("key", ["'x'", "name", "engine.get_tensor_name(0)"])
+def test_indexing_by_name_is_gone(key: str) -> None:
+    text = f"{ENGINE}for name in engine:\n    engine[{key}]\n"
+    assert (4, "sure", "ICudaEngine.__getitem__") in told(scan(text))
+    assert not told(scan(text.replace(key, "0")))
+
+
+def test_a_use_that_only_became_read_only() -> None:
+    text = f"{ENGINE}c = engine.create_execution_context()\nprint(c.active_optimization_profile)\n"
+    assert not told(scan(text))
+    assert told(scan(text + "c.active_optimization_profile = 1\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("import engine_from_bytes as f\nx = f(b'')\nx.max_batch_size", "ICudaEngine.max_batch_size"),
+        ("import EngineFromBytes as F\nx = F(b'')()\nx.max_batch_size", "ICudaEngine.max_batch_size"),
+        ("import create_config as f\nf(a).min_timing_iterations", "IBuilderConfig.min_timing_iterations"),
+        ("p = trt.UffParser()\np.register_input('x', (1,))", "UffParser.register_input"),
+        ("b = trt.Builder(0)\nb.max_workspace_size = 1", "Builder.max_workspace_size"),
+        ("with trt.Refitter(1, 2) as r: pass", "Refitter.__enter__"),
+        ("b = trt.Builder(0)\nb.fp16_mode = True", "Builder.fp16_mode"),
+        ("def f(builder, network): return builder.build_cuda_engine(network)", "Builder.build_cuda_engine"),
+    ],
+)  # fmt: skip
+def test_what_else_hands_out_objects_and_older_names(text: str, name: str) -> None:
+    start = "from polygraphy.backend.trt " if text.startswith("import") else ""
+    assert ("sure", name) in [each[1:] for each in told(scan(f"{TRT}{start}{text}\n"))]
+
+
+# ---- tests of the version ----
+
+
+@pytest.mark.parametrize(
+    ("text", "flips"),
+    [
+        ('trt.__version__ >= "8.2"', 'trt.__version__ >= "8.2"'.replace('"', "'")),
+        ('"8.2" <= trt.__version__', "'8.2' <= trt.__version__"),
+        ('trt.__version__[0] < "8"', "trt.__version__[0] < '8'"),
+        ("int(trt.__version__[0])", "int(trt.__version__[0])"),
+        ("int(trt.__version__[:3])", "int(trt.__version__[:3])"),
+        ("trt.__version__.startswith('1')", "trt.__version__.startswith('1')"),
+        ("trt.__version__.startswith('8')", ""),
+        ("trt.__version__[0] == '7'", ""),
+        ("float(trt.__version__[:3]) < 8.2", ""),
+        ("int(trt.__version__.split('.')[0]) < 8", ""),
+        ("tuple(map(int, trt.__version__.split('.')[:2])) < (8, 2)", ""),
+        ("[int(x) for x in trt.__version__.split('.')][0] < 8", ""),
+        ("Version(trt.__version__) < Version('8.2')", ""),
+    ],
+)
+def test_tests_of_the_version_that_flip(text: str, flips: str) -> None:
+    found = scan(f"from packaging.version import Version\n{TRT}{text}\n")
+    assert told(found) == ([(3, "sure", f"version test {flips}")] if flips else [])
+
+
+def test_without_the_target_every_version_test_guards() -> None:
+    text = f"{TRT}if int(trt.__version__.split('.')[0]) >= 7:\n    trt.BuilderFlag.STRICT_TYPES\n"
+    assert told(scan(text)) == [(3, "sure", "BuilderFlag.STRICT_TYPES")]
+    assert told(scan(text, after="")) == [(3, "possible", "BuilderFlag.STRICT_TYPES")]
+
+
+# ---- commands, pins, images, C++ ----
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("trtexec --fp16 \\\n  --explicitBatch", [2]),
+        ("F='--explicitBatch'\nF=\"$F --fp16\"\ntrtexec $F", [1]),
+        ("F='--explicitBatch'\ntrtexec ${F} ${F}", [1]),
+        ("A=(--fp16)\nA+=(--explicitBatch)\ntrtexec ${A[@]}", [2]),
+        ("T=/opt/trtexec\n$T --explicitBatch", [2]),
+        ("sudo env A=1 timeout 5 ./bin/trtexec --explicitBatch >/dev/null 2>&1", [1]),
+        ("a=`trtexec --explicitBatch`", [1]),
+        ("docker run img bash -c 'cd /x && trtexec --explicitBatch'", [1]),
+        ("trtexec --fp16 # --explicitBatch", []),
+        ("trtexec --fp16; other --explicitBatch", []),
+        ("trtexec --fp16 | tee --explicitBatch", []),
+        ("printf 'trtexec --explicitBatch'", []),
+        ("cat <<'EOF'\ntrtexec --explicitBatch\nEOF", []),
+        ("trtexec --explicitBatches --onnx=--explicitBatch", []),
+        ("other --explicitBatch", []),
+    ],
+)
+def test_shell(text: str, expected: list[int]) -> None:
+    assert [use.line for use in scan(text, "run.sh").uses] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "certainty"),
+    [
+        (".github/workflows/ci.yml", "jobs:\n  - run: trtexec --explicitBatch\n", 2, "sure"),
+        ("ci.yml", "script:\n  - |\n    trtexec --onnx=a \\\n      --explicitBatch\n", 4, "sure"),
+        ("README.md", "```\ntrtexec --explicitBatch\n```\n", 2, "possible"),
+        ("Makefile", "T := trtexec\nall:\n\t$(T) --explicitBatch\n", 3, "sure"),
+        ("a.py", "import os\nos.system('trtexec --explicitBatch %s' % x)\n", 2, "sure"),
+        ("a.py", "cmd = f'{BIN}/trtexec --onnx={x} --explicitBatch'\n", 1, "sure"),
+        ("a.py", "run(['trtexec',\n     '--explicitBatch'])\n", 2, "sure"),
+        ("a.py", "cmd = ['trtexec']\ncmd += ['--explicitBatch']\n", 2, "possible"),
+    ],
+)
+def test_trtexec_wherever_it_is_called(name: str, text: str, line: int, certainty: str) -> None:
+    assert told(scan(text, name)) == [(line, certainty, "trtexec --explicitBatch")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("requirements.txt", "tensorrt==8.6.1\n", "pin tensorrt==8.6.1"),
+        ("requirements-gpu.txt", "numpy\ntensorrt-cu12>=8.6,<10\n", "pin tensorrt-cu12>=8.6,<10"),
+        ("pyproject.toml", 'dependencies = ["tensorrt<9"]\n', "pin tensorrt<9"),
+        ("pyproject.toml", '[tool.poetry]\ntensorrt = "==8.6.1"\n', "pin tensorrt==8.6.1"),
+        ("setup.py", "setup(requires=['nvidia-tensorrt==8.4.1'])\n", "pin nvidia-tensorrt==8.4.1"),
+        ("setup.cfg", "[options]\ninstall_requires =\n    tensorrt~=8.6\n", "pin tensorrt~=8.6"),
+        ("poetry.lock", 'name = "tensorrt"\nversion = "8.6.1"\n', "pin tensorrt==8.6.1"),
+        ("env.yaml", "dependencies:\n  - tensorrt=8.6.1\n", "pin tensorrt=8.6.1"),
+        ("run.sh", "pip install 'tensorrt<9'\n", "pin tensorrt<9"),
+        ("requirements.txt", "tensorrt==10.8.0.43\n", ""),
+        ("requirements.txt", "tensorrt>=8.6\ntensorrt-llm==0.9\n# tensorrt==8.6\n", ""),
+        ("Dockerfile", "FROM nvcr.io/nvidia/tensorrt:23.12-py3\n", "image nvcr.io/nvidia/tensorrt:23.12-py3"),
+        ("c.yaml", "image: nvcr.io/nvidia/pytorch:22.04-py3\n", "image nvcr.io/nvidia/pytorch:22.04-py3"),
+        ("Dockerfile", "FROM nvcr.io/nvidia/pytorch:25.01-py3\n", ""),
+    ],
+)  # fmt: skip
+def test_pins_and_images(name: str, text: str, found: str) -> None:
+    uses = scan(text, name).uses
+    assert [(use.change.name, use.certainty.value) for use in uses] == ([(found, "sure")] if found else [])
+
+
+def test_cpp_is_searched_by_name_and_told_of() -> None:
+    text = (
+        '#include "NvInfer.h"\nn = e->getNbBindings();\ncontext->enqueueV2(b, s, 0);\ncontext->destroy();\n'
+    )
+    found = scan(text, "a.cpp")
+    assert [(use.line, use.change.name, use.certainty.value) for use in found.uses] == [
+        (2, "C++ getNbBindings", "possible"),
+        (3, "C++ enqueueV2", "possible"),
+        (4, "C++ destroy", "possible"),
+    ]  # fmt: skip
+    assert found.unread[0][0] == "1 C++ file"
+    assert not scan(text.replace("NvInfer", "Other"), "a.cpp").uses
+
+
+def test_from_10_to_11() -> None:
+    surfaces, table = read_surfaces(Path("nowhere")), read_change_table()
+    before, after = surfaces.of("10.8.0"), surfaces.of("11.4.0")
+    assert before is not None
+    assert after is not None
+    text = f"{ENGINE}for c in trt.get_plugin_registry().plugin_creator_list: print(c)\nengine = load()\n"
+    found = scan_code(
+        {"a.py": text + "r = trt.Runtime(0)\n" + "r.deserialize_cuda_engine(b'')\n" * 3},
+        before, compare_surfaces(before, after, table), find_behaviours("10.8.0", "11.4.0", table), "11.4.0",
+    )  # fmt: skip
+    named = [use.change.name for use in found.uses]
+    assert named.count("IPluginRegistry.plugin_creator_list") == 1
+    assert "Runtime.deserialize_cuda_engine" not in named  # a plan in memory is given as before
+    assert len([use for use in found.uses if "A plan works with the release" in use.change.note]) == 1
+
+
+# ---- files ----
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "kind"),
+    [
+        ("a/Dockerfile.gpu", "", FileKind.SCRIPT), ("x.dockerfile", "", FileKind.SCRIPT),
+        ("Makefile", "", FileKind.SCRIPT), ("run", "#!/bin/bash\n", FileKind.SCRIPT),
+        ("run", "#!/usr/bin/env python3\n", FileKind.PYTHON), ("run", "text", None), ("a.txt", "", None),
+        ("dockerfile.py", "", FileKind.PYTHON), ("A.IPYNB", "", FileKind.NOTEBOOK),
+        ("a.cuh", "", FileKind.CPP),
+        ("requirements/gpu.txt", "", FileKind.PINS), ("README.md", "", FileKind.TEXT),
+    ],
+)  # fmt: skip
+def test_kinds_of_files(name: str, first: str, kind: FileKind | None) -> None:
+    assert kind_of_file(name, first) is kind
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("a.py", "import tensorrt as trt\ntrt.Dims\nprint trt.Dims.num_bindings\n", "line 3"),
+        ("a.py", "import tensorrt\nnum_bindings = " + "(" * 5000 + ")" * 5000, ""),
+        ("a.ipynb", "{", "no notebook"),
+        ("a.ipynb", '{"cells": [{"cell_type": "code", "source": "def f(:"}]}', "cell 1"),
+    ],
+)
+def test_what_does_not_parse_is_told_and_the_rest_is_read(name: str, text: str, reason: str) -> None:
+    found = scan(text, name, other=f"{ENGINE}engine.num_bindings\n")
+    assert [file for file, _ in found.unread] == [name]
+    assert reason in found.unread[0][1]
+    assert [use.file for use in found.uses] == ["other.py"]
+
+
+def test_folder_is_read_without_what_is_not_its_own_or_cannot_matter(tmp_path: Path) -> None:
+    for name in (
+        "pkg/a.py",
+        ".git/b.py",
+        "node_modules/b.py",
+        "lib/site-packages/b.py",
+        "env/mine.py",
+        "venv/b.py",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(TRT)
+    (tmp_path / "venv/pyvenv.cfg").write_text("")
+    (tmp_path / "run").write_text("#!/bin/sh\ntrtexec\n")
+    (tmp_path / "other.py").write_text("import torch\n")
+    found = read_code([tmp_path])
+    assert sorted(found.texts) == ["env/mine.py", "pkg/a.py", "run"]
+    assert found.seen == 4
+    assert sorted(name for name, _ in found.unread) == [".git", "lib/site-packages", "node_modules", "venv"]
+
+
+def test_links_large_and_unreadable_files_are_told(tmp_path: Path) -> None:
+    trt = TRT.encode()
+    (tmp_path / "circle").symlink_to(tmp_path)
+    (tmp_path / "gone.py").symlink_to(tmp_path / "nothing")
+    (tmp_path / "latin.py").write_bytes(trt + b"# caf\xe9\n")
+    (tmp_path / "declared.py").write_bytes(b"# -*- coding: latin-1 -*-\n" + trt + b"# caf\xe9\n")
+    (tmp_path / "binary.py").write_bytes(trt + b"a\0b")
+    (tmp_path / "bom.py").write_bytes(b"\xef\xbb\xbf" + trt)
+    with (tmp_path / "large.py").open("wb") as file:
+        file.truncate(LARGEST + 1)
+    os.mkfifo(tmp_path / "pipe.py")
+    found = read_code([tmp_path])
+    assert found.texts == {"bom.py": TRT, "declared.py": f"# -*- coding: latin-1 -*-\n{TRT}# café\n"}
+    told_of = dict(found.unread)
+    assert set(told_of) == {"circle", "gone.py", "latin.py", "binary.py", "large.py"}
+    assert "line 2" in told_of["latin.py"]
+    assert "read already" in told_of["circle"]
+
+
+def test_single_files_and_what_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    found = read_code([tmp_path / "a.txt", tmp_path / "missing"])
+    assert not found.texts
+    assert ["no kind" in found.unread[0][1], "there is no such file" in found.unread[1][1]] == [True, True]
+
+
+@given(
+    st.text(max_size=200),
+    st.sampled_from(["a.sh", "Dockerfile", "a.cpp", "a.ipynb", "a.py", "a.toml", "a.md"]),
+)
+def test_any_text_is_read_or_told(text: str, name: str) -> None:
+    scan_code({name: text}, SURFACE, CHANGES, (), AFTER)
+
+
+PARTS = ["trtexec", "--explicitBatch", "tensorrt==8.6", "F=", *"\"'\\\n$`(){}<>|&;#= x"]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=40))
+def test_any_shell_ends(parts: list[str]) -> None:
+    scan_code({"a.sh": "".join(parts)}, SURFACE, CHANGES, (), AFTER)

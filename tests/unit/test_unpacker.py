@@ -1,0 +1,347 @@
+"""A pack that is not as it was made is refused by name, before an engine or the disk sees any of it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packs import IMAGE, IMAGE_BYTES, StandIn, tree_of, write_pack
+
+from trtmatrix import cli
+from trtmatrix.core.errors import ExitCode
+from trtmatrix.images import unpacker
+from trtmatrix.images.pack_format import script_text
+from trtmatrix.images.unpacker import MANIFEST, MARK, SCRIPT, SUMS, is_new_enough, next_command, wrong_names
+
+Spoil = Callable[[Path], object]
+LOADED = [sha256(IMAGE_BYTES).hexdigest()]
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    return StandIn(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    write_pack(tmp_path / "p", limit=4000, files={"matrix.yaml": b"schema: 1\n", "src/a.py": b"print()\n"})
+    return tmp_path / "p"
+
+
+def unpack(pack: Path, *words: str) -> int:
+    return cli.run(["unpack", str(pack), f"--into={pack.parent / 'into'}", "--no-venv", *words])
+
+
+def flip(file: Path, place: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+
+
+def of_another_pack(pack: Path) -> None:
+    other = pack.parent / "other"
+    write_pack(other, pack="20261122t999999-ffffffff", limit=5000)
+    shutil.copyfile(other / "images.002", pack / "images.002")
+
+
+def exchange(pack: Path) -> None:
+    first, second = pack / "images.001", pack / "images.003"
+    content = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(content)
+
+
+def manifest_of(pack: Path, change: Callable[[Any], object]) -> None:
+    """Change the manifest and give it its digest: what is then refused is refused for what it says."""
+    data = json.loads((pack / MANIFEST).read_text())
+    change(data)
+    text = json.dumps(data)
+    (pack / MANIFEST).write_text(text)
+    lines = (pack / SUMS).read_text().splitlines()
+    new = [f"{sha256(text.encode()).hexdigest()}  {MANIFEST}" if MANIFEST in line else line for line in lines]
+    (pack / SUMS).write_text("\n".join(new) + "\n")
+
+
+UNUSABLE = f"{SUMS} or {MANIFEST} cannot be used"
+SPOILT: dict[str, tuple[Spoil, str]] = {
+    "a byte of a part": (lambda p: flip(p / "images.002", 2000), r"images\.002 differs"),
+    "the last byte": (lambda p: flip(p / "images.003", -1), r"images\.003 differs"),
+    "a byte of the suite": (lambda p: flip(p / "files.001", 600), r"files\.001 differs"),
+    "a byte of the digests": (lambda p: flip(p / SUMS, 3), "differs"),
+    "a byte of the script": (lambda p: flip(p / SCRIPT, 300), "unpack differs"),
+    "a part is missing": (lambda p: (p / "images.002").unlink(), r"images\.002 is missing"),
+    "a part is cut": (
+        lambda p: (p / "images.002").write_bytes((p / "images.002").read_bytes()[:-1]),
+        r"images\.002 differs",
+    ),
+    "of another pack": (of_another_pack, r"images\.002 differs"),
+    "two exchanged": (exchange, r"images\.001 differs"),
+    "one too many": (lambda p: shutil.copy(p / "images.001", p / "images.009"), r"'images\.009' is extra"),
+    "a module": (lambda p: (p / "hashlib.py").write_text(""), r"'hashlib\.py' is extra"),
+    "no manifest": (lambda p: (p / MANIFEST).unlink(), "writing it was cut off"),
+    "no digests": (lambda p: (p / SUMS).unlink(), UNUSABLE),
+    "without end": (lambda p: (p / MANIFEST).write_text("[" * 200_000), UNUSABLE),
+    "a newer schema": (lambda p: manifest_of(p, lambda d: d.update(schema=3)), "of schema 3"),
+    "a way out": (
+        lambda p: manifest_of(p, lambda d: d["files"][0].update(name="../x")), r"'\.\./x' is no name"
+    ),
+    "a part elsewhere": (
+        lambda p: manifest_of(p, lambda d: d["parts"][0].update(name="/etc/passwd")), "is no part"
+    ),
+    "a part that is not listed": (lambda p: manifest_of(p, lambda d: d["parts"].pop()), "the same files"),
+}  # fmt: skip
+
+LIES: dict[str, Callable[[Any], object]] = {
+    "a version for the shell": lambda d: d.update(versions=["1;touch x"]),
+    "a version that is none": lambda d: d.update(versions=[["1"]]),
+    "a Python that is none": lambda d: d.update(pythons=[312]),
+    "a pack that is none": lambda d: d.update(pack="\x1b[2J"),
+    "a platform that is none": lambda d: d.update(platform=""),
+    "an ID that is none": lambda d: d["images"][0].update(id="../containers"),
+    "a name that is none": lambda d: d["images"][0].update(names=["a b"]),
+    "a name that is no text": lambda d: d["images"][0].update(names=[{}]),
+    "an entry that is none": lambda d: d["files"].append([]),
+    "a size that is none": lambda d: d["files"][0].update(size=10**400),
+    "a size below none": lambda d: d["images"][0].update(size=-1),
+    "a digest that is none": lambda d: d["files"][0].update(sha256="x"),
+    "a file that is a folder": lambda d: d["files"].append({**d["files"][0], "name": "matrix.yaml/x"}),
+    "names that differ in case": lambda d: d["files"].append({**d["files"][0], "name": "Matrix.yaml"}),
+    "nothing": lambda d: d.clear(),
+}
+
+
+@pytest.mark.parametrize("how", [*SPOILT, *LIES])
+def test_a_spoilt_pack_is_refused_by_name_before_anything_is_loaded(
+    how: str, pack: Path, engine: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if how in SPOILT:
+        SPOILT[how][0](pack)
+    else:
+        manifest_of(pack, LIES[how])
+    assert unpack(pack) == ExitCode.SURPRISE
+    told = capsys.readouterr().err
+    assert re.search(SPOILT[how][1] if how in SPOILT else UNUSABLE, told)
+    assert "\x1b" not in told
+    assert engine.asked == []
+    assert not (pack.parent / "into").exists()
+
+
+def test_a_part_that_is_no_tar_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "q"
+    part = write_pack(folder, images=()).parts[0]
+    content = b"no tar" * 1000
+    digest = sha256(content).hexdigest()
+    (folder / part.name).write_bytes(content)
+    (folder / SUMS).write_text((folder / SUMS).read_text().replace(part.sha256, digest))
+    manifest_of(folder, lambda d: d["parts"][0].update(size=len(content), sha256=digest))
+    assert unpack(folder) == ExitCode.SURPRISE
+    assert "no tar" in capsys.readouterr().err
+
+
+def test_a_whole_pack_is_loaded_and_the_second_time_changes_nothing(
+    pack: Path, engine: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("lost+found", ".Trash-1000", "System Volume Information"):
+        (pack / name).mkdir()  # as a disk has them at its root
+    assert unpack(pack) == 0
+    assert engine.loaded == LOADED
+    assert engine.held == {IMAGE.id: IMAGE.id, "a/b:1": IMAGE.id}
+    assert (pack.parent / "into" / "src" / "a.py").read_bytes() == b"print()\n"
+    printed = capsys.readouterr().out
+    assert "-m trtmatrix run --offline --trt onnxruntime-1.31.1" in printed
+    before = tree_of(pack.parent / "into")
+    assert unpack(pack) == 0
+    assert (engine.loaded, tree_of(pack.parent / "into")) == (LOADED, before)
+
+
+def test_check_looks_at_every_byte_and_loads_nothing(pack: Path, engine: StandIn) -> None:
+    assert unpack(pack, "--check") == 0
+    assert (engine.asked, (pack.parent / "into").exists()) == ([], False)
+
+
+def test_an_image_that_is_here_by_its_manifest_is_not_loaded(tmp_path: Path, engine: StandIn) -> None:
+    other = f"sha256:{'b' * 64}"
+    write_pack(tmp_path / "q", images=(replace(IMAGE, manifest=other, names=("host:5000/a/b",)),))
+    engine.set(held={other: other})
+    assert unpack(tmp_path / "q") == 0
+    assert (engine.loaded, engine.held["host:5000/a/b"]) == ([], other)
+
+
+CONTAINERD = {"OSType": "linux", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
+REFUSED: dict[str, tuple[dict[str, object], int, str]] = {
+    "a name of another's": ({"held": {"a/b:1": "sha256:mine"}}, 2, "docker tag a/b:1 OTHER"),
+    "another platform": ({"info": {"OSType": "linux", "Architecture": "aarch64"}}, 2, "linux/arm64"),
+    "Podman's platform": ({"info": {"host": {"arch": "arm64", "os": "linux"}}}, 2, "linux/arm64"),
+    "another image store": ({"info": {**CONTAINERD, "Architecture": "x86_64"}}, 3, "containerd-snapshotter"),
+    "loads something else": ({"loads": "sha256:other"}, 3, "none has the ID"),
+    "an engine's error": ({"error": "no space left on device"}, 3, "no space left"),
+}
+
+
+@pytest.mark.parametrize("how", REFUSED)
+def test_an_engine_that_cannot_have_the_images_is_told_of(
+    how: str, pack: Path, engine: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts, code, words = REFUSED[how]
+    engine.set(**facts)
+    assert unpack(pack) == code
+    assert words in capsys.readouterr().err
+    assert not (pack.parent / "into").exists()
+
+
+@pytest.mark.parametrize("how", ["not installed", "does not answer", "no JSON"])
+def test_without_an_engine_the_rest_is_unpacked(
+    how: str, pack: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.set(info="nothing" if how == "no JSON" else {})
+    if how == "not installed":
+        monkeypatch.setattr("trtmatrix.images.unpacker.shutil.which", lambda _: None)
+    assert unpack(pack) == 0
+    told = capsys.readouterr().out
+    assert "THE IMAGES WERE NOT LOADED" in told
+    words = {"does not answer": "usermod -aG docker", "no JSON": "says what cannot be read"}
+    assert words.get(how, "neither docker nor podman") in told
+    assert (pack.parent / "into" / "matrix.yaml").is_file()
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:2375", "ssh://user@host"])
+def test_an_engine_behind_a_network_is_refused(
+    address: str, pack: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("DOCKER_HOST", address)
+    assert unpack(pack) == ExitCode.USAGE
+    assert "opens no connection" in capsys.readouterr().err
+    assert engine.asked == []
+
+
+def test_a_file_that_somebody_changed_is_never_overwritten(
+    pack: Path, engine: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    into = pack.parent / "into"
+    (into / "results").mkdir(parents=True)
+    (into / "results" / "mine.json").write_text("{}")
+    (into / "matrix.yaml").write_text("mine")
+    assert unpack(pack) == ExitCode.USAGE
+    assert "other files of the same names (matrix.yaml)" in capsys.readouterr().err
+    assert engine.loaded == []
+    (into / "matrix.yaml").unlink()
+    assert unpack(pack) == 0
+    assert (into / "results" / "mine.json").read_text() == "{}"
+
+
+def test_what_the_wheels_cannot_be_used_with_is_told_before_anything_is_loaded(
+    pack: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["unpack", str(pack), f"--into={pack.parent / 'into'}"]
+    monkeypatch.setattr(
+        unpacker, "call", lambda command, *_: (0, "3.9 glibc 2.36" if "-c" in command else "{}")
+    )
+    assert cli.run(words) == ExitCode.USAGE
+    assert "for Python 3.12" in capsys.readouterr().err
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert cli.run(words) == ExitCode.USAGE
+    assert "are of linux/arm64" in capsys.readouterr().err
+    assert engine.loaded == []
+
+
+def test_nothing_is_loaded_where_the_disk_is_full(
+    pack: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 0))
+    assert unpack(pack) == ExitCode.MACHINERY
+    assert "are free there" in capsys.readouterr().err
+    assert engine.loaded == []
+
+
+def test_an_environment_of_somebody_else_is_left_as_it_is(
+    pack: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = pack.parent / "into" / ".venv" / "mine.txt"
+    own.parent.mkdir(parents=True)
+    own.write_text("x")
+    monkeypatch.setattr(unpacker, "find_python", lambda *_: sys.executable)
+    assert cli.run(["unpack", str(pack), f"--into={pack.parent / 'into'}"]) == ExitCode.USAGE
+    assert "this script did not make it" in capsys.readouterr().err
+    assert (own.read_text(), engine.loaded) == ("x", [])
+
+
+def test_a_second_pack_adds_to_the_environment_and_a_cut_off_one_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(command: list[str]) -> str:
+        ran.append(command)
+        return str(tmp_path) if "purelib" in command[-1] else "3.12"
+
+    monkeypatch.setattr(unpacker, "run", run)
+    (tmp_path / "wheelhouse").mkdir()
+    (tmp_path / "wheelhouse" / "pip-1-py3-none-any.whl").touch()
+    (tmp_path / ".venv").mkdir()
+    for name in (MARK, "half"):
+        (tmp_path / ".venv" / name).touch()
+    unpacker.make_environment("python3", tmp_path, "a")
+    assert tree_of(tmp_path / ".venv").keys() == {MARK, "complete-a"}
+    (tmp_path / ".venv" / "mine").touch()
+    unpacker.make_environment("python3", tmp_path, "b")
+    assert tree_of(tmp_path / ".venv").keys() == {MARK, "complete-a", "complete-b", "mine"}
+    assert sum("venv" in command for command in ran) == 1
+
+
+@pytest.mark.parametrize("way", ["from elsewhere", "in its folder"])
+def test_no_file_beside_the_script_is_run(way: str, pack: Path, tmp_path: Path) -> None:
+    for module in ("__future__", "hashlib", "argparse", "json", "tarfile"):
+        (pack / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    script, folder = ("unpack", pack) if way == "in its folder" else (str(pack / "unpack"), tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-S", script, "--check"], cwd=folder, env={}, capture_output=True, check=False
+    )
+    assert b"hashlib.py' is extra" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_in_its_own_folder_it_can_be_run_twice(pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pack)
+    words = ["unpack", ".", "--into=suite", "--no-venv", "--no-images"]
+    assert [cli.run(words), cli.run(words)] == [0, 0]
+
+
+def test_an_old_or_another_c_library_is_known() -> None:
+    new = [each for each in ("2.27", "2.28", "2.36", "3.0") if is_new_enough(f"glibc {each}")]
+    assert new == ["2.28", "2.36", "3.0"]
+    assert not any(map(is_new_enough, ("", "musl 1.2", "glibc x")))
+
+
+def test_the_next_command_can_be_typed(tmp_path: Path) -> None:
+    line = next_command(tmp_path / "a b", ["10.7.0"])
+    assert shlex.split(line)[:3] == ["cd", str(tmp_path / "a b"), "&&"]
+
+
+def test_names_that_no_pack_has() -> None:
+    assert wrong_names(["a/b", "a/c", "b"]) == []
+    for bad in ("a\\b", "a: b", "\udcff", "../a", "/a", "a//b", "a\n"):
+        assert len(wrong_names(["x", bad])) == 1, bad
+    assert "file and a folder" in wrong_names(["A/b/c", "a"])[0]
+
+
+def test_the_script_is_of_the_standard_library_alone_and_reads_as_python_3_8() -> None:
+    tree = ast.parse(script_text(), feature_version=(3, 8))
+    names = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
+    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in names} <= {*sys.stdlib_module_names}
+    assert "python3 -I unpack" in (ast.get_docstring(tree) or "")
+    assert os.access(unpacker.__file__, os.R_OK)
