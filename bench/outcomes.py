@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from bench.groups import Group
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, Arithmetic, round_fp16
-from trtmatrix.core.factors import ALLOWED
-from trtmatrix.core.record import Measured
+from trtmatrix.judge.factors import ALLOWED
+from trtmatrix.judge.record import Measured
 from trtprobe.measure import measure_output, measure_signature
 
 Array = NDArray[Any]

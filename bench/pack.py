@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trtmatrix.cli_hosts import read_size
+from trtmatrix.cli.hosts import read_size
 from trtmatrix.images.pack_format import PackedImage, PackManifest, PartWriter, open_target, write_lists
 from trtmatrix.images.unpacker import BLOCK, check_pack
 
@@ -162,9 +162,9 @@ def measure_engine(folder: Path, size: int) -> list[str]:
     """Compare ``docker save`` and ``load`` with the pack's own way through the engine; returns lines."""
     import docker.errors
 
-    from trtmatrix.effects.engine import open_client
     from trtmatrix.images.pack import save_stream
     from trtmatrix.images.unpacker import find_engine, load_images
+    from trtmatrix.launchers.engine import open_client
 
     client = open_client(timeout=600)
     write_random(folder / "layer", size)

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.cli import make_parser
-from trtmatrix.context import open_context
-from trtmatrix.core.record import BUILT, RAN, to_json, write_number
-from trtmatrix.digests import cell_digests
+from trtmatrix.cli.entry import make_parser
+from trtmatrix.judge.record import BUILT, RAN, to_json, write_number
+from trtmatrix.plan.context import open_context
+from trtmatrix.plan.digests import cell_digests
 from trtmatrix.suite.cells import Cell, Selection, expand
 from trtmatrix.suite.digest import digest_package
 from trtmatrix.suite.gpus import Gpu

@@ -23,8 +23,8 @@ import docker
 import docker.errors
 import yaml
 
-from trtmatrix.effects.engine import open_client
-from trtmatrix.effects.paths import default_cache
+from trtmatrix.common.paths import default_cache
+from trtmatrix.launchers.engine import open_client
 
 TEST_IMAGE = "trtmatrix/test:latest"
 REPOSITORY = "trtmatrix/pulled"

@@ -44,9 +44,9 @@ def _versions_here() -> tuple[str, ...]:
     """Return the TensorRT versions that a run would run here without a pull or a build."""
     import argparse
 
-    from trtmatrix.context import open_context
-    from trtmatrix.core.plan import Pull
-    from trtmatrix.scene import look_around
+    from trtmatrix.plan.context import open_context
+    from trtmatrix.plan.scene import look_around
+    from trtmatrix.suite.plan import Pull
 
     files = {"matrix": ROOT / "matrix.yaml", "repros": ROOT / "repros", "results": ROOT / "results"}
     context = open_context(argparse.Namespace(**files, cache=None))

@@ -19,8 +19,8 @@ from typing import Any
 
 from bench.speed.machine import ROOT
 from bench.speed.rows import CannotMeasure
-from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
-from trtmatrix.effects.case_pool import CasePool, Wanted
+from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL
+from trtmatrix.prepare.case_pool import CasePool, Wanted
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.repro_files import read_repros
 

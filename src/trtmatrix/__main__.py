@@ -1,6 +1,6 @@
 """``python -m trtmatrix``."""
 
-from trtmatrix.cli import main
+from trtmatrix.cli.entry import main
 
 if __name__ == "__main__":
     main()

@@ -20,11 +20,11 @@ from reports import bare_upgrade, full_upgrade  # noqa: E402
 from shown import sample_entries  # noqa: E402
 
 from tests.browser.chromium import chromium  # noqa: E402
-from trtmatrix.core.judge import NOT_CALIBRATED  # noqa: E402
-from trtmatrix.core.matrix_plots import make_plots  # noqa: E402
-from trtmatrix.core.render_html import render_html  # noqa: E402
-from trtmatrix.core.render_report_html import render_report_html  # noqa: E402
-from trtmatrix.core.render_upgrade_html import render_upgrade_html  # noqa: E402
+from trtmatrix.judge.judge import NOT_CALIBRATED  # noqa: E402
+from trtmatrix.tables.matrix_plots import make_plots  # noqa: E402
+from trtmatrix.tables.render_html import render_html  # noqa: E402
+from trtmatrix.tables.render_report_html import render_report_html  # noqa: E402
+from trtmatrix.upgrade.render_html import render_upgrade_html  # noqa: E402
 
 NOW = "2025-01-02 03:04 UTC"
 

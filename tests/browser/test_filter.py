@@ -9,10 +9,10 @@ from playwright.sync_api import Page
 from shown import sample_entries
 
 from tests.browser.conftest import Open
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.table import make_tables
-from trtmatrix.core.words import has_evidence
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.words import has_evidence
 from trtmatrix.suite.model import Verdict
+from trtmatrix.tables.table import make_tables
 
 TABLES = make_tables(sample_entries())
 GPU, CPU = (table.title for table in TABLES)

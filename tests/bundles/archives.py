@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from trtmatrix.effects.archive import SUMS, sums_text
+from trtmatrix.common.archive import SUMS, sums_text
 
 Change = Callable[[bytes], bytes]
 

@@ -22,7 +22,7 @@ from tests.bundles.bisecting import REPROS, Project, answers
 from tests.models.conftest import Done
 from tests.models.conftest import Project as Models
 from tests.models.images import BASE, CURRENT_VERSION, DEFECTIVE, OLDER, OLDER_VERSION
-from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
+from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL
 
 CASE = ("--case", "small-attention/scaled")
 SAID = ["good", "good", "cannot say", "bad", "bad", "good"]

@@ -16,11 +16,11 @@ from tests.models.conftest import REPOSITORY
 from tests.probe.pythons import cache_folder, environment
 from trtmatrix.bugs.recipe import read_recipe
 from trtmatrix.bugs.script import fill_template, limits_of, script_values
-from trtmatrix.context import read_matrix
-from trtmatrix.core.judge import judge, subject_of
-from trtmatrix.core.record import Record, record_from
-from trtmatrix.effects.calibration import read_calibration
-from trtmatrix.effects.cases import CaseCache, read_noise_file
+from trtmatrix.judge.calibration_file import read_calibration
+from trtmatrix.judge.judge import judge, subject_of
+from trtmatrix.judge.record import Record, record_from
+from trtmatrix.plan.context import read_matrix
+from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtmatrix.suite.model import CellId, Product, Verdict
 from trtmatrix.suite.repro_files import read_repros
 

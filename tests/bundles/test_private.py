@@ -17,7 +17,7 @@ from tests.bundles.planting import ENVIRONMENT, all_planted, as_log, said
 from tests.models.conftest import Project
 from trtmatrix.bugs.redact import ALLOWED, Redactor, allowed_facts, known_values
 from trtmatrix.bugs.script import CHECK, TEMPLATE
-from trtmatrix.core.record import parse_record
+from trtmatrix.judge.record import parse_record
 
 
 @pytest.fixture

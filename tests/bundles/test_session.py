@@ -17,10 +17,10 @@ from tests.bundles.deep import write_deep
 from tests.bundles.started import RIGHT, WRONG, columns, count_starts, left_over
 from tests.models import images
 from tests.models.conftest import REPOSITORY, Project
-from trtmatrix.context import Context, open_context
-from trtmatrix.core.errors import MachineryError
-from trtmatrix.own_model import model_repro, open_model
-from trtmatrix.session import Session
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.model.own_model import model_repro, open_model
+from trtmatrix.plan.context import Context, open_context
+from trtmatrix.run.session import Session
 from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.suite.repro_files import LoadedRepro
 

@@ -16,14 +16,14 @@ from pathlib import Path
 import docker
 import pytest
 
-from trtmatrix.core.container import ContainerSpec, Folders, Limits, make_container_spec
-from trtmatrix.core.plan import Engine, GpuAccess
-from trtmatrix.effects.containers import ContainerLauncher
-from trtmatrix.effects.engine import find_engine
-from trtmatrix.effects.images import Images
+from trtmatrix.launchers.container import ContainerSpec, Folders, Limits, make_container_spec
+from trtmatrix.launchers.containers import ContainerLauncher
+from trtmatrix.launchers.engine import find_engine
+from trtmatrix.launchers.engine_images import Images
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
 from trtmatrix.suite.model import Known
+from trtmatrix.suite.plan import Engine, GpuAccess
 
 IMAGE = "trtmatrix/test:latest"
 GPU = Gpu(slug="stand-in", name="Stand-in GPU", index=0)

@@ -18,7 +18,7 @@ import docker.errors
 import pytest
 
 from tests.containers.engines import client, socket_group, use_by_hand
-from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
+from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "docker" / "test" / "build"

@@ -14,18 +14,18 @@ from bench.registry import Serving
 
 from tests.containers.engines import COMMAND
 from tests.registry.registries import Image, Pushed, push_image
-from trtmatrix.context import own_platform
-from trtmatrix.core.lock import Lock, pin_of
-from trtmatrix.core.plan import Keep, Launch
-from trtmatrix.effects.engine import open_client
-from trtmatrix.effects.image_use import ImageUse
-from trtmatrix.effects.images import Images
-from trtmatrix.effects.pulled import Ledger
-from trtmatrix.effects.pulling import Puller
 from trtmatrix.images.registry import Registry
+from trtmatrix.launchers.engine import open_client
+from trtmatrix.launchers.engine_images import Images
+from trtmatrix.launchers.image_use import ImageUse
+from trtmatrix.launchers.lock import Lock, pin_of
+from trtmatrix.launchers.pulled import Ledger
+from trtmatrix.launchers.pulling import Puller
+from trtmatrix.plan.context import own_platform
 from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
 from trtmatrix.suite.model import Known
+from trtmatrix.suite.plan import Keep, Launch
 
 LIBRARY = Fact(value="1.0", known=Known.MEASURED, source="here")
 

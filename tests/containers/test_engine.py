@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.containers.engines import LASTING
-from trtmatrix.effects.engine import _ask, _ask_by_sdk, _references, find_address, find_engine
+from trtmatrix.launchers.engine import _ask, _ask_by_sdk, _references, find_address, find_engine
 
 
 def test_the_socket_says_what_the_sdk_says() -> None:

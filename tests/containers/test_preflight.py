@@ -20,18 +20,18 @@ from bench.registry import TEST_IMAGE, Serving
 from tests.containers.conftest import HERE, Project, wait_until
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import Image, basic_auth, make_htpasswd, push_image, serve_registry
-from trtmatrix import cli
-from trtmatrix.context import Context, open_context, own_platform
-from trtmatrix.core.container import Limits
-from trtmatrix.core.lock import Lock, pin_matrix
-from trtmatrix.core.model import Exclusion
-from trtmatrix.core.plan import Engine, GpuAccess, Pull
+from trtmatrix.cli import entry as cli
 from trtmatrix.images.checks import PROBE_LEAST_MEMORY, needed_api
 from trtmatrix.images.preflight import preflight
 from trtmatrix.images.registry import Registry
-from trtmatrix.perform import Options, execute, terms_of
-from trtmatrix.performed import Performed
-from trtmatrix.scene import Scene, look_around
+from trtmatrix.launchers.container import Limits
+from trtmatrix.launchers.lock import Lock, pin_matrix
+from trtmatrix.plan.context import Context, open_context, own_platform
+from trtmatrix.plan.scene import Scene, look_around
+from trtmatrix.run.perform import Options, execute, terms_of
+from trtmatrix.run.performed import Performed
+from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.plan import Engine, GpuAccess, Pull
 
 MB = 10**6
 LAYER, SMALL, LARGE = 24 * MB, 40 * MB, 72 * MB

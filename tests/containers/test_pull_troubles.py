@@ -17,10 +17,10 @@ from tests.containers.engines import COMMAND, IS_PODMAN, KEEPS_LAYERS, WAITS_ITS
 from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.registry.fronts import Asked, Front, Reply
 from tests.registry.registries import basic_auth, blob_file, make_htpasswd, serve_registry
-from trtmatrix.context import own_platform
-from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.plan import Launch
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.plan.context import own_platform
 from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.plan import Launch
 
 
 @pytest.fixture(scope="module")

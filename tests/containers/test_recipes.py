@@ -19,9 +19,9 @@ import pip
 import pytest
 
 from tests.containers.engines import INVENTS_DIGESTS
-from trtmatrix.context import own_platform
-from trtmatrix.core.lock import Lock, LockedImage, LockedPlatform
-from trtmatrix.core.lockfile import format_matrix_lock
+from trtmatrix.launchers.lock import Lock, LockedImage, LockedPlatform
+from trtmatrix.plan.context import own_platform
+from trtmatrix.plan.lockfile import format_matrix_lock
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "docker" / "wheels" / "build"

@@ -18,8 +18,8 @@ import pytest
 
 from tests.containers.conftest import GOOD, IMAGE, Project, containers_of, end, identity, wait_until
 from tests.containers.engines import REMOVED_BY_HAND, client
-from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL
-from trtmatrix.effects.owner import own_identity
+from trtmatrix.common.owner import own_identity
+from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL
 from trtprobe.intake import HEARTBEAT_SECONDS
 
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.containers.conftest import IMAGE
 from tests.containers.engines import client
 from trtmatrix.api.surface import parse_surface
-from trtmatrix.effects.paths import probe_folder
+from trtmatrix.common.paths import probe_folder
 
 
 def test_the_probe_reads_a_surface_inside_a_container_within_seconds(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_the_defect_is_the_one_that_torch_has_without_the_scale(exported: Export
 
 def _kept(folder: Path) -> list[NDArray[Any]]:
     """Return the outputs of a project's one record, by the samples' order."""
-    from trtmatrix.effects.store import read_output
+    from trtmatrix.records.store import read_output
 
     (file,) = (folder / "results").rglob("*.json")
     kept = json.loads(file.read_text())["kept"]

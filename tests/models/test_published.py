@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from tests.models import images
 from tests.models.conftest import REPOSITORY
 from tests.probe.pythons import cache_folder
-from trtmatrix.cli import run
-from trtmatrix.effects.store import read_output
+from trtmatrix.cli.entry import run
+from trtmatrix.records.store import read_output
 
 OLDER, CURRENT = f"onnxruntime-{images.OLDER_VERSION}", f"onnxruntime-{onnxruntime.__version__}"
 MATRIX = """\

@@ -14,10 +14,10 @@ import pytest
 from tests.containers.conftest import IMAGE
 from tests.pack.conftest import FarHost, Untagged, call
 from tests.probe.pythons import find_pythons
-from trtmatrix.context import own_platform
-from trtmatrix.core.lock import Lock, LockedImage, LockedPlatform
-from trtmatrix.core.lockfile import format_matrix_lock
-from trtmatrix.effects.engine import find_engine
+from trtmatrix.launchers.engine import find_engine
+from trtmatrix.launchers.lock import Lock, LockedImage, LockedPlatform
+from trtmatrix.plan.context import own_platform
+from trtmatrix.plan.lockfile import format_matrix_lock
 from trtmatrix.suite.matrix import ImageOrigin, Pin
 
 VERSIONS = "onnxruntime-1.30.0,onnxruntime-1.31,onnxruntime-1.31.1"

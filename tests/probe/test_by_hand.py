@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.probe.jobs import HERE, MAIN, PROBE, refuse, stand_in, write_case
-from trtmatrix.effects.cases import CaseCache
+from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.suite.repro_files import read_repros
 from trtprobe.files import CaseFiles
 

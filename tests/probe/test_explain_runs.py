@@ -20,16 +20,16 @@ sys.path.insert(0, str(UNIT))
 
 from spoiling import WIDTH, blocks, save  # noqa: E402
 
-from trtmatrix.cli import make_parser  # noqa: E402
-from trtmatrix.context import Context, open_context  # noqa: E402
-from trtmatrix.core.compare import Entry  # noqa: E402
-from trtmatrix.core.plan import Pull  # noqa: E402
-from trtmatrix.core.upgrade.report import ModelSection, WrongLayer  # noqa: E402
-from trtmatrix.model_extras import add_extras  # noqa: E402
-from trtmatrix.own_model import model_repro, open_model  # noqa: E402
-from trtmatrix.perform import Options, perform  # noqa: E402
-from trtmatrix.scene import look_around  # noqa: E402
+from trtmatrix.cli.entry import make_parser  # noqa: E402
+from trtmatrix.judge.compare import Entry  # noqa: E402
+from trtmatrix.model.model_extras import add_extras  # noqa: E402
+from trtmatrix.model.own_model import model_repro, open_model  # noqa: E402
+from trtmatrix.plan.context import Context, open_context  # noqa: E402
+from trtmatrix.plan.scene import look_around  # noqa: E402
+from trtmatrix.run.perform import Options, perform  # noqa: E402
 from trtmatrix.suite.model import Verdict  # noqa: E402
+from trtmatrix.suite.plan import Pull  # noqa: E402
+from trtmatrix.upgrade.report import ModelSection, WrongLayer  # noqa: E402
 
 ROOT = UNIT.parents[1]
 RIGHT, WRONG = "onnxruntime-1.31.1", "onnxruntime-1.31.2"
@@ -130,7 +130,7 @@ class Project:
 @pytest.fixture(autouse=True)
 def _without_polygraphy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its hint is one more step, where it is installed."""
-    monkeypatch.setattr("trtmatrix.explain.polygraphy_hint", lambda _: "")
+    monkeypatch.setattr("trtmatrix.model.explain.polygraphy_hint", lambda _: "")
 
 
 def test_everything_about_a_model_that_is_wrong_at_one_version(
@@ -206,7 +206,7 @@ def test_what_goes_wrong_with_one_part_leaves_the_others(
         assert len(args) == 3
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr("trtmatrix.core.differences.compare_outputs", broken)
+    monkeypatch.setattr("trtmatrix.judge.differences.compare_outputs", broken)
     section, _ = project.section("--explain", "--check=nowhere.py")
     assert section.troubles == ("the two versions' outputs could not be compared: no such luck",)
     assert section.check is not None

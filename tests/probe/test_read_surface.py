@@ -18,7 +18,7 @@ from tests.probe.jobs import PROBE, STANDINS, Job, Step
 from tests.probe.pythons import find_pythons
 from trtmatrix.api.read_bindings import FIXED, PYTHON, find_releases, read_bindings
 from trtmatrix.api.section import read_surfaces
-from trtmatrix.core.errors import MachineryError
+from trtmatrix.common.errors import MachineryError
 from trtprobe.surface import find_note, read_surface
 
 SOURCE = '''

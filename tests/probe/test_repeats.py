@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.probe.jobs import MAIN, Job, Step, X, gone
-from trtmatrix.core.record import record_from
+from trtmatrix.judge.record import record_from
 
 ONES = np.ones((2, 3))
 STEPS = {

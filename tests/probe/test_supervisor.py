@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.probe.jobs import GRAPH, MAIN, Job, Step, X, gone
-from trtmatrix.core.record import record_from
+from trtmatrix.judge.record import record_from
 
 STEPS = (
     Step(does="pass", keep=True, params={"precision": "fp32", "level": 0}),

@@ -12,9 +12,9 @@ import pytest
 from bench.registry import Serving
 
 from tests.registry.registries import NGC_VARIABLES, Image, push_image, serve_registry
-from trtmatrix import cli
-from trtmatrix.context import own_platform, read_lock
-from trtmatrix.core.lock import Lock
+from trtmatrix.cli import entry as cli
+from trtmatrix.launchers.lock import Lock
+from trtmatrix.plan.context import own_platform, read_lock
 
 REPROS = Path(__file__).resolve().parents[1] / "containers" / "repros"
 HERE, OTHER = Image(platform=own_platform()), Image(platform="linux/s390x", layers=({"a": b"other\n"},))

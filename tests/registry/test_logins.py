@@ -25,8 +25,8 @@ from tests.registry.registries import (
     serve_registry,
 )
 from tests.registry.tokens import TokenService, open_tokens
-from trtmatrix.core.registry import RegistryError, Trouble
 from trtmatrix.images.registry import Registry
+from trtmatrix.launchers.references import RegistryError, Trouble
 
 NAME = "registry.test:5443"
 IMAGE = "nvidia/tensorrt"

@@ -9,8 +9,8 @@ import pytest
 from bench.registry import Serving
 
 from tests.registry.registries import LABELS, NGC_VARIABLES, Image, blob_file, push_image
-from trtmatrix.core.registry import RegistryError, Trouble
 from trtmatrix.images.registry import Registry
+from trtmatrix.launchers.references import RegistryError, Trouble
 
 TWO = (Image(), Image(platform="linux/arm64", layers=({"etc/what": b"arm\n"}, {"etc/more": b"more\n"})))
 

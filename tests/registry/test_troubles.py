@@ -11,8 +11,8 @@ from bench.registry import Serving
 
 from tests.registry.fronts import Asked, Front, Reply
 from tests.registry.registries import DOCKER, Image, Pushed, blob_file, push_image, serve_registry
-from trtmatrix.core.registry import RegistryError, Trouble
 from trtmatrix.images.registry import Registry
+from trtmatrix.launchers.references import RegistryError, Trouble
 
 ONE = "amiss/one"
 

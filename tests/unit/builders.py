@@ -7,16 +7,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from trtmatrix.core.entry import Entry, find_expectation
-from trtmatrix.core.judge import NOT_CALIBRATED, figure_text, judge, measured_in
-from trtmatrix.core.model import Evidence, Exclusion, Outcome
-from trtmatrix.core.plan import Excluded
-from trtmatrix.core.record import RAN, SCHEMA, Record, record_from, write_number
+from trtmatrix.judge.entry import Entry, find_expectation
+from trtmatrix.judge.judge import NOT_CALIBRATED, figure_text, judge, measured_in
+from trtmatrix.judge.record import RAN, SCHEMA, Record, record_from, write_number
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.keys import check_keys
 from trtmatrix.suite.matrix import Matrix, Source, Version
 from trtmatrix.suite.model import Basis, CellId, Control, Product, Verdict
+from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
+from trtmatrix.suite.plan import Excluded
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case, Expectation, Figure, Repro, Specifier
 from trtmatrix.suite.yamltext import Document

@@ -7,16 +7,16 @@ from typing import Any
 
 from builders import make_case, make_cell, make_repro, make_version
 
-from trtmatrix.core.lock import Lock, LockedImage, LockedLayer, LockedPlatform, pin_of
-from trtmatrix.core.model import Exclusion
-from trtmatrix.core.plan import Engine, GpuAccess, Host, Plan, Pull, make_plan
 from trtmatrix.images.checks import Answer, Checked, Facts, Wants, check, restrict
 from trtmatrix.images.doctor import host_findings
 from trtmatrix.images.downloads import Room
 from trtmatrix.images.rules import Level, rule_of
+from trtmatrix.launchers.lock import Lock, LockedImage, LockedLayer, LockedPlatform, pin_of
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Build, ImageOrigin, Version
+from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.plan import Engine, GpuAccess, Host, Plan, Pull, make_plan
 from trtmatrix.suite.repros import Case
 
 GB = 10**9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trtmatrix.core.lock import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
+from trtmatrix.launchers.lock import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
 
 IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
 SAID = {"TRT_VERSION": "10.7.0.23+cuda12.6", "CUDA_VERSION": "12.6.3.004"}

@@ -14,10 +14,10 @@ import pytest
 from builders import make_record
 from reprosource import SOURCE
 
-from trtmatrix import cli
-from trtmatrix.core.errors import ExitCode
-from trtmatrix.core.record import Record
-from trtmatrix.effects.store import keep_outputs, write_record
+from trtmatrix.cli import entry as cli
+from trtmatrix.common.errors import ExitCode
+from trtmatrix.judge.record import Record
+from trtmatrix.records.store import keep_outputs, write_record
 from trtmatrix.suite.model import CellId
 
 MATRIX = """\

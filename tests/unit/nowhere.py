@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix import moving, scene
-from trtmatrix.effects.gpu import GpuScan
+from trtmatrix.launchers.gpu import GpuScan
+from trtmatrix.plan import scene
+from trtmatrix.upgrade import moving
 
 ROOT = Path(__file__).parents[2]
 

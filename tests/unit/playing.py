@@ -13,18 +13,18 @@ from typing import Any
 
 from builders import H200
 
-from trtmatrix.core.calibration import Calibration
-from trtmatrix.core.plan import Engine, GpuAccess, Host, Launch, Plan, Pull, make_plan
-from trtmatrix.core.record import RAN
-from trtmatrix.effects.case_pool import Wanted
-from trtmatrix.effects.cases import CaseCache
-from trtmatrix.effects.launcher import Ended, Poll, Ready
-from trtmatrix.effects.progress import PlainProgress
+from trtmatrix.common.progress import PlainProgress
+from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.record import RAN
+from trtmatrix.launchers.launcher import Ended, Poll, Ready
+from trtmatrix.prepare.case_pool import Wanted
+from trtmatrix.prepare.cases import CaseCache
+from trtmatrix.run.workshop import Workshop
 from trtmatrix.suite.cells import Cell, Selection
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.plan import Engine, GpuAccess, Host, Launch, Plan, Pull, make_plan
 from trtmatrix.suite.repro_files import LoadedRepro
-from trtmatrix.workshop import Workshop
 from trtprobe.files import write_json
 
 RIGHT, WRONG = 1.0, 1e6

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Behaviour, Certainty, ChangeKind
-from trtmatrix.core.model import Evidence
-from trtmatrix.core.upgrade.report import (
+from trtmatrix.suite.model import Cause, Verdict
+from trtmatrix.suite.outcome import Evidence
+from trtmatrix.upgrade.report import (
     CaseLine,
     Change,
     CheckOutcome,
@@ -22,7 +23,6 @@ from trtmatrix.core.upgrade.report import (
     WorkaroundLine,
     WrongLayer,
 )
-from trtmatrix.suite.model import Cause, Verdict
 
 BEFORE, AFTER = "10.7.0", "10.8.0"
 ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"

@@ -19,7 +19,8 @@ from reportparts import (
     UNKNOWN,
 )
 
-from trtmatrix.core.upgrade.report import (
+from trtmatrix.suite.model import Product
+from trtmatrix.upgrade.report import (
     Decision,
     FactLine,
     Lacking,
@@ -31,7 +32,6 @@ from trtmatrix.core.upgrade.report import (
     Upgrade,
     Weight,
 )
-from trtmatrix.suite.model import Product
 
 VERSIONS = ("8.6.0", "9.3.0", "10.0.1.6", "10.4.0", BEFORE, AFTER)
 

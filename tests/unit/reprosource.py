@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trtmatrix.core.errors import ConfigError
+from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.reprofile import parse_repro
 from trtmatrix.suite.repros import Repro
 

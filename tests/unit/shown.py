@@ -21,11 +21,11 @@ from builders import (
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from trtmatrix.core.controls import apply_controls
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Evidence, Exclusion
+from trtmatrix.judge.controls import apply_controls
+from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import Basis, Cause, Product, Verdict
+from trtmatrix.suite.outcome import Evidence, Exclusion
 from trtmatrix.suite.repros import Case, Expectation, Figure, Repro, Twin, Workaround
 
 VERSIONS = (

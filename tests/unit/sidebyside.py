@@ -12,9 +12,9 @@ from builders import make_case, make_cell, make_repro
 from playing import LIMIT, make_a_plan, make_shop
 from test_cases import loaded
 
-from trtmatrix.effects.launcher import Launcher
-from trtmatrix.performed import Performed
-from trtmatrix.run import run_plan
+from trtmatrix.launchers.launcher import Launcher
+from trtmatrix.run.performed import Performed
+from trtmatrix.run.run import run_plan
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trtmatrix.acceptance import SHOWN, run_check
-from trtmatrix.core.upgrade.report import CheckOutcome
-from trtmatrix.effects.check_worker import Refused, read_answer
+from trtmatrix.model.acceptance import SHOWN, run_check
+from trtmatrix.model.check_worker import Refused, read_answer
+from trtmatrix.upgrade.report import CheckOutcome
 
 BEFORE = [{"logits/out": np.arange(6, dtype=np.float32).reshape(2, 3)}]
 AFTER = [{"logits/out": np.arange(6, dtype=np.float32).reshape(2, 3) + 1}]

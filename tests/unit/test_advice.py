@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from builders import make_case, make_cell, make_entry, make_expectation, make_repro
 
-from trtmatrix.core.advice import OWN_MODEL, advise, file_of
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Evidence, Outcome
+from trtmatrix.judge.advice import OWN_MODEL, advise, file_of
+from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.model import Basis, Control, Product, Verdict
+from trtmatrix.suite.outcome import Evidence, Outcome
 from trtmatrix.suite.repros import Workaround
 
 VERSIONS = {

@@ -13,7 +13,7 @@ from trtmatrix.api.changes import parse_change_table
 from trtmatrix.api.compare import compare_surfaces
 from trtmatrix.api.section import TABLE, read_change_table, read_surfaces
 from trtmatrix.api.types import ChangeKind, lies_between, release
-from trtmatrix.core.errors import ConfigError
+from trtmatrix.common.errors import ConfigError
 
 RULED = (ChangeKind.REMOVED, ChangeKind.CHANGED, ChangeKind.DEPRECATED)
 SURFACES = read_surfaces(Path("nowhere"))

@@ -10,11 +10,11 @@ import jsonschema
 import pytest
 from bench.code_corpus import CORPUS
 
-from trtmatrix import cli
 from trtmatrix.api.report import WIDTH, count_uses, render_api_lines, render_api_text
 from trtmatrix.api.sarif import render_sarif
 from trtmatrix.api.section import doubt_use, make_api_section, read_surfaces
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Behaviour, Certainty, ChangeKind
+from trtmatrix.cli import entry as cli
 
 GONE = ApiChange(name="A.b", kind=ChangeKind.REMOVED, replacement="A.c", source="guide", url="https://x/y")
 OLD = ApiChange(name="D", kind=ChangeKind.DEPRECATED, note="soon")

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from playing import RIGHT, Playing, always
 from sidebyside import cells_of, perform
 
-from trtmatrix import cli
 from trtmatrix.api.compare import Bracket, compare_move
 from trtmatrix.api.section import (
     LEFT,
@@ -27,8 +26,9 @@ from trtmatrix.api.section import (
 )
 from trtmatrix.api.surface import format_store, format_surface, parse_store, parse_surface
 from trtmatrix.api.types import ApiChange, ApiClass, ChangeKind, Member, MemberKind, Origin, Surface
-from trtmatrix.core.errors import ExitCode
-from trtmatrix.effects.launcher import Ended, Poll, Ready
+from trtmatrix.cli import entry as cli
+from trtmatrix.common.errors import ExitCode
+from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtprobe import surfacing
 
 SURFACES = read_surfaces(Path("nowhere"))

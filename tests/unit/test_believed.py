@@ -20,12 +20,12 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.controls import ControlCounts, apply_controls, count_controls
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Evidence, Outcome
-from trtmatrix.core.summary import control_line, count_products
+from trtmatrix.judge.controls import ControlCounts, apply_controls, count_controls
+from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.cells import CONTROLS
 from trtmatrix.suite.model import Control, Product, Verdict
+from trtmatrix.suite.outcome import Evidence, Outcome
+from trtmatrix.tables.summary import control_line, count_products
 
 TF32 = {"precision": "tf32"}
 COMMON = make_repro(

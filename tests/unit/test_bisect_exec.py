@@ -11,7 +11,7 @@ from test_bisecting import NOT_ODD, bisect
 from trtmatrix.bugs.ask_command import Command, fill, read_exit_code, run_shell
 from trtmatrix.bugs.bisect_report import Candidate
 from trtmatrix.bugs.search import Answer
-from trtmatrix.core.errors import MachineryError
+from trtmatrix.common.errors import MachineryError
 
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
 

@@ -20,7 +20,6 @@ from builders import (
 )
 from goldenfile import check_golden
 
-from trtmatrix import cli
 from trtmatrix.bugs.ask_images import make_version as make_column
 from trtmatrix.bugs.ask_versions import answer_of, stored_reply
 from trtmatrix.bugs.bisect import run_search
@@ -34,10 +33,11 @@ from trtmatrix.bugs.bisect_report import (
     render_bisect_text,
 )
 from trtmatrix.bugs.search import Answer, Search, Side
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.errors import ExitCode, MachineryError
-from trtmatrix.core.model import Evidence, Exclusion, Outcome
+from trtmatrix.cli import entry as cli
+from trtmatrix.common.errors import ExitCode, MachineryError
+from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.model import Cause, Product, Verdict
+from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
 
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
 REPLIES = {

@@ -14,19 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.bugs.redact import allowed_facts
-from trtmatrix.core.board_kinds import find_kinds, kind_lines
-from trtmatrix.core.details import describe
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.judge import NOT_CALIBRATED
-from trtmatrix.core.model import Evidence
-from trtmatrix.core.render_data import render_json
-from trtmatrix.core.render_html import render_html
-from trtmatrix.core.render_markdown import render_markdown
-from trtmatrix.core.render_text import render_text
-from trtmatrix.core.table import make_tables
-from trtmatrix.core.upgrade.findings import make_case_line
-from trtmatrix.core.upgrade.sides import Entries
-from trtmatrix.core.words import cell_text
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.judge import NOT_CALIBRATED
+from trtmatrix.judge.words import cell_text
+from trtmatrix.suite.outcome import Evidence
+from trtmatrix.tables.board_kinds import find_kinds, kind_lines
+from trtmatrix.tables.details import describe
+from trtmatrix.tables.render_data import render_json
+from trtmatrix.tables.render_html import render_html
+from trtmatrix.tables.render_markdown import render_markdown
+from trtmatrix.tables.render_text import render_text
+from trtmatrix.tables.table import make_tables
+from trtmatrix.upgrade.findings import make_case_line
+from trtmatrix.upgrade.sides import Entries
 
 REPRO = make_repro(make_case("sdpa-tf32"), make_case("sdpa-fp16"))
 NEW, OLD, SMALL = ("580.159.04", "140 GiB"), ("570.86.15", "140 GiB"), ("580.159.04", "70 GiB, MIG on")

@@ -13,7 +13,7 @@ from test_numbers import FLOOR, make_build, make_noise, make_subject
 
 from trtmatrix.bugs.recipe import Limits
 from trtmatrix.bugs.script import CHECK, TEMPLATE, as_code, fill_template, limits_of, read_recorded
-from trtmatrix.core.numbers import judge_build
+from trtmatrix.judge.numbers import judge_build
 from trtmatrix.suite.model import Verdict
 
 CODES = {Verdict.FAIL: 1, Verdict.PASS: 0, Verdict.INVALID: 125}

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.effects import case_pool
-from trtmatrix.effects.case_pool import CasePool, Wanted, count_processes
-from trtmatrix.effects.cases import CaseCache
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.prepare import case_pool
+from trtmatrix.prepare.case_pool import CasePool, Wanted, count_processes
+from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.suite.repro_files import LoadedRepro, read_repro
 from trtprobe.files import CaseFiles
 
@@ -182,8 +182,8 @@ def test_a_process_ends_with_the_one_that_started_it(pool: CasePool, loaded: Loa
     code = f"""
 import os, threading
 from pathlib import Path
-from trtmatrix.effects.case_pool import CasePool, Wanted
-from trtmatrix.effects.cases import CaseCache
+from trtmatrix.prepare.case_pool import CasePool, Wanted
+from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.suite.repro_files import read_repro
 loaded = read_repro(Path({str(loaded.file)!r}))
 case = next(case for case in loaded.repro.cases if case.id == "waits")

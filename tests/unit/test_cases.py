@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from trtmatrix.core.errors import UsageError
-from trtmatrix.effects.cases import (
+from trtmatrix.common.errors import UsageError
+from trtmatrix.prepare.cases import (
     CaseCache,
     case_digest,
     case_key,

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from builders import make_cell, make_entry, make_record, make_unknown
 
-from trtmatrix import cli
-from trtmatrix.commands import options_of, run_codes
-from trtmatrix.core.errors import ExitCode
-from trtmatrix.core.model import Exclusion
-from trtmatrix.core.plan import Excluded
-from trtmatrix.perform import Result
-from trtmatrix.performed import Performed
+from trtmatrix.cli import entry as cli
+from trtmatrix.cli.commands import options_of, run_codes
+from trtmatrix.common.errors import ExitCode
+from trtmatrix.run.perform import Result
+from trtmatrix.run.performed import Performed
 from trtmatrix.slurm.sitefile import EXAMPLE
 from trtmatrix.suite.cells import Selection
+from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.plan import Excluded
 
 
 def test_an_unexpected_error_is_trouble_with_the_machinery_and_no_surprise(

@@ -13,10 +13,10 @@ from builders import make_cell, make_record
 from reprosource import SOURCE
 from test_config import ENTRY, GOOD
 
-from trtmatrix import cli
-from trtmatrix.core.plan import Engine
-from trtmatrix.effects import engine
-from trtmatrix.effects.store import read_records, write_record
+from trtmatrix.cli import entry as cli
+from trtmatrix.launchers import engine
+from trtmatrix.records.store import read_records, write_record
+from trtmatrix.suite.plan import Engine
 
 COMMANDS = ("run", "table", "list", "doctor", "publish", "remeasure")
 

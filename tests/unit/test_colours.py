@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from trtmatrix.core.html.answers import CHANGES, DECISIONS, VERDICTS, WEIGHTS
-from trtmatrix.core.html.colours import DARK, LIGHT, PAIRS, contrast
-from trtmatrix.core.html.filtering import FILTER_STYLE
-from trtmatrix.core.html.matrix import MATRIX_STYLE
-from trtmatrix.core.html.pieces import GLYPHS
-from trtmatrix.core.html.style import make_style
-from trtmatrix.core.upgrade.report import Change, Decision, Weight
 from trtmatrix.suite.model import Verdict
+from trtmatrix.tables.html_colours import DARK, LIGHT, PAIRS, contrast
+from trtmatrix.tables.html_filtering import FILTER_STYLE
+from trtmatrix.tables.html_matrix import MATRIX_STYLE
+from trtmatrix.tables.html_pieces import GLYPHS
+from trtmatrix.tables.html_style import make_style
+from trtmatrix.upgrade.html_answers import CHANGES, DECISIONS, VERDICTS, WEIGHTS
+from trtmatrix.upgrade.report import Change, Decision, Weight
 
 STYLE = make_style(MATRIX_STYLE, FILTER_STYLE)
 DECORATION = {"line"}

@@ -20,8 +20,8 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.calibration import Calibration
-from trtmatrix.core.compare import (
+from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.compare import (
     Stored,
     expected_verdict,
     find_expectation,
@@ -30,19 +30,19 @@ from trtmatrix.core.compare import (
     make_entries,
     newest,
 )
-from trtmatrix.core.model import Evidence, Exclusion
-from trtmatrix.core.noise import Noise
-from trtmatrix.core.plan import Excluded
-from trtmatrix.core.record import Record
-from trtmatrix.core.remarks import find_overruled
-from trtmatrix.core.render_data import render_json
-from trtmatrix.core.render_html import render_html
-from trtmatrix.core.render_markdown import render_markdown
-from trtmatrix.core.render_text import render_text
+from trtmatrix.judge.noise import Noise
+from trtmatrix.judge.record import Record
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.gpus import NO_GPU, Gpu
 from trtmatrix.suite.model import Basis, Product, Verdict
+from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.plan import Excluded
 from trtmatrix.suite.repros import Figure, Specifier
+from trtmatrix.tables.remarks import find_overruled
+from trtmatrix.tables.render_data import render_json
+from trtmatrix.tables.render_html import render_html
+from trtmatrix.tables.render_markdown import render_markdown
+from trtmatrix.tables.render_text import render_text
 
 GPU_FACTS = {"name": H200.name, "variant": H200.variant, "driver": H200.driver}
 CELL = make_cell()

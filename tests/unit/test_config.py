@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.render_list import list_json
+from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.matrix import Matrix, parse_matrix
 from trtmatrix.suite.model import Known, Product
+from trtmatrix.tables.render_list import list_json
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = """\

@@ -10,7 +10,7 @@ from builders import make_case, make_cell, make_control, make_expectation, make_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.confirm import (
+from trtmatrix.judge.confirm import (
     CONFIRMING_BUILDS,
     DECIDING_BUILDS,
     count_engines,
@@ -20,11 +20,11 @@ from trtmatrix.core.confirm import (
     overruled,
     part_set_aside,
 )
-from trtmatrix.core.judge import judge
-from trtmatrix.core.model import Outcome
-from trtmatrix.core.record import BUILT, ENDS, RAN, Record
+from trtmatrix.judge.judge import judge
+from trtmatrix.judge.record import BUILT, ENDS, RAN, Record
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import Cause, Control, Product, Verdict
+from trtmatrix.suite.outcome import Outcome
 from trtmatrix.suite.repros import Expectation
 
 PLAIN = make_cell()

@@ -9,7 +9,7 @@ import pytest
 from builders import H200, make_version
 from goldenfile import check_golden
 
-from trtmatrix.core.container import (
+from trtmatrix.launchers.container import (
     ContainerSpec,
     Folders,
     Limits,
@@ -17,8 +17,8 @@ from trtmatrix.core.container import (
     make_container_spec,
     tmpfs_options,
 )
-from trtmatrix.core.plan import Engine, GpuAccess
 from trtmatrix.suite.gpus import CPU, Gpu
+from trtmatrix.suite.plan import Engine, GpuAccess
 
 FOLDERS = Folders(probe="/h/probe", repros="/h/my repros", cases="/h/cases", job="/h/job", out="/h/out")
 UUID = "GPU-11111111-2222-3333-4444-555555555555"

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.core.registry import Trouble
-from trtmatrix.effects import deadline
-from trtmatrix.effects.deadline import ask_all
-from trtmatrix.effects.wheels import DEFAULT_INDEX, pip_index
+from trtmatrix.common import deadline
+from trtmatrix.common.deadline import ask_all
 from trtmatrix.images import preflight
+from trtmatrix.launchers.references import Trouble
+from trtmatrix.launchers.wheels import DEFAULT_INDEX, pip_index
 
 
 @contextlib.contextmanager

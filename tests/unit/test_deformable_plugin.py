@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from trtmatrix.authoring import deformable
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT32, FLOAT64
 from trtmatrix.authoring.deformable import Size, compute, draw
-from trtmatrix.core.factors import ALLOWED, FAIL_FACTOR
+from trtmatrix.judge.factors import ALLOWED, FAIL_FACTOR
 from trtprobe.cell import load_repro
 
 Array = NDArray[Any]

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.differences import Samples, Tensor, compare_outputs
-from trtmatrix.core.upgrade.report import Difference
-from trtmatrix.effects import kept_outputs
-from trtmatrix.effects.kept_outputs import open_kept, unpack_kept
-from trtmatrix.effects.store import keep_outputs
+from trtmatrix.judge.differences import Samples, Tensor, compare_outputs
+from trtmatrix.records import kept_outputs
+from trtmatrix.records.kept_outputs import open_kept, unpack_kept
+from trtmatrix.records.store import keep_outputs
+from trtmatrix.upgrade.report import Difference
 
 NAMES = ("8.6.1", "10.8.0")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.core.image_names import is_own
-from trtmatrix.core.wheel_locks import LINE
+from trtmatrix.launchers.wheel_locks import LINE
+from trtmatrix.suite.image_names import is_own
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "unit" / "code"

@@ -10,16 +10,16 @@ import onnxruntime
 import pytest
 from builders import H200, make_case, make_cell, make_control, make_entry, make_repro, read_version
 
-from trtmatrix import cli
-from trtmatrix.controls import _finding
-from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.plan import Engine, Host, Plan
-from trtmatrix.effects import engine, interpreters
-from trtmatrix.effects.gpu import GpuScan
+from trtmatrix.cli import entry as cli
+from trtmatrix.common.errors import MachineryError
 from trtmatrix.images.doctor import image_finding
 from trtmatrix.images.rules import Level
-from trtmatrix.scene import Scene
+from trtmatrix.launchers import engine, interpreters
+from trtmatrix.launchers.gpu import GpuScan
+from trtmatrix.plan.scene import Scene
+from trtmatrix.run.controls import _finding
 from trtmatrix.suite.model import Control
+from trtmatrix.suite.plan import Engine, Host, Plan
 
 FACT = {"value": "9.2.0", "known": "read", "source": "notes"}
 PULLED = {"image": "example.org/tensorrt:9.2.0"}

@@ -8,8 +8,6 @@ import pytest
 from builders import H200, make_cell, make_version
 from hosts import ENGINE, GB, layer, lock_of
 
-from trtmatrix.core.lock import Lock, pin_of
-from trtmatrix.core.plan import Engine, Keep, Launch
 from trtmatrix.images.checks import Facts, Wants, find_room
 from trtmatrix.images.downloads import (
     USUAL_BUILT,
@@ -23,7 +21,9 @@ from trtmatrix.images.downloads import (
     need_of,
     without_counted,
 )
+from trtmatrix.launchers.lock import Lock, pin_of
 from trtmatrix.suite.matrix import Build, ImageOrigin
+from trtmatrix.suite.plan import Engine, Keep, Launch
 
 BASE, CUDA = layer("base", 1), layer("cuda", 4)
 ONE, TWO, THREE = (f"example.org/a:{n}" for n in (1, 2, 3))

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, Arithmetic
-from trtmatrix.core.factors import ALLOWED
+from trtmatrix.judge.factors import ALLOWED
 from trtprobe.cell import load_repro
 
 Array = NDArray[Any]

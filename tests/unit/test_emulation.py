@@ -12,9 +12,9 @@ from builders import make_case, make_loaded, make_repro
 from test_cases import SHARED, Preparing, files, loaded
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, POSSIBLE, Arithmetic
-from trtmatrix.core.errors import UsageError
-from trtmatrix.effects.cases import CaseCache, read_noise_file
-from trtmatrix.effects.noise import compute_noise, measure_members, members_of
+from trtmatrix.common.errors import UsageError
+from trtmatrix.prepare.cases import CaseCache, read_noise_file
+from trtmatrix.prepare.noise import compute_noise, measure_members, members_of
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from engines import ANSWERS, IMAGES, INFO, serving
 
-from trtmatrix.core.plan import GpuAccess
-from trtmatrix.effects import engine
-from trtmatrix.effects.engine import _root, find_engine, is_set_elsewhere
+from trtmatrix.launchers import engine
+from trtmatrix.launchers.engine import _root, find_engine, is_set_elsewhere
+from trtmatrix.suite.plan import GpuAccess
 
 
 @pytest.fixture

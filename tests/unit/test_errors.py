@@ -12,8 +12,8 @@ import docker
 import pytest
 from conftest import RealWorldTouched
 
-from trtmatrix.core import errors
-from trtmatrix.core.errors import PRECEDENCE, ConfigError, ExitCode, combine_exit_codes
+from trtmatrix.common import errors
+from trtmatrix.common.errors import PRECEDENCE, ConfigError, ExitCode, combine_exit_codes
 
 SUBSETS = [set(subset) for n in range(len(ExitCode) + 1) for subset in itertools.combinations(ExitCode, n)]
 

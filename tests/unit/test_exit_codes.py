@@ -11,14 +11,14 @@ from builders import (
     make_unknown,
 )
 
-from trtmatrix.core.compare import (
+from trtmatrix.common.errors import ExitCode
+from trtmatrix.judge.compare import (
     Entry,
     exit_codes,
     without_refused,
 )
-from trtmatrix.core.errors import ExitCode
-from trtmatrix.core.model import Evidence, Exclusion
 from trtmatrix.suite.model import Cause
+from trtmatrix.suite.outcome import Evidence, Exclusion
 
 SURPRISING = make_entry(value=9999.0)
 BROKEN = make_entry(ended=Cause.LAUNCHER_FAILED.value)

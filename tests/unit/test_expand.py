@@ -9,8 +9,8 @@ from builders import H200, make_case, make_cell, make_control, make_matrix, make
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.controls import ControlMap, expand_with_controls
-from trtmatrix.core.errors import UsageError
+from trtmatrix.common.errors import UsageError
+from trtmatrix.judge.controls import ControlMap, expand_with_controls
 from trtmatrix.suite.cells import (
     CONTROLS,
     Selection,

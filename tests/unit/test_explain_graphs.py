@@ -13,13 +13,13 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from spoiling import WIDTH, blocks, make, save, spoil
 
-from trtmatrix.core.explain import Errors, in_floors, is_wrong, step_budget
-from trtmatrix.core.factors import FAIL_FACTOR
-from trtmatrix.core.upgrade.report import WrongLayer
-from trtmatrix.explain import search_for_layer
+from trtmatrix.judge.factors import FAIL_FACTOR
+from trtmatrix.model.explain import search_for_layer
+from trtmatrix.model.explain_search import Errors, in_floors, is_wrong, step_budget
 from trtmatrix.onnxmodel.computing import compute
 from trtmatrix.onnxmodel.marking import Markable, lean_copy, read_markable, write_marked
 from trtmatrix.onnxmodel.sessions import Session
+from trtmatrix.upgrade.report import WrongLayer
 from trtprobe.measure import measure_output
 
 Spoil = Callable[[ModelProto], ModelProto]

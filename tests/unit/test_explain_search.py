@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.explain import (
+from trtmatrix.model.explain_search import (
     Ending,
     Errors,
     Found,

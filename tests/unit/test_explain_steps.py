@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from builders import make_case, make_cell, make_entry, make_record, make_repro
 
-from trtmatrix.core.calibration import Calibration
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.tensors import parse_profile
-from trtmatrix.explain import polygraphy_hint
-from trtmatrix.explain_steps import errors_of, profile_texts
+from trtmatrix.common.tensors import parse_profile
+from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.entry import Entry
+from trtmatrix.model.explain import polygraphy_hint
+from trtmatrix.model.explain_steps import errors_of, profile_texts
 from trtmatrix.suite.model import Cause
 
 NAMES = {"y": "y/0", "act": "/0/act", "flat": "flat"}

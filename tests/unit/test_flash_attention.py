@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from trtmatrix.authoring import core_attention as core
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT32, FLOAT64
-from trtmatrix.core.factors import ALLOWED, FAIL_FACTOR, PASS_FACTOR
+from trtmatrix.judge.factors import ALLOWED, FAIL_FACTOR, PASS_FACTOR
 from trtprobe.cell import load_repro
 
 Array = NDArray[Any]

@@ -19,7 +19,7 @@ from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, FP16_BLOCKS, TF32
 from trtmatrix.authoring.attention import Size, Weights, compute
 from trtmatrix.authoring.masked_attention import Formulation, Mask, addend, draw_mask
 from trtmatrix.authoring.randoms import TorchRandom
-from trtmatrix.core.factors import ALLOWED
+from trtmatrix.judge.factors import ALLOWED
 from trtprobe.cell import load_repro
 
 Array = NDArray[Any]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.errors import UsageError
-from trtmatrix.effects.gpu import named_gpus
+from trtmatrix.common.errors import UsageError
+from trtmatrix.launchers.gpu import named_gpus
 from trtmatrix.suite.gpus import Gpu, slug_of
 from trtmatrix.suite.model import PART
 

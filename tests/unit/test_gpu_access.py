@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trtmatrix.core.plan import GpuAccess
-from trtmatrix.effects import engine
+from trtmatrix.launchers import engine
+from trtmatrix.suite.plan import GpuAccess
 
 GPUS = '{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []}'
 ROWS: dict[str, tuple[dict[str, Any], dict[str, str], GpuAccess | None]] = {

@@ -10,12 +10,12 @@ from builders import H200, make_version
 from playing import Playing, always
 from sidebyside import cells_of, perform
 
-from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.plan import Launch
-from trtmatrix.effects.image_check import ImageCheck
-from trtmatrix.effects.launcher import Ready, WrongVersion
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.launchers.image_check import ImageCheck
+from trtmatrix.launchers.launcher import Ready, WrongVersion
 from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.model import Cause
+from trtmatrix.suite.plan import Launch
 
 
 def silent(image_id: str) -> dict[str, str]:

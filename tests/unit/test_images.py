@@ -17,12 +17,12 @@ import docker.errors
 import pytest
 from builders import make_version
 
-from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.plan import Launch
-from trtmatrix.effects.images import Images, builder_command, run_builder
-from trtmatrix.effects.paths import Project
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.common.paths import Project
+from trtmatrix.launchers.engine_images import Images, builder_command, run_builder
 from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.plan import Launch
 
 VERSION = make_version("10.7.0")
 IMAGE = "example.org/tensorrt:10.7.0"
@@ -144,7 +144,7 @@ def test_an_image_of_ours_is_never_pulled() -> None:
 
 INTERRUPTED = """\
 import sys, threading
-from trtmatrix.effects.images import run_builder
+from trtmatrix.launchers.engine_images import run_builder
 threading.Thread(target=run_builder, args=([sys.argv[1]],), daemon=True).start()
 input()
 """

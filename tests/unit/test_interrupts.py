@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import os, signal, sys, time
-from trtmatrix.interrupts import interruptible
+from trtmatrix.common.interrupts import interruptible
 
 class Deaf:
     def __del__(self):

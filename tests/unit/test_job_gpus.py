@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.core.container import job_labels
-from trtmatrix.core.job_gpus import job_gpus
 from trtmatrix.launchers.child import oom_kills
+from trtmatrix.launchers.container import job_labels
+from trtmatrix.launchers.job_gpus import job_gpus
 from trtmatrix.suite.gpus import Gpu
 
 NODE = tuple(Gpu(slug="nvidia-l4", name="NVIDIA L4", index=n, uuid=f"GPU-{n}") for n in range(4))

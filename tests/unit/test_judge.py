@@ -11,14 +11,14 @@ from builders import make_case, make_cell, make_record, make_repro, make_version
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.calibration import Calibration, parse_calibration
-from trtmatrix.core.judge import figure_text, judge, observed_differences
-from trtmatrix.core.model import Outcome
-from trtmatrix.core.numbers import measured
-from trtmatrix.core.record import BUILT, ENDS, RAN, Record, write_number
-from trtmatrix.core.short import short
+from trtmatrix.common.short import short
+from trtmatrix.judge.calibration import Calibration, parse_calibration
+from trtmatrix.judge.judge import figure_text, judge, observed_differences
+from trtmatrix.judge.numbers import measured
+from trtmatrix.judge.record import BUILT, ENDS, RAN, Record, write_number
 from trtmatrix.suite.matrix import Fact
 from trtmatrix.suite.model import Cause, Known, Verdict
+from trtmatrix.suite.outcome import Outcome
 from trtmatrix.suite.repros import Case, Figure
 
 V107 = make_version("10.7.0", library="10.7.0.23")

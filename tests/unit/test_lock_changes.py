@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from locks import IMAGE, SAID, digest_of, lock_of, make_build, make_image, make_platform
 
-from trtmatrix.core.lock import Lock, LockedImage, LockedLayer
-from trtmatrix.core.registry import Trouble
 from trtmatrix.images.changes import (
     QUIET,
     Answer,
@@ -30,6 +28,8 @@ from trtmatrix.images.changes import (
 )
 from trtmatrix.images.image_facts import Agreement, agree, check_facts
 from trtmatrix.images.pins import BuildParts
+from trtmatrix.launchers.lock import Lock, LockedImage, LockedLayer
+from trtmatrix.launchers.references import Trouble
 
 AMD, ARM = make_platform(), make_platform("linux/arm64", manifest=digest_of("1"), image_id=digest_of("2"))
 OLD = make_image(AMD)

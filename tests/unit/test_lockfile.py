@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from locks import IMAGE, digest_of, lock_of, make_build, make_image, make_platform
 
-from trtmatrix.context import read_matrix
-from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.lock import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
-from trtmatrix.core.lockfile import HEADER, format_matrix_lock, parse_matrix_lock
-from trtmatrix.effects.paths import Project
+from trtmatrix.common.errors import ConfigError
+from trtmatrix.common.paths import Project
 from trtmatrix.images.pins import read_builds
+from trtmatrix.launchers.lock import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
+from trtmatrix.plan.context import read_matrix
+from trtmatrix.plan.lockfile import HEADER, format_matrix_lock, parse_matrix_lock
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = lock_of(make_image(), v10_0_0=make_build())

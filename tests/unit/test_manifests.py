@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.image_says import ImageSays, image_says, telling_labels, telling_variables
 from trtmatrix.images.manifests import (
     ATTESTATION,
     CONFIGS,
@@ -22,6 +21,7 @@ from trtmatrix.images.manifests import (
     parse_index,
     parse_manifest,
 )
+from trtmatrix.launchers.image_says import ImageSays, image_says, telling_labels, telling_variables
 
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from test_numbers import FLOOR, KNOWN, MEMBERS
 from test_published import entries
 
-from trtmatrix.core.calibration import Calibration
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.judge import judge
-from trtmatrix.core.manner import Kind, Manner, manner_in, manner_of, plain_message, same_manner
-from trtmatrix.core.model import Outcome
-from trtmatrix.effects.calibration import read_calibration
+from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.calibration_file import read_calibration
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.judge import judge
+from trtmatrix.judge.manner import Kind, Manner, manner_in, manner_of, plain_message, same_manner
 from trtmatrix.suite.model import Cause, Verdict
+from trtmatrix.suite.outcome import Outcome
 from trtmatrix.suite.repros import Case
 
 NOISE = {

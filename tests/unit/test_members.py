@@ -17,14 +17,14 @@ from builders import (
     make_unknown,
 )
 
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Evidence, Exclusion, Outcome
-from trtmatrix.core.render_data import render_json, render_junit
-from trtmatrix.core.render_html import render_html
-from trtmatrix.core.render_markdown import render_markdown
-from trtmatrix.core.render_text import render_text
-from trtmatrix.core.words import CAUSE_WORDS, EVIDENCE_MEANINGS, NOT_SUPPORTED, PRODUCT_NAMES, VERDICT_WORDS
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.words import CAUSE_WORDS, EVIDENCE_MEANINGS, NOT_SUPPORTED, PRODUCT_NAMES, VERDICT_WORDS
 from trtmatrix.suite.model import Basis, Cause, Control, Product, Verdict
+from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
+from trtmatrix.tables.render_data import render_json, render_junit
+from trtmatrix.tables.render_html import render_html
+from trtmatrix.tables.render_markdown import render_markdown
+from trtmatrix.tables.render_text import render_text
 
 NOW = "now"
 PAGES: dict[str, Callable[[Sequence[Entry]], str]] = {

@@ -11,7 +11,6 @@ from builders import make_cell, make_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.record import Record
 from trtmatrix.images.fates import (
     NOTHING,
     Fate,
@@ -28,6 +27,7 @@ from trtmatrix.images.fates import (
     misplaced,
     settle,
 )
+from trtmatrix.judge.record import Record
 
 CELL = make_cell()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from merges import Place, make_place
 
-from trtmatrix.core.errors import ExitCode
-from trtmatrix.effects.store import read_output
+from trtmatrix.common.errors import ExitCode
+from trtmatrix.records.store import read_output
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ from builders import make_version
 from merges import CELL, NAN, Place, make_place, record_data
 from reprosource import SOURCE
 
-from trtmatrix.core.errors import ExitCode
-from trtmatrix.core.jsontext import to_json
-from trtmatrix.core.lock import Lock, LockedImage, LockedPlatform
-from trtmatrix.core.record import record_from
-from trtmatrix.effects import store
-from trtmatrix.effects.store import read_output
+from trtmatrix.common.errors import ExitCode
+from trtmatrix.common.jsontext import to_json
 from trtmatrix.images import merge
 from trtmatrix.images.known_cells import image_remarks
+from trtmatrix.judge.record import record_from
+from trtmatrix.launchers.lock import Lock, LockedImage, LockedPlatform
+from trtmatrix.records import store
+from trtmatrix.records.store import read_output
 from trtmatrix.suite.matrix import ImageOrigin, Pin
 
 WHERE = "nvidia-h200/10.7.0/plain/plain"

@@ -16,7 +16,7 @@ from tests.probe.test_streams import LateCuda, LateMemory, LateStream
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT32, FLOAT64
 from trtmatrix.authoring.tracker import Size, padding
-from trtmatrix.core.factors import ALLOWED, FAIL_FACTOR, PASS_FACTOR
+from trtmatrix.judge.factors import ALLOWED, FAIL_FACTOR, PASS_FACTOR
 from trtprobe.cell import load_repro
 
 Array = NDArray[Any]

@@ -19,8 +19,8 @@ from trtmatrix.bugs.failing_model import FailingModel, batch_of, compute, with_b
 from trtmatrix.bugs.minimise import Minimiser
 from trtmatrix.bugs.reducer import check_installed, fold_to_static
 from trtmatrix.bugs.trials import Ran, Start
-from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
-from trtmatrix.core.manner import Kind, Manner
+from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.judge.manner import Kind, Manner
 from trtmatrix.onnxmodel.sessions import NotComputedError
 
 BAD, GOOD = "10.7.0", "10.8.0"

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from builders import make_case, make_cell, make_entry, make_loaded, make_repro, make_unknown
 
-from trtmatrix.core.compare import Entry
-from trtmatrix.core.explain_text import layer_text
-from trtmatrix.core.upgrade.report import ModelSection, WrongLayer
-from trtmatrix.effects.store import keep_outputs
-from trtmatrix.model_extras import add_extras, explain_failing
+from trtmatrix.judge.compare import Entry
+from trtmatrix.model.explain_text import layer_text
+from trtmatrix.model.model_extras import add_extras, explain_failing
+from trtmatrix.records.store import keep_outputs
 from trtmatrix.suite.model import Cause
+from trtmatrix.upgrade.report import ModelSection, WrongLayer
 
 BEFORE, AFTER = "8.6.1", "10.8.0"
 REPRO = make_repro(make_case("fp32", keep=True), id="my-0")
@@ -126,7 +126,7 @@ def test_what_cannot_be_explained_at_one_version_is_told_and_the_other_is_explai
             raise RuntimeError("no luck")
         return WrongLayer(version=AFTER, tensor="t", node="n", operator="Tanh", error="9 noise floors")
 
-    monkeypatch.setattr("trtmatrix.explain.explain", explain)
+    monkeypatch.setattr("trtmatrix.model.explain.explain", explain)
     entries = [
         entry(tmp_path, BEFORE, value=1e9),
         entry(tmp_path, AFTER, value=1e9),
@@ -141,7 +141,7 @@ def test_what_cannot_be_explained_at_one_version_is_told_and_the_other_is_explai
 
 
 def test_nothing_is_explained_where_nothing_may_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trtmatrix.explain.explain", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr("trtmatrix.model.explain.explain", lambda *_: pytest.fail("it ran"))
     entries = [entry(tmp_path, version, value=1e9) for version in (BEFORE, AFTER)]
     section = extras(tmp_path, entries, explain=True, no_run=True)
     assert section.wrong_layers == ()
@@ -154,7 +154,7 @@ def test_after_an_interrupt_no_other_version_is_looked_at(
     def explain(*given: Any) -> WrongLayer:
         return WrongLayer(version=given[2].cell.version.name, why_not="it was interrupted after 2 markings")
 
-    monkeypatch.setattr("trtmatrix.explain.explain", explain)
+    monkeypatch.setattr("trtmatrix.model.explain.explain", explain)
     entries = [entry(tmp_path, BEFORE, value=1e9), entry(tmp_path, AFTER, value=1e9)]
     layers = explain_failing(make_context(tmp_path), argparse.Namespace(), entries)
     assert [layer.version for layer in layers] == [BEFORE]

@@ -11,22 +11,22 @@ from builders import make_case, make_cell, make_record, make_repro
 from onnxmodels import mlp, saved
 from test_own_model import arguments
 
-from trtmatrix.context import open_context
-from trtmatrix.core.calibration import Calibration
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Evidence
-from trtmatrix.core.noise import NO_FLOOR, noise_troubles
-from trtmatrix.core.record import Record, record_from
-from trtmatrix.core.upgrade.report import SampleFigure
-from trtmatrix.core.upgrade.samples import (
+from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.noise import NO_FLOOR, noise_troubles
+from trtmatrix.judge.record import Record, record_from
+from trtmatrix.model.own_model import make_model_section, with_model
+from trtmatrix.plan.context import open_context
+from trtmatrix.suite.model import Product
+from trtmatrix.suite.outcome import Evidence
+from trtmatrix.upgrade.report import SampleFigure
+from trtmatrix.upgrade.samples import (
     floor_words,
     make_samples,
     quantile,
     reference_words,
     split_name,
 )
-from trtmatrix.own_model import make_model_section, with_model
-from trtmatrix.suite.model import Product
 
 OUTPUTS = {"y": "out/y"}
 TOLD = {

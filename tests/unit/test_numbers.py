@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from trtmatrix.core.calibration import Calibration
-from trtmatrix.core.factors import FAIL_FACTOR, PASS_FACTOR
-from trtmatrix.core.model import Outcome
-from trtmatrix.core.noise import Noise
-from trtmatrix.core.numbers import Subject, judge_build
-from trtmatrix.core.record import Measured
+from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
+from trtmatrix.judge.noise import Noise
+from trtmatrix.judge.numbers import Subject, judge_build
+from trtmatrix.judge.record import Measured
 from trtmatrix.suite.model import Control, Product, Verdict
+from trtmatrix.suite.outcome import Outcome
 from trtmatrix.suite.repros import Case, Defect
 from trtprobe.measure import measure_with_signatures
 

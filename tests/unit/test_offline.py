@@ -16,15 +16,15 @@ import pytest
 from engines import serving
 from reprosource import SOURCE
 
-from trtmatrix import cli
-from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
-from trtmatrix.effects import offline
-from trtmatrix.effects.case_pool import CasePool, Wanted
-from trtmatrix.effects.engine import find_engine
-from trtmatrix.effects.images import Images
-from trtmatrix.effects.offline import OfflineError, need_network, without_network
-from trtmatrix.effects.wheelhouse import find_lacking, find_wheelhouse
-from trtmatrix.effects.wheels import install_wheels
+from trtmatrix.cli import entry as cli
+from trtmatrix.common import offline
+from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.common.offline import OfflineError, need_network, without_network
+from trtmatrix.launchers.engine import find_engine
+from trtmatrix.launchers.engine_images import Images
+from trtmatrix.launchers.wheelhouse import find_lacking, find_wheelhouse
+from trtmatrix.launchers.wheels import install_wheels
+from trtmatrix.prepare.case_pool import CasePool, Wanted
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.repro_files import read_repros
 

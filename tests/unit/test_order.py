@@ -11,8 +11,8 @@ from builders import H200, make_case, make_cell, make_record, make_repro, make_v
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.compare import Stored
-from trtmatrix.core.order import (
+from trtmatrix.judge.compare import Stored
+from trtmatrix.plan.order import (
     equal_boards,
     estimate_seconds,
     group_cases,
@@ -20,10 +20,10 @@ from trtmatrix.core.order import (
     order_launches,
     split_launch,
 )
-from trtmatrix.core.plan import Launch
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.matrix import Build, ImageOrigin
+from trtmatrix.suite.plan import Launch
 
 A, B, C = (make_case(name) for name in "abc")
 REPRO = make_repro(A, B, C)

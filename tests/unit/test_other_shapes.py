@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from builders import make_case, make_cell, make_record
 
-from trtmatrix.core.calibration import Calibration
-from trtmatrix.core.confirm import engines_wanted
-from trtmatrix.core.judge import judge, other_shapes
-from trtmatrix.core.manner import Kind, manner_in, same_manner
+from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.confirm import engines_wanted
+from trtmatrix.judge.judge import judge, other_shapes
+from trtmatrix.judge.manner import Kind, manner_in, same_manner
 from trtmatrix.suite.model import Cause, Verdict
 
 SAID = "shape (1, 1, 1), the reference has (2, 24, 1)"

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from builders import make_version
 
-from trtmatrix.core.container import Folders, Limits, make_container_spec
-from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.core.image_names import SUFFIXES
-from trtmatrix.core.plan import Engine
-from trtmatrix.effects.image_files import read_file
+from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.launchers.apptainer import Apptainer
+from trtmatrix.launchers.container import Folders, Limits, make_container_spec
+from trtmatrix.launchers.image_files import read_file
 from trtmatrix.launchers.pyxis import enroot_uris
 from trtmatrix.launchers.words import mount_words
 from trtmatrix.suite.gpus import CPU
+from trtmatrix.suite.image_names import SUFFIXES
+from trtmatrix.suite.plan import Engine
 
 CONFIG, MANIFEST = "a" * 64, "sha256:" + "b" * 64
 

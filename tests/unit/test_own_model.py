@@ -14,14 +14,14 @@ import pytest
 from onnx import TensorProto, helper
 from onnxmodels import FLOAT, HALF, INT64, Array, make_model, mlp, node, normal, saved, saved_outside
 
-from trtmatrix.cli import make_parser
-from trtmatrix.context import Context, open_context
-from trtmatrix.core.noise import noise_troubles, read_noise
-from trtmatrix.effects.cases import CaseCache, read_noise_file
+from trtmatrix.cli.entry import make_parser
+from trtmatrix.judge.noise import noise_troubles, read_noise
+from trtmatrix.model.own_model import model_repro, notes_of, read_about, with_model
 from trtmatrix.onnxmodel.computing import compute
 from trtmatrix.onnxmodel.reading import read_model
 from trtmatrix.onnxmodel.sessions import Evaluator, Session
-from trtmatrix.own_model import model_repro, notes_of, read_about, with_model
+from trtmatrix.plan.context import Context, open_context
+from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtprobe.files import CaseFiles
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from onnxmodels import FLOAT, HALF, make_model, mlp, node, saved, saved_outside
 from test_own_model import Opened, npz, opened, top_k, two_inputs
 
-from trtmatrix.core.errors import UsageError
+from trtmatrix.common.errors import UsageError
 
 __all__ = ["opened"]
 
@@ -180,7 +180,7 @@ def test_options_about_a_model_want_one(opened: Opened) -> None:
 
 
 def refused_tolerance() -> str:
-    from trtmatrix.own_model import _tolerance
+    from trtmatrix.model.own_model import _tolerance
 
     with pytest.raises(UsageError) as caught:
         _tolerance(argparse.Namespace(atol=-1.0, rtol=None))

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packs import IMAGE_BYTES, tree_of, write_pack
 
-from trtmatrix import cli
-from trtmatrix.cli_hosts import read_size
-from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.effects.paths import Project
+from trtmatrix.cli import entry as cli
+from trtmatrix.cli.hosts import read_size
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.paths import Project
 from trtmatrix.images.pack import bytes_of_layers, check_rooms, packed_images
 from trtmatrix.images.pack_content import find_suite, wanted_pythons
 from trtmatrix.images.pack_format import PartWriter, open_target, part_limit
@@ -167,7 +167,7 @@ def test_the_suite_is_what_git_knows_with_the_users_own_matrix_and_repros(tmp_pa
     assert {
         "noxfile.py",
         "pyproject.toml",
-        "src/trtmatrix/cli.py",
+        "src/trtmatrix/cli/entry.py",
         "src/trtprobe/__init__.py",
     } <= suite.files.keys()
     assert "matrix.lock" not in suite.files, "the checkout's is about another matrix"

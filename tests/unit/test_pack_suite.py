@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from test_pack import ROOT, project_of
 
-from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.effects.paths import Project
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.paths import Project
 from trtmatrix.images import pack_content
 from trtmatrix.images.pack import check_words
 from trtmatrix.images.pack_content import Wheelhouse, find_suite, without_passwords

@@ -12,18 +12,18 @@ from builders import H200, make_cell, make_version, read_version
 from locks import IMAGE, digest_of, lock_of, make_image, make_platform
 from reprosource import SOURCE
 
-from trtmatrix import cli
-from trtmatrix.context import Context, open_context, own_platform, read_lock
-from trtmatrix.core.errors import ConfigError, MachineryError, TrtMatrixError, UsageError
-from trtmatrix.core.lock import Lock, LockedImage
-from trtmatrix.core.plan import Launch, Plan, Pull
-from trtmatrix.core.registry import RegistryError, Trouble
-from trtmatrix.effects.image_facts import HeldImage
+from trtmatrix.cli import entry as cli
+from trtmatrix.common.errors import ConfigError, MachineryError, TrtMatrixError, UsageError
 from trtmatrix.images.lock import resolve_all, update_lock, write_lock
 from trtmatrix.images.pins import check_pins, read_builds, recipe_digest
-from trtmatrix.perform import Options, tell_pins
-from trtmatrix.scene import look_around
+from trtmatrix.launchers.image_facts import HeldImage
+from trtmatrix.launchers.lock import Lock, LockedImage
+from trtmatrix.launchers.references import RegistryError, Trouble
+from trtmatrix.plan.context import Context, open_context, own_platform, read_lock
+from trtmatrix.plan.scene import look_around
+from trtmatrix.run.perform import Options, tell_pins
 from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.plan import Launch, Plan, Pull
 
 ROOT = Path(__file__).resolve().parents[2]
 MATRIX = f"""\

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from builders import H200, make_case, make_cell, make_repro, make_version
 
-from trtmatrix.core.model import Exclusion
-from trtmatrix.core.plan import (
+from trtmatrix.suite.cells import Selection
+from trtmatrix.suite.gpus import CPU, NO_GPU, Gpu
+from trtmatrix.suite.matrix import Build, ImageOrigin, InterpreterOrigin, Version
+from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.plan import (
     Engine,
     Excluded,
     GpuAccess,
@@ -21,9 +24,6 @@ from trtmatrix.core.plan import (
     host_python,
     make_plan,
 )
-from trtmatrix.suite.cells import Selection
-from trtmatrix.suite.gpus import CPU, NO_GPU, Gpu
-from trtmatrix.suite.matrix import Build, ImageOrigin, InterpreterOrigin, Version
 
 IMAGE = "example.org/tensorrt:10.7.0"
 RULE = {"least": "560", "datacenter": ["470.57", "535.86"], "known": "read", "source": "notes"}

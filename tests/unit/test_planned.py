@@ -10,11 +10,11 @@ from builders import H200, make_cell
 from hosts import ENGINE, GB
 from test_downloads import LOCK, ONE, TWO, built, launch
 
-from trtmatrix.core.counting import duration
-from trtmatrix.core.plan import Isolation, Keep, Launch
+from trtmatrix.common.counting import duration
 from trtmatrix.images.downloads import Room, find_downloads, need_of, without_counted
 from trtmatrix.images.rules import Finding, Level
-from trtmatrix.planned import Planned, PlannedDownload, PlannedLaunch, plan_json, plan_text
+from trtmatrix.run.planned import Planned, PlannedDownload, PlannedLaunch, plan_json, plan_text
+from trtmatrix.suite.plan import Isolation, Keep, Launch
 
 TRIES = (
     launch("10.1.0", ONE),

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from builders import H200, make_case, make_cell, make_matrix, make_repro
 
-from trtmatrix.context import Context
-from trtmatrix.core.model import Exclusion
-from trtmatrix.core.plan import Engine, Excluded, Host, Launch, Plan
-from trtmatrix.effects.gpu import GpuScan
-from trtmatrix.effects.paths import Project, default_cache
-from trtmatrix.perform import Options
-from trtmatrix.planning import print_plan
-from trtmatrix.scene import Scene
+from trtmatrix.common.paths import Project, default_cache
+from trtmatrix.launchers.gpu import GpuScan
+from trtmatrix.plan.context import Context
+from trtmatrix.plan.scene import Scene
+from trtmatrix.run.perform import Options
+from trtmatrix.run.planning import print_plan
 from trtmatrix.suite.cells import Cell, Selection
+from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.plan import Engine, Excluded, Host, Launch, Plan
 
 REPRO = make_repro(make_case("a"), make_case("b"), make_case("c"))
 ASKED, BESIDE, LEFT_OUT = (make_cell(REPRO, case, "onnxruntime-1.31.1") for case in REPRO.cases)

@@ -16,7 +16,7 @@ from reportparts import ODD
 from reports import ERRORS, LATENCIES, line
 from shown import PATIENT
 
-from trtmatrix.core.plots import (
+from trtmatrix.tables.plots import (
     FLOORS,
     Plot,
     describe_plot,
@@ -26,8 +26,8 @@ from trtmatrix.core.plots import (
     render_plot_table,
     spread_apart,
 )
-from trtmatrix.core.scale import make_scale, tick_text
-from trtmatrix.core.upgrade.report import Point, Series
+from trtmatrix.tables.scale import make_scale, tick_text
+from trtmatrix.upgrade.report import Point, Series
 
 SVG = "{http://www.w3.org/2000/svg}"
 PLOT = Plot(name="p", title="Error <over> versions", unit=FLOORS, series=ERRORS, marked=frozenset({"10.8.0"}))

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from engines import serving
 
-from trtmatrix.core.container import ContainerSpec, Folders, Limits, docker_command, make_container_spec
-from trtmatrix.core.engine_trouble import CURES, cure_for
-from trtmatrix.core.image_names import short_name
-from trtmatrix.core.plan import Engine, GpuAccess
-from trtmatrix.effects import engine
-from trtmatrix.effects.engine import find_address, find_engine
+from trtmatrix.launchers import engine
+from trtmatrix.launchers.container import ContainerSpec, Folders, Limits, docker_command, make_container_spec
+from trtmatrix.launchers.engine import find_address, find_engine
+from trtmatrix.launchers.engine_trouble import CURES, cure_for
 from trtmatrix.suite.gpus import CPU
+from trtmatrix.suite.image_names import short_name
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
 from trtmatrix.suite.model import Known
+from trtmatrix.suite.plan import Engine, GpuAccess
 
 # As Podman 4.3.1 of Debian 12 says of itself.
 INFO = {

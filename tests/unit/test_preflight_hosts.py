@@ -8,18 +8,18 @@ import pytest
 from builders import make_case, make_version
 from hosts import BASE, GB, HERE, IMAGE, L4, LOCK, NODES, TO_BUILD, TO_PULL, Case_, bad, kinds, lock_of
 
-from trtmatrix.core.lock import Lock
-from trtmatrix.core.model import Exclusion
-from trtmatrix.core.plan import Engine, GpuAccess, Pull
-from trtmatrix.core.registry import Trouble
 from trtmatrix.images.checks import Answer, Wants
 from trtmatrix.images.doctor import host_findings, image_finding
 from trtmatrix.images.downloads import Room
 from trtmatrix.images.rules import RULES, Level, remedy_of, rule_of
+from trtmatrix.launchers.lock import Lock
+from trtmatrix.launchers.references import Trouble
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.gpus import NO_GPU, Gpu
 from trtmatrix.suite.matrix import Build, Driver, ImageOrigin
 from trtmatrix.suite.model import Known
+from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.plan import Engine, GpuAccess, Pull
 
 PINNED = f"nvcr.io/nvidia/pytorch@sha256:manifest-{IMAGE}"
 LOCKED_HERE = HERE.but(lock=LOCK, images=HERE.facts.images, ids=frozenset({f"sha256:id-{IMAGE}"}))

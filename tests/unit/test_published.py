@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.context import read_matrix
-from trtmatrix.core.compare import Stored, make_entries
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.factors import NAMED, PASS_FACTOR
-from trtmatrix.core.judge import subject_of
-from trtmatrix.core.model import Outcome
-from trtmatrix.core.noise import read_noise
-from trtmatrix.core.numbers import judge_build, read_floors
-from trtmatrix.core.record import RAN, Measured
-from trtmatrix.effects.calibration import read_calibration
-from trtmatrix.effects.store import read_records
-from trtmatrix.scene import recorded_gpus, without_superseded
+from trtmatrix.judge.calibration_file import read_calibration
+from trtmatrix.judge.compare import Stored, make_entries
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.factors import NAMED, PASS_FACTOR
+from trtmatrix.judge.judge import subject_of
+from trtmatrix.judge.noise import read_noise
+from trtmatrix.judge.numbers import judge_build, read_floors
+from trtmatrix.judge.record import RAN, Measured
+from trtmatrix.plan.context import read_matrix
+from trtmatrix.plan.scene import recorded_gpus, without_superseded
+from trtmatrix.records.store import read_records
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import CellId, Control, Product, Verdict
+from trtmatrix.suite.outcome import Outcome
 from trtmatrix.suite.repro_files import read_repros
 
 ROOT = Path(__file__).resolve().parents[2]

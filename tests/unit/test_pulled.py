@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.pulled import Books, PulledImage, Speed, Use, format_books, parse_books
-from trtmatrix.effects.owner import own_identity
-from trtmatrix.effects.pulled import FILE, Ledger, pull_speed
+from trtmatrix.common.owner import own_identity
+from trtmatrix.launchers.pulled import FILE, Ledger, pull_speed
+from trtmatrix.launchers.pulled_rules import Books, PulledImage, Speed, Use, format_books, parse_books
 
 TEXTS = st.text(max_size=6)
 IMAGES = st.builds(

@@ -12,10 +12,10 @@ import requests.exceptions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.pulls import SIGNS, WAITS, Sign, explain_pull
-from trtmatrix.core.registry import login_command
-from trtmatrix.effects.pulling import Puller
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.launchers.pulling import Puller
+from trtmatrix.launchers.pulls import SIGNS, WAITS, Sign, explain_pull
+from trtmatrix.launchers.references import login_command
 
 IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from nowhere import ROOT, go_nowhere
 
-from trtmatrix import cli
+from trtmatrix.cli import entry as cli
 
 
 def test_the_first_table_is_what_its_command_prints(

@@ -11,7 +11,7 @@ from builders import make_cell, make_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.record import (
+from trtmatrix.judge.record import (
     ENDS,
     SCHEMA,
     NewerRecordError,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.errors import UsageError
-from trtmatrix.core.pulls import explain_pull
-from trtmatrix.core.registry import Reference, Trouble, explain_trouble, login_command, parse_reference
+from trtmatrix.common.errors import UsageError
+from trtmatrix.launchers.pulls import explain_pull
+from trtmatrix.launchers.references import Reference, Trouble, explain_trouble, login_command, parse_reference
 
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 

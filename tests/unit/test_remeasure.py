@@ -12,13 +12,13 @@ import pytest
 from builders import make_case, make_cell, make_loaded, make_matrix, make_record, make_repro
 from test_emulation import Emulating
 
-from trtmatrix.context import Context
-from trtmatrix.core.compare import Stored, make_entries
-from trtmatrix.core.record import Record
-from trtmatrix.effects.cases import CaseCache, case_digest, read_content
-from trtmatrix.effects.paths import Project
-from trtmatrix.effects.store import keep_outputs, read_records, write_record
-from trtmatrix.remeasure import Remeasured, remeasure, remeasured_text
+from trtmatrix.common.paths import Project
+from trtmatrix.judge.compare import Stored, make_entries
+from trtmatrix.judge.record import Record
+from trtmatrix.plan.context import Context
+from trtmatrix.prepare.cases import CaseCache, case_digest, read_content
+from trtmatrix.records.store import keep_outputs, read_records, write_record
+from trtmatrix.run.remeasure import Remeasured, remeasure, remeasured_text
 from trtmatrix.suite.cells import Cell, Selection
 from trtmatrix.suite.digest import Code
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.core.errors import ConfigError
-from trtmatrix.effects.remembered import KEPT, Remembered
+from trtmatrix.common.errors import ConfigError
+from trtmatrix.common.remembered import KEPT, Remembered
 
 
 class Counting:

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from builders import make_cell, make_entry, make_record, make_version
 
-from trtmatrix.core.entry import Stored
-from trtmatrix.core.model import Evidence, Exclusion
-from trtmatrix.core.plan import Engine, GpuAccess, Host, Pull, make_plan
-from trtmatrix.core.stale import Why, find_changes, find_reason
+from trtmatrix.judge.entry import Stored
+from trtmatrix.plan.stale import Why, find_changes, find_reason
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import EXAMPLE, parse_site
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import InterpreterOrigin
+from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.plan import Engine, GpuAccess, Host, Pull, make_plan
 
 NEW, OLD = "580.159.04", "570.86.15"
 IMAGE = "example.org/tensorrt:10.7.0"

@@ -22,11 +22,11 @@ from goldenfile import check_golden
 from hypothesis import given
 from shown import PATIENT, many_entries, sample_entries
 
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Evidence, Exclusion
-from trtmatrix.core.render_data import render_json, render_junit
+from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.model import Cause
+from trtmatrix.suite.outcome import Evidence, Exclusion
 from trtmatrix.suite.repros import Twin
+from trtmatrix.tables.render_data import render_json, render_junit
 
 NOW = "2025-01-02 03:04 UTC"
 

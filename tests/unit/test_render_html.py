@@ -10,8 +10,8 @@ from hypothesis import given
 from pagereading import Page, check_ids, check_safe
 from shown import PATIENT, many_entries, sample_entries
 
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.render_html import render_html
+from trtmatrix.judge.entry import Entry
+from trtmatrix.tables.render_html import render_html
 
 NOW = "2025-01-02 03:04 UTC"
 

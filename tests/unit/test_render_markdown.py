@@ -7,8 +7,8 @@ from goldenfile import check_golden
 from hypothesis import given
 from shown import PATIENT, many_entries, sample_entries
 
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.render_markdown import render_markdown
+from trtmatrix.judge.entry import Entry
+from trtmatrix.tables.render_markdown import render_markdown
 
 
 def test_sample() -> None:

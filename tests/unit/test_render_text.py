@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shown import PATIENT, many_entries, sample_entries
 
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.render_text import render_text
-from trtmatrix.core.words import cell_text, has_evidence
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.words import cell_text, has_evidence
 from trtmatrix.suite.repros import Twin
+from trtmatrix.tables.render_text import render_text
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 

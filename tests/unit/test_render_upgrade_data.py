@@ -18,9 +18,9 @@ from reportparts import ODD
 from reports import any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
 
-from trtmatrix.core.render_upgrade_data import SCHEMA, plain, upgrade_json
-from trtmatrix.core.upgrade.report import Upgrade
-from trtmatrix.core.upgrade.schema import upgrade_schema
+from trtmatrix.upgrade.render_data import SCHEMA, plain, upgrade_json
+from trtmatrix.upgrade.report import Upgrade
+from trtmatrix.upgrade.schema import upgrade_schema
 
 WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 DOCS = Path(__file__).parents[2] / "docs"

@@ -15,9 +15,9 @@ from reports import ERRORS, any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
 
 from trtmatrix.api.types import ApiSection
-from trtmatrix.core.html.answers import deciding
-from trtmatrix.core.render_upgrade_html import render_upgrade_html
-from trtmatrix.core.upgrade.report import Change, Decision, Upgrade, Weight
+from trtmatrix.upgrade.html_answers import deciding
+from trtmatrix.upgrade.render_html import render_upgrade_html
+from trtmatrix.upgrade.report import Change, Decision, Upgrade, Weight
 
 SECTIONS = {
     "findings": ("findings",),

@@ -12,9 +12,9 @@ from reportparts import FIXED, LONG, ODD
 from reports import any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
 
-from trtmatrix.core.markdown import MOST_CHARACTERS, code, fence, fold, link, table
-from trtmatrix.core.render_upgrade_markdown import render_upgrade_markdown
-from trtmatrix.core.upgrade.report import Decision, Upgrade
+from trtmatrix.tables.markdown import MOST_CHARACTERS, code, fence, fold, link, table
+from trtmatrix.upgrade.render_markdown import render_upgrade_markdown
+from trtmatrix.upgrade.report import Decision, Upgrade
 
 
 def test_sample() -> None:

@@ -17,12 +17,12 @@ from pagereading import Page, check_ids, check_safe
 from shown import NOISE, PATIENT, many_entries, sample_entries
 from test_light import HEAVY, RUNNING, project, store_all, watched
 
-from trtmatrix import cli
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.judge import NOT_CALIBRATED
-from trtmatrix.core.matrix_plots import floors_of, latencies_of, make_plots
-from trtmatrix.core.record import record_from
-from trtmatrix.core.render_report_html import render_report_html
+from trtmatrix.cli import entry as cli
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.judge import NOT_CALIBRATED
+from trtmatrix.judge.record import record_from
+from trtmatrix.tables.matrix_plots import floors_of, latencies_of, make_plots
+from trtmatrix.tables.render_report_html import render_report_html
 
 NOW = "2025-01-02 03:04 UTC"
 __all__ = ["project"]

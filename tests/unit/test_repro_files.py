@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from reprosource import SOURCE, parse
 
-from trtmatrix.core.errors import ConfigError
+from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.repro_files import read_repros
 
 LOADS_NOT = {

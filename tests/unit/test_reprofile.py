@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from reprosource import PLAIN, SOURCE, TWIN, parse, problems_of, replaced, with_key
 
-from trtmatrix.core.errors import ConfigError
+from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.digest import digest_package
 from trtmatrix.suite.model import Basis, Cause, Control, Product, Verdict, release_of
 from trtmatrix.suite.repro_files import read_repros

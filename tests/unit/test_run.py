@@ -23,15 +23,15 @@ from playing import LIMIT, RIGHT, WRONG, Play, Playing, always, make_a_plan, mak
 from test_cases import loaded
 from test_emulation import Emulating
 
-from trtmatrix.batch import Batch, Overdue
-from trtmatrix.core.compare import Stored
-from trtmatrix.core.record import Record, record_from
-from trtmatrix.run import run_plan
-from trtmatrix.storing import Storing
+from trtmatrix.judge.compare import Stored
+from trtmatrix.judge.record import Record, record_from
+from trtmatrix.run.batch import Batch, Overdue
+from trtmatrix.run.run import run_plan
+from trtmatrix.run.storing import Storing
+from trtmatrix.run.worklist import Worklist, count_runs
 from trtmatrix.suite.model import Control, Verdict
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case
-from trtmatrix.worklist import Worklist, count_runs
 from trtprobe.files import write_json
 
 

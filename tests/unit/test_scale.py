@@ -16,12 +16,12 @@ from builders import H200, make_cell, make_record, make_repro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core import record as module
-from trtmatrix.core.compare import make_entries
-from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.jsontext import to_json
-from trtmatrix.core.record import Pool, Record, Rest, parse_record, record_from, write_number
-from trtmatrix.effects.store import read_records, write_record
+from trtmatrix.common.errors import ConfigError
+from trtmatrix.common.jsontext import to_json
+from trtmatrix.judge import record as module
+from trtmatrix.judge.compare import make_entries
+from trtmatrix.judge.record import Pool, Record, Rest, parse_record, record_from, write_number
+from trtmatrix.records.store import read_records, write_record
 from trtmatrix.suite.model import Verdict
 
 CELL = make_cell(make_repro())

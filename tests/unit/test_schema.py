@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from trtmatrix import cli
+from trtmatrix.cli import entry as cli
 
 ROOT = Path(__file__).resolve().parents[2]
 MATRIX = (ROOT / "matrix.yaml").read_text(encoding="utf-8")

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from builders import H200, make_case, make_cell, make_entry, make_record, make_unknown, make_version
 
-from trtmatrix.core.compare import Entry, Stored, is_current
-from trtmatrix.core.confirm import engines_wanted
-from trtmatrix.core.model import Evidence, Exclusion, Outcome
-from trtmatrix.core.plan import Engine, Excluded, Host
-from trtmatrix.core.stale import find_changes
-from trtmatrix.digests import asked_digest, origin_digests
-from trtmatrix.perform import Options, is_current_fact, is_served
-from trtmatrix.scene import without_superseded
+from trtmatrix.judge.compare import Entry, Stored, is_current
+from trtmatrix.judge.confirm import engines_wanted
+from trtmatrix.plan.digests import asked_digest, origin_digests
+from trtmatrix.plan.scene import without_superseded
+from trtmatrix.plan.stale import find_changes
+from trtmatrix.run.perform import Options, is_current_fact, is_served
 from trtmatrix.suite.matrix import ImageOrigin, Pin
 from trtmatrix.suite.model import Cause, Control, Verdict
+from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
+from trtmatrix.suite.plan import Engine, Excluded, Host
 
 AGAIN = {
     Cause.INTERRUPTED, Cause.LAUNCHER_FAILED, Cause.PROBE_FAILED, Cause.VERSION_MISMATCH, Cause.IMAGE_MISSING,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trtmatrix.session import _measure, _without_reference
+from trtmatrix.run.session import _measure, _without_reference
 from trtprobe.files import CaseFiles, write_json
 
 

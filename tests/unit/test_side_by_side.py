@@ -18,15 +18,15 @@ from builders import H200, make_case, make_cell, make_repro
 from playing import LIMIT, RIGHT, WRONG, Playing, PreparingHere, always, boards_of
 from sidebyside import SECONDS, cases_of, cells_of, perform, stored, wait
 
-from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.plan import Isolation
-from trtmatrix.core.record import Record
-from trtmatrix.effects import store
-from trtmatrix.effects.case_pool import Wanted
-from trtmatrix.effects.cases import CaseCache
-from trtmatrix.effects.launcher import Ended, Poll, Ready
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.judge.record import Record
+from trtmatrix.launchers.launcher import Ended, Poll, Ready
+from trtmatrix.prepare.case_pool import Wanted
+from trtmatrix.prepare.cases import CaseCache
+from trtmatrix.records import store
+from trtmatrix.run.worklist import count_runs
 from trtmatrix.suite.gpus import CPU, Gpu
-from trtmatrix.worklist import count_runs
+from trtmatrix.suite.plan import Isolation
 
 
 class Preparing1By1(PreparingHere):
@@ -80,7 +80,7 @@ def test_the_probe_gets_on_while_a_record_is_stored(tmp_path: Path, monkeypatch:
             if index == 1:
                 second.set()
 
-    monkeypatch.setattr("trtmatrix.storing.keep_record", slow)
+    monkeypatch.setattr("trtmatrix.run.storing.keep_record", slow)
     performed = perform(tmp_path, Watching(always(RIGHT)), cells_of("a", "b"))
     assert [record.cell.case for record in performed.records] == ["a", "b"]
 

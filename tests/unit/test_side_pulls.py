@@ -19,11 +19,11 @@ from playing import RIGHT, Playing, always, make_a_plan, make_shop
 from sidebyside import cells_of, perform, source_of, stored, wait
 from test_cases import Preparing
 
-from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.core.model import Exclusion
-from trtmatrix.core.plan import Launch
-from trtmatrix.effects.launcher import Ended, Poll, Ready
-from trtmatrix.run import run_plan
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.launchers.launcher import Ended, Poll, Ready
+from trtmatrix.run.run import run_plan
+from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.plan import Launch
 
 
 class Pulling(Playing):
@@ -132,7 +132,7 @@ def test_trouble_in_telling_of_trouble_ends_the_run(tmp_path: Path, monkeypatch:
     def broken(*_: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr("trtmatrix.effects.progress.PlainProgress.note", broken)
+    monkeypatch.setattr("trtmatrix.common.progress.PlainProgress.note", broken)
     with pytest.raises((RuntimeError, BrokenPipeError, MachineryError)):
         perform(tmp_path, Absent(always(RIGHT)), cells_of("a"))
 

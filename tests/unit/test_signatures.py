@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trtmatrix.core.signatures import breaks, parse_signature, parse_type
+from trtmatrix.api.signatures import breaks, parse_signature, parse_type
 
 
 def same(name: str, other: str) -> bool:

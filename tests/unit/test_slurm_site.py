@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.core.errors import ConfigError
+from trtmatrix.common.errors import ConfigError
 from trtmatrix.slurm import sitefile
 from trtmatrix.slurm.sitefile import EXAMPLE, parse_site
 from trtmatrix.suite.keys import keys_schema

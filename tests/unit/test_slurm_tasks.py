@@ -13,12 +13,12 @@ from builders import make_case, make_cell, make_repro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.plan import Launch
 from trtmatrix.slurm.commands import JobState
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import EXAMPLE, Site, parse_site
 from trtmatrix.slurm.tasks import cut_tasks, run_line, sbatch_words, task_script
 from trtmatrix.suite.model import CellId
+from trtmatrix.suite.plan import Launch
 
 SITE = parse_site(EXAMPLE)
 

@@ -21,21 +21,21 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.cli import make_parser
-from trtmatrix.commands import options_of
-from trtmatrix.context import Context
-from trtmatrix.core.compare import Entry, Stored, make_entries
-from trtmatrix.core.model import Evidence, Exclusion
-from trtmatrix.core.plan import Engine, Excluded, Host, Pull, make_plan
-from trtmatrix.core.record import ENDS
-from trtmatrix.core.stale import Finding, Reason, Why, find_changes, stale_json, stale_text
-from trtmatrix.effects.gpu import GpuScan
-from trtmatrix.effects.paths import Project
-from trtmatrix.perform import Options, find_stale, is_current_fact, is_served, served_cells, why_run
-from trtmatrix.scene import Scene, digests_now
+from trtmatrix.cli.commands import options_of
+from trtmatrix.cli.entry import make_parser
+from trtmatrix.common.paths import Project
+from trtmatrix.judge.compare import Entry, Stored, make_entries
+from trtmatrix.judge.record import ENDS
+from trtmatrix.launchers.gpu import GpuScan
+from trtmatrix.plan.context import Context
+from trtmatrix.plan.scene import Scene, digests_now
+from trtmatrix.plan.stale import Finding, Reason, Why, find_changes, stale_json, stale_text
+from trtmatrix.run.perform import Options, find_stale, is_current_fact, is_served, served_cells, why_run
 from trtmatrix.suite.cells import Selection, expand
 from trtmatrix.suite.gpus import NO_GPU
 from trtmatrix.suite.model import Cause
+from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.plan import Engine, Excluded, Host, Pull, make_plan
 from trtmatrix.suite.repro_files import read_repros
 
 CELL = make_cell(make_repro(make_case()))

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from builders import make_cell, make_record
 
-from trtmatrix.core.compare import Stored
-from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.record import Record, RecordError, to_json
-from trtmatrix.effects.store import (
+from trtmatrix.common.errors import ConfigError
+from trtmatrix.judge.compare import Stored
+from trtmatrix.judge.record import Record, RecordError, to_json
+from trtmatrix.records.store import (
     keep_outputs,
     publish,
     read_json,

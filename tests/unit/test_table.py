@@ -23,18 +23,18 @@ from goldenfile import check_golden
 from hypothesis import given
 from shown import PATIENT, many_entries, sample_entries
 
-from trtmatrix.core import words
-from trtmatrix.core.details import describe, record_file
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Evidence, Exclusion, Outcome
-from trtmatrix.core.record import record_from
-from trtmatrix.core.remarks import find_contradicted, find_silent, find_surprises, find_unanswered
-from trtmatrix.core.summary import Counts, count_products, detail_line, headline
-from trtmatrix.core.table import describe_gpu, make_tables, one_line
-from trtmatrix.core.words import cell_text, full_words, legend, outcome_word
+from trtmatrix.judge import words
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.record import record_from
+from trtmatrix.judge.words import cell_text, full_words, legend, outcome_word
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.model import Cause, Product, Verdict
+from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
 from trtmatrix.suite.repros import Twin
+from trtmatrix.tables.details import describe, record_file
+from trtmatrix.tables.remarks import find_contradicted, find_silent, find_surprises, find_unanswered
+from trtmatrix.tables.summary import Counts, count_products, detail_line, headline
+from trtmatrix.tables.table import describe_gpu, make_tables, one_line
 
 FAILS_AT_10_7 = make_repro(make_case(), expectations=(make_expectation(),))
 MISSING = Exclusion.IMAGE_NOT_PULLED

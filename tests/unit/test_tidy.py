@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 from builders import make_cell, make_matrix, make_repro, make_version
 
-from trtmatrix import perform
-from trtmatrix.context import Context
-from trtmatrix.core.plan import Engine, Host, Keep, Launch, Plan
-from trtmatrix.effects import containers, engine, image_use
-from trtmatrix.effects.gpu import GpuScan
-from trtmatrix.effects.paths import Project
+from trtmatrix.common.paths import Project
 from trtmatrix.images import preflight as preflighting
 from trtmatrix.images.checks import Facts, Wants
 from trtmatrix.images.preflight import Preflight
 from trtmatrix.images.rules import Finding, Level
-from trtmatrix.perform import Options
-from trtmatrix.performed import Performed
-from trtmatrix.scene import Scene
+from trtmatrix.launchers import containers, engine, image_use
+from trtmatrix.launchers.gpu import GpuScan
+from trtmatrix.plan.context import Context
+from trtmatrix.plan.scene import Scene
+from trtmatrix.run import perform
+from trtmatrix.run.perform import Options
+from trtmatrix.run.performed import Performed
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.matrix import Origin
+from trtmatrix.suite.plan import Engine, Host, Keep, Launch, Plan
 
 BEFORE = Engine(available=True, images={"left:1": "sha256:a", "mine:1": "sha256:b"})
 AFTER = Engine(available=True, images={"mine:1": "sha256:b"})

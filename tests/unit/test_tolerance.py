@@ -16,16 +16,16 @@ from builders import make_case, make_cell, make_record, make_repro
 from onnxmodels import mlp, normal, saved
 from test_own_model import Opened, npz, opened
 
-from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.judge import judge
-from trtmatrix.core.model import Outcome
-from trtmatrix.core.noise import NO_FLOOR
-from trtmatrix.core.record import record_from
-from trtmatrix.digests import asked_digest
-from trtmatrix.effects.cases import CaseCache, read_noise_file
-from trtmatrix.effects.noise import compute_noise, has_noise
-from trtmatrix.own_model import model_repro
+from trtmatrix.common.errors import ConfigError
+from trtmatrix.judge.judge import judge
+from trtmatrix.judge.noise import NO_FLOOR
+from trtmatrix.judge.record import record_from
+from trtmatrix.model.own_model import model_repro
+from trtmatrix.plan.digests import asked_digest
+from trtmatrix.prepare.cases import CaseCache, read_noise_file
+from trtmatrix.prepare.noise import compute_noise, has_noise
 from trtmatrix.suite.model import Product, Verdict
+from trtmatrix.suite.outcome import Outcome
 from trtmatrix.suite.repro_files import LoadedRepro, read_repro
 from trtmatrix.suite.reprofile import parse_repro
 from trtmatrix.suite.repros import Case

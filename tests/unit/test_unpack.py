@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trtmatrix.core.errors import ExitCode, TrtMatrixError, UsageError
-from trtmatrix.effects import unpack
-from trtmatrix.effects.archive import SUMS, write_archive
-from trtmatrix.effects.unpack import ChangedError, parse_sums, read_archive
+from trtmatrix.common import unpack
+from trtmatrix.common.archive import SUMS, write_archive
+from trtmatrix.common.errors import ExitCode, TrtMatrixError, UsageError
+from trtmatrix.common.unpack import ChangedError, parse_sums, read_archive
 
 FILES = {
     "model.onnx": b"\0graph",

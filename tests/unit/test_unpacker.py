@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from packs import IMAGE, IMAGE_BYTES, StandIn, tree_of, write_pack
 
-from trtmatrix import cli
-from trtmatrix.core.errors import ExitCode
+from trtmatrix.cli import entry as cli
+from trtmatrix.common.errors import ExitCode
 from trtmatrix.images import unpacker
 from trtmatrix.images.pack_format import script_text
 from trtmatrix.images.unpacker import MANIFEST, MARK, SCRIPT, SUMS, is_new_enough, next_command, wrong_names

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from upgrades import ask, entries_for
 
-from trtmatrix.core.upgrade.any_version import choose_version
-from trtmatrix.core.upgrade.decide import decide
-from trtmatrix.core.upgrade.report import Decision, Upgrade, Weight
+from trtmatrix.upgrade.any_version import choose_version
+from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.report import Decision, Upgrade, Weight
 
 FROM = "10.0.0"
 NEWER = ("10.3.0", "10.4.0", "10.7.0")

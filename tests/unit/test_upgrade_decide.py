@@ -8,11 +8,11 @@ import pytest
 from builders import H200, make_case, make_expectation, make_repro, make_version
 from upgrades import NEW, OLD, PLAIN, ask, entries_for, entry
 
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Evidence
-from trtmatrix.core.upgrade.decide import decide
-from trtmatrix.core.upgrade.report import Change, Decision, Upgrade, Weight
+from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.model import Basis, Verdict
+from trtmatrix.suite.outcome import Evidence
+from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.report import Change, Decision, Upgrade, Weight
 
 
 def answer(before: dict[str, str], after: dict[str, str]) -> Upgrade:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from builders import H200, make_matrix, make_version
 
-from trtmatrix.core.upgrade.engines import make_engines
-from trtmatrix.core.upgrade.hardware import make_hardware
-from trtmatrix.core.upgrade.report import FactLine, Weight
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Matrix, Source, Version
+from trtmatrix.upgrade.engines import make_engines
+from trtmatrix.upgrade.hardware import make_hardware
+from trtmatrix.upgrade.report import FactLine, Weight
 
 RULE = {"known": "read", "source": "notes"}
 OLD = make_version("10.4.0", compute={"min": "7.0", "max": "9.0", **RULE}, driver={"least": "560", **RULE})

@@ -9,7 +9,7 @@ import pytest
 from goldenfile import check_golden
 from nowhere import go_nowhere
 
-from trtmatrix import cli
+from trtmatrix.cli import entry as cli
 
 MOVES = [
     ("8.6.1", "9.3.0", "L4", 11),

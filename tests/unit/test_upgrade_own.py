@@ -8,12 +8,12 @@ import pytest
 from upgrades import NEW, OLD, PLAIN, ask, entries_for
 
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
-from trtmatrix.core.noise import NO_FLOOR, NO_FLOOR_OF
-from trtmatrix.core.render_upgrade_text import render_upgrade_text
-from trtmatrix.core.upgrade.decide import decide
-from trtmatrix.core.upgrade.findings import make_case_line
-from trtmatrix.core.upgrade.question import Own
-from trtmatrix.core.upgrade.report import (
+from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
+from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.findings import make_case_line
+from trtmatrix.upgrade.question import Own
+from trtmatrix.upgrade.render_text import render_upgrade_text
+from trtmatrix.upgrade.report import (
     CheckOutcome,
     Decision,
     Difference,
@@ -22,7 +22,7 @@ from trtmatrix.core.upgrade.report import (
     Upgrade,
     Weight,
 )
-from trtmatrix.core.upgrade.sides import Entries
+from trtmatrix.upgrade.sides import Entries
 
 FLOOR = "reduced precision on the CPU"
 

@@ -10,13 +10,13 @@ import pytest
 from builders import make_case, make_cell, make_control, make_entry, make_record, make_repro
 from upgrades import NEW, OLD, ask
 
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.upgrade.decide import decide
-from trtmatrix.core.upgrade.performance import make_performance, summarise_performance
-from trtmatrix.core.upgrade.report import Decision, PerformanceLine, Weight
-from trtmatrix.core.upgrade.sides import Entries
+from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.repros import Case
+from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.performance import make_performance, summarise_performance
+from trtmatrix.upgrade.report import Decision, PerformanceLine, Weight
+from trtmatrix.upgrade.sides import Entries
 
 GPU = {"name": "NVIDIA H200", "driver": "580.1", "variant": "140 GiB", "clocks": {"power_limit_w": 700.0}}
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from shown import PATIENT
 from upgrades import ask, entries_for
 
-from trtmatrix.core.render_upgrade_text import render_upgrade_text
-from trtmatrix.core.upgrade.decide import decide
-from trtmatrix.core.upgrade.report import Decision, Weight
 from trtmatrix.suite.repros import Workaround
+from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.render_text import render_upgrade_text
+from trtmatrix.upgrade.report import Decision, Weight
 
 REPROS = tuple(
     make_repro(

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from builders import H200
 
-from trtmatrix import cli
-from trtmatrix.core.errors import UsageError
-from trtmatrix.moving import choose_gpu, command_of
+from trtmatrix.cli import entry as cli
+from trtmatrix.common.errors import UsageError
 from trtmatrix.suite.gpus import Gpu
+from trtmatrix.upgrade.moving import choose_gpu, command_of
 
 ROOT = Path(__file__).parents[2]
 MOVE = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4"]

@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from trtmatrix import cli, perform
 from trtmatrix.api import section
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
-from trtmatrix.context import Context
-from trtmatrix.core.compare import Entry
-from trtmatrix.core.upgrade.findings import make_case_line
-from trtmatrix.core.upgrade.report import ModelSection
-from trtmatrix.core.upgrade.sides import Entries
-from trtmatrix.perform import Options, Result
-from trtmatrix.performed import Performed
-from trtmatrix.scene import Scene, entries_of
+from trtmatrix.cli import entry as cli
+from trtmatrix.judge.compare import Entry
+from trtmatrix.plan.context import Context
+from trtmatrix.plan.scene import Scene, entries_of
+from trtmatrix.run import perform
+from trtmatrix.run.perform import Options, Result
+from trtmatrix.run.performed import Performed
+from trtmatrix.upgrade.findings import make_case_line
+from trtmatrix.upgrade.report import ModelSection
+from trtmatrix.upgrade.sides import Entries
 
 ROOT = Path(__file__).parents[2]
 MOVE = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4"]
@@ -99,7 +100,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Asked:
     module = ModuleType("own_model")
     module.open_model = open_model  # type: ignore[attr-defined] # a module made here
     module.make_model_section = make_model_section  # type: ignore[attr-defined] # as above
-    monkeypatch.setitem(sys.modules, "trtmatrix.own_model", module)
+    monkeypatch.setitem(sys.modules, "trtmatrix.model.own_model", module)
     monkeypatch.setattr(perform, "perform", run)
     return done
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.context import read_matrix
-from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.wheel_locks import Pin, locked_text, parse_lock
-from trtmatrix.effects.wheel_fetch import Target, explain_refusal
+from trtmatrix.common.errors import ConfigError
+from trtmatrix.launchers.wheel_fetch import Target, explain_refusal
+from trtmatrix.launchers.wheel_locks import Pin, locked_text, parse_lock
+from trtmatrix.plan.context import read_matrix
 from trtmatrix.suite.matrix import ImageOrigin
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.effects import wheels
+from trtmatrix.launchers import wheels
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from test_numbers import FLOOR, MEMBERS, judged, make_build, make_noise, make_subject
 
-from trtmatrix.core.calibration import Calibration
-from trtmatrix.core.noise import Noise
-from trtmatrix.core.numbers import judge_build
-from trtmatrix.core.record import Measured
+from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.noise import Noise
+from trtmatrix.judge.numbers import judge_build
+from trtmatrix.judge.record import Measured
 from trtmatrix.suite.model import Control, Product, Verdict
 
 TWO = make_noise(outputs={"y": MEMBERS, "z": MEMBERS})

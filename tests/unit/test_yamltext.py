@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.core.errors import ConfigError
+from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.yamltext import dotted, parse_yaml
 
 KEYS = st.text("abcxyz-_.", min_size=1, max_size=8)

@@ -18,15 +18,15 @@ from builders import (
     make_version,
 )
 
-from trtmatrix.core.controls import apply_controls
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.model import Exclusion
-from trtmatrix.core.upgrade.question import Question
-from trtmatrix.core.upgrade.sides import Entries
+from trtmatrix.judge.controls import apply_controls
+from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Matrix, Source
 from trtmatrix.suite.model import Verdict
+from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.repros import Repro, Workaround
+from trtmatrix.upgrade.question import Question
+from trtmatrix.upgrade.sides import Entries
 
 OLD, NEW = "10.7.0", "10.8.0"
 GOOD, WRONG = 175.0, 1373.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trtmatrix.api.types import Behaviour, ChangeKind
-from trtmatrix.core.errors import ConfigError
+from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.yamltext import parse_yaml
 
 

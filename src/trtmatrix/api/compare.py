@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from trtmatrix.api.changes import ChangeTable, Replacement
+from trtmatrix.api.signatures import IsA, breaks, differ, parse_type
 from trtmatrix.api.types import (
     WORST_FIRST,
     ApiChange,
@@ -18,7 +19,6 @@ from trtmatrix.api.types import (
     lies_between,
     release,
 )  # fmt: skip
-from trtmatrix.core.signatures import IsA, breaks, differ, parse_type
 
 TRTEXEC = "trtexec"
 CALLABLES = {MemberKind.FUNCTION, MemberKind.METHOD}

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from trtmatrix.api.report import Line, count_changes, tell_api
 from trtmatrix.api.types import ApiSection
-from trtmatrix.core.html.pieces import code, fold, items, link, text
+from trtmatrix.tables.html_pieces import code, fold, items, link, text
 
 
 def render_api(api: ApiSection, before: str, after: str) -> Iterator[str]:

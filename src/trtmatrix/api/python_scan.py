@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from trtmatrix.api.scan_names import Class, Findings, Items, Method, Names, Object, Place
+from trtmatrix.api.signatures import parse_signature
 from trtmatrix.api.text_scan import scan_commands, scan_examples
 from trtmatrix.api.types import ApiChange, ChangeKind
 from trtmatrix.api.version_tests import (
@@ -29,7 +30,6 @@ from trtmatrix.api.version_tests import (
     judge_flip,
     judge_misread,
 )
-from trtmatrix.core.signatures import parse_signature
 
 _Def = ast.FunctionDef | ast.AsyncFunctionDef
 Source = tuple[Sequence[str], Sequence[tuple[int, int]]]

@@ -21,10 +21,10 @@ from pathlib import Path
 from trtmatrix.api.section import LEFT, STORE, today
 from trtmatrix.api.surface import format_store, parse_store, parse_surface
 from trtmatrix.api.types import Origin, Surface, numbers_of
-from trtmatrix.core.errors import ExitCode, MachineryError, TrtMatrixError, UsageError
-from trtmatrix.effects.offline import need_network
-from trtmatrix.effects.paths import probe_folder
-from trtmatrix.effects.wheel_fetch import Fetch, Target
+from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError, UsageError
+from trtmatrix.common.offline import need_network
+from trtmatrix.common.paths import probe_folder
+from trtmatrix.launchers.wheel_fetch import Fetch, Target
 
 PYTHON, GLIBC = "3.10", "2.28"
 """Every release from 8.5 to today has bindings for this Python, and for this glibc of 2018."""

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from trtmatrix import __version__
 from trtmatrix.api.report import say_kind
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, ChangeKind
-from trtmatrix.core.jsontext import to_json
+from trtmatrix.common.jsontext import to_json
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 

@@ -13,9 +13,9 @@ from trtmatrix.api.changes import ChangeTable, parse_change_table
 from trtmatrix.api.compare import Bracket, compare_move, find_behaviours
 from trtmatrix.api.surface import format_surface, parse_store, parse_surface
 from trtmatrix.api.types import ApiSection, ApiUse, Certainty, Surface, numbers_of
-from trtmatrix.core.errors import ConfigError
-from trtmatrix.core.jsontext import to_json
-from trtmatrix.effects.launcher import Ready
+from trtmatrix.common.errors import ConfigError
+from trtmatrix.common.jsontext import to_json
+from trtmatrix.launchers.launcher import Ready
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Product
 

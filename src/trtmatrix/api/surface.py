@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from trtmatrix.api.types import ApiClass, Member, MemberKind, Origin, Surface, numbers_of
-from trtmatrix.core.errors import ConfigError
+from trtmatrix.common.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,12 @@ from trtmatrix.bugs.ask_images import read_images
 from trtmatrix.bugs.ask_versions import candidates_of, command_line
 from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
 from trtmatrix.bugs.search import Answer
-from trtmatrix.context import read_matrix
-from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.core.upgrade.question import DOOR
-from trtmatrix.core.words import PRODUCT_NAMES
-from trtmatrix.interrupts import undisturbed
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.interrupts import undisturbed
+from trtmatrix.judge.words import PRODUCT_NAMES
+from trtmatrix.plan.context import read_matrix
 from trtmatrix.suite.model import Product
+from trtmatrix.upgrade.question import DOOR
 
 PATIENCE_SECONDS = 10.0
 """How long a command may clean up when the search is interrupted."""

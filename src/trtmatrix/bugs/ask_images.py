@@ -10,16 +10,16 @@ from dataclasses import replace
 from trtmatrix.bugs.ask_versions import CaseRun, Versions, command_line
 from trtmatrix.bugs.bisect_report import Candidate, Reply, Report
 from trtmatrix.bugs.search import Answer
-from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.core.image_names import HeldImage, find_image
-from trtmatrix.core.upgrade.question import DOOR
-from trtmatrix.core.words import PRODUCT_NAMES
-from trtmatrix.effects.engine import find_engine
-from trtmatrix.effects.image_contents import read_contents
-from trtmatrix.effects.images import pull_by_name
-from trtmatrix.effects.remembered import Remembered
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.remembered import Remembered
+from trtmatrix.judge.words import PRODUCT_NAMES
+from trtmatrix.launchers.engine import find_engine
+from trtmatrix.launchers.engine_images import pull_by_name
+from trtmatrix.launchers.image_contents import read_contents
+from trtmatrix.suite.image_names import HeldImage, find_image
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Source, Version
 from trtmatrix.suite.model import Known, Product, is_release
+from trtmatrix.upgrade.question import DOOR
 
 FOLDER = "bisect"
 """Where in the cache the records of images lie that matrix.yaml does not name, a folder for each image."""

@@ -10,27 +10,27 @@ from dataclasses import dataclass, replace
 
 from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
 from trtmatrix.bugs.search import Answer
-from trtmatrix.context import Context, open_context
-from trtmatrix.core.confirm import count_engines
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.errors import UsageError
-from trtmatrix.core.image_names import registry_name
-from trtmatrix.core.model import Evidence, Exclusion, Outcome
-from trtmatrix.core.plan import Isolation, Pull
-from trtmatrix.core.stale import Why, find_reason
-from trtmatrix.core.upgrade.question import DOOR
-from trtmatrix.core.words import PRODUCT_NAMES, full_words
-from trtmatrix.effects.gpu import find_gpus
-from trtmatrix.effects.store import read_records
-from trtmatrix.moving import choose_gpu, file_options, model_options
-from trtmatrix.own_model import notes_of, open_model
-from trtmatrix.perform import Options, perform
-from trtmatrix.scene import digests_now, entries_of, look_around, without_superseded
+from trtmatrix.common.errors import UsageError
+from trtmatrix.judge.confirm import count_engines
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.words import PRODUCT_NAMES, full_words
+from trtmatrix.launchers.gpu import find_gpus
+from trtmatrix.model.own_model import notes_of, open_model
+from trtmatrix.plan.context import Context, open_context
+from trtmatrix.plan.scene import digests_now, entries_of, look_around, without_superseded
+from trtmatrix.plan.stale import Why, find_reason
+from trtmatrix.records.store import read_records
+from trtmatrix.run.perform import Options, perform
 from trtmatrix.suite.cells import CONTROLS, nearest_names
 from trtmatrix.suite.gpus import CPU, Gpu
+from trtmatrix.suite.image_names import registry_name
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Version
 from trtmatrix.suite.model import Cause, Product, Verdict
+from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
+from trtmatrix.suite.plan import Isolation, Pull
 from trtmatrix.suite.repros import Case, Repro
+from trtmatrix.upgrade.moving import choose_gpu, file_options, model_options
+from trtmatrix.upgrade.question import DOOR
 
 STORED = frozenset({Evidence.MEASURED, Evidence.RECORDED})
 NOT_HERE = frozenset({Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT, Exclusion.NOT_HERE})

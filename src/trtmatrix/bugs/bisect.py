@@ -21,7 +21,7 @@ from trtmatrix.bugs.bisect_report import (
 )
 from trtmatrix.bugs.redact import Redactor, known_values
 from trtmatrix.bugs.search import Answer, Search, learn, next_try
-from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.suite.cells import nearest_names
 
 Tell = Callable[[str], None]

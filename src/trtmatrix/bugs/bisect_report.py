@@ -9,9 +9,9 @@ from typing import Any
 from tabulate import tabulate
 
 from trtmatrix.bugs.search import Answer, Edge, Search, Side, find_bad, find_edge, is_monotone, wrong_ends
-from trtmatrix.core.jsontext import to_json
-from trtmatrix.core.markdown import code, fence, fold, plain, table
-from trtmatrix.core.table import one_line
+from trtmatrix.common.jsontext import to_json
+from trtmatrix.tables.markdown import code, fence, fold, plain, table
+from trtmatrix.tables.table import one_line
 
 SCHEMA = 1
 """The number of the JSON's shape."""

@@ -6,23 +6,23 @@ import argparse
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from trtmatrix.context import Context, open_context
-from trtmatrix.core.calibration import Calibration
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.errors import UsageError
-from trtmatrix.core.judge import judge, subject_of
-from trtmatrix.core.manner import Manner, manner_of
-from trtmatrix.core.model import Evidence
-from trtmatrix.core.numbers import Subject
-from trtmatrix.core.plan import Pull
-from trtmatrix.core.record import Record
-from trtmatrix.core.words import full_words
-from trtmatrix.effects.calibration import read_calibration
-from trtmatrix.own_model import model_repro, stored_models, with_model
-from trtmatrix.scene import Scene, entries_of, look_around
+from trtmatrix.common.errors import UsageError
+from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.calibration_file import read_calibration
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.judge import judge, subject_of
+from trtmatrix.judge.manner import Manner, manner_of
+from trtmatrix.judge.numbers import Subject
+from trtmatrix.judge.record import Record
+from trtmatrix.judge.words import full_words
+from trtmatrix.model.own_model import model_repro, stored_models, with_model
+from trtmatrix.plan.context import Context, open_context
+from trtmatrix.plan.scene import Scene, entries_of, look_around
 from trtmatrix.suite.cells import Selection, nearest_names
 from trtmatrix.suite.gpus import CPU, NO_GPU
 from trtmatrix.suite.model import CellId, Product, Verdict
+from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.plan import Pull
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case
 

@@ -15,8 +15,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, ValueInfoProto
 
-from trtmatrix.core.errors import UsageError
-from trtmatrix.core.tensors import Range
+from trtmatrix.common.errors import UsageError
+from trtmatrix.common.tensors import Range
 from trtmatrix.onnxmodel.external import find_external
 from trtmatrix.onnxmodel.samples import digest_samples
 from trtmatrix.onnxmodel.sessions import Session

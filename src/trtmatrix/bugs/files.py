@@ -14,7 +14,7 @@ import numpy as np
 
 from trtmatrix.bugs.recipe import Limits, Recipe
 from trtmatrix.bugs.redact import Redactor, clean_graph
-from trtmatrix.core.errors import UsageError
+from trtmatrix.common.errors import UsageError
 from trtmatrix.onnxmodel.preparing import mark_of
 
 if TYPE_CHECKING:

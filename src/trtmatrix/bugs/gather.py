@@ -15,15 +15,15 @@ from trtmatrix.bugs.issue import Report, render_issue
 from trtmatrix.bugs.recipe import Limits, Recipe, polygraphy_lines, read_recipe, trtexec_lines
 from trtmatrix.bugs.redact import Redactor, allowed, allowed_facts
 from trtmatrix.bugs.script import CHECK, fill_template, limits_of, script_values, why_no_script
-from trtmatrix.core.errors import UsageError
-from trtmatrix.core.markdown import code
-from trtmatrix.core.numbers import judge_build, nan_last, read_floors
-from trtmatrix.core.record import RAN
-from trtmatrix.core.words import PRODUCT_NAMES, full_words
-from trtmatrix.effects.cases import CaseCache
+from trtmatrix.common.errors import UsageError
+from trtmatrix.judge.numbers import judge_build, nan_last, read_floors
+from trtmatrix.judge.record import RAN
+from trtmatrix.judge.words import PRODUCT_NAMES, full_words
 from trtmatrix.onnxmodel.preparing import mark_of
+from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import Product, Verdict, release_of
+from trtmatrix.tables.markdown import code
 
 WHAT = {
     "ISSUE.md": "the issue: a title, then upstream's form", "repro.py": "builds, runs, compares: one script",

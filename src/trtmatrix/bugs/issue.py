@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtmatrix.bugs.cell import Found
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.factors import FAIL_FACTOR, PASS_FACTOR
-from trtmatrix.core.manner import Kind
-from trtmatrix.core.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
-from trtmatrix.core.model import Evidence
-from trtmatrix.core.record import RAN
-from trtmatrix.core.words import EVIDENCE_MEANINGS, PRODUCT_NAMES
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
+from trtmatrix.judge.manner import Kind
+from trtmatrix.judge.record import RAN
+from trtmatrix.judge.words import EVIDENCE_MEANINGS, PRODUCT_NAMES
 from trtmatrix.suite.model import Control, Product, Verdict, release_of
+from trtmatrix.suite.outcome import Evidence
+from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 
 FORMS = Path(__file__).with_name("forms")
 

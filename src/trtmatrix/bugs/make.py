@@ -17,8 +17,8 @@ from trtmatrix.bugs.files import Files
 from trtmatrix.bugs.gather import WHAT, check_found, gather_files, newest_known, recorded_of
 from trtmatrix.bugs.redact import Redactor, known_values
 from trtmatrix.bugs.verify import Outcome, find_place, verify_archive
-from trtmatrix.core.errors import ExitCode, UsageError
-from trtmatrix.effects.archive import SUFFIX, Written, check_name, write_archive, write_size
+from trtmatrix.common.archive import SUFFIX, Written, check_name, write_archive, write_size
+from trtmatrix.common.errors import ExitCode, UsageError
 
 GITHUB = 25_000_000
 """Bytes that GitHub takes as an attachment: https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/attaching-files."""

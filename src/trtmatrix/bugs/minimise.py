@@ -23,11 +23,11 @@ from typing import Any
 from trtmatrix.bugs.failing_model import FailingModel, batch_of, size_text, with_batch, write_failing_model
 from trtmatrix.bugs.reducer import check_installed, fold_to_static, reduce_nodes
 from trtmatrix.bugs.trials import Start, Trials, find_start
-from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
-from trtmatrix.core.garbage import describe_garbage, errors_agree, is_unsteady
-from trtmatrix.core.jsontext import to_json
-from trtmatrix.core.manner import Kind, Manner, same_manner
-from trtmatrix.interrupts import undisturbed
+from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.common.interrupts import undisturbed
+from trtmatrix.common.jsontext import to_json
+from trtmatrix.judge.garbage import describe_garbage, errors_agree, is_unsteady
+from trtmatrix.judge.manner import Kind, Manner, same_manner
 from trtmatrix.onnxmodel.sessions import NotComputedError
 from trtmatrix.suite.cells import nearest_names
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from trtmatrix.core.record import Record
+    from trtmatrix.judge.record import Record
 
 VERSION = r"v?\d+(?:[.+_-]?[A-Za-z0-9]+){0,8}"
 ALLOWED: Mapping[str, str] = {
@@ -227,7 +227,7 @@ def _hosts(variables: Mapping[str, str]) -> Iterator[str]:
 
 def _serials() -> Iterator[str]:
     """Yield serial numbers of this machine and its GPUs, where they can be read."""
-    from trtmatrix.effects.gpu import find_gpus
+    from trtmatrix.launchers.gpu import find_gpus
 
     for file in SERIALS:
         try:

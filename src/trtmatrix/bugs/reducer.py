@@ -22,7 +22,7 @@ import numpy as np
 import onnx
 
 from trtmatrix.bugs.failing_model import FailingModel, Values
-from trtmatrix.core.errors import UsageError
+from trtmatrix.common.errors import UsageError
 from trtmatrix.onnxmodel.sessions import NotComputedError
 
 NEEDED = {"polygraphy": "polygraphy", "onnx_graphsurgeon": "onnx-graphsurgeon"}

@@ -1,6 +1,6 @@
 """``repro.py``: the template, filled with what one failing case asks of the build and how it is judged.
 
-The limits are the judge's own (:mod:`trtmatrix.core.numbers`): four and eight noise floors for an output's
+The limits are the judge's own (:mod:`trtmatrix.judge.numbers`): four and eight noise floors for an output's
 relative L2 error, one and two bounds for c, the share of a known defect in the error.
 """
 
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.bugs.recipe import TYPED, Limits, Recipe
-from trtmatrix.core.factors import ALLOWED, CLOSER_BOUND, FAIL_FACTOR, FIT, PASS_FACTOR, POSSIBLE
-from trtmatrix.core.manner import Kind, Manner
-from trtmatrix.core.noise import precision_of
-from trtmatrix.core.numbers import Subject, read_signs, says_nothing
-from trtmatrix.core.record import Measured
+from trtmatrix.judge.factors import ALLOWED, CLOSER_BOUND, FAIL_FACTOR, FIT, PASS_FACTOR, POSSIBLE
+from trtmatrix.judge.manner import Kind, Manner
+from trtmatrix.judge.noise import precision_of
+from trtmatrix.judge.numbers import Subject, read_signs, says_nothing
+from trtmatrix.judge.record import Measured
 from trtmatrix.suite.model import Product
 
 TEMPLATE, CHECK = (Path(__file__).with_name(name) for name in ("template.py", "check.py"))

@@ -16,16 +16,16 @@ import numpy as np
 from trtmatrix.bugs.cell import Found, find_cell
 from trtmatrix.bugs.failing_model import FailingModel, read_failing_model, write_failing_model
 from trtmatrix.bugs.recipe import read_recipe
-from trtmatrix.context import Context
-from trtmatrix.core.entry import Entry
-from trtmatrix.core.errors import TrtMatrixError, UsageError
-from trtmatrix.core.manner import Manner, manner_of
-from trtmatrix.core.words import full_words
-from trtmatrix.effects.cases import CaseCache
-from trtmatrix.explain_steps import profile_texts
+from trtmatrix.common.errors import TrtMatrixError, UsageError
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.manner import Manner, manner_of
+from trtmatrix.judge.words import full_words
+from trtmatrix.model.explain_steps import profile_texts
+from trtmatrix.model.own_model import model_repro, open_model
 from trtmatrix.onnxmodel.preparing import mark_of
-from trtmatrix.own_model import model_repro, open_model
-from trtmatrix.session import Session
+from trtmatrix.plan.context import Context
+from trtmatrix.prepare.cases import CaseCache
+from trtmatrix.run.session import Session
 from trtmatrix.suite.model import Control, Product, Verdict
 
 PRECISIONS = {"fp16-flag": "fp16", "tf32": "tf32", "fp32": "fp32", "fp16": "fp16"}

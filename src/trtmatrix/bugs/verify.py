@@ -20,20 +20,20 @@ from typing import Any
 
 from trtmatrix.bugs.files import RUN, SCRIPT
 from trtmatrix.bugs.script import read_recorded
-from trtmatrix.core.container import OWNER_LABEL, PROJECT_LABEL, give_gpu
-from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.core.plan import Engine
-from trtmatrix.effects.commands import run_to_end
-from trtmatrix.effects.engine import PODMAN, find_address, find_engine
-from trtmatrix.effects.gpu import find_gpus
-from trtmatrix.effects.image_facts import find_image
-from trtmatrix.effects.offline import is_offline
-from trtmatrix.effects.owner import own_identity
-from trtmatrix.effects.unpack import ChangedError, read_archive
-from trtmatrix.effects.wheelhouse import find_wheelhouse
-from trtmatrix.effects.wheels import install_wheels
+from trtmatrix.common.commands import run_to_end
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.offline import is_offline
+from trtmatrix.common.owner import own_identity
+from trtmatrix.common.unpack import ChangedError, read_archive
+from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL, give_gpu
+from trtmatrix.launchers.engine import PODMAN, find_address, find_engine
+from trtmatrix.launchers.gpu import find_gpus
+from trtmatrix.launchers.image_facts import find_image
+from trtmatrix.launchers.wheelhouse import find_wheelhouse
+from trtmatrix.launchers.wheels import install_wheels
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.model import Product
+from trtmatrix.suite.plan import Engine
 
 Tell = Callable[[str], None]
 

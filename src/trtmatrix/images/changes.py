@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from trtmatrix.core.image_says import image_says
-from trtmatrix.core.lock import Lock, LockedBuild, LockedImage, LockedPlatform
-from trtmatrix.core.registry import Trouble
 from trtmatrix.images.image_facts import Agreement, FactCheck
 from trtmatrix.images.pins import BuildParts, build_differences
+from trtmatrix.launchers.image_says import image_says
+from trtmatrix.launchers.lock import Lock, LockedBuild, LockedImage, LockedPlatform
+from trtmatrix.launchers.references import Trouble
 
 UPDATE = "nox -s lock -- --update"
 

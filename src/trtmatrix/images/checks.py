@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trtmatrix.core.container import give_gpu
-from trtmatrix.core.judge import wrong_library
-from trtmatrix.core.lock import Lock
-from trtmatrix.core.plan import Engine, Excluded, GpuAccess, Keep, Launch, Plan
-from trtmatrix.core.registry import Trouble
 from trtmatrix.images.downloads import Room, asked_for, find_downloads, gigabytes, image_of, need_here
 from trtmatrix.images.image_facts import locked_tensorrt
 from trtmatrix.images.rules import RULES, Finding, Level, Rule
+from trtmatrix.judge.judge import wrong_library
+from trtmatrix.launchers.container import give_gpu
+from trtmatrix.launchers.lock import Lock
+from trtmatrix.launchers.references import Trouble
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.model import Product
+from trtmatrix.suite.plan import Engine, Excluded, GpuAccess, Keep, Launch, Plan
 
 ENGINE_LEAST_MEMORY = 6 << 20
 """The least memory limit that Docker takes for a container, in bytes (4 MiB before 20.10)."""

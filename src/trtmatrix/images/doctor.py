@@ -6,17 +6,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from trtmatrix.context import Context
-from trtmatrix.core.image_names import is_own
-from trtmatrix.core.model import Exclusion
-from trtmatrix.core.plan import Engine, Excluded, Launch, Pull, count_excluded, make_plan
 from trtmatrix.images.checks import BY_WHOLE_GPU, Facts, Wants, check, restrict
 from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.preflight import Terms, disk_findings, find_wants, gather
 from trtmatrix.images.rules import RULES, Finding, Level, finding_lines, remedy_of
-from trtmatrix.scene import Scene
+from trtmatrix.plan.context import Context
+from trtmatrix.plan.scene import Scene
 from trtmatrix.suite.cells import select_versions
+from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin, Version
+from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.plan import Engine, Excluded, Launch, Pull, count_excluded, make_plan
 
 NO_REMEDIES: Mapping[Exclusion, str] = {}
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from trtmatrix.core.image_names import is_own
-from trtmatrix.core.lock import NGC, Lock, LockedLayer, base_origin, pin_of
-from trtmatrix.core.plan import Engine, Keep, Launch
+from trtmatrix.launchers.lock import NGC, Lock, LockedLayer, base_origin, pin_of
+from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.plan import Engine, Keep, Launch
 
 GB = 10**9
 LOW = 5 * GB

@@ -14,11 +14,11 @@ from enum import Enum
 from hashlib import sha256
 from typing import Any
 
-from trtmatrix.core.jsontext import to_json
-from trtmatrix.core.record import Record
-from trtmatrix.core.table import one_line
+from trtmatrix.common.jsontext import to_json
+from trtmatrix.judge.record import Record
 from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.model import CellId, Product
+from trtmatrix.tables.table import one_line
 
 RESERVED = frozenset({"local", "surfaces"})
 """Folders of the results that hold something else than a GPU's records."""

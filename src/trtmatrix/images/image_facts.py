@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from trtmatrix.core.image_says import image_says
-from trtmatrix.core.lock import Lock
+from trtmatrix.launchers.image_says import image_says
+from trtmatrix.launchers.lock import Lock
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
 from trtmatrix.suite.model import Known, Product
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from trtmatrix.context import Context
-from trtmatrix.core.lock import Lock
-from trtmatrix.core.record import Record
-from trtmatrix.core.stale import find_changes
-from trtmatrix.digests import cell_digests
+from trtmatrix.judge.record import Record
+from trtmatrix.launchers.lock import Lock
+from trtmatrix.plan.context import Context
+from trtmatrix.plan.digests import cell_digests
+from trtmatrix.plan.stale import find_changes
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import ImageOrigin, Version
@@ -69,7 +69,7 @@ class KnownCells:
         return self._repros[key]
 
     def _candidates(self, repro: str, case: str) -> Iterator[LoadedRepro]:
-        from trtmatrix.own_model import stored_models
+        from trtmatrix.model.own_model import stored_models
 
         loaded = self._context.repros.get(repro)
         if loaded is not None:

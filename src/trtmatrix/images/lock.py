@@ -14,14 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from trtmatrix.context import Context, open_context, own_platform, read_lock
-from trtmatrix.core.errors import ConfigError, ExitCode, MachineryError, UsageError, combine_exit_codes
-from trtmatrix.core.image_names import is_own
-from trtmatrix.core.lock import Lock, LockedImage, mirrored
-from trtmatrix.core.lockfile import format_matrix_lock, parse_matrix_lock
-from trtmatrix.core.registry import RegistryError, Trouble
-from trtmatrix.effects.deadline import ask_all
-from trtmatrix.effects.file_lock import hold_folder
+from trtmatrix.common.deadline import ask_all
+from trtmatrix.common.errors import ConfigError, ExitCode, MachineryError, UsageError, combine_exit_codes
+from trtmatrix.common.file_lock import hold_folder
 from trtmatrix.images.changes import (
     Answer,
     Finding,
@@ -39,7 +34,12 @@ from trtmatrix.images.changes import (
 )
 from trtmatrix.images.image_facts import Agreement, FactCheck, check_facts
 from trtmatrix.images.pins import asked_base, read_builds
+from trtmatrix.launchers.lock import Lock, LockedImage, mirrored
+from trtmatrix.launchers.references import RegistryError, Trouble
+from trtmatrix.plan.context import Context, open_context, own_platform, read_lock
+from trtmatrix.plan.lockfile import format_matrix_lock, parse_matrix_lock
 from trtmatrix.suite.cells import select_versions
+from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin, Version, repository_of
 
 HOURS = 3600.0
@@ -68,8 +68,8 @@ class Looked:
 
 def lock_command(args: argparse.Namespace) -> ExitCode:
     """Show what moved since matrix.lock was written; ``--update`` writes what was resolved."""
-    from trtmatrix.effects.engine import find_engine
     from trtmatrix.images.registry import Registry
+    from trtmatrix.launchers.engine import find_engine
 
     context = open_context(args)
     if context.offline:

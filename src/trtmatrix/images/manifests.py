@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from hashlib import new
 from typing import Any, TypeVar
 
-from trtmatrix.core.errors import shorten
-from trtmatrix.core.image_says import telling_labels, telling_variables
-from trtmatrix.core.lock import LockedLayer, LockedPlatform
-from trtmatrix.core.registry import is_digest
+from trtmatrix.common.errors import shorten
+from trtmatrix.launchers.image_says import telling_labels, telling_variables
+from trtmatrix.launchers.lock import LockedLayer, LockedPlatform
+from trtmatrix.launchers.references import is_digest
 
 _DOCKER = "application/vnd.docker.distribution.manifest"
 _OCI = "application/vnd.oci.image"

@@ -11,13 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.context import Context, open_context
-from trtmatrix.core.errors import ExitCode, MachineryError, combine_exit_codes
-from trtmatrix.core.record import Record, parse_record
-from trtmatrix.effects.archive import digest_stream
-from trtmatrix.effects.file_lock import hold_folder
-from trtmatrix.effects.kept_outputs import kept_file, unpack_kept
-from trtmatrix.effects.store import read_records, record_path, write_new
+from trtmatrix.common.archive import digest_stream
+from trtmatrix.common.errors import ExitCode, MachineryError, combine_exit_codes
+from trtmatrix.common.file_lock import hold_folder
 from trtmatrix.images.fates import (
     APART,
     Fate,
@@ -38,6 +34,10 @@ from trtmatrix.images.fates import (
 )
 from trtmatrix.images.known_cells import KnownCells
 from trtmatrix.images.records import Source, kept_digests, read_sources
+from trtmatrix.judge.record import Record, parse_record
+from trtmatrix.plan.context import Context, open_context
+from trtmatrix.records.kept_outputs import kept_file, unpack_kept
+from trtmatrix.records.store import read_records, record_path, write_new
 
 
 def merge_command(args: argparse.Namespace) -> ExitCode:

@@ -15,11 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtmatrix import __version__
-from trtmatrix.context import Context, open_context, own_platform
-from trtmatrix.core.errors import ExitCode, MachineryError, UsageError
-from trtmatrix.core.plan import Launch
-from trtmatrix.effects.archive import write_size
-from trtmatrix.effects.wheelhouse import find_wheelhouse
+from trtmatrix.common.archive import write_size
+from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.images.pack_content import Suite, Wheelhouse, find_suite, program_root, wanted_pythons
 from trtmatrix.images.pack_format import (
     SCRATCH,
@@ -33,9 +30,12 @@ from trtmatrix.images.pack_format import (
     write_lists,
 )
 from trtmatrix.images.unpacker import BLOCK, GLIBC, WORD
+from trtmatrix.launchers.wheelhouse import find_wheelhouse
+from trtmatrix.plan.context import Context, open_context, own_platform
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.gpus import NO_GPU
 from trtmatrix.suite.matrix import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
+from trtmatrix.suite.plan import Launch
 
 if TYPE_CHECKING:
     import docker
@@ -115,7 +115,7 @@ class _Packing:
 
         :class:`MachineryError` where one cannot be had; :class:`UsageError` where ``--offline`` forbids it.
         """
-        from trtmatrix.effects.engine import find_engine, open_client
+        from trtmatrix.launchers.engine import find_engine, open_client
 
         engine = find_engine(gpu_here=False, offline=self.context.offline)
         fetch = bool(self.context.selection.versions)
@@ -141,10 +141,10 @@ class _Packing:
 
     def _fetch(self, versions: Sequence[Version], platform: str, command: str) -> dict[str, str]:
         """Pull or build images, as a run does it."""
-        from trtmatrix.effects.engine import open_client
-        from trtmatrix.effects.image_use import NoUse
-        from trtmatrix.effects.images import Images, builder_command
-        from trtmatrix.effects.progress import open_progress
+        from trtmatrix.common.progress import open_progress
+        from trtmatrix.launchers.engine import open_client
+        from trtmatrix.launchers.engine_images import Images, builder_command
+        from trtmatrix.launchers.image_use import NoUse
 
         project, progress = self.context.project, open_progress()
         try:

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.effects.commands import run_to_end
-from trtmatrix.effects.paths import Project
-from trtmatrix.effects.wheel_fetch import Target, explain_refusal
+from trtmatrix.common.commands import run_to_end
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.paths import Project
 from trtmatrix.images.unpacker import GLIBC, wrong_names
+from trtmatrix.launchers.wheel_fetch import Target, explain_refusal
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.matrix import Version, WheelsOrigin
 

@@ -17,9 +17,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
-from trtmatrix.core.errors import MachineryError, UsageError
-from trtmatrix.core.jsontext import to_json
-from trtmatrix.effects.archive import sums_text
+from trtmatrix.common.archive import sums_text
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.jsontext import to_json
 from trtmatrix.images import unpacker
 from trtmatrix.images.unpacker import BLOCK, MANIFEST, SCHEMA, SCRIPT, SUMS
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from trtmatrix.context import Context, own_platform
-from trtmatrix.core.errors import ConfigError, UsageError
-from trtmatrix.core.image_names import is_own
-from trtmatrix.core.lock import Lock, LockedBuild, pin_of
-from trtmatrix.core.plan import Launch
-from trtmatrix.core.wheel_locks import parse_lock
-from trtmatrix.effects.image_facts import HeldImage, find_image
-from trtmatrix.effects.paths import Project
+from trtmatrix.common.errors import ConfigError, UsageError
+from trtmatrix.common.paths import Project
+from trtmatrix.launchers.image_facts import HeldImage, find_image
+from trtmatrix.launchers.lock import Lock, LockedBuild, pin_of
+from trtmatrix.launchers.wheel_locks import parse_lock
+from trtmatrix.plan.context import Context, own_platform
+from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import Build, ImageOrigin, Pin, Version
+from trtmatrix.suite.plan import Launch
 
 UPDATE = "nox -s lock -- --trt {versions} --update"
 BUILD = "nox -s image -- {version}"

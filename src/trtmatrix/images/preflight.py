@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from trtmatrix.context import Context
-from trtmatrix.core.container import Limits
-from trtmatrix.core.errors import ConfigError, TrtMatrixError
-from trtmatrix.core.order import estimate_seconds, order_launches
-from trtmatrix.core.plan import GpuAccess, Keep, Launch
-from trtmatrix.core.registry import Trouble, explain_trouble, parse_reference
-from trtmatrix.effects.deadline import ask_all
-from trtmatrix.effects.paths import Project
-from trtmatrix.effects.wheels import pip_files, pip_index
+from trtmatrix.common.deadline import ask_all
+from trtmatrix.common.errors import ConfigError, TrtMatrixError
+from trtmatrix.common.paths import Project
 from trtmatrix.images.checks import Answer, Facts, Wants, check, restrict
 from trtmatrix.images.downloads import LOW, Room, asked_references, gigabytes, image_of
 from trtmatrix.images.pins import read_build
 from trtmatrix.images.rules import RULES, Finding, Level, finding_lines
-from trtmatrix.scene import Scene
+from trtmatrix.launchers.container import Limits
+from trtmatrix.launchers.references import Trouble, explain_trouble, parse_reference
+from trtmatrix.launchers.wheels import pip_files, pip_index
+from trtmatrix.plan.context import Context
+from trtmatrix.plan.order import estimate_seconds, order_launches
+from trtmatrix.plan.scene import Scene
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.model import CellId
+from trtmatrix.suite.plan import GpuAccess, Keep, Launch
 
 if TYPE_CHECKING:
     from trtmatrix.images.registry import Registry

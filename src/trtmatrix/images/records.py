@@ -11,14 +11,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.context import Context
-from trtmatrix.core.errors import ExitCode, MachineryError, TrtMatrixError
-from trtmatrix.core.record import Pool, Record, RecordError, parse_record, record_from
-from trtmatrix.effects.archive import SUFFIX, SUMS, Written, digest_of, sums_text, write_archive, write_size
-from trtmatrix.effects.kept_outputs import kept_file
-from trtmatrix.effects.store import read_records, record_path
-from trtmatrix.effects.unpack import Bounds, find_differences, read_archive
+from trtmatrix.common.archive import SUFFIX, SUMS, Written, digest_of, sums_text, write_archive, write_size
+from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError
+from trtmatrix.common.unpack import Bounds, find_differences, read_archive
 from trtmatrix.images.fates import Incoming, Refused, content_digest, misfit, misplaced
+from trtmatrix.judge.record import Pool, Record, RecordError, parse_record, record_from
+from trtmatrix.plan.context import Context
+from trtmatrix.records.kept_outputs import kept_file
+from trtmatrix.records.store import read_records, record_path
 from trtmatrix.suite.cells import select_cases, select_repros, select_versions
 from trtmatrix.suite.gpus import slug_of
 

@@ -32,16 +32,7 @@ from requests import exceptions
 from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3.exceptions import InsecureRequestWarning, NewConnectionError
 
-from trtmatrix.core.errors import shorten
-from trtmatrix.core.lock import LockedImage, LockedPlatform
-from trtmatrix.core.registry import (
-    Reference,
-    RegistryError,
-    Trouble,
-    explain_trouble,
-    is_digest,
-    parse_reference,
-)
+from trtmatrix.common.errors import shorten
 from trtmatrix.images.manifests import (
     ACCEPTED,
     INDEXES,
@@ -53,6 +44,15 @@ from trtmatrix.images.manifests import (
     parse_body,
     parse_index,
     parse_manifest,
+)
+from trtmatrix.launchers.lock import LockedImage, LockedPlatform
+from trtmatrix.launchers.references import (
+    Reference,
+    RegistryError,
+    Trouble,
+    explain_trouble,
+    is_digest,
+    parse_reference,
 )
 
 ATTEMPTS = 4

@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from trtmatrix.core.container import SCRATCH, Limits
-from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.plan import Engine, Launch
-from trtmatrix.effects.interpreters import run_session, tail
-from trtmatrix.effects.launcher import Ended, Poll, Ready, launch_spec
-from trtmatrix.effects.paths import scratch_folder
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.common.paths import scratch_folder
+from trtmatrix.launchers.container import SCRATCH, Limits
 from trtmatrix.launchers.images import ImageFiles, Runtime
+from trtmatrix.launchers.interpreters import run_session, tail
+from trtmatrix.launchers.launcher import Ended, Poll, Ready, launch_spec
 from trtmatrix.launchers.words import BEGAN
+from trtmatrix.suite.plan import Engine, Launch
 
 OOM_WORDS = re.compile(r"(?im)^(srun|slurmstepd)[^:]*: (error: )?.*(oom[_-]kill|out of memory|out-of-memory)")
 """Slurm's own words: the cgroup of a step is gone when the step is over."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trtmatrix.core.plan import Engine, GpuAccess
 from trtmatrix.launchers.apptainer import Apptainer
 from trtmatrix.launchers.images import Runtime, held_images
 from trtmatrix.launchers.pyxis import Pyxis
+from trtmatrix.suite.plan import Engine, GpuAccess
 
 
 def find_runtime(name: str) -> Runtime:

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.plan import Launch
-from trtmatrix.effects.commands import run_to_end
-from trtmatrix.effects.file_lock import hold
-from trtmatrix.effects.image_files import file_ids
-from trtmatrix.effects.offline import need_network
+from trtmatrix.common.commands import run_to_end
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.common.file_lock import hold
+from trtmatrix.common.offline import need_network
 from trtmatrix.launchers.apptainer import Apptainer
+from trtmatrix.launchers.image_files import file_ids
 from trtmatrix.launchers.pyxis import Pyxis
 from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.plan import Launch
 
 Runtime = Apptainer | Pyxis
 NOT_UNDERSTOOD = "Invalid image reference"  # enroot's words for a form that its release does not know

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from trtmatrix.core.container import SCRATCH, ContainerSpec, Limits
-from trtmatrix.core.job_gpus import JOB
-from trtmatrix.effects.commands import run_to_end
+from trtmatrix.common.commands import run_to_end
+from trtmatrix.launchers.container import SCRATCH, ContainerSpec, Limits
+from trtmatrix.launchers.job_gpus import JOB
 from trtmatrix.launchers.words import inside_words, mount_words, without
 from trtmatrix.suite.gpus import Gpu
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from trtmatrix.core.container import SCRATCH, ContainerSpec
-from trtmatrix.core.errors import MachineryError
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.launchers.container import SCRATCH, ContainerSpec
 from trtmatrix.suite.gpus import Gpu
 
 BEGAN = "began"

@@ -20,8 +20,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import GraphProto, ModelProto, TensorProto
 
-from trtmatrix.core.factors import ALLOWED
-from trtmatrix.core.tensors import Tensor, fits_shape, shape_text
+from trtmatrix.common.tensors import Tensor, fits_shape, shape_text
+from trtmatrix.judge.factors import ALLOWED
 from trtmatrix.onnxmodel.bench import Bench
 from trtmatrix.onnxmodel.retype import CannotRewriteError, Retyping
 from trtmatrix.onnxmodel.rounding import GIVEN, Rounding, apply_rounding
@@ -81,7 +81,7 @@ def compute(
 ) -> Computed:  # fmt: skip
     """Compute references and floors of all samples; what cannot be had is told, nothing is raised.
 
-    ``precision``: one of :data:`trtmatrix.core.factors.ALLOWED`. ``scratch``: a folder on the model's disk.
+    ``precision``: one of :data:`trtmatrix.judge.factors.ALLOWED`. ``scratch``: a folder on the model's disk.
     ``runners``: who may compute, the first that can does.
     """
     shapes = {name: array.shape for name, array in samples[0].items()}

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import onnx
 from onnx import ModelProto, TensorProto
 
-from trtmatrix.core.errors import UsageError
+from trtmatrix.common.errors import UsageError
 from trtmatrix.onnxmodel.walk import all_tensors
 
 OWN_NAMES = frozenset(

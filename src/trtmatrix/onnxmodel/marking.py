@@ -13,7 +13,7 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, NodeProto, TensorProto
 
-from trtmatrix.core.explain import Graph
+from trtmatrix.model.explain_search import Graph
 from trtmatrix.onnxmodel.external import find_external
 from trtmatrix.onnxmodel.walk import Known, infer, inner_graphs, known_of
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-from trtmatrix.core.errors import UsageError
-from trtmatrix.core.tensors import Dim, Tensor
+from trtmatrix.common.errors import UsageError
+from trtmatrix.common.tensors import Dim, Tensor
 from trtmatrix.onnxmodel.external import find_external
 from trtmatrix.onnxmodel.walk import FLOATS, OWN, all_graphs, all_nodes, all_tensors, elements, opset_of
 

@@ -12,8 +12,8 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from trtmatrix.core.errors import UsageError
-from trtmatrix.core.tensors import Shapes, Tensor, bind_symbols, fits_shape, shape_text
+from trtmatrix.common.errors import UsageError
+from trtmatrix.common.tensors import Shapes, Tensor, bind_symbols, fits_shape, shape_text
 
 Array = NDArray[Any]
 Sample = Mapping[str, Array]

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trtmatrix.core.advice import OWN_MODEL
-from trtmatrix.core.tensors import Range
+from trtmatrix.common.tensors import Range
+from trtmatrix.judge.advice import OWN_MODEL
 
 TEMPLATE = '''\
 """{title}, with inputs of its own: one engine, run once for each sample."""

@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.context import Context
-from trtmatrix.core.entry import Stored
-from trtmatrix.core.errors import UsageError
-from trtmatrix.core.image_names import is_own
-from trtmatrix.core.own_images import with_own_images
-from trtmatrix.core.plan import Engine, GpuAccess, Host
-from trtmatrix.effects.gpu import known_gpu
-from trtmatrix.effects.image_files import read_file
+from trtmatrix.common.errors import UsageError
+from trtmatrix.judge.entry import Stored
+from trtmatrix.launchers.gpu import known_gpu
+from trtmatrix.launchers.image_files import read_file
+from trtmatrix.launchers.own_images import with_own_images
+from trtmatrix.plan.context import Context
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import Site, SiteGpu, read_site
 from trtmatrix.suite.gpus import Gpu, Seen
+from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.plan import Engine, GpuAccess, Host
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,17 +8,17 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from trtmatrix.context import Context
-from trtmatrix.core.errors import TrtMatrixError
-from trtmatrix.core.plan import Pull
+from trtmatrix.common.errors import TrtMatrixError
 from trtmatrix.images.doctor import Findings, can_run_line, cannot_lines
 from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.rules import Finding, Level
-from trtmatrix.scene import look_around
+from trtmatrix.plan.context import Context
+from trtmatrix.plan.scene import look_around
 from trtmatrix.slurm.cluster import Cluster, open_cluster, open_site
 from trtmatrix.slurm.commands import Refused, Slurm, run_command
 from trtmatrix.slurm.sitefile import Site, SiteGpu
 from trtmatrix.slurm.tasks import sbatch_words
+from trtmatrix.suite.plan import Pull
 
 LABEL = "io.trtmatrix.slurm"
 

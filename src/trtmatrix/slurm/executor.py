@@ -15,22 +15,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from trtmatrix.core.errors import MachineryError
-from trtmatrix.core.judge import judge
-from trtmatrix.core.model import Exclusion
-from trtmatrix.core.order import Seconds
-from trtmatrix.core.plan import Excluded, Launch
-from trtmatrix.core.words import outcome_word
-from trtmatrix.effects.environments import have_own_environment
-from trtmatrix.effects.paths import Project
-from trtmatrix.performed import Performed
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.common.paths import Project
+from trtmatrix.judge.judge import judge
+from trtmatrix.judge.words import outcome_word
+from trtmatrix.launchers.environments import have_own_environment
+from trtmatrix.plan.order import Seconds
+from trtmatrix.run.performed import Performed
+from trtmatrix.run.workshop import CELLS, Workshop
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.commands import JobState, Refused, Slurm, SlurmAway, Task
 from trtmatrix.slurm.shared import RunFolder, Submission
 from trtmatrix.slurm.tasks import claim_of, cut_tasks, run_line, sbatch_words, task_script
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import CellId
-from trtmatrix.workshop import CELLS, Workshop
+from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.plan import Excluded, Launch
 from trtprobe.files import write_json
 
 TRIES = 3

@@ -12,12 +12,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.core.errors import UsageError
-from trtmatrix.core.record import NewerRecordError, Record, RecordError
-from trtmatrix.effects.cases import copy_case
-from trtmatrix.effects.file_lock import hold
-from trtmatrix.effects.paths import Project, publish_folder
-from trtmatrix.effects.store import read_json, take_record
+from trtmatrix.common.errors import UsageError
+from trtmatrix.common.file_lock import hold
+from trtmatrix.common.paths import Project, publish_folder
+from trtmatrix.judge.record import NewerRecordError, Record, RecordError
+from trtmatrix.prepare.cases import copy_case
+from trtmatrix.records.store import read_json, take_record
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.model import CellId
 from trtprobe.files import write_json

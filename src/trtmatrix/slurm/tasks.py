@@ -6,12 +6,12 @@ import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from trtmatrix.core.order import Seconds, split_launch
-from trtmatrix.core.plan import Launch
+from trtmatrix.plan.order import Seconds, split_launch
 from trtmatrix.slurm.shared import BEGAN
 from trtmatrix.slurm.sitefile import Site, SiteGpu
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import CellId
+from trtmatrix.suite.plan import Launch
 
 GUESSED_SECONDS = 10.0
 """What a cell is thought to take that was never run: between a small graph's second and a model's minute."""

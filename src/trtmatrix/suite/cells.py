@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from trtmatrix.core.errors import UsageError
+from trtmatrix.common.errors import UsageError
 from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.matrix import Matrix, Version
 from trtmatrix.suite.model import CellId, Product

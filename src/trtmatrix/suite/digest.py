@@ -133,7 +133,7 @@ def digest_own_code() -> Code:
     """Return the digests; every file of these parts is tokenised for them."""
     return Code(
         probe=digest_package("trtprobe"), authoring=digest_package("trtmatrix.authoring"),
-        noise=digest_package("trtmatrix.effects.noise", own="trtmatrix")
+        noise=digest_package("trtmatrix.prepare.noise", own="trtmatrix")
         + digest_package("trtmatrix.onnxmodel", own="trtmatrix"),
     )  # fmt: skip
 

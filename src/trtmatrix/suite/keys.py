@@ -14,7 +14,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import ErrorDetails, PydanticCustomError
 from typing_extensions import dataclass_transform
 
-from trtmatrix.core.errors import shorten
+from trtmatrix.common.errors import shorten
 from trtmatrix.suite.yamltext import Document, Path, dotted
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from pydantic import (
 )
 from typing_extensions import Self
 
-from trtmatrix.core.errors import ConfigError, shorten
+from trtmatrix.common.errors import ConfigError, shorten
 from trtmatrix.suite.keys import NotInFile, check_keys, in_order, keys, near, problem_at, schema_number
 from trtmatrix.suite.model import PART, Known, Product, is_release, release_of
 from trtmatrix.suite.yamltext import Document, Path, parse_yaml

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from trtmatrix.core.errors import ConfigError
+from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.digest import Code, digest_own_code
 from trtmatrix.suite.reprofile import parse_facts, parse_repro
 from trtmatrix.suite.repros import Repro

@@ -7,7 +7,7 @@ import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from trtmatrix.core.errors import ConfigError
+from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.digest import digest_code
 from trtmatrix.suite.keys import check_keys, in_order, near, problem_at
 from trtmatrix.suite.model import PART, Basis, Control

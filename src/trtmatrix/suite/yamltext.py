@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from yaml.constructor import SafeConstructor
 
-from trtmatrix.core.errors import ConfigError, shorten
+from trtmatrix.common.errors import ConfigError, shorten
 
 Path = tuple[str | int, ...]
 

@@ -1,0 +1,1 @@
+"""Options, commands and exit codes of ``python -m trtmatrix``; nothing is decided here."""

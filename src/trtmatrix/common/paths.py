@@ -1,0 +1,109 @@
+"""Where things lie: the project's files, the user's cache, the probe."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import trtprobe
+from trtmatrix.common.owner import is_dead, own_identity
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """The user's files and the cache."""
+
+    matrix: Path
+    repros: Path
+    results: Path
+    cache: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where matrix.yaml lies, and what belongs to it."""
+        return self.matrix.resolve().parent
+
+    @property
+    def local(self) -> Path:
+        """Records that were measured on this host; ignored by git."""
+        return self.results / "local"
+
+    @property
+    def lock(self) -> Path:
+        """The digests of matrix.yaml's images, beside it."""
+        return self.matrix.with_suffix(".lock")
+
+    @property
+    def image_builder(self) -> Path | None:
+        """The script that makes images from wheels, where the project has it beside matrix.yaml."""
+        script = self.folder / "docker" / "wheels" / "build"
+        return script if script.is_file() else None
+
+
+def default_cache() -> Path:
+    """Return TRTMATRIX_CACHE, or ``trtmatrix`` in the user's cache folder."""
+    if named := os.environ.get("TRTMATRIX_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trtmatrix"
+
+
+def probe_folder() -> Path:
+    """Return the folder of the package that is mounted into containers."""
+    return Path(trtprobe.__file__).parent
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[str]:
+    """Make a folder on this host's own disk, not in a cache that may be shared; those of dead owners go."""
+    import shutil
+    import tempfile
+
+    base = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
+    for owner in base.glob("trtmatrix-scratch.*/owner"):
+        with contextlib.suppress(OSError):  # another user's
+            if is_dead(owner.read_text()):
+                shutil.rmtree(owner.parent, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="trtmatrix-scratch.", dir=base))
+    try:
+        (folder / "owner").write_text(own_identity())
+        (folder / "scratch").mkdir()
+        yield str(folder / "scratch")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def make_job_folder(cache: Path, name: str) -> Path:
+    """Make a folder for one launch, marked with its owner; leftovers of dead owners are removed.
+
+    It lies below TRTMATRIX_SCRATCH where that is set: a cache that hosts share is not on their own disks.
+    """
+    import shutil
+
+    jobs = Path(os.environ.get("TRTMATRIX_SCRATCH") or cache) / "jobs"
+    jobs.mkdir(parents=True, exist_ok=True)
+    for old in jobs.iterdir():
+        with contextlib.suppress(OSError):  # another run may be removing its own folder just now
+            if is_dead((old / "owner").read_text()):
+                shutil.rmtree(old, ignore_errors=True)
+    folder = jobs / name
+    folder.mkdir()
+    (folder / "owner").write_text(own_identity())
+    for part in ("job", "out"):
+        (folder / part).mkdir()
+    return folder
+
+
+def publish_folder(partial: Path, target: Path) -> None:
+    """Give a folder that was made beside it its name; where somebody else was sooner, theirs is as good."""
+    import shutil
+
+    partial.chmod(0o755)
+    try:
+        partial.rename(target)
+    except OSError:
+        shutil.rmtree(partial)
+        if not target.is_dir():
+            raise

@@ -1,1 +1,0 @@
-"""The pure part: no disk, no clock, no processes, no network."""

@@ -1,1 +1,0 @@
-"""The part that touches the world: engines, interpreters, GPUs, files."""

@@ -1,0 +1,250 @@
+"""Which controls cells have, and what they say: where one is wrong, nothing that it controls is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from trtmatrix.judge.entry import Entry, are_comparable
+from trtmatrix.suite.cells import CONTROLS, Cell, Selection, expand
+from trtmatrix.suite.gpus import CPU, Gpu
+from trtmatrix.suite.matrix import Matrix, Version
+from trtmatrix.suite.model import CellId, Control, Product, Verdict
+from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.repros import Case, Repro
+
+
+def expand_with_controls(
+    matrix: Matrix, repros: Sequence[Repro], gpus: Sequence[Gpu], selection: Selection
+) -> tuple[Cell, ...]:
+    """Return the selected cells, and the controls of TensorRT's that were not selected (companions)."""
+    selected = expand(matrix, repros, gpus, selection)
+    controls = ControlMap(repros, matrix.versions)
+    chosen = {cell.id for cell in selected}
+    wanted = {other for cell in selected for other in controls.of(cell)} - chosen
+    return tuple(
+        cell if cell.id in chosen else replace(cell, companion=True)
+        for cell in expand(matrix, repros, gpus, Selection())
+        if cell.id in chosen or cell.id in wanted
+    )
+
+
+_STANDS_FOR = {"fp16-flag": "fp16"}
+"""A precision that the controls may not have → the one whose controls are taken then."""
+
+
+class ControlMap:
+    """Finds what shows that cells of TensorRT are measured and judged rightly; no cell controls itself.
+
+    At the same version and GPU: the common controls of its precision, and of its own repro the negative
+    control that is most like it. And the same case in ONNX Runtime, but for a graph that is wrong on purpose.
+    """
+
+    def __init__(self, repros: Iterable[Repro], versions: Iterable[Version]) -> None:
+        """Take the repros and versions that there are."""
+        self._common = [repro for repro in repros if repro.id == CONTROLS]
+        self._onnx = sorted(v.name for v in versions if v.product is Product.ONNXRUNTIME)
+        self._cases: dict[tuple[str, str], list[tuple[str, str]]] = {}
+
+    def of(self, cell: Cell) -> frozenset[CellId]:
+        """Return the controls of a cell."""
+        return frozenset((*self.beside(cell), *self.checks(cell)))
+
+    def beside(self, cell: Cell) -> list[CellId]:
+        """Return those at the cell's own version and GPU, sorted."""
+        if cell.version.product is not Product.TENSORRT:
+            return []
+        key = (cell.repro.id, cell.case.id)
+        if key not in self._cases:
+            found = {(repro.id, case.id) for repro in self._common for case in _common(repro, cell)}
+            nearest = _nearest_negative(cell)
+            found |= {(cell.repro.id, nearest.id)} if nearest else set()
+            self._cases[key] = sorted(found - {key})
+        return [
+            CellId(repro=repro, case=case, version=cell.version.name, gpu=cell.gpu.slug)
+            for repro, case in self._cases[key]
+        ]
+
+    def checks(self, cell: Cell) -> list[CellId]:
+        """Return those of the cell's graph in ONNX Runtime, sorted."""
+        on_trt = cell.version.product is Product.TENSORRT
+        checked = on_trt and Product.ONNXRUNTIME in cell.case.products
+        if not checked or cell.case.control is Control.NEGATIVE:
+            return []
+        return [
+            CellId(repro=cell.repro.id, case=cell.case.id, version=name, gpu=CPU.slug) for name in self._onnx
+        ]
+
+
+def _common(controls: Repro, cell: Cell) -> list[Case]:
+    """Return the common controls of a cell's precision."""
+    able = [case for case in controls.cases if case.control and Product.TENSORRT in case.products]
+    precision = cell.case.precision
+    exact = [case for case in able if case.precision == precision]
+    return exact or [case for case in able if case.precision == _STANDS_FOR.get(precision, precision)]
+
+
+def _nearest_negative(cell: Cell) -> Case | None:
+    """Return its repro's negative control of its precision that shares most params; the first of equals."""
+    case = cell.case
+    able = [
+        other for other in cell.repro.cases
+        if other.control is Control.NEGATIVE and other.precision == case.precision
+        and Product.TENSORRT in other.products and other.needs <= case.needs
+    ]  # fmt: skip
+    shared = {other.id: len(other.params.items() & case.params.items()) for other in able}
+    return max(able, key=lambda other: shared[other.id], default=None)
+
+
+_ANSWERS = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY})
+_JUDGED = _ANSWERS | {Verdict.INVALID}
+_WRONG = {
+    Control.POSITIVE: _JUDGED - {Verdict.PASS},
+    Control.NEGATIVE: _JUDGED - {Verdict.FAIL},
+}
+"""The verdicts of a control with which nothing can be believed; a control that did not run says nothing."""
+
+
+def apply_controls(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Return the entries, INVALID where a verdict of TensorRT contradicts its controls, with the reason.
+
+    Either the graph fails in ONNX Runtime against its own reference (no matter for a negative control, which
+    is wrong on purpose), or a control at the same version and GPU came out wrong. Controls stay what they
+    are: that they are wrong is what must be seen.
+    """
+    found = Controls(entries)
+    checked = tuple(_believe(entry, found.graph_problem(entry)) for entry in entries)
+    found = Controls(checked)
+    return tuple(_believe(entry, found.control_problem(entry)) for entry in checked)
+
+
+def _believe(entry: Entry, problem: str) -> Entry:
+    if not problem or entry.outcome is None:
+        return entry
+    return replace(entry, outcome=replace(entry.outcome, verdict=Verdict.INVALID, reason=problem))
+
+
+class Controls:
+    """Finds the entries that control others among those that are shown."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        """Note which cells, repros and versions there are."""
+        self._by_id = {entry.cell.id: entry for entry in entries}
+        repros = {entry.cell.repro.id: entry.cell.repro for entry in entries}
+        versions = {entry.cell.version.name: entry.cell.version for entry in entries}
+        self._map = ControlMap(repros.values(), versions.values())
+
+    def _ran(self, ids: Iterable[CellId]) -> Iterator[Entry]:
+        """Yield those of some controls that ran."""
+        for cell_id in ids:
+            control = self._by_id.get(cell_id)
+            if control and control.outcome and control.outcome.verdict in _JUDGED:
+                yield control
+
+    def of(self, entry: Entry) -> list[Entry]:
+        """Return the controls that ran at an entry's version and GPU, under the same conditions."""
+        ran = self._ran(self._map.beside(entry.cell))
+        return [control for control in ran if _same_conditions(control, entry)]
+
+    def control_problem(self, entry: Entry) -> str:
+        """Return which control of an entry came out wrong, or nothing; controls have none."""
+        control = self.wrong_of(entry) if _can_change(entry) else None
+        if control is None or control.outcome is None or control.cell.case.control is None:
+            return ""
+        kind = control.cell.case.control
+        must = Verdict.PASS if kind is Control.POSITIVE else Verdict.FAIL
+        return (
+            f"the {kind.value} control {control.cell.id} is {control.outcome.verdict.value}, not {must.value}"
+        )
+
+    def wrong_of(self, entry: Entry) -> Entry | None:
+        """Return a control of an entry that came out wrong, or None; controls have none."""
+        if entry.cell.case.control is not None:
+            return None
+        for control in self.of(entry):
+            kind, outcome = control.cell.case.control, control.outcome
+            if kind and outcome and outcome.verdict in _WRONG[kind]:
+                return control
+        return None
+
+    def graph_problem(self, entry: Entry) -> str:
+        """Return how the graph of an entry disagrees with its reference in ONNX Runtime, or nothing."""
+        if not _can_change(entry):
+            return ""
+        checks = [check for check in self._ran(self._map.checks(entry.cell)) if _same_graph(check, entry)]
+        newest = max(checks, key=_age, default=None)
+        if newest is None or newest.outcome is None or newest.outcome.verdict is not Verdict.FAIL:
+            return ""
+        return f"the graph disagrees with its reference in ONNX Runtime: {newest.outcome.reason}"
+
+
+def _can_change(entry: Entry) -> bool:
+    """Whether an entry is an answer about TensorRT."""
+    on_trt = entry.cell.version.product is Product.TENSORRT
+    return on_trt and entry.outcome is not None and entry.outcome.verdict in _ANSWERS
+
+
+def _same_conditions(control: Entry, entry: Entry) -> bool:
+    """Whether a control ran under the conditions of an entry: GPU, driver, probe and image.
+
+    A control of another time does not count against what was measured now.
+    """
+    ours, theirs = entry.record, control.record
+    if ours is None or theirs is None:
+        return False
+    if entry.evidence is Evidence.MEASURED and control.evidence is not Evidence.MEASURED:
+        return False
+    return are_comparable(ours, theirs, ("probe", "image", "runtime"))
+
+
+def _same_graph(check: Entry, entry: Entry) -> bool:
+    if check.record is None or entry.record is None:
+        return False
+    ours, theirs = entry.record.digests, check.record.digests
+    return all(ours.get(name) == theirs.get(name) for name in ("repro", "case"))
+
+
+def _age(entry: Entry) -> tuple[str, str]:
+    return (entry.record.started, entry.record.run) if entry.record else ("", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlCounts:
+    """The controls of one product that were measured here.
+
+    ``right`` of them came out as they must; ``wrong`` are the ids of the others with their verdicts;
+    ``uncontrolled`` cells have no control that ran.
+    """
+
+    positive: int = 0
+    negative: int = 0
+    wrong: tuple[str, ...] = ()
+    uncontrolled: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return self.positive + self.negative
+
+    @property
+    def right(self) -> int:
+        """How many came out as they must."""
+        return self.total - len(self.wrong)
+
+
+def count_controls(entries: Sequence[Entry], product: Product) -> ControlCounts:
+    """Count the controls of one product; only cells of TensorRT need controls of their own."""
+    mine = [
+        entry for entry in entries
+        if entry.evidence is Evidence.MEASURED and entry.cell.version.product is product
+    ]  # fmt: skip
+    found = Controls(entries if mine and product is Product.TENSORRT else ())
+    ran = [e for e in mine if e.cell.case.control and e.outcome and e.outcome.verdict in _JUDGED]
+    wrong = [e for e in ran if e.outcome and e.outcome.verdict is not e.expected]
+    alone = [e for e in mine if _can_change(e) and not e.cell.case.control and not found.of(e)]
+    return ControlCounts(
+        positive=sum(e.cell.case.control is Control.POSITIVE for e in ran),
+        negative=sum(e.cell.case.control is Control.NEGATIVE for e in ran),
+        wrong=tuple(f"{e.cell.id} {e.outcome.verdict.value}" for e in wrong if e.outcome),
+        uncontrolled=len(alone),
+    )

@@ -1,0 +1,178 @@
+"""The host's emulation of a case: noise floors, sizes of known defects, and what fits an engine's error."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+from trtmatrix.judge.factors import ALLOWED, FIT, POSSIBLE, ROUNDING
+
+NO_FLOOR = "no floor: versions compared with each other only"
+"""What is said of a user's model whose noise cannot be known."""
+
+NO_FLOOR_OF = "no noise floor is known of"
+"""What is said where all is right that has a noise floor, and other outputs are not the reference itself."""
+
+Outputs = Mapping[str, Mapping[str, Any]]
+"""Measurements by output, as a record has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """What is known of a case before it runs; all errors are relative L2 errors to the float64 reference.
+
+    ``outputs``: output → member of the ensemble → its error. ``defects``: defect → output → the size of the
+    defect. ``c``: defect → member → how much of the defect the member's error seems to contain.
+    ``right_scale`` and ``curve``: the scale of softmax, and pairs of a factor on it and the lost scale's c.
+    ``types``: the own types of outputs that hold real numbers, by NumPy's names, where they are known.
+    """
+
+    key: str
+    precision: str
+    outputs: Mapping[str, Mapping[str, float]]
+    defects: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    c: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    right_scale: float | None = None
+    curve: tuple[tuple[float, float], ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
+
+    def floor(self, output: str, precision: str = "") -> float | None:
+        """Return the worst member's error of an output, None where the output was not emulated.
+
+        It is never below the rounding of the output's own type: a member may happen to be exact where another
+        right way of computing is not. ``precision``: that of the graph as the product computes it, if it is
+        not the one asked for.
+        """
+        key = (output, precision or self.precision)
+        if key not in self._floors:
+            members = self.outputs.get(output, {})
+            allowed = [float(error) for name, error in members.items() if is_allowed(name, key[1])]
+            least = ROUNDING.get(self.types.get(output, ""), 0.0)
+            self._floors[key] = max(*allowed, least) if allowed else None
+        return self._floors[key]
+
+    @cached_property
+    def _floors(self) -> dict[tuple[str, str], float | None]:
+        """Floors that were asked for: a case's records have the same noise, and ask for the same."""
+        return {}
+
+    def size(self, defect: str, precision: str = "") -> tuple[str, float]:
+        """Return the output that a defect changes most, and the defect's size there in noise floors."""
+        sizes = self.defects.get(defect, {})
+        output = max(sorted(sizes), key=lambda name: sizes[name], default="")
+        floor = self.floor(output, precision)
+        return (output, sizes[output] / floor) if floor else ("", 0.0)
+
+    def effective_scale(self, c: float) -> float | None:
+        """Return the scale of softmax at which c comes out so, None outside of what was emulated."""
+        if self.right_scale is None:
+            return None
+        points = sorted(self.curve)
+        for (factor, before), (other, after) in itertools.pairwise(points):
+            if min(before, after) <= c <= max(before, after) and before != after:
+                share = (c - before) / (after - before)
+                scale: float = self.right_scale * factor * (other / factor) ** share
+                return scale
+        return None
+
+
+@lru_cache(maxsize=1024)
+def is_allowed(member: str, precision: str) -> bool:
+    """Whether a member of the ensemble is how a build of this precision may compute."""
+    return member not in POSSIBLE and precision_of(member) in ALLOWED.get(precision, ())
+
+
+def precision_of(member: str) -> str:
+    """Return the precision that a member's name starts with: ``"fp16-blocks-late"`` gives fp16."""
+    return member.partition("-")[0]
+
+
+def read_noise(data: Mapping[str, Any]) -> Noise | None:
+    """Read a record's or a case's noise; None where it has none."""
+    if not data.get("outputs"):
+        return None
+    scales = data.get("scales") or {}
+    return Noise(
+        key=str(data.get("key", "")), precision=str(data["precision"]), outputs=data["outputs"],
+        defects=data.get("defects", {}), c=data.get("c", {}), right_scale=scales.get("right"),
+        curve=tuple((float(factor), float(c)) for factor, c in scales.get("curve", ())),
+        types=data.get("types", {}),
+    )  # fmt: skip
+
+
+def noise_troubles(noise: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say what of the reference or the floor could not be computed, or has nothing to be compared with."""
+    about = noise.get("reference", {})
+    return (
+        *(
+            f"{name}: its reference has no element but zeros, NaN and infinity in a sample: that says nothing"
+            for name in about.get("silent", ())
+        ),
+        *(
+            f"{name}: {share:.1%} of its reference is NaN or infinite: nothing is compared there"
+            for name, share in about.get("not_finite", {}).items()
+        ),
+        *_not_computed(noise),
+    )
+
+
+def why_no_floor(noise: Mapping[str, Any]) -> str:
+    """Say why outputs of a user's model have no floor, by what its preparation told; else nothing."""
+    about = noise.get("reference", {})
+    if about and not about.get("by"):
+        return f"no reference: {about.get('why_not') or 'it could not be computed'}"
+    return "; ".join(noise_troubles(noise))
+
+
+def _not_computed(noise: Mapping[str, Any]) -> Iterator[str]:
+    told = noise.get("reference", {})
+    if told.get("instead"):
+        yield (
+            f"the reference is no independent one: onnx.reference cannot compute this model, so "
+            f"{told['by']} did: {told['instead']}"
+        )
+    if told.get("why_not") and told.get("by"):  # where there is no reference, that line says why
+        few = "the noise floor is of fewer ways of computing" if noise.get("outputs") else "no noise floor"
+        yield f"{few}: {told['why_not']}"
+
+
+def fits(noise: Noise | None, outputs: Outputs) -> dict[str, str]:
+    """Return the member of the ensemble whose error is nearest to each output's (by their quotient).
+
+    Where members of several precisions are about as near (see FIT), float16 is told from the others by the
+    output's values: a result that was kept in float16 has 10 bits.
+    """
+    found: dict[str, str] = {}
+    for name, values in outputs.items():
+        members = noise.outputs.get(name, {}) if noise else {}
+        if members and "rel_l2" in values:
+            found[name] = _fit(members, float(values["rel_l2"]), values.get("share_10_bits"))
+    return found
+
+
+def _fit(members: Mapping[str, float], error: float, share_10_bits: float | None) -> str:
+    distances = {name: _distance(error, member) for name, member in members.items()}
+    nearest = sorted(distances, key=lambda name: (distances[name], name))
+    if share_10_bits is None or math.isinf(distances[nearest[0]]):
+        return nearest[0]
+    near = [name for name in nearest if distances[name] <= distances[nearest[0]] + math.log(FIT)]
+    half = [name for name in near if (precision_of(name) == "fp16") == (share_10_bits > 0.5)]
+    return (half or nearest)[0]
+
+
+def _distance(error: float, member: float) -> float:
+    """Return how far two errors are apart, as the logarithm of their quotient; equal ones are 0."""
+    if error == member:
+        return 0.0
+    if not error or not member or not math.isfinite(error):
+        return math.inf
+    return abs(math.log(error / member))
+
+
+def is_near(error: float, member: float, factor: float = FIT) -> bool:
+    """Whether two errors fit: their quotient is at most ``factor``."""
+    return _distance(error, member) <= math.log(factor)

@@ -1,0 +1,181 @@
+"""The short words and marks that cells are shown with, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from trtmatrix.judge.entry import Entry
+from trtmatrix.suite.model import Cause, Control, Product, Verdict
+from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
+
+NOT_SUPPORTED = "–"
+NO_EVIDENCE = "·"
+SURPRISE = "!"
+MUST_FAIL = "†"
+ONE_BUILD = "¹"
+BOARD_MARK = "§"
+
+VERDICT_WORDS: Mapping[Verdict, str] = {
+    Verdict.PASS: "PASS",
+    Verdict.FAIL: "FAIL",
+    Verdict.FLAKY: "FLAKY",
+    Verdict.INVALID: "INVALID",
+    Verdict.BUILT: "BUILT",
+    Verdict.NO_VERDICT: "UNKNOWN",
+}
+"""The word of a verdict; NO VERDICT shows that of its cause instead, where it has one."""
+
+VERDICT_MEANINGS: Mapping[Verdict, str] = {
+    Verdict.PASS: "right, as far as the precision allows",
+    Verdict.FAIL: "above the noise floor or a limit, a known defect, NaN, or the bug itself",
+    Verdict.FLAKY: "k of n builds fail, shown as k/n",
+    Verdict.INVALID: "the case can say nothing here",
+    Verdict.BUILT: "parsed and built, not run",
+    Verdict.NO_VERDICT: "no verdict",
+}
+
+CAUSE_WORDS: Mapping[Cause, str] = {
+    Cause.UNSUPPORTED_GPU: "WRONG GPU",
+    Cause.UNSUPPORTED_BY_VERSION: "N/A",
+    Cause.COMPONENT_MISSING: "MISSING",
+    Cause.DRIVER_TOO_OLD: "DRIVER",
+    Cause.IMAGE_MISSING: "NO IMAGE",
+    Cause.OUT_OF_GPU_MEMORY: "GPU OOM",
+    Cause.OUT_OF_HOST_MEMORY: "OOM",
+    Cause.TIME_OUT: "TIME-OUT",
+    Cause.BUILD_FAILED: "NO BUILD",
+    Cause.CRASHED: "CRASHED",
+    Cause.INTERRUPTED: "STOPPED",
+    Cause.LAUNCHER_FAILED: "NO LAUNCH",
+    Cause.PROBE_FAILED: "NO PROBE",
+    Cause.VERSION_MISMATCH: "MISMATCH",
+}
+
+PRODUCT_NAMES: Mapping[Product, str] = {
+    Product.TENSORRT: "TensorRT",
+    Product.TENSORRT_RTX: "TensorRT-RTX",
+    Product.ONNXRUNTIME: "ONNX Runtime",
+}
+
+EVIDENCE_MEANINGS: Mapping[Evidence, str] = {
+    Evidence.MEASURED: "measured here",
+    Evidence.RECORDED: "recorded elsewhere or before a change",
+    Evidence.REPORTED: "reported, maybe of another GPU",
+    Evidence.NONE: "no evidence",
+}
+
+_FRAMES: Mapping[Evidence, tuple[str, str]] = {
+    Evidence.MEASURED: ("", ""),
+    Evidence.RECORDED: ("[", "]"),
+    Evidence.REPORTED: ("(", ")"),
+    Evidence.NONE: ("", ""),
+}
+
+
+def outcome_word(outcome: Outcome) -> str:
+    """Return the word of a verdict or of its cause, at most nine characters."""
+    return VERDICT_WORDS[outcome.verdict] if outcome.cause is None else CAUSE_WORDS[outcome.cause]
+
+
+def outcome_meaning(outcome: Outcome) -> str:
+    """Return what the word of an outcome stands for."""
+    return VERDICT_MEANINGS[outcome.verdict] if outcome.cause is None else outcome.cause.value
+
+
+def full_words(outcome: Outcome) -> str:
+    """Return an outcome's verdict with its cause or the engines that it rests on, as prose has it."""
+    if outcome.cause is not None:
+        return f"{outcome.verdict.value} ({outcome.cause.value})"
+    if outcome.verdict not in _RESTS_ON_BUILDS or not outcome.builds:
+        return outcome.verdict.value
+    builds = f"{outcome.builds} build" + ("" if outcome.builds == 1 else "s")
+    some = f"{outcome.failed} of {builds} fail" if 0 < outcome.failed < outcome.builds else builds
+    return f"{outcome.verdict.value} ({some})"
+
+
+_RESTS_ON_BUILDS = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY})
+
+
+def rests_on_one(outcome: Outcome) -> bool:
+    """Whether an outcome is a verdict on a single engine."""
+    return outcome.builds == 1 and outcome.verdict in _RESTS_ON_BUILDS and outcome.cause is None
+
+
+def marked(entry: Entry, text: str) -> str:
+    """Put the mark of an entry's evidence around a text."""
+    before, after = _FRAMES[entry.evidence]
+    return before + text + after
+
+
+def cell_text(entry: Entry | None) -> str:
+    """Return what a cell shows: ``PASS¹ tf32 1.4``, ``[FAIL! 9]``, ``FLAKY! 1/4``, a mark or nothing."""
+    if entry is None:
+        return ""
+    if _is(entry, Exclusion.UNSUPPORTED_GPU):
+        return NOT_SUPPORTED
+    outcome = entry.outcome
+    if outcome is None:
+        return NO_EVIDENCE
+    word = outcome_word(outcome) + (ONE_BUILD if rests_on_one(outcome) else "")
+    parts = [word + (SURPRISE if entry.surprise else ""), outcome.fit, entry.figure, entry.board]
+    if outcome.verdict is Verdict.FLAKY and outcome.builds:
+        parts[1:3] = [f"{outcome.failed}/{outcome.builds}"]
+    return marked(entry, " ".join(part for part in parts if part))
+
+
+def has_evidence(entry: Entry | None) -> bool:
+    """Whether a cell shows a verdict or a cause."""
+    return entry is not None and entry.outcome is not None and not _is(entry, Exclusion.UNSUPPORTED_GPU)
+
+
+def _is(entry: Entry, why: Exclusion) -> bool:
+    """Whether an entry without a record was excluded for this reason."""
+    return entry.record is None and entry.excluded is not None and entry.excluded.why is why
+
+
+def legend(entries: Iterable[Entry | None]) -> list[tuple[str, str]]:
+    """Return the marks, then the words, that occur in some cells, each with its meaning."""
+    shown = list(entries)
+    known = [entry for entry in shown if entry is not None and has_evidence(entry)]
+    silent = [entry for entry in shown if entry is not None and not has_evidence(entry)]
+    unsupported = [entry for entry in silent if _is(entry, Exclusion.UNSUPPORTED_GPU)]
+    marks = [
+        (marked_name(evidence), EVIDENCE_MEANINGS[evidence])
+        for evidence in Evidence
+        if any(entry.evidence is evidence for entry in known)
+    ]
+    outcomes = [entry.outcome for entry in known if entry.outcome is not None]
+    boards = sorted({entry.board for entry in known if entry.board})
+    fits = sorted({name for outcome in outcomes for name in outcome.fit.split("+") if name})
+    others = [
+        (SURPRISE, "not as expected", any(entry.surprise for entry in known)),
+        (", ".join(boards), "another driver or variant, named above its table", bool(boards)),
+        (ONE_BUILD, "1 build", any(rests_on_one(outcome) for outcome in outcomes)),
+        (", ".join(fits), "the precision that the outputs show", bool(fits)),
+        (NO_EVIDENCE, EVIDENCE_MEANINGS[Evidence.NONE], len(silent) > len(unsupported)),
+        (NOT_SUPPORTED, "the version does not support this GPU", bool(unsupported)),
+        ("blank", "the case is not for this product or version", any(entry is None for entry in shown)),
+        (MUST_FAIL, "a known defect put in: must FAIL", _any_negative(shown)),
+    ]
+    return marks + [(mark, text) for mark, text, occurs in others if occurs] + _words(known)
+
+
+def marked_name(evidence: Evidence) -> str:
+    """Return how the legend names the mark of a kind of evidence."""
+    before, after = _FRAMES[evidence]
+    return f"{before} {after}" if before else "plain"
+
+
+def _any_negative(entries: Iterable[Entry | None]) -> bool:
+    return any(entry and entry.cell.case.control is Control.NEGATIVE for entry in entries)
+
+
+def _words(entries: Iterable[Entry]) -> list[tuple[str, str]]:
+    """Return the words that occur, but for those that explain themselves."""
+    outcomes = [entry.outcome for entry in entries if entry.outcome is not None]
+    meanings = {outcome_word(outcome): outcome_meaning(outcome) for outcome in outcomes}
+    order = [*VERDICT_WORDS.values(), *CAUSE_WORDS.values()]
+    return [
+        (word, meanings[word]) for word in order
+        if word in meanings and meanings[word].lower() != word.lower()
+    ]  # fmt: skip

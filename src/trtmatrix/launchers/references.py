@@ -1,0 +1,182 @@
+"""Images by the names that registries know, and what can be wrong with asking for one. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from trtmatrix.common.errors import MachineryError, UsageError, shorten
+
+HUB = "docker.io"
+"""Docker Hub, by the name that it has in references."""
+
+_HUB_API = "registry-1.docker.io"
+_HOST_PART = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
+_HOST = re.compile(rf"(?:{_HOST_PART}(?:\.{_HOST_PART})*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?", re.ASCII)
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REPOSITORY = re.compile(rf"{_PART}(?:/{_PART})*", re.ASCII)
+_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", re.ASCII)
+_ID = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_LONGEST = 255
+_LAST_PORT = 65535
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """An image at a registry: ``host`` with its port, ``repository``, and ``tag`` or ``digest`` or both."""
+
+    host: str
+    repository: str
+    tag: str = ""
+    digest: str = ""
+
+    @property
+    def wanted(self) -> str:
+        """What of the repository is meant: the digest where there is one, else the tag."""
+        return self.digest or self.tag
+
+    @property
+    def server(self) -> str:
+        """The host that answers for it, with its port: Docker Hub's is called otherwise than its images."""
+        return _HUB_API if self.host == HUB else self.host
+
+    @property
+    def name(self) -> str:
+        """Host and repository."""
+        return f"{self.host}/{self.repository}"
+
+    def __str__(self) -> str:
+        """Return the whole reference."""
+        tag = f":{self.tag}" if self.tag else ""
+        return self.name + tag + (f"@{self.digest}" if self.digest else "")
+
+
+def parse_reference(text: str) -> Reference:
+    """Return what a reference stands for, as Docker reads it.
+
+    A first part with a dot, a port or a capital, and ``localhost``, is a host, else it is Docker Hub's; there
+    a name of one part is below ``library``; without tag and digest the tag is ``latest``.
+    :class:`UsageError` where it cannot be one. Source: https://github.com/distribution/reference.
+    """
+    left, at, digest = text.partition("@")
+    if at and not _DIGEST.fullmatch(digest):
+        raise _refused(text, "what stands after @ is no digest (sha256: and 64 of 0-9a-f)")
+    host, rest = _split_host(left)
+    if not _HOST.fullmatch(host) or not _has_real_port(host):
+        raise _refused(text, f"{host!r} is no host")
+    repository, colon, tag = rest.partition(":")
+    if colon and not _TAG.fullmatch(tag):
+        raise _refused(text, f"{tag!r} is no tag (letters, digits, '_', '.' and '-', at most 128)")
+    if not _REPOSITORY.fullmatch(repository):
+        raise _refused(text, f"{repository!r} is no repository (small letters, digits, '/', '.', '_', '-')")
+    if len(f"{host}/{repository}") > _LONGEST:
+        raise _refused(text, f"its name is longer than {_LONGEST} letters")
+    if _ID.fullmatch(left):
+        raise _refused(text, "this is an image's ID, which no registry knows")
+    if host == HUB and "/" not in repository:
+        repository = f"library/{repository}"
+    return Reference(host=host, repository=repository, tag=tag or ("" if digest else "latest"), digest=digest)
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text is a digest that can be checked: SHA-256 or SHA-512."""
+    return bool(_DIGEST.fullmatch(text))
+
+
+def _split_host(name: str) -> tuple[str, str]:
+    first, slash, rest = name.partition("/")
+    is_host = "." in first or ":" in first or first == "localhost" or first != first.lower()
+    if not slash or not is_host:
+        return HUB, name
+    return (HUB if first == f"index.{HUB}" else first), rest
+
+
+def _has_real_port(host: str) -> bool:
+    port = host.rpartition("]")[2].partition(":")[2]
+    return not port or 0 < int(port[:6]) <= _LAST_PORT
+
+
+def _refused(text: str, why: str) -> UsageError:
+    return UsageError(
+        f"{shorten(text)} is no image's name: {why}\n  such as nvcr.io/nvidia/pytorch:24.12-py3"
+    )
+
+
+class Trouble(Enum):
+    """What can be wrong with asking a registry."""
+
+    UNREACHABLE = "unreachable"
+    """Nobody answers there, or nobody who can be trusted."""
+    NEEDS_LOGIN = "needs login"
+    WRONG_LOGIN = "wrong login"
+    """There is a login, and it is refused, or may not read this."""
+    MISSING = "missing"
+    LIMITED = "limited"
+    """The registry says to ask later."""
+    DAMAGED = "damaged"
+    """What it sent is not what its digest says."""
+    BROKEN = "broken"
+    """It answers with what no registry should."""
+
+
+class RegistryError(MachineryError):
+    """A registry gave no good answer; the message says why and the command that mends it."""
+
+    def __init__(self, message: str, *, trouble: Trouble, host: str) -> None:
+        """Keep what is wrong, and with which registry (``nvcr.io``)."""
+        super().__init__(message)
+        self.trouble, self.host = trouble, host
+
+
+def explain_trouble(trouble: Trouble, host: str, what: str, why: str) -> RegistryError:
+    """Return the error for what was asked of a registry: ``what``: its name; ``why``: what was answered."""
+    said = f": {why}" if why else ""
+    return RegistryError(
+        f"{_CAUSES[trouble].format(host=host, what=what)}{said}\n  {mend(trouble, host, what)}",
+        trouble=trouble, host=host,
+    )  # fmt: skip
+
+
+_CAUSES = {
+    Trouble.UNREACHABLE: "{host} cannot be reached for {what}",
+    Trouble.NEEDS_LOGIN: "{host} wants a login for {what}, or has no such image",
+    Trouble.WRONG_LOGIN: "{host} refuses the login that is used for {what}",
+    Trouble.MISSING: "{host} has no {what}",
+    Trouble.LIMITED: "{host} says to ask later for {what}",
+    Trouble.DAMAGED: "{host} sent other bytes than their digest says for {what}",
+    Trouble.BROKEN: "{host} gave no usable answer for {what}",
+}
+
+_MENDS = {
+    Trouble.UNREACHABLE: "check the network and the proxy (HTTPS_PROXY, NO_PROXY), or name a mirror: "
+    "--registry HOST/PATH",
+    Trouble.NEEDS_LOGIN: "log in: {login}",
+    Trouble.WRONG_LOGIN: "log in again: {login}",
+    Trouble.MISSING: "check the tag on the registry's pages: it was taken away, or never was there",
+    Trouble.LIMITED: "try again later; a login usually has a higher limit: {login}",
+    Trouble.DAMAGED: "ask again: something between here and the registry changes what it sends; with a proxy "
+    "or mirror, ask without it",
+    Trouble.BROKEN: "try again later; with a proxy or mirror, ask without it",
+}
+
+
+_GONE = (
+    "a digest that was there is gone from it: nox -s lock shows what the tag stands for now; a host that has "
+    "the image can hand it on: nox -s pack"
+)
+
+
+def mend(trouble: Trouble, host: str, what: str = "") -> str:
+    """Return the next thing to do about a registry's trouble. ``what``: the name that was asked for."""
+    if trouble is Trouble.MISSING and "@" in what:
+        return _GONE
+    return _MENDS[trouble].format(login=login_command(host))
+
+
+def login_command(host: str) -> str:
+    """Return the command that logs in to a registry. Source: https://docs.nvidia.com/ngc/ngc-catalog-user-guide/."""
+    if host == "nvcr.io":
+        return "docker login nvcr.io --username '$oauthtoken' (its password is an NGC API key)"
+    return "docker login" if host == HUB else f"docker login {host}"

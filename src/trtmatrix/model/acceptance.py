@@ -1,0 +1,148 @@
+"""The deployer's own acceptance of a model's outputs: a script, run in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from trtmatrix.upgrade.report import CheckOutcome
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Outputs = Sequence[Mapping[str, NDArray[Any] | Path]]
+    """Samples: each output by the model's own name, as an array or as the ``.npy`` file that holds it."""
+
+SECONDS = 600.0
+"""How long a script may take."""
+
+SHOWN = 20_000
+"""Characters of what a script prints that are shown."""
+
+CODE = "import sys; sys.path[:] = sys.argv[1:-1]; from trtmatrix.model.check_worker import main; main()"
+"""What the process runs: it finds modules where this one does."""
+
+
+def run_check(
+    script: Path,
+    outputs_before: Outputs,
+    outputs_after: Outputs,
+    reference: Outputs | None,
+    *,
+    seconds: float = SECONDS,
+    tell: Callable[[str], None] | None = None,
+) -> CheckOutcome:
+    """Run ``check(before, after, reference)`` of a script; see docs/acceptance.md for what it is given.
+
+    ``tell`` gets each line that the script prints (default: the standard error). Whatever goes wrong with
+    the script is the outcome's ``error``, and nothing is left running.
+    """
+    lacking = _lacking(script)
+    if lacking:
+        return CheckOutcome(script=str(script), passed=None, error=lacking)
+    with tempfile.TemporaryDirectory(prefix="trtmatrix-check-") as name:
+        folder = Path(name)
+        job = {
+            "script": str(script.resolve()),
+            "before": _write(folder, "before", outputs_before),
+            "after": _write(folder, "after", outputs_after),
+            "reference": None if reference is None else _write(folder, "reference", reference),
+            "answer": str(folder / "answer.json"),
+        }
+        (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+        trouble = _run(folder / "job.json", script, seconds, tell or _to_stderr(script))
+        return _read(folder / "answer.json", script, trouble)
+
+
+def _lacking(script: Path) -> str:
+    """Say why a script cannot be run at all, or nothing."""
+    if not script.exists():
+        return f"{script}: there is no such file: name your script by --check"
+    if not script.is_file():
+        return f"{script}: is no file: name your script by --check"
+    try:
+        with script.open("rb"):
+            return ""
+    except OSError as error:
+        return f"{script}: cannot be read: {error.strerror}"
+
+
+def _write(folder: Path, key: str, samples: Outputs) -> list[dict[str, str]]:
+    """Write what is no file yet; returns each sample's files by output."""
+    import numpy as np
+
+    written: list[dict[str, str]] = []
+    for index, sample in enumerate(samples):
+        files: dict[str, str] = {}
+        for number, (output, given) in enumerate(sample.items()):
+            file = given if isinstance(given, Path) else folder / f"{key}-{index}-{number}.npy"
+            if not isinstance(given, Path):
+                np.save(file, np.asarray(given), allow_pickle=False)
+            files[output] = str(file.resolve())
+        written.append(files)
+    return written
+
+
+def _run(job: Path, script: Path, seconds: float, tell: Callable[[str], None]) -> str:
+    """Run the process to its end or for so many seconds; returns what was wrong with that, or nothing."""
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", CODE, *sys.path, str(job)], stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None  # noqa: S101 - it was asked for
+    showing = threading.Thread(target=_show, args=(process.stdout, tell), daemon=True)
+    showing.start()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return f"{script.name}: check() did not end within {seconds:g} s and was stopped"
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # also what it started and left behind
+        process.wait()
+        showing.join(5)
+    if process.returncode < 0:
+        by = f"signal {-process.returncode}"
+        with contextlib.suppress(ValueError):  # some have no name
+            by = signal.Signals(-process.returncode).name
+        return f"{script.name}: its process was killed by {by}: perhaps a crash or a lack of memory"
+    return f"{script.name}: it ended its process with code {process.returncode} and said nothing"
+
+
+def _show(stream: IO[bytes], tell: Callable[[str], None]) -> None:
+    """Tell each line, up to SHOWN characters in all; the rest is read and dropped."""
+    shown = 0
+    with stream:
+        while line := stream.readline(4096):
+            if shown < SHOWN:
+                tell(line.decode("utf-8", "replace").rstrip())
+            if shown < SHOWN <= shown + len(line):
+                tell("… (the rest is not shown)")
+            shown += len(line)
+
+
+def _to_stderr(script: Path) -> Callable[[str], None]:
+    """Return what prints a line with the script's name; never to where a report goes."""
+    return lambda line: print(f"{script.name}: {line}", file=sys.stderr, flush=True)
+
+
+def _read(answer: Path, script: Path, trouble: str) -> CheckOutcome:
+    """Return what the process has answered, else the trouble with it."""
+    try:
+        said = json.loads(answer.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return CheckOutcome(script=str(script), passed=None, error=trouble)
+    if "error" in said:
+        return CheckOutcome(script=str(script), passed=None, error=str(said["error"]))
+    return CheckOutcome(
+        script=str(script), passed=bool(said["passed"]), figure=said["figure"], label=str(said["label"])
+    )

@@ -1,0 +1,356 @@
+"""The user's own model as a repro like any other: made from its file, its inputs and what was asked of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trtmatrix.common.errors import UsageError
+from trtmatrix.common.remembered import Remembered
+from trtmatrix.common.tensors import (
+    Range,
+    Shape,
+    Tensor,
+    file_names,
+    fill_shapes,
+    fits_range,
+    is_within,
+    parse_profile,
+    profile_of,
+    shape_text,
+    stem_of,
+)
+from trtmatrix.plan.context import Context
+from trtmatrix.suite.cells import CONTROLS, select_versions
+from trtmatrix.suite.model import Product
+from trtmatrix.suite.repro_files import LoadedRepro, read_repros
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trtmatrix.judge.calibration import Calibration
+    from trtmatrix.judge.compare import Entry
+    from trtmatrix.onnxmodel.reading import ModelFile
+    from trtmatrix.upgrade.report import ModelSection
+
+    Sample = Mapping[str, NDArray[Any]]
+
+ABOUT = "about.json"
+"""What a report tells of a model, beside its repro."""
+
+LARGE_FILE = 1 << 24
+"""Bytes from which on a file's digest is remembered."""
+
+OPTIONS = ("inputs", "atol", "rtol", "profile", "check", "explain")
+"""Options that are about a model."""
+
+
+def with_model(context: Context, args: argparse.Namespace) -> Context:
+    """Return the context of the model that was named, or the same where none was.
+
+    :class:`UsageError` where an option about a model stands without one.
+    """
+    if args.model is not None:
+        return open_model(context, args)
+    if given := [f"--{name}" for name in OPTIONS if getattr(args, name, None) not in (None, [], False)]:
+        raise UsageError(f"{', '.join(given)}: of which model? name it by --model my.onnx")
+    return context
+
+
+def open_model(context: Context, args: argparse.Namespace) -> Context:
+    """Return a context over the model's repro and the project's controls; the repro is written if it is new.
+
+    :class:`UsageError` where the model, its inputs or its profile cannot be used, with all that is wrong.
+    """
+    from trtmatrix.onnxmodel.reading import read_model
+
+    cache = context.project.cache
+    model = read_model(args.model, _digests(Remembered(cache)))
+    inputs = choose_inputs(model, args.inputs, args.profile)
+    return context_of(context, cache / "models" / _write(cache, context, model, inputs, args))
+
+
+def context_of(context: Context, folder: Path) -> Context:
+    """Return a context over the model whose files and repro lie in a folder below ``<cache>/models``."""
+    repros = {item.repro.id: item for item in read_repros(folder / "repros")}
+    own = tuple(name for name in repros if name != CONTROLS)  # the controls go along where they are needed
+    return replace(
+        context, project=replace(context.project, repros=folder / "repros"), repros=repros,
+        selection=replace(context.selection, repros=own, cases=()),
+    )  # fmt: skip
+
+
+def stored_models(context: Context, repro: str, case: str) -> list[Context]:
+    """Return contexts over the models of earlier runs whose repro and case have these ids, the newest first.
+
+    Those whose repros are the same are one.
+    """
+    found: dict[str, Context] = {}
+    files = (context.project.cache / "models").glob(f"*/repros/{repro.replace('-', '_')}.py")
+    for file in sorted(files, key=lambda item: item.stat().st_mtime_ns, reverse=True):
+        opened = context_of(context, file.parent.parent)
+        if any(known.id == case for known in opened.repros[repro].repro.cases):
+            found.setdefault(file.read_text(encoding="utf-8"), opened)
+    return list(found.values())
+
+
+def model_repro(context: Context) -> LoadedRepro:
+    """Return the model's repro of a context that :func:`open_model` gave."""
+    return next(loaded for name, loaded in context.repros.items() if name != CONTROLS)
+
+
+def read_about(context: Context) -> dict[str, Any]:
+    """Return what a report tells of the model: ``facts`` (pairs) and ``troubles``."""
+    about: dict[str, Any] = json.loads((context.project.repros.parent / ABOUT).read_text(encoding="utf-8"))
+    return about
+
+
+def notes_of(context: Context) -> list[str]:
+    """Return what is told of a model before it runs: where its inputs come from, what is unusual in it."""
+    about = read_about(context)
+    samples = dict(about["facts"])["samples"]
+    return [*([f"samples: {samples}"] if about["drawn"] else []), *about["troubles"]]
+
+
+def _digests(remembered: Remembered) -> Callable[[Path], str]:
+    from trtmatrix.onnxmodel.reading import digest_file
+
+    def of(path: Path) -> str:
+        seen = path.stat()
+        if seen.st_size < LARGE_FILE:
+            return digest_file(path)
+        state = f"{path.resolve()} {seen.st_size} {seen.st_mtime_ns} {seen.st_ino}"
+        return remembered.recall("digest", state, lambda: digest_file(path))
+
+    return of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a model is fed with. ``words``: where that comes from; ``drawn``: it was drawn here."""
+
+    samples: Sequence[Sample]
+    profile: Mapping[str, Range]
+    words: str
+    drawn: bool
+
+
+def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) -> Inputs:
+    """Return the samples of a path, or drawn ones, and the profile that was given or that they need."""
+    from trtmatrix.onnxmodel.samples import extents, read_samples
+
+    given = _profiles(model, profiles)
+    if path is None:
+        return _draw(model, given)
+    samples = read_samples(path, model.inputs)
+    shapes = [extents(sample, model.inputs) for sample in samples]
+    problems = [
+        f"--profile {name}: sample {number} of --inputs has {shape_text(sample[name])}, which is outside"
+        for number, sample in enumerate(shapes)
+        for name, allowed in given.items() if not is_within(sample[name], allowed)
+    ]  # fmt: skip
+    if problems:
+        raise UsageError("\n".join(problems[:20]))
+    count = f"{len(samples)} samples" if len(samples) > 1 else "1 sample"
+    profile = {**profile_of(model.inputs, shapes), **given}
+    return Inputs(samples=samples, profile=profile, words=f"{count} from {path.name}", drawn=False)
+
+
+def _profiles(model: ModelFile, texts: Sequence[str]) -> dict[str, Range]:
+    """Return the profiles of the command line; :class:`UsageError` tells of all that do not fit."""
+    tensors = {tensor.name: tensor for tensor in model.inputs}
+    found: dict[str, Range] = {}
+    problems = []
+    for text in texts:
+        try:
+            name, ranges = parse_profile(text)
+        except ValueError as error:
+            problems.append(f"--profile {error}")
+            continue
+        if name not in tensors:
+            problems.append(f"--profile {text}: its inputs are {', '.join(tensors)}")
+        elif not tensors[name].is_dynamic:
+            problems.append(f"--profile {text}: {name} is {tensors[name].text}, of one shape alone")
+        elif not fits_range(ranges, tensors[name]):
+            values = ": its values are wanted" if tensors[name].feeds else ""
+            problems.append(f"--profile {text}: {name} is {tensors[name].told}{values}")
+        else:
+            found[name] = ranges
+    if problems:
+        raise UsageError("\n".join(problems))
+    return found
+
+
+def _draw(model: ModelFile, given: Mapping[str, Range]) -> Inputs:
+    """Draw one sample for each of the usual, the least and the largest shapes."""
+    from trtmatrix.onnxmodel.samples import SEED, draw_sample
+
+    wanted: list[dict[str, Shape]] = []
+    for which in (1, 0, 2):
+        shapes, unknown = fill_shapes(model.inputs, {name: ranges[which] for name, ranges in given.items()})
+        if unknown:
+            raise UsageError(_needs_shapes(model, unknown))
+        if shapes not in wanted:
+            wanted.append(shapes)
+    samples = [
+        draw_sample(model.inputs, shapes, model.tables, SEED + number) for number, shapes in enumerate(wanted)
+    ]
+    profile = {**profile_of(model.inputs, wanted), **given}
+    guessed = [t.name for t in model.inputs if t.is_dynamic and t.name not in given]
+    words = f"drawn with seed {SEED} from the graph's shapes: they are no inputs of yours"
+    if guessed and not given:
+        words += f"; {', '.join(guessed)}: a batch of 1"
+    return Inputs(samples=samples, profile=profile, words=words, drawn=True)
+
+
+def _needs_shapes(model: ModelFile, unknown: Sequence[Tensor]) -> str:
+    said = "\n".join(f"  input {tensor.name} is {tensor.told}" for tensor in unknown)
+    first, what = unknown[0], "values" if unknown[0].feeds else "shapes"
+    dims = (1,) if first.feeds else first.shape or (1,)
+    example = "x".join(str(dim) if isinstance(dim, int) else "1" for dim in dims)
+    return (
+        f"--model {model.path}: its shapes are dynamic, and nothing says which ones to run\n{said}\n"
+        f"  name them: --profile {first.name}={example}:…:… (least, usual, largest {what}), or give --inputs"
+    )
+
+
+BUILT_AS: Mapping[str, Mapping[str, str]] = {
+    "float32": {"tf32": "tf32", "fp32": "fp32", "fp16": "fp16-flag"},
+    "float64": {"tf32": "tf32", "fp32": "fp32", "fp16": "fp16-flag"},
+    "float16": {"tf32": "fp16", "fp32": "fp16", "fp16": "fp16"},
+    "bfloat16": {"tf32": "fp16", "fp32": "fp16", "fp16": "fp16"},
+}
+"""The graph's type → the precision asked for → the probe's. ``fp16``: strongly typed where there is that."""
+
+
+def _asked(model: ModelFile, precision: str) -> tuple[str, str, list[str]]:
+    """Return the probe's precision, that of the floor, and what is to be told of it."""
+    built = BUILT_AS.get(model.typed, BUILT_AS["float32"])[precision]
+    floor = "bf16" if model.typed == "bfloat16" else built
+    told = []
+    if model.typed in {"float16", "bfloat16"} and precision != "fp16":
+        told.append(f"the graph is typed in {model.typed}: it is built as it is, whatever --precision says")
+    if model.typed == "bfloat16":
+        told.append("bfloat16 needs TensorRT 9.2 or later: below it the parser refuses the graph")
+    if model.typed == "float64":
+        told.append("the graph is typed in float64, which TensorRT does not compute in: it takes float32")
+    return built, floor, told
+
+
+def _tolerance(args: argparse.Namespace) -> dict[str, float]:
+    if args.atol is None and args.rtol is None:
+        return {}
+    tolerance = {"atol": float(args.atol or 0.0), "rtol": float(args.rtol or 0.0)}
+    for name, value in tolerance.items():
+        if not 0 <= value < float("inf"):
+            raise UsageError(f"--{name} {value:g}: a tolerance is a finite number from 0")
+    return tolerance
+
+
+def _reference(context: Context) -> str:
+    """Return who computes the reference: not ONNX Runtime where that is what is judged.
+
+    Beside TensorRT it is the check of the graph.
+    """
+    from trtmatrix.onnxmodel.preparing import EVALUATOR, RUNTIME
+
+    products = {version.product for version in select_versions(context.matrix, context.selection)}
+    judged = Product.ONNXRUNTIME in products and Product.TENSORRT not in products
+    return EVALUATOR if judged else RUNTIME
+
+
+def _write(cache: Path, context: Context, model: ModelFile, inputs: Inputs, args: argparse.Namespace) -> str:
+    """Write the model's folder if it is not there; returns its name."""
+    from trtmatrix.onnxmodel.samples import digest_samples
+    from trtmatrix.onnxmodel.writing import Page, write_page
+
+    built, floor, told = _asked(model, args.precision)
+    profile = json.dumps(inputs.profile, sort_keys=True)
+    content = sha256(f"{digest_samples(inputs.samples)} {profile}".encode()).hexdigest()
+    repro = f"{stem_of(args.model.stem)}-{model.digest[:8]}"
+    page = Page(
+        title=f"your model {args.model.name}", summary=f"Inputs: {inputs.words}. Opset {model.opset}.",
+        case=f"{args.precision}-{content[:6]}", precision=built, floor=floor,
+        digests={"model": model.digest[:16], "inputs": content[:16]}, samples=len(inputs.samples),
+        inputs=file_names(tensor.name for tensor in model.inputs),
+        outputs=file_names(tensor.name for tensor in model.outputs), profile=inputs.profile,
+        quantized=model.quantized, tolerance=_tolerance(args), reference=_reference(context),
+        options=getattr(args, "build", {}), bug_is=getattr(args, "bug_is", ()),
+    )  # fmt: skip
+    text = write_page(page)
+    controls = context.repros[CONTROLS].file.read_bytes() if CONTROLS in context.repros else b""
+    name = f"{model.digest[:16]}-{sha256(text.encode() + controls).hexdigest()[:16]}"
+    folder = cache / "models" / name
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
+        try:
+            partial.chmod(0o755)
+            _fill(partial, model, inputs, page.inputs, cache)
+            (partial / "repros").mkdir()
+            (partial / "repros" / f"{repro.replace('-', '_')}.py").write_text(text, encoding="utf-8")
+            if controls:
+                (partial / "repros" / f"{CONTROLS}.py").write_bytes(controls)
+            _write_about(partial / ABOUT, model, inputs, told, built)
+            if not folder.is_dir():
+                partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return name
+
+
+def _fill(folder: Path, model: ModelFile, inputs: Inputs, names: Mapping[str, str], cache: Path) -> None:
+    """Put the model, its external data and the samples into a folder; large files are there once."""
+    import numpy as np
+
+    from trtmatrix.onnxmodel.preparing import mark_of
+    from trtmatrix.prepare.cases import CaseCache
+
+    blobs = CaseCache(cache)
+    for name, file in {"model.onnx": model.path, **model.files}.items():
+        target = folder / "model" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.link(blobs.keep_file(file), target)
+    (folder / "inputs").mkdir()
+    for number, sample in enumerate(inputs.samples):
+        for file_name, name in names.items():
+            mark = mark_of(number, len(inputs.samples))
+            np.save(folder / "inputs" / f"{file_name}{mark}.npy", sample[name])
+
+
+def _write_about(path: Path, model: ModelFile, inputs: Inputs, told: Sequence[str], built: str) -> None:
+    """Write what a report tells of the model, by content alone: nothing of where it lies."""
+    shapes = [
+        f"{name} {' to '.join(dict.fromkeys(map(shape_text, ranges)))}"
+        for name, ranges in inputs.profile.items()
+    ]
+    facts = [
+        ("opset", f"{model.opset} (IR {model.ir})"), ("made by", model.producer or "not said"),
+        ("inputs", ", ".join(f"{tensor.name} {tensor.told}" for tensor in model.inputs)),
+        ("outputs", ", ".join(f"{tensor.name} {tensor.text}" for tensor in model.outputs)),
+        ("weights", f"{model.parameters:,} numbers, {model.typed}, {model.size:,} bytes in all"),
+        ("external files", ", ".join(sorted(model.files)) or "none"),
+        ("quantized to", ", ".join(model.quantized) or "nothing"), ("built as", built),
+        ("profile", "; ".join(shapes) or "none: all shapes are static"),
+        ("samples", f"1, {inputs.words}" if inputs.drawn else inputs.words),
+    ]  # fmt: skip
+    about = {"facts": facts, "troubles": [*model.troubles, *told], "drawn": inputs.drawn}
+    path.write_text(json.dumps(about, indent=1), encoding="utf-8")
+
+
+def make_model_section(
+    context: Context, entries: Sequence[Entry], before: str, after: str, args: argparse.Namespace,
+    calibration: Calibration,
+) -> ModelSection:  # fmt: skip
+    """Return what a report tells of the model; see :func:`.make_model_section`."""
+    from trtmatrix.model import model_section
+
+    return model_section.make_model_section(context, entries, before, after, args, calibration)

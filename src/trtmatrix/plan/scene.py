@@ -1,0 +1,184 @@
+"""What is here: the host, the cells with their plan, the stored records, and what the tables show of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from trtmatrix.judge.calibration_file import read_calibration
+from trtmatrix.judge.compare import Entry, Stored, make_entries
+from trtmatrix.judge.controls import expand_with_controls
+from trtmatrix.judge.record import Record
+from trtmatrix.launchers.gpu import GpuScan, find_gpus, named_gpus
+from trtmatrix.plan.context import Context, own_platform
+from trtmatrix.plan.digests import current_digests, origin_digests
+from trtmatrix.records.store import read_records
+from trtmatrix.suite.cells import Cell, expand
+from trtmatrix.suite.gpus import NO_GPU, Gpu
+from trtmatrix.suite.image_names import CHILDREN
+from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
+from trtmatrix.suite.model import CellId, Product
+from trtmatrix.suite.plan import Engine, Excluded, Host, Plan, Pull, make_plan
+
+if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
+    from trtmatrix.slurm.cluster import Cluster
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """The host, the cells over its GPUs, and the plan for them.
+
+    ``cluster``: whose GPUs stand for its own; ``cluster_host``: its nodes as one host.
+    """
+
+    host: Host
+    scan: GpuScan
+    cells: tuple[Cell, ...]
+    plan: Plan
+    stored: tuple[Stored, ...]
+    cluster: Cluster | None = None
+    cluster_host: Host | None = None
+
+    def host_of(self, cell: Cell) -> Host:
+        """Return where a cell is run: on the cluster's nodes where there is one and it needs a GPU."""
+        on_gpu = cell.version.product is Product.TENSORRT
+        return self.cluster_host if self.cluster_host is not None and on_gpu else self.host
+
+    @property
+    def here_alone(self) -> Scene:
+        """The scene without what a cluster's nodes run: their own jobs tell what they lack."""
+        return replace(self, plan=replace(self.plan, launches=self.plan.here))
+
+
+def look_around(context: Context, pull: Pull, cluster: Cluster | None = None) -> Scene:
+    """Find GPUs (of a ``cluster`` where there is one), engine and records, and plan; touches nothing."""
+    scan = find_gpus() if cluster is None else GpuScan(gpus=(), reason="--executor slurm: those of the site")
+    host = find_host(context, scan)
+    stored = tuple(without_superseded(read_records(context.project.results)))
+    nodes = cluster.host(stored) if cluster is not None else None
+    gpus = table_gpus(context, nodes.gpus if nodes is not None else scan.gpus, stored)
+    every = expand_with_controls if context.controls else expand
+    cells = every(context.matrix, context.plain_repros, gpus, context.selection)
+    there = cluster.planned(context, stored) if cluster is not None else None
+    plan = plan_cells(cells, host, context, pull, there)
+    return Scene(
+        host=host, scan=scan, cells=cells, plan=plan, stored=stored, cluster=cluster, cluster_host=nodes
+    )  # fmt: skip
+
+
+def plan_cells(cells: Sequence[Cell], host: Host, context: Context, pull: Pull, nodes: Host | None) -> Plan:
+    """Plan what this host runs, and what a cluster's nodes do where there is one."""
+    if nodes is None:
+        return make_plan(cells, host, context.selection, pull)
+    here = [cell for cell in cells if cell.version.product is not Product.TENSORRT]
+    there = [cell for cell in cells if cell.version.product is Product.TENSORRT]
+    ours = make_plan(here, host, context.selection, pull)
+    theirs = make_plan(there, nodes, context.selection, pull)
+    return Plan(
+        launches=(*theirs.launches, *ours.launches), excluded=(*theirs.excluded, *ours.excluded),
+        boards=ours.boards,
+    )  # fmt: skip
+
+
+def without_superseded(stored: Sequence[Stored]) -> list[Stored]:
+    """Leave out records whose outputs were measured again: another record stands for the same engines."""
+    again = {(s.record.cell, s.record.remeasured_from) for s in stored if s.record.remeasured_from}
+    return [item for item in stored if (item.record.cell, item.record.run) not in again]
+
+
+def find_host(context: Context, scan: GpuScan) -> Host:
+    """Look at the engine and, where asked for, at the host's interpreters."""
+    from trtmatrix.launchers.interpreters import find_tensorrt
+
+    asked = "host" in context.selection.runtimes
+    engine = find_engine_of(context, scan)
+    return Host(
+        engine=engine, gpus=scan.gpus,
+        offline=context.offline, lacking=lacking_wheels(context) if context.offline else {},
+        interpreters=find_tensorrt(list(context.pythons)) if asked else {},
+        builds_images=context.project.image_builder is not None and engine.is_daemon,
+    )  # fmt: skip
+
+
+def find_engine_of(context: Context, scan: GpuScan) -> Engine:
+    """Look at the engine that is meant; a file of the user's counts as an image that is here."""
+    if context.engine in CHILDREN:
+        from trtmatrix.launchers.found import find_child_engine
+
+        engine = find_child_engine(context.engine, context.project.cache, gpu_here=bool(scan.gpus))
+        engine = replace(engine, platform=own_platform())
+    else:
+        from trtmatrix.launchers.engine import find_engine
+
+        engine = find_engine(gpu_here=bool(scan.gpus), offline=context.offline)
+    origins = [v.origin for v in context.matrix.versions if isinstance(v.origin, ImageOrigin)]
+    files = {o.image: o.pin.ids[0] for o in origins if o.is_file and o.pin is not None}
+    return replace(engine, images={**engine.images, **files}) if files else engine
+
+
+def lacking_wheels(context: Context) -> dict[str, str]:
+    """Return what each version of wheels lacks that is neither installed nor in the wheelhouse, in words."""
+    from trtmatrix.launchers.interpreters import is_installed
+    from trtmatrix.launchers.wheelhouse import find_lacking, find_wheelhouse
+
+    wheelhouse, lacking = find_wheelhouse(context.project.folder), {}
+    for version in context.matrix.versions:
+        origin = version.origin
+        if not isinstance(origin, WheelsOrigin):
+            continue
+        if is_installed(context.project.cache, version.name, origin.wheels):
+            continue
+        if words := find_lacking(wheelhouse, origin.wheels):
+            lacking[version.name] = words
+    return lacking
+
+
+def table_gpus(context: Context, here: Sequence[Gpu], stored: Sequence[Stored]) -> tuple[Gpu, ...]:
+    """Return the GPUs of the tables: those named, else those here and those that have records."""
+    if context.selection.gpus:
+        return named_gpus(context.selection.gpus, [*here, *recorded_gpus(stored).values()])
+    gpus = {gpu.slug: gpu for gpu in reversed(here)}  # of equal ones the first
+    for slug, facts in recorded_gpus(stored).items():
+        gpus.setdefault(slug, facts)
+    return tuple(gpus.values()) or (NO_GPU,)
+
+
+def recorded_gpus(stored: Sequence[Stored]) -> dict[str, Gpu]:
+    """Return the GPUs that records of TensorRT name, each with every driver that was recorded."""
+    seen: dict[str, list[Record]] = {}
+    for item in stored:
+        if item.record.product is Product.TENSORRT and item.record.gpu.get("name"):
+            seen.setdefault(item.record.cell.gpu, []).append(item.record)
+    return {slug: _recorded_gpu(slug, records) for slug, records in sorted(seen.items())}
+
+
+def _recorded_gpu(slug: str, records: Sequence[Record]) -> Gpu:
+    def all_of(key: str) -> str:
+        return ", ".join(sorted({str(r.gpu[key]) for r in records if r.gpu.get(key)}))
+
+    return Gpu(
+        slug=slug, name=str(records[0].gpu["name"]), variant=all_of("variant"),
+        compute=all_of("compute") or None, driver=all_of("driver") or None,
+    )  # fmt: skip
+
+
+def digests_now(context: Context, scene: Scene) -> dict[CellId, dict[str, str]]:
+    """Return the digests that a record of each cell must have to count as current."""
+    return current_digests(
+        scene.cells,
+        context.repros,
+        context.code.probe,
+        lambda c: origin_digests(c, scene.host_of(c), on_host="host" in context.selection.runtimes),
+    )
+
+
+def entries_of(
+    context: Context, scene: Scene, stored: Sequence[Stored], extra: Sequence[Excluded] = (),
+    executed: frozenset[str] = frozenset(),
+) -> tuple[Entry, ...]:  # fmt: skip
+    """Return what the tables show."""
+    return make_entries(
+        scene.cells, stored, digests_now(context, scene), [*scene.plan.excluded, *extra], executed,
+        calibration=read_calibration(),
+    )  # fmt: skip

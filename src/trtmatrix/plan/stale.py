@@ -1,0 +1,251 @@
+"""Why a cell is run, again or at all, or that its records stand for it. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from trtmatrix.judge.confirm import count_engines, has_engines
+from trtmatrix.judge.entry import BOARD, Entry, is_digest_of
+from trtmatrix.judge.record import Record
+from trtmatrix.judge.words import full_words
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.gpus import Gpu, Seen
+from trtmatrix.suite.outcome import Evidence, Outcome
+
+SCHEMA = 1
+"""The number of the JSON's shape."""
+
+
+class Why(str, Enum):
+    """The kinds of reasons for which a cell is run."""
+
+    RERUN = "rerun"
+    NO_RECORD = "no record"
+    CHANGED = "changed"
+    ELSEWHERE = "measured elsewhere"
+    TROUBLE = "trouble"
+    FEW_ENGINES = "few engines"
+    NOT_BELIEVED = "not believed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What is another thing now than when a record was made; ``before`` and ``now`` as far as they tell."""
+
+    what: str
+    before: str = ""
+    now: str = ""
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"{self.what} {self.before or '?'} → {self.now}" if self.now else self.what
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reason:
+    """Why a cell is run: its kind and the words for it; what has changed since which record."""
+
+    why: Why
+    words: str
+    changes: tuple[Change, ...] = ()
+    since: Record | None = None
+
+
+def find_reason(
+    entry: Entry,
+    *,
+    rerun: bool = False,
+    rebuilds: int = 1,
+    confirm: bool = True,
+    current: Mapping[str, str] | None = None,
+) -> Reason | None:
+    """Return why a cell is run, or None where its records stand for it.
+
+    They do where it was measured here, with what is here now; what came out is a fact; as many engines were
+    measured as are asked for; and its verdict is believed. One that cannot run here is shown as it is.
+    ``current``: the digests that it must have, which serve to say what has changed.
+    """
+    outcome = entry.outcome
+    if rerun:
+        return Reason(why=Why.RERUN, words="--rerun")
+    if entry.evidence is not Evidence.MEASURED or outcome is None:
+        return _not_measured(entry, current or {})
+    if outcome.cause is not None and outcome.cause.may_pass:
+        words = f"the last run ended by what may pass: {outcome.cause.value}"
+        return Reason(why=Why.TROUBLE, words=words, since=entry.record)
+    if entry.excluded is not None:
+        return None
+    if rebuilds > 1 and not has_engines(entry.records, rebuilds):
+        words = f"{_engines(count_engines(entry.records))} of the {rebuilds} asked for (--rebuilds)"
+        return Reason(why=Why.FEW_ENGINES, words=words, since=entry.record)
+    if confirm and entry.wanted:
+        return Reason(why=Why.NOT_BELIEVED, words=_doubt(entry, outcome), since=entry.record)
+    return None
+
+
+def _engines(count: int) -> str:
+    return f"{count} engine" + ("" if count == 1 else "s")
+
+
+def _doubt(entry: Entry, outcome: Outcome) -> str:
+    seen = "it" if entry.cell.case.control is None else "the control"
+    return f"{seen} is not believed yet: {_engines(entry.wanted)} alone first ({full_words(outcome)})"
+
+
+def _not_measured(entry: Entry, current: Mapping[str, str]) -> Reason:
+    record = entry.record
+    if record is None:
+        return Reason(why=Why.NO_RECORD, words="no record")
+    changes = find_changes(record, current, entry.cell)
+    if not changes and entry.cell.gpu.remote and not entry.cell.gpu.seen:
+        words = "no job has told yet which boards and drivers the site's nodes have"
+        return Reason(why=Why.ELSEWHERE, words=words, since=record)
+    if not changes:
+        words = "its records were published, not measured here"
+        return Reason(why=Why.ELSEWHERE, words=words, since=record)
+    words = "; ".join(map(str, changes)) + " changed"
+    return Reason(why=Why.CHANGED, words=words, changes=changes, since=record)
+
+
+def find_changes(record: Record, current: Mapping[str, str], cell: Cell) -> tuple[Change, ...]:
+    """Return what is not as it was when a record was made; ``current``: the digests that it must have."""
+    changes: list[Change] = []
+    for name, digest in current.items():
+        before = str(record.digests.get(name, ""))
+        if not is_digest_of(before, digest):
+            changes += _digest_changes(name, before, digest, cell)
+    if cell.gpu.present:
+        changes += _board_changes(record, cell.gpu)
+    return tuple(changes)
+
+
+def _board_changes(record: Record, gpu: Gpu) -> Sequence[Change]:
+    """Return what of a record's board none has that cells would run on; nothing where none is known."""
+    boards: Sequence[Gpu | Seen] = gpu.seen if gpu.remote else (gpu,)
+    if not boards or gpu.is_seen(*(record.gpu.get(name) for name in BOARD)):
+        return ()
+    changes = []
+    for name, what in zip(BOARD, ("GPU", "GPU's variant", "driver"), strict=True):
+        before, now = record.gpu.get(name), list(dict.fromkeys(getattr(board, name) for board in boards))
+        if before not in now:
+            here = " or ".join(str(value or "none") for value in now)
+            changes.append(Change(what=what, before=str(before or ""), now=here))
+    return changes or (Change(what="which boards have this driver"),)
+
+
+HALF = 32
+"""A record's digest of a repro is that of its own code, then that of what it may import, so long each."""
+
+
+def _digest_changes(name: str, before: str, now: str, cell: Cell) -> list[Change]:
+    """Return a digest's change in words."""
+    match name:
+        case "repro":
+            own = [Change(what=f"repro {cell.repro.id}")] if before[:HALF] != now[:HALF] else []
+            shared = before[HALF:] != now[HALF:] and (before or not own)
+            return own + ([Change(what="what repros are built with (trtmatrix.authoring)")] if shared else [])
+        case "case":
+            return [Change(what=f"parameters of {cell.repro.id}/{cell.case.id}")]
+        case "asked":
+            return [Change(what=f"defects, engines or time limit of {cell.repro.id}/{cell.case.id}")]
+        case "image":
+            return [Change(what=f"image of {cell.version.name}", before=_short(before), now=_short(now))]
+        case "runtime":
+            return [Change(what="runtime", before=before, now=now)]
+        case _:
+            return [Change(what=name)]
+
+
+def _short(digest: str) -> str:
+    """Return the first digits of a digest, of several the first, as Docker shows them."""
+    return digest.partition(" ")[0].rpartition(":")[2][:12]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A cell that could run here, with the reason why it is run, or the record that stands for it."""
+
+    cell: Cell
+    reason: Reason | None
+    record: Record | None
+
+    @property
+    def words(self) -> str:
+        """Return why it is run, or what stands for it."""
+        if self.reason is None:
+            return f"not run again: {_run(self.record)}" if self.record else "not run again"
+        since = f" since {_run(self.reason.since)}" if self.reason.changes else ""
+        return self.reason.words + since
+
+
+def _run(record: Record | None) -> str:
+    return f"run {record.run} of {record.started[:10]}" if record else ""
+
+
+def stale_text(findings: Sequence[Finding]) -> str:
+    """Return the counts by reason, then a line a cell."""
+    if not findings:
+        return "no selected cell can run here (python -m trtmatrix doctor says why)"
+    lines = [
+        f"{words}: {count} cell" + ("" if count == 1 else "s") for words, count in count_reasons(findings)
+    ]
+    return "\n".join([*lines, "", *(f"{finding.cell.id}: {finding.words}" for finding in findings)])
+
+
+def count_reasons(findings: Iterable[Finding]) -> list[tuple[str, int]]:
+    """Return each reason with its number of cells, the commonest first; what is not run again comes last."""
+    groups: dict[tuple[bool, str], list[Finding]] = defaultdict(list)
+    for finding in findings:
+        reason = finding.reason
+        words = "not run again" if reason is None else _in_general(reason)
+        groups[reason is None, words].append(finding)
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1]))
+    return [(words + _since(group), len(group)) for (_, words), group in ordered]
+
+
+def _in_general(reason: Reason) -> str:
+    """Return a reason without what is of its own cell alone."""
+    match reason.why:
+        case Why.NOT_BELIEVED:
+            return "not believed yet"
+        case Why.FEW_ENGINES:
+            return "fewer engines than asked for (--rebuilds)"
+        case _:
+            return reason.words
+
+
+def _since(group: Sequence[Finding]) -> str:
+    """Return the days of the records since which something has changed."""
+    days = sorted(
+        {f.reason.since.started[:10] for f in group if f.reason and f.reason.changes and f.reason.since}
+    )
+    if not days:
+        return ""
+    return f" since {days[0]}" + (f" to {days[-1]}" if len(days) > 1 else "")
+
+
+def stale_json(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return the same as plain data; what is not known is null."""
+    return {
+        "schema": SCHEMA,
+        "summary": [{"reason": words, "count": count} for words, count in count_reasons(findings)],
+        "cells": [_cell(finding) for finding in findings],
+    }
+
+
+def _cell(finding: Finding) -> dict[str, Any]:
+    reason = finding.reason
+    record = reason.since if reason else finding.record
+    return {
+        "id": str(finding.cell.id), "run": reason is not None, "companion": finding.cell.companion,
+        "why": reason.why.value if reason else None, "reason": finding.words,
+        "changes": [
+            {"what": c.what, "before": c.before or None, "now": c.now or None}
+            for c in (reason.changes if reason else ())
+        ],
+        "record": {"run": record.run, "started": record.started, "file": record.file} if record else None,
+    }  # fmt: skip

@@ -1,0 +1,357 @@
+"""Prepares cases once: graph, inputs, float64 reference, noise, defects; kept by content in the cache."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, MutableMapping
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from trtmatrix.common.errors import UsageError
+from trtmatrix.common.paths import publish_folder
+from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.repros import Case
+
+if TYPE_CHECKING:  # only what prepares a case needs NumPy: a run that is served starts without it
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+Blobs = dict[str, dict[str, Path]]
+"""Defect → output → the file that holds the defect's shape."""
+
+
+def case_key(loaded: LoadedRepro, case: Case) -> str:
+    """Return the name of a case's folder: from the repro's code, the host's code, params and defects."""
+    code = loaded.code
+    identity = [loaded.repro.digest, code.authoring, code.noise, case_digest(case), *case.defects]
+    return sha256("\n".join(identity).encode()).hexdigest()[:40]
+
+
+def case_digest(case: Case) -> str:
+    """Return the SHA-256 of a case's parameters (hexadecimal)."""
+    return sha256(json.dumps(dict(case.params), sort_keys=True).encode()).hexdigest()
+
+
+def read_noise_file(folder: Path) -> dict[str, Any]:
+    """Return the noise of a prepared case; nothing where its repro does not emulate it."""
+    file = folder / "noise.json"
+    noise: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return noise
+
+
+def read_content(folder: Path) -> str:
+    """Return the digest of what a prepared case gives to a product: graphs, inputs and the like."""
+    content: str = json.loads((folder / "case.json").read_text(encoding="utf-8"))["content"]
+    return content
+
+
+FOLDERS = ("inputs", "reference", "extra", "others")
+REMEMBERED = 8
+"""Arrays that are known again when another case gives them."""
+
+
+class CaseCache:
+    """Folders of prepared cases below ``<cache>/cases``; equal arrays share one file."""
+
+    def __init__(self, cache: Path, tag: str = "") -> None:
+        """Name the folder; it is made on the first write. ``tag`` marks what is not whole yet."""
+        self.root = cache / "cases"
+        self.blobs = cache / "blobs"
+        self.tag = tag
+        self._seen: dict[int, tuple[Array, Path]] = {}
+        self._noises: dict[tuple[str, ...], tuple[dict[str, Any], Blobs]] = {}
+
+    def folder(self, loaded: LoadedRepro, case: Case) -> Path:
+        """Return where a case lies, prepared or not."""
+        return self.root / case_key(loaded, case)
+
+    def prepare(self, loaded: LoadedRepro, case: Case) -> Path:
+        """Return a case's folder, prepared now if it is not there.
+
+        :class:`UsageError` where the repro's ``prepare`` or ``emulate`` raises or returns something unusable.
+        """
+        final = self.folder(loaded, case)
+        if final.is_dir():
+            return final
+        module = loaded.module
+        try:
+            prepared = module.prepare(dict(case.params))
+            models = {f"{key}.onnx": _model(prepared[key]) for key in ("model", "check") if key in prepared}
+            others = dict(prepared.get("others", {}))
+            models.update({f"others/{name}.onnx": _model(model) for name, model in others.items()})
+            beside = _beside(models["model.onnx"])
+            arrays = {key: _arrays(prepared, key) for key in ("inputs", "reference", "extra")}
+        except Exception as error:
+            raise _broken("prepare", loaded, case, error) from error
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.blobs.mkdir(exist_ok=True)
+        external = {name: self.keep_file(file) for name, file in beside.items()}
+        files = {**external, **{name: self._write_model(model) for name, model in models.items()}}
+        for key, named in arrays.items():
+            narrow = key == "reference"
+            files.update({f"{key}/{name}.npy": self._blob(named[name], narrow=narrow) for name in named})
+        noise, shapes = self._noise(loaded, case, arrays["reference"])
+        self._write_folder(final, loaded, case, files, noise, shapes, external)
+        return final
+
+    def remove_partial(self) -> None:
+        """Remove what processes that were killed left under this tag."""
+        for folder in self.root.glob(f".partial-{self.tag}*"):
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in self.blobs.glob(f"{self.tag}*.partial"):
+            file.unlink(missing_ok=True)
+
+    def _noise(
+        self, loaded: LoadedRepro, case: Case, reference: Mapping[str, Array]
+    ) -> tuple[dict[str, Any], Blobs]:
+        """Return a case's noise and its defects' files; computed once for all cases that share them."""
+        from trtmatrix.prepare.noise import compute_noise, has_noise
+
+        if not has_noise(loaded, case):
+            return {}, {}
+        key = (loaded.repro.id, case.noise_key or case_digest(case), case.precision, *case.defects)
+        if key not in self._noises:
+            try:
+                noise, shapes = compute_noise(loaded, case, reference)
+            except Exception as error:
+                raise _broken("emulate", loaded, case, error) from error
+            self._noises[key] = noise, {
+                defect: {output: self._write_array(d) for output, d in by_output.items()}
+                for defect, by_output in shapes.items()
+            }  # fmt: skip
+        return self._noises[key]
+
+    def _write_folder(
+        self, final: Path, loaded: LoadedRepro, case: Case, files: Mapping[str, Path],
+        noise: Mapping[str, Any], shapes: Blobs, external: Mapping[str, Path],
+    ) -> None:  # fmt: skip
+        """Write a case's folder whole or not at all; its large files are links."""
+        partial = Path(tempfile.mkdtemp(prefix=f".partial-{self.tag}", dir=self.root))
+        try:
+            partial.chmod(0o755)
+            for name in FOLDERS:
+                (partial / name).mkdir()
+            for name, blob in files.items():
+                (partial / name).parent.mkdir(parents=True, exist_ok=True)
+                os.link(blob, partial / name)
+            for defect, by_output in shapes.items():
+                (partial / "defects" / defect).mkdir(parents=True)
+                for output, blob in by_output.items():
+                    os.link(blob, partial / "defects" / defect / f"{output}.npy")
+            facts: dict[str, Any] = {"repro": loaded.repro.id, "case": case.id, "params": dict(case.params)}
+            if external:  # the probe need not read them to know their content
+                facts["external"] = {name: blob.stem for name, blob in external.items()}
+            _write_json(partial / "case.json", {**facts, "content": _content(files)})
+            if noise:
+                _write_json(partial / "noise.json", noise)
+            _rename(partial, final)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def _blob(self, array: Array, *, narrow: bool) -> Path:
+        """Return the file that holds an array; one that several cases share is looked at once.
+
+        References are narrowed to the smallest exact dtype; an input's dtype is the graph's.
+        """
+        import numpy as np
+
+        known = self._seen.pop(id(array), None)
+        if known is None or known[0] is not array or not known[1].exists():
+            stored = smallest_exact(array) if narrow else array
+            known = (array, self._write_array(np.asarray(stored, order="C")))
+        self._seen[id(array)] = known
+        while len(self._seen) > REMEMBERED:  # an array that is remembered stays in memory
+            del self._seen[next(iter(self._seen))]
+        return known[1]
+
+    def _write_array(self, array: Array) -> Path:
+        import numpy as np
+
+        return self._write_blob(*_array_bytes(array), ".npy", lambda out: np.save(out, array))
+
+    def _write_model(self, model: bytes | Path) -> Path:
+        if isinstance(model, Path):
+            return self.keep_file(model, ".onnx")
+        return self._write_blob(b"", model, ".onnx", lambda out: out.write(model))
+
+    def keep_file(self, file: Path, suffix: str = "") -> Path:
+        """Return the file named after a file's content, copied now if it is not there.
+
+        What lies in the cache already, and is changed by nobody, is linked instead.
+        """
+        from trtmatrix.onnxmodel.reading import digest_file
+
+        self.blobs.mkdir(parents=True, exist_ok=True)
+        path = self.blobs / f"{digest_file(file)}{suffix}"
+        if path.exists():
+            return path
+        partial = self.blobs / f"{self.tag}{os.urandom(6).hex()}.partial"
+        try:
+            if file.resolve().is_relative_to(self.root.parent.resolve()):
+                with contextlib.suppress(OSError):
+                    os.link(file, partial)
+            if not partial.exists():
+                shutil.copyfile(file, partial)
+                partial.chmod(0o644)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+        return path
+
+    def _write_blob(
+        self, head: bytes, data: bytes | memoryview, suffix: str, write: Callable[[IO[bytes]], object]
+    ) -> Path:
+        """Return the file named after its content, written now if it is not there."""
+        path = self.blobs / _blob_name(head, data, suffix)
+        if not path.exists():
+            with tempfile.NamedTemporaryFile(
+                dir=self.blobs, prefix=self.tag, suffix=".partial", delete=False
+            ) as out:
+                partial = Path(out.name)
+                try:
+                    write(out)
+                    out.flush()
+                    partial.chmod(0o644)
+                    partial.replace(path)
+                except BaseException:
+                    partial.unlink()
+                    raise
+        return path
+
+
+def _arrays(prepared: dict[str, Any], key: str) -> dict[str, Array]:
+    """Return the named arrays that ``prepare()`` gave; ``TypeError`` where they are none."""
+    import numpy as np
+
+    named = dict(prepared.get(key, {}) if key == "extra" else prepared[key])
+    for name, array in named.items():
+        if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+            raise TypeError(f"{key}[{name!r}] is no NumPy array of numbers but {type(array).__name__}")
+        if key == "reference" and array.dtype != np.float64:
+            raise TypeError(f"reference[{name!r}] is {array.dtype}: a reference is computed in float64")
+    return named
+
+
+def _beside(model: bytes | Path) -> dict[str, Path]:
+    """Return the files with the weights of a model that is a file, by the names that it gives them."""
+    if isinstance(model, bytes):
+        return {}
+    from trtmatrix.onnxmodel.external import find_external
+
+    return find_external(model)
+
+
+def _model(model: Any) -> bytes | Path:  # noqa: ANN401 - onnx.ModelProto, imported only here
+    """Return a model's bytes, raises where it is not valid ONNX; a path is taken as it is, however large."""
+    if isinstance(model, Path):
+        return model
+    import onnx
+
+    onnx.checker.check_model(model)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def _broken(function: str, loaded: LoadedRepro, case: Case, error: Exception) -> UsageError:
+    return UsageError(
+        f"{loaded.file}: {function}() of the case {case.id} failed: {error!r}\n"
+        f"  see it whole: python -m trtmatrix prepare {loaded.repro.id}/{case.id} --traceback"
+    )
+
+
+def _content(files: Mapping[str, Path]) -> str:
+    """Return a digest of what a product is given: graphs, inputs and extra arrays, but no reference."""
+    return _content_of({name: file.name for name, file in files.items() if not name.startswith("reference/")})
+
+
+def _content_of(blobs: Mapping[str, str]) -> str:
+    return sha256("\n".join(f"{name} {blobs[name]}" for name in sorted(blobs)).encode()).hexdigest()
+
+
+def content_digest(models: Mapping[str, Path], arrays: Mapping[str, Array]) -> str:
+    """Return what :func:`read_content` gives of a case with these files and arrays.
+
+    ``models``: graphs and files with weights, by the names that they have in a case's folder; ``arrays``: as
+    ``inputs/x``.
+    """
+    from trtmatrix.onnxmodel.reading import digest_file
+
+    blobs = {
+        name: digest_file(file) + (".onnx" if name.endswith(".onnx") else "") for name, file in models.items()
+    }
+    blobs |= {f"{name}.npy": _blob_name(*_array_bytes(array), ".npy") for name, array in arrays.items()}
+    return _content_of(blobs)
+
+
+def _array_bytes(array: Array) -> tuple[bytes, bytes | memoryview]:
+    """Return what identifies an array: dtype and shape, and its values; it must be contiguous."""
+    import numpy as np
+
+    data = array.reshape(-1).view(np.uint8).data if array.size else b""
+    return f"{array.dtype.str} {array.shape}".encode(), data
+
+
+def _blob_name(head: bytes, data: bytes | memoryview, suffix: str) -> str:
+    content = sha256(head)
+    content.update(data)
+    return f"{content.hexdigest()}{suffix}"
+
+
+def _write_json(path: Path, data: Mapping[str, Any]) -> None:
+    text = json.dumps(data, indent=1, sort_keys=True, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _rename(partial: Path, final: Path) -> None:
+    """Publish a folder; where another run was faster, keep its."""
+    try:
+        partial.rename(final)
+    except OSError:
+        if not final.is_dir():
+            raise
+
+
+def smallest_exact(array: Array) -> Array:
+    """Return a float64 array in the smallest float dtype that holds every value exactly."""
+    import numpy as np
+
+    for dtype in (np.float16, np.float32):
+        if _holds(dtype, array.reshape(-1)[:4096]) and _holds(dtype, array):
+            with np.errstate(over="ignore"):
+                return array.astype(dtype)
+    return array
+
+
+def _holds(dtype: type[np.floating[Any]], array: Array) -> bool:
+    """Whether a dtype holds every value of a float64 array exactly."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        narrow = array.astype(dtype)
+    return np.array_equal(narrow.astype(np.float64), array, equal_nan=True)
+
+
+def copy_case(case: Path, target: Path, copied: MutableMapping[tuple[int, int], Path]) -> None:
+    """Copy a prepared case if it is not there; files that cases share here are shared there, too.
+
+    ``copied``: what was copied before, by device and inode of its source.
+    """
+    if target.is_dir():
+        return
+    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
+    for file in (path for path in case.rglob("*") if path.is_file()):
+        copy, facts = partial / file.relative_to(case), file.stat()
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(copied[facts.st_dev, facts.st_ino], copy)
+        except (KeyError, OSError):  # the first of its kind; a file system without links
+            shutil.copy(file, copy)
+        copied[facts.st_dev, facts.st_ino] = target / file.relative_to(case)
+    publish_folder(partial, target)

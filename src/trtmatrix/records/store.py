@@ -1,0 +1,269 @@
+"""Records on disk: whole or not at all, never overwritten, damaged ones set aside."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from trtmatrix.common.errors import ConfigError
+from trtmatrix.judge.compare import Stored
+from trtmatrix.judge.record import (
+    NewerRecordError,
+    Pool,
+    Record,
+    RecordError,
+    parse_record,
+    record_from,
+    to_json,
+)
+from trtmatrix.suite.model import CellId
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DAMAGED = ".damaged"
+
+
+def record_path(root: Path, record: Record) -> Path:
+    """Return ``<root>/<gpu>/<version>/<repro>/<case>/<run>.json``."""
+    cell = record.cell
+    return root / cell.gpu / cell.version / cell.repro / cell.case / f"{record.run}.json"
+
+
+def write_record(root: Path, data: Mapping[str, Any]) -> Record:
+    """Write a record as a new file; ``FileExistsError`` where the run has one for this cell."""
+    path = record_path(root, record_from(data))
+    write_new(path, to_json(data).encode("utf-8", "backslashreplace"))  # lone surrogates stay escapes
+    return record_from(data, str(path))
+
+
+def keep_record(root: Path, data: Mapping[str, Any]) -> Record:
+    """Write a record, or return the one that is there: another client of the same run was sooner."""
+    try:
+        return write_record(root, data)
+    except FileExistsError:
+        file = record_path(root, record_from(data))
+        return parse_record(file.read_bytes(), str(file))
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a new file whole or not at all; ``FileExistsError`` where it is there.
+
+    Whole for every process, killed or not. There is no fsync: it would wait for the outputs that
+    cells write beside it, and what a power failure cuts short is set aside and measured again.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".partial")
+    partial = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(content)
+        partial.chmod(0o644)
+        os.link(partial, path)
+    finally:
+        partial.unlink()
+
+
+def read_records(results: Path) -> list[Stored]:
+    """Read all records, published ones and those measured here.
+
+    A damaged record is set aside (renamed to ``<run>.json.damaged``), one of a newer trtmatrix stays
+    where it is; all are looked at, and then a :class:`ConfigError` names each with line and remedy.
+    Of two copies of one run the local is kept.
+    """
+    collects = gc.isenabled()
+    gc.disable()  # records hold no cycles, and to look for some among 100,000 takes long
+    try:
+        return _read_all(results)
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
+
+
+def _read_all(results: Path) -> list[Stored]:
+    found: dict[tuple[CellId, str], Stored] = {}
+    problems: list[str] = []
+    pool, reader = Pool(_reread), _Reader()
+    for file, local in _files(results, problems):
+        try:
+            record = parse_record(reader.read(file), file, pool)
+        except (NewerRecordError, OSError) as error:
+            problems.append(str(error) if isinstance(error, NewerRecordError) else f"{file}:1: {error}")
+            continue
+        except RecordError as error:
+            problems.append(f"{error}\n  {_set_aside(Path(file))}")
+            continue
+        key = (record.cell, record.run)
+        if local or key not in found:
+            found[key] = Stored(record=record, local=local)
+    if problems:
+        raise ConfigError(problems)
+    return list(found.values())
+
+
+def _reread(file: str) -> Mapping[str, Any]:
+    """Return the JSON object of a record that was read before; :class:`ConfigError` where it is gone."""
+    try:
+        return parse_record(Path(file).read_bytes(), file).data
+    except (OSError, RecordError) as error:
+        raise ConfigError([f"{file}:1: it was a record a moment ago: {error}"]) from error
+
+
+class _Reader:
+    """Reads files one after another into the same memory: what 100,000 of them leave free has no holes."""
+
+    def __init__(self) -> None:
+        """Take memory that almost any record fits in."""
+        self._room = bytearray(1 << 16)
+
+    def read(self, file: str) -> memoryview:
+        """Return a file's content, which is good until the next file is read."""
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.readv(descriptor, [self._room])
+            while size == len(self._room):
+                self._room = self._room + bytearray(size)
+                size += os.readv(descriptor, [memoryview(self._room)[size:]])
+        finally:
+            os.close(descriptor)
+        return memoryview(self._room)[:size]
+
+
+def _set_aside(path: Path) -> str:
+    """Rename a damaged record, and say what to do about it."""
+    aside = path.with_name(path.name + DAMAGED)
+    try:
+        path.rename(aside)
+    except OSError as error:
+        return f"it could not be set aside ({error}); remedy: move or remove it"
+    return (
+        f"set aside as {aside.name}; remedy: type the command again, "
+        "and the cell is run anew (or restore the file from git)"
+    )
+
+
+def _files(results: Path, problems: list[str]) -> Iterator[tuple[str, bool]]:
+    """Yield each record's file and whether it lies in the local part; adds folders that cannot be read."""
+    local = results / "local"
+    tops = [name for name in _names(str(results), problems) if name != local.name]
+    for root, names, is_local in ((results, tops, False), (local, _names(str(local), problems), True)):
+        folders = [f"{root}/{name}" for name in names]
+        for _ in range(3):
+            folders = [f"{folder}/{name}" for folder in folders for name in _names(folder, problems)]
+        for folder in folders:
+            for name in _names(folder, problems):
+                if name.endswith(".json"):
+                    yield f"{folder}/{name}", is_local
+
+
+def _names(folder: str, problems: list[str]) -> list[str]:
+    """Return what a folder holds, sorted; nothing where it is none."""
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208 - of 30,000 folders: no objects
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        problems.append(f"{folder}:1: {error}")
+        return []
+
+
+def publish(results: Path, records: Iterable[Record]) -> list[Path]:
+    """Copy local records' bytes to where git sees them; returns the new files."""
+    new: list[Path] = []
+    for record in records:
+        target = record_path(results, record)
+        if not target.exists():
+            write_new(target, Path(record.file).read_bytes())
+            new.append(target)
+    return new
+
+
+def take_record(file: Path, source: Path, root: Path, cache: Path) -> Record:
+    """Copy a record to ``root``, its kept outputs first, from the cache ``source`` to ``cache``."""
+    content = file.read_bytes()
+    record = parse_record(content, str(file))
+    for facts in dict(record.data.get("kept", {})).values():
+        output = Path("outputs", f"{facts['sha256']}.npz")
+        if (source / output).exists() and not (cache / output).exists():
+            (cache / "outputs").mkdir(parents=True, exist_ok=True)
+            partial = cache / "outputs" / f".{os.urandom(8).hex()}.partial"
+            shutil.copyfile(source / output, partial)
+            partial.replace(cache / output)
+    target = record_path(root, record)
+    with contextlib.suppress(FileExistsError):
+        write_new(target, content)
+    return parse_record(content, str(target))
+
+
+def keep_outputs(cache: Path, folder: Path, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Move a cell's outputs into the cache, compressed, by digest; returns where each went."""
+    import numpy as np
+
+    result: dict[str, Any] = {}
+    store = cache / "outputs"
+    store.mkdir(parents=True, exist_ok=True)
+    for name, facts in kept.items():
+        file = folder / f"{name}.npy"
+        array = np.load(file)
+        digest = _sha256(file)
+        target = store / f"{digest}.npz"
+        if not target.exists():
+            with tempfile.NamedTemporaryFile(dir=store, suffix=".partial", delete=False) as out:
+                _write_npz(out, array)
+            Path(out.name).replace(target)
+        result[name] = {**facts, "sha256": digest}
+    return result
+
+
+def read_output(cache: Path, digest: str) -> NDArray[Any] | None:
+    """Return an output that was kept, or None where it is gone or damaged."""
+    from zipfile import BadZipFile
+
+    import numpy as np
+
+    try:
+        with np.load(cache / "outputs" / f"{digest}.npz", allow_pickle=False) as archive:
+            output: NDArray[Any] = archive["output"]
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile):
+        return None
+    return output
+
+
+def _write_npz(out: IO[bytes], array: NDArray[Any]) -> None:
+    """Write ``output`` as np.savez_compressed does, but at zlib's level 1: five times faster."""
+    from zipfile import ZIP_DEFLATED, ZipFile
+
+    import numpy as np
+
+    with (
+        ZipFile(out, "w", ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("output.npy", "w", force_zip64=True) as stream,
+    ):
+        np.lib.format.write_array(stream, array, allow_pickle=False)
+
+
+def _sha256(file: Path) -> str:
+    from hashlib import sha256
+
+    total = sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            total.update(block)
+    return total.hexdigest()
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return a JSON object, or None where it is not there or not whole."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None

@@ -1,0 +1,1 @@
+"""Performs a plan: schedules launches, feeds cells, stores their records."""

@@ -1,0 +1,308 @@
+"""From cells to entries: what stored records serve is left out, the rest is run, and all is judged."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from trtmatrix.common.paths import Project
+from trtmatrix.judge.compare import Entry, Stored, without_refused
+from trtmatrix.launchers.container import Limits
+from trtmatrix.launchers.lock import base_origin
+from trtmatrix.plan.context import Context
+from trtmatrix.plan.scene import Scene, digests_now, entries_of, find_engine_of
+from trtmatrix.plan.stale import Finding, Reason, find_reason
+from trtmatrix.run.performed import Performed
+from trtmatrix.suite.matrix import WheelsOrigin
+from trtmatrix.suite.model import CellId
+from trtmatrix.suite.plan import Isolation, Keep, Launch
+
+if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
+    from trtmatrix.common.progress import Progress
+    from trtmatrix.images.preflight import Terms
+    from trtmatrix.launchers.image_use import ImageUse, NoUse
+    from trtmatrix.launchers.launcher import Launcher
+    from trtmatrix.run.run import Remote
+    from trtmatrix.run.workshop import Workshop
+    from trtmatrix.slurm.cluster import Cluster
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How cells are run; see ``run --help``. ``quiet``: no progress is shown, as of one step of many.
+
+    ``keep``: which pulled images stay; ``locked``: none is used that matrix.lock does not have.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    rerun: bool = False
+    rebuilds: int = 1
+    confirm: bool = True
+    isolation: Isolation = Isolation.WORKER
+    quiet: bool = False
+    keep: Keep = Keep.ALL
+    locked: bool = False
+
+    def words(self) -> list[str]:
+        """Return the words of ``run`` that ask for the same; ``rerun`` and ``quiet`` are a command's own."""
+        words = [
+            f"--memory={self.limits.memory}", f"--output-size={self.limits.output}",
+            f"--rebuilds={self.rebuilds}", f"--isolation={self.isolation.value}", f"--keep={self.keep.value}",
+        ]  # fmt: skip
+        words += [] if self.confirm else ["--no-confirm"]
+        return [*words, "--locked"] if self.locked else words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a run leaves: what each cell shows, what was executed, what the store served."""
+
+    entries: tuple[Entry, ...]
+    performed: Performed
+    served: frozenset[CellId]
+
+
+def perform(context: Context, scene: Scene, options: Options) -> Result:
+    """Execute the plan but for what is served, and judge; where all is served, nothing is touched."""
+    entries = entries_of(context, scene, scene.stored)
+    served = served_among(entries, options)
+    if all(cell.id in served for launch in scene.plan.launches for cell in launch.cells):
+        return Result(entries=entries, performed=Performed(), served=served)
+    tell_pins(context, scene, options, served)
+    scene = tidy(context, scene, options, served)
+    scene = able(context, scene, options, served)
+    performed = execute(context, scene, options, served)
+    scene = seen_since(scene, performed)
+    stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
+    executed = frozenset(record.run for record in performed.records)
+    entries = entries_of(context, scene, stored, performed.not_ready, executed)
+    if options.rerun:
+        entries = without_refused(entries)
+    return Result(entries=entries, performed=performed, served=served)
+
+
+def tell_pins(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> None:
+    """Say on stderr which of the images that will run are not locked; ``--locked`` refuses them.
+
+    Raises :class:`UsageError` then.
+    """
+    from trtmatrix.images.pins import check_pins, new_lines
+
+    lines = check_pins(context, launches_to_run(scene, served), options.locked)
+    for line in () if options.quiet else new_lines(context, lines):
+        print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
+
+
+def launches_to_run(scene: Scene, served: frozenset[CellId]) -> list[Launch]:
+    """Return the launches of the plan that have a cell which the store does not serve."""
+    return [launch for launch in scene.plan.launches if any(cell.id not in served for cell in launch.cells)]
+
+
+def tidy(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Scene:
+    """Remove what dead runs left, containers and images, so that preflight counts the room that they took.
+
+    An image stays that a cell is still to be run in. Returns the scene with the engine as it is then: what is
+    gone may have to be pulled again.
+    """
+    if not scene.host.engine.available or not scene.host.engine.is_daemon:
+        return scene
+    from trtmatrix.common.progress import NoProgress
+    from trtmatrix.launchers.containers import remove_leftovers
+
+    note = NoProgress(sys.stderr).note
+    for name in remove_leftovers():
+        note(f"removed the container {name}, whose run had died")
+    uses = use_images(context, scene, options, note)
+    if not uses.drop_leftovers(launch.version.origin for launch in launches_to_run(scene, served)):
+        return scene
+    engine = find_engine_of(context, scene.scan)
+    return replace(scene, host=replace(scene.host, engine=engine))
+
+
+def able(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Scene:
+    """Return the scene without what is known to fail; that is told, before anything is pulled.
+
+    What nodes of a cluster lack is not known here: their own jobs tell.
+    """
+    from trtmatrix.images.preflight import preflight, tell
+
+    away = scene.plan.away
+    looked = preflight(context, scene.here_alone, terms_of(context, options), served)
+    if not options.quiet:
+        tell(looked.findings)
+    scene = looked.scene
+    return replace(scene, plan=replace(scene.plan, launches=(*away, *scene.plan.launches)))
+
+
+def terms_of(context: Context, options: Options) -> Terms:
+    """Return what preflight has to know of how a run will be."""
+    from trtmatrix.images.preflight import Terms
+
+    return Terms(keep=options.keep, memory=options.limits.memory, is_here=here(context.project))
+
+
+def seen_since(scene: Scene, performed: Performed) -> Scene:
+    """Return the scene with the boards that a cluster's jobs have found by now."""
+    if scene.cluster is None:
+        return scene
+    new = [Stored(record=record, local=True) for record in performed.records]
+    nodes = scene.cluster.host([*scene.stored, *new])
+    gpus = {gpu.slug: gpu for gpu in nodes.gpus}
+    cells = tuple(replace(cell, gpu=gpus.get(cell.gpu.slug, cell.gpu)) for cell in scene.cells)
+    return replace(scene, cluster_host=nodes, cells=cells)
+
+
+def execute(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Performed:
+    """Run the cells of the plan that are not served."""
+    from trtmatrix.common.progress import NoProgress, open_progress
+    from trtmatrix.run.run import run_plan
+    from trtmatrix.run.workshop import new_run_id
+
+    progress = NoProgress(sys.stderr) if options.quiet else open_progress()
+    try:
+        uses = use_images(context, scene, options, progress.note)
+        shop = make_workshop(context, scene, options, progress, uses)
+        remote = None
+        if scene.cluster is not None:
+            remote = make_remote(context, scene, options, scene.cluster, shop)
+        return run_plan(scene.plan, served, new_run_id(shop.clock), shop, remote)
+    finally:
+        progress.close()
+
+
+def make_remote(context: Context, scene: Scene, options: Options, cluster: Cluster, shop: Workshop) -> Remote:
+    """Return what runs the plan's cells on a cluster."""
+    from trtmatrix.plan.order import known_cells
+    from trtmatrix.slurm.executor import SlurmRun
+    from trtmatrix.slurm.tasks import claim_of
+
+    digests, words = digests_now(context, scene), options.words()
+    words += ["--offline"] if context.offline else []
+    words += [f"--registry={context.matrix.registry}"] if context.matrix.registry else []
+    claims = {
+        cell.id: f"{claim_of(cell.id, digests[cell.id])} engines={options.rebuilds}"
+        for launch in scene.plan.away for cell in launch.cells
+    }  # fmt: skip
+    return SlurmRun(
+        cluster, context.project, shop, options=words, rerun=options.rerun, claims=claims,
+        known=known_cells(scene.cells, scene.stored),
+    )  # fmt: skip
+
+
+def use_images(context: Context, scene: Scene, options: Options, note: Callable[[str], None]) -> ImageUse:
+    """Return who drops images after their last cell."""
+    from trtmatrix.launchers.image_use import ImageUse
+    from trtmatrix.launchers.pulled import Ledger
+
+    platform = scene.host.engine.platform
+    return ImageUse(
+        ledger=Ledger(context.project.cache), keep=options.keep, note=note,
+        base_of=lambda base: base_origin(base, context.lock, platform, context.matrix.registry),
+    )  # fmt: skip
+
+
+def make_workshop(
+    context: Context, scene: Scene, options: Options, progress: Progress, uses: NoUse | None = None
+) -> Workshop:
+    """Wire the launchers and the folders."""
+    from trtmatrix.api.section import SurfaceIntake
+    from trtmatrix.judge.calibration_file import read_calibration
+    from trtmatrix.launchers.containers import ContainerLauncher
+    from trtmatrix.launchers.engine_images import Images, builder_command
+    from trtmatrix.launchers.gpu import clocks
+    from trtmatrix.launchers.interpreters import InterpreterLauncher
+    from trtmatrix.launchers.wheelhouse import find_wheelhouse
+    from trtmatrix.prepare.case_pool import CasePool
+    from trtmatrix.prepare.cases import CaseCache
+    from trtmatrix.run.workshop import Workshop
+
+    project = context.project
+    interpreters = InterpreterLauncher(
+        project.cache, project.repros.resolve(), progress.note,
+        find_wheelhouse(project.folder) if context.offline else None,
+    )  # fmt: skip
+    engine = scene.host.engine
+    images = Images(
+        pull_note=progress.pull, note=progress.note,
+        builder=builder_command(project.image_builder, project.matrix), uses=uses,
+        platform=engine.platform, command=engine.command,
+    )  # fmt: skip
+    containers: Launcher = ContainerLauncher(
+        engine=engine, cache=project.cache, repros=project.repros, limits=options.limits, images=images,
+    )  # fmt: skip
+    if not engine.is_daemon:
+        from trtmatrix.launchers.child import ChildLauncher
+        from trtmatrix.launchers.found import find_runtime
+
+        containers = ChildLauncher(
+            runtime=find_runtime(engine.command), engine=engine, cache=project.cache, repros=project.repros,
+            limits=options.limits, note=progress.note,
+        )  # fmt: skip
+    return Workshop(
+        launchers={"container": containers, "wheels": interpreters, "host": interpreters},
+        repros=context.repros, cases=CaseCache(project.cache), cache=project.cache,
+        local=project.local, probe_digest=context.code.probe, progress=progress,
+        gpu_clocks=clocks, output_bytes=options.limits.output, calibration=read_calibration(),
+        stored=scene.stored, rebuilds=options.rebuilds, confirm=options.confirm,
+        isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project),
+        surfaces=SurfaceIntake(project.results, progress.note), uses=images.uses,
+    )  # fmt: skip
+
+
+def here(project: Project) -> Callable[[Launch], bool]:
+    """Return what tells whether a launch can start without a pull, a build or an installation."""
+    from trtmatrix.launchers.interpreters import is_installed
+
+    def is_here(launch: Launch) -> bool:
+        origin = launch.version.origin
+        if launch.python is None and isinstance(origin, WheelsOrigin):
+            return is_installed(project.cache, launch.version.name, origin.wheels)
+        return not launch.lacks_image
+
+    return is_here
+
+
+def served_cells(context: Context, scene: Scene, options: Options) -> frozenset[CellId]:
+    """Return the cells that stored records stand for, so that they are not run again."""
+    return served_among(entries_of(context, scene, scene.stored), options)
+
+
+def served_among(entries: Iterable[Entry], options: Options) -> frozenset[CellId]:
+    """Return the cells that are shown from their records instead of running them again."""
+    if options.rerun:
+        return frozenset()
+    return frozenset(entry.cell.id for entry in entries if is_served(entry, options))
+
+
+def is_served(entry: Entry, options: Options) -> bool:
+    """Whether a cell is shown from its records instead of running it again."""
+    return why_run(entry, options) is None
+
+
+def why_run(entry: Entry, options: Options, current: Mapping[str, str] | None = None) -> Reason | None:
+    """Return why a cell is run under these options, or None where its records stand for it."""
+    return find_reason(
+        entry, rerun=options.rerun, rebuilds=options.rebuilds, confirm=options.confirm, current=current
+    )
+
+
+def find_stale(context: Context, scene: Scene, options: Options) -> list[Finding]:
+    """Return why each cell that could run here would be run, or the record that stands for it."""
+    can_run = {cell.id for launch in scene.plan.launches for cell in launch.cells}
+    current = digests_now(context, scene)
+    return [
+        Finding(cell=entry.cell, reason=why_run(entry, options, current[entry.cell.id]), record=entry.record)
+        for entry in entries_of(context, scene, scene.stored)
+        if entry.cell.id in can_run
+    ]
+
+
+def is_current_fact(entry: Entry) -> bool:
+    """Whether a cell was measured here, with what is here now, and what came out is a fact.
+
+    Trouble with the machinery, and what hangs on memory or set-up, is tried again; a crash, a
+    time-out or a failed build of the cell itself is a fact.
+    """
+    return find_reason(entry, confirm=False) is None

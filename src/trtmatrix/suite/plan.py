@@ -1,0 +1,390 @@
+"""Which cells run here, which do not and why, and what is started for them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import lru_cache
+
+from packaging.version import Version as Release
+
+from trtmatrix.suite.cells import Cell, Selection
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.image_names import CHILDREN, is_own
+from trtmatrix.suite.matrix import Driver, ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
+from trtmatrix.suite.model import Product
+from trtmatrix.suite.outcome import Exclusion
+
+
+class Pull(str, Enum):
+    """Which missing images are pulled, or built where they are made by us."""
+
+    NAMED = "named"
+    ALL = "all"
+    NEVER = "never"
+
+
+class Keep(str, Enum):
+    """Which images that this tool pulled stay after their last cell."""
+
+    NONE = "none"
+    LOCKED = "locked"
+    ALL = "all"
+
+
+class Isolation(str, Enum):
+    """What cells of one launch share."""
+
+    WORKER = "worker"
+    PROCESS = "process"
+    CONTAINER = "container"
+
+    @property
+    def words(self) -> str:
+        """What that means, in words."""
+        match self:
+            case Isolation.WORKER:
+                return "one warm process for all cells that leave it well"
+            case Isolation.PROCESS:
+                return "a fresh process for each cell"
+            case Isolation.CONTAINER:
+                return "a fresh start of the probe for each cell"
+
+
+class GpuAccess(str, Enum):
+    """How a container is given a GPU."""
+
+    TOOLKIT = "NVIDIA Container Toolkit"
+    CDI = "CDI"
+    NODES = "device nodes"
+    RUNTIME = "the runtime's own way"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """The container engine as found: ``images`` maps references to image IDs.
+
+    ``reason``: why none is available; ``remedy``: what mends that.
+    ``ids`` are those of all images, also of those without a name; ``sizes``: by ID, the bytes that an image
+    takes on disk, what it shares with others counted too; ``snapshots``: containerd keeps the images, their
+    compressed layers too; ``proxied``: it reaches registries by a
+    proxy or mirror of its own. ``driver_folder`` is the host folder with the driver's libraries that
+    ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``:
+    Docker or Podman, or Apptainer or pyxis, which are no daemons; ``api``: the highest version of Docker's
+    API that it speaks; ``platform``: what it runs, as registries name it; ``memory``: of its host, in bytes,
+    0 where it does not say; ``insecure``: the
+    registries, by host or network, that it speaks plain HTTP with. ``rootless``: it runs as the caller, who
+    is root inside; ``unlimited``: what it cannot limit, in words; ``ulimits``: limits of a process that it
+    must be told, since its own defaults may be more than it may set.
+    """
+
+    available: bool
+    reason: str = ""
+    remedy: str = ""
+    version: str = ""
+    images: Mapping[str, str] = field(default_factory=dict)
+    gpu_access: GpuAccess | None = None
+    driver_folder: str | None = None
+    root: str = ""
+    ids: frozenset[str] = frozenset()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    snapshots: bool = False
+    name: str = "Docker"
+    api: str = ""
+    proxied: bool = False
+    platform: str = "linux/amd64"
+    memory: int = 0
+    insecure: tuple[str, ...] = ()
+    rootless: bool = False
+    unlimited: tuple[str, ...] = ()
+    ulimits: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def command(self) -> str:
+        """The engine's own command line."""
+        return self.name.lower()
+
+    @property
+    def is_daemon(self) -> bool:
+        """Whether it is asked over a socket, as Docker and Podman are; else containers are our children."""
+        return self.command not in CHILDREN
+
+    def held(self, origin: ImageOrigin) -> str | None:
+        """Return the ID under which the image of an origin is here, or None.
+
+        A locked image is known by its ID alone: a tag can be pushed again, and neither tag nor digest
+        survives ``docker save`` and ``load``.
+        """
+        if origin.pin is not None:
+            here = self.ids | set(self.images.values())
+            return next((image_id for image_id in origin.pin.ids if image_id in here), None)
+        return self.images.get(origin.mirror or origin.image) or self.images.get(origin.image)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What was found on this host. ``interpreters`` maps a library's version to a Python.
+
+    ``builds_images``: the project has the script that makes images from wheels. ``offline``: nothing may be
+    had from elsewhere; then ``lacking`` says, by version, what its environment of wheels lacks.
+    """
+
+    engine: Engine
+    gpus: tuple[Gpu, ...] = ()
+    interpreters: Mapping[str, str] = field(default_factory=dict)
+    builds_images: bool = False
+    offline: bool = False
+    lacking: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Excluded:
+    """A cell that is not attempted, with the kind of reason and the words for it."""
+
+    cell: Cell
+    why: Exclusion
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """The cells of one version on one GPU; ``python`` is set where a host interpreter runs them.
+
+    ``pull``, ``build``: how its image, which is not here, is had first.
+    """
+
+    version: Version
+    gpu: Gpu
+    cells: tuple[Cell, ...]
+    pull: bool = False
+    build: bool = False
+    python: str | None = None
+
+    @property
+    def lacks_image(self) -> bool:
+        """Whether its image is not here."""
+        return self.pull or self.build
+
+    def of(self, cells: Iterable[Cell]) -> Launch:
+        """Return the same launch over these cells."""
+        return replace(self, cells=tuple(cells))
+
+    def on(self, board: Gpu) -> Launch:
+        """Return the same launch on an equal board."""
+        cells = tuple(replace(cell, gpu=board) for cell in self.cells)
+        return replace(self, gpu=board, cells=cells)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What would be started, and what would not. ``boards``: the GPUs of this host, equal ones too."""
+
+    launches: tuple[Launch, ...]
+    excluded: tuple[Excluded, ...]
+    boards: tuple[Gpu, ...] = ()
+
+    @property
+    def here(self) -> tuple[Launch, ...]:
+        """The launches that this host runs."""
+        return tuple(launch for launch in self.launches if not launch.gpu.remote)
+
+    @property
+    def away(self) -> tuple[Launch, ...]:
+        """The launches that a cluster's nodes run."""
+        return tuple(launch for launch in self.launches if launch.gpu.remote)
+
+
+def make_plan(cells: Sequence[Cell], host: Host, selection: Selection, pull: Pull) -> Plan:
+    """Split cells into launches (one a version and GPU) and exclusions."""
+    excluded: list[Excluded] = []
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        reason = exclude(cell, host, selection, pull)
+        if reason is None:
+            groups.setdefault((cell.version.name, cell.gpu.slug), []).append(cell)
+        else:
+            excluded.append(Excluded(cell=cell, why=reason[0], detail=reason[1]))
+    launches = tuple(_launch(group, host, selection) for group in groups.values())
+    return Plan(launches=launches, excluded=tuple(excluded), boards=host.gpus)
+
+
+def _launch(group: Sequence[Cell], host: Host, selection: Selection) -> Launch:
+    version = group[0].version
+    python = host_python(version, host) if _of_this_host(version, selection) else None
+    origin = version.origin if python is None and isinstance(version.origin, ImageOrigin) else None
+    missing = origin is not None and host.engine.held(origin) is None
+    made = origin is not None and origin.build is not None
+    return Launch(
+        version=version, gpu=group[0].gpu, cells=tuple(group), python=python,
+        pull=missing and not made, build=missing and made,
+    )  # fmt: skip
+
+
+def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> tuple[Exclusion, str] | None:
+    """Return why a cell cannot run on this host, or None where it can."""
+    version, gpu = cell.version, cell.gpu
+    if version.compute is not None and gpu.compute is not None and not _supports(version, gpu):
+        low, high = version.compute.min, version.compute.max
+        return (
+            Exclusion.UNSUPPORTED_GPU,
+            f"by NVIDIA's notes {version.name} supports compute capability {low} to {high}",
+        )
+    if lacking := _lacking(cell):
+        return Exclusion.COMPONENT_MISSING, f"no {lacking} in the image"
+    if version.product is Product.TENSORRT and (reason := _without_gpu(cell, host)) is not None:
+        return reason
+    if gpu.remote and _of_this_host(version, selection):
+        return Exclusion.NO_INTERPRETER, "an interpreter of this host has no GPU of a site's nodes"
+    if "host" in selection.runtimes and version.product is Product.TENSORRT:
+        return _without_interpreter(version, host)
+    if selection.runtimes and version.runtime not in selection.runtimes:
+        return Exclusion.OTHER_RUNTIME, f"{version.name} is of runtime {version.runtime}"
+    match version.origin:
+        case ImageOrigin():
+            return _without_image(cell, host, selection, pull)
+        case WheelsOrigin():
+            absent = host.lacking.get(version.name)
+            return (Exclusion.NOT_HERE, absent) if absent else None
+        case InterpreterOrigin():
+            return None
+
+
+def _of_this_host(version: Version, selection: Selection) -> bool:
+    """Whether an interpreter of this host would run a version."""
+    asked = "host" in selection.runtimes and version.product is Product.TENSORRT
+    return asked or isinstance(version.origin, InterpreterOrigin)
+
+
+def _lacking(cell: Cell) -> str:
+    """Return what a case needs and its version does not have, or nothing."""
+    version, needs = cell.version, cell.case.needs
+    has = {"torch": version.torch, "torch_tensorrt": version.torch_tensorrt}
+    names = {"torch": "torch", "torch_tensorrt": "Torch-TensorRT"}
+    return next((names[name] for name in has if name in needs and has[name] is None), "")
+
+
+def _supports(version: Version, gpu: Gpu) -> bool:
+    if version.compute is None or gpu.compute is None:
+        return True
+    low, high = _release(version.compute.min), _release(version.compute.max)
+    return low <= _release(gpu.compute) <= high
+
+
+SITE_HAS = "the site's file has"
+"""What the detail begins with where a cluster's GPUs are meant."""
+
+
+def _without_gpu(cell: Cell, host: Host) -> tuple[Exclusion, str] | None:
+    if cell.gpu.present:
+        return None
+    if not host.gpus:
+        return Exclusion.NO_GPU, "TensorRT needs an NVIDIA GPU and its driver"
+    if host.gpus[0].remote:
+        return Exclusion.OTHER_GPU, f"{SITE_HAS} {', '.join(gpu.name for gpu in host.gpus)}"
+    return Exclusion.OTHER_GPU, f"this host has {', '.join(gpu.name for gpu in host.gpus)}"
+
+
+def host_python(version: Version, host: Host) -> str | None:
+    """Return the host interpreter whose library is this version's, or None."""
+    if isinstance(version.origin, InterpreterOrigin):
+        return version.origin.interpreter
+    ours = version.library.value.split(".")
+    for library, python in host.interpreters.items():
+        theirs = library.split(".")
+        shared = min(len(ours), len(theirs))
+        if ours[:shared] == theirs[:shared]:
+            return python
+    return None
+
+
+def _without_interpreter(version: Version, host: Host) -> tuple[Exclusion, str] | None:
+    if host_python(version, host) is not None:
+        return None
+    found = ", ".join(sorted(host.interpreters)) or "none"
+    return (
+        Exclusion.NO_INTERPRETER,
+        f"TensorRT in the host's interpreters: {found} (--python PATH adds one)",
+    )
+
+
+def _without_image(cell: Cell, host: Host, selection: Selection, pull: Pull) -> tuple[Exclusion, str] | None:
+    version, engine = cell.version, host.engine
+    if not isinstance(version.origin, ImageOrigin):
+        return None
+    if not engine.available:
+        return Exclusion.NO_ENGINE, engine.reason
+    if version.product is Product.TENSORRT:
+        if engine.gpu_access is None:
+            return Exclusion.NO_GPU_ACCESS, "neither NVIDIA Container Toolkit, CDI nor device nodes"
+        if version.driver and not driver_suffices(version.driver, cell.gpu):
+            least, here = version.driver.least, "the newest seen" if cell.gpu.remote else "here"
+            return (
+                Exclusion.DRIVER_TOO_OLD,
+                f"by NVIDIA's notes {version.name} needs {least}, {here} is {cell.gpu.driver}",
+            )
+    image = version.origin.reference
+    if engine.held(version.origin) is not None:
+        return None
+    if host.offline:
+        return Exclusion.NOT_HERE, image
+    named = bool(selection.versions)
+    wanted = pull is Pull.ALL or (pull is Pull.NAMED and named)
+    if not engine.is_daemon and (version.origin.build is not None or is_own(version.origin.image)):
+        return (
+            Exclusion.IMAGE_NOT_BUILT,
+            f"{engine.name} builds none: name one by --image {version.name}=FILE",
+        )
+    if version.origin.build is not None:
+        return None if wanted and host.builds_images else (Exclusion.IMAGE_NOT_BUILT, image)
+    if is_own(version.origin.image):
+        return Exclusion.IMAGE_NOT_BUILT, f"{image}: made by hand, in no registry"
+    return None if wanted else (Exclusion.IMAGE_NOT_PULLED, image)
+
+
+def driver_suffices(rule: Driver, gpu: Gpu) -> bool:
+    """Whether the GPU's driver runs an image: at least ``least``, or a named data-centre branch.
+
+    Source: CUDA's forward compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/.
+    An unknown driver is given the benefit of the doubt: the run itself will tell.
+    """
+    if gpu.driver is None or is_driver_enough(rule, gpu):
+        return True
+    driver = _release(gpu.driver)
+    branches = [_release(branch) for branch in rule.datacenter]
+    return gpu.datacenter and any(driver.major == b.major and driver >= b for b in branches)
+
+
+def is_driver_enough(rule: Driver, gpu: Gpu) -> bool:
+    """Whether the GPU's driver runs an image without that image's own driver library, or is unknown."""
+    return gpu.driver is None or _release(gpu.driver) >= _release(rule.least)
+
+
+@lru_cache(maxsize=1024)
+def _release(text: str) -> Release:
+    """Return a version number to compare by; all cells of a column ask for the same few."""
+    return Release(text)
+
+
+def count_excluded(excluded: Iterable[Excluded]) -> list[tuple[Exclusion, int, str]]:
+    """Return each kind of exclusion with its count and one of its details, the commonest first.
+
+    Of drivers that are too old it is the detail of the version that needs most: with that all of them run.
+    """
+    counts: dict[Exclusion, list[Excluded]] = {}
+    for item in excluded:
+        counts.setdefault(item.why, []).append(item)
+    ordered = sorted(counts.items(), key=lambda pair: (-len(pair[1]), pair[0].value))
+    return [(why, len(items), _telling(why, items)) for why, items in ordered]
+
+
+def _telling(why: Exclusion, items: Sequence[Excluded]) -> str:
+    """Return the detail that stands for all."""
+    names = {item.cell.version.name for item in items}
+    if why is not Exclusion.DRIVER_TOO_OLD or len(names) == 1:
+        return items[0].detail
+    most = max(
+        items, key=lambda item: _release(item.cell.version.driver.least if item.cell.version.driver else "0")
+    )
+    others = len(names) - 1
+    return f"{most.detail}; {others} {'other needs' if others == 1 else 'others need'} no more"

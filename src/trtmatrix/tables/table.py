@@ -1,0 +1,156 @@
+"""Entries grouped into tables: one a GPU for TensorRT, one for the products on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.words import MUST_FAIL, has_evidence
+from trtmatrix.suite.gpus import Gpu, Seen
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import Control, Product
+from trtmatrix.suite.repros import Case, Repro
+from trtmatrix.tables.board_kinds import BoardKind, find_kinds, mark_boards
+from trtmatrix.tables.twins import TwinRow, make_twin_rows
+
+_ORDER = (Product.TENSORRT, Product.ONNXRUNTIME, Product.TENSORRT_RTX)
+_ON_CPU = {
+    Product.ONNXRUNTIME: "graphs checked (onnxruntime)",
+    Product.TENSORRT_RTX: "parsed and built (tensorrt-rtx)",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A case with one entry a column; None where the case has no cell."""
+
+    case: Case
+    entries: tuple[Entry | None, ...]
+
+    @property
+    def label(self) -> str:
+        """The case's id, marked where the case must fail."""
+        return self.case.id + (f" {MUST_FAIL}" if self.case.control is Control.NEGATIVE else "")
+
+    @property
+    def known(self) -> bool:
+        """Whether any cell has evidence."""
+        return any(has_evidence(entry) for entry in self.entries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A repro's rows: those shown, those folded away because nothing is known of them, its own figures."""
+
+    repro: Repro
+    rows: tuple[Row, ...]
+    folded: tuple[Row, ...]
+    twins: tuple[TwinRow, ...] = ()
+
+    @property
+    def figure(self) -> str:
+        """What the numbers in the cells are."""
+        return one_line(f"figure: {self.repro.figure.label}")
+
+    @property
+    def fold_line(self) -> str:
+        """What stands for the folded rows, or nothing."""
+        return fold_line(len(self.folded), more=bool(self.rows)) if self.folded else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """What is shown together: columns are versions in release order, rows are cases by repro.
+
+    ``boards``: the kinds of boards that its cells were measured on.
+    """
+
+    title: str
+    columns: tuple[Version, ...]
+    sections: tuple[Section, ...]
+    boards: tuple[BoardKind, ...] = ()
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield every entry, folded ones too, row by row."""
+        for section in self.sections:
+            for row in (*section.rows, *section.folded):
+                yield from (entry for entry in row.entries if entry is not None)
+
+    def shown(self) -> Iterator[Entry | None]:
+        """Yield what the cells of the shown rows hold."""
+        for section in self.sections:
+            for row in section.rows:
+                yield from row.entries
+
+
+def fold_line(count: int, *, more: bool) -> str:
+    """Return what stands for so many folded rows; ``more``: there are others above."""
+    return f"… {count} {'more ' if more else ''}{'case' if count == 1 else 'cases'} without evidence here"
+
+
+def make_tables(entries: Sequence[Entry], *, all_rows: bool = False) -> tuple[Table, ...]:
+    """Group entries into tables: the GPUs in the order of the entries, the CPU last.
+
+    Rows in which no cell has evidence are folded, unless ``all_rows``.
+    """
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        on_gpu = entry.cell.version.product is Product.TENSORRT
+        groups.setdefault(f"gpu {entry.cell.gpu.slug}" if on_gpu else "cpu", []).append(entry)
+    names = [name for name in groups if name != "cpu"] + [name for name in groups if name == "cpu"]
+    return tuple(_table(groups[name], all_rows) for name in names)
+
+
+def _table(entries: Sequence[Entry], all_rows: bool) -> Table:
+    named = {entry.cell.version.name: entry.cell.version for entry in entries}
+    columns = tuple(sorted(named.values(), key=lambda v: (_ORDER.index(v.product), v.release)))
+    boards = find_kinds(entries)
+    repros: dict[str, list[Entry]] = {}
+    for entry in mark_boards(entries, boards):
+        repros.setdefault(entry.cell.repro.id, []).append(entry)
+    sections = (_section(mine[-1].cell.repro, columns, mine, all_rows) for mine in repros.values())
+    return Table(title=_title(entries, columns), columns=columns, sections=tuple(sections), boards=boards)
+
+
+def _title(entries: Sequence[Entry], columns: Sequence[Version]) -> str:
+    products = dict.fromkeys(version.product for version in columns)
+    if Product.TENSORRT in products:
+        return f"TensorRT: {describe_gpu(entries[0].cell.gpu)}"
+    return "CPU: " + ", ".join(_ON_CPU[product] for product in products)
+
+
+def describe_gpu(gpu: Gpu) -> str:
+    """Return a GPU's name with its variant, compute capability and driver, as far as known.
+
+    Of a site's GPU every variant and driver that was seen there.
+    """
+    boards: Sequence[Gpu | Seen] = gpu.seen or (gpu,)
+    parts = [gpu.name, ", ".join(dict.fromkeys(board.variant for board in boards if board.variant))]
+    parts += [f"compute capability {gpu.compute}"] if gpu.compute else []
+    drivers = ", ".join(dict.fromkeys(board.driver for board in boards if board.driver))
+    parts += [f"driver {drivers}"] if drivers else []
+    return " · ".join(part for part in parts if part)
+
+
+def _section(repro: Repro, columns: Sequence[Version], mine: Sequence[Entry], all_rows: bool) -> Section:
+    """Return a repro's section of its own entries."""
+    cases = {entry.cell.case.id: entry.cell.case for entry in mine}
+    at = {(entry.cell.case.id, entry.cell.version.name): entry for entry in mine}
+    rows = [
+        Row(case=case, entries=tuple(at.get((case.id, version.name)) for version in columns))
+        for case in cases.values()
+    ]
+    shown = tuple(row for row in rows if all_rows or row.known)
+    return Section(
+        repro=repro, rows=shown,
+        folded=tuple(row for row in rows if not all_rows and not row.known),
+        twins=tuple(make_twin_rows(repro, [(row.case, row.entries) for row in shown], columns)),
+    )  # fmt: skip
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """Return a text as one printable line: no control characters, white space run together."""
+    printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    line = " ".join(printable.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

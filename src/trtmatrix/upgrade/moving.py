@@ -1,0 +1,268 @@
+"""What a move is: its two versions, its GPU, what is stored of them, and the command that asks for it."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trtmatrix.api.section import read_surfaces
+from trtmatrix.common.errors import UsageError
+from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.calibration_file import read_calibration
+from trtmatrix.launchers.gpu import find_gpus, named_gpus
+from trtmatrix.plan.context import Context, read_matrix
+from trtmatrix.plan.scene import entries_of, look_around, recorded_gpus, without_superseded
+from trtmatrix.records.store import read_records
+from trtmatrix.suite.gpus import CPU, Gpu
+from trtmatrix.suite.matrix import Matrix, Version
+from trtmatrix.suite.model import Product
+from trtmatrix.suite.plan import Pull
+from trtmatrix.upgrade.question import DOOR, Question
+from trtmatrix.upgrade.sides import Entries
+
+if TYPE_CHECKING:
+    from trtmatrix.judge.compare import Stored
+
+SUFFIXES, API_SUFFIXES = (".html", ".md", ".json", ".sarif"), (".json", ".sarif")
+ANY = "any"
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Refuse what makes no sense together, before anything is read."""
+    for option, names in (("--trt", args.trt), ("--runtime", args.runtime), ("--python", args.python)):
+        if names:
+            raise UsageError(
+                f"{option}: upgrade takes its two versions by --from and --to, as matrix.yaml has them; "
+                f"leave {option} out, or run other cells by {DOOR} matrix first"
+            )
+    if args.api and args.after == ANY:
+        raise UsageError("--api: name one version by --to, for a difference takes two")
+    if len(args.gpu) > 1:
+        raise UsageError(f"--gpu {','.join(args.gpu)}: an answer is for one GPU; ask once for each")
+    if args.model is None:
+        _need_model(args)
+    for option, paths in (("--code", args.code), ("--check", [args.check] if args.check else [])):
+        for path in paths:
+            if not path.exists() or (option == "--check" and not path.is_file()):
+                raise UsageError(f"{option} {path}: there is no such file")
+    suffixes = API_SUFFIXES if args.api else SUFFIXES
+    for file in args.output:
+        if file.suffix not in suffixes:
+            only = " with --api" if args.api else ""
+            raise UsageError(f"--output {file}: the suffix must be one of {', '.join(suffixes)}{only}")
+        if file.suffix == ".sarif" and not args.code:
+            raise UsageError(f"--output {file}: it tells lines of your code: name that by --code DIR")
+        if not file.parent.is_dir():
+            raise UsageError(f"--output {file}: there is no folder {file.parent}")
+
+
+def _need_model(args: argparse.Namespace) -> None:
+    """Refuse options about a model where none is named: they would do nothing."""
+    named = {
+        "--inputs": args.inputs, "--atol": args.atol, "--rtol": args.rtol, "--profile": args.profile,
+        "--check": args.check, "--explain": args.explain,
+    }  # fmt: skip
+    for option, value in named.items():
+        if value is not None and value != [] and value is not False:
+            raise UsageError(f"{option} is about your own model: name it by --model FILE.onnx")
+
+
+def find_move(matrix: Matrix, before: str, after: str) -> tuple[Version, tuple[Version, ...]]:
+    """Return the version moved from, and those that may be moved to: one, or all newer ones for ``any``.
+
+    :class:`UsageError` where a name is none of matrix.yaml's, both are the same, or of two products.
+    """
+    names = [version.name for version in matrix.versions]
+    old = _find(matrix, "--from", before)
+    same = [version for version in matrix.versions if version.product is old.product]
+    if after == ANY:
+        newer = sorted((v for v in same if v.release > old.release), key=lambda v: v.release)
+        if not newer:
+            raise UsageError(
+                f"--to any: matrix.yaml has no version newer than {old.name}: {', '.join(names)}"
+            )
+        return old, tuple(newer)
+    new = _find(matrix, "--to", after)
+    others = ", ".join(version.name for version in same if version is not old) or "no other"
+    if new is old:
+        raise UsageError(f"--from and --to are both {old.name}: move to {others}, or ask --to any")
+    if new.product is not old.product:
+        raise UsageError(
+            f"{old.name} is {old.product.value} and {new.name} is {new.product.value}: an upgrade stays "
+            f"inside one product; from {old.name} to {others}"
+        )
+    return old, (new,)
+
+
+def asks_code_alone(args: argparse.Namespace, names: Sequence[str]) -> bool:
+    """Whether only the API can be asked about: a version is none of ``names``, but its API is known.
+
+    :class:`UsageError` where more is asked than what becomes of code.
+    """
+    known = {ANY, *names, *(name.rpartition(".")[0] for name in names)}  # 10.0.1 is meant for 10.0.1.6
+    beyond = [name for name in (args.before, args.after) if name not in known]
+    if not beyond or any(read_surfaces(args.results).of(name) is None for name in beyond):
+        return False
+    more = [f"--{name}" for name in ("gpu", "repro", "case", "model", "check") if getattr(args, name)]
+    if args.code and not more and args.after != ANY:
+        return True
+    without = f" without {', '.join(more)}" if more else ""
+    raise UsageError(
+        f"{' and '.join(beyond)}: not in {args.matrix}; only what changes in its API is known. Ask for that "
+        f"by --api, or by --code DIR{without}; to ask for more add it to that file, as said at its top"
+    )
+
+
+def is_of_tensorrt(args: argparse.Namespace) -> bool:
+    """Whether a move whose API is asked about is one of TensorRT's; each end's API is known, or is a version.
+
+    :class:`UsageError` where an end is neither, both are the same, or of two products.
+    """
+    ends = {"--from": args.before, "--to": args.after}
+    surfaces = read_surfaces(args.results)
+    unknown = {option: name for option, name in ends.items() if surfaces.of(name) is None}
+    if args.before == args.after:
+        raise UsageError(f"--from and --to are both {args.before}: a difference takes two")
+    if unknown and not args.matrix.exists():
+        option, name = next(iter(unknown.items()))
+        raise UsageError(f"{option} {name}: its API is not known; known are {', '.join(surfaces.versions)}")
+    if not unknown:
+        return True
+    matrix = read_matrix(args.matrix)
+    found = [_find(matrix, option, name, tuple(surfaces.versions)) for option, name in unknown.items()]
+    products = {version.product for version in found} | (
+        {Product.TENSORRT} if len(found) < len(ends) else set()
+    )
+    if len(products) > 1:
+        raise UsageError(f"{args.before} and {args.after} are two products: an upgrade stays inside one")
+    return products == {Product.TENSORRT}
+
+
+def _find(matrix: Matrix, option: str, name: str, others: Sequence[str] = ()) -> Version:
+    """Return a version of matrix.yaml; ``others``: names that may have been meant, too."""
+    found = next((version for version in matrix.versions if version.name == name), None)
+    if found is not None:
+        return found
+    names = [*(version.name for version in matrix.versions), *others]
+    near = [known for known in names if known.startswith(f"{name}.") or name.startswith(f"{known}.")]
+    near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    hint = f"perhaps you meant {', '.join(near)}" if near else f"known are {', '.join(names)}"
+    raise UsageError(
+        f"{option} {name}: not in matrix.yaml; {hint}. To add a version, see the top of that file"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """What is known of all versions of one product on one GPU. ``gpu_word``: how commands name it."""
+
+    gpu: Gpu
+    gpu_word: str
+    entries: Entries
+    calibration: Calibration
+
+
+def gather(context: Context, version: Version) -> Gathered:
+    """Read the records and expectations of a version's product on the GPU that is meant; runs nothing."""
+    names = tuple(v.name for v in context.matrix.versions if v.product is version.product)
+    gpu, word = CPU, ""
+    if version.product is Product.TENSORRT:
+        stored = without_superseded(read_records(context.project.results))
+        try:
+            gpu = choose_gpu(context.selection.gpus, find_gpus().gpus, stored)
+        except UsageError as error:
+            raise UsageError(f"{error}; code alone is looked at by --api --code DIR") from error
+        word = context.selection.gpus[0] if context.selection.gpus else gpu.name
+    selection = replace(context.selection, versions=names, gpus=(word,) if word else ())
+    narrowed = replace(context, selection=selection)
+    scene = look_around(narrowed, Pull.NEVER)
+    calibration = read_calibration()
+    entries = Entries(entries_of(narrowed, scene, scene.stored), calibration)
+    return Gathered(gpu=gpu, gpu_word=word, entries=entries, calibration=calibration)
+
+
+def choose_gpu(named: Sequence[str], here: Sequence[Gpu], stored: Sequence[Stored]) -> Gpu:
+    """Return the one GPU that the answer is for: that named, else the only one here.
+
+    :class:`UsageError` where none is named and none, or several kinds, are here.
+    """
+    recorded = recorded_gpus(stored)
+    if named:
+        return _with_table(named_gpus(named, [*here, *recorded.values()])[0])
+    kinds = {gpu.slug: gpu for gpu in reversed(here)}
+    if len(kinds) == 1:
+        return next(iter(kinds.values()))
+    known = ", ".join(gpu.name for gpu in recorded.values())
+    what = (
+        f"this host has {', '.join(gpu.name for gpu in kinds.values())}"
+        if kinds
+        else "no GPU is in this host"
+    )
+    records = f" (there are records of {known})" if known else ""
+    raise UsageError(f"{what}: name the GPU that you deploy on, such as --gpu L4{records}")
+
+
+def _with_table(gpu: Gpu) -> Gpu:
+    """Return a GPU that only records name with what the table of known GPUs says of it."""
+    if gpu.present:
+        return gpu
+    try:
+        known = named_gpus([gpu.name], ())[0]
+    except UsageError:
+        return gpu
+    return replace(gpu, datacenter=known.datacenter, compute=gpu.compute or known.compute)
+
+
+def make_question(
+    args: argparse.Namespace, context: Context, gathered: Gathered, before: Version, after: Version
+) -> Question:
+    """Return what is to be decided, without the user's model and code."""
+    asked = {name: ",".join(getattr(args, name)) for name in ("repro", "case")}
+    restricted = " ".join(f"--{name} {value}" for name, value in asked.items() if value)
+    left_out = tuple(r.id for r in context.plain_repros if args.repro and r.id not in args.repro)
+    return Question(
+        before=before, after=after, gpu=gathered.gpu, matrix=context.matrix, entries=gathered.entries,
+        gpu_word=gathered.gpu_word, options=tuple(file_options(args)), restricted=restricted,
+        left_out=tuple(name for name in left_out if name != "controls"), command=command_of(args),
+    )  # fmt: skip
+
+
+def file_options(args: argparse.Namespace) -> list[str]:
+    """Return the options that name other files than the usual."""
+    usual = {
+        "matrix": Path("matrix.yaml"),
+        "repros": Path("repros"),
+        "results": Path("results"),
+        "cache": None,
+    }
+    given = {name: getattr(args, name) for name in usual}
+    return [
+        word for name, value in given.items() if value != usual[name] for word in (f"--{name}", str(value))
+    ]
+
+
+def command_of(args: argparse.Namespace) -> str:
+    """Return the command that makes the same report."""
+    words = ["--from", args.before, "--to", args.after]
+    words += ["--gpu", args.gpu[0]] if args.gpu else []
+    for name in ("repro", "case"):
+        words += [f"--{name}", ",".join(getattr(args, name))] if getattr(args, name) else []
+    words += model_options(args, "check")
+    words += [word for value in args.code for word in ("--code", str(value))]
+    words += [f"--{name.replace('_', '-')}" for name in ("explain", "no_run") if getattr(args, name)]
+    return f"{DOOR} upgrade -- {shlex.join([*words, *file_options(args)])}"
+
+
+def model_options(args: argparse.Namespace, *others: str) -> list[str]:
+    """Return the options about a model of one's own, as they were given; ``others``: more of one value."""
+    words: list[str] = []
+    for name in ("model", "inputs", "atol", "rtol", *others):
+        value = getattr(args, name)
+        words += [f"--{name}", str(value)] if value is not None else []
+    words += ["--precision", args.precision] if args.model is not None else []
+    return words + [word for value in args.profile for word in ("--profile", str(value))]

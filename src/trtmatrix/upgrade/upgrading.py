@@ -1,0 +1,189 @@
+"""The command upgrade: gathers what is known of two versions, asks the core, prints and writes the report."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from trtmatrix.api.types import ApiSection
+from trtmatrix.common.errors import ExitCode
+from trtmatrix.plan.context import Context, open_context
+from trtmatrix.plan.scene import entries_of, look_around
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import Product
+from trtmatrix.suite.plan import Pull
+from trtmatrix.upgrade.any_version import choose_version
+from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.moving import (
+    ANY,
+    Gathered,
+    asks_code_alone,
+    check_options,
+    find_move,
+    gather,
+    is_of_tensorrt,
+    make_question,
+)
+from trtmatrix.upgrade.question import Own
+from trtmatrix.upgrade.report import Upgrade
+from trtmatrix.upgrade.sides import Entries
+
+NO_SURFACES = "surfaces are kept of TensorRT's bindings alone"
+
+
+def upgrade_command(args: argparse.Namespace) -> ExitCode:
+    """Say whether to move from one version to another; the exit code is the answer."""
+    check_options(args)
+    if args.api or (not args.matrix.exists() and asks_code_alone(args, ())):
+        return _tell_api(args)
+    context = open_context(args)
+    if asks_code_alone(args, [version.name for version in context.matrix.versions]):
+        return _tell_api(args)
+    before, afters = find_move(context.matrix, args.before, args.after)
+    gathered = gather(context, before)
+    if args.after == ANY:
+        upgrade = _choose(args, context, gathered, before, afters)
+    else:
+        upgrade = _decide(args, context, gathered, before, afters[0])
+    show(args, upgrade)
+    return upgrade.exit_code
+
+
+def _choose(
+    args: argparse.Namespace, context: Context, gathered: Gathered, before: Version, afters: Sequence[Version]
+) -> Upgrade:
+    """Return the report of the version to move to; the API and the model are looked at for that alone."""
+    plain = argparse.Namespace(**{**vars(args), "model": None, "code": []})
+    tried = [_decide(plain, context, gathered, before, after, api=False) for after in afters]
+    chosen = choose_version(tried, args.repro)
+    after = next(version for version in afters if version.name == chosen.after)
+    whole = _decide(args, context, gathered, before, after)
+    others = [u for u in tried if u.after != whole.after]
+    order = {version.name: index for index, version in enumerate(afters)}
+    return choose_version(sorted([whole, *others], key=lambda u: order[u.after]), args.repro)
+
+
+def _decide(
+    args: argparse.Namespace, context: Context, gathered: Gathered, before: Version, after: Version, *,
+    api: bool = True,
+) -> Upgrade:  # fmt: skip
+    section = _api_section(args, context, before, after) if api else ApiSection()
+    question = make_question(args, context, gathered, before, after)
+    return decide(
+        replace(question, api=section, code=bool(args.code), own=_own(args, context, gathered, before, after))
+    )
+
+
+def _api_section(args: argparse.Namespace, context: Context, before: Version, after: Version) -> ApiSection:
+    """Return what changes for code; only TensorRT's own bindings are known."""
+    if before.product is not Product.TENSORRT:
+        return ApiSection(lacking=NO_SURFACES)
+    from trtmatrix.api.section import make_api_section
+
+    return make_api_section(context.project.results, before.name, after.name, args.code)
+
+
+def _own(
+    args: argparse.Namespace, context: Context, gathered: Gathered, before: Version, after: Version
+) -> Own | None:
+    """Run the user's model where it can be run here, unless told not to, and return what is known of it."""
+    if args.model is None:
+        return None
+    from trtmatrix.model.own_model import make_model_section, open_model
+    from trtmatrix.run.perform import Options, perform
+
+    selection = replace(
+        context.selection, versions=(before.name, after.name), repros=(), cases=(),
+        gpus=(gathered.gpu_word,) if gathered.gpu_word else (),
+    )  # fmt: skip
+    mine = open_model(replace(context, selection=selection), args)
+    scene = look_around(mine, Pull.NEVER if args.no_run else Pull.NAMED)
+    if args.no_run:
+        entries = entries_of(mine, scene, scene.stored)
+    else:
+        from trtmatrix.judge.confirm import CONFIRMING_BUILDS
+
+        entries = perform(mine, scene, Options(rebuilds=CONFIRMING_BUILDS)).entries
+    section = make_model_section(mine, entries, before.name, after.name, args, gathered.calibration)
+    tolerance = args.atol is not None or args.rtol is not None
+    return Own(section=section, entries=Entries(entries, gathered.calibration), tolerance=tolerance)
+
+
+def _tell_api(args: argparse.Namespace) -> ExitCode:
+    """Tell the difference of the two APIs, with code where it is used, and nothing else; it alone decides."""
+    from trtmatrix.api.report import render_api_text
+    from trtmatrix.api.section import make_api_section
+    from trtmatrix.common.jsontext import to_json
+    from trtmatrix.upgrade.render_data import plain
+
+    if is_of_tensorrt(args):
+        section = make_api_section(args.results, args.before, args.after, args.code)
+    else:
+        section = ApiSection(code=tuple(map(str, args.code)), lacking=NO_SURFACES)
+    code = exit_code_of(section)
+    data = to_json({"exit_code": int(code), **plain(section)})
+    for file in args.output:
+        file.write_text(data if file.suffix == ".json" else _sarif(args, section), encoding="utf-8")
+    with contextlib.suppress(BrokenPipeError):  # the answer stays what it is
+        print(data if args.json else render_api_text(section), end="", flush=True)
+    return code
+
+
+def _sarif(args: argparse.Namespace, section: ApiSection) -> str:
+    from trtmatrix.api.sarif import render_sarif
+
+    return render_sarif(section, args.before, args.after, str(Path.cwd()))
+
+
+def exit_code_of(section: ApiSection) -> ExitCode:
+    """Return 11 where code must change, 12 where code was named and not all of it could be read, else 0."""
+    if section.must_change:
+        return ExitCode.DONT
+    unseen = section.code and (section.lacking or not section.files or _unparsed(section))
+    return ExitCode.NOT_ENOUGH if unseen else ExitCode.AS_EXPECTED
+
+
+def _unparsed(section: ApiSection) -> bool:
+    """Whether a file that is about TensorRT could not be read."""
+    whys = ("it does not parse", "its expressions", "it is not in UTF-8", "it is binary", "it cannot be read")
+    return any(why.startswith(whys) for _, why in section.unread)
+
+
+def show(args: argparse.Namespace, upgrade: Upgrade) -> None:
+    """Print the report, and write it to the files asked for, which say when they were made."""
+    from datetime import datetime, timezone
+
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    upgrade = replace(upgrade, generated=now)
+    for file in args.output:
+        text = _sarif(args, upgrade.api) if file.suffix == ".sarif" else render(file.suffix, upgrade)
+        file.write_text(text, encoding="utf-8")
+    with contextlib.suppress(BrokenPipeError):  # the answer stays what it is
+        print(render(".json" if args.json else "", upgrade), end="", flush=True)
+
+
+def render(suffix: str, upgrade: Upgrade) -> str:
+    """Return the report in the format of a file's suffix; none means this terminal."""
+    match suffix:
+        case ".md":
+            from trtmatrix.upgrade.render_markdown import render_upgrade_markdown
+
+            return render_upgrade_markdown(upgrade)
+        case ".html":
+            from trtmatrix.upgrade.render_html import render_upgrade_html
+
+            return render_upgrade_html(upgrade)
+        case ".json":
+            from trtmatrix.upgrade.render_data import upgrade_json
+
+            return upgrade_json(upgrade)
+        case _:
+            from trtmatrix.upgrade.render_text import render_upgrade_text
+
+            colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+            return render_upgrade_text(upgrade, colour=colour)
