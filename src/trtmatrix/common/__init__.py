@@ -1,1 +1,1 @@
-"""What every package may use of the host: paths, locks, processes, time limits, archives, errors, JSON. Imports nothing of ours."""
+"""What every package may use of the host: paths, locks, processes, time limits, archives, errors."""

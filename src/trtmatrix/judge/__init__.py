@@ -1,4 +1,1 @@
-"""What the numbers say: measures, noise floors, verdicts, expectations, controls, confirmation, and the record they read.
-
-May import common and suite.
-"""
+"""What the numbers say: measures, floors, verdicts, expectations, controls, and the record they read."""

@@ -1,1 +1,1 @@
-"""A model of the user's own as a repro: its cases, acceptance, differences, and the first layer that goes wrong."""
+"""A model of the user's own as a repro: cases, acceptance, and the first layer that goes wrong."""

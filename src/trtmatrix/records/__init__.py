@@ -1,1 +1,1 @@
-"""Where records and kept outputs lie: reads, writes and publishes them. May import judge and what judge may."""
+"""Where records and kept outputs lie: reads, writes and publishes them."""

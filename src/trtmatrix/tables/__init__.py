@@ -1,1 +1,1 @@
-"""The tables in every form: text, Markdown, page, plots, JSON. Renderers return strings and decide nothing."""
+"""The tables as text, Markdown, page, plots and JSON: renderers return strings and decide nothing."""
