@@ -1,28 +1,33 @@
-"""``python -m tests``: every suite that this host allows, in turn, each within its time budget.
+"""``python -m tests``: the tests in three tiers, one line a suite.
 
-What a host does not allow is listed loudly at the end; ``--require-all`` makes it a failure, as CI
-does. Names after the options select suites; ``--list`` shows them.
+Alone, the suites that need no container engine, in a few minutes. ``--all``: every suite that this host
+allows. ``--require-all``: all of them, and one that cannot run is a failure, as in CI. What was left out is
+named at the end with the reason. Names after the options select suites; ``--list`` shows them.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 HERE = Path(__file__).resolve().parent
-TIMED_OUT = 124
+COUNTS = r"(?m)^=*\s*((?:\d+ (?:passed|failed|errors?|skipped|deselected|warnings?)(?:, )?)+)"
+"""What pytest closes with."""
+
+GRACE_SECONDS = 60
+"""What an interrupted suite may take to end what it has started."""
 
 
 def _nothing() -> str:
@@ -109,16 +114,18 @@ def _importable(name: str) -> bool:
 class Suite:
     """Some tests, what they need, and how long they may take, in seconds.
 
-    ``engine``: the variable that names the socket of another engine, over which they run. ``beside``: they
-    wait for others most of the time, so they run at the same time as the suite of that name.
+    ``quick``: one of those that run when nothing is asked for. ``engine``: the variable that names the socket
+    of another engine, over which they run. ``waits``: they wait for others most of the time, so they run
+    beside the rest.
     """
 
     name: str
     seconds: int
     command: tuple[str, ...]
     lacking: Callable[[], str] = _nothing
+    quick: bool = False
     engine: str = ""
-    beside: str = ""
+    waits: bool = False
 
     @property
     def environment(self) -> dict[str, str]:
@@ -134,24 +141,25 @@ BY_FILE = (*PYTEST, "-n", "2", "--dist", "loadfile")
 """Where the tests of a file share what is slow to make."""
 
 SUITES = (
-    Suite(name="unit", seconds=720, command=(*BOTH_CORES, "tests/unit")),
+    Suite(name="unit", seconds=720, command=(*BOTH_CORES, "tests/unit"), quick=True),
+    Suite(name="nox", seconds=240, command=(*PYTEST, "tests/nox"), quick=True),
+    Suite(name="numerics", seconds=300, command=(*BOTH_CORES, "tests/numerics")),
+    Suite(name="slurm", seconds=900, command=(*PYTEST, "tests/slurm"), lacking=_slurm, waits=True),
+    Suite(name="worker", seconds=600, command=(*PYTEST, "tests/worker"), lacking=_docker, waits=True),
+    Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack, waits=True),
+    Suite(name="registry", seconds=180, command=(*PYTEST, "tests/registry"), lacking=_registry, waits=True),
+    Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi, waits=True),
     Suite(name="probe", seconds=540, command=(*BOTH_CORES, "tests/probe")),
-    Suite(name="registry", seconds=120, command=(*PYTEST, "tests/registry"), lacking=_registry),
-    Suite(name="containers", seconds=480, command=(*BY_FILE, "tests/containers"), lacking=_docker),
+    Suite(name="containers", seconds=600, command=(*BY_FILE, "tests/containers"), lacking=_docker),
     Suite(
         name="podman", seconds=600, command=(*BY_FILE, "tests/containers"), lacking=_podman,
         engine="TRTMATRIX_TEST_PODMAN",
     ),
-    Suite(name="launchers", seconds=180, command=(*BOTH_CORES, "tests/launchers"), lacking=_docker),
-    Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack),
-    Suite(name="slurm", seconds=480, command=(*PYTEST, "tests/slurm"), lacking=_slurm, beside="podman"),
-    Suite(name="bundles", seconds=480, command=(*BY_FILE, "tests/bundles"), lacking=_docker),
-    Suite(name="worker", seconds=420, command=(*BY_FILE, "tests/worker"), lacking=_docker),
-    Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi),
+    Suite(name="launchers", seconds=240, command=(*BOTH_CORES, "tests/launchers"), lacking=_docker),
+    Suite(name="bundles", seconds=600, command=(*BY_FILE, "tests/bundles"), lacking=_docker),
     Suite(name="browser", seconds=300, command=(*BY_FILE, "tests/browser"), lacking=_browser),
-    Suite(name="nox", seconds=240, command=(*PYTEST, "tests/nox")),
     Suite(
-        name="torch", seconds=330, lacking=_torch,
+        name="torch", seconds=420, lacking=_torch,
         command=(sys.executable, "-m", "nox", "-s", "torch_tests", "--", "-n", "2"),
     ),
     Suite(
@@ -161,10 +169,22 @@ SUITES = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a suite ended: ``left_out`` says why it did not run, ``said`` is the tests' own last line."""
+
+    suite: Suite
+    seconds: float
+    passed: bool = False
+    left_out: str = ""
+    said: str = ""
+
+
 def main() -> int:
     """Run the suites; returns 0 only where all that ran passed and nothing required was left out."""
     parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__)
-    parser.add_argument("--require-all", action="store_true", help="fail where a suite cannot run")
+    parser.add_argument("--all", action="store_true", help="every suite that this host allows")
+    parser.add_argument("--require-all", action="store_true", help="all; fail where a suite cannot run")
     parser.add_argument("--list", action="store_true", help="show the suites")
     parser.add_argument("suites", nargs="*", metavar="SUITE")
     args = parser.parse_args()
@@ -174,71 +194,95 @@ def main() -> int:
     if args.list:
         print("\n".join(f"{suite.name}: at most {suite.seconds} s" for suite in SUITES))
         return 0
-    chosen = [suite for suite in SUITES if not args.suites or suite.name in args.suites]
+    every = args.all or args.require_all
+    chosen = [
+        suite for suite in SUITES
+        if (suite.name in args.suites if args.suites else every or suite.quick)
+    ]  # fmt: skip
     # A shell that starts this in the background has interrupts ignored, and some tests send them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    return report(run_suites(chosen, strict=args.require_all), strict=args.require_all)
-
-
-Outcome = tuple[Suite, str, float]
-"""A suite with how it ended and how long it took, in seconds."""
+    started = time.monotonic()
+    outcomes = run_suites(chosen, strict=args.require_all)
+    return report(outcomes, time.monotonic() - started, strict=args.require_all)
 
 
 def run_suites(chosen: Sequence[Suite], *, strict: bool) -> list[Outcome]:
-    """Run suites in turn, those that belong beside another one together with that one."""
-    hosts = {suite.name for suite in chosen}
-    outcomes: list[Outcome] = []
-    for suite in chosen:
-        if suite.beside in hosts:
-            continue
-        with ThreadPoolExecutor() as threads, contextlib.ExitStack() as files:
-            aside = []
-            for other in (other for other in chosen if other.beside == suite.name):
-                out = files.enter_context(tempfile.TemporaryFile("w+"))
-                aside.append((other, out, threads.submit(run_suite, other, strict=strict, out=out)))
-            outcomes.append((suite, *run_suite(suite, strict=strict)))
-            for other, out, future in aside:
-                outcomes.append((other, *future.result()))
-                out.seek(0)
-                print(out.read(), flush=True)
-    return outcomes
+    """Run suites in turn, those that mostly wait beside the others; a line is printed as each ends."""
+
+    def run_lane(suites: Iterable[Suite]) -> list[Outcome]:
+        return [run_suite(suite, strict=strict) for suite in suites]
+
+    lanes = [[suite for suite in chosen if suite.waits == waits] for waits in (False, True)]
+    with ThreadPoolExecutor() as threads:
+        futures = [threads.submit(run_lane, lane) for lane in lanes if lane]
+        try:
+            return [outcome for future in as_completed(futures) for outcome in future.result()]
+        except KeyboardInterrupt:  # as_completed waits here; the suites are in sessions of their own
+            for process in list(RUNNING):
+                os.killpg(process.pid, signal.SIGINT)
+            for lane in lanes:
+                lane.clear()
+            raise
 
 
-def run_suite(suite: Suite, *, strict: bool, out: TextIO | None = None) -> tuple[str, float]:
-    """Run one suite; returns how it ended and how long it took. ``out``: where it writes to, not here."""
-    print(f"\n=== {suite.name} ===", file=out, flush=True)
+RUNNING: set[subprocess.Popen[str]] = set()
+
+
+def run_suite(suite: Suite, *, strict: bool) -> Outcome:
+    """Run one suite and print its line; what it printed is shown where it failed."""
     started = time.monotonic()
     if reason := suite.lacking():
-        return f"LEFT OUT: {reason}", time.monotonic() - started
+        outcome = Outcome(suite=suite, seconds=time.monotonic() - started, left_out=reason)
+        print(f"{suite.name:12}         left out: {reason}", flush=True)
+        return outcome
     extra = ("--require-pythons=3.8,3.10,3.12",) if strict and suite.name == "probe" else ()
+    with tempfile.TemporaryFile("w+") as out:
+        code = run_command([*suite.command, *extra], suite, out)
+        out.seek(0)
+        text = out.read()
+    counts = re.findall(COUNTS, text)
+    said = counts[-1].strip() if counts else ""
+    seconds = time.monotonic() - started
+    ended = "passed" if code == 0 else f"not done after {suite.seconds} s" if code is None else "FAILED"
+    shown = f"\n{text}\n" if code != 0 else ""
+    print(f"{shown}{suite.name:12} {seconds:5.0f} s {ended}: {said}", flush=True)
+    return Outcome(suite=suite, seconds=seconds, passed=code == 0, said=said)
+
+
+def run_command(words: Sequence[str], suite: Suite, out: TextIO) -> int | None:
+    """Run a suite's command in a session of its own; returns its exit code, None where time ran out."""
+    process = subprocess.Popen(
+        words, cwd=HERE.parent, env=suite.environment, stdin=subprocess.DEVNULL, stdout=out,
+        stderr=subprocess.STDOUT, start_new_session=True, text=True,
+    )  # fmt: skip
+    RUNNING.add(process)
     try:
-        done = subprocess.run(
-            [*suite.command, *extra],
-            cwd=HERE.parent,
-            env=suite.environment,
-            check=False,
-            timeout=suite.seconds,
-            stdout=out,
-            stderr=None if out is None else subprocess.STDOUT,
-        )
+        return process.wait(timeout=suite.seconds)
     except subprocess.TimeoutExpired:
-        return f"FAILED: not done after {suite.seconds} s", time.monotonic() - started
-    ended = "passed" if done.returncode == 0 else f"FAILED with code {done.returncode}"
-    return ended, time.monotonic() - started
+        os.killpg(process.pid, signal.SIGINT)  # pytest takes down what it has set up
+        try:
+            process.wait(timeout=GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        return None
+    finally:
+        RUNNING.discard(process)
 
 
-def report(outcomes: Sequence[Outcome], *, strict: bool) -> int:
-    """Print how each suite ended and return the exit code."""
-    print("\n=== suites ===")
-    for suite, ended, seconds in outcomes:
-        print(f"{suite.name:12} {seconds:6.0f} s  {ended}")
-    failed = [suite.name for suite, ended, _ in outcomes if ended.startswith("FAILED")]
-    left_out = [suite.name for suite, ended, _ in outcomes if ended.startswith("LEFT OUT")]
-    if left_out:
-        print(f"NOT RUN on this host: {', '.join(left_out)}" + (" (all were required)" if strict else ""))
-    good = len(outcomes) - len(failed) - len(left_out)
-    print(f"{good} passed, {len(failed) + (len(left_out) if strict else 0)} failed")
-    return 1 if failed or (strict and left_out) else 0
+def report(outcomes: Sequence[Outcome], seconds: float, *, strict: bool) -> int:
+    """Print what was left out and the counts; returns the exit code."""
+    passed = [outcome for outcome in outcomes if outcome.passed]
+    left_out = [outcome for outcome in outcomes if outcome.left_out]
+    ran = {outcome.suite.name for outcome in outcomes if not outcome.left_out}
+    rest = [suite.name for suite in SUITES if suite.name not in ran]
+    print(f"\n{len(passed)} of {len(ran)} suites passed in {seconds / 60:.0f}:{seconds % 60:02.0f}")
+    if rest:
+        print(f"not run: {', '.join(rest)}")
+        print("  all that this host allows: nox -s tests -- --all (--list shows how long each may take)")
+    failed = len(ran) - len(passed) + (len(left_out) if strict else 0)
+    print(f"{len(passed)} passed, {failed} failed")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import onnx
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
-from tests.probe.test_streams import LateCuda, LateMemory, LateStream
 
+from tests.probe.test_streams import LateCuda, LateMemory, LateStream
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT32, FLOAT64
 from trtmatrix.authoring.tracker import Size, padding
 from trtmatrix.judge.factors import ALLOWED, FAIL_FACTOR, PASS_FACTOR
