@@ -1,4 +1,4 @@
-"""The script of an archive says what the judge says, for every graph of the suite, on two Pythons."""
+"""The script of an archive says what the judge says, for every graph of the suite."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ from trtmatrix.suite.repro_files import read_repros
 
 DRIVER = Path(__file__).with_name("script_driver.py")
 ONNXRUNTIMES = {"3.8": "onnxruntime==1.16.3", "3.12": "onnxruntime==1.20.1"}
+EVERY = {"3.8": 5, "3.12": 1}
+"""The oldest Python sees every fifth graph: what differs there is the language, not the graphs."""
+
 CODES = {Verdict.FAIL: 1, Verdict.PASS: 0, Verdict.INVALID: 125}
 CPU = Product.ONNXRUNTIME
 
@@ -81,7 +84,7 @@ def test_the_script_says_what_the_judge_says_of_every_graph(python: str, tmp_pat
                 "arrays": arrays,
             }
             jobs.append((key, job, (loaded.repro, case, noise)))
-    jobs.sort(key=lambda item: item[0])
+    jobs = sorted(jobs, key=lambda item: item[0])[:: EVERY[python]]
     subjects = [subject for _, _, subject in jobs]
     done = subprocess.run(
         [environment(python, (ONNXRUNTIMES[python], "numpy")), DRIVER],
@@ -90,7 +93,7 @@ def test_the_script_says_what_the_judge_says_of_every_graph(python: str, tmp_pat
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(found) == len(jobs) > 140
+    assert len(found) == len(jobs) > 140 / EVERY[python]
     differ, seen = [], Counter[int]()
     for (repro, case, noise), one in zip(subjects, found, strict=True):
         scalars = dict.fromkeys(case.limits, 0.0)  # what the repro measures by itself is right
@@ -100,5 +103,5 @@ def test_the_script_says_what_the_judge_says_of_every_graph(python: str, tmp_pat
         if CODES[outcome.verdict] != one["code"]:
             differ.append(f"{repro.id}/{case.id}: {outcome.verdict.value} {outcome.reason}; {one['said']}")
     assert not differ, "\n".join(differ)
-    assert seen[0] > 100
-    assert seen[1] > 10
+    assert seen[0] > 100 / EVERY[python]
+    assert seen[1] > 10 / EVERY[python]
