@@ -1,0 +1,168 @@
+"""Attributes and inputs of opset 16 to 20 that TensorRT's ONNX parser drops without a word.
+
+The graph is parsed, built and run, and computes something else: opset-18 Reduce over all axes, Scatter
+without its reduction, Resize without antialiasing, Split and Shape as of older opsets, GridSample by nearest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator
+
+FACTS = {
+    "title": "attributes that the ONNX parser drops without a word",
+    "upstream": "NVIDIA/TensorRT#3467",
+    "url": "https://github.com/NVIDIA/TensorRT/issues/3467",
+    "related": [
+        "https://github.com/NVIDIA/TensorRT/issues/3750",
+        "https://github.com/NVIDIA/TensorRT/issues/3560",
+        "https://github.com/NVIDIA/TensorRT/issues/3465",
+        "https://github.com/NVIDIA/TensorRT/issues/3466",
+        "https://github.com/NVIDIA/TensorRT/issues/4646",
+        "https://github.com/NVIDIA/TensorRT/issues/4756",
+    ],
+    "summary": "The parsers of 8.5 to 9.3 read no axes input of an opset-18 Reduce, no reduction of Scatter, "
+    "no antialias of Resize, num_outputs of Split, start and end of Shape; later ones read or refuse "
+    "them. GridSample with opset 20's names, and GroupNormalization with one group, are wrong longer.",
+    "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
+    "defects": {
+        "dropped": {"what": "computed as if the attribute or input were not there"},
+    },
+    "expectations": [  # the first that fits counts
+        {
+            "cases": ["scatter-nd-add*"],
+            "versions": ">=10.0,<10.2",
+            "verdict": "NO VERDICT",
+            "basis": "reported",
+            "source": "https://github.com/microsoft/onnxruntime/issues/17434",
+            "note": "refused: Attribute reduction is not supported",
+        },
+        {
+            "cases": ["resize-linear", "resize-preprocess", "resize-cubic"],
+            "versions": ">=10.0",
+            "verdict": "NO VERDICT",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3560",
+            "note": "10.0.1.6 refuses: Antialiasing is not supported currently",
+        },
+        {
+            "cases": ["groupnorm-*"],
+            "versions": "<8.6",
+            "verdict": "NO VERDICT",
+            "basis": "assumed",
+            "note": "GroupNormalization came with 8.6",
+        },
+        {
+            "cases": ["groupnorm-one*"],
+            "versions": ">=8.6,<=10.16.1",
+            "verdict": "FAIL",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/4756",
+            "note": "10.16.1.11 as reported; the same line stands in onnx-tensorrt's sources from 8.6 on",
+        },
+        {
+            "cases": ["gridsample-linear*", "gridsample-cubic"],
+            "versions": ">=8.5,<=10.13.3",
+            "verdict": "FAIL",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/4646",
+            "on": "RTX 5090",
+            "note": "10.13.3 as reported; sources of 8.5 to 10.1 take an unknown mode for nearest",
+        },
+        {
+            "cases": [
+                "reduce-rmsnorm", "reduce-layernorm", "reduce-max", "reduce-l2", "reduce-channel-gate",
+                "reduce-pooled", "scatter-*", "resize-linear", "resize-preprocess", "resize-cubic",
+                "split-*", "shape-*",
+            ],
+            "versions": ">=8.5,<10.0",
+            "verdict": "FAIL",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3467",
+            "note": "8.6.1 as reported (and #3750, #3560, #3465, #3466); the sources of 8.5 to 9.3 agree",
+        },
+        {
+            "cases": ["reduce-*", "scatter-*", "split-*", "shape-*"],
+            "versions": ">=10.0",
+            "verdict": "PASS",
+            "basis": "assumed",
+            "source": "https://github.com/onnx/onnx-tensorrt",
+            "note": "read in the parser's sources of release/10.0",
+        },
+    ],
+    "workarounds": [
+        {"what": "export Reduce at opset 17: the axes are an attribute", "case": "control-reduce-attribute"},
+        {"what": "ReduceSum, the one that was read, and a Mul by 1/n", "case": "workaround-reduce-by-sum"},
+        {"what": "Resize as two MatMuls with constant weights", "case": "workaround-resize-by-matmul"},
+        {"what": "give Split its sizes", "case": "workaround-split-by-sizes"},
+        {"what": "take Shape whole and Gather from it", "case": "workaround-shape-by-gather"},
+        {"what": "export GridSample at opset 16", "case": "control-gridsample-bilinear-opset16"},
+        {"what": "write the norm of one group out", "case": "workaround-groupnorm-by-reduce"},
+    ],
+}  # fmt: skip
+
+NOISE = ("graph", "precision")
+DROPPED = (
+    "reduce-rmsnorm", "reduce-layernorm", "reduce-max", "reduce-l2", "reduce-channel-gate",
+    "scatter-elements-add", "scatter-elements-max", "scatter-nd-add", "resize-linear", "resize-preprocess",
+    "resize-cubic", "split-uneven-product", "shape-scale", "gridsample-linear", "gridsample-linear-border",
+    "gridsample-linear-align", "gridsample-cubic", "groupnorm-one", "groupnorm-one-1d",
+)  # fmt: skip
+OTHER = (  # another shape, or one of several updates that may win
+    "reduce-pooled", "split-uneven", "shape-reshape",
+    "scatter-elements-add-duplicates", "scatter-nd-add-duplicates",
+)  # fmt: skip
+WORKAROUNDS = (
+    "reduce-by-sum", "resize-by-matmul", "split-by-sizes", "shape-by-gather", "groupnorm-by-reduce",
+)  # fmt: skip
+CONTROLS = (
+    "reduce-attribute", "scatter-elements-plain", "scatter-nd-plain", "resize-plain", "gridsample-nearest",
+    "gridsample-bilinear-opset16", "gridsample-bicubic-opset16",
+)  # fmt: skip
+
+
+def cases() -> Iterator[Dict[str, Any]]:
+    for graph in (*DROPPED, *OTHER, *WORKAROUNDS, *CONTROLS):
+        control, workaround = graph in CONTROLS, graph in WORKAROUNDS
+        made = {"id": ("control-" if control else "workaround-" if workaround else "") + graph}
+        case: Dict[str, Any] = {**made, "params": {"graph": graph, "precision": "fp32"}}
+        if control:
+            case["control"] = "positive"
+        if graph in DROPPED:
+            case["defects"] = ["dropped"]
+        yield case
+    yield {
+        "id": "control-reduce-everywhere",
+        "params": {"graph": "reduce-everywhere", "precision": "fp32"},
+        "control": "negative",
+        "defects": ["dropped"],
+        "defect": "dropped",
+    }
+
+
+def emulate(
+    params: Dict[str, Any], arithmetic: Any, defect: str = "", seed: int = 0, small: bool = False
+) -> Dict[str, Any]:
+    """The graph's mathematics, with what is dropped or without; the graphs are small."""
+    from trtmatrix.authoring.parser_graphs import EXAMPLES
+
+    example = EXAMPLES[params["graph"]]
+    return dict(example.outputs(example.draw(seed), arithmetic, dropped=defect == "dropped"))
+
+
+def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
+    from trtmatrix.authoring.arithmetic import FLOAT64
+    from trtmatrix.authoring.parser_graphs import EXAMPLES
+
+    example = EXAMPLES[params["graph"]]
+    inputs = example.draw(seed=0)
+    return {"model": example.model(inputs), "inputs": inputs, "reference": emulate(params, FLOAT64)}
+
+
+def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    return trt.build(files.model, precision=params["precision"]).run(files.inputs)
+
+
+if __name__ == "__main__":
+    from trtprobe import by_hand
+
+    by_hand.main(__file__)

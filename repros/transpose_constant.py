@@ -1,0 +1,157 @@
+"""A Mul by a constant between two Transposes, and a MatMul with a constant, computed wrongly by 8.6.0.
+
+transpose(mul(transpose(a), transpose(b))) is mul(a, b): the Transposes cancel, and a layout is lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, Tuple
+
+import numpy as np
+
+FACTS = {
+    "title": "Mul by a constant between Transposes",
+    "upstream": "NVIDIA/TensorRT#3447",
+    "url": "https://github.com/NVIDIA/TensorRT/issues/3447",
+    "related": [
+        "https://github.com/NVIDIA/TensorRT/issues/3451",
+        "https://github.com/NVIDIA/TensorRT/issues/3453",
+    ],
+    "summary": "Reported of int32 at 8.6.1 and fixed in 9.1; a maintainer reproduced it at 8.6. On an H200 "
+    "8.6.0 gets it wrong in float32 too, 8.5.2.2 right. Where both operands are inputs it is right.",
+    "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
+    "expectations": [  # the first that fits counts
+        {
+            "cases": ["constant-*", "onehot-*"],
+            "versions": ">=8.6,<9.1",
+            "verdict": "FAIL",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3447",
+            "on": "GTX 1660",
+            "note": "8.6.1 as reported, of int32 and Mul",
+        },
+    ],
+    "workarounds": [
+        {"what": "make the constant an input", "case": "control-inputs-float-102"},
+        {"what": "leave the Transposes out: they cancel", "case": "workaround-no-transpose-float"},
+    ],
+}
+
+PERMUTATIONS: Dict[str, Tuple[int, ...]] = {"102": (1, 0, 2), "120": (1, 2, 0), "210": (2, 1, 0)}
+SHAPE = (30, 39, 1)
+ROWS, UPDATES, WIDTH = 64, 48, 32
+NOISE = ("form", "type", "precision")
+
+
+def cases() -> Iterator[Dict[str, Any]]:
+    for kind in ("int32", "float"):
+        for order in PERMUTATIONS:
+            yield case("constant", kind, order)
+            yield case("inputs", kind, order, control="positive")
+    for form in ("onehot-computed", "onehot-constant", "onehot-alone", "onehot-right", "onehot-input"):
+        yield case(form, "float", "")
+    yield case("no-transpose", "float", "", name="workaround-no-transpose-float")
+    yield case("wrong-order", "float", "102", control="negative")
+
+
+def case(form: str, kind: str, order: str, name: str = "", control: str = "") -> Dict[str, Any]:
+    parts = [part for part in (form, "" if form.startswith("onehot") else kind, order) if part]
+    made = name or ("control-" if control else "") + "-".join(parts)
+    params = {"form": form, "type": kind, "order": order, "precision": "fp32"}
+    return {"id": made, "params": params, **({"control": control} if control else {})}
+
+
+def emulate(
+    params: Dict[str, Any], arithmetic: Any, defect: str = "", seed: int = 0, small: bool = False
+) -> Dict[str, Any]:
+    """Products of two arrays, or rows added up by an index as a product with zeros and ones."""
+    inputs, constant = drawn(params["form"], params["type"], seed)
+    values = {name: array.astype(arithmetic.working) for name, array in inputs.items()}
+    if not params["form"].startswith("onehot"):
+        other = values.get("b", constant)
+        return {"y": arithmetic.stored(values["a"] * other.astype(arithmetic.working))}
+    if params["form"] == "onehot-right":
+        product = arithmetic.matmul(values["updates"].T, constant.T).T
+    else:
+        product = arithmetic.matmul(constant.astype(arithmetic.working), values["updates"])
+    return {"y": product if params["form"] == "onehot-alone" else arithmetic.stored(values["data"] + product)}
+
+
+def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
+    from trtmatrix.authoring.arithmetic import FLOAT64
+    from trtmatrix.authoring.graph import Graph
+
+    inputs, constant = drawn(params["form"], params["type"], seed=0)
+    graph = Graph()
+    for name, array in inputs.items():
+        graph.input(name, array.dtype, array.shape)
+    (onehot if params["form"].startswith("onehot") else product)(graph, params, constant)
+    reference = emulate(params, FLOAT64)
+    graph.output("y", next(iter(inputs.values())).dtype, reference["y"].shape)
+    return {"model": graph.model(), "inputs": inputs, "reference": reference}
+
+
+def product(graph: Any, params: Dict[str, Any], constant: Any) -> None:
+    """y = transpose(transpose(a) · transpose(b)); wrong-order: the last one is left out, the shape kept."""
+    other = "b" if params["form"] == "inputs" else graph.initializer("b", constant)
+    if params["form"] == "no-transpose":
+        graph.node("Mul", "a", other, out="y")
+        return
+    order = PERMUTATIONS[params["order"]]
+    back = [order.index(axis) for axis in range(3)]
+    turned = [graph.node("Transpose", name, perm=order) for name in ("a", other)]
+    multiplied = graph.node("Mul", *turned)
+    if params["form"] == "wrong-order":
+        graph.node("Reshape", multiplied, graph.constant(list(SHAPE)), out="y")
+    else:
+        graph.node("Transpose", multiplied, perm=back, out="y")
+
+
+def onehot(graph: Any, params: Dict[str, Any], constant: Any) -> None:
+    """data + onehot @ updates: as ScatterElements with reduction "add" is written where a parser drops it."""
+    import onnx
+
+    form = params["form"]
+    if form == "onehot-computed":
+        rows = graph.initializer("rows", np.arange(ROWS, dtype=np.float32)[:, None])
+        index = graph.initializer("index", np.argmax(constant, axis=0).astype(np.float32)[None])
+        factor = graph.node("Cast", graph.node("Equal", rows, index), to=onnx.TensorProto.FLOAT)
+    else:
+        factor = "onehot" if form == "onehot-input" else graph.initializer("onehot", constant)
+    if form == "onehot-right":
+        turned = graph.node("Transpose", "updates", perm=[1, 0])
+        right = graph.node("MatMul", turned, graph.node("Transpose", factor, perm=[1, 0]))
+        graph.node("Add", "data", graph.node("Transpose", right, perm=[1, 0]), out="y")
+    elif form == "onehot-alone":
+        graph.node("MatMul", factor, "updates", out="y")
+    else:
+        graph.node("Add", "data", graph.node("MatMul", factor, "updates"), out="y")
+
+
+def drawn(form: str, kind: str, seed: int) -> Tuple[Dict[str, Any], Any]:
+    """Inputs and the constant; integers are small enough to be exact in float32."""
+    random = np.random.default_rng(seed)
+    if form.startswith("onehot"):
+        constant = np.zeros((ROWS, UPDATES), np.float32)
+        constant[random.integers(0, 12, UPDATES), np.arange(UPDATES)] = 1
+        made = {
+            "data": random.normal(size=(ROWS, WIDTH)),
+            "updates": random.normal(size=(UPDATES, WIDTH)) + 2,
+        }
+        inputs = {name: array.astype(np.float32) for name, array in made.items()}
+        if form == "onehot-alone":
+            del inputs["data"]
+        return {**inputs, **({"onehot": constant} if form == "onehot-input" else {})}, constant
+    pair = [random.integers(-50, 50, SHAPE) if kind == "int32" else random.normal(size=SHAPE) for _ in "ab"]
+    a, b = (array.astype(np.int32 if kind == "int32" else np.float32) for array in pair)
+    return ({"a": a, "b": b} if form == "inputs" else {"a": a}), b
+
+
+def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    return trt.build(files.model, precision=params["precision"]).run(files.inputs)
+
+
+if __name__ == "__main__":
+    from trtprobe import by_hand
+
+    by_hand.main(__file__)
