@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, POSSIBLE, Arithmetic
 from trtmatrix.judge.calibration_file import read_entry
 from trtmatrix.judge.factors import ALLOWED
-from trtmatrix.suite.digest import digest_code, digest_package
+from trtmatrix.suite.digest import digest_authoring, digest_code
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.reprofile import APART
 from trtmatrix.suite.repros import Case
@@ -114,10 +114,11 @@ def emulation_digest(loaded: LoadedRepro) -> str:
     """Return the SHA-256 of the code that a repro's noise comes from (hexadecimal).
 
     That is its own, but for what says nothing about numbers (facts, list of cases, what runs inside), and
-    that of trtmatrix.authoring.
+    what it imports of trtmatrix.authoring.
     """
-    own = digest_code(loaded.file.read_text(encoding="utf-8-sig"), (*APART, "run"))
-    return sha256(f"{own} {digest_package('trtmatrix.authoring')}".encode()).hexdigest()
+    source = loaded.file.read_text(encoding="utf-8-sig")
+    own = digest_code(source, (*APART, "run"))
+    return sha256(f"{own} {digest_authoring(source)}".encode()).hexdigest()
 
 
 def _shape(wrong: Arrays, reference: Arrays) -> tuple[dict[str, float], dict[str, Array]]:

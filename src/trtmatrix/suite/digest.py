@@ -121,7 +121,7 @@ PACKAGES = {"trtmatrix": Path(trtmatrix.__file__).parent, "trtprobe": Path(trtpr
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """Digests of code, comments apart: of the probe, of what repros import to build graphs, of emulating."""
+    """Digests of code, comments apart: of the probe, of emulating, of what a repro imports to build graphs."""
 
     probe: str = ""
     authoring: str = ""
@@ -132,7 +132,7 @@ class Code:
 def digest_own_code() -> Code:
     """Return the digests; every file of these parts is tokenised for them."""
     return Code(
-        probe=digest_package("trtprobe"), authoring=digest_package("trtmatrix.authoring"),
+        probe=digest_package("trtprobe"),
         noise=digest_package("trtmatrix.prepare.noise", own="trtmatrix")
         + digest_package("trtmatrix.onnxmodel", own="trtmatrix"),
     )  # fmt: skip
@@ -152,3 +152,32 @@ def digest_package(name: str, own: str = "") -> str:
         code = digest_code(file.read_text(encoding="utf-8"), own=own)
         total.update(f"{file.relative_to(root)} {code}\n".encode())
     return total.hexdigest()
+
+
+@cache
+def digest_authoring(source: str) -> str:
+    """Return the SHA-256 of what of ``trtmatrix.authoring`` a repro's source imports (hexadecimal).
+
+    Its own modules and those that they import: a module that is added for one repro leaves the records of
+    the others what they are.
+    """
+    root = PACKAGES["trtmatrix"] / "authoring"
+    wanted, found = sorted(_authoring_modules(source)), dict[str, str]()
+    while wanted:
+        name = wanted.pop()
+        if name not in found:
+            text = (root / f"{name}.py").read_text(encoding="utf-8")
+            found[name] = digest_code(text)
+            wanted += sorted(_authoring_modules(text))
+    return sha256("".join(f"{name} {found[name]}\n" for name in sorted(found)).encode()).hexdigest()
+
+
+def _authoring_modules(source: str) -> set[str]:
+    """Return the modules of ``trtmatrix.authoring`` that a source imports, also inside functions."""
+    package, found = "trtmatrix.authoring", set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == package:
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(package + "."):
+            found.add(str(node.module).rpartition(".")[2])
+    return found

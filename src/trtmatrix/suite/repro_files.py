@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.suite.digest import Code, digest_own_code
+from trtmatrix.suite.digest import Code, digest_authoring, digest_own_code
 from trtmatrix.suite.reprofile import parse_facts, parse_repro
 from trtmatrix.suite.repros import Repro
 
@@ -66,7 +66,8 @@ def read_repro(file: Path) -> LoadedRepro:
         source, str(file), file.stem.replace("_", "-"), raw_cases,
         noise=getattr(module, "NOISE", None), emulates=emulates,
     )  # fmt: skip
-    return LoadedRepro(repro=repro, file=file, module=module, code=digest_own_code())
+    code = replace(digest_own_code(), authoring=digest_authoring(source))
+    return LoadedRepro(repro=repro, file=file, module=module, code=code)
 
 
 def _doubles(repros: Mapping[Path, str]) -> list[str]:
