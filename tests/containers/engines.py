@@ -48,6 +48,9 @@ REMOVED_BY_HAND = ({"launcher failed"}, {"interrupted", None}) if IS_PODMAN else
 KEEPS_LAYERS = not IS_PODMAN
 """Whether an engine has what came before a pull was cut off. Podman 4.3 begins anew."""
 
+TELLS_OUT_OF_MEMORY = not IS_PODMAN
+"""Whether an engine knows that the kernel killed a container's own process for memory. Podman 4.3 does not."""
+
 
 def socket_group() -> int:
     """Return the group that may use the engine's socket."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.containers.conftest import GOOD, OUTPUT, Done, Project, identity
+from tests.containers.engines import TELLS_OUT_OF_MEMORY
 
 CRASHED, MEMORY = ("NO VERDICT", "crashed"), ("NO VERDICT", "out of host memory")
 PASS, FAIL = ("PASS", None), ("FAIL", None)
@@ -53,10 +54,16 @@ def done(project: Project) -> Done:
     return project.run("--trt", GOOD, "--repro", "endings")
 
 
+def expected(case: str, cell: dict[str, Any]) -> tuple[tuple[str, str | None], str]:
+    """How a case ends; where the kernel took the supervisor too, not every engine says why."""
+    taken_too = case == "fills-the-scratch" and cell["cause"] == "interrupted" and not TELLS_OUT_OF_MEMORY
+    return EXPECTED["kills-its-supervisor" if taken_too else case]
+
+
 @pytest.mark.parametrize("case", EXPECTED)
 def test_the_end_is_told_as_it_was(done: Done, case: str) -> None:
     cell = done.cell(case)
-    (verdict, cause), reason = EXPECTED[case]
+    (verdict, cause), reason = expected(case, cell)
     assert (cell["verdict"], cell["cause"]) == (verdict, cause), cell["reason"]
     assert re.fullmatch(reason, cell["reason"], re.DOTALL), cell["reason"]
 
@@ -78,8 +85,9 @@ def test_every_cell_has_one_record_and_one_more_where_it_is_tried_again_alone(
     first = [record for record in records if "confirms" not in record]
     again = [record for record in records if "confirms" in record]
     assert sorted(identity(record) for record in first) == sorted(ids)
-    assert {record["cell"]["case"] for record in again} == DOUBTED
-    assert len(again) == len(DOUBTED)
+    clear = {case for case in DOUBTED if expected(case, done.cell(case)) != EXPECTED[case]}
+    assert {record["cell"]["case"] for record in again} == DOUBTED - clear
+    assert len(again) == len(DOUBTED - clear)
     of_the_probe = [r["worker"] for r in again if "worker" in r]  # where it died, the host writes
     assert all(worker["alone"] and not worker["position"] for worker in of_the_probe)
 
