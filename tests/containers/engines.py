@@ -49,7 +49,7 @@ KEEPS_LAYERS = not IS_PODMAN
 """Whether an engine has what came before a pull was cut off. Podman 4.3 begins anew."""
 
 TELLS_OUT_OF_MEMORY = not IS_PODMAN
-"""Whether an engine knows that the kernel killed a container's own process for memory. Podman 4.3 does not."""
+"""Whether an engine knows that the kernel killed a container itself for memory. Podman 4.3 does not."""
 
 
 def socket_group() -> int:
