@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,10 @@ import pytest
 from builders import make_cell, make_entry, make_record, make_unknown
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.cli.commands import options_of, run_codes
+from trtmatrix.cli.commands import run_codes
+from trtmatrix.cli.options import RunOptions, read_options
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.run.perform import Result
-from trtmatrix.run.performed import Performed
 from trtmatrix.slurm.sitefile import EXAMPLE
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.outcome import Exclusion
@@ -23,10 +24,10 @@ from trtmatrix.suite.plan import Excluded
 def test_an_unexpected_error_is_trouble_with_the_machinery_and_no_surprise(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(args: argparse.Namespace) -> ExitCode:
+    def broken(args: argparse.Namespace) -> Callable[[], ExitCode]:
         raise ZeroDivisionError(args.command)
 
-    monkeypatch.setattr(cli, "_command", lambda _: broken)
+    monkeypatch.setattr(cli, "find_command", broken)
     assert cli.run(["schema"]) is ExitCode.MACHINERY
     assert "mistake in trtmatrix itself" in capsys.readouterr().err
 
@@ -41,13 +42,13 @@ def test_sizes(text: str, size: int) -> None:
 def test_the_number_of_rebuilds(number: int) -> None:
     args = cli.make_parser().parse_args(["run", "--rebuilds", str(number)])
     assert args.rebuilds == number
-    assert options_of(args).rebuilds == number
+    assert read_options(RunOptions, args).how.rebuilds == number
 
 
 def test_failures_are_confirmed_and_controls_go_along_unless_it_is_said() -> None:
     parse = cli.make_parser().parse_args
-    assert options_of(parse(["run"])).confirm
-    assert not options_of(parse(["run", "--no-confirm"])).confirm
+    assert read_options(RunOptions, parse(["run"])).how.confirm
+    assert not read_options(RunOptions, parse(["run", "--no-confirm"])).how.confirm
     for command in ("run", "table", "doctor"):
         assert [parse([command, *words]).no_controls for words in ([], ["--no-controls"])] == [False, True]
 
@@ -58,8 +59,7 @@ def test_a_control_that_cannot_be_made_ready_is_no_trouble(companion: bool) -> N
     lacking = Excluded(cell=cell, why=Exclusion.NOT_READY, detail="no network")
     entries = (make_entry(), make_unknown(cell, Exclusion.NOT_READY))
     record = make_record(make_cell())
-    performed = Performed(records=[record], not_ready=[lacking])
-    result = Result(entries=entries, performed=performed, served=frozenset())
+    result = Result(entries=entries, served=frozenset(), records=(record,), not_ready=(lacking,))
     codes = run_codes(Selection(), (), result)
     assert (ExitCode.MACHINERY in codes) is not companion
 

@@ -24,7 +24,7 @@ from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.records import store
-from trtmatrix.run.worklist import count_runs
+from trtmatrix.run.task import Task
 from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.plan import Isolation
 
@@ -69,10 +69,10 @@ def test_the_probe_gets_on_while_a_record_is_stored(tmp_path: Path, monkeypatch:
     second = threading.Event()
     write = store.write_record
 
-    def slow(root: Path, data: dict[str, Any]) -> Record:
-        if data["cell"]["case"] == "a":
+    def slow(root: Path, record: Record) -> Record:
+        if record.cell.case == "a":
             wait(second)
-        return write(root, data)
+        return write(root, record)
 
     class Watching(Playing):
         def cell(self, index: int, cell: dict[str, Any], out: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_probe_gets_on_while_a_record_is_stored(tmp_path: Path, monkeypatch:
             if index == 1:
                 second.set()
 
-    monkeypatch.setattr("trtmatrix.run.storing.keep_record", slow)
+    monkeypatch.setattr("trtmatrix.run.recorder.keep_record", slow)
     performed = perform(tmp_path, Watching(always(RIGHT)), cells_of("a", "b"))
     assert [record.cell.case for record in performed.records] == ["a", "b"]
 
@@ -302,6 +302,6 @@ def test_few_cells_and_fresh_containers_come_one_after_another_on_the_cpu(
 def test_several_processes_and_engines_are_for_tensorrt(version: str, runs: tuple[int, int]) -> None:
     repro = make_repro(make_case("race", processes=3), make_case("luck", builds=3))
     race, luck = (make_cell(repro, case, version) for case in repro.cases)
-    assert count_runs(race, 1) == runs
-    assert count_runs(luck, 1) == runs[::-1]
-    assert count_runs(luck, 5) == (5, 1)
+    assert Task(cell=race, run="r0").runs == runs
+    assert Task(cell=luck, run="r0").runs == runs[::-1]
+    assert Task(cell=luck, run="r0", rebuilds=5).runs == (5, 1)
