@@ -13,7 +13,7 @@ from typing import Any
 
 from builders import H200
 
-from trtmatrix.common.progress import PlainProgress
+from trtmatrix.common.progress import Progress
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.record import RAN
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
@@ -103,7 +103,7 @@ def make_run(folder: Path, launcher: Any, repros: Sequence[LoadedRepro], **more:
         "id": "r0",
         "launchers": {"container": launcher, "wheels": launcher}, "cases": cases, "cache": folder,
         "repros": {item.repro.id: item for item in repros}, "local": folder / "local", "probe_digest": "p",
-        "progress": PlainProgress(io.StringIO()), "gpu_clocks": lambda _: {}, "output_bytes": 1,
+        "progress": Progress(io.StringIO()), "gpu_clocks": lambda _: {}, "output_bytes": 1,
         "calibration": Calibration(), "preparer": PreparingHere(cases), **more,
     }  # fmt: skip
     return Run(**given)

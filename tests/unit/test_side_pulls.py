@@ -132,7 +132,7 @@ def test_trouble_in_telling_of_trouble_ends_the_run(tmp_path: Path, monkeypatch:
     def broken(*_: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr("trtmatrix.common.progress.PlainProgress.note", broken)
+    monkeypatch.setattr("trtmatrix.common.progress.Progress.note", broken)
     with pytest.raises((RuntimeError, BrokenPipeError, MachineryError)):
         perform(tmp_path, Absent(always(RIGHT)), cells_of("a"))
 

@@ -120,10 +120,10 @@ def tidy(context: Context, scene: Scene, options: Options, served: frozenset[Cel
     launches, engine = launches_to_run(scene, served), scene.host.engine
     if not (engine.available and engine.is_daemon and any(map(needs_image, launches))):
         return scene
-    from trtmatrix.common.progress import NoProgress
+    from trtmatrix.common.progress import QuietProgress
     from trtmatrix.launchers.containers import remove_leftovers
 
-    note = NoProgress(sys.stderr).note
+    note = QuietProgress(sys.stderr).note
     for name in remove_leftovers():
         note(f"removed the container {name}, whose run had died")
     uses = use_images(context, scene, options, note)
@@ -159,10 +159,10 @@ def execute(
     executor: Executor | None = None,
 ) -> Run:  # fmt: skip
     """Run the cells of the plan that are not served; returns the run with its records."""
-    from trtmatrix.common.progress import NoProgress, open_progress
+    from trtmatrix.common.progress import QuietProgress, open_progress
     from trtmatrix.run.execute import execute_plan
 
-    progress = NoProgress(sys.stderr) if options.quiet else open_progress()
+    progress = QuietProgress(sys.stderr) if options.quiet else open_progress()
     try:
         uses = None
         if any(needs_image(launch) for launch in scene.plan.here):

@@ -26,7 +26,7 @@ from trtmatrix.launchers.container import Limits, docker_command
 from trtmatrix.launchers.launcher import launch_spec
 from trtmatrix.launchers.pulled import pull_speed
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.order import count_recorded, equal_boards, estimate_seconds, order_launches
+from trtmatrix.plan.order import equal_boards, estimate_seconds, known_cells, order_launches
 from trtmatrix.plan.scene import Scene
 from trtmatrix.run.perform import Options, here, tell_pins, terms_of
 from trtmatrix.run.state import Executor, PlannedJob
@@ -126,7 +126,7 @@ def plan_all(
         launches=tuple(launches), excluded=plan.excluded, isolation=options.isolation,
         downloads=tuple(zip(downloads, without_counted(downloads), strict=True)),
         need=need_here(downloads, wants.keep, wants.lock, facts.engine), room=facts.images,
-        findings=looked.findings, recorded=count_recorded(cells, scene.stored),
+        findings=looked.findings, recorded=len(known_cells(cells, scene.stored)),
         speed=pull_speed(context.project.cache),
         jobs=None if executor is None else tuple(executor.jobs([x for x in away if x.cells], scene.stored)),
     )  # fmt: skip

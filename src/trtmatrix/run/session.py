@@ -19,7 +19,7 @@ from typing import Any
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.interrupts import undisturbed
-from trtmatrix.common.progress import NoProgress
+from trtmatrix.common.progress import QuietProgress
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.record import RAN, Record
 from trtmatrix.launchers.launcher import Ready
@@ -69,7 +69,7 @@ class Session:
             scene = tidy(self._context, look_around(self._context, Pull.NEVER), options, nothing)
             self._scene = able(self._context, scene, options, nothing)
             shown = replace(self._context, project=replace(self._context.project, repros=self._folder))
-            run = make_run(shown, self._scene, options, NoProgress(sys.stderr))
+            run = make_run(shown, self._scene, options, QuietProgress(sys.stderr))
             self._repros: dict[str, LoadedRepro] = {}
             self._state = replace(run, surfaces=None, repros=self._repros)
         except BaseException:
