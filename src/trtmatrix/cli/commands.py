@@ -11,15 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix.cli.options import (
-    DoctorOptions,
-    ModelOptions,
-    PublishOptions,
-    RunOptions,
-    Show,
-    TableOptions,
-    Where,
-)
+from trtmatrix.cli.options import HostCommand, ModelOptions, RunOptions, TableOptions, Where
 from trtmatrix.cli.reporting import TABLES, check_files, render_tables, write_file
 from trtmatrix.common.errors import ExitCode, combine_exit_codes
 from trtmatrix.judge.compare import Entry, exit_codes
@@ -38,7 +30,7 @@ if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
 
 def run_command(options: RunOptions) -> ExitCode:
     """Run what can be run here, print the tables."""
-    check_files(options.show.output, TABLES)
+    check_files(options.output, TABLES)
     context, cluster = open_where(open_model(options.project, options.model), options.where, options.memory)
     scene, how = look_around(context, options.pull, cluster), options.how
     tell_of_engine(context, scene.host)
@@ -46,7 +38,7 @@ def run_command(options: RunOptions) -> ExitCode:
         from trtmatrix.plan.stale import stale_json, stale_text
 
         findings = find_stale(context, scene, how)
-        print(json.dumps(stale_json(findings), indent=1) if options.show.json else stale_text(findings))
+        print(json.dumps(stale_json(findings), indent=1) if options.json else stale_text(findings))
         return ExitCode.AS_EXPECTED
     executor = None
     if cluster is not None:
@@ -58,22 +50,22 @@ def run_command(options: RunOptions) -> ExitCode:
 
         served = served_among(entries_of(context, scene, scene.stored), how)
         planned = plan_all(context, scene, served, how, executor)
-        print(json.dumps(plan_json(planned), indent=1) if options.show.json else plan_text(planned))
+        print(json.dumps(plan_json(planned), indent=1) if options.json else plan_text(planned))
         return ExitCode.AS_EXPECTED
     result = perform(context, scene, how, executor)
-    show(options.show, result.entries)
+    show(options, result.entries)
     return combine_exit_codes(run_codes(context.selection, scene.gpus, result))
 
 
 def table_command(options: TableOptions) -> ExitCode:
     """Print the tables from stored records."""
-    check_files(options.show.output, TABLES)
+    check_files(options.output, TABLES)
     entries = stored_entries(options.project, options.where, options.model)
-    show(options.show, entries)
+    show(options, entries)
     return shown_code(entries)[0]
 
 
-def publish_command(options: PublishOptions) -> ExitCode:
+def publish_command(options: HostCommand) -> ExitCode:
     """Publish the records that the current verdict of each selected cell rests on.
 
     That is what was measured here, with what is here now, and is a fact: trouble with the machinery, and
@@ -94,7 +86,7 @@ def publish_command(options: PublishOptions) -> ExitCode:
     return ExitCode.AS_EXPECTED if records else ExitCode.NOTHING
 
 
-def doctor_command(options: DoctorOptions) -> ExitCode:
+def doctor_command(options: HostCommand) -> ExitCode:
     """Say what was found here and what that lets run, and run the controls alone."""
     from trtmatrix.images.doctor import doctor_json, doctor_text, examine
     from trtmatrix.images.rules import Level
@@ -175,11 +167,11 @@ def run_codes(selection: Selection, gpus: Sequence[Gpu], result: Result) -> set[
     return codes
 
 
-def show(how: Show, entries: Sequence[Entry]) -> None:
+def show(options: TableOptions, entries: Sequence[Entry]) -> None:
     """Print the tables, and write them to the files asked for."""
-    for file in how.output:
-        write_file(file, render_tables(file.suffix, entries, all_rows=how.all_rows))
+    for file in options.output:
+        write_file(file, render_tables(file.suffix, entries, all_rows=options.all_rows))
         print(f"trtmatrix: wrote {file}", file=sys.stderr)
     with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
-        text = render_tables(".json" if how.json else "", entries, all_rows=how.all_rows)
+        text = render_tables(".json" if options.json else "", entries, all_rows=options.all_rows)
         print(text, end="", flush=True)

@@ -20,9 +20,8 @@ KEPT = "what had ended is kept, the next run goes on"
 """What is said where a command is interrupted that goes on from what it has."""
 
 OPTIONS = {
-    "run": "RunOptions", "table": "TableOptions", "report": "ReportOptions", "list": "ListOptions",
-    "doctor": "DoctorOptions", "prepare": "PrepareOptions", "publish": "PublishOptions",
-    "schema": "SchemaOptions",
+    "run": "RunOptions", "table": "TableOptions", "report": "ReportOptions", "list": "ProjectCommand",
+    "doctor": "HostCommand", "publish": "HostCommand", "prepare": "PrepareOptions", "schema": "SchemaOptions",
 }  # fmt: skip
 """The type of the options (in ``options``) of each command that has one; the others get argparse's own."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from trtmatrix.cli.options import ListOptions, PrepareOptions, SchemaOptions
+from trtmatrix.cli.options import PrepareOptions, ProjectCommand, SchemaOptions
 from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.plan.context import open_context
 from trtmatrix.suite.cells import select_cases, select_repros, select_versions
 
 
-def list_command(options: ListOptions) -> ExitCode:
+def list_command(options: ProjectCommand) -> ExitCode:
     """List versions, repros and cases."""
     from trtmatrix.tables.render_list import list_json, list_text
 

@@ -37,22 +37,33 @@ class ModelOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Show:
-    """How tables are shown, and the files that they are written to."""
+class ProjectCommand:
+    """Those of ``list``, and of every command below."""
 
-    output: tuple[Path, ...]
-    all_rows: bool
-    json: bool
+    project: ProjectOptions
+    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions:
+class HostCommand(ProjectCommand):
+    """Those of ``doctor`` and ``publish``."""
+
+    where: Where
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(HostCommand):
+    """Those of ``report``."""
+
+    output: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(ReportOptions):
     """Those of ``table``."""
 
-    project: ProjectOptions
-    where: Where
     model: ModelOptions
-    show: Show
+    all_rows: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,44 +95,9 @@ class RunOptions(TableOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions:
-    """Those of ``report``."""
-
-    project: ProjectOptions
-    where: Where
-    output: tuple[Path, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DoctorOptions:
-    """Those of ``doctor``."""
-
-    project: ProjectOptions
-    where: Where
-    json: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishOptions:
-    """Those of ``publish``."""
-
-    project: ProjectOptions
-    where: Where
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListOptions:
-    """Those of ``list``."""
-
-    project: ProjectOptions
-    json: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrepareOptions:
+class PrepareOptions(ProjectCommand):
     """Those of ``prepare``; ``which``: ``REPRO/CASE``."""
 
-    project: ProjectOptions
     which: str
     to: Path | None
 
@@ -142,6 +118,8 @@ def read_options(kind: type[T], args: argparse.Namespace) -> T:
             found[name] = ProjectOptions.of(values)
         elif is_dataclass(types[name]):
             found[name] = read_options(types[name], args)
+        elif name not in values:  # a command without it has its default
+            continue
         elif isinstance(values[name], list):
             found[name] = tuple(values[name])
         else:
