@@ -27,7 +27,7 @@ from trtmatrix.judge.compare import Stored
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.run.execute import execute_plan
-from trtmatrix.run.task import Task
+from trtmatrix.run.tasks import Task
 from trtmatrix.suite.model import Control, Verdict
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case

@@ -16,7 +16,7 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES, full_words
 from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.model.own_model import notes_of, open_model
-from trtmatrix.plan.context import Context, open_context
+from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.scene import digests_now, entries_of, look_around
 from trtmatrix.plan.stale import Why, find_reason
 from trtmatrix.records.store import read_records
@@ -244,10 +244,7 @@ def open_versions(args: argparse.Namespace) -> Versions:
 def open_case(args: argparse.Namespace) -> CaseRun:
     """Return the case that was named, with the GPU that is meant."""
     product = Product(args.product)
-    unselected: dict[str, list[str]] = {
-        name: [] for name in ("trt", "repro", "case", "gpu", "runtime", "python")
-    }
-    context = open_context(argparse.Namespace(**{**vars(args), **unselected}))
+    context = open_context(ProjectOptions.of(vars(args)))
     if args.model is not None:
         context = open_model(context, args)
         for told in notes_of(context):

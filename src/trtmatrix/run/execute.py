@@ -15,10 +15,10 @@ from trtmatrix.common.interrupts import ending
 from trtmatrix.launchers.launcher import Ready, WrongVersion
 from trtmatrix.plan.order import estimate_seconds, group_cases, join_images, order_launches
 from trtmatrix.prepare.case_pool import Wanted
-from trtmatrix.run.queue import TaskQueue
 from trtmatrix.run.recorder import Recorder, host_facts, write_failed
 from trtmatrix.run.schedule import MakingReady, Schedule
 from trtmatrix.run.state import CELLS, Executor, Run
+from trtmatrix.run.tasks import TaskQueue
 from trtmatrix.run.worker import Stopped, Worker
 from trtmatrix.suite.model import Cause, CellId
 from trtmatrix.suite.plan import Isolation, Launch, Plan

@@ -198,7 +198,7 @@ def make_run(
     from trtmatrix.prepare.case_pool import CasePool
     from trtmatrix.prepare.cases import CaseCache
     from trtmatrix.run.state import Run
-    from trtmatrix.run.task import new_run_id
+    from trtmatrix.run.tasks import new_run_id
 
     project, launches, uses = context.project, scene.plan.here, uses or NoUse()
     interpreters = InterpreterLauncher(

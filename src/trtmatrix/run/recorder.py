@@ -19,7 +19,7 @@ from trtmatrix.plan.digests import cell_digests
 from trtmatrix.prepare.cases import read_content, read_noise_file
 from trtmatrix.records.store import keep_outputs, keep_record
 from trtmatrix.run.state import CELLS, Run
-from trtmatrix.run.task import Task
+from trtmatrix.run.tasks import Task
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.model import Cause, Verdict

@@ -27,10 +27,9 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.scene import digests_now, entries_of, look_around
 from trtmatrix.plan.stale import find_reason
 from trtmatrix.run.perform import Options, able, make_run, tidy
-from trtmatrix.run.queue import TaskQueue
 from trtmatrix.run.recorder import Recorded, Recorder
 from trtmatrix.run.state import Run
-from trtmatrix.run.task import Task, new_run_id
+from trtmatrix.run.tasks import Task, TaskQueue, new_run_id
 from trtmatrix.run.worker import Stopped, Worker
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import Cause

@@ -17,7 +17,7 @@ from trtmatrix.launchers.launcher import Launcher
 from trtmatrix.plan.order import Seconds
 from trtmatrix.prepare.case_pool import Preparer
 from trtmatrix.prepare.cases import CaseCache
-from trtmatrix.run.task import Clock, Task, new_run_id, utc_now
+from trtmatrix.run.tasks import Clock, Task, new_run_id, utc_now
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.plan import Excluded, Isolation, Launch

@@ -14,10 +14,9 @@ from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import make_job_folder
 from trtmatrix.launchers.launcher import Ended, Ready
 from trtmatrix.records.store import read_json
-from trtmatrix.run.queue import TaskQueue
 from trtmatrix.run.recorder import Recorded, Recorder
 from trtmatrix.run.state import Run
-from trtmatrix.run.task import Task
+from trtmatrix.run.tasks import Task, TaskQueue
 from trtmatrix.suite.model import Cause
 from trtmatrix.suite.plan import Isolation
 from trtprobe.files import write_json
