@@ -24,7 +24,6 @@ from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.records import store
-from trtmatrix.run.tasks import Task
 from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.plan import Isolation
 
@@ -296,12 +295,3 @@ def test_few_cells_and_fresh_containers_come_one_after_another_on_the_cpu(
     perform(tmp_path, launcher, cells, isolation=Isolation(isolation))
     assert len(launcher.jobs) == (1 if isolation == "process" else len(names))
     assert [cell["cell"]["case"] for job in launcher.jobs for cell in job] == names
-
-
-@pytest.mark.parametrize(("version", "runs"), [("10.7.0", (1, 3)), (ORT[0], (1, 1))])
-def test_several_processes_and_engines_are_for_tensorrt(version: str, runs: tuple[int, int]) -> None:
-    repro = make_repro(make_case("race", processes=3), make_case("luck", builds=3))
-    race, luck = (make_cell(repro, case, version) for case in repro.cases)
-    assert Task(cell=race, run="r0").runs == runs
-    assert Task(cell=luck, run="r0").runs == runs[::-1]
-    assert Task(cell=luck, run="r0", rebuilds=5).runs == (5, 1)

@@ -73,10 +73,12 @@ def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Seen:
     return seen
 
 
-def perform_on(found: Engine, folder: Path) -> None:
+def perform_on(found: Engine, folder: Path, python: str | None = None) -> None:
     project = Project(matrix=folder, repros=folder, results=folder, cache=folder)
     context = Context(project=project, matrix=make_matrix(), repros={}, selection=Selection(), pythons=())
-    launches = [Launch(version=cell.version, gpu=cell.gpu, cells=(cell,)) for cell in (CELL, SERVED)]
+    launches = [
+        Launch(version=cell.version, gpu=cell.gpu, cells=(cell,), python=python) for cell in (CELL, SERVED)
+    ]
     plan = Plan(launches=tuple(launches), excluded=())
     scan = GpuScan(gpus=(), reason="none")
     scene = Scene(host=Host(engine=found), scan=scan, cells=(), plan=plan, stored=())
@@ -96,6 +98,11 @@ def test_where_nothing_was_left_the_engine_is_not_asked_again(seen: Seen, tmp_pa
     seen.left = False
     perform_on(BEFORE, tmp_path)
     assert seen.engine == BEFORE
+
+
+def test_where_nothing_runs_in_a_container_the_engine_is_left_alone(seen: Seen, tmp_path: Path) -> None:
+    perform_on(BEFORE, tmp_path, python="/usr/bin/python3")
+    assert seen.done == ["preflight", "run"]
 
 
 def test_without_an_engine_nothing_is_looked_for(seen: Seen, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tasks: each is a cell with how it is to be run, from the plan through the queue and the probe to its record."""
+"""Tasks: each is a cell with how it is to be run, from the plan through queue and probe to its record."""
 
 from __future__ import annotations
 
