@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trtmatrix.cli.hosts import read_size
+from trtmatrix.cli.parser import read_size
 from trtmatrix.images.pack_format import PackedImage, PackManifest, PartWriter, open_target, write_lists
 from trtmatrix.images.unpacker import BLOCK, check_pack
 

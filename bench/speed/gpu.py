@@ -42,14 +42,12 @@ def measure_gpu(bench: Bench) -> None:
 
 def _versions_here() -> tuple[str, ...]:
     """Return the TensorRT versions that a run would run here without a pull or a build."""
-    import argparse
-
-    from trtmatrix.plan.context import open_context
+    from trtmatrix.plan.context import ProjectOptions, open_context
     from trtmatrix.plan.scene import look_around
     from trtmatrix.suite.plan import Pull
 
-    files = {"matrix": ROOT / "matrix.yaml", "repros": ROOT / "repros", "results": ROOT / "results"}
-    context = open_context(argparse.Namespace(**files, cache=None))
+    options = ProjectOptions(matrix=ROOT / "matrix.yaml", repros=ROOT / "repros", results=ROOT / "results")
+    context = open_context(options)
     launches = look_around(context, Pull.NEVER).plan.launches
     names = [each.version.name for each in launches if each.version.product is Product.TENSORRT]
     return tuple(sorted(set(names), key=release_of))

@@ -29,7 +29,7 @@ from trtmatrix.launchers.lock import Lock, pin_matrix
 from trtmatrix.plan.context import Context, open_context, own_platform
 from trtmatrix.plan.scene import Scene, look_around
 from trtmatrix.run.perform import Options, execute, terms_of
-from trtmatrix.run.performed import Performed
+from trtmatrix.run.state import Run
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.plan import Engine, GpuAccess, Pull
 
@@ -71,7 +71,7 @@ def refusals(context: Context, scene: Scene, options: Options) -> set[Exclusion]
     return {item.why for item in able.plan.excluded}
 
 
-def tried(context: Context, scene: Scene, options: Options) -> Performed:
+def tried(context: Context, scene: Scene, options: Options) -> Run:
     """Run what the plan has, whatever preflight says."""
     return execute(context, scene, options, frozenset())
 

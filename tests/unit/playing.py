@@ -13,13 +13,13 @@ from typing import Any
 
 from builders import H200
 
-from trtmatrix.common.progress import PlainProgress
+from trtmatrix.common.progress import Progress
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.record import RAN
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.prepare.cases import CaseCache
-from trtmatrix.run.workshop import Workshop
+from trtmatrix.run.state import Run
 from trtmatrix.suite.cells import Cell, Selection
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import ImageOrigin
@@ -97,15 +97,16 @@ class PreparingHere:
             yield wanted
 
 
-def make_shop(folder: Path, launcher: Any, repros: Sequence[LoadedRepro], **more: Any) -> Workshop:
+def make_run(folder: Path, launcher: Any, repros: Sequence[LoadedRepro], **more: Any) -> Run:
     cases = CaseCache(folder)
     given: dict[str, Any] = {
+        "id": "r0",
         "launchers": {"container": launcher, "wheels": launcher}, "cases": cases, "cache": folder,
         "repros": {item.repro.id: item for item in repros}, "local": folder / "local", "probe_digest": "p",
-        "progress": PlainProgress(io.StringIO()), "gpu_clocks": lambda _: {}, "output_bytes": 1,
+        "progress": Progress(io.StringIO()), "gpu_clocks": lambda _: {}, "output_bytes": 1,
         "calibration": Calibration(), "preparer": PreparingHere(cases), **more,
     }  # fmt: skip
-    return Workshop(**given)
+    return Run(**given)
 
 
 def make_a_plan(cells: Sequence[Cell], *boards: Gpu, pull: bool = False) -> Plan:

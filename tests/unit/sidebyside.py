@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from builders import make_case, make_cell, make_repro
-from playing import LIMIT, make_a_plan, make_shop
+from playing import LIMIT, make_a_plan, make_run
 from test_cases import loaded
 
 from trtmatrix.launchers.launcher import Launcher
-from trtmatrix.run.performed import Performed
-from trtmatrix.run.run import run_plan
+from trtmatrix.run.execute import execute_plan
+from trtmatrix.run.state import Run
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case
@@ -40,9 +40,9 @@ def source_of(cells: Sequence[Cell], **result: Any) -> LoadedRepro:
 
 def perform(
     folder: Path, launcher: Launcher, cells: Sequence[Cell], *boards: Any, pull: bool = False, **more: Any
-) -> Performed:
-    shop = make_shop(folder, launcher, [source_of(cells)], **more)
-    return run_plan(make_a_plan(cells, *boards, pull=pull), frozenset(), "r0", shop)
+) -> Run:
+    run = make_run(folder, launcher, [source_of(cells)], **more)
+    return execute_plan(make_a_plan(cells, *boards, pull=pull), frozenset(), run)
 
 
 def wait(event: threading.Event) -> None:

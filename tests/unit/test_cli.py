@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, fields, replace
 from pathlib import Path
 
 import pytest
 from builders import make_cell, make_entry, make_record, make_unknown
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.cli.commands import options_of, run_codes
+from trtmatrix.cli import options
+from trtmatrix.cli.commands import run_codes
+from trtmatrix.cli.options import RunOptions, read_options
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.run.perform import Result
-from trtmatrix.run.performed import Performed
 from trtmatrix.slurm.sitefile import EXAMPLE
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.outcome import Exclusion
@@ -23,31 +25,44 @@ from trtmatrix.suite.plan import Excluded
 def test_an_unexpected_error_is_trouble_with_the_machinery_and_no_surprise(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(args: argparse.Namespace) -> ExitCode:
+    def broken(args: argparse.Namespace) -> Callable[[], ExitCode]:
         raise ZeroDivisionError(args.command)
 
-    monkeypatch.setattr(cli, "_command", lambda _: broken)
+    monkeypatch.setattr(cli, "find_command", broken)
     assert cli.run(["schema"]) is ExitCode.MACHINERY
     assert "mistake in trtmatrix itself" in capsys.readouterr().err
 
 
+def run_options(*words: str) -> RunOptions:
+    return read_options(RunOptions, cli.make_parser().parse_args(["run", *words]))
+
+
+@pytest.mark.parametrize("name", cli.OPTIONS)
+def test_each_command_gets_frozen_options_of_its_own(name: str) -> None:
+    words = [name, "a/b"] if name == "prepare" else [name]
+    kind = getattr(options, cli.OPTIONS[name])
+    found = read_options(kind, cli.make_parser().parse_args(words))
+    assert isinstance(found, kind)
+    with pytest.raises(FrozenInstanceError):
+        setattr(found, fields(found)[0].name, None)
+
+
 @pytest.mark.parametrize(("text", "size"), [("512", 512), ("4k", 4096), ("2m", 2 << 20), ("32G", 32 << 30)])
 def test_sizes(text: str, size: int) -> None:
-    args = cli.make_parser().parse_args(["run", "--memory", text])
-    assert args.memory == size
+    limits = run_options("--memory", text).how.limits
+    assert limits.memory == size
+    assert limits.scratch <= size, "a container's scratch is memory too"
 
 
 @pytest.mark.parametrize("number", [1, 3, 100])
 def test_the_number_of_rebuilds(number: int) -> None:
-    args = cli.make_parser().parse_args(["run", "--rebuilds", str(number)])
-    assert args.rebuilds == number
-    assert options_of(args).rebuilds == number
+    assert run_options("--rebuilds", str(number)).how.rebuilds == number
 
 
 def test_failures_are_confirmed_and_controls_go_along_unless_it_is_said() -> None:
     parse = cli.make_parser().parse_args
-    assert options_of(parse(["run"])).confirm
-    assert not options_of(parse(["run", "--no-confirm"])).confirm
+    assert run_options().how.confirm
+    assert not run_options("--no-confirm").how.confirm
     for command in ("run", "table", "doctor"):
         assert [parse([command, *words]).no_controls for words in ([], ["--no-controls"])] == [False, True]
 
@@ -58,15 +73,9 @@ def test_a_control_that_cannot_be_made_ready_is_no_trouble(companion: bool) -> N
     lacking = Excluded(cell=cell, why=Exclusion.NOT_READY, detail="no network")
     entries = (make_entry(), make_unknown(cell, Exclusion.NOT_READY))
     record = make_record(make_cell())
-    performed = Performed(records=[record], not_ready=[lacking])
-    result = Result(entries=entries, performed=performed, served=frozenset())
+    result = Result(entries=entries, served=frozenset(), records=(record,), not_ready=(lacking,))
     codes = run_codes(Selection(), (), result)
     assert (ExitCode.MACHINERY in codes) is not companion
-
-
-@pytest.mark.parametrize("words", [[], ["nothing"], ["run", "--memory", "much"], ["prepare"]])
-def test_what_cannot_be_parsed_is_usage(words: list[str]) -> None:
-    assert cli.run(words) is ExitCode.USAGE
 
 
 def test_help_is_no_error() -> None:

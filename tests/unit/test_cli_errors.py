@@ -18,7 +18,7 @@ from trtmatrix.launchers import engine
 from trtmatrix.records.store import read_records, write_record
 from trtmatrix.suite.plan import Engine
 
-COMMANDS = ("run", "table", "list", "doctor", "publish", "remeasure")
+COMMANDS = ("run", "table", "list", "doctor", "publish")
 
 
 @pytest.fixture(autouse=True)

@@ -37,7 +37,7 @@ with contextlib.suppress(OSError):
 NOT_FOR_LIST = {"pynvml", "tabulate", "http", "ssl"}
 NOT_FOR_HELP = {"pydantic", "yaml", "packaging", "numpy", "trtmatrix_repros", "trtmatrix.authoring"}
 RUNNING = {
-    "trtmatrix.run.run", "trtmatrix.run.batch", "trtmatrix.run.workshop", "trtmatrix.launchers.containers",
+    "trtmatrix.run.execute", "trtmatrix.run.worker", "trtmatrix.run.state", "trtmatrix.launchers.containers",
 }  # fmt: skip
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.exec", "os.posix_spawn", "os.system")
 

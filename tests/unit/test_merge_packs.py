@@ -9,7 +9,7 @@ import pytest
 from merges import Place, make_place
 
 from trtmatrix.common.errors import ExitCode
-from trtmatrix.records.store import read_output
+from trtmatrix.records.kept_outputs import kept_file
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_the_packs_in_a_folder_are_taken(there: Place, here: Place) -> None:
     code, data = here.merge_json(pack.parent)
     assert (code, data["counts"]["new"], data["outputs"]) == (ExitCode.USAGE, 2, 1)
     assert [each["words"].partition(":")[0] for each in data["kept_out"]] == ["cannot be unpacked"]
-    assert read_output(here.cache, kept["y"]["sha256"]) is not None
+    assert kept_file(here.cache, kept["y"]["sha256"]).is_file()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from trtmatrix.images.known_cells import image_remarks
 from trtmatrix.judge.record import record_from
 from trtmatrix.launchers.lock import Lock, LockedImage, LockedPlatform
 from trtmatrix.records import store
-from trtmatrix.records.store import read_output
+from trtmatrix.records.kept_outputs import kept_file
 from trtmatrix.suite.matrix import ImageOrigin, Pin
 
 WHERE = "nvidia-h200/10.7.0/plain/plain"
@@ -53,7 +53,7 @@ def test_records_travel_byte_for_byte_with_their_outputs(there: Place, here: Pla
         f"{WHERE}/r1.json": Path(one.file).read_bytes(),
         "cpu/onnxruntime-1.31.1/plain/plain/r2.json": Path(other.file).read_bytes(),
     }
-    assert read_output(here.cache, kept["y"]["sha256"]) is not None
+    assert kept_file(here.cache, kept["y"]["sha256"]).is_file()
     assert not list(here.cache.glob("merge-*"))
     shown = {cell["id"]: cell["evidence"] for cell in here.table()}
     assert shown == {str(one.cell): "recorded", str(other.cell): "recorded"}
@@ -141,7 +141,7 @@ def test_a_forged_output_is_kept_out(there: Place, here: Place) -> None:
     code, text = here.merge(there.pack()[1])
     assert code is ExitCode.USAGE
     assert f"outputs/{digest}.npz: does not hold what its name says" in text
-    assert read_output(here.cache, digest) is None
+    assert not kept_file(here.cache, digest).exists()
     assert list(here.files()) == [f"{WHERE}/r1.json"]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from packs import IMAGE_BYTES, tree_of, write_pack
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.cli.hosts import read_size
+from trtmatrix.cli.parser import read_size
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.images.pack import bytes_of_layers, check_rooms, packed_images

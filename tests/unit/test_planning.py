@@ -12,7 +12,7 @@ from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.scene import Scene
 from trtmatrix.run.perform import Options
-from trtmatrix.run.planning import print_plan
+from trtmatrix.run.planned import plan_all, plan_text
 from trtmatrix.suite.cells import Cell, Selection
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.plan import Engine, Excluded, Host, Launch, Plan
@@ -22,17 +22,16 @@ ASKED, BESIDE, LEFT_OUT = (make_cell(REPRO, case, "onnxruntime-1.31.1") for case
 
 
 def printed(
-    capsys: pytest.CaptureFixture[str],
     *cells: Cell,
     excluded: tuple[Excluded, ...] = (),
     pull: bool = False,
     build: bool = False,
 ) -> str:
     launch = Launch(version=ASKED.version, gpu=ASKED.gpu, cells=cells, pull=pull, build=build)
-    return of_plan(capsys, Plan(launches=(launch,), excluded=excluded))
+    return of_plan(Plan(launches=(launch,), excluded=excluded))
 
 
-def of_plan(capsys: pytest.CaptureFixture[str], plan: Plan) -> str:
+def of_plan(plan: Plan) -> str:
     cells = tuple(cell for launch in plan.launches for cell in launch.cells)
     host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
     scene = Scene(host=host, scan=scan, cells=cells, plan=plan, stored=())
@@ -40,24 +39,21 @@ def of_plan(capsys: pytest.CaptureFixture[str], plan: Plan) -> str:
     project = Project(matrix=cache, repros=cache, results=cache, cache=cache)
     matrix = make_matrix()
     context = Context(project=project, matrix=matrix, repros={}, selection=Selection(), pythons=())
-    print_plan(context, scene, frozenset(), Options())
-    return capsys.readouterr().out
+    return plan_text(plan_all(context, scene, frozenset(), Options())) + "\n"
 
 
-def test_the_plan_says_what_cells_share(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "  isolation worker: one warm process for all cells that leave it well\n" in printed(capsys, ASKED)
+def test_the_plan_says_what_cells_share() -> None:
+    assert "  isolation worker: one warm process for all cells that leave it well\n" in printed(ASKED)
 
 
-def test_the_plan_is_in_the_order_of_the_run_and_counts_equal_boards(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_plan_is_in_the_order_of_the_run_and_counts_equal_boards() -> None:
     cells = [make_cell(REPRO, case, version) for version in ("10.7.0", "10.8.0") for case in REPRO.cases]
     short, far, long = (
         Launch(version=cells[n].version, gpu=H200, cells=tuple(cells[n:m]), pull=pull, python="python3")
         for n, m, pull in ((0, 1, False), (0, 3, True), (3, 6, False))
     )
     boards = (H200, replace(H200, index=1))
-    text = of_plan(capsys, Plan(launches=(far, short, long), excluded=(), boards=boards))
+    text = of_plan(Plan(launches=(far, short, long), excluded=(), boards=boards))
     assert [line for line in text.splitlines() if " on NVIDIA H200: " in line] == [
         "10.8.0 on NVIDIA H200: run 3 cells in python3",
         "10.7.0 on NVIDIA H200: run 1 cells in python3",
@@ -66,18 +62,18 @@ def test_the_plan_is_in_the_order_of_the_run_and_counts_equal_boards(
     assert text.count("on any of 2 equal boards; the command names the first") == 3
 
 
-def test_controls_that_go_along_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_controls_that_go_along_are_counted() -> None:
     beside = "  1 of those to run were not selected: they control the others (--no-controls)\n"
-    assert beside in printed(capsys, ASKED, replace(BESIDE, companion=True))
-    assert "not selected" not in printed(capsys, ASKED, BESIDE)
+    assert beside in printed(ASKED, replace(BESIDE, companion=True))
+    assert "not selected" not in printed(ASKED, BESIDE)
 
 
-def test_controls_that_are_not_run_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+def test_controls_that_are_not_run_are_told_apart() -> None:
     excluded = tuple(
         Excluded(cell=cell, why=Exclusion.NO_GPU)
         for cell in (replace(BESIDE, companion=True), LEFT_OUT, LEFT_OUT)
     )
-    lines = printed(capsys, ASKED, excluded=excluded).splitlines()
+    lines = printed(ASKED, excluded=excluded).splitlines()
     assert lines[-2:] == [
         "not run: 2 cells: no NVIDIA GPU here",
         "controls not run: 1 cells: no NVIDIA GPU here",
@@ -92,10 +88,8 @@ def test_controls_that_are_not_run_are_told_apart(capsys: pytest.CaptureFixture[
         ((False, True), "build, then run 1"),
     ],
 )
-def test_what_is_done_before_the_cells_run_is_told(
-    launched: tuple[bool, bool], action: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_done_before_the_cells_run_is_told(launched: tuple[bool, bool], action: str) -> None:
     assert (
         f"onnxruntime-1.31.1 on CPU: {action}"
-        in printed(capsys, ASKED, pull=launched[0], build=launched[1]).splitlines()[0]
+        in printed(ASKED, pull=launched[0], build=launched[1]).splitlines()[0]
     )

@@ -18,7 +18,7 @@ from trtmatrix.judge.noise import read_noise
 from trtmatrix.judge.numbers import judge_build, read_floors
 from trtmatrix.judge.record import RAN, Measured
 from trtmatrix.plan.context import read_matrix
-from trtmatrix.plan.scene import recorded_gpus, without_superseded
+from trtmatrix.plan.scene import recorded_gpus
 from trtmatrix.records.store import read_records
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import CellId, Control, Product, Verdict
@@ -32,7 +32,7 @@ GPU = "nvidia-h200"
 @cache
 def published() -> tuple[Stored, ...]:
     """Return all records of the GPU, older ones without noise too."""
-    stored = without_superseded(read_records(ROOT / "results"))
+    stored = read_records(ROOT / "results")
     return tuple(item for item in stored if item.record.cell.gpu == GPU and not item.local)
 
 

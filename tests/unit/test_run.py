@@ -19,16 +19,15 @@ from builders import (
     make_record,
     make_repro,
 )
-from playing import LIMIT, RIGHT, WRONG, Play, Playing, always, make_a_plan, make_shop
+from playing import LIMIT, RIGHT, WRONG, Play, Playing, always, make_a_plan, make_run
 from test_cases import loaded
 from test_emulation import Emulating
 
 from trtmatrix.judge.compare import Stored
 from trtmatrix.judge.record import Record, record_from
-from trtmatrix.run.batch import Batch, Overdue
-from trtmatrix.run.run import run_plan
-from trtmatrix.run.storing import Storing
-from trtmatrix.run.worklist import Worklist, count_runs
+from trtmatrix.launchers.launcher import Ended, Poll, Ready
+from trtmatrix.run.execute import execute_plan
+from trtmatrix.run.tasks import Task
 from trtmatrix.suite.model import Control, Verdict
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case
@@ -44,8 +43,8 @@ def run(
     cells = [make_cell(repro, case) for case in cases]
     launcher = Playing(play)
     source = replace(loading or loaded(), repro=repro)
-    shop = make_shop(folder, launcher, [source], **more)
-    return run_plan(make_a_plan(cells), frozenset(), "r0", shop).records, launcher
+    state = make_run(folder, launcher, [source], **more)
+    return execute_plan(make_a_plan(cells), frozenset(), state).records, launcher
 
 
 def test_a_failure_is_run_again_alone_in_a_fresh_process_with_three_engines(tmp_path: Path) -> None:
@@ -123,7 +122,8 @@ def test_what_passed_before_and_fails_now_is_flaky_and_not_confirmed(tmp_path: P
 def test_engines_and_processes(
     fields: dict[str, Any], version: str, rebuilds: int, counts: tuple[int, int]
 ) -> None:
-    assert count_runs(make_cell(case=make_case(**fields), version=version), rebuilds) == counts
+    cell = make_cell(case=make_case(**fields), version=version)
+    assert Task(cell=cell, run="r0", rebuilds=rebuilds).runs == counts
 
 
 def test_the_job_says_how_many_engines_are_wanted(tmp_path: Path) -> None:
@@ -133,25 +133,27 @@ def test_the_job_says_how_many_engines_are_wanted(tmp_path: Path) -> None:
 
 
 def test_a_cell_is_overdue_only_after_all_its_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = make_case(builds=3, seconds=10.0, **LIMIT)
-    cell, source = make_cell(case=case), loaded()
-    launcher = Playing(always(RIGHT))
-    shop = make_shop(tmp_path, launcher, [replace(source, repro=cell.repro)])
-    shop.prepared.add((cell.repro.id, case.id))
-    ready = launcher.make_ready(make_a_plan([cell]).launches[0])
-    batch = Batch(ready, Worklist(ready.launch, "r", shop), Storing(ready, shop), shop)
-    moment = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: moment[0])
-    for part in ("job", "out"):
-        (tmp_path / part).mkdir()
-    batch._poll(tmp_path)
-    write_json(tmp_path / "out" / "0.started.json", {})
-    batch._poll(tmp_path)
-    moment[0] = 59.0
-    batch._poll(tmp_path)
-    moment[0] = 61.0
-    with pytest.raises(Overdue):
-        batch._poll(tmp_path)
+    polled = list[float]()
+
+    class Hanging(Playing):
+        """Notes that the cell has started, and never leaves a record."""
+
+        def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+            del ready
+            moment = [0.0]
+            monkeypatch.setattr("time.monotonic", lambda: moment[0])
+            write_json(folder / "out" / "0.started.json", {})
+            for moment[0] in (0.0, 59.0, 61.0):
+                polled.append(moment[0])
+                poll()
+            raise AssertionError("it is not overdue")
+
+    cell, source = make_cell(case=make_case(builds=3, seconds=10.0, **LIMIT)), loaded()
+    state = make_run(tmp_path, Hanging(always(RIGHT)), [replace(source, repro=cell.repro)], confirm=False)
+    state.prepared.add((cell.repro.id, cell.case.id))
+    (record,) = execute_plan(make_a_plan([cell]), frozenset(), state).records
+    assert (record.ended, polled[-1]) == ("probe failed", 61.0)
+    assert "a cell was long over its time limit" in record.detail
 
 
 class Giving(Playing):
@@ -173,8 +175,8 @@ def emulated(folder: Path, value: float, control: Control | None = None, *, keep
     repro = make_repro(case)
     source = make_loaded(repro, Emulating())
     launcher = Giving(always(value))
-    shop = make_shop(folder, launcher, [source], confirm=False)
-    (record,) = run_plan(make_a_plan([make_cell(repro)]), frozenset(), "r0", shop).records
+    state = make_run(folder, launcher, [source], confirm=False)
+    (record,) = execute_plan(make_a_plan([make_cell(repro)]), frozenset(), state).records
     return record
 
 

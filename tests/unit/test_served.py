@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from builders import H200, make_case, make_cell, make_entry, make_record, make_unknown, make_version
 
-from trtmatrix.judge.compare import Entry, Stored, is_current
+from trtmatrix.judge.compare import Entry, is_current
 from trtmatrix.judge.confirm import engines_wanted
 from trtmatrix.plan.digests import asked_digest, origin_digests
-from trtmatrix.plan.scene import without_superseded
-from trtmatrix.plan.stale import find_changes
-from trtmatrix.run.perform import Options, is_current_fact, is_served
+from trtmatrix.plan.stale import find_changes, find_reason
+from trtmatrix.run.perform import Options, why_run
 from trtmatrix.suite.matrix import ImageOrigin, Pin
 from trtmatrix.suite.model import Cause, Control, Verdict
 from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
@@ -24,6 +23,10 @@ AGAIN = {
     Cause.COMPONENT_MISSING, Cause.DRIVER_TOO_OLD, Cause.OUT_OF_GPU_MEMORY, Cause.OUT_OF_HOST_MEMORY,
 }  # fmt: skip
 PLAIN = Options()
+
+
+def is_served(entry: Entry, options: Options) -> bool:
+    return why_run(entry, options) is None
 
 
 @pytest.mark.parametrize("cause", Cause)
@@ -65,17 +68,9 @@ def test_with_rebuilds_as_many_engines_must_be_there(records: list[dict[str, Any
 
 
 def test_only_what_was_measured_here_is_a_fact() -> None:
-    assert is_current_fact(entry(Verdict.FAIL, {}))
-    assert not is_current_fact(replace(entry(Verdict.FAIL, {}), evidence=Evidence.RECORDED))
+    assert find_reason(entry(Verdict.FAIL, {}), confirm=False) is None
+    assert find_reason(replace(entry(Verdict.FAIL, {}), evidence=Evidence.RECORDED), confirm=False)
     assert not is_served(make_unknown(), PLAIN)
-
-
-def test_a_record_whose_outputs_were_measured_again_counts_no_more() -> None:
-    cell, other = make_cell(), make_cell(case=make_case("other"))
-    old, new = make_record(cell, run="r1"), make_record(cell, run="r2", remeasured_from="r1")
-    same_run = make_record(other, run="r1")
-    stored = [Stored(record=record, local=True) for record in (old, new, same_run)]
-    assert [item.record for item in without_superseded(stored)] == [new, same_run]
 
 
 def test_a_record_of_a_host_interpreter_is_never_a_container_s() -> None:

@@ -24,7 +24,6 @@ from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.records import store
-from trtmatrix.run.worklist import count_runs
 from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.plan import Isolation
 
@@ -69,10 +68,10 @@ def test_the_probe_gets_on_while_a_record_is_stored(tmp_path: Path, monkeypatch:
     second = threading.Event()
     write = store.write_record
 
-    def slow(root: Path, data: dict[str, Any]) -> Record:
-        if data["cell"]["case"] == "a":
+    def slow(root: Path, record: Record) -> Record:
+        if record.cell.case == "a":
             wait(second)
-        return write(root, data)
+        return write(root, record)
 
     class Watching(Playing):
         def cell(self, index: int, cell: dict[str, Any], out: Path) -> None:
@@ -80,7 +79,7 @@ def test_the_probe_gets_on_while_a_record_is_stored(tmp_path: Path, monkeypatch:
             if index == 1:
                 second.set()
 
-    monkeypatch.setattr("trtmatrix.run.storing.keep_record", slow)
+    monkeypatch.setattr("trtmatrix.run.recorder.keep_record", slow)
     performed = perform(tmp_path, Watching(always(RIGHT)), cells_of("a", "b"))
     assert [record.cell.case for record in performed.records] == ["a", "b"]
 
@@ -296,12 +295,3 @@ def test_few_cells_and_fresh_containers_come_one_after_another_on_the_cpu(
     perform(tmp_path, launcher, cells, isolation=Isolation(isolation))
     assert len(launcher.jobs) == (1 if isolation == "process" else len(names))
     assert [cell["cell"]["case"] for job in launcher.jobs for cell in job] == names
-
-
-@pytest.mark.parametrize(("version", "runs"), [("10.7.0", (1, 3)), (ORT[0], (1, 1))])
-def test_several_processes_and_engines_are_for_tensorrt(version: str, runs: tuple[int, int]) -> None:
-    repro = make_repro(make_case("race", processes=3), make_case("luck", builds=3))
-    race, luck = (make_cell(repro, case, version) for case in repro.cases)
-    assert count_runs(race, 1) == runs
-    assert count_runs(luck, 1) == runs[::-1]
-    assert count_runs(luck, 5) == (5, 1)

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 from builders import H200
-from playing import RIGHT, Playing, always, make_a_plan, make_shop
+from playing import RIGHT, Playing, always, make_a_plan, make_run
 from sidebyside import cells_of, perform, source_of, stored, wait
 from test_cases import Preparing
 
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
-from trtmatrix.run.run import run_plan
+from trtmatrix.run.execute import execute_plan
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.plan import Launch
 
@@ -85,8 +85,8 @@ def test_what_is_here_runs_while_the_rest_is_pulled(tmp_path: Path) -> None:
     plan = make_a_plan(cells)
     launches = tuple(replace(launch, pull=launch.version.name == "10.7.0") for launch in plan.launches)
     launcher = Pulling(before)
-    shop = make_shop(tmp_path, launcher, [source_of(cells)])
-    assert len(run_plan(replace(plan, launches=launches), frozenset(), "r0", shop).records) == 2
+    run = make_run(tmp_path, launcher, [source_of(cells)])
+    assert len(execute_plan(replace(plan, launches=launches), frozenset(), run).records) == 2
 
 
 def test_an_image_that_two_launches_want_is_pulled_once(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_trouble_in_telling_of_trouble_ends_the_run(tmp_path: Path, monkeypatch:
     def broken(*_: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr("trtmatrix.common.progress.PlainProgress.note", broken)
+    monkeypatch.setattr("trtmatrix.common.progress.Progress.note", broken)
     with pytest.raises((RuntimeError, BrokenPipeError, MachineryError)):
         perform(tmp_path, Absent(always(RIGHT)), cells_of("a"))
 
@@ -173,8 +173,8 @@ def test_a_run_that_is_stopped_keeps_what_came_out_and_leaves_nothing(tmp_path: 
     cells = cells_of("a", "b")
     stop = threading.Event()
     launcher = Endless(stop.set)
-    shop = make_shop(tmp_path, launcher, [source_of(cells)], stop=stop)
-    run_plan(make_a_plan(cells), frozenset(), "r0", shop)
+    run = make_run(tmp_path, launcher, [source_of(cells)], stop=stop)
+    execute_plan(make_a_plan(cells), frozenset(), run)
     assert launcher.cleaned
     assert stored(tmp_path) == ["a"]
     assert not list(tmp_path.glob("jobs/*"))
@@ -205,9 +205,9 @@ def test_an_interruption_ends_all_and_a_second_one_disturbs_nothing(tmp_path: Pa
 def test_a_repro_that_cannot_be_prepared_ends_the_run(tmp_path: Path) -> None:
     cells = cells_of("a", "b")
     broken = Preparing(reference={"y": object()})
-    shop = make_shop(tmp_path, Playing(always(RIGHT)), [replace(source_of(cells), module=broken)])
+    run = make_run(tmp_path, Playing(always(RIGHT)), [replace(source_of(cells), module=broken)])
     with pytest.raises(UsageError, match="prepare"):
-        run_plan(make_a_plan(cells), frozenset(), "r0", shop)
+        execute_plan(make_a_plan(cells), frozenset(), run)
     assert not list(tmp_path.glob("jobs/*"))
 
 
@@ -221,6 +221,6 @@ def test_a_record_that_cannot_be_written_is_the_machinery_s_trouble(tmp_path: Pa
 def test_nothing_is_done_where_all_is_served(tmp_path: Path) -> None:
     cells = cells_of("a")
     launcher = Pulling()
-    shop = make_shop(tmp_path, launcher, [source_of(cells)])
-    performed = run_plan(make_a_plan(cells, pull=True), frozenset(cell.id for cell in cells), "r0", shop)
+    run = make_run(tmp_path, launcher, [source_of(cells)])
+    performed = execute_plan(make_a_plan(cells, pull=True), frozenset(cell.id for cell in cells), run)
     assert (performed.records, launcher.told, list(tmp_path.iterdir())) == ([], [], [])

@@ -21,16 +21,16 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.cli.commands import options_of
 from trtmatrix.cli.entry import make_parser
+from trtmatrix.cli.options import RunOptions, read_options
 from trtmatrix.common.paths import Project
 from trtmatrix.judge.compare import Entry, Stored, make_entries
 from trtmatrix.judge.record import ENDS
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.scene import Scene, digests_now
-from trtmatrix.plan.stale import Finding, Reason, Why, find_changes, stale_json, stale_text
-from trtmatrix.run.perform import Options, find_stale, is_current_fact, is_served, served_cells, why_run
+from trtmatrix.plan.scene import Scene, digests_now, entries_of
+from trtmatrix.plan.stale import Finding, Reason, Why, find_changes, find_reason, stale_json, stale_text
+from trtmatrix.run.perform import Options, find_stale, served_among, why_run
 from trtmatrix.suite.cells import Selection, expand
 from trtmatrix.suite.gpus import NO_GPU
 from trtmatrix.suite.model import Cause
@@ -146,7 +146,7 @@ def test_every_reason_is_told_and_what_has_one_is_not_served(name: str) -> None:
     assert found.words.startswith(words)
     if why:
         assert found.words == words
-    assert is_served(shown, options) is (why is None)
+    assert (why_run(shown, options) is None) is (why is None)
 
 
 def test_the_table_has_every_kind_of_reason() -> None:
@@ -172,12 +172,12 @@ def test_what_is_believed_is_served_and_nothing_else(
     shown = entry(*records, local=local, excluded=excluded)
     cause = shown.outcome.cause if shown.outcome else None
     fact = shown.evidence is Evidence.MEASURED and not (cause and cause.may_pass)
-    assert is_current_fact(shown) is fact
+    assert (find_reason(shown, confirm=False) is None) is fact
     engines = sum(record.engines for record in shown.records)
     enough = bool(shown.records) and (shown.records[0].ended != "ran" or engines >= options.rebuilds)
     believed = not options.confirm or not shown.wanted
     served = fact and not options.rerun and (excluded or (enough and believed))
-    assert is_served(shown, options) is served
+    assert (why_run(shown, options) is None) is served
     reason = why_run(shown, options, NOW)
     assert (reason is None) is served
     assert reason is None or reason.words
@@ -290,7 +290,7 @@ class Desk:
     def why(self, **options: Any) -> str:
         context, scene = self.scene()
         (found,) = find_stale(context, scene, Options(**options))
-        served = served_cells(context, scene, Options(**options))
+        served = served_among(entries_of(context, scene, scene.stored), Options(**options))
         assert served == ({found.cell.id} if found.reason is None else set())
         return found.words
 
@@ -333,4 +333,4 @@ def test_stale_goes_with_the_options_of_a_run() -> None:
         ["run", "--stale", "--rerun", "--json", "--repro", "a", "--rebuilds", "4"]
     )
     assert (args.stale, args.json, args.repro) == (True, True, ["a"])
-    assert replace(options_of(args), limits=PLAIN.limits) == Options(rerun=True, rebuilds=4)
+    assert replace(read_options(RunOptions, args).how, limits=PLAIN.limits) == Options(rerun=True, rebuilds=4)

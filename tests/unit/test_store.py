@@ -18,7 +18,6 @@ from trtmatrix.records.store import (
     keep_outputs,
     publish,
     read_json,
-    read_output,
     read_records,
     write_record,
 )
@@ -187,20 +186,3 @@ def test_half_a_json_file_is_none(content: bytes, value: object, tmp_path: Path)
     (tmp_path / "a.json").write_bytes(content)
     assert read_json(tmp_path / "a.json") == value
     assert read_json(tmp_path / "nothing.json") is None
-
-
-def test_a_kept_output_is_read_back(tmp_path: Path) -> None:
-    array = np.array([1.0, np.nan], np.float32)
-    np.save(tmp_path / "y@1.npy", array)
-    digest = keep_outputs(tmp_path / "cache", tmp_path, {"y@1": {}})["y@1"]["sha256"]
-    output = read_output(tmp_path / "cache", digest)
-    assert output is not None
-    np.testing.assert_array_equal(output, array)
-
-
-@pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04", b"\x00" * 100])
-def test_an_output_that_is_gone_or_damaged_is_none(content: bytes | None, tmp_path: Path) -> None:
-    (tmp_path / "outputs").mkdir()
-    if content is not None:
-        (tmp_path / "outputs" / "a.npz").write_bytes(content)
-    assert read_output(tmp_path, "a") is None

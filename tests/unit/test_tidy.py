@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from builders import make_cell, make_matrix, make_repro, make_version
+from playing import make_run
 
 from trtmatrix.common.paths import Project
 from trtmatrix.images import preflight as preflighting
@@ -20,7 +21,7 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.scene import Scene
 from trtmatrix.run import perform
 from trtmatrix.run.perform import Options
-from trtmatrix.run.performed import Performed
+from trtmatrix.run.state import Run
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.matrix import Origin
 from trtmatrix.suite.plan import Engine, Host, Keep, Launch, Plan
@@ -41,7 +42,7 @@ class Seen:
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Seen:
     seen = Seen()
 
     def remove_leftovers() -> list[str]:
@@ -58,9 +59,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         seen.engine = scene.host.engine
         return Preflight(facts=Facts(engine=scene.host.engine), wants=Wants(), scene=scene, findings=())
 
-    def execute(*_: object) -> Performed:
+    def execute(*_: object) -> Run:
         seen.done.append("run")
-        return Performed()
+        return make_run(tmp_path, None, [])
 
     monkeypatch.setattr(containers, "remove_leftovers", remove_leftovers)
     monkeypatch.setattr(image_use.ImageUse, "drop_leftovers", drop)
@@ -72,10 +73,12 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     return seen
 
 
-def perform_on(found: Engine, folder: Path) -> None:
+def perform_on(found: Engine, folder: Path, python: str | None = None) -> None:
     project = Project(matrix=folder, repros=folder, results=folder, cache=folder)
     context = Context(project=project, matrix=make_matrix(), repros={}, selection=Selection(), pythons=())
-    launches = [Launch(version=cell.version, gpu=cell.gpu, cells=(cell,)) for cell in (CELL, SERVED)]
+    launches = [
+        Launch(version=cell.version, gpu=cell.gpu, cells=(cell,), python=python) for cell in (CELL, SERVED)
+    ]
     plan = Plan(launches=tuple(launches), excluded=())
     scan = GpuScan(gpus=(), reason="none")
     scene = Scene(host=Host(engine=found), scan=scan, cells=(), plan=plan, stored=())
@@ -95,6 +98,11 @@ def test_where_nothing_was_left_the_engine_is_not_asked_again(seen: Seen, tmp_pa
     seen.left = False
     perform_on(BEFORE, tmp_path)
     assert seen.engine == BEFORE
+
+
+def test_where_nothing_runs_in_a_container_the_engine_is_left_alone(seen: Seen, tmp_path: Path) -> None:
+    perform_on(BEFORE, tmp_path, python="/usr/bin/python3")
+    assert seen.done == ["preflight", "run"]
 
 
 def test_without_an_engine_nothing_is_looked_for(seen: Seen, tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.scene import Scene, entries_of
 from trtmatrix.run import perform
 from trtmatrix.run.perform import Options, Result
-from trtmatrix.run.performed import Performed
 from trtmatrix.upgrade.findings import make_case_line
 from trtmatrix.upgrade.report import ModelSection
 from trtmatrix.upgrade.sides import Entries
@@ -95,7 +94,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Asked:
     def run(context: Context, scene: Scene, options: Options) -> Result:
         done.append(("run", options.rebuilds))
         entries = entries_of(context, scene, scene.stored)
-        return Result(entries=entries, performed=Performed(), served=frozenset())
+        return Result(entries=entries, served=frozenset())
 
     module = ModuleType("own_model")
     module.open_model = open_model  # type: ignore[attr-defined] # a module made here

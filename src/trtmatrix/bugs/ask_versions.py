@@ -16,8 +16,8 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES, full_words
 from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.model.own_model import notes_of, open_model
-from trtmatrix.plan.context import Context, open_context
-from trtmatrix.plan.scene import digests_now, entries_of, look_around, without_superseded
+from trtmatrix.plan.context import Context, ProjectOptions, open_context
+from trtmatrix.plan.scene import digests_now, entries_of, look_around
 from trtmatrix.plan.stale import Why, find_reason
 from trtmatrix.records.store import read_records
 from trtmatrix.run.perform import Options, perform
@@ -86,7 +86,7 @@ class CaseRun:
         result = perform(context, scene, Options(rebuilds=self.rebuilds, isolation=Isolation.PROCESS))
         entry = self._mine(result.entries).get(version.name)
         if entry is None or entry.outcome is None or entry.evidence is not Evidence.MEASURED:
-            why = [item.detail or item.why.value for item in result.performed.not_ready]
+            why = [item.detail or item.why.value for item in result.not_ready]
             why += [entry.excluded.detail if entry and entry.excluded else "it left no record"]
             silent = Reply(answer=Answer.CANNOT_SAY, words="not run", known="tried now", tried=True)
             return replace(silent, reason=why[0])
@@ -244,10 +244,7 @@ def open_versions(args: argparse.Namespace) -> Versions:
 def open_case(args: argparse.Namespace) -> CaseRun:
     """Return the case that was named, with the GPU that is meant."""
     product = Product(args.product)
-    unselected: dict[str, list[str]] = {
-        name: [] for name in ("trt", "repro", "case", "gpu", "runtime", "python")
-    }
-    context = open_context(argparse.Namespace(**{**vars(args), **unselected}))
+    context = open_context(ProjectOptions.of(vars(args)))
     if args.model is not None:
         context = open_model(context, args)
         for told in notes_of(context):
@@ -268,7 +265,7 @@ def _find_gpu(context: Context, args: argparse.Namespace, product: Product) -> G
         if args.wanted_gpu:
             raise UsageError(f"--gpu {args.wanted_gpu}: {PRODUCT_NAMES[product]} is run on the CPU here")
         return CPU
-    stored = without_superseded(read_records(context.project.results))
+    stored = read_records(context.project.results)
     return choose_gpu([args.wanted_gpu] if args.wanted_gpu else [], find_gpus().gpus, stored)
 
 

@@ -16,7 +16,7 @@ from trtmatrix.judge.numbers import Subject
 from trtmatrix.judge.record import Record
 from trtmatrix.judge.words import full_words
 from trtmatrix.model.own_model import model_repro, stored_models, with_model
-from trtmatrix.plan.context import Context, open_context
+from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.scene import Scene, entries_of, look_around
 from trtmatrix.suite.cells import Selection, nearest_names
 from trtmatrix.suite.gpus import CPU, NO_GPU
@@ -122,8 +122,9 @@ def read_cell_id(text: str) -> CellId:
 
 def _open(args: argparse.Namespace, cell: CellId) -> Context:
     """Return the context whose repros have the cell's: the project's, or that of a model of one's own."""
-    plain = {name: getattr(args, name) for name in ("matrix", "repros", "results", "cache")}
-    context = open_context(argparse.Namespace(**plain))
+    context = open_context(
+        ProjectOptions(matrix=args.matrix, repros=args.repros, results=args.results, cache=args.cache)
+    )
     opened = with_model(context, args)
     if opened is not context:
         repro = model_repro(opened).repro

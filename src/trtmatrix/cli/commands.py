@@ -5,223 +5,78 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
+from trtmatrix.cli.options import HostCommand, ModelOptions, RunOptions, TableOptions, Where
+from trtmatrix.cli.reporting import TABLES, check_files, render_tables, write_file
+from trtmatrix.common.errors import ExitCode, combine_exit_codes
 from trtmatrix.judge.compare import Entry, exit_codes
-from trtmatrix.launchers.container import Limits
-from trtmatrix.plan.context import Context, open_context
-from trtmatrix.plan.scene import entries_of, look_around
-from trtmatrix.run.perform import (
-    Options,
-    Result,
-    find_stale,
-    is_current_fact,
-    perform,
-    served_cells,
-)
+from trtmatrix.plan.context import Context, ProjectOptions, open_context
+from trtmatrix.plan.scene import Scene, entries_of, look_around
+from trtmatrix.plan.stale import find_reason
+from trtmatrix.run.perform import Result, find_stale, perform, served_among
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.outcome import Evidence
-from trtmatrix.suite.plan import Host, Isolation, Keep, Pull
+from trtmatrix.suite.plan import Host, Pull
 
 if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
     from trtmatrix.slurm.cluster import Cluster
 
-SUFFIXES = (".md", ".html", ".json", ".xml", ".txt")
-MODEL_OPTIONS = ("model", "inputs", "atol", "rtol", "profile")
 
-
-def run_command(args: argparse.Namespace) -> ExitCode:
+def run_command(options: RunOptions) -> ExitCode:
     """Run what can be run here, print the tables."""
-    check_outputs(args.output)
-    context, cluster = open_where(args, open_model_context(args))
-    scene = look_around(context, Pull(args.pull), cluster)
+    check_files(options.output, TABLES)
+    context, cluster = open_where(open_model(options.project, options.model), options.where, options.memory)
+    scene, how = look_around(context, options.pull, cluster), options.how
     tell_of_engine(context, scene.host)
-    options = options_of(args)
-    if args.stale:
+    if options.stale:
         from trtmatrix.plan.stale import stale_json, stale_text
 
-        findings = find_stale(context, scene, options)
-        print(json.dumps(stale_json(findings), indent=1) if args.json else stale_text(findings))
+        findings = find_stale(context, scene, how)
+        print(json.dumps(stale_json(findings), indent=1) if options.json else stale_text(findings))
         return ExitCode.AS_EXPECTED
-    if args.plan:
-        from trtmatrix.run.planning import print_plan
+    executor = None
+    if cluster is not None:
+        from trtmatrix.slurm.executor import SlurmExecutor
 
-        print_plan(context, scene, served_cells(context, scene, options), options, as_json=args.json)
+        executor = SlurmExecutor(cluster, context, scene, how)
+    if options.plan:
+        from trtmatrix.run.planned import plan_all, plan_json, plan_text
+
+        served = served_among(entries_of(context, scene, scene.stored), how)
+        planned = plan_all(context, scene, served, how, executor)
+        print(json.dumps(plan_json(planned), indent=1) if options.json else plan_text(planned))
         return ExitCode.AS_EXPECTED
-    result = perform(context, scene, options)
-    show(args, result.entries)
-    gpus = scene.cluster_host.gpus if scene.cluster_host is not None else scene.host.gpus
-    return combine_exit_codes(run_codes(context.selection, gpus, result))
+    result = perform(context, scene, how, executor)
+    show(options, result.entries)
+    return combine_exit_codes(run_codes(context.selection, scene.gpus, result))
 
 
-def open_where(args: argparse.Namespace, context: Context) -> tuple[Context, Cluster | None]:
-    """Return the cluster whose GPUs are meant, with its images in the context; none where this host's are."""
-    if args.executor != "slurm":
-        return context, None
-    from trtmatrix.slurm.cluster import open_cluster
-
-    return open_cluster(args, context)
-
-
-def tell_of_engine(context: Context, host: Host) -> None:
-    """Say why the engine that was asked for by name cannot be used: cells of other runtimes may still run."""
-    if context.engine != "auto" and not host.engine.available:
-        print(f"trtmatrix: --engine {context.engine}: {host.engine.reason}", file=sys.stderr)
-        print(f"  {host.engine.remedy}", file=sys.stderr)
-
-
-def open_model_context(args: argparse.Namespace) -> Context:
-    """Read the project; where a model was named, its repro stands in place of the others."""
-    context = open_context(args)
-    if not any(getattr(args, name, None) for name in MODEL_OPTIONS):
-        return context
-    from trtmatrix.model.own_model import notes_of, with_model
-
-    opened = with_model(context, args)
-    for told in notes_of(opened):
-        print(f"{args.model.name}: {told}", file=sys.stderr)
-    return opened
-
-
-def run_codes(selection: Selection, gpus: Sequence[Gpu], result: Result) -> set[ExitCode]:
-    """Return the exit codes of a run; a control that could not be made ready is told of, and no trouble."""
-    codes = exit_codes(
-        result.entries, by_name=selection.by_name, gpu_here=bool(gpus),
-        ran=bool(result.performed.records or result.served), gpu_named=bool(selection.gpus),
-    )  # fmt: skip
-    if any(not item.cell.companion for item in result.performed.not_ready):
-        codes.add(ExitCode.MACHINERY)
-    return codes
-
-
-def options_of(args: argparse.Namespace) -> Options:
-    """Return how cells are run; a container's scratch is memory too, and never more than that."""
-    scratch = min(Limits().scratch, args.memory)
-    return Options(
-        limits=Limits(memory=args.memory, output=args.output_size, scratch=scratch), rerun=args.rerun,
-        rebuilds=args.rebuilds, confirm=not args.no_confirm, isolation=Isolation(args.isolation),
-        keep=Keep(args.keep), locked=args.locked,
-    )  # fmt: skip
-
-
-def table_command(args: argparse.Namespace) -> ExitCode:
+def table_command(options: TableOptions) -> ExitCode:
     """Print the tables from stored records."""
-    check_outputs(args.output)
-    context, cluster = open_where(args, open_model_context(args))
-    scene = look_around(context, Pull.NEVER, cluster)
-    entries = entries_of(context, scene, scene.stored)
-    show(args, entries)
-    shown = [entry for entry in entries if entry.evidence in {Evidence.MEASURED, Evidence.RECORDED}]
-    if not shown:
-        return ExitCode.NOTHING
-    return ExitCode.SURPRISE if any(entry.surprise for entry in shown) else ExitCode.AS_EXPECTED
+    check_files(options.output, TABLES)
+    entries = stored_entries(options.project, options.where, options.model)
+    show(options, entries)
+    return shown_code(entries)[0]
 
 
-def check_outputs(files: Sequence[Path]) -> None:
-    """Refuse an output whose format is not known, before anything runs."""
-    for file in files:
-        if file.suffix not in SUFFIXES:
-            raise UsageError(f"--output {file}: the suffix must be one of {', '.join(SUFFIXES)}")
-        if not file.parent.is_dir():
-            raise UsageError(f"--output {file}: there is no folder {file.parent}")
+def publish_command(options: HostCommand) -> ExitCode:
+    """Publish the records that the current verdict of each selected cell rests on.
 
-
-def show(args: argparse.Namespace, entries: Sequence[Entry]) -> None:
-    """Print the tables, and write them to the files asked for."""
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    for file in args.output:
-        file.write_text(render(file.suffix, entries, args, now), encoding="utf-8")
-        print(f"trtmatrix: wrote {file}", file=sys.stderr)
-    with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
-        print(render(".json" if args.json else "", entries, args, now), end="", flush=True)
-
-
-def render(suffix: str, entries: Sequence[Entry], args: argparse.Namespace, now: str) -> str:
-    """Return the tables in the format of a file's suffix; none means this terminal."""
-    match suffix:
-        case ".md":
-            from trtmatrix.tables import render_markdown
-
-            return render_markdown.render_markdown(entries, all_rows=args.all_rows)
-        case ".html":
-            from trtmatrix.tables import render_html
-
-            return render_html.render_html(entries, generated=now)
-        case ".json":
-            from trtmatrix.tables import render_data
-
-            return render_data.render_json(entries, generated=now)
-        case ".xml":
-            from trtmatrix.tables import render_data
-
-            return render_data.render_junit(entries)
-        case ".txt":
-            from trtmatrix.tables import render_text
-
-            return render_text.render_text(entries, all_rows=args.all_rows)
-        case _:
-            from trtmatrix.tables import render_text
-
-            colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-            return render_text.render_text(entries, colour=colour, all_rows=args.all_rows)
-
-
-def doctor_command(args: argparse.Namespace) -> ExitCode:
-    """Say what was found here and what that lets run, and run the controls alone."""
-    from trtmatrix.images.doctor import doctor_json, doctor_text, examine
-    from trtmatrix.images.rules import Level
-    from trtmatrix.run.controls import run_controls
-
-    context = open_context(args)
-    if args.executor == "slurm":
-        from trtmatrix.slurm.doctor import examine_site
-
-        findings = examine_site(args, context)
-    else:
-        findings = examine(context, look_around(context, Pull.NAMED))
-    if context.controls:
-        findings = replace(findings, controls=run_controls(context))
-    print(json.dumps(doctor_json(findings), indent=1) if args.json else doctor_text(findings))
-    decisive = (*findings.controls, *(findings.findings if args.executor == "slurm" else ()))
-    wrong = any(finding.level is Level.TROUBLE for finding in decisive)
-    return ExitCode.MACHINERY if wrong else ExitCode.AS_EXPECTED
-
-
-def prepare_command(args: argparse.Namespace) -> ExitCode:
-    """Write one case's files to a folder."""
-    import shutil
-
-    from trtmatrix.prepare.cases import CaseCache
-
-    context = open_context(args)
-    repro_id, _, case_id = args.which.partition("/")
-    loaded = context.repros.get(repro_id)
-    case = next((c for c in loaded.repro.cases if c.id == case_id), None) if loaded else None
-    if loaded is None or case is None:
-        raise UsageError(f"{args.which}: no such case; python -m trtmatrix list shows all")
-    target: Path = args.to or Path(case.id)
-    if target.exists():
-        raise UsageError(f"{target} is there already: name another folder by --to")
-    shutil.copytree(CaseCache(context.project.cache).prepare(loaded, case), target)
-    print(f"{target}: run it by hand with\n  python {loaded.file} --files {target}")
-    return ExitCode.AS_EXPECTED
-
-
-def publish_command(args: argparse.Namespace) -> ExitCode:
-    """Publish the records that the current verdict of each selected cell rests on."""
+    That is what was measured here, with what is here now, and is a fact: trouble with the machinery, and
+    what hangs on memory or set-up, is tried again; a crash, a time-out or a failed build is a fact.
+    """
     from trtmatrix.records.store import publish
 
-    context, cluster = open_where(args, open_context(args))
+    context, cluster = open_where(open_context(options.project), options.where)
     scene = look_around(context, Pull.NEVER, cluster)
-    facts = [e for e in entries_of(context, scene, scene.stored) if is_current_fact(e)]
+    entries = entries_of(context, scene, scene.stored)
+    facts = [entry for entry in entries if find_reason(entry, confirm=False) is None]
     local = context.project.local.resolve()
     records = [
         r for e in facts for r in (*e.records, *e.set_aside) if local in Path(r.file).resolve().parents
@@ -231,11 +86,92 @@ def publish_command(args: argparse.Namespace) -> ExitCode:
     return ExitCode.AS_EXPECTED if records else ExitCode.NOTHING
 
 
-def remeasure_command(args: argparse.Namespace) -> ExitCode:
-    """Measure kept outputs again where the case has defects or a noise that their records do not know."""
-    from trtmatrix.run.remeasure import remeasure, remeasured_text
+def doctor_command(options: HostCommand) -> ExitCode:
+    """Say what was found here and what that lets run, and run the controls alone."""
+    from trtmatrix.images.doctor import doctor_json, doctor_text, examine
+    from trtmatrix.images.rules import Level
+    from trtmatrix.run.controls import run_controls
 
-    context = open_context(args)
-    scene = look_around(context, Pull.NEVER)
-    print(remeasured_text(remeasure(context, entries_of(context, scene, scene.stored))))
-    return ExitCode.AS_EXPECTED
+    context, on_site = open_context(options.project), options.where.executor == "slurm"
+    if on_site:
+        from trtmatrix.slurm.doctor import examine_site
+
+        findings = examine_site(options.where.site, context)
+    else:
+        findings = examine(context, look_around(context, Pull.NAMED))
+    if context.controls:
+        findings = replace(findings, controls=run_controls(context))
+    print(json.dumps(doctor_json(findings), indent=1) if options.json else doctor_text(findings))
+    decisive = (*findings.controls, *(findings.findings if on_site else ()))
+    wrong = any(finding.level is Level.TROUBLE for finding in decisive)
+    return ExitCode.MACHINERY if wrong else ExitCode.AS_EXPECTED
+
+
+def open_model(project: ProjectOptions, model: ModelOptions) -> Context:
+    """Read the project; where a model was named, its repro stands in place of the others."""
+    context = open_context(project)
+    if not any((model.model, model.inputs, model.atol, model.rtol, model.profile)):
+        return context
+    from trtmatrix.model.own_model import notes_of, with_model
+
+    # That package reads argparse's own type; lists, as argparse has them.
+    opened = with_model(context, argparse.Namespace(**{**vars(model), "profile": list(model.profile)}))
+    for told in notes_of(opened):
+        print(f"{model.model.name if model.model else ''}: {told}", file=sys.stderr)
+    return opened
+
+
+def open_where(context: Context, where: Where, memory: int = 0) -> tuple[Context, Cluster | None]:
+    """Return the cluster whose GPUs are meant, with its images in the context; none where this host's are."""
+    if where.executor != "slurm":
+        return context, None
+    from trtmatrix.slurm.cluster import open_cluster
+
+    return open_cluster(where.site, memory, context)
+
+
+def stored_entries(
+    project: ProjectOptions, where: Where, model: ModelOptions | None = None
+) -> tuple[Entry, ...]:
+    """Return what stored records show of the selected cells; nothing is run."""
+    context = open_model(project, model) if model else open_context(project)
+    context, cluster = open_where(context, where)
+    scene: Scene = look_around(context, Pull.NEVER, cluster)
+    return entries_of(context, scene, scene.stored)
+
+
+def shown_code(entries: Sequence[Entry]) -> tuple[ExitCode, int, int]:
+    """Return the exit code of what is shown from records, of how many cells, of which so many surprise."""
+    shown = [entry for entry in entries if entry.evidence in {Evidence.MEASURED, Evidence.RECORDED}]
+    surprises = sum(entry.surprise for entry in shown)
+    if not shown:
+        return ExitCode.NOTHING, 0, 0
+    return ExitCode.SURPRISE if surprises else ExitCode.AS_EXPECTED, len(shown), surprises
+
+
+def tell_of_engine(context: Context, host: Host) -> None:
+    """Say why the engine that was asked for by name cannot be used: cells of other runtimes may still run."""
+    if context.engine != "auto" and not host.engine.available:
+        print(f"trtmatrix: --engine {context.engine}: {host.engine.reason}", file=sys.stderr)
+        print(f"  {host.engine.remedy}", file=sys.stderr)
+
+
+def run_codes(selection: Selection, gpus: Sequence[Gpu], result: Result) -> set[ExitCode]:
+    """Return the exit codes of a run; a control that could not be made ready is told of, and no trouble."""
+    codes = exit_codes(
+        result.entries, by_name=selection.by_name, gpu_here=bool(gpus),
+        ran=bool(result.records or result.served), gpu_named=bool(selection.gpus),
+    )  # fmt: skip
+    if any(not item.cell.companion for item in result.not_ready):
+        codes.add(ExitCode.MACHINERY)
+    return codes
+
+
+def show(options: TableOptions, entries: Sequence[Entry]) -> None:
+    """Print the tables, and write them to the files asked for."""
+    for file in options.output:
+        write_file(file, render_tables(file.suffix, entries, all_rows=options.all_rows))
+        print(f"trtmatrix: wrote {file}", file=sys.stderr)
+    with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
+        text = render_tables(".json" if options.json else "", entries, all_rows=options.all_rows)
+        print(text, end="", flush=True)

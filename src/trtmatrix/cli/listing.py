@@ -1,29 +1,52 @@
-"""The commands that look at nothing but the project's own files."""
+"""The commands that look at nothing but the project's own files: list, schema, prepare."""
 
 from __future__ import annotations
 
-import argparse
 import json
+from pathlib import Path
 
-from trtmatrix.common.errors import ExitCode
+from trtmatrix.cli.options import PrepareOptions, ProjectCommand, SchemaOptions
+from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.plan.context import open_context
-from trtmatrix.slurm.sitefile import Site
 from trtmatrix.suite.cells import select_cases, select_repros, select_versions
-from trtmatrix.suite.keys import keys_schema
-from trtmatrix.suite.matrix import Matrix
-from trtmatrix.tables.render_list import list_json, list_text
 
 
-def list_command(args: argparse.Namespace) -> ExitCode:
+def list_command(options: ProjectCommand) -> ExitCode:
     """List versions, repros and cases."""
-    context = open_context(args)
+    from trtmatrix.tables.render_list import list_json, list_text
+
+    context = open_context(options.project)
     versions = select_versions(context.matrix, context.selection)
     rows = select_cases(select_repros(context.plain_repros, context.selection), context.selection)
-    print(json.dumps(list_json(versions, rows), indent=1) if args.json else list_text(versions, rows))
+    print(json.dumps(list_json(versions, rows), indent=1) if options.json else list_text(versions, rows))
     return ExitCode.AS_EXPECTED
 
 
-def schema_command(args: argparse.Namespace) -> ExitCode:
+def schema_command(options: SchemaOptions) -> ExitCode:
     """Print the JSON Schema of matrix.yaml, or of slurm.yaml."""
-    print(json.dumps(keys_schema(Site if args.site else Matrix), indent=2, sort_keys=True))
+    from trtmatrix.slurm.sitefile import Site
+    from trtmatrix.suite.keys import keys_schema
+    from trtmatrix.suite.matrix import Matrix
+
+    print(json.dumps(keys_schema(Site if options.site else Matrix), indent=2, sort_keys=True))
+    return ExitCode.AS_EXPECTED
+
+
+def prepare_command(options: PrepareOptions) -> ExitCode:
+    """Write one case's files to a folder."""
+    import shutil
+
+    from trtmatrix.prepare.cases import CaseCache
+
+    context = open_context(options.project)
+    repro_id, _, case_id = options.which.partition("/")
+    loaded = context.repros.get(repro_id)
+    case = next((c for c in loaded.repro.cases if c.id == case_id), None) if loaded else None
+    if loaded is None or case is None:
+        raise UsageError(f"{options.which}: no such case; python -m trtmatrix list shows all")
+    target = options.to or Path(case.id)
+    if target.exists():
+        raise UsageError(f"{target} is there already: name another folder by --to")
+    shutil.copytree(CaseCache(context.project.cache).prepare(loaded, case), target)
+    print(f"{target}: run it by hand with\n  python {loaded.file} --files {target}")
     return ExitCode.AS_EXPECTED

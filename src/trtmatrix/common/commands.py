@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 PATIENCE_SECONDS = 5.0
@@ -31,8 +32,8 @@ def run_to_end(
             )  # fmt: skip
         except OSError as error:
             return 127, f"{command[0]}: {error.strerror}"
-        end = _Ending(child)
-        atexit.register(end)
+        end = partial(_end, child)
+        atexit.register(end)  # also where this process ends without unwinding
         try:
             code = child.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -45,14 +46,9 @@ def run_to_end(
         return code, said.read().decode("utf-8", "replace")
 
 
-class _Ending:
-    """Ends a command that is still running, and what it started; its first signal lets it clean up."""
-
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        self.child = child
-
-    def __call__(self) -> None:
-        for number in (signal.SIGINT, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-                os.killpg(self.child.pid, number)
-                self.child.wait(timeout=PATIENCE_SECONDS)
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End a command and what it started; its first signal lets it clean up."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(child.pid, number)
+            child.wait(timeout=PATIENCE_SECONDS)

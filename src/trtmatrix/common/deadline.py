@@ -42,21 +42,14 @@ def ask_all(
         threading.Thread(target=work, daemon=True).start()
     started, found = time.monotonic(), dict[str, T]()
     for end in (min(PATIENCE, seconds), seconds):
-        _gather(answered, found, len(names), started + end)
+        with contextlib.suppress(queue.Empty):
+            while len(found) < len(names):
+                name, answer = answered.get(timeout=max(0.0, started + end - time.monotonic()))
+                if isinstance(answer, BaseException):
+                    raise answer
+                found[name] = answer
         missing = [name for name in names if name not in found]
         if missing and end < seconds:
             note(missing)
     waiting.clear()
     return {name: found[name] for name in names if name in found}
-
-
-def _gather(
-    answered: queue.SimpleQueue[tuple[str, T | BaseException]], found: dict[str, T], count: int, until: float
-) -> None:
-    """Take answers until all are here, or until a moment of the monotonic clock."""
-    with contextlib.suppress(queue.Empty):
-        while len(found) < count:
-            name, answer = answered.get(timeout=max(0.0, until - time.monotonic()))
-            if isinstance(answer, BaseException):
-                raise answer
-            found[name] = answer

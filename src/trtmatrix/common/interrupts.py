@@ -1,4 +1,4 @@
-"""What SIGTERM and a hang-up do: they interrupt a command as Ctrl-C does, and are never lost."""
+"""Signal handling: SIGTERM and a hang-up interrupt a command as Ctrl-C does, and are never lost."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from trtmatrix.common.errors import HungUp
 
 AGAIN_SECONDS = 0.05
 """So soon an interruption is sent again that was swallowed: what swallowed it has come back by then."""
+SAME_SECONDS = 2.0
+"""So soon after a first signal a second one is no person's."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
@@ -49,13 +53,40 @@ def interruptible() -> Iterator[None]:
 def undisturbed() -> Iterator[None]:
     """Let no signal cut short what cleans up after another one; what answers signals is put back."""
     main = threading.current_thread() is threading.main_thread()  # no other may set any
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if main else ()
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (SIGNALS if main else ())}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def ending(hurry: threading.Event) -> Iterator[Callable[[], None]]:
+    """Give what is called when an interrupt is caught inside: no second signal cuts the clean-up short.
+
+    A second Ctrl-C only sets ``hurry``. One that comes at once is the same keystroke, passed on; a hang-up
+    says no more than that nobody looks on, and often comes twice. Once the interrupt leaves the block no
+    signal is heard any more: it would hit the interpreter's own end.
+    """
+
+    def interrupted() -> None:
+        first = time.monotonic()
+
+        def again(*_: object) -> None:
+            if time.monotonic() - first > SAME_SECONDS:
+                hurry.set()
+
+        signal.signal(signal.SIGINT, again)
+        signal.signal(signal.SIGTERM, again)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    try:
+        yield interrupted
+    except KeyboardInterrupt:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        raise
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -36,20 +35,11 @@ class Remembered:
                 return cast("T", known["value"])
         value = compute()
         with contextlib.suppress(OSError):
-            self._write(path, {"content": content, "value": value})
+            self.folder.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(f".{os.urandom(8).hex()}.partial")
+            partial.write_text(json.dumps({"content": content, "value": value}), encoding="utf-8")
+            partial.replace(path)
+            files = sorted(self.folder.iterdir(), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+            for file in files[KEPT:]:
+                file.unlink(missing_ok=True)
         return value
-
-    def _write(self, path: Path, known: object) -> None:
-        """Write a file whole or not at all, and remove the oldest ones."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(dir=self.folder, suffix=".partial")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-                json.dump(known, out)
-            Path(partial).replace(path)
-        except BaseException:
-            Path(partial).unlink()
-            raise
-        files = sorted(self.folder.iterdir(), key=lambda file: file.stat().st_mtime_ns, reverse=True)
-        for file in files[KEPT:]:
-            file.unlink(missing_ok=True)

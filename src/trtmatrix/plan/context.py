@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from trtmatrix.common.errors import ConfigError, UsageError, shorten
 from trtmatrix.common.paths import Project, default_cache
@@ -20,7 +22,49 @@ from trtmatrix.suite.matrix import Matrix, parse_matrix
 from trtmatrix.suite.repro_files import LoadedRepro, read_repros
 from trtmatrix.suite.repros import Repro
 
+T = TypeVar("T")
+
 RUNTIMES = ("container", "wheels", "host")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectOptions:
+    """Which files a command works on, what it selects of them, and how it reaches images.
+
+    ``cache``: None for the usual one. ``registry``, ``engine``: empty where the command line does not say.
+    ``images``: as ``--image`` names them. ``pythons``: interpreters of this host that may have TensorRT.
+    """
+
+    matrix: Path = Path("matrix.yaml")
+    repros: Path = Path("repros")
+    results: Path = Path("results")
+    cache: Path | None = None
+    selection: Selection = field(default_factory=Selection)
+    pythons: tuple[str, ...] = ()
+    controls: bool = True
+    offline: bool = False
+    registry: str = ""
+    engine: str = ""
+    images: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ProjectOptions:
+        """Return those of a command line, by the names of its options; a command need not have all."""
+        names = {name: tuple(values.get(name) or ()) for name in ("trt", "repro", "case", "gpu", "runtime")}
+        for runtime in names["runtime"]:
+            if runtime not in RUNTIMES:
+                raise UsageError(f"--runtime {runtime}: known are {', '.join(RUNTIMES)}")
+        return cls(
+            matrix=values["matrix"], repros=values["repros"], results=values["results"],
+            cache=values["cache"], pythons=tuple(values.get("python") or ()),
+            selection=Selection(
+                versions=names["trt"], repros=names["repro"], cases=names["case"], gpus=names["gpu"],
+                runtimes=names["runtime"],
+            ),
+            controls=not values.get("no_controls", False), offline=values.get("offline", False),
+            registry=values.get("registry") or "", engine=values.get("engine") or "",
+            images=tuple(values.get("own_images") or ()),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,41 +95,43 @@ class Context:
         return [loaded.repro for loaded in self.repros.values()]
 
 
-def open_context(args: argparse.Namespace) -> Context:
-    """Read matrix.yaml and the repros, check the selection; all mistakes are told. Nothing is written."""
+def open_context(asked: ProjectOptions | Namespace) -> Context:
+    """Read matrix.yaml and the repros, check the selection; all mistakes are told. Nothing is written.
+
+    A ``Namespace`` is that of a command which has no options of its own type yet.
+    """
+    options = asked if isinstance(asked, ProjectOptions) else ProjectOptions.of(vars(asked))
     project = Project(
-        matrix=args.matrix, repros=args.repros, results=args.results,
-        cache=(args.cache or default_cache()).resolve(),
+        matrix=options.matrix, repros=options.repros, results=options.results,
+        cache=(options.cache or default_cache()).resolve(),
     )  # fmt: skip
-    selection = _selection(args)
     problems: list[str] = []
-    matrix, lock, loaded = None, Lock(), []
-    try:
-        matrix = read_matrix(project.matrix)
-    except ConfigError as error:
-        problems += error.problems
-    try:
-        lock = read_lock(project.lock)
-    except ConfigError as error:
-        problems += error.problems
-    try:
-        loaded = read_repros(project.repros)
-    except ConfigError as error:
-        problems += error.problems
-    if matrix is None or problems:
+
+    def attempt(read: Callable[[Path], T], path: Path) -> T | None:
+        try:
+            return read(path)
+        except ConfigError as error:
+            problems.extend(error.problems)
+            return None
+
+    matrix, lock = attempt(read_matrix, project.matrix), attempt(read_lock, project.lock)
+    loaded = attempt(read_repros, project.repros)
+    if matrix is None or lock is None or loaded is None:
         raise ConfigError(problems)
-    repros = {item.repro.id: item for item in loaded}
-    engine = _engine(args)
-    matrix = replace(matrix, registry=_registry(args, matrix))
-    matrix = pin_matrix(_with_own_images(args, matrix, engine, project), lock, own_platform())
+    engine = _engine(options)
+    matrix = replace(matrix, registry=_registry(options, matrix))
+    if options.images:
+        from trtmatrix.launchers.image_files import read_file
+        from trtmatrix.launchers.own_images import with_own_images
+
+        matrix = with_own_images(matrix, options.images, engine, lambda file: read_file(file, project.cache))
     context = Context(
-        project=project, matrix=matrix, repros=repros, selection=selection,
-        pythons=tuple(getattr(args, "python", []) or [sys.executable]),
-        controls=not getattr(args, "no_controls", False), code=loaded[0].code,
-        lock=lock, offline=getattr(args, "offline", False), engine=engine,
+        project=project, matrix=pin_matrix(matrix, lock, own_platform()), selection=options.selection,
+        repros={item.repro.id: item for item in loaded}, pythons=options.pythons or (sys.executable,),
+        controls=options.controls, code=loaded[0].code, lock=lock, offline=options.offline, engine=engine,
     )  # fmt: skip
-    select_versions(matrix, selection)
-    select_cases(select_repros(context.plain_repros, selection), selection)
+    select_versions(matrix, options.selection)
+    select_cases(select_repros(context.plain_repros, options.selection), options.selection)
     return context
 
 
@@ -120,57 +166,30 @@ def own_platform() -> str:
     return f"linux/{MACHINES.get(machine, machine)}"
 
 
-def _registry(args: argparse.Namespace, matrix: Matrix) -> str:
+def _registry(options: ProjectOptions, matrix: Matrix) -> str:
     """Return the mirror that is set: by the command line, the environment, or matrix.yaml."""
     settings = {
-        "--registry": getattr(args, "registry", None) or "",
+        "--registry": options.registry,
         "TRTMATRIX_REGISTRY": os.environ.get("TRTMATRIX_REGISTRY", ""),
         "registry: in matrix.yaml": matrix.registry,
     }
     name, mirror = next(((name, value) for name, value in settings.items() if value), ("", ""))
-    if mirror:
-        _check_mirror(name, mirror)
+    try:
+        if mirror:  # what no image's name can start with is told by the name of the setting that has it
+            parse_reference(f"{mirror.rstrip('/')}/image:tag")
+    except UsageError as error:
+        raise UsageError(
+            f"{name} {shorten(mirror)}: names no registry\n"
+            "  write HOST or HOST/PATH, without https:// and without a tag, such as my.mirror/nvidia"
+        ) from error
     return mirror
 
 
-def _engine(args: argparse.Namespace) -> str:
+def _engine(options: ProjectOptions) -> str:
     """Return which engine is meant; what asks one over its socket, here and in our children, is told so."""
-    if named := getattr(args, "engine", None):
-        os.environ[ENGINE] = named
+    if options.engine:
+        os.environ[ENGINE] = options.engine
     engine = os.environ.get(ENGINE) or "auto"
     if engine not in SUFFIXES:
         raise UsageError(f"{ENGINE} is {engine}: known are {', '.join(SUFFIXES)}")
     return engine
-
-
-def _with_own_images(args: argparse.Namespace, matrix: Matrix, engine: str, project: Project) -> Matrix:
-    """Return the matrix with the images that ``--image`` names in place of its own."""
-    texts = getattr(args, "own_images", None)
-    if not texts:
-        return matrix
-    from trtmatrix.launchers.image_files import read_file
-    from trtmatrix.launchers.own_images import with_own_images
-
-    return with_own_images(matrix, texts, engine, lambda file: read_file(file, project.cache))
-
-
-def _check_mirror(setting: str, value: str) -> None:
-    """Refuse what no image's name can start with, by the name of the setting that has it."""
-    try:
-        parse_reference(f"{value.rstrip('/')}/image:tag")
-    except UsageError as error:
-        raise UsageError(
-            f"{setting} {shorten(value)}: names no registry\n"
-            "  write HOST or HOST/PATH, without https:// and without a tag, such as my.mirror/nvidia"
-        ) from error
-
-
-def _selection(args: argparse.Namespace) -> Selection:
-    names = {name: tuple(getattr(args, name, [])) for name in ("trt", "repro", "case", "gpu", "runtime")}
-    for runtime in names["runtime"]:
-        if runtime not in RUNTIMES:
-            raise UsageError(f"--runtime {runtime}: known are {', '.join(RUNTIMES)}")
-    return Selection(
-        versions=names["trt"], repros=names["repro"], cases=names["case"], gpus=names["gpu"],
-        runtimes=names["runtime"],
-    )  # fmt: skip

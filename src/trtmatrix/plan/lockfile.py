@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.launchers.lock import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
-from trtmatrix.suite.keys import in_order, key_problem, problem_at, schema_number, unknown_key
+from trtmatrix.suite.keys import check_keys, in_order, keys, schema_number
 from trtmatrix.suite.matrix import Image
 from trtmatrix.suite.model import PART
-from trtmatrix.suite.yamltext import Document, Path, parse_yaml
+from trtmatrix.suite.yamltext import parse_yaml
 
 HEADER = """\
 # Which image each name of matrix.yaml stood for. Written by `nox -s lock -- --update`, reviewed in git,
@@ -35,16 +35,11 @@ REMEDY = (
 )
 
 
-DIGEST = r"^sha256:[0-9a-f]{64}$"
-MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:Z|\+00:00)$"
-PLATFORM = r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?$"
-
-
 def _matching(pattern: str, words: str) -> AfterValidator:
     """Return the rule that a text has a shape; ``words`` say which."""
 
     def check(value: str) -> str:
-        if not re.fullmatch(pattern.strip("^$"), value):
+        if not re.fullmatch(pattern, value):
             raise ValueError(words)
         return value
 
@@ -58,29 +53,33 @@ def _inside(value: str) -> str:
     return value
 
 
-Digest = Annotated[str, _matching(DIGEST, "must be sha256: and 64 hexadecimal digits")]
-Sha256 = Annotated[str, _matching(r"[0-9a-f]{64}", "must be 64 hexadecimal digits")]
-Moment = Annotated[str, _matching(MOMENT, "must be a moment in UTC such as 2026-11-22T03:36:28Z")]
-Platform = Annotated[str, _matching(PLATFORM, "must be a platform such as linux/amd64")]
+Digest = Annotated[str, _matching("sha256:[0-9a-f]{64}", "must be sha256: and 64 hexadecimal digits")]
+Sha256 = Annotated[str, _matching("[0-9a-f]{64}", "must be 64 hexadecimal digits")]
+Moment = Annotated[
+    str,
+    _matching(
+        "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+]00:00)",
+        "must be a moment in UTC such as 2026-11-22T03:36:28Z",
+    ),
+]
+Platform = Annotated[
+    str, _matching("[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?", "must be a platform such as linux/amd64")
+]
 Name = Annotated[str, _matching(PART.pattern, "is no name of a version such as 10.7.0")]
 Filled = Annotated[str, Field(min_length=1)]
 Inside = Annotated[str, AfterValidator(_inside)]
 
 
-class Keys(BaseModel):
-    """Knows its keys and refuses others."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class LayerKeys(Keys):
+@keys
+class LayerKeys:
     """A layer: the digest of its compressed bytes, and how many they are."""
 
     digest: Digest
     size: Annotated[int, Strict(), Field(ge=0)]
 
 
-class PlatformKeys(Keys):
+@keys
+class PlatformKeys:
     """An image for one platform; its name is the key that it stands under."""
 
     manifest: Digest
@@ -90,7 +89,8 @@ class PlatformKeys(Keys):
     environment: dict[str, str]
 
 
-class ImageKeys(Keys):
+@keys
+class ImageKeys:
     """An image; its name is the key that it stands under."""
 
     digest: Digest
@@ -99,7 +99,8 @@ class ImageKeys(Keys):
     platforms: Annotated[dict[Platform, PlatformKeys], Field(min_length=1)]
 
 
-class BuildKeys(Keys):
+@keys
+class BuildKeys:
     """What an image of ours is made of."""
 
     image: Image
@@ -108,10 +109,11 @@ class BuildKeys(Keys):
     files: dict[Inside, Sha256]
 
 
-class LockKeys(Keys):
+@keys
+class LockKeys:
     """The whole of matrix.lock."""
 
-    schema_: Annotated[Literal[1], BeforeValidator(schema_number)] = Field(alias="schema")
+    schema: Annotated[Literal[1], BeforeValidator(schema_number)]
     images: dict[Image, ImageKeys]
     builds: dict[Name, BuildKeys]
 
@@ -122,46 +124,22 @@ def parse_matrix_lock(text: str, file: str = "matrix.lock") -> Lock:
         document = parse_yaml(text, file)
     except ConfigError as error:
         raise ConfigError([*error.problems, f"{file}: {REMEDY}"]) from error
-    problems = list(document.problems)
-    lock = Lock()
-    try:
-        lock = _to_lock(LockKeys.model_validate(document.value))
-    except ValidationError as error:
-        problems += [_line(detail, document) for detail in error.errors()]
-    if problems:
-        raise ConfigError([*in_order(problems, file), f"{file}: {REMEDY}"])
-    return lock
+    raw, problems = check_keys(LockKeys, document)
+    if raw is None or document.problems:
+        raise ConfigError([*in_order([*document.problems, *problems], file), f"{file}: {REMEDY}"])
+    return Lock(
+        images={name: _to_image(name, image) for name, image in raw.images.items()},
+        builds={name: LockedBuild(**vars(build)) for name, build in raw.builds.items()},
+    )
 
 
-def _to_lock(raw: LockKeys) -> Lock:
-    """Return matrix.lock as the program works with it: what is inside has the key that it stands under."""
-    images = {}
-    for name, image in raw.images.items():
-        platforms = []
-        for platform, found in image.platforms.items():
-            layers = tuple(LockedLayer(**dict(layer)) for layer in found.layers)
-            platforms.append(LockedPlatform(**{**dict(found), "platform": platform, "layers": layers}))
-        images[name] = LockedImage(**{**dict(image), "image": name, "platforms": tuple(platforms)})
-    builds = {name: LockedBuild(**dict(build)) for name, build in raw.builds.items()}
-    return Lock(images=images, builds=builds)
-
-
-def _line(detail: ErrorDetails, document: Document) -> str:
-    path: Path = tuple(part for part in detail["loc"] if part != "[key]")
-    if detail["type"] == "extra_forbidden":
-        return problem_at(document, path, unknown_key(str(path[-1]), _keys_at(path[:-1])))
-    return problem_at(document, path, key_problem(detail, path, document))
-
-
-def _keys_at(parent: Path) -> list[str]:
-    """Return the keys that are allowed in a place: ``images.<name>.platforms.<platform>.layers[0]``."""
-    inside: dict[str, list[type[BaseModel]]] = {
-        "images": [ImageKeys, ImageKeys, PlatformKeys, LayerKeys],
-        "builds": [BuildKeys],
-    }
-    depth = (len(parent) - 2) // 2 + (parent[2:3] == ("platforms",)) if len(parent) > 1 else 0
-    model = inside[str(parent[0])][depth] if parent else LockKeys
-    return [field.alias or name for name, field in model.model_fields.items()]
+def _to_image(name: str, raw: ImageKeys) -> LockedImage:
+    """Return an image as the program works with it: what is inside has the key that it stands under."""
+    platforms = []
+    for platform, found in raw.platforms.items():
+        layers = tuple(LockedLayer(**vars(layer)) for layer in found.layers)
+        platforms.append(LockedPlatform(**{**vars(found), "platform": platform, "layers": layers}))
+    return LockedImage(**{**vars(raw), "image": name, "platforms": tuple(platforms)})
 
 
 class _Flat(dict[str, Any]):
@@ -192,37 +170,25 @@ _Writer.add_representer(str, _write_text)
 
 def format_matrix_lock(lock: Lock) -> str:
     """Return matrix.lock's text: the same for the same lock, whatever its order."""
-    value = {
-        "schema": 1,
-        "images": {name: _plain_image(image) for name, image in sorted(lock.images.items())},
-        "builds": {name: _plain_build(build) for name, build in sorted(lock.builds.items())},
-    }
+    builds = {name: asdict(build) for name, build in sorted(lock.builds.items())}
+    for build in builds.values():
+        build.update(wheels=_sorted(build["wheels"]), files=_sorted(build["files"]))
+    images = {name: _plain_image(image) for name, image in sorted(lock.images.items())}
+    value = {"schema": 1, "images": images, "builds": builds}
     return HEADER + yaml.dump(value, Dumper=_Writer, sort_keys=False, width=float("inf"))
 
 
 def _plain_image(image: LockedImage) -> dict[str, Any]:
-    platforms = sorted(image.platforms, key=lambda each: each.platform)
+    platforms = {}
+    for each in sorted(image.platforms, key=lambda each: each.platform):
+        platforms[each.platform] = {
+            "manifest": each.manifest, "image_id": each.image_id,
+            "layers": [_Flat(digest=layer.digest, size=layer.size) for layer in each.layers],
+            "labels": _sorted(each.labels), "environment": _sorted(each.environment),
+        }  # fmt: skip
     return {
         "digest": image.digest, "registry": image.registry, "resolved": image.resolved,
-        "platforms": {each.platform: _plain_platform(each) for each in platforms},
-    }  # fmt: skip
-
-
-def _plain_platform(found: LockedPlatform) -> dict[str, Any]:
-    return {
-        "manifest": found.manifest, "image_id": found.image_id, "layers": [*map(_plain_layer, found.layers)],
-        "labels": _sorted(found.labels), "environment": _sorted(found.environment),
-    }  # fmt: skip
-
-
-def _plain_layer(layer: LockedLayer) -> _Flat:
-    return _Flat(digest=layer.digest, size=layer.size)
-
-
-def _plain_build(build: LockedBuild) -> dict[str, Any]:
-    return {
-        "image": build.image, "base": build.base, "wheels": _sorted(build.wheels),
-        "files": _sorted(build.files),
+        "platforms": platforms,
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -30,12 +31,6 @@ def estimate_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[Ce
     return {cell.id: known.get(_row(cell.id), usual) for cell in cells}
 
 
-def count_recorded(cells: Sequence[Cell], stored: Iterable[Stored]) -> int:
-    """Return of how many cells it is known how long they took, on whatever GPU."""
-    known = _known_seconds(cells, stored)
-    return sum(_row(cell.id) in known for cell in cells)
-
-
 def known_cells(cells: Sequence[Cell], stored: Iterable[Stored]) -> frozenset[CellId]:
     """Return the cells of which it is known how long they took, on whatever GPU."""
     known = _known_seconds(cells, stored)
@@ -43,13 +38,20 @@ def known_cells(cells: Sequence[Cell], stored: Iterable[Stored]) -> frozenset[Ce
 
 
 def _known_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[tuple[str, str, str], float]:
+    """Return the seconds from start to end of the newest record of each row that has both."""
     wanted = {_row(cell.id) for cell in cells}
     newest: dict[tuple[str, str, str], Record] = {}
-    for item in stored:
-        row, record = _row(item.record.cell), item.record
+    for record in (item.record for item in stored):
+        row = _row(record.cell)
         if row in wanted and (row not in newest or _age(record) > _age(newest[row])):
             newest[row] = record
-    return {row: seconds for row, record in newest.items() if (seconds := _took(record)) is not None}
+    found = {}
+    for row, record in newest.items():
+        with contextlib.suppress(ValueError, TypeError):
+            moments = (record.started, record.finished)
+            started, finished = (datetime.fromisoformat(each.replace("Z", "+00:00")) for each in moments)
+            found[row] = max(0.0, (finished - started).total_seconds())
+    return found
 
 
 def _row(cell: CellId) -> tuple[str, str, str]:
@@ -58,18 +60,6 @@ def _row(cell: CellId) -> tuple[str, str, str]:
 
 def _age(record: Record) -> tuple[str, str]:
     return record.started, record.run
-
-
-def _took(record: Record) -> float | None:
-    """Return the seconds from a record's start to its end, or None where they cannot be read."""
-    try:
-        started, finished = (
-            datetime.fromisoformat(getattr(record, name).replace("Z", "+00:00"))
-            for name in ("started", "finished")
-        )
-        return max(0.0, (finished - started).total_seconds())
-    except (KeyError, ValueError, TypeError):
-        return None
 
 
 def order_launches(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from trtmatrix.judge.calibration_file import read_calibration
 from trtmatrix.judge.compare import Entry, Stored, make_entries
@@ -21,15 +21,22 @@ from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
 from trtmatrix.suite.model import CellId, Product
 from trtmatrix.suite.plan import Engine, Excluded, Host, Plan, Pull, make_plan
 
-if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
-    from trtmatrix.slurm.cluster import Cluster
+
+class Nodes(Protocol):
+    """A cluster's nodes, whose GPUs stand for this host's; :mod:`trtmatrix.slurm.cluster` has one."""
+
+    def host(self, stored: Iterable[Stored]) -> Host:
+        """Return them together as one host, as records and digests see it."""
+
+    def planned(self, context: Context, stored: Sequence[Stored]) -> Host:
+        """Return the same host as a plan sees it, which counts on the images that nodes have."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
     """The host, the cells over its GPUs, and the plan for them.
 
-    ``cluster``: whose GPUs stand for its own; ``cluster_host``: its nodes as one host.
+    ``nodes``: whose GPUs stand for its own; ``nodes_host``: they as one host.
     """
 
     host: Host
@@ -37,33 +44,49 @@ class Scene:
     cells: tuple[Cell, ...]
     plan: Plan
     stored: tuple[Stored, ...]
-    cluster: Cluster | None = None
-    cluster_host: Host | None = None
+    nodes: Nodes | None = None
+    nodes_host: Host | None = None
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs that cells can run on."""
+        return (self.nodes_host or self.host).gpus
 
     def host_of(self, cell: Cell) -> Host:
         """Return where a cell is run: on the cluster's nodes where there is one and it needs a GPU."""
         on_gpu = cell.version.product is Product.TENSORRT
-        return self.cluster_host if self.cluster_host is not None and on_gpu else self.host
+        return self.nodes_host if self.nodes_host is not None and on_gpu else self.host
 
     @property
     def here_alone(self) -> Scene:
         """The scene without what a cluster's nodes run: their own jobs tell what they lack."""
         return replace(self, plan=replace(self.plan, launches=self.plan.here))
 
+    def seen_since(self, stored: Iterable[Stored]) -> Scene:
+        """Return the scene with the boards that a cluster's jobs have found by now."""
+        if self.nodes is None:
+            return self
+        host = self.nodes.host(stored)
+        gpus = {gpu.slug: gpu for gpu in host.gpus}
+        cells = tuple(replace(cell, gpu=gpus.get(cell.gpu.slug, cell.gpu)) for cell in self.cells)
+        return replace(self, nodes_host=host, cells=cells)
 
-def look_around(context: Context, pull: Pull, cluster: Cluster | None = None) -> Scene:
-    """Find GPUs (of a ``cluster`` where there is one), engine and records, and plan; touches nothing."""
-    scan = find_gpus() if cluster is None else GpuScan(gpus=(), reason="--executor slurm: those of the site")
-    host = find_host(context, scan)
-    stored = tuple(without_superseded(read_records(context.project.results)))
-    nodes = cluster.host(stored) if cluster is not None else None
-    gpus = table_gpus(context, nodes.gpus if nodes is not None else scan.gpus, stored)
+
+def look_around(context: Context, pull: Pull, nodes: Nodes | None = None) -> Scene:
+    """Find GPUs (of a cluster's ``nodes`` where there are any), engine and records, and plan.
+
+    Nothing is changed.
+    """
+    scan = find_gpus() if nodes is None else GpuScan(gpus=(), reason="--executor slurm: those of the site")
+    host, stored = find_host(context, scan), tuple(read_records(context.project.results))
+    nodes_host = nodes.host(stored) if nodes is not None else None
+    gpus = table_gpus(context, (nodes_host or host).gpus, stored)
     every = expand_with_controls if context.controls else expand
     cells = every(context.matrix, context.plain_repros, gpus, context.selection)
-    there = cluster.planned(context, stored) if cluster is not None else None
-    plan = plan_cells(cells, host, context, pull, there)
+    there = nodes.planned(context, stored) if nodes is not None else None
     return Scene(
-        host=host, scan=scan, cells=cells, plan=plan, stored=stored, cluster=cluster, cluster_host=nodes
+        host=host, scan=scan, cells=cells, plan=plan_cells(cells, host, context, pull, there), stored=stored,
+        nodes=nodes, nodes_host=nodes_host,
     )  # fmt: skip
 
 
@@ -79,12 +102,6 @@ def plan_cells(cells: Sequence[Cell], host: Host, context: Context, pull: Pull, 
         launches=(*theirs.launches, *ours.launches), excluded=(*theirs.excluded, *ours.excluded),
         boards=ours.boards,
     )  # fmt: skip
-
-
-def without_superseded(stored: Sequence[Stored]) -> list[Stored]:
-    """Leave out records whose outputs were measured again: another record stands for the same engines."""
-    again = {(s.record.cell, s.record.remeasured_from) for s in stored if s.record.remeasured_from}
-    return [item for item in stored if (item.record.cell, item.record.run) not in again]
 
 
 def find_host(context: Context, scan: GpuScan) -> Host:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from trtmatrix.common.counting import counted
 from trtmatrix.judge.confirm import count_engines, has_engines
 from trtmatrix.judge.entry import BOARD, Entry, is_digest_of
 from trtmatrix.judge.record import Record
 from trtmatrix.judge.words import full_words
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.gpus import Gpu, Seen
-from trtmatrix.suite.outcome import Evidence, Outcome
+from trtmatrix.suite.outcome import Evidence
 
 SCHEMA = 1
 """The number of the JSON's shape."""
@@ -80,35 +81,28 @@ def find_reason(
     if entry.excluded is not None:
         return None
     if rebuilds > 1 and not has_engines(entry.records, rebuilds):
-        words = f"{_engines(count_engines(entry.records))} of the {rebuilds} asked for (--rebuilds)"
+        words = f"{counted(count_engines(entry.records), 'engine')} of the {rebuilds} asked for (--rebuilds)"
         return Reason(why=Why.FEW_ENGINES, words=words, since=entry.record)
     if confirm and entry.wanted:
-        return Reason(why=Why.NOT_BELIEVED, words=_doubt(entry, outcome), since=entry.record)
+        seen = "it" if entry.cell.case.control is None else "the control"
+        engines = f"{counted(entry.wanted, 'engine')} alone first ({full_words(outcome)})"
+        words = f"{seen} is not believed yet: {engines}"
+        return Reason(why=Why.NOT_BELIEVED, words=words, since=entry.record)
     return None
-
-
-def _engines(count: int) -> str:
-    return f"{count} engine" + ("" if count == 1 else "s")
-
-
-def _doubt(entry: Entry, outcome: Outcome) -> str:
-    seen = "it" if entry.cell.case.control is None else "the control"
-    return f"{seen} is not believed yet: {_engines(entry.wanted)} alone first ({full_words(outcome)})"
 
 
 def _not_measured(entry: Entry, current: Mapping[str, str]) -> Reason:
     record = entry.record
     if record is None:
         return Reason(why=Why.NO_RECORD, words="no record")
-    changes = find_changes(record, current, entry.cell)
-    if not changes and entry.cell.gpu.remote and not entry.cell.gpu.seen:
+    changes, gpu = find_changes(record, current, entry.cell), entry.cell.gpu
+    if changes:
+        words = "; ".join(map(str, changes)) + " changed"
+        return Reason(why=Why.CHANGED, words=words, changes=changes, since=record)
+    words = "its records were published, not measured here"
+    if gpu.remote and not gpu.seen:
         words = "no job has told yet which boards and drivers the site's nodes have"
-        return Reason(why=Why.ELSEWHERE, words=words, since=record)
-    if not changes:
-        words = "its records were published, not measured here"
-        return Reason(why=Why.ELSEWHERE, words=words, since=record)
-    words = "; ".join(map(str, changes)) + " changed"
-    return Reason(why=Why.CHANGED, words=words, changes=changes, since=record)
+    return Reason(why=Why.ELSEWHERE, words=words, since=record)
 
 
 def find_changes(record: Record, current: Mapping[str, str], cell: Cell) -> tuple[Change, ...]:
@@ -142,27 +136,20 @@ HALF = 32
 
 
 def _digest_changes(name: str, before: str, now: str, cell: Cell) -> list[Change]:
-    """Return a digest's change in words."""
+    """Return a digest's change in words; of images the first digits are told, as Docker shows them."""
+    case, version = f"{cell.repro.id}/{cell.case.id}", cell.version.name
     match name:
         case "repro":
             own = [Change(what=f"repro {cell.repro.id}")] if before[:HALF] != now[:HALF] else []
             shared = before[HALF:] != now[HALF:] and (before or not own)
             return own + ([Change(what="what repros are built with (trtmatrix.authoring)")] if shared else [])
-        case "case":
-            return [Change(what=f"parameters of {cell.repro.id}/{cell.case.id}")]
-        case "asked":
-            return [Change(what=f"defects, engines or time limit of {cell.repro.id}/{cell.case.id}")]
         case "image":
-            return [Change(what=f"image of {cell.version.name}", before=_short(before), now=_short(now))]
+            short = [digest.partition(" ")[0].rpartition(":")[2][:12] for digest in (before, now)]
+            return [Change(what=f"image of {version}", before=short[0], now=short[1])]
         case "runtime":
             return [Change(what="runtime", before=before, now=now)]
-        case _:
-            return [Change(what=name)]
-
-
-def _short(digest: str) -> str:
-    """Return the first digits of a digest, of several the first, as Docker shows them."""
-    return digest.partition(" ")[0].rpartition(":")[2][:12]
+    words = {"case": f"parameters of {case}", "asked": f"defects, engines or time limit of {case}"}
+    return [Change(what=words.get(name, name))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,39 +177,28 @@ def stale_text(findings: Sequence[Finding]) -> str:
     """Return the counts by reason, then a line a cell."""
     if not findings:
         return "no selected cell can run here (python -m trtmatrix doctor says why)"
-    lines = [
-        f"{words}: {count} cell" + ("" if count == 1 else "s") for words, count in count_reasons(findings)
-    ]
+    lines = [f"{words}: {counted(count, 'cell')}" for words, count in count_reasons(findings)]
     return "\n".join([*lines, "", *(f"{finding.cell.id}: {finding.words}" for finding in findings)])
 
 
 def count_reasons(findings: Iterable[Finding]) -> list[tuple[str, int]]:
     """Return each reason with its number of cells, the commonest first; what is not run again comes last."""
+    general = {
+        Why.NOT_BELIEVED: "not believed yet", Why.FEW_ENGINES: "fewer engines than asked for (--rebuilds)",
+    }  # fmt: skip
     groups: dict[tuple[bool, str], list[Finding]] = defaultdict(list)
     for finding in findings:
         reason = finding.reason
-        words = "not run again" if reason is None else _in_general(reason)
+        words = general.get(reason.why, reason.words) if reason else "not run again"
         groups[reason is None, words].append(finding)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1]))
     return [(words + _since(group), len(group)) for (_, words), group in ordered]
 
 
-def _in_general(reason: Reason) -> str:
-    """Return a reason without what is of its own cell alone."""
-    match reason.why:
-        case Why.NOT_BELIEVED:
-            return "not believed yet"
-        case Why.FEW_ENGINES:
-            return "fewer engines than asked for (--rebuilds)"
-        case _:
-            return reason.words
-
-
 def _since(group: Sequence[Finding]) -> str:
     """Return the days of the records since which something has changed."""
-    days = sorted(
-        {f.reason.since.started[:10] for f in group if f.reason and f.reason.changes and f.reason.since}
-    )
+    reasons = [finding.reason for finding in group if finding.reason and finding.reason.changes]
+    days = sorted({reason.since.started[:10] for reason in reasons if reason.since})
     if not days:
         return ""
     return f" since {days[0]}" + (f" to {days[-1]}" if len(days) > 1 else "")

@@ -1,1 +1,1 @@
-"""Where records and kept outputs lie: reads, writes and publishes them."""
+"""Where records and kept outputs lie: reads, writes and publishes them. It may import the judge's types."""

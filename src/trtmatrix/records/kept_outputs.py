@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ def open_kept(cache: Path, facts: Mapping[str, Any]) -> Tensor | None:
     file = kept_file(cache, str(facts.get("sha256", "")))
     try:
         dtype, shape = _head(file)
-    except (OSError, ValueError, KeyError, EOFError):
+    except (OSError, ValueError):
         return None
     return Tensor(dtype=dtype, shape=shape, blocks=lambda: _blocks(file))
 
@@ -33,39 +34,23 @@ def kept_file(cache: Path, digest: str) -> Path:
 
 def unpack_kept(cache: Path, digest: str, target: Path) -> None:
     """Write a kept output as ``.npy``; ``OSError`` or ``ValueError`` where it is gone or damaged."""
-    with _Member(kept_file(cache, digest)) as stream, target.open("wb") as out:
+    with _member(kept_file(cache, digest)) as stream, target.open("wb") as out:
         shutil.copyfileobj(stream, out, 1 << 20)
 
 
-class _Member:
-    """The only member of a kept output's archive, as a stream; damage becomes ``ValueError``."""
+@contextlib.contextmanager
+def _member(file: Path) -> Iterator[IO[bytes]]:
+    """Open the only member of a kept output's archive; damage becomes ``ValueError``."""
+    from zipfile import BadZipFile, ZipFile
+    from zlib import error as bad_data
 
-    def __init__(self, file: Path) -> None:
-        from zipfile import BadZipFile, ZipFile
-
-        try:
-            self._archive = ZipFile(file)
-        except BadZipFile as error:
-            raise ValueError(f"{file.name} is damaged: {error}") from error
-        self._stream: IO[bytes] | None = None
-
-    def __enter__(self) -> IO[bytes]:
-        try:
-            self._stream = self._archive.open("output.npy")
-        except KeyError as error:
-            self._archive.close()
-            raise ValueError("it holds no output") from error
-        return self._stream
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        from zipfile import BadZipFile
-        from zlib import error as bad_data
-
-        if self._stream is not None:
-            self._stream.close()
-        self._archive.close()
-        if isinstance(error, (BadZipFile, bad_data, EOFError)):
-            raise ValueError(f"it is damaged: {error}") from error  # noqa: TRY004 - of the file
+    try:
+        with ZipFile(file) as archive, archive.open("output.npy") as stream:
+            yield stream
+    except KeyError as error:
+        raise ValueError("it holds no output") from error
+    except (BadZipFile, bad_data, EOFError) as error:
+        raise ValueError(f"{file.name} is damaged: {error}") from error
 
 
 def _read_head(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
@@ -81,7 +66,7 @@ def _read_head(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
 
 
 def _head(file: Path) -> tuple[str, tuple[int, ...]]:
-    with _Member(file) as stream:
+    with _member(file) as stream:
         shape, _, dtype = _read_head(stream)
     return str(dtype), shape
 
@@ -91,7 +76,7 @@ def _blocks(file: Path) -> Iterator[NDArray[Any]]:
 
     import numpy as np
 
-    with _Member(file) as stream:
+    with _member(file) as stream:
         shape, fortran, dtype = _read_head(stream)
         count = math.prod(shape)
         if fortran and len(shape) > 1:  # rare: read whole, in row-major order

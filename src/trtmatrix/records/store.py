@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -37,19 +38,20 @@ def record_path(root: Path, record: Record) -> Path:
     return root / cell.gpu / cell.version / cell.repro / cell.case / f"{record.run}.json"
 
 
-def write_record(root: Path, data: Mapping[str, Any]) -> Record:
+def write_record(root: Path, data: Mapping[str, Any] | Record) -> Record:
     """Write a record as a new file; ``FileExistsError`` where the run has one for this cell."""
-    path = record_path(root, record_from(data))
-    write_new(path, to_json(data).encode("utf-8", "backslashreplace"))  # lone surrogates stay escapes
-    return record_from(data, str(path))
+    record = data if isinstance(data, Record) else record_from(data)
+    path = record_path(root, record)
+    write_new(path, to_json(record.data).encode("utf-8", "backslashreplace"))  # lone surrogates stay escapes
+    return replace(record, file=str(path))
 
 
-def keep_record(root: Path, data: Mapping[str, Any]) -> Record:
+def keep_record(root: Path, record: Record) -> Record:
     """Write a record, or return the one that is there: another client of the same run was sooner."""
     try:
-        return write_record(root, data)
+        return write_record(root, record)
     except FileExistsError:
-        file = record_path(root, record_from(data))
+        file = record_path(root, record)
         return parse_record(file.read_bytes(), str(file))
 
 
@@ -221,20 +223,6 @@ def keep_outputs(cache: Path, folder: Path, kept: Mapping[str, Any]) -> dict[str
             Path(out.name).replace(target)
         result[name] = {**facts, "sha256": digest}
     return result
-
-
-def read_output(cache: Path, digest: str) -> NDArray[Any] | None:
-    """Return an output that was kept, or None where it is gone or damaged."""
-    from zipfile import BadZipFile
-
-    import numpy as np
-
-    try:
-        with np.load(cache / "outputs" / f"{digest}.npz", allow_pickle=False) as archive:
-            output: NDArray[Any] = archive["output"]
-    except (OSError, EOFError, ValueError, KeyError, BadZipFile):
-        return None
-    return output
 
 
 def _write_npz(out: IO[bytes], array: NDArray[Any]) -> None:

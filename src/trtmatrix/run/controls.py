@@ -40,7 +40,7 @@ def run_controls(context: Context) -> tuple[Finding, ...]:
         return (Finding(level=Level.LACKING, what="controls", found="no version can be run here"),)
     result = perform(alone, replace(scene, plan=replace(scene.plan, launches=launches)), Options())
     findings = [_not_installed(launch) for launch in absent]
-    findings += _not_ready(result.performed.not_ready)
+    findings += _not_ready(result.not_ready)
     return (*findings, *_came_out(result.entries, scene))
 
 

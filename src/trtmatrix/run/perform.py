@@ -9,24 +9,22 @@ from typing import TYPE_CHECKING
 
 from trtmatrix.common.paths import Project
 from trtmatrix.judge.compare import Entry, Stored, without_refused
+from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
 from trtmatrix.launchers.lock import base_origin
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.scene import Scene, digests_now, entries_of, find_engine_of
 from trtmatrix.plan.stale import Finding, Reason, find_reason
-from trtmatrix.run.performed import Performed
-from trtmatrix.suite.matrix import WheelsOrigin
-from trtmatrix.suite.model import CellId
-from trtmatrix.suite.plan import Isolation, Keep, Launch
+from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
+from trtmatrix.suite.model import CellId, Product
+from trtmatrix.suite.plan import Excluded, Isolation, Keep, Launch
 
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
     from trtmatrix.common.progress import Progress
     from trtmatrix.images.preflight import Terms
     from trtmatrix.launchers.image_use import ImageUse, NoUse
     from trtmatrix.launchers.launcher import Launcher
-    from trtmatrix.run.run import Remote
-    from trtmatrix.run.workshop import Workshop
-    from trtmatrix.slurm.cluster import Cluster
+    from trtmatrix.run.state import Executor, Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,30 +55,35 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a run leaves: what each cell shows, what was executed, what the store served."""
+    """What a run leaves: what each cell shows, what was executed or could not be, what the store served."""
 
     entries: tuple[Entry, ...]
-    performed: Performed
     served: frozenset[CellId]
+    records: tuple[Record, ...] = ()
+    not_ready: tuple[Excluded, ...] = ()
 
 
-def perform(context: Context, scene: Scene, options: Options) -> Result:
-    """Execute the plan but for what is served, and judge; where all is served, nothing is touched."""
+def perform(context: Context, scene: Scene, options: Options, executor: Executor | None = None) -> Result:
+    """Execute the plan but for what is served, and judge; where all is served, nothing is touched.
+
+    ``executor``: runs the launches on other hosts' GPUs, where the plan has some.
+    """
     entries = entries_of(context, scene, scene.stored)
     served = served_among(entries, options)
-    if all(cell.id in served for launch in scene.plan.launches for cell in launch.cells):
-        return Result(entries=entries, performed=Performed(), served=served)
+    if not launches_to_run(scene, served):
+        return Result(entries=entries, served=served)
     tell_pins(context, scene, options, served)
     scene = tidy(context, scene, options, served)
     scene = able(context, scene, options, served)
-    performed = execute(context, scene, options, served)
-    scene = seen_since(scene, performed)
-    stored = [*scene.stored, *(Stored(record=record, local=True) for record in performed.records)]
-    executed = frozenset(record.run for record in performed.records)
-    entries = entries_of(context, scene, stored, performed.not_ready, executed)
+    run = execute(context, scene, options, served, executor)
+    stored = [*scene.stored, *(Stored(record=record, local=True) for record in run.records)]
+    executed = frozenset(record.run for record in run.records)
+    entries = entries_of(context, scene.seen_since(stored), stored, run.not_ready, executed)
     if options.rerun:
         entries = without_refused(entries)
-    return Result(entries=entries, performed=performed, served=served)
+    return Result(
+        entries=entries, served=served, records=tuple(run.records), not_ready=tuple(run.not_ready)
+    )  # fmt: skip
 
 
 def tell_pins(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> None:
@@ -88,9 +91,12 @@ def tell_pins(context: Context, scene: Scene, options: Options, served: frozense
 
     Raises :class:`UsageError` then.
     """
+    launches = launches_to_run(scene, served)
+    if not any(needs_image(launch) for launch in launches):
+        return
     from trtmatrix.images.pins import check_pins, new_lines
 
-    lines = check_pins(context, launches_to_run(scene, served), options.locked)
+    lines = check_pins(context, launches, options.locked)
     for line in () if options.quiet else new_lines(context, lines):
         print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
 
@@ -100,25 +106,30 @@ def launches_to_run(scene: Scene, served: frozenset[CellId]) -> list[Launch]:
     return [launch for launch in scene.plan.launches if any(cell.id not in served for cell in launch.cells)]
 
 
+def needs_image(launch: Launch) -> bool:
+    """Whether a launch runs in a container."""
+    return launch.python is None and isinstance(launch.version.origin, ImageOrigin)
+
+
 def tidy(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Scene:
     """Remove what dead runs left, containers and images, so that preflight counts the room that they took.
 
     An image stays that a cell is still to be run in. Returns the scene with the engine as it is then: what is
-    gone may have to be pulled again.
+    gone may have to be pulled again. Where nothing runs in a container, nothing is touched.
     """
-    if not scene.host.engine.available or not scene.host.engine.is_daemon:
+    launches, engine = launches_to_run(scene, served), scene.host.engine
+    if not (engine.available and engine.is_daemon and any(map(needs_image, launches))):
         return scene
-    from trtmatrix.common.progress import NoProgress
+    from trtmatrix.common.progress import QuietProgress
     from trtmatrix.launchers.containers import remove_leftovers
 
-    note = NoProgress(sys.stderr).note
+    note = QuietProgress(sys.stderr).note
     for name in remove_leftovers():
         note(f"removed the container {name}, whose run had died")
     uses = use_images(context, scene, options, note)
-    if not uses.drop_leftovers(launch.version.origin for launch in launches_to_run(scene, served)):
+    if not uses.drop_leftovers(launch.version.origin for launch in launches):
         return scene
-    engine = find_engine_of(context, scene.scan)
-    return replace(scene, host=replace(scene.host, engine=engine))
+    return replace(scene, host=replace(scene.host, engine=find_engine_of(context, scene.scan)))
 
 
 def able(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Scene:
@@ -143,56 +154,28 @@ def terms_of(context: Context, options: Options) -> Terms:
     return Terms(keep=options.keep, memory=options.limits.memory, is_here=here(context.project))
 
 
-def seen_since(scene: Scene, performed: Performed) -> Scene:
-    """Return the scene with the boards that a cluster's jobs have found by now."""
-    if scene.cluster is None:
-        return scene
-    new = [Stored(record=record, local=True) for record in performed.records]
-    nodes = scene.cluster.host([*scene.stored, *new])
-    gpus = {gpu.slug: gpu for gpu in nodes.gpus}
-    cells = tuple(replace(cell, gpu=gpus.get(cell.gpu.slug, cell.gpu)) for cell in scene.cells)
-    return replace(scene, cluster_host=nodes, cells=cells)
+def execute(
+    context: Context, scene: Scene, options: Options, served: frozenset[CellId],
+    executor: Executor | None = None,
+) -> Run:  # fmt: skip
+    """Run the cells of the plan that are not served; returns the run with its records."""
+    from trtmatrix.common.progress import QuietProgress, open_progress
+    from trtmatrix.run.execute import execute_plan
 
-
-def execute(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Performed:
-    """Run the cells of the plan that are not served."""
-    from trtmatrix.common.progress import NoProgress, open_progress
-    from trtmatrix.run.run import run_plan
-    from trtmatrix.run.workshop import new_run_id
-
-    progress = NoProgress(sys.stderr) if options.quiet else open_progress()
+    progress = QuietProgress(sys.stderr) if options.quiet else open_progress()
     try:
-        uses = use_images(context, scene, options, progress.note)
-        shop = make_workshop(context, scene, options, progress, uses)
-        remote = None
-        if scene.cluster is not None:
-            remote = make_remote(context, scene, options, scene.cluster, shop)
-        return run_plan(scene.plan, served, new_run_id(shop.clock), shop, remote)
+        uses = None
+        if any(needs_image(launch) for launch in scene.plan.here):
+            uses = use_images(context, scene, options, progress.note)
+        return execute_plan(
+            scene.plan, served, make_run(context, scene, options, progress, uses), executor
+        )  # fmt: skip
     finally:
         progress.close()
 
 
-def make_remote(context: Context, scene: Scene, options: Options, cluster: Cluster, shop: Workshop) -> Remote:
-    """Return what runs the plan's cells on a cluster."""
-    from trtmatrix.plan.order import known_cells
-    from trtmatrix.slurm.executor import SlurmRun
-    from trtmatrix.slurm.tasks import claim_of
-
-    digests, words = digests_now(context, scene), options.words()
-    words += ["--offline"] if context.offline else []
-    words += [f"--registry={context.matrix.registry}"] if context.matrix.registry else []
-    claims = {
-        cell.id: f"{claim_of(cell.id, digests[cell.id])} engines={options.rebuilds}"
-        for launch in scene.plan.away for cell in launch.cells
-    }  # fmt: skip
-    return SlurmRun(
-        cluster, context.project, shop, options=words, rerun=options.rerun, claims=claims,
-        known=known_cells(scene.cells, scene.stored),
-    )  # fmt: skip
-
-
 def use_images(context: Context, scene: Scene, options: Options, note: Callable[[str], None]) -> ImageUse:
-    """Return who drops images after their last cell."""
+    """Return what counts the cells that want an image, and drops it after the last one."""
     from trtmatrix.launchers.image_use import ImageUse
     from trtmatrix.launchers.pulled import Ledger
 
@@ -203,52 +186,67 @@ def use_images(context: Context, scene: Scene, options: Options, note: Callable[
     )  # fmt: skip
 
 
-def make_workshop(
+def make_run(
     context: Context, scene: Scene, options: Options, progress: Progress, uses: NoUse | None = None
-) -> Workshop:
-    """Wire the launchers and the folders."""
-    from trtmatrix.api.section import SurfaceIntake
+) -> Run:
+    """Return a run with the launchers that its plan needs."""
     from trtmatrix.judge.calibration_file import read_calibration
-    from trtmatrix.launchers.containers import ContainerLauncher
-    from trtmatrix.launchers.engine_images import Images, builder_command
     from trtmatrix.launchers.gpu import clocks
+    from trtmatrix.launchers.image_use import NoUse
     from trtmatrix.launchers.interpreters import InterpreterLauncher
     from trtmatrix.launchers.wheelhouse import find_wheelhouse
     from trtmatrix.prepare.case_pool import CasePool
     from trtmatrix.prepare.cases import CaseCache
-    from trtmatrix.run.workshop import Workshop
+    from trtmatrix.run.state import Run
+    from trtmatrix.run.tasks import new_run_id
 
-    project = context.project
+    project, launches, uses = context.project, scene.plan.here, uses or NoUse()
     interpreters = InterpreterLauncher(
         project.cache, project.repros.resolve(), progress.note,
         find_wheelhouse(project.folder) if context.offline else None,
     )  # fmt: skip
-    engine = scene.host.engine
+    launchers: dict[str, Launcher] = {"wheels": interpreters, "host": interpreters}
+    if any(map(needs_image, launches)):
+        launchers["container"] = _container_launcher(context, scene, options, progress, uses)
+    surfaces = None
+    if any(launch.version.product is Product.TENSORRT for launch in launches):
+        from trtmatrix.api.section import SurfaceIntake
+
+        surfaces = SurfaceIntake(project.results, progress.note)
+    return Run(
+        id=new_run_id(), launchers=launchers, repros=context.repros, cases=CaseCache(project.cache),
+        cache=project.cache, local=project.local, probe_digest=context.code.probe, progress=progress,
+        gpu_clocks=clocks, output_bytes=options.limits.output, calibration=read_calibration(),
+        stored=scene.stored, rebuilds=options.rebuilds, confirm=options.confirm,
+        isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project), uses=uses,
+        surfaces=surfaces,
+    )  # fmt: skip
+
+
+def _container_launcher(
+    context: Context, scene: Scene, options: Options, progress: Progress, uses: NoUse
+) -> Launcher:
+    """Return what starts containers: by the engine's socket, or as children of this process."""
+    engine, project, limits = scene.host.engine, context.project, options.limits
+    if not engine.is_daemon:
+        from trtmatrix.launchers.child import ChildLauncher
+        from trtmatrix.launchers.found import find_runtime
+
+        return ChildLauncher(
+            runtime=find_runtime(engine.command), engine=engine, cache=project.cache, repros=project.repros,
+            limits=limits, note=progress.note,
+        )  # fmt: skip
+    from trtmatrix.launchers.containers import ContainerLauncher
+    from trtmatrix.launchers.engine_images import Images, builder_command
+
     images = Images(
         pull_note=progress.pull, note=progress.note,
         builder=builder_command(project.image_builder, project.matrix), uses=uses,
         platform=engine.platform, command=engine.command,
     )  # fmt: skip
-    containers: Launcher = ContainerLauncher(
-        engine=engine, cache=project.cache, repros=project.repros, limits=options.limits, images=images,
-    )  # fmt: skip
-    if not engine.is_daemon:
-        from trtmatrix.launchers.child import ChildLauncher
-        from trtmatrix.launchers.found import find_runtime
-
-        containers = ChildLauncher(
-            runtime=find_runtime(engine.command), engine=engine, cache=project.cache, repros=project.repros,
-            limits=options.limits, note=progress.note,
-        )  # fmt: skip
-    return Workshop(
-        launchers={"container": containers, "wheels": interpreters, "host": interpreters},
-        repros=context.repros, cases=CaseCache(project.cache), cache=project.cache,
-        local=project.local, probe_digest=context.code.probe, progress=progress,
-        gpu_clocks=clocks, output_bytes=options.limits.output, calibration=read_calibration(),
-        stored=scene.stored, rebuilds=options.rebuilds, confirm=options.confirm,
-        isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project),
-        surfaces=SurfaceIntake(project.results, progress.note), uses=images.uses,
-    )  # fmt: skip
+    return ContainerLauncher(
+        engine=engine, cache=project.cache, repros=project.repros, limits=limits, images=images
+    )
 
 
 def here(project: Project) -> Callable[[Launch], bool]:
@@ -264,21 +262,9 @@ def here(project: Project) -> Callable[[Launch], bool]:
     return is_here
 
 
-def served_cells(context: Context, scene: Scene, options: Options) -> frozenset[CellId]:
-    """Return the cells that stored records stand for, so that they are not run again."""
-    return served_among(entries_of(context, scene, scene.stored), options)
-
-
 def served_among(entries: Iterable[Entry], options: Options) -> frozenset[CellId]:
     """Return the cells that are shown from their records instead of running them again."""
-    if options.rerun:
-        return frozenset()
-    return frozenset(entry.cell.id for entry in entries if is_served(entry, options))
-
-
-def is_served(entry: Entry, options: Options) -> bool:
-    """Whether a cell is shown from its records instead of running it again."""
-    return why_run(entry, options) is None
+    return frozenset(entry.cell.id for entry in entries if why_run(entry, options) is None)
 
 
 def why_run(entry: Entry, options: Options, current: Mapping[str, str] | None = None) -> Reason | None:
@@ -297,12 +283,3 @@ def find_stale(context: Context, scene: Scene, options: Options) -> list[Finding
         for entry in entries_of(context, scene, scene.stored)
         if entry.cell.id in can_run
     ]
-
-
-def is_current_fact(entry: Entry) -> bool:
-    """Whether a cell was measured here, with what is here now, and what came out is a fact.
-
-    Trouble with the machinery, and what hangs on memory or set-up, is tried again; a crash, a
-    time-out or a failed build of the cell itself is a fact.
-    """
-    return find_reason(entry, confirm=False) is None

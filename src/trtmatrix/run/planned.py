@@ -1,17 +1,39 @@
-"""A plan with its sizes and times, and how that is printed. Pure."""
+"""What ``run --plan`` prints: what would be pulled, built and started and what not; nothing is done."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from trtmatrix.common.counting import counted, duration
-from trtmatrix.images.downloads import Download, Need, Room, gigabytes
+from trtmatrix.images.downloads import (
+    Download,
+    Need,
+    Room,
+    find_downloads,
+    gigabytes,
+    image_of,
+    need_here,
+    without_counted,
+)
+from trtmatrix.images.preflight import preflight
 from trtmatrix.images.rules import Finding, finding_lines
-from trtmatrix.suite.cells import Cell
+from trtmatrix.launchers.container import Limits, docker_command
+from trtmatrix.launchers.launcher import launch_spec
+from trtmatrix.launchers.pulled import pull_speed
+from trtmatrix.plan.context import Context
+from trtmatrix.plan.order import equal_boards, estimate_seconds, known_cells, order_launches
+from trtmatrix.plan.scene import Scene
+from trtmatrix.run.perform import Options, here, tell_pins, terms_of
+from trtmatrix.run.state import Executor, PlannedJob
+from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.model import CellId
 from trtmatrix.suite.plan import Excluded, Isolation, Launch, count_excluded
+from trtmatrix.tables.render_list import origin_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,62 +52,32 @@ class PlannedLaunch:
     seconds: float
     command: str = ""
 
-    @property
-    def cells(self) -> tuple[Cell, ...]:
-        """The cells that are to be run."""
-        return self.launch.cells
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedArray:
-    """An array that would be submitted to Slurm: the cells of each task, ``--time``, and sbatch's line."""
-
-    version: str
-    gpu: str
-    tasks: tuple[tuple[str, ...], ...]
-    minutes: int
-    command: str
-
-    @property
-    def line(self) -> str:
-        """What it is, in words."""
-        cells = sum(map(len, self.tasks))
-        count = f"{counted(cells, 'cell')} in an array of {counted(len(self.tasks), 'task')}"
-        return f"{self.version} on {self.gpu}: {count}, at most {self.minutes} minutes each"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedDownload:
-    """An image that is had first; ``added``: bytes that it adds to those before it, None where not known."""
-
-    download: Download
-    added: int | None
-
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
     """All that ``run --plan`` prints.
 
-    ``recorded``: of how many cells it is known how long they took; ``speed``: bytes a second of earlier
-    pulls, None where none is known; ``room``: free at the engine, None where that is not known. ``arrays``:
-    what goes through Slurm, None where nothing is to.
+    ``downloads``: images that are had first, each with the bytes that it adds to those before it (None where
+    not known). ``recorded``: of how many cells it is known how long they took; ``speed``: bytes a second of
+    earlier pulls, None where none is known; ``room``: free at the engine, None where that is not known.
+    ``jobs``: what another executor would submit, None where this host runs all.
     """
 
     launches: tuple[PlannedLaunch, ...]
     excluded: tuple[Excluded, ...]
     isolation: Isolation
-    downloads: tuple[PlannedDownload, ...] = ()
+    downloads: tuple[tuple[Download, int | None], ...] = ()
     need: Need = field(default_factory=Need)
     room: Room | None = None
     findings: tuple[Finding, ...] = ()
     recorded: int = 0
     speed: float | None = None
-    arrays: tuple[PlannedArray, ...] | None = None
+    jobs: tuple[PlannedJob, ...] | None = None
 
     @property
     def bytes(self) -> int | None:
         """Bytes to be pulled, layers counted once; None where an image's size is not known."""
-        known = [each.added for each in self.downloads]
+        known = [added for _, added in self.downloads]
         return None if None in known else sum(each for each in known if each is not None)
 
     @property
@@ -103,9 +95,61 @@ class Planned:
         return max(by_gpu.values(), default=0.0)
 
 
+def plan_all(
+    context: Context, scene: Scene, served: frozenset[CellId], options: Options,
+    executor: Executor | None = None,
+) -> Planned:  # fmt: skip
+    """Return each launch with its cells and its container's command, and what all of them cost.
+
+    They come in the order in which they start.
+    """
+    tell_pins(context, scene, options, served)
+    looked = preflight(context, scene.here_alone, terms_of(context, options), served)
+    plan, wants, facts = looked.scene.plan, looked.wants, looked.facts
+    todo = [launch.of(c for c in launch.cells if c.id not in served) for launch in plan.launches]
+    whole = {(x.version.name, x.gpu.slug): len(x.cells) for x in plan.launches}
+    cells = [cell for launch in todo for cell in launch.cells]
+    seconds = estimate_seconds(cells, scene.stored)
+    launches = []
+    for launch in order_launches(todo, seconds, here(context.project)):
+        in_image = image_of(launch) is not None and launch.cells
+        launches.append(PlannedLaunch(
+            launch=launch, where=launch.python or origin_text(launch.version),
+            served=whole[launch.version.name, launch.gpu.slug] - len(launch.cells),
+            boards=len(equal_boards(launch.gpu, plan.boards)),
+            seconds=sum(seconds[cell.id] for cell in launch.cells),
+            command=container_command(context, looked.scene, launch, options.limits) if in_image else "",
+        ))  # fmt: skip
+    downloads = find_downloads(wants.launches, wants.lock, facts.engine, wants.registry)
+    away = [launch.of(c for c in launch.cells if c.id not in served) for launch in scene.plan.away]
+    return Planned(
+        launches=tuple(launches), excluded=plan.excluded, isolation=options.isolation,
+        downloads=tuple(zip(downloads, without_counted(downloads), strict=True)),
+        need=need_here(downloads, wants.keep, wants.lock, facts.engine), room=facts.images,
+        findings=looked.findings, recorded=len(known_cells(cells, scene.stored)),
+        speed=pull_speed(context.project.cache),
+        jobs=None if executor is None else tuple(executor.jobs([x for x in away if x.cells], scene.stored)),
+    )  # fmt: skip
+
+
+def container_command(context: Context, scene: Scene, launch: Launch, limits: Limits) -> str:
+    """Return the line that a launch amounts to, such as ``docker run``; JOB stands for its own folder."""
+    origin, engine, project = launch.version.origin, scene.host.engine, context.project
+    held = engine.held(origin) if isinstance(origin, ImageOrigin) and origin.pin else None
+    image = held or (origin.reference if isinstance(origin, ImageOrigin) else "")
+    spec = launch_spec(
+        launch, image, engine, cache=project.cache, repros=project.repros, folder=Path("JOB"), limits=limits
+    )
+    if engine.is_daemon:
+        return docker_command(spec)
+    from trtmatrix.launchers.found import find_runtime
+
+    return shlex.join(find_runtime(engine.command).words(spec, launch.gpu))
+
+
 def plan_text(planned: Planned) -> str:
     """Return the plan for a terminal: launches in their order, then what they cost, then what is left out."""
-    lines = [line for array in planned.arrays or () for line in (array.line, f"  {array.command}")]
+    lines = [line for job in planned.jobs or () for line in _job_lines(job)]
     lines += [line for launch in planned.launches for line in _launch_lines(launch, planned)]
     lines += _cost_lines(planned)
     lines += finding_lines(planned.findings)
@@ -121,8 +165,14 @@ def action_of(launch: Launch) -> str:
     return "pull, then run" if launch.pull else "build, then run" if launch.build else "run"
 
 
+def _job_lines(job: PlannedJob) -> Iterator[str]:
+    tasks = f"{counted(sum(map(len, job.tasks)), 'cell')} in an array of {counted(len(job.tasks), 'task')}"
+    yield f"{job.version} on {job.gpu}: {tasks}, at most {job.minutes} minutes each"
+    yield f"  {job.command}"
+
+
 def _launch_lines(planned: PlannedLaunch, plan: Planned) -> Iterator[str]:
-    launch, cells = planned.launch, planned.cells
+    launch, cells = planned.launch, planned.launch.cells
     action = f"{action_of(launch)} {len(cells)} cells in {planned.where}"
     yield f"{launch.version.name} on {launch.gpu.name}: {action}"
     yield f"  {planned.served} cells have a current record and are not run again"
@@ -140,69 +190,59 @@ def _launch_lines(planned: PlannedLaunch, plan: Planned) -> Iterator[str]:
         yield f"  {planned.command}"
 
 
-def _download_lines(launch: Launch, downloads: Sequence[PlannedDownload]) -> Iterator[str]:
+def _download_lines(launch: Launch, downloads: Sequence[tuple[Download, int | None]]) -> Iterator[str]:
     """Yield what is pulled and built for a launch; of an image that several want, for the first."""
     name = launch.version.name
-    mine = [each for each in downloads if name in each.download.versions and launch.lacks_image]
-    for each in mine:
-        download = each.download
+    for download, added in downloads if launch.lacks_image else ():
+        if name not in download.versions:
+            continue
         if (first := download.versions[0]) != name:
             yield f"  its image is had for {first}"
             continue
         if download.reference:
-            yield f"  pulls {download.reference}: {_size_words(each)}"
+            yield f"  pulls {download.reference}: {_size_words(download, added)}"
         if download.built:
             yield f"  builds {download.image} from wheels"
 
 
-def _size_words(planned: PlannedDownload) -> str:
-    layers, added = planned.download.layers, planned.added
-    if layers is None or added is None:
+def _size_words(download: Download, added: int | None) -> str:
+    if download.layers is None or added is None:
         return "its size is not known: it is not locked (nox -s lock -- --update)"
-    shared = (planned.download.size or 0) - added
+    shared = (download.size or 0) - added
     once = f", {gigabytes(shared)} less than alone: shared with those before" if shared else ""
-    count = len({layer.digest for layer in layers})
+    count = len({layer.digest for layer in download.layers})
     return f"{gigabytes(added)} in {counted(count, 'layer')}{once}"
 
 
 def _cost_lines(planned: Planned) -> Iterator[str]:
     """Yield what the whole plan pulls, what disk that takes, and how long it may take."""
-    count = sum(len(each.cells) for each in planned.launches)
+    count = sum(len(each.launch.cells) for each in planned.launches)
     if planned.downloads:
-        yield f"to pull: {_pull_words(planned)}"
-        yield f"disk: {_disk_words(planned)}"
+        pulls = [added for download, added in planned.downloads if download.reference]
+        builds, unknown = sum(download.built for download, _ in planned.downloads), pulls.count(None)
+        yield (
+            f"to pull: {counted(len(pulls), 'image')}, {gigabytes(sum(added or 0 for added in pulls))} "
+            "(layers counted once)" + (f" and {counted(unknown, 'image')} of unknown size" if unknown else "")
+            + (f"; to build: {counted(builds, 'image')}" if builds else "")
+        )  # fmt: skip
+        room, need = planned.room, planned.need
+        free = (
+            f"{gigabytes(room.free)} free at {room.path}"
+            if room
+            else "how much the engine has is not known here"
+        )
+        usual, least = gigabytes(need.usual), gigabytes(need.least)
+        yield f"disk: about {usual} while it is unpacked, at least {least}; {free}"
     if count:
         yield f"time: {_time_words(planned, count)}"
 
 
-def _pull_words(planned: Planned) -> str:
-    pulls = [each for each in planned.downloads if each.download.reference]
-    builds = sum(each.download.built for each in planned.downloads)
-    unknown = sum(each.added is None for each in pulls)
-    size = gigabytes(sum(each.added or 0 for each in pulls))
-    words = f"{counted(len(pulls), 'image')}, {size} (layers counted once)"
-    if unknown:
-        words += f" and {counted(unknown, 'image')} of unknown size"
-    return words + (f"; to build: {counted(builds, 'image')}" if builds else "")
-
-
-def _disk_words(planned: Planned) -> str:
-    need = planned.need
-    words = f"about {gigabytes(need.usual)} while it is unpacked, at least {gigabytes(need.least)}"
-    if planned.room is None:
-        return f"{words}; how much the engine has is not known here"
-    return f"{words}; {gigabytes(planned.room.free)} free at {planned.room.path}"
-
-
 def _time_words(planned: Planned, count: int) -> str:
+    others = count - planned.recorded
+    rest = f"; {others} without one are taken as long as the others" if others else ""
+    words = f"about {duration(planned.cell_seconds)} for {count} cells (by {planned.recorded} records{rest})"
     if not planned.recorded:
         words = f"not known for {count} cells: none was run before"
-    else:
-        others = count - planned.recorded
-        rest = f"; {others} without one are taken as long as the others" if others else ""
-        words = (
-            f"about {duration(planned.cell_seconds)} for {count} cells (by {planned.recorded} records{rest})"
-        )
     if not planned.downloads:
         return words
     if planned.pull_seconds is None:
@@ -214,7 +254,7 @@ def plan_json(planned: Planned) -> dict[str, Any]:
     """Return the plan as plain data."""
     return {
         "launches": [_launch_data(each) for each in planned.launches],
-        "downloads": [_download_data(each) for each in planned.downloads],
+        "downloads": [_download_data(download, added) for download, added in planned.downloads],
         "bytes": planned.bytes,
         "disk": {
             "least": planned.need.least, "usual": planned.need.usual,
@@ -231,7 +271,7 @@ def plan_json(planned: Planned) -> dict[str, Any]:
              "companion": item.cell.companion}
             for item in planned.excluded
         ],
-        **({} if planned.arrays is None else {"slurm": [asdict(array) for array in planned.arrays]}),
+        **({} if planned.jobs is None else {"slurm": [asdict(job) for job in planned.jobs]}),
     }  # fmt: skip
 
 
@@ -239,15 +279,14 @@ def _launch_data(planned: PlannedLaunch) -> dict[str, Any]:
     launch = planned.launch
     return {
         "version": launch.version.name, "gpu": launch.gpu.slug, "action": action_of(launch),
-        "where": planned.where, "cells": [str(cell.id) for cell in planned.cells], "served": planned.served,
+        "where": planned.where, "cells": [str(cell.id) for cell in launch.cells], "served": planned.served,
         "boards": planned.boards, "seconds": planned.seconds, "command": planned.command or None,
     }  # fmt: skip
 
 
-def _download_data(planned: PlannedDownload) -> dict[str, Any]:
-    download = planned.download
+def _download_data(download: Download, added: int | None) -> dict[str, Any]:
     return {
         "image": download.image, "reference": download.reference or None, "built": download.built,
-        "versions": list(download.versions), "bytes": planned.added, "alone": download.size,
+        "versions": list(download.versions), "bytes": added, "alone": download.size,
         "layers": None if download.layers is None else [asdict(layer) for layer in download.layers],
     }  # fmt: skip

@@ -1,8 +1,8 @@
-"""One version kept open: trials are handed in one at a time, and one warm process answers them all.
+"""One version kept open: models are tried one at a time, and one warm process answers them all.
 
 A search asks a version dozens of small questions. Each would start a container and pay for TensorRT's
 first Builder (6.6 s at 8.6.0), while the trial itself takes under a second. A session starts the probe
-once, with the first trial, and feeds it cell by cell as a run does (:mod:`.batch`). A process that
+once, with the first trial, and feeds it task by task as a run does (:mod:`.worker`). A process that
 a trial crashes or hangs is replaced for the next one.
 """
 
@@ -13,26 +13,24 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.interrupts import undisturbed
-from trtmatrix.common.progress import NoProgress
+from trtmatrix.common.progress import QuietProgress
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.record import RAN, Record
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.scene import digests_now, entries_of, look_around
 from trtmatrix.plan.stale import find_reason
-from trtmatrix.run.batch import Batch, Stopped
-from trtmatrix.run.perform import Options, able, make_workshop, tidy
-from trtmatrix.run.run import run_batch
-from trtmatrix.run.storing import Kept, Storing
-from trtmatrix.run.worklist import Task
-from trtmatrix.run.workshop import Order, Workshop, new_run_id, utc_now
+from trtmatrix.run.perform import Options, able, make_run, tidy
+from trtmatrix.run.recorder import Recorded, Recorder
+from trtmatrix.run.state import Run
+from trtmatrix.run.tasks import Task, TaskQueue, new_run_id
+from trtmatrix.run.worker import Stopped, Worker
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import Cause
 from trtmatrix.suite.plan import Launch, Pull
@@ -55,7 +53,7 @@ class Session:
         selection = replace(context.selection, versions=(version,), gpus=(gpu,) if gpu else (), cases=())
         self.version = version
         self._context = replace(context, controls=False, selection=selection)
-        self._trials = HandedIn(new_run_id(utc_now))
+        self._queue = TaskQueue(closed=False)
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
@@ -66,13 +64,13 @@ class Session:
         self._folder = Path(tempfile.mkdtemp(dir=cache / "sessions"))
         try:
             self._folder.chmod(0o755)
-            options = Options(confirm=False, quiet=True)
-            scene = tidy(self._context, look_around(self._context, Pull.NEVER), options, frozenset())
-            self._scene = able(self._context, scene, options, frozenset())
+            options, nothing = Options(confirm=False, quiet=True), frozenset[Any]()
+            scene = tidy(self._context, look_around(self._context, Pull.NEVER), options, nothing)
+            self._scene = able(self._context, scene, options, nothing)
             shown = replace(self._context, project=replace(self._context.project, repros=self._folder))
-            shop = make_workshop(shown, self._scene, options, NoProgress(sys.stderr))
+            run = make_run(shown, self._scene, options, QuietProgress(sys.stderr))
             self._repros: dict[str, LoadedRepro] = {}
-            self._shop = replace(shop, surfaces=None, repros=self._repros)
+            self._state = replace(run, surfaces=None, repros=self._repros)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -100,7 +98,7 @@ class Session:
         current = digests_now(known, scene)[cell.id]
         if results is None and find_reason(entry, confirm=False, current=current) is None:
             return entry
-        record = self._run(loaded, cell, results)
+        record = self._run_task(loaded, cell, results)
         stored = Stored(record=record, local=True)
         if results is None:
             self._stored.append(stored)
@@ -108,11 +106,9 @@ class Session:
         return entry
 
     def _cell_of(self, loaded: LoadedRepro, builds: int) -> Cell:
-        launch = self._launch()
         (case,) = loaded.repro.cases
-        if builds:
-            case = replace(case, builds=builds)
-        return replace(launch.cells[0], repro=replace(loaded.repro, cases=(case,)), case=case)
+        case = replace(case, builds=builds) if builds else case
+        return replace(self._launch().cells[0], repro=replace(loaded.repro, cases=(case,)), case=case)
 
     def _launch(self) -> Launch:
         """Return how the version is started; :class:`MachineryError` with the reason where it is not."""
@@ -124,23 +120,23 @@ class Session:
         boards = [board for board in plan.boards if board.slug == launches[0].gpu.slug]
         return launches[0].on(boards[0]) if boards and launches[0].gpu.present else launches[0]
 
-    def _run(self, loaded: LoadedRepro, cell: Cell, results: Path | None) -> Record:
-        """Run one cell in the open process and return its record."""
+    def _run_task(self, loaded: LoadedRepro, cell: Cell, results: Path | None) -> Record:
+        """Run one cell in the open process, and return its record."""
         if self._thread is None:
             self._start()
-        folder = self._shop.cases.prepare(loaded, cell.case)
-        self._shop.prepared.add((cell.repro.id, cell.case.id))
-        order = Order(run=new_run_id(self._shop.clock), alone=results is not None)
-        file = self._folder / f"{order.run.replace('-', '_')}.py"
+        folder = self._state.cases.prepare(loaded, cell.case)
+        run = new_run_id(self._state.clock)
+        file = self._folder / f"{run.replace('-', '_')}.py"
         shutil.copyfile(loaded.file, file)
         self._repros[cell.repro.id] = replace(loaded, file=file)
         bare = None
         if results is None and not cell.case.tolerance:  # a tolerance is counted by the run itself
             bare = _without_reference(folder)
-            order = replace(order, files=bare.name)
+        self._recorder.local = results / "local" if results else self._state.local
         try:
-            self._storing.lasting = results
-            return self._trials.run_one(Task(cell=cell, order=order), self._check)
+            task = Task(cell=cell, run=run, alone=results is not None, files=bare.name if bare else "")
+            self._queue.add(task)
+            return self._wait_for(run)
         except BaseException:
             self._end(at_once=True)
             raise
@@ -149,137 +145,66 @@ class Session:
             if bare is not None:
                 shutil.rmtree(bare, ignore_errors=True)
 
+    def _wait_for(self, run: str) -> Record:
+        """Wait for the record of a trial; raises what ended the session, where something has."""
+        while (record := self._recorder.records.pop(run, None)) is None:
+            if self._error is not None:
+                raise self._error
+            if self._thread is None or not self._thread.is_alive():
+                raise MachineryError(f"{self.version}: the session has ended")
+            self._recorder.stored.wait(POLL_SECONDS)
+            self._recorder.stored.clear()
+        return record
+
     def _start(self) -> None:
-        if self._shop.stop.is_set():
+        if self._state.stop.is_set():
             raise MachineryError(f"{self.version}: the session has ended")
         launch = self._launch()
-        ready = self._shop.launcher_of(launch).make_ready(launch)
-        self._storing = _StoringTrials(ready, self._shop, self._trials)
+        ready = self._state.launcher_of(launch).make_ready(launch)
+        self._recorder = _TrialRecorder(ready, self._state)
         self._thread = threading.Thread(target=self._serve, args=(ready,))
         self._thread.start()
 
     def _serve(self, ready: Ready) -> None:
         """Run the probe as long as there are trials; where it dies, it is started again for the next one."""
         try:
-            while self._trials.wait():
-                batch = Batch(ready, self._trials, self._storing, self._shop)
-                batch.settle(run_batch(batch, self._shop.launcher_of(ready.launch), self._shop))
+            while self._queue.wait():
+                Worker(ready, self._queue, self._recorder, self._state).run()
         except Stopped:
             pass
         except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits
             self._error = error
 
-    def _check(self) -> None:
-        """Raise what ended the session, where something has."""
-        if self._error is not None:
-            raise self._error
-        if self._thread is not None and not self._thread.is_alive():
-            raise MachineryError(f"{self.version}: the session has ended")
-
     def _end(self, *, at_once: bool) -> None:
         if at_once:
-            self._shop.stop.set()
-        self._trials.close()
+            self._state.stop.set()
+        self._queue.close()
         if self._thread is not None:
             with undisturbed():
                 self._thread.join()
 
 
-class HandedIn:
-    """The trials of a session, one at a time; what a batch takes in place of a worklist. For two threads."""
+class _TrialRecorder(Recorder):
+    """Stores the record of the one trial that runs, and hands it to who waits for it."""
 
-    def __init__(self, run: str) -> None:
-        """Name the run that the job's folder is called by."""
-        self.run = run
-        self._changed = threading.Condition()
-        self._waiting: list[Task] = []
-        self._out: list[Task] = []
-        self._answers: dict[str, Record] = {}
-        self._closed = False
+    def __init__(self, ready: Ready, run: Run) -> None:
+        super().__init__(ready, run)
+        self.stored = threading.Event()
+        self.records: dict[str, Record] = {}
 
-    def run_one(self, task: Task, check: Callable[[], None]) -> Record:
-        """Hand in a task and wait for its record; ``check`` is called meanwhile and may raise."""
-        with self._changed:
-            self._waiting.append(task)
-            self._changed.notify_all()
-        while True:
-            with self._changed:
-                if self._changed.wait_for(lambda: task.order.run in self._answers, POLL_SECONDS):
-                    return self._answers.pop(task.order.run)
-            check()
-
-    def answer(self, task: Task, record: Record) -> None:
-        """Take the record of a task."""
-        with self._changed:
-            self._answers[task.order.run] = record
-            self._changed.notify_all()
-
-    def wait(self) -> bool:
-        """Wait until there is a trial; False where none will come."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
-            return bool(self._waiting)
-
-    def close(self) -> None:
-        """Say that no trial will come any more."""
-        with self._changed:
-            self._closed, self._waiting = True, []
-            self._changed.notify_all()
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing is left to run, and nothing will come."""
-        with self._changed:
-            return self._closed and not (self._waiting or self._out)
-
-    def take(self, most: int | None = None) -> list[Task]:
-        """Return the tasks that can be run now."""
-        with self._changed:
-            taken, self._waiting = self._waiting[:most], self._waiting[len(self._waiting[:most]) :]
-            self._out += taken
-            return taken
-
-    def ended(self, task: Task, engines: int = 0) -> None:
-        """Note that a task is done; a trial is never confirmed."""
-        del engines
-        with self._changed:
-            self._out.remove(task)
-
-    def give_back(self, tasks: Sequence[Task]) -> None:
-        """Take back tasks that were not run."""
-        with self._changed:
-            self._out = [task for task in self._out if task not in tasks]
-            self._waiting = [*tasks, *self._waiting]
-
-    def drop(self) -> list[Task]:
-        """Return all tasks and forget them."""
-        with self._changed:
-            left = [*self._out, *self._waiting]
-            self._out, self._waiting = [], []
-            return left
-
-
-class _StoringTrials(Storing):
-    """Stores a trial's record and hands it to who waits for it; ``lasting``: where, instead of the usual."""
-
-    def __init__(self, ready: Ready, shop: Workshop, trials: HandedIn) -> None:
-        super().__init__(ready, shop)
-        self._own, self._trials = shop, trials
-        self.lasting: Path | None = None
-
-    def store(self, task: Task, data: dict[str, Any], folder: Path) -> Kept:
-        self.shop = replace(self._own, local=self.lasting / "local") if self.lasting else self._own
-        if task.order.files:
-            case = self.shop.cases.folder(self.shop.repros[task.cell.repro.id], task.cell.case)
+    def store(self, task: Task, data: dict[str, Any], folder: Path) -> Recorded:
+        if task.files:
+            case = self.state.cases.folder(self.state.repros[task.cell.repro.id], task.cell.case)
             _measure(data, folder, CaseFiles(case))
-        kept = super().store(task, data, folder)
-        self._trials.answer(task, kept.record)
-        return kept
+        return self._answer(task, super().store(task, data, folder))
 
-    def fail(self, task: Task, cause: Cause, detail: str) -> Kept:
-        kept = super().fail(task, cause, detail)
-        self._trials.answer(task, kept.record)
-        return kept
+    def fail(self, task: Task, cause: Cause, detail: str) -> Recorded:
+        return self._answer(task, super().fail(task, cause, detail))
+
+    def _answer(self, task: Task, recorded: Recorded) -> Recorded:
+        self.records[task.run] = recorded.record
+        self.stored.set()
+        return recorded
 
 
 def _without_reference(case: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -89,15 +88,16 @@ def open_site(named: Path | None, context: Context) -> Cluster:
     return Cluster(site=site, shared=Shared(Path(site.shared), lambda text: print(text, file=sys.stderr)))
 
 
-def open_cluster(args: argparse.Namespace, context: Context) -> tuple[Context, Cluster]:
+def open_cluster(site: Path | None, memory: int, context: Context) -> tuple[Context, Cluster]:
     """Return the context with the site's images in it, and the cluster.
 
-    The records that came while nobody looked are taken to this project first.
+    ``site``: its file, where one is named; ``memory``: what a container may take, in bytes. The records that
+    came while nobody looked are taken to this project first.
     """
     if "host" in context.selection.runtimes:
         raise UsageError("--runtime host: interpreters of this host are not run through Slurm; leave it out")
-    cluster = open_site(args.site, context)
-    memory, limit = getattr(args, "memory", 0), cluster.site.limits.memory
+    cluster = open_site(site, context)
+    limit = cluster.site.limits.memory
     if cluster.site.runtime == "docker" and memory > limit:
         raise UsageError(
             f"--memory: a container may take {-(-memory >> 20)}m, and its job reserves {limit >> 20}m "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 from collections.abc import Iterator
@@ -23,14 +22,14 @@ from trtmatrix.suite.plan import Pull
 LABEL = "io.trtmatrix.slurm"
 
 
-def examine_site(args: argparse.Namespace, context: Context) -> Findings:
+def examine_site(site: Path | None, context: Context) -> Findings:
     """Look at the site; a GPU whose jobs would be refused is told with sbatch's words and what to correct."""
-    cluster = open_site(args.site, context)
+    cluster = open_site(site, context)
     findings = list(_findings(cluster))
     troubled = {finding.what for finding in findings if finding.level is Level.TROUBLE}
     if troubled - {gpu.name for gpu in cluster.site.gpus}:
         return Findings(findings=tuple(findings), can_run=(), cannot=())
-    context, opened = open_cluster(args, context)
+    context, opened = open_cluster(site, 0, context)
     scene = look_around(context, Pull.NAMED, opened)
     able = [launch for launch in scene.plan.launches if launch.gpu.name not in troubled]
     return Findings(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,13 +17,15 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.paths import Project
+from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.words import outcome_word
 from trtmatrix.launchers.environments import have_own_environment
-from trtmatrix.plan.order import Seconds
-from trtmatrix.run.performed import Performed
-from trtmatrix.run.workshop import CELLS, Workshop
+from trtmatrix.plan.context import Context
+from trtmatrix.plan.order import Seconds, estimate_seconds, known_cells
+from trtmatrix.plan.scene import Scene, digests_now
+from trtmatrix.run.perform import Options
+from trtmatrix.run.state import CELLS, PlannedJob, Run
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.commands import JobState, Refused, Slurm, SlurmAway, Task
 from trtmatrix.slurm.shared import RunFolder, Submission
@@ -128,23 +131,28 @@ class Following:
         self.idle = 0 if self.living() else self.idle + 1
 
 
-class SlurmRun:
-    """What runs launches on the cluster for one command."""
+class SlurmExecutor:
+    """Runs launches on the cluster for one command."""
 
     def __init__(
-        self, cluster: Cluster, project: Project, shop: Workshop, *, options: Sequence[str], rerun: bool,
-        claims: Mapping[CellId, str], known: Iterable[CellId], slurm: Slurm | None = None,
-    ) -> None:  # fmt: skip
-        """Keep what it works with; ``known``: the cells of which it is known how long they take.
-
-        ``options``: how tasks run their cells, as words of ``run``. ``claims``: of all cells that the command
-        means, those served from the store too, what tells each from the same cell wanted otherwise.
-        """
-        self.site, self.shared, self.project = cluster.site, cluster.shared, project
-        self.shop, self.options, self.claims, self.known = shop, options, claims, frozenset(known)
+        self, cluster: Cluster, context: Context, scene: Scene, options: Options, slurm: Slurm | None = None
+    ) -> None:
+        """Take what was planned, and how cells are to be run."""
+        self.site, self.shared, self.project = cluster.site, cluster.shared, context.project
+        self.options = options.words()
+        self.options += ["--offline"] if context.offline else []
+        self.options += [f"--registry={context.matrix.registry}"] if context.matrix.registry else []
+        digests = digests_now(context, scene)
+        # Of all cells that the command means, those served from the store too: what tells each from the same
+        # cell wanted otherwise.
+        self.claims = {
+            cell.id: f"{claim_of(cell.id, digests[cell.id])} engines={options.rebuilds}"
+            for launch in scene.plan.away for cell in launch.cells
+        }  # fmt: skip
+        self.known = known_cells(scene.cells, scene.stored)
         self.slurm = slurm or Slurm()
-        command = sha256("\n".join([*sorted(claims.values()), *options, str(rerun)]).encode()).hexdigest()
-        self.key = command[:10]
+        wanted = [*sorted(self.claims.values()), *self.options, str(options.rerun)]
+        self.key = sha256("\n".join(wanted).encode()).hexdigest()[:10]
         self.own = Following(run=self.shared.run(self.key))
         self.others: dict[str, Following] = {}
         self.poll = float(os.environ.get("TRTMATRIX_SLURM_POLL", "3"))
@@ -152,11 +160,25 @@ class SlurmRun:
         self._lost: Counter[CellId] = Counter()
         self._pause = 0.0
 
-    def run(self, launches: Sequence[Launch], run: str, seconds: Seconds, performed: Performed) -> None:
+    def jobs(self, launches: Iterable[Launch], stored: Sequence[Stored]) -> list[PlannedJob]:
+        """Return the arrays that would be submitted first; RUN stands for the run's folder."""
+        site, folder, planned = self.site, f"{self.site.shared}/runs/RUN/0", []
+        for launch in launches:
+            seconds = estimate_seconds(launch.cells, stored)
+            tasks = cut_tasks(launch, {cell: s for cell, s in seconds.items() if cell in self.known}, site)
+            gpu = site.gpu(launch.gpu.slug)
+            words = sbatch_words(site, gpu, name="trtmatrix-RUN.0", folder=folder, tasks=len(tasks))
+            planned.append(PlannedJob(
+                version=launch.version.name, gpu=launch.gpu.slug, minutes=site.limits.minutes,
+                tasks=tuple(tuple(str(cell.id) for cell in task) for task in tasks),
+                command=shlex.join(["sbatch", *words, f"{folder}/task.sh"]),
+            ))  # fmt: skip
+        return planned
+
+    def run(self, launches: Sequence[Launch], run: Run, seconds: Seconds) -> None:
         """Run all launches to their end, or until the run is to stop: then no job is left behind."""
-        del run  # each task has its own
+        self.state = run
         self.seconds = {cell: seconds[cell] for cell in self.known if cell in seconds}
-        self.performed = performed
         self.open = {cell.id: cell for launch in launches for cell in launch.cells}
         before = (self.own.run.facts() or {"past": {}})["past"]
         self.past = {
@@ -169,9 +191,9 @@ class SlurmRun:
             if self._look() and not self.own.living():
                 self._close()  # what a client that died has left: all of it is tried anew
             self._work(launches)
-            if not self.shop.stop.is_set():
+            if not run.stop.is_set():
                 self._close()
-            elif not self.shop.leave.is_set() and self._cancel():
+            elif not run.leave.is_set() and self._cancel():
                 self._close(cancelled=True)
         finally:  # an error or a hang-up ends nothing that runs: it may take hours
             if names := ",".join(self.own.living()):
@@ -188,13 +210,13 @@ class SlurmRun:
     def _work(self, launches: Sequence[Launch]) -> None:
         """Go round until every cell has a record or a reason, and no job of ours runs any more."""
         waiting = list(launches)
-        while self._is_busy() and not self.shop.stop.is_set():
+        while self._is_busy() and not self.state.stop.is_set():
             for launch in list(waiting):
-                if all((cell.repro.id, cell.case.id) in self.shop.prepared for cell in launch.cells):
+                if all((cell.repro.id, cell.case.id) in self.state.prepared for cell in launch.cells):
                     waiting.remove(launch)
                     for cell in launch.cells:
-                        loaded = self.shop.repros[cell.repro.id]
-                        self.shared.stage_case(self.shop.cases.folder(loaded, cell.case))
+                        loaded = self.state.repros[cell.repro.id]
+                        self.shared.stage_case(self.state.cases.folder(loaded, cell.case))
             if self._look():
                 self._collect(self.open)
                 if self.own.tries and self.own.run.facts() is None and self.own.idle > 2:
@@ -204,7 +226,7 @@ class SlurmRun:
                     if idle := [cell for cell in launch.cells if self._is_idle(cell)]:
                         self._settle(launch, idle)
             if self._is_busy():
-                self.shop.stop.wait(self.poll)
+                self.state.stop.wait(self.poll)
 
     def _is_busy(self) -> bool:
         """Whether cells are open, or a task lives that may confirm what it has recorded."""
@@ -247,11 +269,11 @@ class SlurmRun:
                 continue
             self.past[cell] |= new
             records = self.shared.take(cell, new, self.project)
-            self.performed.records += records
+            self.state.records += records
             ours = [r for r in records if self.claims[cell].startswith(claim_of(cell, r.digests))]
             if ours and (found := self.open.pop(cell, None)):
-                outcome = judge(ours[:1], found.case, found.version, found.repro, self.shop.calibration)
-                self.shop.progress.step(CELLS, f"{cell}: {outcome_word(outcome)}")
+                outcome = judge(ours[:1], found.case, found.version, found.repro, self.state.calibration)
+                self.state.progress.step(CELLS, f"{cell}: {outcome_word(outcome)}")
 
     def _is_idle(self, cell: Cell) -> bool:
         """Whether a cell has no record, and nobody is at it."""
@@ -286,7 +308,7 @@ class SlurmRun:
                 todo.append(cell)
                 why = why or said
                 avoid |= {end.node for end in ends if end.code == MACHINERY and end.node}
-            if todo and not self.shop.stop.is_set():
+            if todo and not self.state.stop.is_set():
                 self._submit(launch.of(todo), avoid, why)
 
     def _find_others(self) -> None:
@@ -348,14 +370,14 @@ class SlurmRun:
     def _give_up(self, cell: Cell, why: str) -> None:
         """Note why a cell is not run."""
         self.open.pop(cell.id, None)
-        self.performed.not_ready.append(Excluded(cell=cell, why=Exclusion.NOT_READY, detail=why))
-        self.shop.progress.step(CELLS, f"{cell.id}: not run")
+        self.state.not_ready.append(Excluded(cell=cell, why=Exclusion.NOT_READY, detail=why))
+        self.state.progress.step(CELLS, f"{cell.id}: not run")
         self.note(f"not run: {why}")
 
     def _cancel(self) -> bool:
         """End all jobs of this run and wait until they are gone; returns whether they are."""
         names, end, told = self.own.living(), time.monotonic() + GONE_SECONDS, False
-        while time.monotonic() < end and not self.shop.hurry.is_set():
+        while time.monotonic() < end and not self.state.hurry.is_set():
             with contextlib.suppress(MachineryError):
                 for name in [] if told else names:
                     self.slurm.cancel("-n", name)
@@ -370,4 +392,4 @@ class SlurmRun:
         if text not in self._told:
             self._told.add(text)
             with contextlib.suppress(OSError):
-                self.shop.progress.note(text)
+                self.state.progress.note(text)

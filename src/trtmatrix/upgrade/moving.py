@@ -16,7 +16,7 @@ from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.calibration_file import read_calibration
 from trtmatrix.launchers.gpu import find_gpus, named_gpus
 from trtmatrix.plan.context import Context, read_matrix
-from trtmatrix.plan.scene import entries_of, look_around, recorded_gpus, without_superseded
+from trtmatrix.plan.scene import entries_of, look_around, recorded_gpus
 from trtmatrix.records.store import read_records
 from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.matrix import Matrix, Version
@@ -172,7 +172,7 @@ def gather(context: Context, version: Version) -> Gathered:
     names = tuple(v.name for v in context.matrix.versions if v.product is version.product)
     gpu, word = CPU, ""
     if version.product is Product.TENSORRT:
-        stored = without_superseded(read_records(context.project.results))
+        stored = read_records(context.project.results)
         try:
             gpu = choose_gpu(context.selection.gpus, find_gpus().gpus, stored)
         except UsageError as error:

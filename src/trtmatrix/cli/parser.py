@@ -1,0 +1,370 @@
+"""The options of all commands, as argparse knows them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from argparse import ArgumentParser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trtmatrix import __version__
+
+DESCRIPTION = """\
+What each TensorRT release does to a model on a given GPU. Repros run over pinned versions and are
+judged against a float64 reference.
+
+exit codes: 0 all as expected, 1 a surprise, 2 usage or configuration, 3 the machinery failed,
+4 nothing was executed and nothing served from the store, 130 interrupted; of upgrade: 0 go, 10 go with
+work-arounds, 11 don't, 12 not enough evidence; of bundle, bisect and minimise: 0 done (verified, found,
+smaller), 1 not (the failure does not come back, no edge, nothing smaller)
+"""
+
+UPGRADE_CODES = (
+    "Exit codes: 0 go, 10 go with work-arounds, 11 don't, or code named by --code must change first, "
+    "12 not enough evidence. With --api code alone decides: 0 nothing must change, 11 something must, 12 "
+    "no code could be looked at. A release whose API is known need not be in matrix.yaml for --api, nor "
+    "for --code alone."
+)
+VERIFY = (
+    "Run an archive where nothing else of ours is, in a container without network or in a "
+    "fresh environment, and say whether its failure comes back. An archive is code: read it first."
+)
+SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
+
+Group = argparse._ActionsContainer  # noqa: SLF001 - a parser, or a group of its options
+
+
+def make_parser() -> ArgumentParser:
+    """Return the parser of all commands."""
+    parser = ArgumentParser(
+        prog="python -m trtmatrix", description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, text, adders in COMMANDS:
+        command = commands.add_parser(name, help=text, description=text.capitalize() + ".")
+        command.set_defaults(traceback=False)
+        for add in adders:
+            add(command)
+        _flag(command, "--traceback", "show where an error came from")
+    return parser
+
+
+def read_size(text: str) -> int:
+    """Read ``512m``, ``4g`` or ``4GB`` as bytes, by powers of two; ``ArgumentTypeError`` where it is none."""
+    match = SIZE.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 512m or 4GB")
+    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match[2].lower()]
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1")
+    return int(text)
+
+
+def _rebuilds(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 100")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return value
+
+
+def _version_or_any(text: str) -> str:
+    return "any" if text.lower() == "any" else text
+
+
+def _option(
+    group: Group,
+    names: str,
+    metavar: str | None,
+    text: str | None = None,
+    **more: Any,  # noqa: ANN401 - what argparse takes
+) -> None:
+    """Add an option with one value."""
+    group.add_argument(*names.split(), metavar=metavar, help=text, **more)
+
+
+def _repeated(
+    group: Group,
+    names: str,
+    metavar: str,
+    text: str,
+    **more: Any,  # noqa: ANN401 - what argparse takes
+) -> None:
+    """Add an option that may be repeated."""
+    group.add_argument(*names.split(), action="append", default=[], metavar=metavar, help=text, **more)
+
+
+def _flag(group: Group, name: str, text: str) -> None:
+    group.add_argument(name, action="store_true", help=text)
+
+
+def _no_controls(text: str) -> Callable[[ArgumentParser], None]:
+    return lambda parser: _flag(parser, "--no-controls", text)
+
+
+def _json(parser: ArgumentParser) -> None:
+    _flag(parser, "--json", "print JSON")
+
+
+def _files(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("files")
+    _option(group, "--matrix", "FILE", type=Path, default=Path("matrix.yaml"))
+    _option(group, "--repros", "DIR", type=Path, default=Path("repros"))
+    _option(group, "--results", "DIR", type=Path, default=Path("results"))
+    cache = "prepared cases, environments, outputs (TRTMATRIX_CACHE, else ~/.cache/trtmatrix)"
+    _option(group, "--cache", "DIR", cache, type=Path)
+    group = parser.add_argument_group("network")
+    _flag(group, "--offline", "never open a connection; images by their ID")
+    mirror = "a mirror that stands for nvcr.io/nvidia (TRTMATRIX_REGISTRY, else registry: in matrix.yaml)"
+    _option(group, "--registry", "HOST/PATH", mirror)
+
+
+def _select(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("selection (comma-separated or repeated; default: all)")
+    for name, metavar, text in (
+        ("--trt", "VERSION", "versions by name, or a product's name: 10.7.0,10.8.0 or onnxruntime"),
+        ("--repro", "REPRO", "repros by name"),
+        ("--case", "CASE", "cases by name or pattern: 'sdpa-*' or sdpa-scale/explicit-tf32"),
+        ("--gpu", "GPU", "GPUs by name, of this host or not: L4, 'NVIDIA H200'"),
+        ("--runtime", "RUNTIME", "container, wheels, or host (interpreters that have TensorRT)"),
+    ):
+        _option(group, name, metavar, text, action="extend", type=_names, default=[])
+    python = "with --runtime host: an interpreter that has TensorRT (default: this one)"
+    _repeated(group, "--python", "PATH", python)
+
+
+def _show(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    text = "also write the tables as .md, .html, .json, .xml (JUnit) or .txt; may be repeated"
+    _repeated(group, "--output -o", "FILE", text, type=Path)
+    _flag(group, "--all-rows", "show rows without evidence too")
+    _json(parser)
+
+
+def _model(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("your own model (instead of the repros; upgrade: beside them)")
+    _option(group, "--model", "FILE.onnx", type=Path)
+    inputs = (
+        "its inputs: one .npz with an array an input, or a folder of such files, a sample each "
+        "(default: drawn from the graph's shapes)"
+    )
+    _option(group, "--inputs", "NPZ|DIR", inputs, type=Path)
+    _option(group, "--precision", None, choices=["tf32", "fp32", "fp16"], default="tf32")
+    _option(group, "--atol", "A", "accept |a - b| <= A + R |b|, element by element", type=float)
+    _option(group, "--rtol", "R", type=float)
+    _repeated(
+        group, "--profile", "INPUT=MIN:OPT:MAX",
+        "shapes of a dynamic input, such as ids=1x16:4x128:8x512, or values of what decides a shape, "
+        "such as k=1:3:5 (default: taken from the inputs)",
+    )  # fmt: skip
+
+
+def _where(parser: ArgumentParser) -> None:
+    """Add what starts containers, and whose GPUs are meant: this host's, or through Slurm a cluster's."""
+    group = parser.add_argument_group("containers (docs/engines.md)")
+    engines = ["auto", "docker", "podman", "apptainer", "pyxis"]
+    engine = "what starts them (TRTMATRIX_ENGINE, else auto: Docker, or Podman where there is no Docker)"
+    _option(group, "--engine", None, engine, choices=engines)
+    _repeated(
+        group, "--image", "VERSION=REFERENCE|FILE",
+        "stands for the image of a version: a reference, or a file (.tar of docker save; .sif for "
+        "apptainer; .sqsh for pyxis); may be repeated", dest="own_images",
+    )  # fmt: skip
+    group = parser.add_argument_group("where")
+    executor = "this host (default), or the cluster that the site's settings describe (docs/slurm.md)"
+    _option(group, "--executor", None, executor, choices=["local", "slurm"], default="local")
+    site = "the site's settings (TRTMATRIX_SITE, else slurm.yaml beside matrix.yaml)"
+    _option(group, "--site", "FILE", site, type=Path)
+
+
+def _run(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("running")
+    _flag(group, "--plan", "print what would be started, start nothing")
+    _flag(group, "--stale", "print why each cell would be run or not, start nothing")
+    _flag(group, "--rerun", "run cells that have a current record too")
+    rebuilds = (
+        "build and run at least K engines of each cell, to see how much luck is in it (1 to 100); of a "
+        "case of several processes so many processes, which share an engine"
+    )
+    _option(group, "--rebuilds", "K", rebuilds, type=_rebuilds, default=1)
+    _flag(
+        group, "--no-confirm",
+        "believe at once; without it what does not come out as it must beside others is run again alone",
+    )  # fmt: skip
+    shared = "what cells share: a warm process (default), a container with a fresh process for each, nothing"
+    isolations = ["worker", "process", "container"]
+    _option(group, "--isolation", None, shared, choices=isolations, default="worker")
+    pull = "which missing images to pull or build: those of versions named by --trt (default), all, none"
+    _option(group, "--pull", None, pull, choices=["named", "all", "never"], default="named")
+    _flag(group, "--locked", "refuse to run in an image that matrix.lock does not have")
+    keep = "which images that this tool pulled stay after their last cell (default: all)"
+    _option(group, "--keep", None, keep, choices=["none", "locked", "all"], default="all")
+    _option(group, "--memory", "SIZE", "memory of a container (32g)", type=read_size, default=32 << 30)
+    _option(group, "--output-size", "SIZE", "what a cell may write (2g)", type=read_size, default=2 << 30)
+
+
+def _upgrade(parser: ArgumentParser) -> None:
+    parser.epilog = UPGRADE_CODES
+    group = parser.add_argument_group("the move")
+    _option(group, "--from", "VERSION", "what you run now", dest="before", required=True)
+    after = (
+        "what you think of running, or 'any': the newest version with nothing against it, and the "
+        "nearest one that fixes what --repro names"
+    )
+    _option(group, "--to", "VERSION", after, dest="after", required=True, type=_version_or_any)
+    code = (
+        "look for uses of what changes: Python, notebooks, shell, Dockerfiles; may be repeated. "
+        "Exit code 11 where something must change"
+    )
+    _repeated(group, "--code", "DIR|FILE", code, type=Path)
+    api = "print the difference of the two APIs, with --code where it is used, and nothing else"
+    _flag(group, "--api", api)
+    check = "your own acceptance of the model's outputs: see docs/acceptance.md"
+    _option(group, "--check", "FILE.py", check, type=Path)
+    _flag(group, "--explain", "look for the model's first layer that goes wrong, where one does")
+    _flag(group, "--no-run", "decide from stored records, run nothing")
+    output = "also write the report as .html, .md or .json, the uses in code as .sarif; may be repeated"
+    _repeated(group, "--output -o", "FILE", output, type=Path)
+
+
+def _report(parser: ArgumentParser) -> None:
+    text = ".html, .md or .json; may be repeated (default: report.html)"
+    _repeated(parser, "--output -o", "FILE", text, type=Path)
+
+
+def _bundle(parser: ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="make|verify")
+    make = actions.add_parser("make", help="write the archive of a failing cell")
+    _files(make)
+    _model(make)
+    _option(make, "cell", "CELL", "as tables print it: REPRO/CASE@VERSION#GPU")
+    _option(make, "--to", "FILE", "where to write (default: ./REPRO-CASE-VERSION.tar.gz)", type=Path)
+    _flag(make, "--yes", "do not ask; needed where stdin is no terminal")
+    _flag(make, "--no-verify", "do not run the archive afterwards")
+    text = "run an archive from itself alone, in a fresh container"
+    verify = actions.add_parser("verify", help=text, description=VERIFY)
+    _option(verify, "file", "FILE", type=Path)
+    for command in (make, verify):
+        seconds = "time limit of a run of the archive"
+        _option(command, "--seconds", "S", seconds, type=_seconds, default=1800.0)
+        _json(command)
+        _flag(command, "--traceback", "show where an error came from")
+
+
+def _bisect(parser: ArgumentParser) -> None:
+    what = parser.add_argument_group("what is looked for")
+    case = "REPRO/CASE, or CASE where one repro alone has it"
+    _option(what, "--case", "CASE", case, dest="wanted_case")
+    shell = (
+        "instead of a case: a shell command run for each version ({version}, {image} are put in): exit "
+        "code 0 good, 1 to 124, 126 and 127 bad, 125 cannot say, 128 and above ends the search"
+    )
+    _option(what, "--exec", "COMMAND", shell, dest="shell_command")
+    where = parser.add_argument_group("where")
+    _option(where, "--good", "VERSION", "a version that is right (default: looked for)")
+    _option(where, "--bad", "VERSION", "a version that fails (default: looked for)")
+    _option(where, "--gpu", "GPU", "a GPU by name (default: the one here)", dest="wanted_gpu")
+    products = ["tensorrt", "tensorrt-rtx", "onnxruntime"]
+    _option(where, "--product", None, default="tensorrt", choices=products)
+    _repeated(where, "--image", "IMAGE", "instead of matrix.yaml's versions: images, oldest first", nargs="+")
+    how = parser.add_argument_group("how")
+    rebuilds = "engines built before a version counts as good (default: 3); with --exec so many runs (1)"
+    _option(how, "--rebuilds", "K", rebuilds, type=_count)
+    _flag(how, "--no-run", "from stored records alone, run nothing")
+    _flag(how, "--pull", "pull or build images that are not here")
+    _option(how, "--output -o", "FILE.md", "also write the report", type=Path)
+
+
+def _minimise(parser: ArgumentParser) -> None:
+    _option(parser, "cell", "CELL", "as tables print it: REPRO/CASE@VERSION#GPU")
+    _option(parser, "--good", "VERSION", "a version that is right: what is left must be right there, too")
+    _option(parser, "--to", "DIR", "where to write (default: ./minimised-CASE)", type=Path)
+    _option(parser, "--steps", "N", "smaller models tried at most (default: 200)", type=_count, default=200)
+    _option(parser, "--seconds", "S", "stop after so long (default: 3600)", type=_seconds, default=3600.0)
+
+
+def _surfaces(parser: ArgumentParser) -> None:
+    _option(parser, "--to", "DIR", "where to write (default: into the package)", type=Path)
+
+
+def _lock(parser: ArgumentParser) -> None:
+    _flag(parser, "--update", "write what was found into matrix.lock; without it: only show")
+
+
+def _pack(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("the pack")
+    _option(group, "--to", "DIR", "where to write; new or empty", type=Path, required=True)
+    _option(group, "--split", "SIZE", "parts of at most so much, such as 4GB", type=read_size, default=0)
+    pythons = "Pythons of the other host that wheels are packed for (default: this one's)"
+    _repeated(group, "--for-python", "X.Y", pythons)
+    _flag(group, "--records", "pack records for merge instead, nothing else")
+
+
+def _unpack(parser: ArgumentParser) -> None:
+    _option(parser, "folder", "DIR", "the folder with the pack's parts", type=Path)
+    _option(parser, "--into", "DIR", "where the suite goes (default: ./trtmatrix)", type=Path)
+    _flag(parser, "--check", "check every byte, load nothing")
+    _option(parser, "--python", "PATH", "the Python that the suite is to run with")
+    _flag(parser, "--no-images", "leave the container engine alone")
+    _flag(parser, "--no-venv", "make no environment")
+
+
+def _merge(parser: ArgumentParser) -> None:
+    _option(parser, "files", "FILE", "records: .json files, folders, packs of records", nargs="+", type=Path)
+    _flag(parser, "--dry-run", "say what would be merged, write nothing")
+
+
+def _prepare(parser: ArgumentParser) -> None:
+    _option(parser, "which", "REPRO/CASE")
+    _option(parser, "--to", "DIR", "where to write (default: ./CASE)", type=Path)
+
+
+def _schema(parser: ArgumentParser) -> None:
+    _flag(parser, "--site", "that of slurm.yaml (docs/slurm.md)")
+
+
+COMMANDS: tuple[tuple[str, str, tuple[Callable[[ArgumentParser], None], ...]], ...] = (
+    ("run", "run what can be run here and print the tables",
+     (_files, _select, _show, _model, _run, _where,
+      _no_controls("run and show no controls but those selected"))),
+    ("table", "print the tables from stored records",
+     (_files, _select, _show, _model, _no_controls("show no controls but those selected"), _where)),
+    ("upgrade", "say whether to move from one version to another",
+     (_files, _select, _model, _upgrade, _json)),
+    ("report", "write the whole matrix as one page with filters", (_files, _select, _report, _where)),
+    ("bundle", "make or verify an archive that shows a failure to its maintainers", (_bundle,)),
+    ("bisect", "find the version that a failure came in with", (_files, _model, _bisect, _json)),
+    ("minimise", "find the smallest graph and shapes that still fail in the same way",
+     (_files, _model, _minimise, _json)),
+    ("surfaces", "read the APIs of new releases from NVIDIA's own bindings", (_files, _surfaces)),
+    ("list", "list versions, repros and cases", (_files, _select, _json)),
+    ("doctor", "say what was found here and what that lets run",
+     (_files, _select, _json, _no_controls("only look, run no controls"), _where)),
+    ("lock", "ask the registry which digests the images' tags stand for", (_files, _select, _lock, _json)),
+    ("pack", "write all that a host without a network needs", (_files, _select, _pack)),
+    ("unpack", "check a pack and load it, on a host without a network", (_unpack,)),
+    ("merge", "take in records that were made elsewhere", (_files, _merge, _json)),
+    ("prepare", "write a case's files, to run it by hand", (_files, _prepare)),
+    ("publish", "copy records measured here to where git sees them", (_files, _select, _where)),
+    ("schema", "print the JSON Schema of matrix.yaml, or of a site's settings", (_schema,)),
+)  # fmt: skip
+"""Each command's name, what it does, and what adds its options."""

@@ -1,0 +1,144 @@
+"""What the host makes of a record that came out: completed, judged, stored, its outputs kept or dropped."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trtmatrix.judge.compare import expected_verdict, find_expectation, newest
+from trtmatrix.judge.confirm import FROM_THE_PROCESS, engines_wanted
+from trtmatrix.judge.entry import are_comparable
+from trtmatrix.judge.judge import judge
+from trtmatrix.judge.noise import fits, read_noise
+from trtmatrix.judge.record import SCHEMA, Record, RecordError, record_from
+from trtmatrix.launchers.launcher import Ready
+from trtmatrix.plan.digests import cell_digests
+from trtmatrix.prepare.cases import read_content, read_noise_file
+from trtmatrix.records.store import keep_outputs, keep_record
+from trtmatrix.run.state import CELLS, Run
+from trtmatrix.run.tasks import Task
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.model import Cause, Verdict
+from trtmatrix.suite.outcome import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """A record as stored; ``engines``: how many more must be built alone before its verdict is believed."""
+
+    record: Record
+    engines: int = 0
+
+
+class Recorder:
+    """Stores the records of one launch below ``local``."""
+
+    def __init__(self, ready: Ready, run: Run) -> None:
+        """Look up what was stored before of its cells, and how the GPU's clocks are."""
+        self.ready, self.state, self.local = ready, run, run.local
+        gpu = ready.launch.gpu
+        self._clocks = run.gpu_clocks(gpu) if gpu.present else {}
+        ours = {cell.id for cell in ready.launch.cells}
+        groups = newest(item for item in run.stored if item.record.cell in ours)
+        self._before = {cell: [item.record for item in items] for cell, items in groups.items()}
+
+    def store(self, task: Task, data: dict[str, Any], folder: Path) -> Recorded:
+        """Write a cell's record; ``folder`` holds its outputs, and is removed."""
+        try:
+            return self._store(task, data, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _store(self, task: Task, data: Mapping[str, Any], folder: Path) -> Recorded:
+        cell, run = task.cell, self.state
+        noise = read_noise_file(run.cases.folder(run.repros[cell.repro.id], cell.case))
+        complete = {**data, **self._host_facts(task), "noise": noise}
+        kept = complete.pop("kept", {})
+        try:
+            record = record_from(complete)
+        except RecordError as error:
+            detail = f"the probe left a record that cannot be used: {error}"
+            return self.fail(task, Cause.PROBE_FAILED, detail)
+        if ensemble := read_noise(record.noise):
+            noise["fits"] = fits(ensemble, record.outputs)  # the record is a view of these very objects
+        outcome = judge([record], cell.case, cell.version, cell.repro, run.calibration)
+        expected = expected_verdict(cell, find_expectation(cell))
+        if kept and (cell.case.keep or cell.case.control or {outcome.verdict, expected} != {Verdict.PASS}):
+            complete["kept"] = keep_outputs(run.cache, folder, kept)
+        record = keep_record(self.local, record)
+        run.progress.step(CELLS, f"{cell.id}: {(outcome.cause or outcome.verdict).value}")
+        return Recorded(record=record, engines=self._engines(cell, record, outcome))
+
+    def fail(self, task: Task, cause: Cause, detail: str) -> Recorded:
+        """Store the record of a task for which the probe left none that can be used."""
+        run, cell = self.state, task.cell
+        record = write_failed(task, cause, detail, self._host_facts(task), run, self.local)
+        if run.confirm and not task.alone and cause in FROM_THE_PROCESS:
+            return Recorded(record=record, engines=1)
+        outcome = judge([record], cell.case, cell.version, cell.repro, run.calibration)
+        return Recorded(record=record, engines=self._engines(cell, record, outcome))
+
+    def _host_facts(self, task: Task) -> dict[str, Any]:
+        return host_facts(task, self.ready.digests, self._clocks, self.state)
+
+    def _engines(self, cell: Cell, record: Record, outcome: Outcome) -> int:
+        """Return how many engines must be built before what a record says is believed."""
+        run = self.state
+        if not run.confirm:
+            return 0
+        earlier = self._before.get(cell.id, [])
+        records = [record, *(other for other in earlier if are_comparable(record, other))]
+        self._before[cell.id] = [record, *earlier]
+        if len(records) > 1:
+            outcome = judge(records, cell.case, cell.version, cell.repro, run.calibration)
+        wanted = engines_wanted(cell, outcome, records, run.calibration)
+        return max(wanted, run.rebuilds) if wanted else 0
+
+
+def host_facts(
+    task: Task, digests: Mapping[str, str], clocks: Mapping[str, Any], run: Run
+) -> dict[str, Any]:  # fmt: skip
+    """Return what the host adds to a record: digests, the GPU as NVML sees it, the run that it confirms."""
+    cell, loaded = task.cell, run.repros[task.cell.repro.id]
+    own = {"probe": run.probe_digest}
+    if (folder := run.cases.folder(loaded, cell.case)).is_dir():  # a launch may fail before a case is there
+        own["content"] = read_content(folder)
+    return {
+        "digests": {**cell_digests(cell, loaded), **digests, **own}, "gpu": _gpu_facts(cell.gpu, clocks),
+        **({"confirms": task.confirms} if task.confirms else {}),
+    }  # fmt: skip
+
+
+def _gpu_facts(gpu: Gpu, clocks: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a record says of its GPU; only the name where it is not known which board it was.
+
+    A board of a node has its host, as a hash: drivers are a host's. One of this host has none: a
+    workstation's name says who sits before it, and the board's own hash tells it apart.
+    """
+    if not gpu.present:
+        return {}
+    if not gpu.is_board:
+        return {"name": gpu.name}
+    host = {"host": gpu.host} if gpu.host else {}
+    return {
+        "name": gpu.name, "compute": gpu.compute, "variant": gpu.variant, "driver": gpu.driver,
+        "uuid_sha256": gpu.uuid_hash, "clocks": dict(clocks), **host,
+    }  # fmt: skip
+
+
+def write_failed(
+    task: Task, cause: Cause, detail: str, facts: Mapping[str, Any], run: Run, local: Path
+) -> Record:
+    """Store the record of a task that ended without one; ``facts``: what the host adds."""
+    moment = run.clock().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    run.progress.step(CELLS, f"{task.cell.id}: {cause.value}")
+    return keep_record(local, record_from({
+        "schema": SCHEMA, "cell": vars(task.cell.id), "run": task.run,
+        "product": task.cell.version.product.value, "ended": cause.value, "detail": detail[:4000],
+        "started": moment, "finished": moment, "attempts": 1, "observed": {}, "environment": {}, "engine": {},
+        "measurements": {"outputs": {}, "scalars": {}}, "log": "", **facts,
+    }))  # fmt: skip

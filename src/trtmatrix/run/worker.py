@@ -1,0 +1,174 @@
+"""A worker: one start of the probe. Tasks are fed to it as files, records are stored as they appear."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.common.paths import make_job_folder
+from trtmatrix.launchers.launcher import Ended, Ready
+from trtmatrix.records.store import read_json
+from trtmatrix.run.recorder import Recorded, Recorder
+from trtmatrix.run.state import Run
+from trtmatrix.run.tasks import Task, TaskQueue
+from trtmatrix.suite.model import Cause
+from trtmatrix.suite.plan import Isolation
+from trtprobe.files import write_json
+
+OVERDUE_SECONDS = 30.0
+"""A cell whose record is this much later than its time limit has taken the probe's supervisor down."""
+
+RECORDERS = 2
+"""Records of one worker that are stored side by side: what takes long is compressing outputs."""
+
+
+class Stopped(Exception):
+    """The run was interrupted; the worker that sees this cleans up and ends."""
+
+
+class Overdue(Exception):
+    """The probe neither ended a cell at its time limit nor ended itself."""
+
+
+class Worker:
+    """One start of the probe over what a queue gives.
+
+    Nothing that the probe waits for waits for a record to be stored: that is done by threads.
+    """
+
+    def __init__(self, ready: Ready, queue: TaskQueue, recorder: Recorder, run: Run) -> None:
+        """Take what is run; nothing is started yet."""
+        self.ready, self.queue, self.recorder, self.state = ready, queue, recorder, run
+        self._fed: list[Task] = []  # by index: the probe runs them in this order
+        self._next = 0  # the first index whose record has not been seen
+        self._started = -1  # the last index that is known to have started
+        self._due = math.inf
+        self._launcher_failed = False
+        self._closed = False
+        self._pending: deque[tuple[Task, Future[Recorded]]] = deque()
+        self._threads = ThreadPoolExecutor(RECORDERS)
+        # The engine's flag is for the whole container: it is no news once a record has told of a kill.
+        self._told_of_memory = False
+
+    @property
+    def had_tasks(self) -> bool:
+        """Whether it was given anything to do."""
+        return bool(self._fed)
+
+    def run(self) -> None:
+        """Run the probe to its end, and record what it could not; :class:`Stopped` where the run ended.
+
+        The job's folder is removed on every path, and what came out is stored.
+        """
+        launch = self.ready.launch
+        name = f"{self.state.id}-{launch.version.name}-{launch.gpu.slug}-{os.urandom(3).hex()}"
+        folder = make_job_folder(self.state.cache, name)
+        try:
+            with self._threads:  # on the way out it waits until what came out is stored
+                ended = self._run_probe(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            self._take_recorded()
+        self._settle(ended)
+
+    def _run_probe(self, folder: Path) -> Ended:
+        """Start the probe and wait for its end; returns how it ended, also where it had to be ended."""
+        run, launch = self.state, self.ready.launch
+        worker = run.isolation is Isolation.WORKER
+        write_json(folder / "job" / "job.json", {
+            "product": launch.version.product.value, "output_bytes": run.output_bytes,
+            "isolation": (Isolation.WORKER if worker else Isolation.PROCESS).value,
+            **(run.surfaces.wanted(launch.version) if run.surfaces else {}),
+        })  # fmt: skip
+        self._feed(folder / "job")
+        try:
+            ended = run.launcher_of(launch).run(self.ready, folder, lambda: self._poll(folder))
+        except Overdue:
+            return Ended(code=-1, log="it was ended: a cell was long over its time limit")
+        except MachineryError as error:
+            self._collect(folder / "out")  # what had come out is no less true
+            run.progress.note(f"{launch.version.name}: {error}")
+            self._launcher_failed = True
+            return Ended(code=-1, log=str(error))
+        if run.surfaces is not None:
+            run.surfaces.take(self.ready, folder / "out")
+        return ended
+
+    def _poll(self, folder: Path) -> None:
+        """Take what has come out, feed what can be run now. Raises :class:`Stopped`, :class:`Overdue`."""
+        if self.state.stop.is_set():
+            raise Stopped
+        self._collect(folder / "out")
+        self._take_recorded(wait=False)
+        self._feed(folder / "job")
+
+    def _feed(self, job: Path) -> None:
+        """Write each task that can be run now, and the end once nothing more will come."""
+        if self._closed:
+            return
+        single = self.state.isolation is Isolation.CONTAINER
+        for task in self.queue.take(1 if single else None):
+            loaded = self.state.repros[task.cell.repro.id]
+            files = self.state.cases.folder(loaded, task.cell.case).name
+            write_json(job / f"{len(self._fed)}.cell.json", task.message(loaded, files))
+            self._fed.append(task)
+        if (single and self._fed) or self.queue.is_done:
+            (job / "end").touch()
+            self._closed = True
+
+    def _collect(self, out: Path) -> None:
+        """Hand each record that has appeared to the recorder; they appear in order."""
+        while self._next < len(self._fed):
+            index, task = self._next, self._fed[self._next]
+            data = read_json(out / f"{index}.record.json")
+            if data is None:
+                if index > self._started and (out / f"{index}.started.json").exists():
+                    self._started = index
+                    self._due = time.monotonic() + task.seconds + OVERDUE_SECONDS
+                if time.monotonic() > self._due:
+                    raise Overdue
+                return
+            self._started, self._next, self._due = index, index + 1, math.inf
+            self._told_of_memory |= bool(data.get("oom_kills"))
+            stored = self._threads.submit(self.recorder.store, task, data, out / str(index))
+            self._pending.append((task, stored))
+
+    def _take_recorded(self, *, wait: bool = True) -> None:
+        """Give back to the queue what is stored; raises what went wrong with a record."""
+        while self._pending and (wait or self._pending[0][1].done()):
+            task, recorded = self._pending.popleft()
+            self._take(task, recorded.result())
+
+    def _take(self, task: Task, recorded: Recorded) -> None:
+        self.state.records.append(recorded.record)
+        self.queue.ended(task, recorded.engines)
+
+    def _settle(self, ended: Ended) -> None:
+        """Record the task that took the probe down; what else is left goes back to the queue.
+
+        All that is left fails where the probe cannot be started. One that ended before there was anything
+        to do is no trouble yet.
+        """
+        if self._launcher_failed or (self._fed and self._started < 0 and not self.queue.is_done):
+            what = "the probe did not start" if self._started < 0 else "the launcher failed"
+            for task in self.queue.drop():
+                detail = f"{what}: {ended.log[-1500:]}"
+                self.state.records.append(self.recorder.fail(task, Cause.LAUNCHER_FAILED, detail).record)
+            return
+        left = self._fed[self._next :]
+        if left and self._started == self._next:
+            cause = Cause.PROBE_FAILED
+            if ended.out_of_memory and not self._told_of_memory:
+                cause = Cause.OUT_OF_HOST_MEMORY
+            elif ended.code in {137, 143}:
+                cause = Cause.INTERRUPTED
+            detail = f"the probe ended with code {ended.code}: {ended.log[-1500:]}"
+            failed, *left = left
+            self._take(failed, self.recorder.fail(failed, cause, detail))
+        self.queue.give_back(left)
