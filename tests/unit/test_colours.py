@@ -13,7 +13,7 @@ from trtmatrix.tables.html_filtering import FILTER_STYLE
 from trtmatrix.tables.html_matrix import MATRIX_STYLE
 from trtmatrix.tables.html_pieces import GLYPHS
 from trtmatrix.tables.html_style import make_style
-from trtmatrix.upgrade.html_answers import CHANGES, DECISIONS, VERDICTS, WEIGHTS
+from trtmatrix.upgrade.document import CHANGES, DECISIONS, VERDICTS, WEIGHTS
 from trtmatrix.upgrade.report import Change, Decision, Weight
 
 STYLE = make_style(MATRIX_STYLE, FILTER_STYLE)

@@ -17,10 +17,9 @@ from hypothesis import given
 from reportparts import ODD
 from reports import any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
+from upgradeschema import upgrade_schema
 
-from trtmatrix.upgrade.render_data import SCHEMA, plain, upgrade_json
-from trtmatrix.upgrade.report import Upgrade
-from trtmatrix.upgrade.schema import upgrade_schema
+from trtmatrix.upgrade.report import SCHEMA, Upgrade, plain, upgrade_json
 
 WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 DOCS = Path(__file__).parents[2] / "docs"

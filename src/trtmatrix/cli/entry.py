@@ -99,7 +99,7 @@ def _print_traceback() -> None:
 
 
 MODULES = {
-    "list": "cli.listing", "schema": "cli.listing", "upgrade": "upgrade.upgrading", "report": "cli.reporting",
+    "list": "cli.listing", "schema": "cli.listing", "upgrade": "upgrade.command", "report": "cli.reporting",
     "surfaces": "api.read_bindings", "bundle": "bugs.make", "bisect": "bugs.bisect",
     "minimise": "bugs.minimise", "lock": "images.lock", "pack": "images.pack",
     "unpack": "images.unpacker", "merge": "images.merge",
@@ -288,6 +288,7 @@ def _add_upgrade_options(parser: argparse.ArgumentParser) -> None:
         help="look for the model's first layer that goes wrong, where one does",
     )
     group.add_argument("--no-run", action="store_true", help="decide from stored records, run nothing")
+    group.add_argument("--full", action="store_true", help="print the whole report, not one screen of it")
     group.add_argument(
         "--output", "-o", action="append", type=Path, default=[], metavar="FILE",
         help="also write the report as .html, .md or .json, the uses in code as .sarif; may be repeated",

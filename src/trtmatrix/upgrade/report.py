@@ -1,14 +1,22 @@
-"""The words of an upgrade report as types: what its renderers are given, with nothing left to decide."""
+"""The words of an upgrade report as types, with nothing left to decide, and the report as strict JSON."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
+from typing import Any
 
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode, combine_exit_codes
+from trtmatrix.common.jsontext import to_json
+from trtmatrix.judge.record import write_number
 from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.outcome import Evidence
+
+SCHEMA = 1
+"""The number of the JSON's shape; docs/upgrade.schema.json describes it."""
 
 
 class Decision(str, Enum):
@@ -340,3 +348,32 @@ class Upgrade:
         """What ``upgrade`` ends with: the answer's code, or 11 where the user's code must change first."""
         gate = {ExitCode.DONT} if self.api.must_change else set[ExitCode]()
         return combine_exit_codes({self.decision.exit_code, *gate})
+
+
+def upgrade_json(upgrade: Upgrade) -> str:
+    """Return the report as a JSON object with ``schema`` and the fields of :class:`Upgrade`.
+
+    Enums are their values, what is not known is null, and a number that JSON cannot hold is one of the
+    strings NaN, Infinity and -Infinity. ``exit_code`` is what the command ends with.
+    """
+    return to_json({"schema": SCHEMA, "exit_code": int(upgrade.exit_code), **plain(upgrade)})
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - any field of the report, and JSON
+    """Return a value of the report as JSON has it; ``TypeError`` on what the report's types do not have."""
+    match value:
+        case Enum():
+            return value.value
+        case str():  # halves of a character are what no file in UTF-8 can hold
+            return re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+        case float():
+            return write_number(value)
+        case None | int():
+            return value
+        case Mapping():
+            return {str(name): plain(item) for name, item in value.items()}
+        case tuple() | list():
+            return [plain(item) for item in value]
+        case _ if is_dataclass(value):
+            return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    raise TypeError(f"a report does not hold {type(value).__name__}")

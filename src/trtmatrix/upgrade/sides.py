@@ -1,4 +1,4 @@
-"""Entries as sides of a comparison: what is known of a case at one version, with its sources. Pure."""
+"""What is known of a case at one version, and what two such sides do to the decision. Pure."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum
 
 from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.controls import Controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import FLOORS, NOT_CALIBRATED, measured_in
 from trtmatrix.judge.record import RAN
 from trtmatrix.judge.words import cell_text
 from trtmatrix.suite.gpus import Gpu
-from trtmatrix.suite.model import Product, Verdict
+from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.outcome import Evidence, Exclusion
 from trtmatrix.suite.repros import Expectation
-from trtmatrix.upgrade.report import Side, Source
+from trtmatrix.upgrade.report import Change, Side, Source, Weight
 
-_ABSENT = frozenset({Exclusion.COMPONENT_MISSING, Exclusion.UNSUPPORTED_GPU})
-_THREAD = re.compile(r"https://github\.com/([^/]+/[^/]+)/(?:issues|pull)/(\d+)")
+_BAD = frozenset({Verdict.FAIL, Verdict.FLAKY})
+HEAVIEST = (Weight.AGAINST, Weight.LACKING, Weight.WORKAROUND, Weight.FOR, Weight.NOTE)
+"""Which weight decides, where there are several."""
+WORST = (
+    Change.REGRESSED, Change.UNCHANGED_BAD, Change.FIXED, Change.UNCHANGED_GOOD, Change.UNKNOWN,
+    Change.SAYS_NOTHING,
+)  # fmt: skip
+"""Which change a finding is told by, where its cases differ: the worst that is known, then what is not."""
 
 
 class Entries:
@@ -42,88 +50,52 @@ class Entries:
         key = (repro, case, version)
         if key not in self._sides:
             entry = self.at(*key)
-            self._sides[key] = self._side(entry) if entry else _nothing(version)
+            none = Side(version=version, verdict=None, evidence=Evidence.NONE, absent=True)
+            self._sides[key] = self._make_side(entry) if entry else none
         return self._sides[key]
 
-    def _side(self, entry: Entry) -> Side:
+    def _make_side(self, entry: Entry) -> Side:
         invalid = entry.outcome is not None and entry.outcome.verdict is Verdict.INVALID
         doubted = invalid and self._controls.wrong_of(entry) is not None
-        return make_side(entry, self.calibration, doubted=doubted)
+        excluded = entry.excluded.why if entry.excluded else None
+        unsupported = entry.record is None and excluded is Exclusion.UNSUPPORTED_GPU
+        if unsupported or _names_no_version(entry):
+            entry = replace(entry, evidence=Evidence.NONE, outcome=None)
+        cell, outcome = entry.cell, entry.outcome
+        absent = outcome is None and excluded in {Exclusion.COMPONENT_MISSING, Exclusion.UNSUPPORTED_GPU}
+        feared, reason = None, outcome.reason if outcome else ""
+        if absent and entry.excluded:
+            reason = entry.excluded.detail or entry.excluded.why.value
+        elif outcome is None and entry.expectation and entry.expectation.verdict in _BAD:
+            feared = report_source(entry.expectation)
+            reason = f"{entry.expected.value} is feared (assumed from {feared.title})"
+        sources = tuple(Source(title=record.file or str(cell.id)) for record in entry.records)
+        if not sources and entry.evidence is Evidence.REPORTED and entry.expectation is not None:
+            sources = (report_source(entry.expectation),)
+        return Side(
+            version=cell.version.name, verdict=outcome.verdict if outcome else None, evidence=entry.evidence,
+            word=cell_text(entry), reason=reason, builds=outcome.builds if outcome else 0,
+            failed=outcome.failed if outcome else 0, floors=self._worst_floors(entry),
+            driver=str(entry.record.gpu.get("driver") or "") if entry.record else "", cell=str(cell.id),
+            sources=sources, cause=outcome.cause if outcome else None,
+            counted=cell.version.product is Product.TENSORRT, doubted=doubted, absent=absent, feared=feared,
+        )  # fmt: skip
 
-
-def _nothing(version: str) -> Side:
-    return Side(version=version, verdict=None, evidence=Evidence.NONE, absent=True)
-
-
-def make_side(entry: Entry, calibration: Calibration = NOT_CALIBRATED, *, doubted: bool = False) -> Side:
-    """Return an entry as a side of a comparison. ``doubted``: a control beside it came out wrong."""
-    if _names_no_version(entry) or _is_on_unsupported(entry):
-        entry = replace(entry, evidence=Evidence.NONE, outcome=None)
-    cell, outcome = entry.cell, entry.outcome
-    return Side(
-        version=cell.version.name, verdict=outcome.verdict if outcome else None, evidence=entry.evidence,
-        word=cell_text(entry), reason=outcome.reason if outcome else _why_not(entry),
-        builds=outcome.builds if outcome else 0, failed=outcome.failed if outcome else 0,
-        floors=_floors(entry, calibration), driver=_driver(entry), cell=str(cell.id), sources=_sources(entry),
-        cause=outcome.cause if outcome else None, counted=cell.version.product is Product.TENSORRT,
-        doubted=doubted, absent=outcome is None and _is_absent(entry), feared=_feared(entry),
-    )  # fmt: skip
-
-
-def _is_on_unsupported(entry: Entry) -> bool:
-    """Whether what is reported cannot be so here: the version does not support the GPU."""
-    excluded = entry.excluded
-    return entry.record is None and excluded is not None and excluded.why is Exclusion.UNSUPPORTED_GPU
+    def _worst_floors(self, entry: Entry) -> float | None:
+        """Return the worst error of all records in noise floors; NaN where one has it."""
+        case, repro = entry.cell.case, entry.cell.repro
+        ran = (record for record in entry.records if record.ended == RAN)
+        found = [measured_in(record, FLOORS, case, repro, self.calibration) for record in ran]
+        known = [value for value in found if value is not None]
+        return max(known, key=lambda v: math.inf if math.isnan(v) else v, default=None)
 
 
 def _names_no_version(entry: Entry) -> bool:
     """Whether a report is of no version in particular: what is expected everywhere was seen at few."""
     expectation = entry.expectation
-    reported = entry.evidence is Evidence.REPORTED and expectation is not None
-    return reported and expectation is not None and not expectation.versions.text
-
-
-def _is_absent(entry: Entry) -> bool:
-    return entry.excluded is not None and entry.excluded.why in _ABSENT
-
-
-def _why_not(entry: Entry) -> str:
-    """Say why there is no evidence, where it can never be had; else that the repro fears the worst."""
-    if entry.excluded is not None and _is_absent(entry):
-        return entry.excluded.detail or entry.excluded.why.value
-    feared = _feared(entry)
-    return f"{entry.expected.value} is feared (assumed from {feared.title})" if feared else ""
-
-
-def _feared(entry: Entry) -> Source | None:
-    """Return what lets a repro assume that a case fails of which there is no evidence."""
-    expectation = entry.expectation
-    if entry.outcome is not None or expectation is None or _is_absent(entry):
-        return None
-    return report_source(expectation) if expectation.verdict in {Verdict.FAIL, Verdict.FLAKY} else None
-
-
-def _floors(entry: Entry, calibration: Calibration) -> float | None:
-    """Return the worst error of all records in noise floors; NaN where one has it."""
-    cell, found = entry.cell, []
-    for record in entry.records:
-        if record.ended == RAN:
-            value = measured_in(record, FLOORS, cell.case, cell.repro, calibration)
-            found += [] if value is None else [value]
-    return max(found, key=lambda v: math.inf if math.isnan(v) else v, default=None)
-
-
-def _driver(entry: Entry) -> str:
-    return str(entry.record.gpu.get("driver") or "") if entry.record else ""
-
-
-def _sources(entry: Entry) -> tuple[Source, ...]:
-    """Return the records' files, else the page that reports it."""
-    if entry.records:
-        return tuple(Source(title=record.file or str(entry.cell.id)) for record in entry.records)
-    if entry.evidence is Evidence.REPORTED and entry.expectation is not None:
-        return (report_source(entry.expectation),)
-    return ()
+    if entry.evidence is not Evidence.REPORTED or expectation is None:
+        return False
+    return not expectation.versions.text
 
 
 def report_source(expectation: Expectation) -> Source:
@@ -136,18 +108,114 @@ def report_source(expectation: Expectation) -> Source:
 
 def name_source(url: str) -> str:
     """Return an address as people name it: ``NVIDIA/TensorRT#4333``, or its host with the last part."""
-    if found := _THREAD.match(url):
+    if found := re.match(r"https://github\.com/([^/]+/[^/]+)/(?:issues|pull)/(\d+)", url):
         return f"{found.group(1)}#{found.group(2)}"
     parts = url.removeprefix("https://").rstrip("/").split("/")
-    return parts[0] if len(parts) == 1 else f"{parts[0]}/…/{parts[-1]}" if len(parts) > 2 else "/".join(parts)
+    return "/".join(parts) if len(parts) < 3 else f"{parts[0]}/…/{parts[-1]}"
 
 
 def reported_elsewhere(entry: Entry, gpu: Gpu) -> str:
     """Return the GPU that an entry's only evidence is reported of, where it is another; else nothing."""
-    expectation = entry.expectation
-    if entry.evidence is not Evidence.REPORTED or expectation is None or not expectation.on:
+    if entry.evidence is not Evidence.REPORTED or entry.expectation is None or _names_no_version(entry):
         return ""
-    if _names_no_version(entry):
-        return ""
-    on = expectation.on
-    return "" if on.lower().split()[-1] in gpu.name.lower().split() else on
+    on = entry.expectation.on
+    return "" if not on or on.lower().split()[-1] in gpu.name.lower().split() else on
+
+
+class Standing(str, Enum):
+    """What is known of a case at one version."""
+
+    GOOD = "right"
+    FEW = "right, of fewer engines than are wanted"
+    SAID_GOOD = "reported to be right"
+    BAD = "wrong"
+    SAID_BAD = "reported to be wrong"
+    BROKEN = "it could not be built, crashed, took too long or too much memory"
+    UNSUPPORTED = "the version does not support it"
+    BUILT = "built, not run"
+    VOID = "it ran, and can say nothing"
+    DOUBTED = "it ran, and a control beside it came out wrong"
+    ABSENT = "it cannot be tried at this version: a component is missing, or the GPU is not supported"
+    UNKNOWN = "no evidence, or trouble with the machinery"
+
+
+_BY_CAUSE = {
+    Cause.UNSUPPORTED_BY_VERSION: Standing.UNSUPPORTED,
+    Cause.COMPONENT_MISSING: Standing.ABSENT, Cause.UNSUPPORTED_GPU: Standing.ABSENT,
+    Cause.BUILD_FAILED: Standing.BROKEN, Cause.CRASHED: Standing.BROKEN,
+    Cause.TIME_OUT: Standing.BROKEN, Cause.OUT_OF_GPU_MEMORY: Standing.BROKEN,
+}  # fmt: skip
+
+
+def standing_of(side: Side) -> Standing:
+    """Return the word for a side's evidence."""
+    if side.absent:
+        return Standing.ABSENT
+    reported = side.evidence is Evidence.REPORTED
+    match side.verdict:
+        case None:
+            return Standing.UNKNOWN
+        case Verdict.PASS:
+            enough = not side.counted or side.builds >= CONFIRMING_BUILDS
+            return Standing.SAID_GOOD if reported else Standing.GOOD if enough else Standing.FEW
+        case Verdict.FAIL | Verdict.FLAKY:
+            return Standing.SAID_BAD if reported else Standing.BAD
+        case Verdict.INVALID:
+            return Standing.DOUBTED if side.doubted else Standing.VOID
+        case Verdict.BUILT:
+            return Standing.BUILT
+        case Verdict.NO_VERDICT:
+            return _BY_CAUSE.get(side.cause, Standing.UNKNOWN) if side.cause else Standing.UNKNOWN
+
+
+_WAS_BAD = frozenset({Standing.BAD, Standing.SAID_BAD, Standing.BROKEN, Standing.UNSUPPORTED})
+_HAD_BUILT = frozenset(
+    {Standing.GOOD, Standing.FEW, Standing.SAID_GOOD, Standing.BUILT, Standing.VOID, Standing.DOUBTED}
+)
+_REGRESSED = (Change.REGRESSED, Weight.AGAINST)
+_STILL_BAD = (Change.UNCHANGED_BAD, Weight.NOTE)
+_UNKNOWN = (Change.UNKNOWN, Weight.LACKING)
+_SILENT = (Change.SAYS_NOTHING, Weight.NOTE)
+
+
+def weigh(before: Standing, after: Standing) -> tuple[Change, Weight]:
+    """Return what a finding's case does to the decision, for any two standings: the whole table.
+
+    A case that is bad after counts against the move unless it was bad before: nobody loses by that. A right
+    one counts for it only on enough engines. Nothing known, or only reported, is lacking.
+    """
+    improved = Change.FIXED if before in _WAS_BAD else Change.UNCHANGED_GOOD
+    match after:
+        case Standing.GOOD:
+            return improved, Weight.FOR
+        case Standing.FEW | Standing.SAID_GOOD:
+            return improved, Weight.LACKING
+        case Standing.BAD | Standing.SAID_BAD:
+            return _REGRESSED if before not in _WAS_BAD else _STILL_BAD
+        case Standing.BROKEN:
+            if before in _WAS_BAD:
+                return _STILL_BAD
+            # What cannot be tried before can never be told to have been so already; what was not tried, can.
+            return _UNKNOWN if before is Standing.UNKNOWN else _REGRESSED
+        case Standing.UNSUPPORTED:
+            if before in _HAD_BUILT:
+                return _REGRESSED
+            if before in {Standing.BAD, Standing.SAID_BAD}:
+                return _STILL_BAD
+            return _UNKNOWN if before is Standing.UNKNOWN else _SILENT
+        case Standing.VOID | Standing.ABSENT:
+            return _SILENT
+        case Standing.BUILT | Standing.DOUBTED | Standing.UNKNOWN:
+            return _UNKNOWN
+
+
+def weigh_own(before: Standing, after: Standing) -> tuple[Change, Weight]:
+    """Return what a case of the user's own model does: as :func:`weigh`, but silence about it is lacking.
+
+    A version that cannot take the model is out, whatever was before; a model that is wrong at both is no
+    worse off, and no reason to go either.
+    """
+    if after in {Standing.BROKEN, Standing.UNSUPPORTED}:
+        return (Change.UNCHANGED_BAD if before in _WAS_BAD else Change.REGRESSED), Weight.AGAINST
+    change, weight = weigh(before, after)
+    return (change, Weight.LACKING) if change is Change.SAYS_NOTHING else (change, weight)

@@ -9,8 +9,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from trtmatrix.upgrade.render_data import SCHEMA
-from trtmatrix.upgrade.report import Upgrade
+from trtmatrix.upgrade.report import SCHEMA, Upgrade
 
 _NUMBER = {"oneOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
 
@@ -40,7 +39,7 @@ def _object(kind: type, made: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _type(hint: Any, made: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - a type
+def _type(hint: Any, made: dict[str, Any]) -> dict[str, Any]:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return {"anyOf": [_type(part, made) for part in args]}
