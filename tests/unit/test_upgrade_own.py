@@ -8,6 +8,7 @@ import pytest
 from upgrades import NEW, OLD, PLAIN, ask, entries_for
 
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
+from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.document import make_document
@@ -17,7 +18,6 @@ from trtmatrix.upgrade.render_text import render_text
 from trtmatrix.upgrade.report import (
     CheckOutcome,
     Decision,
-    Difference,
     ModelSection,
     SampleFigure,
     Upgrade,

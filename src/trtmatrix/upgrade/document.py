@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import ClassVar
 
 from trtmatrix.api.report import count_changes, met_behaviours, tell_api
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.short import short
+from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.suite.model import Verdict
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.plots import Plot
 from trtmatrix.upgrade.performance import LEAST_VALUES, summarise_performance
-from trtmatrix.upgrade.question import count_cases
 from trtmatrix.upgrade.report import (
     CaseLine,
     Change,
     CheckOutcome,
     Decision,
-    Difference,
     FactLine,
     FindingLine,
+    Lacking,
     ModelSection,
     PerformanceLine,
     SampleFigure,
@@ -36,23 +38,17 @@ from trtmatrix.upgrade.report import (
     WorkaroundLine,
 )
 
-DECISIONS: Mapping[Decision, str] = {
+TONES: Mapping[Enum, str] = {
     Decision.GO: "good", Decision.GO_WITH_WORKAROUNDS: "warn", Decision.DONT: "bad",
     Decision.NOT_ENOUGH: "unsure",
-}  # fmt: skip
-CHANGES: Mapping[Change, str] = {
     Change.REGRESSED: "bad", Change.UNCHANGED_BAD: "warn", Change.UNKNOWN: "unsure", Change.FIXED: "good",
     Change.UNCHANGED_GOOD: "good", Change.SAYS_NOTHING: "",
-}  # fmt: skip
-WEIGHTS: Mapping[Weight, str] = {
     Weight.AGAINST: "bad", Weight.LACKING: "unsure", Weight.WORKAROUND: "warn", Weight.FOR: "good",
     Weight.NOTE: "",
-}  # fmt: skip
-VERDICTS: Mapping[Verdict, str] = {
     Verdict.PASS: "good", Verdict.FAIL: "bad", Verdict.FLAKY: "bad", Verdict.INVALID: "unsure",
     Verdict.BUILT: "", Verdict.NO_VERDICT: "unsure",
 }  # fmt: skip
-"""The tone of each: good, bad, warn, unsure, or none."""
+"""How each looks: good, bad, warn, unsure, or like plain words."""
 
 EVIDENCE: Mapping[Evidence, str] = {
     Evidence.MEASURED: "measured here", Evidence.RECORDED: "recorded elsewhere or before a change",
@@ -79,7 +75,7 @@ class Span:
     soft: bool = False
 
 
-Words = tuple[Span, ...]
+Words = tuple[str | Span, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,24 +182,26 @@ class Document:
 
 def make_document(upgrade: Upgrade) -> Document:
     """Return the report as a document; a section of which there is nothing to tell is not in it."""
-    api, gone = upgrade.api, upgrade.exit_code is not upgrade.decision.exit_code
+    api, before, after = upgrade.api, upgrade.before, upgrade.after
     made: tuple[tuple[str, str, Iterable[Block]], ...] = (
-        ("lacking", "What would tell more", _lacking(upgrade)),
-        ("model", "Your model", _model(upgrade.model, upgrade) if upgrade.model else ()),
-        ("findings", "Findings", _findings(upgrade)),
-        ("gpu", "GPU and driver", _facts(upgrade.gpu_and_driver)),
+        ("lacking", "What would tell more", _lacking(upgrade.lacking)),
+        ("model", "Your model", _model(upgrade.model, before, after) if upgrade.model else ()),
+        ("findings", "Findings", _findings(upgrade.findings, before, after)),
+        ("gpu", "GPU and driver", _lines(map(_fact_item, upgrade.gpu_and_driver))),
         ("performance", "Performance", _performance(upgrade)),
-        ("api", "Your code and the API" if api.code else "API", _api(api, upgrade.before, upgrade.after)),
-        ("engines", "Engines to rebuild", _facts(upgrade.engines)),
+        ("api", "Your code and the API" if api.code else "API", _api(api, before, after)),
+        ("engines", "Engines to rebuild", _lines(map(_fact_item, upgrade.engines))),
         ("plots", "Over the versions", _plots(upgrade)),
         ("not-looked-at", "Not looked at", _lines(_item(text) for text in upgrade.not_looked_at)),
     )
     sections = ((name, title, tuple(blocks)) for name, title, blocks in made)
-    before, after = (v.removeprefix(f"{upgrade.product.value}-") for v in (upgrade.before, upgrade.after))
+    ends = (version.removeprefix(f"{upgrade.product.value}-") for version in (before, after))
+    gone = upgrade.exit_code is not upgrade.decision.exit_code
     return Document(
-        title=f"{PRODUCT_NAMES[upgrade.product]} {before} → {after}",
+        title=f"{PRODUCT_NAMES[upgrade.product]} {' → '.join(ends)}",
         where=" · ".join(part for part in (upgrade.gpu.removeprefix("CPU"), upgrade.gpu_note) if part),
-        answer=_capital(upgrade.decision.value), tone=DECISIONS[upgrade.decision], summary=upgrade.summary,
+        answer=upgrade.decision.value[0].upper() + upgrade.decision.value[1:], summary=upgrade.summary,
+        tone=TONES[upgrade.decision],
         exit_code=f"exit code {int(upgrade.exit_code)}{': your code must change first' if gone else ''}",
         reasons=Lines(tuple(_fact_item(reason, note=True) for reason in upgrade.reasons)),
         sections=tuple(Section(name=n, title=t, blocks=blocks) for n, t, blocks in sections if blocks),
@@ -211,22 +209,18 @@ def make_document(upgrade: Upgrade) -> Document:
     )  # fmt: skip
 
 
-def _words(*parts: str | Span) -> Words:
-    return tuple(Span(part) if isinstance(part, str) else part for part in parts)
+def _chip(member: Enum, word: str = "") -> Span:
+    return Span(word or member.value, "chip", TONES[member])
 
 
-def _item(*parts: str | Span, depth: int = 0) -> Item:
-    return Item(words=_words(*parts), depth=depth)
+def _item(*words: str | Span, depth: int = 0) -> Item:
+    return Item(words=words, depth=depth)
 
 
-def _lines(items: Iterable[Item]) -> list[Block]:
+def _lines(items: Iterable[Item]) -> tuple[Block, ...]:
     """Return items as a block, or no block of none."""
     found = tuple(items)
-    return [Lines(found)] if found else []
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
+    return (Lines(found),) if found else ()
 
 
 def count(number: int, noun: str) -> str:
@@ -234,78 +228,44 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def _facts(facts: Sequence[FactLine]) -> list[Block]:
-    return _lines(_fact_item(fact) for fact in facts)
-
-
 def _fact_item(fact: FactLine, *, note: bool = False) -> Item:
     """Return a fact; ``note``: that it is a mere note is told too."""
-    chip = Span(fact.weight.value, "chip", WEIGHTS[fact.weight])
     return Item(
-        words=_words(Span(f"{fact.topic}:", "strong"), f" {fact.text}"), known=fact.known,
-        sources=fact.sources, mark=chip if note or fact.weight is not Weight.NOTE else None,
+        words=(Span(f"{fact.topic}:", "strong"), f" {fact.text}"), known=fact.known, sources=fact.sources,
+        mark=_chip(fact.weight) if note or fact.weight is not Weight.NOTE else None,
     )  # fmt: skip
 
 
-def _lacking(upgrade: Upgrade) -> Iterator[Block]:
+def _lacking(lacking: Sequence[Lacking]) -> Iterator[Block]:
     """Yield each with its command; where one stands for all that follow, those are folded."""
-    lacking = upgrade.lacking
     last = next((number for number, item in enumerate(lacking, 1) if item.whole), len(lacking))
-    told = [
-        [*_lines([_item(item.what)]), *([Command(item.command)] if item.command else [])] for item in lacking
-    ]
+    told = [(*_lines([_item(item.what)]), Command(item.command)) for item in lacking]
     for blocks in told[:last]:
         yield from blocks
-    if others := told[last:]:
+    if others := [block for blocks in told[last:] for block in blocks]:
         yield from _lines([_item("One finding alone: --repro NAME in its place")])
-        yield Fold(
-            f"Or one by one: {count(len(others), 'command')}", tuple(b for each in others for b in each)
-        )
+        number = len(lacking) - last
+        yield Fold(f"Or one by one: {count(number, 'command')}", tuple(others), opened=number < 3)
 
 
-def side_words(side: Side) -> Words:
-    """Return a case at one version: its word, how that is known, on how many builds it rests."""
-    if side.verdict is None:
-        said = "cannot be tried here" if side.absent else "no evidence"
-        return (Span(f"{said}, assumed to fail" if side.feared else said),)
-    rests = (
-        f"{side.failed} of {count(side.builds, 'build')} fail" if side.failed else count(side.builds, "build")
-    )
-    how = [
-        EVIDENCE[side.evidence], side.cause.value if side.cause else "",
-        "in doubt: a control beside it came out wrong" if side.doubted else "", rests if side.builds else "",
-        f"{short(side.floors)} noise floors" if side.floors is not None else "",
-    ]  # fmt: skip
-    word = Span(side.word or side.verdict.value, "chip", VERDICTS[side.verdict])
-    return (word, Span(f" ({', '.join(part for part in how if part)})", soft=True))
-
-
-def _findings(upgrade: Upgrade) -> Iterator[Block]:
-    """Yield the counts, and a row a finding under which its cases unfold."""
-    findings = upgrade.findings
-    if not findings:
-        return
-    tally = []
-    for change in Change:
-        mine = sum(finding.change is change for finding in findings)
-        cases = sum(case.change is change for finding in findings for case in finding.cases)
-        if mine or cases:
-            said = f" {count(mine, 'finding')}," if mine else ""
-            tally += [Span(change.value, "chip", CHANGES[change]), Span(f"{said} {count_cases(cases)}. ")]
-    yield Lines((Item(words=tuple(tally)), _item(_MARKS)))
+def _findings(findings: Sequence[FindingLine], before: str, after: str) -> Iterator[Block]:
+    """Yield a row a finding, under which its work-arounds and its cases unfold."""
     rows = []
     for finding in findings:
         case = deciding(finding)
         upstream = (" · ", Span(finding.upstream, url=finding.url)) if finding.upstream else ()
-        cells = (
-            _words(Span(finding.repro, "strong"), *upstream, f" {finding.title}"),
-            (Span(finding.change.value, "chip", CHANGES[finding.change]),),
+        cells: tuple[Words, ...] = (
+            (Span(finding.repro, "strong"), *upstream, f" {finding.title}"), (_chip(finding.change),),
             *((side_words(case.before), side_words(case.after)) if case else ((), ())),
-            _words(Span(finding.weight.value, "chip", WEIGHTS[finding.weight]), f": {finding.why}"),
-        )
-        rows.append(Row(cells, under=tuple(_unfold(finding, upgrade))))
-    heads = ("finding", "change", upgrade.before, upgrade.after, "to the decision")
-    yield Table(label="Findings", heads=heads, rows=tuple(rows))
+            (_chip(finding.weight), f" · {finding.why}"),
+        )  # fmt: skip
+        rows.append(Row(cells, under=tuple(_unfold(finding, before, after))))
+    if rows:
+        changes = Counter(case.change for finding in findings for case in finding.cases)
+        tally = (w for c in Change if changes[c] for w in (_chip(c), f" {count(changes[c], 'case')}. "))
+        yield Lines((_item(*tally), _item(_MARKS)))
+        heads = ("finding", "change", before, after, "to the decision")
+        yield Table(label="Findings", heads=heads, rows=tuple(rows))
 
 
 def deciding(finding: FindingLine) -> CaseLine | None:
@@ -315,74 +275,79 @@ def deciding(finding: FindingLine) -> CaseLine | None:
     return next(iter([*same, *alike, *finding.cases]), None)
 
 
-def _unfold(finding: FindingLine, upgrade: Upgrade) -> Iterator[Fold]:
+def _unfold(finding: FindingLine, before: str, after: str) -> Iterator[Fold]:
     if finding.workarounds:
-        counting = sum(line.counts for line in finding.workarounds)
-        told = (
-            f"{count(len(finding.workarounds), 'work-around')}, {counting} that count{'s' * (counting == 1)}"
-        )
-        listed = tuple(_workaround_item(line) for line in finding.workarounds)
+        counting, number = sum(item.counts for item in finding.workarounds), len(finding.workarounds)
+        title = f"{count(number, 'work-around')}, {counting} that count{'s' * (counting == 1)}"
         needed = any(line.weight in {Weight.AGAINST, Weight.WORKAROUND} for line in finding.cases)
-        yield Fold(told, (Lines(listed),), opened=needed, brief=len(listed) if needed else 0)
+        items = tuple(map(_workaround_item, finding.workarounds))
+        yield Fold(title, (Lines(items),), opened=needed, brief=number if needed else 0)
     if finding.cases:
-        label = f"{count_cases(len(finding.cases))} of {finding.repro}"
+        title = f"{count(len(finding.cases), 'case')} of {finding.repro}"
         feared = 2 * any(line.after.feared for line in finding.cases)
-        yield Fold(
-            label, (_case_table(label, finding.cases, upgrade),), brief=_BRIEF.get(finding.change, feared)
-        )
+        table = _case_table(title, finding.cases, before, after)
+        yield Fold(title, (table,), brief=_BRIEF.get(finding.change, feared))
 
 
-def _workaround_item(line: WorkaroundLine) -> Item:
-    case = _words(" · its own case ", Span(line.case, "code"), " ")
-    own = case if line.case else _words(" · it has no case of its own")
-    shown = side_words(line.after) if line.after is not None else ()
+def _workaround_item(item: WorkaroundLine) -> Item:
+    own: Words = (" · its own case ", Span(item.case, "code"), " ") if item.case else (" · no case tries it",)
     return Item(
-        words=(Span(line.what), *own, *shown), sources=(line.source,) if line.source else (),
-        mark=Span("counts", "chip", "good") if line.counts else Span("does not count", "chip"),
+        words=(item.what, *own, *(side_words(item.after) if item.after else ())),
+        mark=Span("counts", "chip", "good") if item.counts else Span("does not count", "chip"),
+        sources=(item.source,) if item.source else (),
     )  # fmt: skip
 
 
-def _case_table(label: str, cases: Sequence[CaseLine], upgrade: Upgrade) -> Table:
+def _case_table(label: str, cases: Sequence[CaseLine], before: str, after: str) -> Table:
     """Return cases with both sides; what else is known of a case unfolds."""
     rows = []
     for case in cases:
-        details = [_side_item(side) for side in (case.before, case.after)]
-        evidence = tuple(item for item in details if len(item.words) > 1 or item.sources)
-        cells = (
-            (Span(case.case, "code"),), (Span(case.change.value, "chip", CHANGES[case.change]),),
-            side_words(case.before), side_words(case.after),
-            _words(Span(case.weight.value, "chip", WEIGHTS[case.weight]), f": {case.why}"),
+        items = [_side_item(side) for side in (case.before, case.after)]
+        evidence = tuple(item for item in items if item.words[1:] or item.sources)
+        cells: tuple[Words, ...] = (
+            (Span(case.case, "code"),), (_chip(case.change),), side_words(case.before),
+            side_words(case.after), (_chip(case.weight), f" · {case.why}"),
         )  # fmt: skip
         rows.append(Row(cells, under=(Fold("evidence", (Lines(evidence),)),) if evidence else ()))
-    heads = ("case", "change", upgrade.before, upgrade.after, "why")
-    return Table(label=label, heads=heads, rows=tuple(rows))
+    return Table(label=label, heads=("case", "change", before, after, "why"), rows=tuple(rows))
+
+
+def side_words(side: Side) -> Words:
+    """Return a case at one version: its word, how that is known, on how many builds it rests."""
+    if side.verdict is None:
+        said = "cannot be tried here" if side.absent else "no evidence"
+        return (f"{said}, assumed to fail" if side.feared else said,)
+    builds = count(side.builds, "build")
+    how = [
+        EVIDENCE[side.evidence], side.cause.value if side.cause else "",
+        "in doubt: a control beside it came out wrong" if side.doubted else "",
+        f"{side.failed} of {builds} fail" if side.failed else builds if side.builds else "",
+        f"{short(side.floors)} noise floors" if side.floors is not None else "",
+    ]  # fmt: skip
+    return (_chip(side.verdict, side.word), Span(f" ({', '.join(filter(None, how))})", soft=True))
 
 
 def _side_item(side: Side) -> Item:
     """Return what else there is to say of a case at one version."""
     driver = f"driver {side.driver}" if side.driver else ""
-    told = "; ".join(part for part in (side.reason, driver) if part)
-    parts = [Span(f" {told} "), *([Span(side.cell, "code")] if side.cell else [])]
-    sources = tuple(source for source in side.sources if source.title != side.cell or source.url)
+    said = "; ".join(part for part in (side.reason, driver) if part)
+    told: Words = (f" {said} ",) if said else ()
+    cell: Words = (" ", Span(side.cell, "code")) if side.cell else ()
+    sources = (source for source in side.sources if source.title != side.cell or source.url)
     feared = (side.feared,) if side.feared else ()
-    words = (Span(f"{side.version}:", "strong"), *(parts if told or side.cell else ()))
-    return Item(words=words, sources=(*sources, *feared))
+    return Item(words=(Span(f"{side.version}:", "strong"), *told, *cell), sources=(*sources, *feared))
 
 
 def _performance(upgrade: Upgrade) -> Iterator[Block]:
     """Yield a summary a measure, then the figures that changed beyond their spread, and the others folded."""
     lines = upgrade.performance
-    summaries = summarise_performance(lines)
-    items = (
-        [_item("The same case at both versions, after ÷ before (below 1 is better):")] if summaries else []
-    )
-    for each in summaries:
-        words = (
-            f"{each.measure}: {each.ratio:.2f}× over {count_cases(each.cases)} (geometric mean); told apart: "
-        )
+    items = []
+    for each in summarise_performance(lines):
+        said = f"{each.measure}: {each.ratio:.2f}× over {count(each.cases, 'case')} (geometric mean)"
         left = f"; {each.not_compared} not comparable" if each.not_compared else ""
-        items.append(_item(f"{words}{each.worse} worse, {each.better} better{left}", depth=1))
-    if summaries:
+        items.append(_item(f"{said}; told apart: {each.worse} worse, {each.better} better{left}"))
+    if items:
+        items.insert(0, _item("The same case at both versions, after ÷ before (below 1 is better):"))
         apart = f"both sides have {LEAST_VALUES} values or more, and their spreads do not overlap"
         items.append(_item(f"Told apart: {apart}."))
     elif upgrade.findings and not lines:
@@ -400,11 +365,10 @@ def _performance(upgrade: Upgrade) -> Iterator[Block]:
 
 
 def _figure_row(line: PerformanceLine) -> Row:
-    change = ratio_text(line)
-    strong = "strong" if line.told_apart and not line.why_not else ""
-    texts = (line.measure, _spread_text(line.before, line.unit), _spread_text(line.after, line.unit))
-    cells = ((Span(f"{line.repro}/{line.case}", "code"),), *((Span(text),) for text in texts))
-    return Row((*cells, (Span(change, strong),), (Span(line.clocks, soft=True),)))
+    sides = ((_spread_text(spread, line.unit),) for spread in (line.before, line.after))
+    change = Span(ratio_text(line), "strong" if line.told_apart and not line.why_not else "")
+    case = Span(f"{line.repro}/{line.case}", "code")
+    return Row(((case,), (line.measure,), *sides, (change,), (Span(line.clocks, soft=True),)))
 
 
 def ratio_text(line: PerformanceLine) -> str:
@@ -452,58 +416,59 @@ def _api(api: ApiSection, before: str, after: str) -> Iterator[Block]:
 
 def _api_items(api: ApiSection) -> Iterator[Item]:
     for depth, said in tell_api(api):
-        source = re.fullmatch(r"(\[\d+\] .*?)(https://\S+)", said)
-        if source:
+        word: str | Span = Span(said, "strong") if depth == 0 else said
+        if said.startswith("| "):
+            word = Span(said[2:], "code")
+        elif source := re.fullmatch(r"(\[\d+\] .*?)(https://\S+)", said):
             yield _item(source[1], Span(source[2], url=source[2]), depth=depth // 2)
-        elif said.startswith("| "):
-            yield _item(Span(said[2:], "code"), depth=depth // 2)
-        elif said:
-            yield _item(Span(said, "strong" if depth == 0 else ""), depth=depth // 2)
+            continue
+        if said:
+            yield _item(word, depth=depth // 2)
 
 
-def _model(model: ModelSection, upgrade: Upgrade) -> Iterator[Block]:
+def _model(model: ModelSection, before: str, after: str) -> Iterator[Block]:
     known = [("model", f"{model.name} ({model.repro})"), *model.facts]
     known += [("reference", model.reference), ("noise floor", model.floor)]
     marked = [(Span(name), value) for name, value in known if value]
     marked += [_check_words(model.check)] if model.check is not None else []
     marked += [(Span("trouble"), trouble) for trouble in model.troubles]
-    yield Lines(tuple(Item(words=(Span(value),), mark=mark) for mark, value in marked))
+    yield Lines(tuple(Item(words=(value,), mark=mark) for mark, value in marked))
     if model.cases:
-        yield _case_table(f"Cases of {model.name}", model.cases, upgrade)
+        yield _case_table(f"Cases of {model.name}", model.cases, before, after)
     if model.samples:
         heads: tuple[str, ...] = ("output", "version", "median", "90% below", "worst", "worst sample", "in")
-        yield _number_table("Errors over the samples", heads, map(_sample_cells, model.samples))
+        rows = tuple(map(_sample_row, model.samples))
+        yield Table(label="Errors over the samples", heads=heads, rows=rows, numbers=True)
     if model.differences:
         heads = ("output", "largest |a − b|", "mean |a − b|", "‖a − b‖ / ‖a‖", "worst sample", "note")
-        label = f"How far {upgrade.before} and {upgrade.after} are apart"
-        yield _number_table(label, heads, map(_difference_cells, model.differences))
+        rows, label = (
+            tuple(map(_difference_row, model.differences)),
+            f"How far {before} and {after} are apart",
+        )
+        yield Table(label=label, heads=heads, rows=rows, numbers=True)
     for layer in model.wrong_layers:
-        named = (("", layer.tensor), ("node ", layer.node), ("operator ", layer.operator))
-        found = [span for name, value in named if value for span in (Span(f" {name}"), Span(value, "code"))]
+        named = ((" ", layer.tensor), (" node ", layer.node), (" operator ", layer.operator))
+        found = [word for name, value in named if value for word in (name, Span(value, "code"))]
         why = "; ".join(part for part in (layer.error, layer.why_not) if part)
-        words = _words(f"The first layer that goes wrong at {layer.version}:", *found or (" not found",))
-        yield Lines((Item(words=(*words, Span(f": {why}" if why else ""))),))
+        first = f"The first layer that goes wrong at {layer.version}:"
+        yield Lines((_item(first, *found or (" not found",), f": {why}" if why else ""),))
         if layer.steps:
-            yield Fold(count(len(layer.steps), "step"), tuple(_lines(_item(step) for step in layer.steps)))
+            yield Fold(count(len(layer.steps), "step"), _lines(_item(step) for step in layer.steps))
 
 
-def _sample_cells(found: SampleFigure) -> Iterable[str]:
-    figures = map(short, (found.median, found.p90, found.worst))
+def _sample_row(found: SampleFigure) -> Row:
+    figures = ((short(value),) for value in (found.median, found.p90, found.worst))
     unit = "noise floors" if found.unit == "floors" else found.unit
-    return (found.output, found.version, *figures, f"{found.worst_sample} of {found.samples}", unit)
+    worst = f"{found.worst_sample} of {found.samples}"
+    return Row(((Span(found.output, "code"),), (found.version,), *figures, (worst,), (unit,)))
 
 
-def _difference_cells(found: Difference) -> Iterable[str]:
-    figures = map(short, (found.max_abs, found.mean_abs, found.rel_l2))
+def _difference_row(found: Difference) -> Row:
+    figures = ((short(value),) for value in (found.max_abs, found.mean_abs, found.rel_l2))
     lone = f"{found.nan} NaN or infinite at one version only" if found.nan else ""
     note = "; ".join(part for part in (lone, found.note) if part)
     worst = f"{found.worst_sample} of {found.samples}" if found.samples else str(found.worst_sample)
-    return (found.output, *figures, worst, note)
-
-
-def _number_table(label: str, heads: tuple[str, ...], rows: Iterable[Iterable[str]]) -> Table:
-    made = (((Span(first, "code"),), *((Span(cell),) for cell in cells)) for first, *cells in rows)
-    return Table(label=label, heads=heads, rows=tuple(Row(cells) for cells in made), numbers=True)
+    return Row(((Span(found.output, "code"),), *figures, (worst,), (note,)))
 
 
 def _check_words(check: CheckOutcome) -> tuple[Span, str]:

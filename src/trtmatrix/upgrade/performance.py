@@ -12,7 +12,8 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.record import RAN, Record
 from trtmatrix.judge.words import has_evidence
 from trtmatrix.suite.matrix import Version
-from trtmatrix.upgrade.report import FindingLine, PerformanceLine, Point, Series, Spread
+from trtmatrix.tables.plots import Point, Series
+from trtmatrix.upgrade.report import FindingLine, PerformanceLine, Spread
 from trtmatrix.upgrade.sides import Entries
 
 LEAST_VALUES = 3

@@ -93,10 +93,12 @@ def _render_block(block: Block, *, inner: bool = False) -> Iterator[str]:
                     yield from (part for f in under for part in _render_block(f))
         case Fold(title=title, blocks=blocks):
             yield fold(title, "\n\n".join(part for b in blocks for part in _render_block(b, inner=True)))
-        case Command(text=text):
+        case Command(text=text) if text:
             yield fence(text)
         case Figure(plot=plot):
             yield fold(f"{plot.title} ({plot.unit})", _render_plot(plot))
+        case _:
+            pass
 
 
 def _render_item(item: Item) -> str:
@@ -113,8 +115,9 @@ def _render_words(words: Words) -> str:
     return "".join(map(_render_span, words)).strip()
 
 
-def _render_span(span: Span) -> str:
+def _render_span(word: str | Span) -> str:
     """Return words escaped; the blanks around them stay outside of their marks."""
+    span = Span(word) if isinstance(word, str) else word
     text = span.text.strip()
     if not text:
         return " " if span.text else ""

@@ -18,6 +18,7 @@ from trtmatrix.upgrade.document import (
     Lines,
     Row,
     Table,
+    Words,
     count,
 )
 from trtmatrix.upgrade.report import Decision, Source, Upgrade, Weight
@@ -72,14 +73,14 @@ def _show_block(
             for inner in blocks if brief else ():
                 yield from _show_block(inner, sources, depth + 1, brief)
         case Command(text=text):
-            yield from _break_command(text, WIDTH, "    ")
+            yield from _break_command(text, WIDTH, "    ") if text else ()
         case Figure():
             pass
     sources |= dict.fromkeys(_sources_of(block))
 
 
 def _show_item(item: Item, depth: int) -> Iterator[str]:
-    text = "".join(span.text for span in item.words) + _evidence(item)
+    text = _join(item.words) + _evidence(item)
     indent = 2 * (depth + 1)
     if item.mark is None:
         yield from _wrap(text, indent, indent + 2)
@@ -91,9 +92,14 @@ def _show_item(item: Item, depth: int) -> Iterator[str]:
         yield from _wrap(f"{item.mark.text}: {text}", indent, indent + 2)
 
 
+def _join(words: Words) -> str:
+    """Return words as text, without what is soft."""
+    return "".join(w if isinstance(w, str) else "" if w.soft else w.text for w in words).strip()
+
+
 def _evidence(item: Item) -> str:
     """Return how a sentence is known and where that can be read; the last section has the addresses."""
-    pages = (source for source in item.sources if source.url or not source.title.endswith(".json"))
+    pages = (source for source in item.sources if not source.is_record)
     titles = list(dict.fromkeys(_brief_title(source) for source in pages))[:2]
     known = item.known if item.known != "none" or item.sources else ""
     said = ": ".join(part for part in (known, "; ".join(titles)) if part)
@@ -107,7 +113,7 @@ def _brief_title(source: Source) -> str:
 
 def _show_row(table: Table, row: Row, sources: dict[Source, None], depth: int) -> Iterator[str]:
     """Yield a row as a sentence, and what unfolds below it."""
-    head, *cells = ("".join(s.text for s in cell if not s.soft).strip() for cell in row.cells)
+    head, *cells = (_join(cell) for cell in row.cells)
     if table.numbers:
         cells = [f"{name} {cell}" for name, cell in zip(table.heads[1:], cells, strict=True) if cell]
     yield from _wrap(f"{head}: {' · '.join(cell for cell in cells if cell)}", 2 * depth + 2, 2 * depth + 4)
@@ -130,7 +136,7 @@ def _sources_of(block: Block) -> Iterator[Source]:
 def _list_sources(sources: Sequence[Source] | dict[Source, None]) -> Iterator[str]:
     """Yield where the report's lines can be read: pages by address, records by their folders."""
     pages = dict.fromkeys((_brief_title(s).split(", of ")[0], s.url) for s in sources if s.url)
-    records = {"/".join(s.title.split("/")[:-3]) for s in sources if s.title.endswith(".json")}
+    records = {"/".join(s.title.split("/")[:-3]) for s in sources if s.is_record}
     if pages or records:
         yield "Sources"
     for folder in sorted(records):
@@ -196,9 +202,7 @@ def _list_reasons(document: Document, width: int, room: int) -> list[str]:
     items = document.reasons.items
     lines = ["", "Why"] if items else []
     for number, item in enumerate(items):
-        text = "".join(span.text for span in item.words) + (
-            f" [{item.known}]" if item.known != "none" else ""
-        )
+        text = _join(item.words) + (f" [{item.known}]" if item.known != "none" else "")
         mark = item.mark.text if item.mark else ""
         mark = "work-around" if mark == Weight.WORKAROUND.value else mark
         hung = f"{mark:<{_MARGIN}}{one_line(text, 2000)}"

@@ -11,9 +11,11 @@ from typing import Any
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode, combine_exit_codes
 from trtmatrix.common.jsontext import to_json
+from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.record import write_number
 from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.outcome import Evidence
+from trtmatrix.tables.plots import Series
 
 SCHEMA = 1
 """The number of the JSON's shape; docs/upgrade.schema.json describes it."""
@@ -68,6 +70,11 @@ class Source:
 
     title: str
     url: str = ""
+
+    @property
+    def is_record(self) -> bool:
+        """Whether it is a record's file."""
+        return not self.url and self.title.endswith(".json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,32 +211,6 @@ class SampleFigure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
-    """How far the outputs of the two versions are apart, over all samples; |a − b|, and ‖a − b‖/‖a‖.
-
-    Figures are infinite where an element is NaN or infinite at one version only (``nan`` counts those), and
-    NaN where nothing can be compared. ``samples``: how many were compared; ``note``: what is to be said of
-    it (``"bitwise equal"``, other shapes or dtypes, an output that is not there), or nothing. ``integers``:
-    it holds integers or booleans, and all samples were compared.
-    """
-
-    output: str
-    max_abs: float
-    mean_abs: float
-    rel_l2: float
-    worst_sample: int
-    samples: int = 0
-    nan: int = 0
-    note: str = ""
-    integers: bool = False
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it needs no noise floor: integers that are the same at both versions."""
-        return self.integers and self.max_abs == 0
-
-
-@dataclass(frozen=True, kw_only=True)
 class CheckOutcome:
     """What the deployer's own acceptance said; ``passed`` is None where it raised, ``error`` says how."""
 
@@ -278,27 +259,6 @@ class ModelSection:
     check: CheckOutcome | None = None
     wrong_layers: tuple[WrongLayer, ...] = ()
     troubles: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """One version of a plot; ``value`` is None where there is nothing to show, ``note`` says why."""
-
-    version: str
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    word: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """One line of a plot over versions; ``unit`` "noise floors" (logarithmic, floor at 1) or "ms"."""
-
-    label: str
-    unit: str
-    points: tuple[Point, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
