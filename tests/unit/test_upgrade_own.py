@@ -12,7 +12,7 @@ from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.document import make_document
-from trtmatrix.upgrade.findings import make_case_line
+from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.question import Own
 from trtmatrix.upgrade.render_text import render_text
 from trtmatrix.upgrade.report import (
@@ -23,7 +23,6 @@ from trtmatrix.upgrade.report import (
     Upgrade,
     Weight,
 )
-from trtmatrix.upgrade.sides import Entries
 
 FLOOR = "reduced precision on the CPU"
 

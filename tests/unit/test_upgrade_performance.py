@@ -14,9 +14,9 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.repros import Case
 from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.performance import make_performance, summarise_performance
 from trtmatrix.upgrade.report import Decision, PerformanceLine, Weight
-from trtmatrix.upgrade.sides import Entries
 
 GPU = {"name": "NVIDIA H200", "driver": "580.1", "variant": "140 GiB", "clocks": {"power_limit_w": 700.0}}
 

@@ -21,9 +21,8 @@ from trtmatrix.plan.scene import Scene, entries_of
 from trtmatrix.run import perform
 from trtmatrix.run.perform import Options, Result
 from trtmatrix.run.performed import Performed
-from trtmatrix.upgrade.findings import make_case_line
+from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.report import ModelSection
-from trtmatrix.upgrade.sides import Entries
 
 ROOT = Path(__file__).parents[2]
 MOVE = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4"]

@@ -20,6 +20,7 @@ from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Pull
 from trtmatrix.upgrade.decide import choose_version, decide
+from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.move import (
     ANY,
     Gathered,
@@ -32,7 +33,6 @@ from trtmatrix.upgrade.move import (
 )
 from trtmatrix.upgrade.question import Own
 from trtmatrix.upgrade.report import Upgrade, plain, upgrade_json
-from trtmatrix.upgrade.sides import Entries
 
 if TYPE_CHECKING:
     from trtmatrix.upgrade.document import Document

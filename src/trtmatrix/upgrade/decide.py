@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from trtmatrix.suite.model import Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
-from trtmatrix.upgrade.findings import fixed_word, make_findings
+from trtmatrix.upgrade.findings import Standing, fixed_word, make_findings, standing_of
 from trtmatrix.upgrade.performance import make_performance, make_series, summarise_performance
 from trtmatrix.upgrade.question import Question, find_blind_spots, make_lacking
 from trtmatrix.upgrade.reasons import CHECK, CODE, MODEL, make_reasons
@@ -21,7 +21,6 @@ from trtmatrix.upgrade.report import (
     Upgrade,
     Weight,
 )
-from trtmatrix.upgrade.sides import Standing, standing_of
 
 _BEST_FIRST = (Decision.GO, Decision.GO_WITH_WORKAROUNDS, Decision.NOT_ENOUGH, Decision.DONT)
 

@@ -23,8 +23,8 @@ from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.matrix import Matrix, Version
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Pull
+from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.question import DOOR, Question
-from trtmatrix.upgrade.sides import Entries
 
 if TYPE_CHECKING:
     from trtmatrix.judge.compare import Stored

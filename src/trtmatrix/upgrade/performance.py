@@ -13,8 +13,8 @@ from trtmatrix.judge.record import RAN, Record
 from trtmatrix.judge.words import has_evidence
 from trtmatrix.suite.matrix import Version
 from trtmatrix.tables.plots import Point, Series
+from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.report import FindingLine, PerformanceLine, Spread
-from trtmatrix.upgrade.sides import Entries
 
 LEAST_VALUES = 3
 """Values a side must have before two are told apart."""

@@ -12,8 +12,8 @@ from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Matrix, Version
 from trtmatrix.suite.model import Product
+from trtmatrix.upgrade.findings import Entries, Standing, reported_elsewhere, standing_of
 from trtmatrix.upgrade.report import CaseLine, Change, FindingLine, Lacking, ModelSection, Weight
-from trtmatrix.upgrade.sides import Entries, Standing, reported_elsewhere, standing_of
 
 DOOR = "nox -s"
 MOST_CASES = 4

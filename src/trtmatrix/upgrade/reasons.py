@@ -13,12 +13,11 @@ from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.suite.model import Basis
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.table import one_line
-from trtmatrix.upgrade.findings import fixed_word
+from trtmatrix.upgrade.findings import HEAVIEST, Standing, fixed_word, standing_of
 from trtmatrix.upgrade.performance import SLOWER, PerformanceSummary
 from trtmatrix.upgrade.question import Own, Question, describe_lack
 from trtmatrix.upgrade.report import CaseLine, Change, CheckOutcome, FactLine, FindingLine, Source, Weight
 from trtmatrix.upgrade.samples import FLOORS
-from trtmatrix.upgrade.sides import HEAVIEST, Standing, standing_of
 
 MODEL, CHECK, CODE = "your model", "your acceptance", "your code"
 """Topics of what is the user's own."""
