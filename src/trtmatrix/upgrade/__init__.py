@@ -2,5 +2,6 @@
 
 ``decide`` is pure: a ``question.Question`` (entries, facts, the user's own model and code) in, a
 ``report.Upgrade`` out. ``document`` puts that into sections, which ``render_text`` and ``render`` show.
-``move`` reads what is stored; ``command`` runs the user's model, prints and writes. Imports ``run`` and below.
+``move`` reads what is stored; ``command`` runs the user's model, prints and writes. It imports ``run``
+and all below.
 """

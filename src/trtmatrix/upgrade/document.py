@@ -213,6 +213,10 @@ def _chip(member: Enum, word: str = "") -> Span:
     return Span(word or member.value, "chip", TONES[member])
 
 
+def _weighed(line: FindingLine | CaseLine) -> Words:
+    return (_chip(line.weight), f" · {line.why}" if line.why else "")
+
+
 def _item(*words: str | Span, depth: int = 0) -> Item:
     return Item(words=words, depth=depth)
 
@@ -257,7 +261,7 @@ def _findings(findings: Sequence[FindingLine], before: str, after: str) -> Itera
         cells: tuple[Words, ...] = (
             (Span(finding.repro, "strong"), *upstream, f" {finding.title}"), (_chip(finding.change),),
             *((side_words(case.before), side_words(case.after)) if case else ((), ())),
-            (_chip(finding.weight), f" · {finding.why}"),
+            _weighed(finding),
         )  # fmt: skip
         rows.append(Row(cells, under=tuple(_unfold(finding, before, after))))
     if rows:
@@ -306,7 +310,7 @@ def _case_table(label: str, cases: Sequence[CaseLine], before: str, after: str) 
         evidence = tuple(item for item in items if item.words[1:] or item.sources)
         cells: tuple[Words, ...] = (
             (Span(case.case, "code"),), (_chip(case.change),), side_words(case.before),
-            side_words(case.after), (_chip(case.weight), f" · {case.why}"),
+            side_words(case.after), _weighed(case),
         )  # fmt: skip
         rows.append(Row(cells, under=(Fold("evidence", (Lines(evidence),)),) if evidence else ()))
     return Table(label=label, heads=("case", "change", before, after, "why"), rows=tuple(rows))

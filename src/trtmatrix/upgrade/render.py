@@ -86,6 +86,8 @@ def _render_block(block: Block, *, inner: bool = False) -> Iterator[str]:
                 yield bullets(map(_render_item, items[: 4 * _MOST])) + more
         case Table(rows=rows):
             more = f"\n\n… and {len(rows) - _MOST} more" if len(rows) > _MOST else ""
+            if block.numbers:
+                yield f"{plain(block.label)}:"
             yield table(block.heads, ([_render_words(c) for c in row.cells] for row in rows[:_MOST])) + more
             if not inner:
                 for row in rows[:_MOST]:

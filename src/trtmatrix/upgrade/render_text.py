@@ -65,6 +65,8 @@ def _show_block(
                 yield from _show_item(item, depth + item.depth)
         case Table(rows=rows):
             shown = MOST_ROWS if most is None else most
+            if block.numbers:
+                yield from _wrap(f"{block.label}:", 2 * depth + 2)
             for row in rows[:shown]:
                 yield from _show_row(block, row, sources, depth)
             if len(rows) > shown:
@@ -80,16 +82,12 @@ def _show_block(
 
 
 def _show_item(item: Item, depth: int) -> Iterator[str]:
-    text = _join(item.words) + _evidence(item)
-    indent = 2 * (depth + 1)
-    if item.mark is None:
-        yield from _wrap(text, indent, indent + 2)
-    elif len(item.mark.text) < _MARGIN:
-        yield from _wrap(
-            f"{item.mark.text:<{_MARGIN}}{one_line(text, 2000)}", indent, indent + _MARGIN, raw=True
-        )
+    text, indent = one_line(_join(item.words) + _evidence(item), 2000), 2 * (depth + 1)
+    mark = one_line(item.mark.text) if item.mark else ""
+    if mark and len(mark) < _MARGIN:
+        yield from _wrap(f"{mark:<{_MARGIN}}{text}", indent, indent + _MARGIN, raw=True)
     else:
-        yield from _wrap(f"{item.mark.text}: {text}", indent, indent + 2)
+        yield from _wrap(f"{mark}: {text}" if mark else text, indent, indent + 2)
 
 
 def _join(words: Words) -> str:
@@ -108,7 +106,7 @@ def _evidence(item: Item) -> str:
 
 def _brief_title(source: Source) -> str:
     """Return a source's name without what was read there."""
-    return source.title.split(": ")[0].split("; ")[0].split(", named ")[0]
+    return one_line(source.title).split(": ")[0].split("; ")[0].split(", named ")[0]
 
 
 def _show_row(table: Table, row: Row, sources: dict[Source, None], depth: int) -> Iterator[str]:
