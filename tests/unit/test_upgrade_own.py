@@ -15,14 +15,7 @@ from trtmatrix.upgrade.document import make_document
 from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.question import Own
 from trtmatrix.upgrade.render_text import render_text
-from trtmatrix.upgrade.report import (
-    CheckOutcome,
-    Decision,
-    ModelSection,
-    SampleFigure,
-    Upgrade,
-    Weight,
-)
+from trtmatrix.upgrade.report import CheckOutcome, Decision, ModelSection, SampleFigure, Upgrade, Weight
 
 FLOOR = "reduced precision on the CPU"
 

@@ -53,8 +53,7 @@ def test_a_figure_has_median_spread_and_ratio() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [((1.0, 1.1), (2.0, 2.2, 2.6)), ((1.0,), (9.0,)), ((1.0, 1.1, 2.1), (2.0, 2.2, 2.6))],
+    ("before", "after"), [((1.0, 1.1), (2.0, 2.2, 2.6)), ((1.0,), (9.0,)), ((1.0, 1.1, 2.1), (2.0, 2.2, 2.6))]
 )
 def test_few_values_and_spreads_that_overlap_are_not_told_apart(
     before: tuple[float, ...], after: tuple[float, ...]

@@ -76,20 +76,20 @@ def _decide(
     args: argparse.Namespace, context: Context, gathered: Gathered, before: Version, after: Version, *,
     api: bool = True,
 ) -> Upgrade:  # fmt: skip
-    section = _api_section(args, context, before, after) if api else ApiSection()
+    known = before.product is Product.TENSORRT
+    section = _compare_apis(args, before.name, after.name, known=known) if api else ApiSection()
     question = make_question(args, context, gathered, before, after)
-    return decide(
-        replace(question, api=section, code=bool(args.code), own=_own(args, context, gathered, before, after))
-    )
+    own = _own(args, context, gathered, before, after)
+    return decide(replace(question, api=section, code=bool(args.code), own=own))
 
 
-def _api_section(args: argparse.Namespace, context: Context, before: Version, after: Version) -> ApiSection:
-    """Return what changes for code; only TensorRT's own bindings are known."""
-    if before.product is not Product.TENSORRT:
-        return ApiSection(lacking=NO_SURFACES)
+def _compare_apis(args: argparse.Namespace, before: str, after: str, *, known: bool) -> ApiSection:
+    """Return what changes for code; ``known``: the surfaces of the product's bindings are."""
+    if not known:
+        return ApiSection(code=tuple(map(str, args.code)) if args.api else (), lacking=NO_SURFACES)
     from trtmatrix.api.section import make_api_section
 
-    return make_api_section(context.project.results, before.name, after.name, args.code)
+    return make_api_section(args.results, before, after, args.code)
 
 
 def _own(
@@ -121,13 +121,9 @@ def _own(
 def _tell_api(args: argparse.Namespace) -> ExitCode:
     """Tell the difference of the two APIs, with code where it is used, and nothing else; it alone decides."""
     from trtmatrix.api.report import render_api_text
-    from trtmatrix.api.section import make_api_section
     from trtmatrix.common.jsontext import to_json
 
-    if is_of_tensorrt(args):
-        section = make_api_section(args.results, args.before, args.after, args.code)
-    else:
-        section = ApiSection(code=tuple(map(str, args.code)), lacking=NO_SURFACES)
+    section = _compare_apis(args, args.before, args.after, known=is_of_tensorrt(args))
     code = exit_code_of(section)
     data = to_json({"exit_code": int(code), **plain(section)})
     for file in args.output:

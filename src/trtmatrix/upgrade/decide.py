@@ -11,16 +11,7 @@ from trtmatrix.upgrade.findings import Standing, fixed_word, make_findings, stan
 from trtmatrix.upgrade.performance import make_performance, make_series, summarise_performance
 from trtmatrix.upgrade.question import Question, find_blind_spots, make_lacking
 from trtmatrix.upgrade.reasons import CHECK, CODE, MODEL, make_reasons
-from trtmatrix.upgrade.report import (
-    Change,
-    Decision,
-    FactLine,
-    FindingLine,
-    Lacking,
-    Source,
-    Upgrade,
-    Weight,
-)
+from trtmatrix.upgrade.report import Change, Decision, FactLine, FindingLine, Lacking, Source, Upgrade, Weight
 
 _BEST_FIRST = (Decision.GO, Decision.GO_WITH_WORKAROUNDS, Decision.NOT_ENOUGH, Decision.DONT)
 

@@ -36,6 +36,7 @@ from trtmatrix.upgrade.report import (
     Upgrade,
     Weight,
     WorkaroundLine,
+    count,
 )
 
 TONES: Mapping[Enum, str] = {
@@ -225,11 +226,6 @@ def _lines(items: Iterable[Item]) -> tuple[Block, ...]:
     """Return items as a block, or no block of none."""
     found = tuple(items)
     return (Lines(found),) if found else ()
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 case``, ``3 cases``."""
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _fact_item(fact: FactLine, *, note: bool = False) -> Item:

@@ -13,7 +13,7 @@ from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Matrix, Version
 from trtmatrix.suite.model import Product
 from trtmatrix.upgrade.findings import Entries, Standing, reported_elsewhere, standing_of
-from trtmatrix.upgrade.report import CaseLine, Change, FindingLine, Lacking, ModelSection, Weight
+from trtmatrix.upgrade.report import CaseLine, Change, FindingLine, Lacking, ModelSection, Weight, count
 
 DOOR = "nox -s"
 MOST_CASES = 4
@@ -119,8 +119,8 @@ def _turn(question: Question, finding: FindingLine) -> Iterator[Lacking]:
     if tried := [
         w.case for w in finding.workarounds if w.case and w.after and standing_of(w.after) in open_ended
     ]:
-        count = "its work-around" if len(tried) == 1 else f"its {len(tried)} work-arounds"
-        what = f"{name}: {count} at {after}, on {CONFIRMING_BUILDS} builds each"
+        its = "its work-around" if len(tried) == 1 else f"its {len(tried)} work-arounds"
+        what = f"{name}: {its} at {after}, on {CONFIRMING_BUILDS} builds each"
         yield Lacking(what=what, command=question.run_command([after], [name], tried))
     said = [line for line in against if standing_of(line.after) is Standing.SAID_BAD]
     few = [
@@ -149,12 +149,7 @@ def describe_lack(lines: Sequence[CaseLine], after: str) -> str:
         Standing.UNSUPPORTED: f"not supported at {after}, and nothing is known of before",
     }
     counts = Counter(standing_of(line.after) for line in lines)
-    return ", ".join(f"{count_cases(counts[kind])} {said}" for kind, said in words.items() if counts[kind])
-
-
-def count_cases(number: int) -> str:
-    """Return ``1 case``, ``2 cases``."""
-    return "1 case" if number == 1 else f"{number} cases"
+    return ", ".join(f"{count(counts[kind], 'case')} {said}" for kind, said in words.items() if counts[kind])
 
 
 def _versions_wanted(question: Question, lines: Sequence[CaseLine]) -> set[str]:
@@ -180,7 +175,7 @@ def find_blind_spots(question: Question, findings: Sequence[FindingLine]) -> tup
     for finding in findings:
         silent = (line for line in finding.cases if line.change is Change.SAYS_NOTHING)
         for why, number in Counter(line.why or "can say nothing" for line in silent).items():
-            spots.append(f"{finding.repro}: {count_cases(number)} at {after}: {why}.")
+            spots.append(f"{finding.repro}: {count(number, 'case')} at {after}: {why}.")
         for line in finding.cases:
             for version in (question.before.name, after):
                 entry = question.entries.at(line.repro, line.case, version)

@@ -16,7 +16,16 @@ from trtmatrix.tables.table import one_line
 from trtmatrix.upgrade.findings import HEAVIEST, Standing, fixed_word, standing_of
 from trtmatrix.upgrade.performance import SLOWER, PerformanceSummary
 from trtmatrix.upgrade.question import Own, Question, describe_lack
-from trtmatrix.upgrade.report import CaseLine, Change, CheckOutcome, FactLine, FindingLine, Source, Weight
+from trtmatrix.upgrade.report import (
+    CaseLine,
+    Change,
+    CheckOutcome,
+    FactLine,
+    FindingLine,
+    Source,
+    Weight,
+    count,
+)
 from trtmatrix.upgrade.samples import FLOORS
 
 MODEL, CHECK, CODE = "your model", "your acceptance", "your code"
@@ -158,8 +167,8 @@ def _tell_unknown(question: Question, findings: Sequence[FindingLine]) -> Iterat
         if not feared:
             others.append(finding.repro)
             continue
-        count = f"{len(feared)} of {len(finding.cases)} cases"
-        text = f"no evidence at {after}, and its repro fears that {count} fail"
+        which = f"{len(feared)} of {len(finding.cases)} cases"
+        text = f"no evidence at {after}, and its repro fears that {which} fail"
         sources = tuple(dict.fromkeys(feared))[:SOURCES]
         yield _reason(finding.repro, text, Weight.LACKING, Basis.ASSUMED.value, sources)
     if others:
@@ -187,21 +196,17 @@ def _tell_code(question: Question) -> Iterator[FactLine]:
     possible = {(use.file, use.cell, use.line) for use in unsure} - sure
     if sure:
         first = min(sure)
-        text = f"change {_count(len(sure), 'line')} first (exit code 11), the first in {first[0]}:{first[2]}"
+        text = f"change {count(len(sure), 'line')} first (exit code 11), the first in {first[0]}:{first[2]}"
         yield _reason(CODE, text, Weight.WORKAROUND, "read", surfaces)
     elif not api.unread:
         text = f"nothing that is gone or changed is used for sure, in {api.files} files"
         yield _reason(CODE, text, Weight.NOTE, "read", surfaces)
     if possible:
-        text = f"{_count(len(possible), 'line')} may use what is gone or changed: look at them"
+        text = f"{count(len(possible), 'line')} may use what is gone or changed: look at them"
         yield _reason(CODE, text, Weight.NOTE, "read")
     if api.unread:
         file, why = api.unread[0]
         text = (
-            f"{_count(len(api.unread), 'file')} could not be read, or not all of it, the first {file}: {why}"
+            f"{count(len(api.unread), 'file')} could not be read, or not all of it, the first {file}: {why}"
         )
         yield _reason(CODE, text, Weight.NOTE)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

@@ -28,8 +28,8 @@ from trtmatrix.upgrade.document import (
     Span,
     Table,
     Words,
-    count,
 )
+from trtmatrix.upgrade.report import count
 
 _STYLE = """
 .name { min-width: 15rem; }

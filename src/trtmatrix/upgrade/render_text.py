@@ -19,9 +19,8 @@ from trtmatrix.upgrade.document import (
     Row,
     Table,
     Words,
-    count,
 )
-from trtmatrix.upgrade.report import Decision, Source, Upgrade, Weight
+from trtmatrix.upgrade.report import Decision, Source, Upgrade, Weight, count
 
 WIDTH = 100
 """Columns of the full report; that of one screen has those of the terminal, from 80 to 160."""
@@ -197,18 +196,24 @@ def _cut(lines: list[str], most: int, width: int) -> list[str]:
 
 
 def _list_reasons(document: Document, width: int, room: int) -> list[str]:
-    items = document.reasons.items
-    lines = ["", "Why"] if items else []
-    for number, item in enumerate(items):
-        text = _join(item.words) + (f" [{item.known}]" if item.known != "none" else "")
+    told = []
+    for item in document.reasons.items:
         mark = item.mark.text if item.mark else ""
         mark = "work-around" if mark == Weight.WORKAROUND.value else mark
-        hung = f"{mark:<{_MARGIN}}{one_line(text, 2000)}"
-        told = _cut(_wrap(hung, 2, 2 + _MARGIN, width=width, raw=True), 2, width)
-        rest = len(items) - number
-        if len(lines) + len(told) > room - (rest > 1):
-            return [*lines, f"  … {count(rest, 'more reason')}: --full"]
-        lines += told
+        text = one_line(_join(item.words) + (f" [{item.known}]" if item.known != "none" else ""), 2000)
+        lines = _wrap(f"{mark:<{_MARGIN}}{text}", 2, 2 + _MARGIN, width=width, raw=True)
+        told.append(_cut(lines, 2, width))
+    return _fill("Why", told, room, "more reason")
+
+
+def _fill(title: str, entries: list[list[str]], room: int, rest: str) -> list[str]:
+    """Return as many entries below a title as there is room for, and how many are left."""
+    lines = ["", title] if entries else []
+    for number, entry in enumerate(entries):
+        left = len(entries) - number
+        if len(lines) + len(entry) > room - (left > 1):
+            return [*lines, f"  … {count(left, rest)}: --full"]
+        lines += entry
     return lines
 
 
@@ -233,16 +238,11 @@ def _list_steps(upgrade: Upgrade, width: int, room: int = 13) -> list[str]:
     """Return the commands that would settle it, as many as there is room for; of a go what to do first."""
     go = upgrade.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS}
     if not upgrade.lacking:
-        needed = [line.text for line in upgrade.engines[:1]] if go else []
-        return ["", "Before you move", *_cut(_wrap(needed[0], 2, 4, width=width), 2, width)] if needed else []
-    lines = ["", "To settle it"]
-    last = next(
-        (number for number, item in enumerate(upgrade.lacking, 1) if item.whole), len(upgrade.lacking)
-    )
-    for number, item in enumerate(upgrade.lacking[:last]):
-        told = _cut(_wrap(item.what, 2, 4, width=width), 2, width)
-        told += _break_command(item.command, width, "    ") if item.command else []
-        if len(lines) + len(told) > room - (number + 1 < last):
-            return [*lines, f"  … {count(last - number, 'more command')}: --full"]
-        lines += told
-    return lines
+        rebuild = [_wrap(line.text, 2, 4, width=width) for line in upgrade.engines[: 1 if go else 0]]
+        return _fill("Before you move", rebuild, room, "more thing")
+    last = next((n for n, item in enumerate(upgrade.lacking, 1) if item.whole), len(upgrade.lacking))
+    told = []
+    for item in upgrade.lacking[:last]:
+        command = _break_command(item.command, width, "    ") if item.command else ()
+        told.append([*_cut(_wrap(item.what, 2, 4, width=width), 2, width), *command])
+    return _fill("To settle it", told, room, "more command")

@@ -310,6 +310,11 @@ class Upgrade:
         return combine_exit_codes({self.decision.exit_code, *gate})
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 case``, ``3 cases``."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def upgrade_json(upgrade: Upgrade) -> str:
     """Return the report as a JSON object with ``schema`` and the fields of :class:`Upgrade`.
 
