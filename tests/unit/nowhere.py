@@ -8,7 +8,7 @@ import pytest
 
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan import scene
-from trtmatrix.upgrade import moving
+from trtmatrix.upgrade import move
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,5 +25,5 @@ def go_nowhere(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{folder}/none.sock")
     monkeypatch.setenv("TRTMATRIX_CACHE", str(folder / "cache"))
     scan = GpuScan(gpus=(), reason="none in this test")
-    for module in (moving, scene):
+    for module in (move, scene):
         monkeypatch.setattr(module, "find_gpus", lambda: scan)

@@ -5,28 +5,15 @@ from __future__ import annotations
 import math
 
 from hypothesis import strategies as st
-from reportparts import (
-    AFTER,
-    API,
-    BEFORE,
-    FIXED,
-    MODEL,
-    NOTES,
-    ODD,
-    ODD_ONE,
-    RECORD,
-    REGRESSED,
-    UNKNOWN,
-)
+from reportparts import AFTER, API, BEFORE, FIXED, MODEL, NOTES, ODD, ODD_ONE, RECORD, REGRESSED, UNKNOWN
 
 from trtmatrix.suite.model import Product
+from trtmatrix.tables.plots import Point, Series
 from trtmatrix.upgrade.report import (
     Decision,
     FactLine,
     Lacking,
     PerformanceLine,
-    Point,
-    Series,
     Source,
     Spread,
     Upgrade,
@@ -70,19 +57,13 @@ LATENCIES = (
 def full_upgrade() -> Upgrade:
     """A report in which every section is filled, with odd characters, long texts, NaN and None."""
     return Upgrade(
-        product=Product.TENSORRT,
-        before=BEFORE,
-        after=AFTER,
-        gpu="NVIDIA L4",
-        gpu_note="compute capability 8.9 · driver 580.159.04 · in this host",
-        decision=Decision.DONT,
+        product=Product.TENSORRT, before=BEFORE, after=AFTER, gpu="NVIDIA L4",
+        gpu_note="compute capability 8.9 · driver 580.159.04 · in this host", decision=Decision.DONT,
         summary="Don't move to 10.8.0 on an L4: one finding is unchanged and bad, one regressed.",
         reasons=(
             FactLine(
-                topic="streams",
-                text="still gives zeros where the engine and the caller do not wait.",
-                weight=Weight.AGAINST,
-                known="measured here: 20 of 1000 trials",
+                topic="streams", text="still gives zeros where the engine and the caller do not wait.",
+                weight=Weight.AGAINST, known="measured here: 20 of 1000 trials",
                 sources=(
                     RECORD,
                     Source(
@@ -91,103 +72,65 @@ def full_upgrade() -> Upgrade:
                 ),
             ),
             FactLine(
-                topic="gemm-mha-v2",
-                text="regressed in fp16-h3; building the block in FP32 helps.",
-                weight=Weight.WORKAROUND,
-                known="measured here",
-                sources=(RECORD,),
+                topic="gemm-mha-v2", text="regressed in fp16-h3; building the block in FP32 helps.",
+                weight=Weight.WORKAROUND, known="measured here", sources=(RECORD,),
             ),
             FactLine(
                 topic="deformable-plugin", text="was not run at 10.8.0.", weight=Weight.LACKING, known=""
             ),
             FactLine(
-                topic="sdpa-scale",
-                text="is fixed: 7.36 noise floors before, 1.02 after.",
-                weight=Weight.FOR,
-                known="measured here",
+                topic="sdpa-scale", text="is fixed: 7.36 noise floors before, 1.02 after.",
+                weight=Weight.FOR, known="measured here",
             ),
             FactLine(
-                topic=ODD,
-                text=ODD,
-                weight=Weight.NOTE,
-                known=ODD,
+                topic=ODD, text=ODD, weight=Weight.NOTE, known=ODD,
                 sources=(Source(title=ODD, url="http://example.org"),),
             ),
         ),
         findings=(ODD_ONE, REGRESSED, UNKNOWN, FIXED),
         gpu_and_driver=(
             FactLine(
-                topic="compute capability",
-                text="8.9 is supported by both.",
-                weight=Weight.NOTE,
-                known="read",
-                sources=(Source(title="support matrix", url=NOTES),),
+                topic="compute capability", text="8.9 is supported by both.", weight=Weight.NOTE,
+                known="read", sources=(Source(title="support matrix", url=NOTES),),
             ),
             FactLine(
-                topic="driver",
-                text="the image of 10.8.0 wants 570 or later, here is 580.159.04.",
-                weight=Weight.FOR,
-                known="read",
+                topic="driver", text="the image of 10.8.0 wants 570 or later, here is 580.159.04.",
+                weight=Weight.FOR, known="read",
             ),
         ),
         performance=(
             PerformanceLine(
-                repro="gemm-mha-v2",
-                case="fp16-h3",
-                measure="latency",
-                unit="ms",
+                repro="gemm-mha-v2", case="fp16-h3", measure="latency", unit="ms",
                 before=Spread(median=0.28, low=0.27, high=0.31, count=50),
-                after=Spread(median=0.12, low=0.12, high=0.14, count=50),
-                ratio=0.43,
-                told_apart=True,
+                after=Spread(median=0.12, low=0.12, high=0.14, count=50), ratio=0.43, told_apart=True,
                 clocks="1980 MHz at both",
             ),
             PerformanceLine(
-                repro="gemm-mha-v2",
-                case="fp16-h3",
-                measure="engine size",
-                unit="bytes",
+                repro="gemm-mha-v2", case="fp16-h3", measure="engine size", unit="bytes",
                 before=Spread(median=1329220.0, low=1329220.0, high=1329220.0, count=1),
-                after=Spread(median=2329220.0, low=2329220.0, high=2329220.0, count=1),
-                ratio=1.75,
-                told_apart=False,
-                why_not="another driver",
+                after=Spread(median=2329220.0, low=2329220.0, high=2329220.0, count=1), ratio=1.75,
+                told_apart=False, why_not="another driver",
             ),
             PerformanceLine(
-                repro="sdpa-scale",
-                case="sdpa-tf32",
-                measure="build time",
-                unit="s",
-                before=None,
-                after=Spread(median=math.nan, low=0.5, high=math.inf, count=3),
-                ratio=None,
+                repro="sdpa-scale", case="sdpa-tf32", measure="build time", unit="s", before=None,
+                after=Spread(median=math.nan, low=0.5, high=math.inf, count=3), ratio=None,
                 told_apart=False,
             ),
             PerformanceLine(
-                repro="sdpa-scale",
-                case="sdpa-tf32",
-                measure="device memory",
-                unit="bytes",
+                repro="sdpa-scale", case="sdpa-tf32", measure="device memory", unit="bytes",
                 before=Spread(median=3.0 * 2**30, low=3.0 * 2**30, high=3.0 * 2**30, count=3),
-                after=Spread(median=3.01 * 2**30, low=3.0 * 2**30, high=3.1 * 2**30, count=3),
-                ratio=1.003,
-                told_apart=False,
-                clocks=ODD,
+                after=Spread(median=3.01 * 2**30, low=3.0 * 2**30, high=3.1 * 2**30, count=3), ratio=1.003,
+                told_apart=False, clocks=ODD,
             ),
         ),
         api=API,
         engines=(
             FactLine(
-                topic="engines",
-                text="all: an engine runs only with the version that built it.",
-                weight=Weight.NOTE,
-                known="read",
-                sources=(Source(title="developer guide", url=NOTES),),
+                topic="engines", text="all: an engine runs only with the version that built it.",
+                weight=Weight.NOTE, known="read", sources=(Source(title="developer guide", url=NOTES),),
             ),
         ),
-        model=MODEL,
-        errors=ERRORS,
-        latencies=LATENCIES,
+        model=MODEL, errors=ERRORS, latencies=LATENCIES,
         lacking=(
             Lacking(
                 what="No case of deformable-plugin was run at 10.8.0.",
@@ -199,22 +142,15 @@ def full_upgrade() -> Upgrade:
         not_looked_at=("Accuracy of INT8 with your own calibration.", "Multi-GPU.", ODD),
         command="python -m trtmatrix upgrade --from 10.7.0 --to 10.8.0 --gpu L4 --model detector.onnx",
         generated="2026-11-21 20:00 UTC",
-    )
+    )  # fmt: skip
 
 
 def bare_upgrade() -> Upgrade:
     """A report of which nothing is known."""
     return Upgrade(
-        product=Product.TENSORRT,
-        before="8.6.1",
-        after="10.8.0",
-        gpu="",
-        gpu_note="",
-        decision=Decision.NOT_ENOUGH,
-        summary="",
-        reasons=(),
-        findings=(),
-    )
+        product=Product.TENSORRT, before="8.6.1", after="10.8.0", gpu="", gpu_note="",
+        decision=Decision.NOT_ENOUGH, summary="", reasons=(), findings=(),
+    )  # fmt: skip
 
 
 def any_upgrade() -> st.SearchStrategy[Upgrade]:

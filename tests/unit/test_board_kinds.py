@@ -25,8 +25,7 @@ from trtmatrix.tables.render_html import render_html
 from trtmatrix.tables.render_markdown import render_markdown
 from trtmatrix.tables.render_text import render_text
 from trtmatrix.tables.table import make_tables
-from trtmatrix.upgrade.findings import make_case_line
-from trtmatrix.upgrade.sides import Entries
+from trtmatrix.upgrade.findings import Entries, make_case_line
 
 REPRO = make_repro(make_case("sdpa-tf32"), make_case("sdpa-fp16"))
 NEW, OLD, SMALL = ("580.159.04", "140 GiB"), ("570.86.15", "140 GiB"), ("580.159.04", "70 GiB, MIG on")

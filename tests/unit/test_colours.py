@@ -13,7 +13,7 @@ from trtmatrix.tables.html_filtering import FILTER_STYLE
 from trtmatrix.tables.html_matrix import MATRIX_STYLE
 from trtmatrix.tables.html_pieces import GLYPHS
 from trtmatrix.tables.html_style import make_style
-from trtmatrix.upgrade.html_answers import CHANGES, DECISIONS, VERDICTS, WEIGHTS
+from trtmatrix.upgrade.document import TONES
 from trtmatrix.upgrade.report import Change, Decision, Weight
 
 STYLE = make_style(MATRIX_STYLE, FILTER_STYLE)
@@ -47,12 +47,7 @@ def test_each_colour_of_text_or_mark_was_looked_at() -> None:
     assert grounds - DECORATION <= {ground for _, ground, _ in PAIRS}
 
 
-@pytest.mark.parametrize(
-    ("kinds", "words"),
-    [(DECISIONS, Decision), (CHANGES, Change), (WEIGHTS, Weight), (VERDICTS, Verdict)],
-    ids=["decisions", "changes", "weights", "verdicts"],
-)
-def test_each_word_has_a_kind_and_each_kind_a_sign(kinds: Mapping[object, str], words: type) -> None:
-    assert set(kinds) == set(words)  # type: ignore[call-overload]
-    assert set(kinds.values()) <= set(GLYPHS)
+def test_each_word_has_a_tone_and_each_tone_a_sign() -> None:
+    assert set(TONES) == {*Decision, *Change, *Weight, *Verdict}
+    assert set(TONES.values()) <= set(GLYPHS)
     assert len(set(GLYPHS.values())) == len(GLYPHS)

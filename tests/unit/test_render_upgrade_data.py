@@ -12,18 +12,15 @@ from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import jsonschema
 import pytest
-from goldenfile import check_golden
 from hypothesis import given
 from reportparts import ODD
 from reports import any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
 
-from trtmatrix.upgrade.render_data import SCHEMA, plain, upgrade_json
-from trtmatrix.upgrade.report import Upgrade
-from trtmatrix.upgrade.schema import upgrade_schema
+from trtmatrix.upgrade.report import SCHEMA, Upgrade, plain, upgrade_json
 
 WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-DOCS = Path(__file__).parents[2] / "docs"
+SHIPPED = json.loads((Path(__file__).parents[2] / "docs" / "upgrade.schema.json").read_text(encoding="utf-8"))
 
 
 def _refuse(token: str) -> NoReturn:
@@ -77,35 +74,22 @@ def test_a_report_comes_back_whole(upgrade: Upgrade) -> None:
 def test_any_report_comes_back_and_fits_the_schema(upgrade: Upgrade) -> None:
     text = upgrade_json(upgrade)
     text.encode("utf-8")
-    jsonschema.validate(json.loads(text), upgrade_schema())
+    jsonschema.validate(json.loads(text), SHIPPED)
     again = read(upgrade)
     assert repr(read(again)) == repr(again)
     assert upgrade_json(again) == text
 
 
-def test_the_schema_is_the_one_that_is_shipped() -> None:
-    text = json.dumps(upgrade_schema(), indent=1, ensure_ascii=False) + "\n"
-    check_golden("upgrade.schema.json", text, DOCS)
-    jsonschema.Draft202012Validator.check_schema(upgrade_schema())
-
-
 def test_the_schema_refuses_what_it_does_not_know() -> None:
     data = parse(full_upgrade())
-    jsonschema.validate(data, upgrade_schema())
+    jsonschema.validate(data, SHIPPED)
     for broken in (
         {**data, "more": 1},
         {**data, "decision": "maybe"},
         {k: v for k, v in data.items() if k != "api"},
     ):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(broken, upgrade_schema())
-
-
-def test_each_object_of_the_schema_is_documented() -> None:
-    schema = upgrade_schema()
-    for name, made in schema["$defs"].items():
-        assert made["description"], name
-        assert not made["description"].startswith(f"{name}("), name
+            jsonschema.validate(broken, SHIPPED)
 
 
 def test_only_what_a_report_holds_is_written() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from upgrades import ask, entries_for
 
-from trtmatrix.upgrade.any_version import choose_version
-from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.decide import choose_version, decide
 from trtmatrix.upgrade.report import Decision, Upgrade, Weight
 
 FROM = "10.0.0"

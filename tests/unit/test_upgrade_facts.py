@@ -10,8 +10,7 @@ from builders import H200, make_matrix, make_version
 
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Matrix, Source, Version
-from trtmatrix.upgrade.engines import make_engines
-from trtmatrix.upgrade.hardware import make_hardware
+from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.report import FactLine, Weight
 
 RULE = {"known": "read", "source": "notes"}

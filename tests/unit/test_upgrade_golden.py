@@ -33,13 +33,13 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("before", "after", "gpu", "code"), MOVES)
 def test_report(before: str, after: str, gpu: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["upgrade", "--from", before, "--to", after, *(["--gpu", gpu] if gpu else [])]
+    words = ["upgrade", "--full", "--from", before, "--to", after, *(["--gpu", gpu] if gpu else [])]
     assert cli.run(words) == code
     check(f"{before}-to-{after}{f'-{gpu}' if gpu else ''}", capsys)
 
 
 def test_the_nearest_version_that_fixes_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["upgrade", "--from", "10.7.0", "--to", "any", "--gpu", "L4", "--repro", "sdpa-scale"]
+    words = ["upgrade", "--full", "--from", "10.7.0", "--to", "any", "--gpu", "L4", "--repro", "sdpa-scale"]
     assert cli.run(words) == 12
     check("10.7.0-to-any-L4-sdpa-scale", capsys)
 

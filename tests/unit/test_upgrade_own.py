@@ -8,21 +8,14 @@ import pytest
 from upgrades import NEW, OLD, PLAIN, ask, entries_for
 
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
+from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.upgrade.decide import decide
-from trtmatrix.upgrade.findings import make_case_line
+from trtmatrix.upgrade.document import make_document
+from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.question import Own
-from trtmatrix.upgrade.render_text import render_upgrade_text
-from trtmatrix.upgrade.report import (
-    CheckOutcome,
-    Decision,
-    Difference,
-    ModelSection,
-    SampleFigure,
-    Upgrade,
-    Weight,
-)
-from trtmatrix.upgrade.sides import Entries
+from trtmatrix.upgrade.render_text import render_text
+from trtmatrix.upgrade.report import CheckOutcome, Decision, ModelSection, SampleFigure, Upgrade, Weight
 
 FLOOR = "reduced precision on the CPU"
 
@@ -141,9 +134,9 @@ def test_the_findings_alone_never_speak_for_a_model() -> None:
 
 
 def test_the_model_is_shown() -> None:
-    text = render_upgrade_text(answer(own("good3", "bad3", FLOOR, PASSED)))
-    assert "Your model: my.onnx" in text
-    assert "accept.py accepts, IoU 0.5" in text
+    text = render_text(make_document(answer(own("good3", "bad3", FLOOR, PASSED))))
+    assert "model       my.onnx" in text
+    assert "accepted    your acceptance accept.py: IoU = 0.5" in text
 
 
 def change(kind: ChangeKind) -> ApiChange:
@@ -192,7 +185,7 @@ def test_lines_are_counted_once_and_shown_with_their_replacement() -> None:
     upgrade = decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=section, code=True))
     reason = next(reason for reason in upgrade.reasons if reason.weight is Weight.WORKAROUND)
     assert reason.text.startswith("change 1 line first")
-    text = render_upgrade_text(upgrade)
+    text = render_text(make_document(upgrade))
     assert "REMOVED ICudaEngine.num_bindings" in text
     assert "instead: num_io_tensors [1]" in text
 

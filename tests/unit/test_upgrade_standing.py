@@ -8,8 +8,8 @@ import pytest
 
 from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.suite.outcome import Evidence
+from trtmatrix.upgrade.findings import HEAVIEST, WORST, Standing, standing_of, weigh, weigh_own
 from trtmatrix.upgrade.report import Change, Side, Weight
-from trtmatrix.upgrade.standing import HEAVIEST, WORST, Standing, standing_of, weigh, weigh_own
 
 CHANGES = {
     "R": Change.REGRESSED, "B": Change.UNCHANGED_BAD, "F": Change.FIXED, "G": Change.UNCHANGED_GOOD,

@@ -12,7 +12,7 @@ from builders import H200
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import UsageError
 from trtmatrix.suite.gpus import Gpu
-from trtmatrix.upgrade.moving import choose_gpu, command_of
+from trtmatrix.upgrade.move import choose_gpu, command_of
 
 ROOT = Path(__file__).parents[2]
 MOVE = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4"]
@@ -100,7 +100,7 @@ def test_the_command_is_told_as_it_was_given() -> None:
 
 
 def test_a_gpu_that_a_version_dropped(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["upgrade", "--from", "10.4.0", "--to", "10.7.0", "--gpu", "V100"]) == 11
+    assert cli.run(["upgrade", "--full", "--from", "10.4.0", "--to", "10.7.0", "--gpu", "V100"]) == 11
     out = capsys.readouterr().out
     assert "10.7.0 no longer supports this GPU (7.0): it takes compute capability 7.5 to 9.0" in out
     assert "nox -s matrix" not in out

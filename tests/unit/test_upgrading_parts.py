@@ -20,9 +20,8 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.scene import Scene, entries_of
 from trtmatrix.run import perform
 from trtmatrix.run.perform import Options, Result
-from trtmatrix.upgrade.findings import make_case_line
+from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.report import ModelSection
-from trtmatrix.upgrade.sides import Entries
 
 ROOT = Path(__file__).parents[2]
 MOVE = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4"]
@@ -65,7 +64,7 @@ def test_the_api_alone_needs_no_gpu_and_is_no_answer(api: Asked, capsys: pytest.
 def test_code_is_scanned_for_the_version_moved_to_alone(
     api: Asked, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["upgrade", "--from", "8.6.1", "--to", "any", "--gpu", "L4", "--code", "src"]
+    words = ["upgrade", "--full", "--from", "8.6.1", "--to", "any", "--gpu", "L4", "--code", "src"]
     assert cli.run(words) == 11, "go, don't or not enough: the code must change first"
     assert [asked[2] for asked in api] == ["10.8.0"]
     out = capsys.readouterr().out
@@ -108,10 +107,10 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Asked:
 def test_the_model_is_run_at_both_versions_unless_told_not_to(
     words: list[str], ran: Asked, model: Asked, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run([*MOVE, "--model", "my.onnx", *words]) == 12
+    assert cli.run([*MOVE, "--full", "--model", "my.onnx", *words]) == 12
     assert model == [("open", ("10.7.0", "10.8.0"), "my.onnx"), *ran]
     out = capsys.readouterr().out
-    assert "Your model: my.onnx" in out
+    assert "model       my.onnx (sdpa-scale)" in out
     command = "nox -s upgrade -- --from 10.7.0 --to 10.8.0 --gpu L4 --model my.onnx --precision tf32"
     assert command in " ".join(out.replace("\\\n", " ").split())
     assert "Your own model: --model" not in out

@@ -25,8 +25,8 @@ from trtmatrix.suite.matrix import Matrix, Source
 from trtmatrix.suite.model import Verdict
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.repros import Repro, Workaround
+from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.question import Question
-from trtmatrix.upgrade.sides import Entries
 
 OLD, NEW = "10.7.0", "10.8.0"
 GOOD, WRONG = 175.0, 1373.0

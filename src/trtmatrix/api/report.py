@@ -53,18 +53,6 @@ def say_kind(use: ApiUse) -> str:
     return f"{'' if use.sure else 'possibly '}{use.change.kind.value}"
 
 
-def render_api_lines(api: ApiSection, before: str, after: str) -> list[str]:
-    """Return the API's part of an upgrade report: with code all that is told of it, else counts."""
-    if api.code or api.lacking:
-        return render_api_text(api).splitlines()
-    command = f"nox -s upgrade -- --from {before} --to {after} --api tells each"
-    lines = [(0, api.stands_in), (0, f"{count_changes(api.changes)}: {command}")]
-    # What belongs to one release whatever the two are, the engines' own section says.
-    topics = [behaviour.topic for behaviour in met_behaviours(api) if behaviour.since]
-    lines += [(0, f"what names do not show: {'; '.join(topics)}")] if topics else []
-    return _wrap(lines[not api.stands_in :])
-
-
 def render_api_text(section: ApiSection) -> str:
     """Return what changes in the API as text."""
     return "\n".join(_wrap(tell_api(section))) + "\n"

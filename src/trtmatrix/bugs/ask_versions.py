@@ -29,7 +29,7 @@ from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
 from trtmatrix.suite.plan import Isolation, Pull
 from trtmatrix.suite.repros import Case, Repro
-from trtmatrix.upgrade.moving import choose_gpu, file_options, model_options
+from trtmatrix.upgrade.move import choose_gpu, file_options, model_options
 from trtmatrix.upgrade.question import DOOR
 
 STORED = frozenset({Evidence.MEASURED, Evidence.RECORDED})

@@ -27,7 +27,7 @@ OPTIONS = {
 
 MODULES = {
     "list": "cli.listing", "schema": "cli.listing", "prepare": "cli.listing", "report": "cli.reporting",
-    "upgrade": "upgrade.upgrading", "surfaces": "api.read_bindings", "bundle": "bugs.make",
+    "upgrade": "upgrade.command", "surfaces": "api.read_bindings", "bundle": "bugs.make",
     "bisect": "bugs.bisect", "minimise": "bugs.minimise", "lock": "images.lock", "pack": "images.pack",
     "unpack": "images.unpacker", "merge": "images.merge",
 }  # fmt: skip

@@ -242,6 +242,7 @@ def _upgrade(parser: ArgumentParser) -> None:
     _option(group, "--check", "FILE.py", check, type=Path)
     _flag(group, "--explain", "look for the model's first layer that goes wrong, where one does")
     _flag(group, "--no-run", "decide from stored records, run nothing")
+    _flag(group, "--full", "print the whole report, not one screen of it")
     output = "also write the report as .html, .md or .json, the uses in code as .sarif; may be repeated"
     _repeated(group, "--output -o", "FILE", output, type=Path)
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from trtmatrix.upgrade.report import Difference
-
 if TYPE_CHECKING:  # only what compares needs NumPy
     from numpy.typing import NDArray
 
@@ -32,6 +30,32 @@ class Tensor:
     def words(self) -> str:
         """Dtype and shape for people."""
         return f"{self.dtype} {list(self.shape)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """How far the outputs of the two versions are apart, over all samples; |a − b|, and ‖a − b‖/‖a‖.
+
+    Figures are infinite where an element is NaN or infinite at one version only (``nan`` counts those), and
+    NaN where nothing can be compared. ``samples``: how many were compared; ``note``: what is to be said of
+    it (``"bitwise equal"``, other shapes or dtypes, an output that is not there), or nothing. ``integers``:
+    it holds integers or booleans, and all samples were compared.
+    """
+
+    output: str
+    max_abs: float
+    mean_abs: float
+    rel_l2: float
+    worst_sample: int
+    samples: int = 0
+    nan: int = 0
+    note: str = ""
+    integers: bool = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it needs no noise floor: integers that are the same at both versions."""
+        return self.integers and self.max_abs == 0
 
 
 _NUMBERS = "biuf"

@@ -15,10 +15,9 @@ from trtmatrix.model.model_extras import add_extras
 from trtmatrix.model.own_model import model_repro, read_about
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
-from trtmatrix.upgrade.findings import make_case_line
+from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.report import ModelSection
 from trtmatrix.upgrade.samples import floor_words, make_samples, reference_words
-from trtmatrix.upgrade.sides import Entries
 
 
 def make_model_section(

@@ -121,7 +121,7 @@ PACKAGES = {"trtmatrix": Path(trtmatrix.__file__).parent, "trtprobe": Path(trtpr
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """Digests of code, comments apart: of the probe, of emulating, of what a repro imports to build graphs."""
+    """Digests of code, comments apart: of the probe, of emulating, of what a repro builds graphs with."""
 
     probe: str = ""
     authoring: str = ""

@@ -1,4 +1,4 @@
-"""Latency, build time, engine size and memory of a case at both versions, with spread and clocks. Pure."""
+"""Figures: latency, build time, size and memory at both versions, and what is plotted over all. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import Any
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.record import RAN, Record
-from trtmatrix.upgrade.report import PerformanceLine, Spread
-from trtmatrix.upgrade.sides import Entries
+from trtmatrix.judge.words import has_evidence
+from trtmatrix.suite.matrix import Version
+from trtmatrix.tables.plots import Point, Series
+from trtmatrix.upgrade.findings import Entries
+from trtmatrix.upgrade.report import FindingLine, PerformanceLine, Spread
 
 LEAST_VALUES = 3
 """Values a side must have before two are told apart."""
@@ -22,16 +25,16 @@ SLOWER = 1.1
 SAME_CLOCKS = 0.05
 """How far two SM clocks under load may be apart, as a share of the lower, to be compared."""
 
-LATENCY = "latency"
-SINGLE = "single run"
-"""What stands for latency where not all engines of both sides have one over many runs: one run each."""
-
 TIMES = ("latency", "build time")
 """Figures that hang on how busy the host and the GPU were: only told apart with the clocks under load."""
 
-MEASURES = (
-    ("latency", "ms"), ("build time", "s"), ("engine size", "bytes"), ("device memory", "bytes"),
-)  # fmt: skip
+MEASURES: Mapping[str, tuple[str, str]] = {
+    "latency": ("ms", "run_ms"), "build time": ("s", "build_seconds"),
+    "engine size": ("bytes", "engine_bytes"), "device memory": ("bytes", "device_memory_bytes"),
+}  # fmt: skip
+"""Measure → its unit, and its name in a record; a latency over many runs is preferred to ``run_ms``."""
+
+Engine = Mapping[str, Any]
 
 
 def make_performance(entries: Entries, before: str, after: str) -> tuple[PerformanceLine, ...]:
@@ -43,105 +46,77 @@ def make_performance(entries: Entries, before: str, after: str) -> tuple[Perform
             continue
         was = entries.at(cell.repro.id, cell.case.id, before)
         if was is not None and was.record is not None and entry.record is not None:
-            lines += _lines(was, entry)
+            lines += _compare(was, entry)
     return tuple(lines)
 
 
-def _lines(was: Entry, will: Entry) -> Iterator[PerformanceLine]:
-    old, new = (tuple(_engines(entry.records)) for entry in (was, will))
+def _compare(was: Entry, will: Entry) -> Iterator[PerformanceLine]:
+    """Yield each measure that both sides have.
+
+    Where one side has no latency over many runs, single runs of both are compared; an engine that was not
+    timed at all is no hindrance.
+    """
+    old, new = _engines(was.records), _engines(will.records)
     clocks, why_not = _conditions(was.records, old, will.records, new)
-    known = all(_has_clocks(engines) for engines in (old, new))
-    single = not all(_has_latency(engines) for engines in (old, new))
-    for measure, unit in MEASURES:
-        name = SINGLE if measure == LATENCY and single else measure
-        before, after = (_spread(_values(engines, name)) for engines in (old, new))
-        if before is None or after is None:
+    timed = [engine for engine in (*old, *new) if "run_ms" in engine]
+    many = all(isinstance(engine.get("latency"), Mapping) for engine in timed)
+    loaded = all(_clocks(engine) for engine in (*old, *new))
+    for measure, (unit, _) in MEASURES.items():
+        ours, theirs = (_values(engines, measure, many=many) for engines in (old, new))
+        if not ours or not theirs:
             continue
+        before, after = _spread(ours), _spread(theirs)
         enough = min(before.count, after.count) >= LEAST_VALUES
         apart = after.low > before.high or after.high < before.low
-        apart = apart and enough and not why_not and (known or measure not in TIMES)
         yield PerformanceLine(
             repro=will.cell.repro.id, case=will.cell.case.id, measure=measure, unit=unit, before=before,
-            after=after, ratio=after.median / before.median if before.median > 0 else None,
-            told_apart=apart, clocks=clocks, why_not=why_not,
+            after=after, ratio=after.median / before.median,
+            told_apart=apart and enough and not why_not and (loaded or measure not in TIMES),
+            clocks=clocks, why_not=why_not,
         )  # fmt: skip
 
 
-def _has_clocks(engines: Sequence[Mapping[str, Any]]) -> bool:
-    return all(_clocks(engine) for engine in engines)
+def _engines(records: Sequence[Record]) -> tuple[Engine, ...]:
+    """Return the facts of every engine that was built and run."""
+    builds = (build for r in records if r.ended == RAN for build in r.data.get("builds") or [r.data])
+    return tuple(build["engine"] for build in builds if isinstance(build.get("engine"), Mapping))
 
 
-def _has_latency(engines: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether no engine was timed by a single run alone; one that was not timed at all is no hindrance."""
-    return all(isinstance(engine.get("latency"), Mapping) for engine in engines if "run_ms" in engine)
+def _values(engines: Sequence[Engine], measure: str, *, many: bool = True) -> list[float]:
+    """Return one of :data:`MEASURES` of every engine that has it as a positive number."""
+    values = []
+    for engine in engines:
+        value, latency = engine.get(MEASURES[measure][1]), engine.get("latency")
+        if measure == "latency" and many and isinstance(latency, Mapping):
+            value = latency.get("median_ms", value)
+        if isinstance(value, (int, float)) and math.isfinite(value) and value > 0:
+            values.append(float(value))
+    return values
 
 
-def _engines(records: Sequence[Record]) -> Iterator[Mapping[str, Any]]:
-    """Yield the facts of every engine that was built and run."""
-    for record in records:
-        if record.ended != RAN:
-            continue
-        data = record.data
-        for build in data.get("builds") or [data]:
-            engine = build.get("engine")
-            if isinstance(engine, Mapping):
-                yield engine
-
-
-def engine_values(records: Sequence[Record], measure: str) -> list[float]:
-    """Return one of :data:`MEASURES` of every engine of some records, where it was measured."""
-    return _values(tuple(_engines(records)), measure)
-
-
-def _values(engines: Sequence[Mapping[str, Any]], measure: str) -> list[float]:
-    found = [_value(engine, measure) for engine in engines]
-    return [value for value in found if value is not None and math.isfinite(value) and value > 0]
-
-
-def _value(engine: Mapping[str, Any], measure: str) -> float | None:
-    match measure:
-        case "latency":
-            latency = engine.get("latency")
-            value = latency.get("median_ms") if isinstance(latency, Mapping) else None
-            value = engine.get("run_ms") if value is None else value
-        case "single run":
-            value = engine.get("run_ms")
-        case "build time":
-            value = engine.get("build_seconds")
-        case "engine size":
-            value = engine.get("engine_bytes")
-        case _:
-            value = engine.get("device_memory_bytes")
-    return float(value) if isinstance(value, (int, float)) else None
-
-
-def _spread(values: Sequence[float]) -> Spread | None:
-    if not values:
-        return None
+def _spread(values: Sequence[float]) -> Spread:
     return Spread(median=statistics.median(values), low=min(values), high=max(values), count=len(values))
 
 
 def _conditions(
-    was: Sequence[Record], old: Sequence[Mapping[str, Any]], will: Sequence[Record],
-    new: Sequence[Mapping[str, Any]],
-) -> tuple[str, str]:  # fmt: skip
+    was: Sequence[Record], old: Sequence[Engine], will: Sequence[Record], new: Sequence[Engine]
+) -> tuple[str, str]:
     """Return the clocks of both sides in words, and why the two must not be compared, or nothing."""
     for name, word in (("driver", "driver"), ("variant", "GPU variant")):
         ours, theirs = (sorted({str(r.gpu.get(name) or "?") for r in side}) for side in (was, will))
         if ours != theirs:
             return "", f"{word} {', '.join(ours)} against {', '.join(theirs)}"
-    power = [_of_clocks([_clocks(record.gpu) for record in side], "power_limit_w") for side in (was, will)]
+    power = [_clock_values([record.gpu for record in side], "power_limit_w") for side in (was, will)]
     if all(power) and power[0] != power[1]:
         return "", f"power limit {_span(power[0])} W against {_span(power[1])} W"
-    loaded = [_of_clocks([_clocks(engine) for engine in side], "sm_mhz") for side in (old, new)]
     limit = f", power limit {_span(power[0])} W" if power[0] else ""
+    loaded = [_clock_values(side, "sm_mhz") for side in (old, new)]
     if not all(loaded):
         return f"clocks under load not recorded{limit}", ""
     words = f"SM {_span(loaded[0])} MHz → {_span(loaded[1])} MHz{limit}"
-    middle = sorted(statistics.median(values) for values in loaded)
-    if middle[1] > middle[0] * (1 + SAME_CLOCKS):
-        return words, f"SM clock {_span(loaded[0])} MHz against {_span(loaded[1])} MHz"
-    return words, ""
+    slow, fast = sorted(statistics.median(values) for values in loaded)
+    differ = f"SM clock {_span(loaded[0])} MHz against {_span(loaded[1])} MHz"
+    return words, differ if fast > slow * (1 + SAME_CLOCKS) else ""
 
 
 def _clocks(facts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -149,8 +124,9 @@ def _clocks(facts: Mapping[str, Any]) -> Mapping[str, Any]:
     return clocks if isinstance(clocks, Mapping) else {}
 
 
-def _of_clocks(clocks: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    return sorted({float(c[name]) for c in clocks if isinstance(c.get(name), (int, float))})
+def _clock_values(facts: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    found = (_clocks(each).get(name) for each in facts)
+    return sorted({float(value) for value in found if isinstance(value, (int, float))})
 
 
 def _span(values: Sequence[float]) -> str:
@@ -162,16 +138,13 @@ def _span(values: Sequence[float]) -> str:
 class PerformanceSummary:
     """One measure over all cases that may be compared.
 
-    ``ratio``: geometric mean of after over before; ``worst`` and ``best`` are the lines with the largest and
-    the smallest ratio; ``worse`` and ``better`` count those told apart, ``slower`` are those worse by more
-    than :data:`SLOWER` beyond both spreads.
+    ``ratio``: geometric mean of after over before; ``worse`` and ``better`` count those told apart,
+    ``slower`` are those worse by more than :data:`SLOWER` beyond both spreads, the worst first.
     """
 
     measure: str
     cases: int
     ratio: float
-    worst: PerformanceLine
-    best: PerformanceLine
     worse: int
     better: int
     slower: tuple[PerformanceLine, ...]
@@ -180,28 +153,56 @@ class PerformanceSummary:
 
 def summarise_performance(lines: Sequence[PerformanceLine]) -> tuple[PerformanceSummary, ...]:
     """Return a summary a measure; a measure without a comparable case has none."""
-    found = (
-        _summarise(measure, [line for line in lines if line.measure == measure]) for measure, _ in MEASURES
-    )
-    return tuple(summary for summary in found if summary is not None)
-
-
-def _summarise(measure: str, lines: Sequence[PerformanceLine]) -> PerformanceSummary | None:
-    ratios = {id(line): line.ratio for line in lines if line.ratio and not line.why_not}
-    compared = sorted((line for line in lines if id(line) in ratios), key=lambda line: line.ratio or 0)
-    if not compared:
-        return None
-    mean = math.exp(statistics.fmean(math.log(line.ratio) for line in compared if line.ratio))
-    apart = [line for line in compared if line.told_apart and line.ratio]
-    slower = [line for line in apart if _is_slower(line)]
-    return PerformanceSummary(
-        measure=measure, cases=len(compared), ratio=mean, worst=compared[-1], best=compared[0],
-        worse=sum((line.ratio or 1) > 1 for line in apart),
-        better=sum((line.ratio or 1) < 1 for line in apart),
-        slower=tuple(sorted(slower, key=lambda line: -(line.ratio or 0))),
-        not_compared=len(lines) - len(compared),
-    )  # fmt: skip
+    summaries = []
+    for measure in MEASURES:
+        mine = [line for line in lines if line.measure == measure]
+        ratios = [(line.ratio, line) for line in mine if line.ratio and not line.why_not]
+        if not ratios:
+            continue
+        apart = [(ratio, line) for ratio, line in ratios if line.told_apart]
+        slower = [line for _, line in sorted(apart, key=lambda pair: -pair[0]) if _is_slower(line)]
+        summary = PerformanceSummary(
+            measure=measure, cases=len(ratios), not_compared=len(mine) - len(ratios), slower=tuple(slower),
+            ratio=math.exp(statistics.fmean(math.log(ratio) for ratio, _ in ratios)),
+            worse=sum(ratio > 1 for ratio, _ in apart), better=sum(ratio < 1 for ratio, _ in apart),
+        )  # fmt: skip
+        summaries.append(summary)
+    return tuple(summaries)
 
 
 def _is_slower(line: PerformanceLine) -> bool:
     return line.before is not None and line.after is not None and line.after.low > line.before.high * SLOWER
+
+
+def make_series(
+    findings: Sequence[FindingLine], entries: Entries, versions: Sequence[Version], unit: str
+) -> tuple[Series, ...]:
+    """Return the error (unit "noise floors") or the latency ("ms") of each finding's case over the versions.
+
+    The case is the one that weighs most; among equals one that has numbers at both versions.
+    """
+    names = [version.name for version in sorted(versions, key=lambda version: version.release)]
+    made = []
+    for finding in findings:
+        first = finding.cases[0]
+        equal = [c for c in finding.cases if (c.weight, c.change) == (first.weight, first.change)]
+        case = max(equal, key=lambda c: (c.before.floors is not None) + (c.after.floors is not None)).case
+        points = tuple(_point(finding.repro, case, entries, name, unit) for name in names)
+        if any(point.value is not None for point in points):
+            made.append(Series(label=f"{finding.repro}/{case}", unit=unit, points=points))
+    return tuple(made)
+
+
+def _point(repro: str, case: str, entries: Entries, version: str, unit: str) -> Point:
+    entry = entries.at(repro, case, version)
+    if entry is None or not has_evidence(entry):
+        return Point(version=version, value=None, note="no evidence")
+    side = entries.side(repro, case, version)
+    floors = [] if side.floors is None else [side.floors]
+    values = _values(_engines(entry.records), "latency") if unit == "ms" else floors
+    if not values:
+        return Point(version=version, value=None, word=side.word, note=side.reason)
+    return Point(
+        version=version, value=statistics.median(values), low=min(values), high=max(values), word=side.word,
+        note=side.reason,
+    )  # fmt: skip

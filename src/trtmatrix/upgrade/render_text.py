@@ -1,217 +1,248 @@
-"""An upgrade report for a terminal: the answer first, 100 columns, right in black and white too."""
+"""An upgrade report for a terminal: the answer on one screen, or all of the document. Pure."""
 
 from __future__ import annotations
 
-import re
+import textwrap
 from collections.abc import Iterator, Sequence
 
-from trtmatrix.judge.words import PRODUCT_NAMES
-from trtmatrix.upgrade.lines import WIDTH, case_lines, hanging, wrap
-from trtmatrix.upgrade.render_figures import render_performance_lines
-from trtmatrix.upgrade.render_model import render_model_lines
-from trtmatrix.upgrade.report import (
-    CaseLine,
-    Change,
-    Decision,
-    FactLine,
-    FindingLine,
-    Lacking,
-    Source,
-    Upgrade,
-    Weight,
-    WorkaroundLine,
+from trtmatrix.suite.outcome import Evidence
+from trtmatrix.tables.table import one_line
+from trtmatrix.upgrade.document import (
+    EVIDENCE,
+    Block,
+    Command,
+    Document,
+    Figure,
+    Fold,
+    Item,
+    Lines,
+    Row,
+    Table,
+    Words,
 )
-from trtmatrix.upgrade.standing import WORST, Standing, standing_of
+from trtmatrix.upgrade.report import Decision, Source, Upgrade, Weight, count
 
-MOST_CASES = 5
-MOST_OTHERS = 2
-_BOLD, _RED, _GREEN, _YELLOW, _RESET = "1", "31", "32", "33", "\x1b[0m"
-_COLOURS = {
-    Decision.GO: _GREEN, Decision.GO_WITH_WORKAROUNDS: _YELLOW, Decision.NOT_ENOUGH: _YELLOW,
-    Decision.DONT: _RED,
-}  # fmt: skip
-_WORDS = {
-    Weight.AGAINST: "against", Weight.LACKING: "lacking", Weight.WORKAROUND: "work-around",
-    Weight.FOR: "for", Weight.NOTE: "note",
-}  # fmt: skip
-_HEADINGS = {
-    Change.REGRESSED: "Regressed", Change.UNCHANGED_BAD: "Bad at both: no reason against moving",
-    Change.FIXED: "Fixed", Change.UNCHANGED_GOOD: "Right", Change.UNKNOWN: "Unknown",
-    Change.SAYS_NOTHING: "Can say nothing here",
-}  # fmt: skip
-_MARKS = "PASS: measured here   [PASS]: recorded elsewhere or before   (PASS): reported   ¹: 1 build"
+WIDTH = 100
+"""Columns of the full report; that of one screen has those of the terminal, from 80 to 160."""
+HEIGHT = 40
+MOST_ROWS = 12
+"""Rows of a table that are shown; the other formats have all."""
+_MARGIN = 12
+_COLOURS = {"good": "32", "warn": "33", "unsure": "33", "bad": "31"}
 
 
-def render_upgrade_text(upgrade: Upgrade, *, colour: bool = False) -> str:
-    """Return the report; no line but an address is wider than 100 columns.
+def render_text(document: Document, *, colour: bool = False) -> str:
+    """Return the whole report; no line but an address is wider than 100 columns.
 
     ``colour`` adds ANSI colours, which never say more than the words do.
     """
-    sections = (
-        _answer(upgrade, colour=colour), _reasons(upgrade.reasons), _lacking(upgrade.lacking),
-        render_model_lines(upgrade.model), _findings(upgrade.findings),
-        _facts("GPU and driver", upgrade.gpu_and_driver), render_performance_lines(upgrade.performance),
-        _api(upgrade), _facts("Engines to rebuild", upgrade.engines),
-        _plain("Not looked at", upgrade.not_looked_at), _sources(upgrade),
-    )  # fmt: skip
-    return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
+    sources: dict[Source, None] = {}
+    parts = [
+        [*_wrap(f"{document.title} · {document.where}"), "", _verdict(document, colour),
+         *_wrap(document.summary, 2, 2)],
+        ["Why", *_show_block(document.reasons, sources)] if document.reasons.items else [],
+    ]  # fmt: skip
+    for section in document.sections:
+        lines = [line for block in section.blocks for line in _show_block(block, sources)]
+        parts += [[section.title, *lines]] if lines else []
+    parts.append(list(_list_sources(sources)))
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
-def _answer(upgrade: Upgrade, *, colour: bool) -> Iterator[str]:
-    product = PRODUCT_NAMES[upgrade.product]
-    on = f" on {upgrade.gpu}" if upgrade.gpu != "CPU" else ""
-    before, after = (v.removeprefix(f"{upgrade.product.value}-") for v in (upgrade.before, upgrade.after))
-    yield from wrap(f"{product} {before} → {after}{on} · {upgrade.gpu_note}")
-    word = upgrade.decision.value.upper()
-    line = f"{word}  (exit code {upgrade.decision.exit_code.value})"
-    yield ""
-    yield f"\x1b[{_BOLD};{_COLOURS[upgrade.decision]}m{line}{_RESET}" if colour else line
-    yield from wrap(upgrade.summary, "  ", "  ")
+def _verdict(document: Document, colour: bool) -> str:
+    line = f"{document.answer.upper()}  ({document.exit_code})"
+    return f"\x1b[1;{_COLOURS[document.tone]}m{line}\x1b[0m" if colour else line
 
 
-def _reasons(reasons: Sequence[FactLine]) -> Iterator[str]:
-    if reasons:
-        yield "Why"
-    for reason in reasons:
-        text = f"{reason.topic}: {reason.text}{_evidence(reason.known, reason.sources)}"
-        yield from hanging(_WORDS[reason.weight], text)
+def _show_block(
+    block: Block, sources: dict[Source, None], depth: int = 0, most: int | None = None
+) -> Iterator[str]:
+    """Yield a block's lines; ``most``: so many of its rows or sentences, for it is folded elsewhere."""
+    match block:
+        case Lines(items=items):
+            for item in items[:most]:
+                yield from _show_item(item, depth + item.depth)
+        case Table(rows=rows):
+            shown = MOST_ROWS if most is None else most
+            if block.numbers:
+                yield from _wrap(f"{block.label}:", 2 * depth + 2)
+            for row in rows[:shown]:
+                yield from _show_row(block, row, sources, depth)
+            if len(rows) > shown:
+                yield f"{'  ' * (depth + 1)}… {len(rows) - shown} more: -o report.html"
+        case Fold(blocks=blocks, brief=brief):
+            for inner in blocks if brief else ():
+                yield from _show_block(inner, sources, depth + 1, brief)
+        case Command(text=text):
+            yield from _break_command(text, WIDTH, "    ") if text else ()
+        case Figure():
+            pass
+    sources |= dict.fromkeys(_sources_of(block))
 
 
-def _evidence(known: str, sources: Sequence[Source]) -> str:
-    """Return how a line is known and where that can be read; the last section has the addresses."""
-    pages = (source for source in sources if not _is_record(source) and (source.url or known != "recalled"))
-    titles = list(dict.fromkeys(_short(source) for source in pages))[:2]
-    where = f": {'; '.join(titles)}" if titles else ""
-    return "" if known == "none" and not sources else f" [{known}{where}]"
+def _show_item(item: Item, depth: int) -> Iterator[str]:
+    text, indent = one_line(_join(item.words) + _evidence(item), 2000), 2 * (depth + 1)
+    mark = one_line(item.mark.text) if item.mark else ""
+    if mark and len(mark) < _MARGIN:
+        yield from _wrap(f"{mark:<{_MARGIN}}{text}", indent, indent + _MARGIN, raw=True)
+    else:
+        yield from _wrap(f"{mark}: {text}" if mark else text, indent, indent + 2)
 
 
-def _is_record(source: Source) -> bool:
-    return source.title.endswith(".json")
+def _join(words: Words) -> str:
+    """Return words as text, without what is soft."""
+    return "".join(w if isinstance(w, str) else "" if w.soft else w.text for w in words).strip()
 
 
-def _short(source: Source) -> str:
+def _evidence(item: Item) -> str:
+    """Return how a sentence is known and where that can be read; the last section has the addresses."""
+    pages = (source for source in item.sources if not source.is_record)
+    titles = list(dict.fromkeys(_brief_title(source) for source in pages))[:2]
+    known = item.known if item.known != "none" or item.sources else ""
+    said = ": ".join(part for part in (known, "; ".join(titles)) if part)
+    return f" [{said}]" if said else ""
+
+
+def _brief_title(source: Source) -> str:
     """Return a source's name without what was read there."""
-    return re.split(r": |; |, named ", source.title)[0]
+    return one_line(source.title).split(": ")[0].split("; ")[0].split(", named ")[0]
 
 
-def _lacking(lacking: Sequence[Lacking]) -> Iterator[str]:
-    """Yield the commands; those of one finding each are left out where one command does them all."""
-    if lacking:
-        yield "What would tell more"
-    whole = next((index for index, item in enumerate(lacking) if item.whole), len(lacking) - 1)
-    for item in lacking[: whole + 1]:
-        yield from wrap(item.what, "  ", "    ")
-        if item.command:
-            yield from _command(item.command)
-    left = len(lacking) - whole - 1
-    if left > 0:
-        yield f"  One finding alone: --repro NAME in its place ({left} such commands: --json, -o report.html)"
+def _show_row(table: Table, row: Row, sources: dict[Source, None], depth: int) -> Iterator[str]:
+    """Yield a row as a sentence, and what unfolds below it."""
+    head, *cells = (_join(cell) for cell in row.cells)
+    if table.numbers:
+        cells = [f"{name} {cell}" for name, cell in zip(table.heads[1:], cells, strict=True) if cell]
+    yield from _wrap(f"{head}: {' · '.join(cell for cell in cells if cell)}", 2 * depth + 2, 2 * depth + 4)
+    for fold in row.under:
+        yield from _show_block(fold, sources, depth)
 
 
-def _command(command: str) -> Iterator[str]:
-    """Break a command at its options, so that it can be pasted."""
-    line, indent = "", "    "
-    for index, word in enumerate(command.split(" --")):
-        part = word if not index else f"--{word}"
-        if line and len(indent) + len(line) + len(part) + 3 > WIDTH:
-            yield f"{indent}{line} \\"
-            line, indent = part, "      "
+def _sources_of(block: Block) -> Iterator[Source]:
+    match block:
+        case Lines(items=items):
+            yield from (source for item in items for source in item.sources)
+        case Table(rows=rows):
+            yield from (source for row in rows for fold in row.under for source in _sources_of(fold))
+        case Fold(blocks=blocks):
+            yield from (source for inner in blocks for source in _sources_of(inner))
+        case Command() | Figure():
+            pass
+
+
+def _list_sources(sources: Sequence[Source] | dict[Source, None]) -> Iterator[str]:
+    """Yield where the report's lines can be read: pages by address, records by their folders."""
+    pages = dict.fromkeys((_brief_title(s).split(", of ")[0], s.url) for s in sources if s.url)
+    records = {"/".join(s.title.split("/")[:-3]) for s in sources if s.is_record}
+    if pages or records:
+        yield "Sources"
+    for folder in sorted(records):
+        yield f"  records: {folder}/<finding>/<case>/<run>.json"
+    for title, url in pages:
+        if len(title) + len(url) + 4 > WIDTH:
+            yield from (f"  {title}", f"    {url}")
         else:
-            line = f"{line} {part}".strip()
+            yield f"  {title}: {url}"
+
+
+def _wrap(text: str, first: int = 0, later: int = 2, *, width: int = WIDTH, raw: bool = False) -> list[str]:
+    """Break a text into lines; ids and addresses stay whole where they fit."""
+    return textwrap.wrap(
+        text if raw else one_line(text, 2000), width, initial_indent=" " * first,
+        subsequent_indent=" " * later, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _break_command(command: str, width: int, indent: str) -> Iterator[str]:
+    """Break a command at its options, and a long list at its commas, so that it can be pasted."""
+    line = ""
+    for number, word in enumerate(command.split(" --")):
+        part = f"--{word}" if number else word
+        if line and len(indent) + len(line) + len(part) + 3 > width:
+            yield f"{indent}{line} \\"
+            line, indent = "", f"{indent}  " if number == 1 or not indent.endswith("      ") else indent
+        line = f"{line} {part}".strip()
+        while len(indent) + len(line) + 2 > width and "," in line[: width - len(indent) - 1]:
+            end = line.rindex(",", 0, width - len(indent) - 1) + 1
+            yield f"{indent}{line[:end]}\\"
+            line, indent = line[end:], ""  # a blank would end the word
     yield f"{indent}{line}"
 
 
-def _findings(findings: Sequence[FindingLine]) -> Iterator[str]:
-    if findings:
-        yield "Findings"
-        yield f"  {_MARKS}"
-    for change in WORST:
-        for confirmed in (True, False):
-            mine = [
-                f for f in findings if f.change is change and (f.weight is not Weight.LACKING) is confirmed
-            ]
-            doubt = "" if confirmed or change not in _IMPROVED else ", not confirmed"
-            if mine:
-                yield f"  {_HEADINGS[change]}{doubt}"
-            for finding in mine:
-                yield from _finding(finding)
+def render_screen(upgrade: Upgrade, document: Document, width: int, *, colour: bool = False) -> str:
+    """Return the answer on one screen: at most 40 lines of ``width`` columns.
+
+    The verdict and its reasons come first, then what it rests on, then the commands that would settle it;
+    the verdict comes again last.
+    """
+    verdict = _verdict(document, colour)
+    head = [*_cut(_wrap(f"{document.title} · {document.where}", width=width), 2, width), "", verdict]
+    head += _cut(_wrap(document.summary, 2, 2, width=width), 4, width)
+    rests = ["", "What it rests on", *_cut(_wrap(_count_evidence(upgrade), 2, 4, width=width), 3, width)]
+    if upgrade.not_looked_at:
+        left = f"Not looked at: {' '.join(upgrade.not_looked_at)}"
+        rests += _cut(_wrap(left, 2, 4, width=width), 2, width)
+    steps = _list_steps(upgrade, width)
+    last = ["", "All of it: --full, or -o report.html (.md, .json)", verdict]
+    room = HEIGHT - sum(map(len, (head, rests, steps, last)))
+    return "\n".join([*head, *_list_reasons(document, width, room), *rests, *steps, *last]) + "\n"
 
 
-_IMPROVED = frozenset({Change.FIXED, Change.UNCHANGED_GOOD})
+def _cut(lines: list[str], most: int, width: int) -> list[str]:
+    """Return the first lines, the last of which says where it was cut."""
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], lines[most - 1][: width - 2] + " …"]
 
 
-def _finding(finding: FindingLine) -> Iterator[str]:
-    yield from wrap(f"{finding.repro} — {finding.title} · {finding.upstream}", "    ", "      ")
-    yield from wrap(finding.why, "      ", "        ")
-    for change in WORST:
-        told = [line for line in finding.cases if line.change is change and _is_told(line)]
-        most = MOST_CASES if change is Change.REGRESSED else MOST_OTHERS
-        for above, line in zip((None, *told), told[:most], strict=False):
-            yield from case_lines(line, above.why if above else "")
-        if len(told) > most:
-            yield f"      … {len(told) - most} more like these"
-    if any(line.weight in {Weight.AGAINST, Weight.WORKAROUND} for line in finding.cases):
-        for item in finding.workarounds:
-            yield from _workaround(item)
+def _list_reasons(document: Document, width: int, room: int) -> list[str]:
+    told = []
+    for item in document.reasons.items:
+        mark = item.mark.text if item.mark else ""
+        mark = "work-around" if mark == Weight.WORKAROUND.value else mark
+        text = one_line(_join(item.words) + (f" [{item.known}]" if item.known != "none" else ""), 2000)
+        lines = _wrap(f"{mark:<{_MARGIN}}{text}", 2, 2 + _MARGIN, width=width, raw=True)
+        told.append(_cut(lines, 2, width))
+    return _fill("Why", told, room, "more reason")
 
 
-def _is_told(line: CaseLine) -> bool:
-    """Whether a case has a line of its own: worse, bad, fixed, reported, or expected to fail."""
-    if line.change in {Change.REGRESSED, Change.UNCHANGED_BAD, Change.FIXED}:
-        return True
-    after = standing_of(line.after)
-    silent = after in {Standing.UNKNOWN, Standing.ABSENT, Standing.VOID, Standing.FEW}
-    return line.weight is Weight.LACKING and not (
-        silent and not (line.after.reason and after is Standing.UNKNOWN)
+def _fill(title: str, entries: list[list[str]], room: int, rest: str) -> list[str]:
+    """Return as many entries below a title as there is room for, and how many are left."""
+    lines = ["", title] if entries else []
+    for number, entry in enumerate(entries):
+        left = len(entries) - number
+        if len(lines) + len(entry) > room - (left > 1):
+            return [*lines, f"  … {count(left, rest)}: --full"]
+        lines += entry
+    return lines
+
+
+def _count_evidence(upgrade: Upgrade) -> str:
+    """Say how the cases are known at both versions, and what of the user's own was looked at."""
+    lines = [line for finding in upgrade.findings for line in finding.cases]
+    said = []
+    for version, sides in (
+        (upgrade.before, [line.before for line in lines]), (upgrade.after, [line.after for line in lines]),
+    ):  # fmt: skip
+        kinds = [side.evidence for side in sides]
+        counts = ", ".join(f"{kinds.count(kind)} {EVIDENCE[kind]}" for kind in Evidence if kind in kinds)
+        said.append(f"{count(len(sides), 'case')} at {version}: {counts or 'no evidence'}")
+    model = (
+        f"your model {upgrade.model.name}: {upgrade.model.floor}" if upgrade.model else "no model of yours"
     )
+    files = f"{count(upgrade.api.files, 'file')} of your code" if upgrade.api.code else "no code of yours"
+    return "; ".join([*said, model, files]) + "."
 
 
-def _workaround(item: WorkaroundLine) -> Iterator[str]:
-    word = item.after.word if item.after and item.after.verdict else "not tried there"
-    tried = f"{item.case} {word}" if item.case else "no case tries it"
-    counts = "counts" if item.counts else "does not count"
-    yield from wrap(f"work-around: {item.what} — {tried}: {counts}", "      ", "        ")
-
-
-def _facts(title: str, facts: Sequence[FactLine]) -> Iterator[str]:
-    if facts:
-        yield title
-    topics = [fact.topic for fact in facts]
-    for index, fact in enumerate(facts):
-        topic = fact.topic if not index or topics[index - 1] != fact.topic else ""
-        stop = "AGAINST: " if fact.weight is Weight.AGAINST else ""
-        text = f"{stop}{fact.text}{_evidence(fact.known, fact.sources)}"
-        yield from wrap(f"{topic}: {text}" if topic else text, "  ", "    ")
-
-
-def _api(upgrade: Upgrade) -> Iterator[str]:
-    from trtmatrix.api.report import render_api_lines
-
-    yield "API"
-    for line in render_api_lines(upgrade.api, upgrade.before, upgrade.after):
-        yield f"  {line}".rstrip()
-
-
-def _plain(title: str, texts: Sequence[str]) -> Iterator[str]:
-    if texts:
-        yield title
-    for text in texts:
-        yield from wrap(text, "  ", "    ")
-
-
-def _sources(upgrade: Upgrade) -> Iterator[str]:
-    """Yield where the report's lines can be read: pages by address, records by their folders."""
-    facts = (*upgrade.reasons, *upgrade.gpu_and_driver, *upgrade.engines)
-    sides = [side for f in upgrade.findings for line in f.cases for side in (line.before, line.after)]
-    cited = [*(source for fact in facts for source in fact.sources)]
-    found = dict.fromkeys((*cited, *(source for side in sides for source in side.sources)))
-    pages = dict.fromkeys((_short(source).split(", of ")[0], source.url) for source in found if source.url)
-    folders = dict.fromkeys("/".join(s.title.split("/")[:-3]) for s in found if _is_record(s))
-    if pages or folders:
-        yield "Sources"
-    for folder in sorted(folders):
-        yield f"  records: {folder}/<finding>/<case>/<run>.json"
-    for title, url in pages:
-        yield f"  {title}" if len(title) + len(url) + 4 > WIDTH else f"  {title}: {url}"
-        if len(title) + len(url) + 4 > WIDTH:
-            yield f"    {url}"
+def _list_steps(upgrade: Upgrade, width: int, room: int = 13) -> list[str]:
+    """Return the commands that would settle it, as many as there is room for; of a go what to do first."""
+    go = upgrade.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS}
+    if not upgrade.lacking:
+        rebuild = [_wrap(line.text, 2, 4, width=width) for line in upgrade.engines[: 1 if go else 0]]
+        return _fill("Before you move", rebuild, room, "more thing")
+    last = next((n for n, item in enumerate(upgrade.lacking, 1) if item.whole), len(upgrade.lacking))
+    told = []
+    for item in upgrade.lacking[:last]:
+        command = _break_command(item.command, width, "    ") if item.command else ()
+        told.append([*_cut(_wrap(item.what, 2, 4, width=width), 2, width), *command])
+    return _fill("To settle it", told, room, "more command")

@@ -1,14 +1,24 @@
-"""The words of an upgrade report as types: what its renderers are given, with nothing left to decide."""
+"""The words of an upgrade report as types, with nothing left to decide, and the report as strict JSON."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
+from typing import Any
 
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode, combine_exit_codes
+from trtmatrix.common.jsontext import to_json
+from trtmatrix.judge.differences import Difference
+from trtmatrix.judge.record import write_number
 from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.outcome import Evidence
+from trtmatrix.tables.plots import Series
+
+SCHEMA = 1
+"""The number of the JSON's shape; docs/upgrade.schema.json describes it."""
 
 
 class Decision(str, Enum):
@@ -60,6 +70,11 @@ class Source:
 
     title: str
     url: str = ""
+
+    @property
+    def is_record(self) -> bool:
+        """Whether it is a record's file."""
+        return not self.url and self.title.endswith(".json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,32 +211,6 @@ class SampleFigure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
-    """How far the outputs of the two versions are apart, over all samples; |a − b|, and ‖a − b‖/‖a‖.
-
-    Figures are infinite where an element is NaN or infinite at one version only (``nan`` counts those), and
-    NaN where nothing can be compared. ``samples``: how many were compared; ``note``: what is to be said of
-    it (``"bitwise equal"``, other shapes or dtypes, an output that is not there), or nothing. ``integers``:
-    it holds integers or booleans, and all samples were compared.
-    """
-
-    output: str
-    max_abs: float
-    mean_abs: float
-    rel_l2: float
-    worst_sample: int
-    samples: int = 0
-    nan: int = 0
-    note: str = ""
-    integers: bool = False
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it needs no noise floor: integers that are the same at both versions."""
-        return self.integers and self.max_abs == 0
-
-
-@dataclass(frozen=True, kw_only=True)
 class CheckOutcome:
     """What the deployer's own acceptance said; ``passed`` is None where it raised, ``error`` says how."""
 
@@ -273,27 +262,6 @@ class ModelSection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
-    """One version of a plot; ``value`` is None where there is nothing to show, ``note`` says why."""
-
-    version: str
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    word: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """One line of a plot over versions; ``unit`` "noise floors" (logarithmic, floor at 1) or "ms"."""
-
-    label: str
-    unit: str
-    points: tuple[Point, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Lacking:
     """Evidence that is not there, why it is needed, and the exact command that would supply it.
 
@@ -340,3 +308,37 @@ class Upgrade:
         """What ``upgrade`` ends with: the answer's code, or 11 where the user's code must change first."""
         gate = {ExitCode.DONT} if self.api.must_change else set[ExitCode]()
         return combine_exit_codes({self.decision.exit_code, *gate})
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 case``, ``3 cases``."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def upgrade_json(upgrade: Upgrade) -> str:
+    """Return the report as a JSON object with ``schema`` and the fields of :class:`Upgrade`.
+
+    Enums are their values, what is not known is null, and a number that JSON cannot hold is one of the
+    strings NaN, Infinity and -Infinity. ``exit_code`` is what the command ends with.
+    """
+    return to_json({"schema": SCHEMA, "exit_code": int(upgrade.exit_code), **plain(upgrade)})
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - any field of the report, and JSON
+    """Return a value of the report as JSON has it; ``TypeError`` on what the report's types do not have."""
+    match value:
+        case Enum():
+            return value.value
+        case str():  # halves of a character are what no file in UTF-8 can hold
+            return re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+        case float():
+            return write_number(value)
+        case None | int():
+            return value
+        case Mapping():
+            return {str(name): plain(item) for name, item in value.items()}
+        case tuple() | list():
+            return [plain(item) for item in value]
+        case _ if is_dataclass(value):
+            return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    raise TypeError(f"a report does not hold {type(value).__name__}")

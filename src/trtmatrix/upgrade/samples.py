@@ -1,10 +1,10 @@
-"""The user's own model in a report: reference and floor in words, the outputs' errors over samples. Pure."""
+"""The user's own model in words and figures: reference, floor, each output's error over samples. Pure."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trtmatrix.common.short import short
@@ -19,9 +19,6 @@ from trtmatrix.suite.outcome import Evidence
 from trtmatrix.upgrade.report import SampleFigure
 
 FLOORS, RELATIVE = "floors", "relative L2 error"
-SHOWN = frozenset({Evidence.MEASURED, Evidence.RECORDED})
-_MARK = re.compile(r"\.s(\d+)$")
-
 PRECISIONS: Mapping[str, str] = {
     "fp32": "float32", "tf32": "TF32", "fp16": "float16", "bf16": "bfloat16",
     "fp16-flag": "float32, TF32 or float16",
@@ -59,14 +56,12 @@ def floor_words(
     kinds, worst = PRECISIONS.get(precision, precision), max(floors.values(), default=0.0)
     words = f"the same graph computed in {kinds} on the CPU: relative L2 error up to {short(worst)}"
     lacking = sorted(set(outputs) - {split_name(name)[0] for name in floors})
-    if lacking:
-        words += f"; none of {', '.join(outputs[name] for name in lacking)}"
-    return words
+    return f"{words}; none of {', '.join(outputs[name] for name in lacking)}" if lacking else words
 
 
 def split_name(name: str) -> tuple[str, int]:
     """Return an output's name in records without its sample, and the sample's number."""
-    mark = _MARK.search(name)
+    mark = re.search(r"\.s(\d+)$", name)
     return (name[: mark.start()], int(mark.group(1))) if mark else (name, 0)
 
 
@@ -77,28 +72,35 @@ def make_samples(
 
     ``outputs``: names in records → those of the graph. In noise floors where every sample has one.
     """
-    return tuple(
-        figure
-        for entry in entries if entry.evidence in SHOWN
-        for figure in _of_entry(entry, outputs, calibration)
-    )  # fmt: skip
-
-
-def _of_entry(entry: Entry, outputs: Mapping[str, str], calibration: Calibration) -> Iterator[SampleFigure]:
-    floors, errors = _errors(entry, calibration)
-    for file, name in outputs.items():
-        by_sample, unit = errors.get(file, {}), RELATIVE
-        if by_sample and floors.get(file, {}).keys() == by_sample.keys():
-            by_sample, unit = floors[file], FLOORS
-        if by_sample:
-            yield _figure(name, entry.cell.version.name, unit, by_sample)
+    figures = []
+    for entry in entries:
+        if entry.evidence not in {Evidence.MEASURED, Evidence.RECORDED}:
+            continue
+        floors, errors = _read_errors(entry, calibration)
+        for file, name in outputs.items():
+            by_sample, unit = errors.get(file, {}), RELATIVE
+            if by_sample and floors.get(file, {}).keys() == by_sample.keys():
+                by_sample, unit = floors[file], FLOORS
+            if not by_sample:
+                continue
+            ordered = sorted(by_sample.values())
+            worst = max(by_sample, key=lambda sample: (by_sample[sample], -sample))
+            figure = SampleFigure(
+                output=name, version=entry.cell.version.name, unit=unit, median=quantile(ordered, 0.5),
+                p90=quantile(ordered, 0.9), worst=by_sample[worst], worst_sample=worst, samples=len(ordered),
+            )  # fmt: skip
+            figures.append(figure)
+    return tuple(figures)
 
 
 BySample = dict[str, dict[int, float]]
 
 
-def _errors(entry: Entry, calibration: Calibration) -> tuple[BySample, BySample]:
-    """Return output → sample → the worst error over all engines, in noise floors and as relative L2 error."""
+def _read_errors(entry: Entry, calibration: Calibration) -> tuple[BySample, BySample]:
+    """Return output → sample → the worst error over all engines, in noise floors and as relative L2 error.
+
+    What is NaN where it must not be is infinitely wrong.
+    """
     floors: BySample = {}
     errors: BySample = {}
     for record in entry.records:
@@ -106,30 +108,15 @@ def _errors(entry: Entry, calibration: Calibration) -> tuple[BySample, BySample]
             continue
         subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
         for build in record.builds:
-            for name, values in build.outputs.items():
-                if "rel_l2" in values:
-                    _note(errors, name, float(values["rel_l2"]), spoilt=bool(values.get("nan_unexpected")))
-            for name, value in (read_floors(build, subject, subject.noise) if subject.noise else {}).items():
-                spoilt = bool(build.outputs[name].get("nan_unexpected"))
-                _note(floors, name, value, spoilt=spoilt)
+            relative = {name: float(v["rel_l2"]) for name, v in build.outputs.items() if "rel_l2" in v}
+            in_floors = read_floors(build, subject, subject.noise) if subject.noise else {}
+            for found, values in ((errors, relative), (floors, in_floors)):
+                for name, value in values.items():
+                    spoilt = bool(build.outputs[name].get("nan_unexpected")) or math.isnan(value)
+                    output, sample = split_name(name)
+                    known = found.setdefault(output, {})
+                    known[sample] = max(known.get(sample, 0.0), math.inf if spoilt else value)
     return floors, errors
-
-
-def _note(found: BySample, name: str, value: float, *, spoilt: bool) -> None:
-    """Keep the worse; what is NaN where it must not be is infinitely wrong."""
-    output, sample = split_name(name)
-    value = math.inf if spoilt or math.isnan(value) else value
-    by_sample = found.setdefault(output, {})
-    by_sample[sample] = max(by_sample.get(sample, 0.0), value)
-
-
-def _figure(output: str, version: str, unit: str, by_sample: Mapping[int, float]) -> SampleFigure:
-    ordered = sorted(by_sample.values())
-    worst = max(by_sample, key=lambda sample: (by_sample[sample], -sample))
-    return SampleFigure(
-        output=output, version=version, unit=unit, median=quantile(ordered, 0.5), p90=quantile(ordered, 0.9),
-        worst=by_sample[worst], worst_sample=worst, samples=len(ordered),
-    )  # fmt: skip
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

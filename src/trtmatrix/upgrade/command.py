@@ -1,14 +1,16 @@
-"""The command upgrade: gathers what is known of two versions, asks the core, prints and writes the report."""
+"""The command upgrade: gathers what is known of two versions, decides, prints and writes the report."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode
@@ -17,9 +19,9 @@ from trtmatrix.plan.scene import entries_of, look_around
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Pull
-from trtmatrix.upgrade.any_version import choose_version
-from trtmatrix.upgrade.decide import decide
-from trtmatrix.upgrade.moving import (
+from trtmatrix.upgrade.decide import choose_version, decide
+from trtmatrix.upgrade.findings import Entries
+from trtmatrix.upgrade.move import (
     ANY,
     Gathered,
     asks_code_alone,
@@ -30,8 +32,10 @@ from trtmatrix.upgrade.moving import (
     make_question,
 )
 from trtmatrix.upgrade.question import Own
-from trtmatrix.upgrade.report import Upgrade
-from trtmatrix.upgrade.sides import Entries
+from trtmatrix.upgrade.report import Upgrade, plain, upgrade_json
+
+if TYPE_CHECKING:
+    from trtmatrix.upgrade.document import Document
 
 NO_SURFACES = "surfaces are kept of TensorRT's bindings alone"
 
@@ -72,20 +76,20 @@ def _decide(
     args: argparse.Namespace, context: Context, gathered: Gathered, before: Version, after: Version, *,
     api: bool = True,
 ) -> Upgrade:  # fmt: skip
-    section = _api_section(args, context, before, after) if api else ApiSection()
+    known = before.product is Product.TENSORRT
+    section = _compare_apis(args, before.name, after.name, known=known) if api else ApiSection()
     question = make_question(args, context, gathered, before, after)
-    return decide(
-        replace(question, api=section, code=bool(args.code), own=_own(args, context, gathered, before, after))
-    )
+    own = _own(args, context, gathered, before, after)
+    return decide(replace(question, api=section, code=bool(args.code), own=own))
 
 
-def _api_section(args: argparse.Namespace, context: Context, before: Version, after: Version) -> ApiSection:
-    """Return what changes for code; only TensorRT's own bindings are known."""
-    if before.product is not Product.TENSORRT:
-        return ApiSection(lacking=NO_SURFACES)
+def _compare_apis(args: argparse.Namespace, before: str, after: str, *, known: bool) -> ApiSection:
+    """Return what changes for code; ``known``: the surfaces of the product's bindings are."""
+    if not known:
+        return ApiSection(code=tuple(map(str, args.code)) if args.api else (), lacking=NO_SURFACES)
     from trtmatrix.api.section import make_api_section
 
-    return make_api_section(context.project.results, before.name, after.name, args.code)
+    return make_api_section(args.results, before, after, args.code)
 
 
 def _own(
@@ -117,14 +121,9 @@ def _own(
 def _tell_api(args: argparse.Namespace) -> ExitCode:
     """Tell the difference of the two APIs, with code where it is used, and nothing else; it alone decides."""
     from trtmatrix.api.report import render_api_text
-    from trtmatrix.api.section import make_api_section
     from trtmatrix.common.jsontext import to_json
-    from trtmatrix.upgrade.render_data import plain
 
-    if is_of_tensorrt(args):
-        section = make_api_section(args.results, args.before, args.after, args.code)
-    else:
-        section = ApiSection(code=tuple(map(str, args.code)), lacking=NO_SURFACES)
+    section = _compare_apis(args, args.before, args.after, known=is_of_tensorrt(args))
     code = exit_code_of(section)
     data = to_json({"exit_code": int(code), **plain(section)})
     for file in args.output:
@@ -144,46 +143,48 @@ def exit_code_of(section: ApiSection) -> ExitCode:
     """Return 11 where code must change, 12 where code was named and not all of it could be read, else 0."""
     if section.must_change:
         return ExitCode.DONT
-    unseen = section.code and (section.lacking or not section.files or _unparsed(section))
+    whys = ("it does not parse", "its expressions", "it is not in UTF-8", "it is binary", "it cannot be read")
+    unparsed = any(why.startswith(whys) for _, why in section.unread)  # a file that is about TensorRT
+    unseen = section.code and (section.lacking or not section.files or unparsed)
     return ExitCode.NOT_ENOUGH if unseen else ExitCode.AS_EXPECTED
 
 
-def _unparsed(section: ApiSection) -> bool:
-    """Whether a file that is about TensorRT could not be read."""
-    whys = ("it does not parse", "its expressions", "it is not in UTF-8", "it is binary", "it cannot be read")
-    return any(why.startswith(whys) for _, why in section.unread)
-
-
 def show(args: argparse.Namespace, upgrade: Upgrade) -> None:
-    """Print the report, and write it to the files asked for, which say when they were made."""
+    """Print the answer, and write the report to the files asked for, which say when they were made."""
     from datetime import datetime, timezone
+
+    from trtmatrix.upgrade.document import make_document
 
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     upgrade = replace(upgrade, generated=now)
+    document = make_document(upgrade)
     for file in args.output:
-        text = _sarif(args, upgrade.api) if file.suffix == ".sarif" else render(file.suffix, upgrade)
-        file.write_text(text, encoding="utf-8")
+        file.write_text(_render(file.suffix, args, upgrade, document), encoding="utf-8")
+    if args.json:
+        text = upgrade_json(upgrade)
+    else:
+        from trtmatrix.upgrade.render_text import render_screen, render_text
+
+        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        width = min(max(shutil.get_terminal_size().columns, 80), 160)
+        text = render_screen(upgrade, document, width, colour=colour)
+        text = render_text(document, colour=colour) if args.full else text
     with contextlib.suppress(BrokenPipeError):  # the answer stays what it is
-        print(render(".json" if args.json else "", upgrade), end="", flush=True)
+        print(text, end="", flush=True)
 
 
-def render(suffix: str, upgrade: Upgrade) -> str:
-    """Return the report in the format of a file's suffix; none means this terminal."""
+def _render(suffix: str, args: argparse.Namespace, upgrade: Upgrade, document: Document) -> str:
+    """Return the report in the format of a file's suffix, which was checked."""
     match suffix:
         case ".md":
-            from trtmatrix.upgrade.render_markdown import render_upgrade_markdown
+            from trtmatrix.upgrade.render import render_markdown
 
-            return render_upgrade_markdown(upgrade)
+            return render_markdown(document)
         case ".html":
-            from trtmatrix.upgrade.render_html import render_upgrade_html
+            from trtmatrix.upgrade.render import render_page
 
-            return render_upgrade_html(upgrade)
+            return render_page(document)
         case ".json":
-            from trtmatrix.upgrade.render_data import upgrade_json
-
             return upgrade_json(upgrade)
         case _:
-            from trtmatrix.upgrade.render_text import render_upgrade_text
-
-            colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-            return render_upgrade_text(upgrade, colour=colour)
+            return _sarif(args, upgrade.api)

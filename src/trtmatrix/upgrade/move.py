@@ -1,11 +1,12 @@
-"""What a move is: its two versions, its GPU, what is stored of them, and the command that asks for it."""
+"""A move: its two versions and its GPU, what is stored of them, and the command that asks about it."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +23,8 @@ from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.matrix import Matrix, Version
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Pull
+from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.question import DOOR, Question
-from trtmatrix.upgrade.sides import Entries
 
 if TYPE_CHECKING:
     from trtmatrix.judge.compare import Stored
@@ -33,43 +34,38 @@ ANY = "any"
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Refuse what makes no sense together, before anything is read."""
+    """Refuse what makes no sense together, before anything is read; :class:`UsageError` tells of all."""
+    if problems := list(_find_problems(args)):
+        raise UsageError("\n".join(problems))
+
+
+def _find_problems(args: argparse.Namespace) -> Iterator[str]:
     for option, names in (("--trt", args.trt), ("--runtime", args.runtime), ("--python", args.python)):
         if names:
-            raise UsageError(
+            yield (
                 f"{option}: upgrade takes its two versions by --from and --to, as matrix.yaml has them; "
                 f"leave {option} out, or run other cells by {DOOR} matrix first"
             )
     if args.api and args.after == ANY:
-        raise UsageError("--api: name one version by --to, for a difference takes two")
+        yield "--api: name one version by --to, for a difference takes two"
     if len(args.gpu) > 1:
-        raise UsageError(f"--gpu {','.join(args.gpu)}: an answer is for one GPU; ask once for each")
+        yield f"--gpu {','.join(args.gpu)}: an answer is for one GPU; ask once for each"
     if args.model is None:
-        _need_model(args)
-    for option, paths in (("--code", args.code), ("--check", [args.check] if args.check else [])):
-        for path in paths:
-            if not path.exists() or (option == "--check" and not path.is_file()):
-                raise UsageError(f"{option} {path}: there is no such file")
-    suffixes = API_SUFFIXES if args.api else SUFFIXES
+        for name in ("inputs", "atol", "rtol", "profile", "check", "explain"):
+            value = getattr(args, name)
+            if value is not None and value is not False and value != []:  # 0 is a tolerance
+                yield f"--{name} is about your own model: name it by --model FILE.onnx"
+    yield from (f"--code {path}: there is no such file" for path in args.code if not path.exists())
+    if args.check and not args.check.is_file():
+        yield f"--check {args.check}: there is no such file"
+    suffixes, only = (API_SUFFIXES, " with --api") if args.api else (SUFFIXES, "")
     for file in args.output:
         if file.suffix not in suffixes:
-            only = " with --api" if args.api else ""
-            raise UsageError(f"--output {file}: the suffix must be one of {', '.join(suffixes)}{only}")
-        if file.suffix == ".sarif" and not args.code:
-            raise UsageError(f"--output {file}: it tells lines of your code: name that by --code DIR")
+            yield f"--output {file}: the suffix must be one of {', '.join(suffixes)}{only}"
+        elif file.suffix == ".sarif" and not args.code:
+            yield f"--output {file}: it tells lines of your code: name that by --code DIR"
         if not file.parent.is_dir():
-            raise UsageError(f"--output {file}: there is no folder {file.parent}")
-
-
-def _need_model(args: argparse.Namespace) -> None:
-    """Refuse options about a model where none is named: they would do nothing."""
-    named = {
-        "--inputs": args.inputs, "--atol": args.atol, "--rtol": args.rtol, "--profile": args.profile,
-        "--check": args.check, "--explain": args.explain,
-    }  # fmt: skip
-    for option, value in named.items():
-        if value is not None and value != [] and value is not False:
-            raise UsageError(f"{option} is about your own model: name it by --model FILE.onnx")
+            yield f"--output {file}: there is no folder {file.parent}"
 
 
 def find_move(matrix: Matrix, before: str, after: str) -> tuple[Version, tuple[Version, ...]]:
@@ -78,7 +74,7 @@ def find_move(matrix: Matrix, before: str, after: str) -> tuple[Version, tuple[V
     :class:`UsageError` where a name is none of matrix.yaml's, both are the same, or of two products.
     """
     names = [version.name for version in matrix.versions]
-    old = _find(matrix, "--from", before)
+    old = _find_version(matrix, "--from", before)
     same = [version for version in matrix.versions if version.product is old.product]
     if after == ANY:
         newer = sorted((v for v in same if v.release > old.release), key=lambda v: v.release)
@@ -87,7 +83,7 @@ def find_move(matrix: Matrix, before: str, after: str) -> tuple[Version, tuple[V
                 f"--to any: matrix.yaml has no version newer than {old.name}: {', '.join(names)}"
             )
         return old, tuple(newer)
-    new = _find(matrix, "--to", after)
+    new = _find_version(matrix, "--to", after)
     others = ", ".join(version.name for version in same if version is not old) or "no other"
     if new is old:
         raise UsageError(f"--from and --to are both {old.name}: move to {others}, or ask --to any")
@@ -123,27 +119,24 @@ def is_of_tensorrt(args: argparse.Namespace) -> bool:
 
     :class:`UsageError` where an end is neither, both are the same, or of two products.
     """
-    ends = {"--from": args.before, "--to": args.after}
-    surfaces = read_surfaces(args.results)
-    unknown = {option: name for option, name in ends.items() if surfaces.of(name) is None}
     if args.before == args.after:
         raise UsageError(f"--from and --to are both {args.before}: a difference takes two")
-    if unknown and not args.matrix.exists():
-        option, name = next(iter(unknown.items()))
-        raise UsageError(f"{option} {name}: its API is not known; known are {', '.join(surfaces.versions)}")
-    if not unknown:
-        return True
-    matrix = read_matrix(args.matrix)
-    found = [_find(matrix, option, name, tuple(surfaces.versions)) for option, name in unknown.items()]
-    products = {version.product for version in found} | (
-        {Product.TENSORRT} if len(found) < len(ends) else set()
-    )
+    surfaces, products = read_surfaces(args.results), set[Product]()
+    for option, name in (("--from", args.before), ("--to", args.after)):
+        if surfaces.of(name) is not None:
+            products.add(Product.TENSORRT)
+        elif args.matrix.exists():
+            matrix = read_matrix(args.matrix)
+            products.add(_find_version(matrix, option, name, tuple(surfaces.versions)).product)
+        else:
+            known = ", ".join(surfaces.versions)
+            raise UsageError(f"{option} {name}: its API is not known; known are {known}")
     if len(products) > 1:
         raise UsageError(f"{args.before} and {args.after} are two products: an upgrade stays inside one")
     return products == {Product.TENSORRT}
 
 
-def _find(matrix: Matrix, option: str, name: str, others: Sequence[str] = ()) -> Version:
+def _find_version(matrix: Matrix, option: str, name: str, others: Sequence[str] = ()) -> Version:
     """Return a version of matrix.yaml; ``others``: names that may have been meant, too."""
     found = next((version for version in matrix.versions if version.name == name), None)
     if found is not None:
@@ -193,29 +186,21 @@ def choose_gpu(named: Sequence[str], here: Sequence[Gpu], stored: Sequence[Store
     """
     recorded = recorded_gpus(stored)
     if named:
-        return _with_table(named_gpus(named, [*here, *recorded.values()])[0])
+        gpu = named_gpus(named, [*here, *recorded.values()])[0]
+        if not gpu.present:
+            with contextlib.suppress(UsageError):  # the table of known GPUs may know more than records do
+                known = named_gpus([gpu.name], ())[0]
+                return replace(gpu, datacenter=known.datacenter, compute=gpu.compute or known.compute)
+        return gpu
     kinds = {gpu.slug: gpu for gpu in reversed(here)}
     if len(kinds) == 1:
         return next(iter(kinds.values()))
-    known = ", ".join(gpu.name for gpu in recorded.values())
-    what = (
-        f"this host has {', '.join(gpu.name for gpu in kinds.values())}"
-        if kinds
-        else "no GPU is in this host"
+    several = f"this host has {', '.join(gpu.name for gpu in kinds.values())}"
+    records = ", ".join(gpu.name for gpu in recorded.values())
+    raise UsageError(
+        f"{several if kinds else 'no GPU is in this host'}: name the GPU that you deploy on, such as --gpu L4"
+        f"{f' (there are records of {records})' if records else ''}"
     )
-    records = f" (there are records of {known})" if known else ""
-    raise UsageError(f"{what}: name the GPU that you deploy on, such as --gpu L4{records}")
-
-
-def _with_table(gpu: Gpu) -> Gpu:
-    """Return a GPU that only records name with what the table of known GPUs says of it."""
-    if gpu.present:
-        return gpu
-    try:
-        known = named_gpus([gpu.name], ())[0]
-    except UsageError:
-        return gpu
-    return replace(gpu, datacenter=known.datacenter, compute=gpu.compute or known.compute)
 
 
 def make_question(
@@ -234,16 +219,10 @@ def make_question(
 
 def file_options(args: argparse.Namespace) -> list[str]:
     """Return the options that name other files than the usual."""
-    usual = {
-        "matrix": Path("matrix.yaml"),
-        "repros": Path("repros"),
-        "results": Path("results"),
-        "cache": None,
-    }
-    given = {name: getattr(args, name) for name in usual}
-    return [
-        word for name, value in given.items() if value != usual[name] for word in (f"--{name}", str(value))
-    ]
+    usual = {name: Path(name) for name in ("matrix.yaml", "repros", "results")}
+    given = {name: getattr(args, name.removesuffix(".yaml")) for name in (*usual, "cache")}
+    other = {n.removesuffix(".yaml"): path for n, path in given.items() if path != usual.get(n)}
+    return [word for name, path in other.items() for word in (f"--{name}", str(path))]
 
 
 def command_of(args: argparse.Namespace) -> str:
