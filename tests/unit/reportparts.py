@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Behaviour, Certainty, ChangeKind
+from trtmatrix.judge.differences import Difference
 from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.upgrade.report import (
     CaseLine,
     Change,
     CheckOutcome,
-    Difference,
     FindingLine,
     ModelSection,
     SampleFigure,

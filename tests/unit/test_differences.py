@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.judge.differences import Samples, Tensor, compare_outputs
+from trtmatrix.judge.differences import Difference, Samples, Tensor, compare_outputs
 from trtmatrix.records import kept_outputs
 from trtmatrix.records.kept_outputs import open_kept, unpack_kept
 from trtmatrix.records.store import keep_outputs
-from trtmatrix.upgrade.report import Difference
 
 NAMES = ("8.6.1", "10.8.0")
 

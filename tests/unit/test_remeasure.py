@@ -73,7 +73,7 @@ def test_a_defect_that_was_added_is_found_in_kept_outputs(context: Context) -> N
     (done,) = call(context)
     assert done.new is not None
     assert Path(old.file).read_bytes() == before
-    signature = done.new.first.signatures["lost-half"]["y"]
+    signature = done.new.builds[0].signatures["lost-half"]["y"]
     assert signature == {"c": pytest.approx(1.0), "explained": pytest.approx(1.0)}
     assert done.new.outputs["y"]["rel_l2"] == pytest.approx(0.5)
     assert done.new.noise["fits"]["y"]

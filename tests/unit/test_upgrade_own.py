@@ -8,20 +8,13 @@ import pytest
 from upgrades import NEW, OLD, PLAIN, ask, entries_for
 
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
+from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.findings import make_case_line
 from trtmatrix.upgrade.question import Own
 from trtmatrix.upgrade.render_text import render_upgrade_text
-from trtmatrix.upgrade.report import (
-    CheckOutcome,
-    Decision,
-    Difference,
-    ModelSection,
-    SampleFigure,
-    Upgrade,
-    Weight,
-)
+from trtmatrix.upgrade.report import CheckOutcome, Decision, ModelSection, SampleFigure, Upgrade, Weight
 from trtmatrix.upgrade.sides import Entries
 
 FLOOR = "reduced precision on the CPU"

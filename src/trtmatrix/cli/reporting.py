@@ -75,7 +75,7 @@ def render(suffix: str, entries: Sequence[Entry]) -> str:
         from trtmatrix.tables.render_data import render_json
 
         return render_json(entries, generated=now)
-    from trtmatrix.judge.calibration_file import read_calibration
+    from trtmatrix.judge.calibration import read_calibration
     from trtmatrix.tables.matrix_plots import make_plots
     from trtmatrix.tables.render_report_html import render_report_html
 

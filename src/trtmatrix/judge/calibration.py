@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import trtmatrix
 from trtmatrix.judge.factors import LEAST_BOUND, MARGIN, UNCALIBRATED_MARGIN
 from trtmatrix.judge.noise import Noise, is_allowed, read_noise
 
@@ -31,23 +34,13 @@ class Calibration:
         A case that was not calibrated has its own ensemble with one seed, and a larger margin; infinite where
         nothing was emulated.
         """
-        key = (noise.key, defect, precision or noise.precision)
-        if noise.key not in self.envelopes:
-            return self._bound(noise, defect, key[2])
-        if key not in self._bounds:
-            self._bounds[key] = self._bound(noise, defect, key[2])
-        return self._bounds[key]
-
-    @cached_property
-    def _bounds(self) -> dict[tuple[str, str, str], float]:
-        """Bounds that were asked for, by noise key, defect and precision."""
-        return {}
-
-    def _bound(self, noise: Noise, defect: str, asked: str) -> float:
-        known = self.envelopes.get(noise.key, {}).get(defect)
+        known, asked = self.envelopes.get(noise.key, {}).get(defect), precision or noise.precision
         members, margin = (known, MARGIN) if known else (noise.c.get(defect, {}), UNCALIBRATED_MARGIN)
         sizes = [abs(c) for name, c in members.items() if is_allowed(name, asked)]
         return max(LEAST_BOUND, margin * max(sizes)) if sizes else float("inf")
+
+
+NOT_CALIBRATED = Calibration()
 
 
 def parse_calibration(data: Mapping[str, Any]) -> Calibration:
@@ -60,3 +53,22 @@ def parse_calibration(data: Mapping[str, Any]) -> Calibration:
         noises={key: noise for key, noise in noises.items() if noise is not None},
         seeds=int(data["seeds"]),
     )
+
+
+@cache
+def read_calibration() -> Calibration:
+    """Return the calibration of the project's repros, which is installed with the package."""
+    return parse_calibration(_installed())
+
+
+def read_entry(key: str) -> dict[str, Any] | None:
+    """Return what the calibration holds of a noise key, as it is written; None where it has none."""
+    entry: dict[str, Any] | None = _installed()["cases"].get(key)
+    return entry
+
+
+@cache
+def _installed() -> dict[str, Any]:
+    file = Path(trtmatrix.__file__).with_name("calibration.json")
+    data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return data

@@ -208,7 +208,7 @@ def make_workshop(
 ) -> Workshop:
     """Wire the launchers and the folders."""
     from trtmatrix.api.section import SurfaceIntake
-    from trtmatrix.judge.calibration_file import read_calibration
+    from trtmatrix.judge.calibration import read_calibration
     from trtmatrix.launchers.containers import ContainerLauncher
     from trtmatrix.launchers.engine_images import Images, builder_command
     from trtmatrix.launchers.gpu import clocks

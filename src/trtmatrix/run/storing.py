@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.judge.compare import expected_verdict, find_expectation, newest
-from trtmatrix.judge.confirm import FROM_THE_PROCESS, engines_wanted
-from trtmatrix.judge.entry import are_comparable
+from trtmatrix.judge.compare import newest
+from trtmatrix.judge.confirm import FROM_THE_PROCESS, assess
+from trtmatrix.judge.entry import are_comparable, expected_verdict, find_expectation
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.noise import fits, read_noise
 from trtmatrix.judge.record import Record, RecordError, record_from
@@ -85,9 +85,8 @@ class Storing:
             return 0
         earlier = [*self._since.get(cell.id, []), *(s.record for s in self._before.get(cell.id, []))]
         records = [record, *(other for other in earlier if are_comparable(record, other))]
-        outcome = judge(records, cell.case, cell.version, cell.repro, self.shop.calibration)
         self._since[cell.id] = [record, *self._since.get(cell.id, [])]
-        wanted = engines_wanted(cell, outcome, records, self.shop.calibration)
+        wanted = assess(cell, records, self.shop.calibration).wanted
         return max(wanted, self.shop.rebuilds) if wanted else 0
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trtmatrix.common.short import short
+from trtmatrix.judge.differences import Difference
 from trtmatrix.tables.html_pieces import Row, Words, chip, code, count, facts, fold, items, table, text
 from trtmatrix.upgrade.html_findings import render_cases
-from trtmatrix.upgrade.report import CheckOutcome, Difference, ModelSection, SampleFigure, WrongLayer
+from trtmatrix.upgrade.report import CheckOutcome, ModelSection, SampleFigure, WrongLayer
 
 
 def render_model(model: ModelSection, before: str, after: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from trtmatrix.api.report import count_uses, met_behaviours, named_uses
 from trtmatrix.api.types import ApiSection, ApiUse, ChangeKind
 from trtmatrix.common.short import short
+from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.tables.html_pieces import count
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
@@ -14,7 +15,6 @@ from trtmatrix.upgrade.html_answers import EVIDENCE, capital, deciding, ratio_te
 from trtmatrix.upgrade.report import (
     CaseLine,
     CheckOutcome,
-    Difference,
     FactLine,
     FindingLine,
     Lacking,

@@ -7,6 +7,7 @@ from enum import Enum
 
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode, combine_exit_codes
+from trtmatrix.judge.differences import Difference
 from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.outcome import Evidence
 
@@ -193,32 +194,6 @@ class SampleFigure:
     worst: float
     worst_sample: int
     samples: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """How far the outputs of the two versions are apart, over all samples; |a − b|, and ‖a − b‖/‖a‖.
-
-    Figures are infinite where an element is NaN or infinite at one version only (``nan`` counts those), and
-    NaN where nothing can be compared. ``samples``: how many were compared; ``note``: what is to be said of
-    it (``"bitwise equal"``, other shapes or dtypes, an output that is not there), or nothing. ``integers``:
-    it holds integers or booleans, and all samples were compared.
-    """
-
-    output: str
-    max_abs: float
-    mean_abs: float
-    rel_l2: float
-    worst_sample: int
-    samples: int = 0
-    nan: int = 0
-    note: str = ""
-    integers: bool = False
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it needs no noise floor: integers that are the same at both versions."""
-        return self.integers and self.max_abs == 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,7 +109,7 @@ def _errors(entry: Entry, calibration: Calibration) -> tuple[BySample, BySample]
             for name, values in build.outputs.items():
                 if "rel_l2" in values:
                     _note(errors, name, float(values["rel_l2"]), spoilt=bool(values.get("nan_unexpected")))
-            for name, value in (read_floors(build, subject, subject.noise) if subject.noise else {}).items():
+            for name, value in read_floors(build, subject).items():
                 spoilt = bool(build.outputs[name].get("nan_unexpected"))
                 _note(floors, name, value, spoilt=spoilt)
     return floors, errors

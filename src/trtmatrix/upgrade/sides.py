@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.controls import Controls
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.judge import FLOORS, NOT_CALIBRATED, measured_in
+from trtmatrix.judge.judge import FLOORS, measured_in
 from trtmatrix.judge.record import RAN
 from trtmatrix.judge.words import cell_text
 from trtmatrix.suite.gpus import Gpu
