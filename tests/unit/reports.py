@@ -20,13 +20,12 @@ from reportparts import (
 )
 
 from trtmatrix.suite.model import Product
+from trtmatrix.tables.plots import Point, Series
 from trtmatrix.upgrade.report import (
     Decision,
     FactLine,
     Lacking,
     PerformanceLine,
-    Point,
-    Series,
     Source,
     Spread,
     Upgrade,

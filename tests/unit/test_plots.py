@@ -19,6 +19,8 @@ from shown import PATIENT
 from trtmatrix.tables.plots import (
     FLOORS,
     Plot,
+    Point,
+    Series,
     describe_plot,
     mark,
     render_figure,
@@ -27,7 +29,6 @@ from trtmatrix.tables.plots import (
     spread_apart,
 )
 from trtmatrix.tables.scale import make_scale, tick_text
-from trtmatrix.upgrade.report import Point, Series
 
 SVG = "{http://www.w3.org/2000/svg}"
 PLOT = Plot(name="p", title="Error <over> versions", unit=FLOORS, series=ERRORS, marked=frozenset({"10.8.0"}))

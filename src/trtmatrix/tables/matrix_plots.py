@@ -14,9 +14,8 @@ from trtmatrix.judge.numbers import nan_last, read_floors
 from trtmatrix.judge.record import RAN, Record
 from trtmatrix.judge.words import cell_text
 from trtmatrix.suite.model import Control
-from trtmatrix.tables.plots import FLOORS, Plot
+from trtmatrix.tables.plots import FLOORS, Plot, Point, Series
 from trtmatrix.tables.table import Section, Table, make_tables
-from trtmatrix.upgrade.report import Point, Series
 
 Values = Callable[[Entry], list[float]]
 """What gives one value an engine of an entry."""

@@ -11,7 +11,6 @@ from trtmatrix.common.short import short
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.tables.html_pieces import count, fold, region, table, text
 from trtmatrix.tables.scale import Scale, make_scale, tick_text
-from trtmatrix.upgrade.report import Point, Series
 
 FLOORS = "noise floors"
 WIDTH, HEIGHT = 880, 330
@@ -23,6 +22,27 @@ _NAMED = 8
 _LABELS = 222
 _SPACE = 13.0
 _MOST_NAMED = 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One version of a plot; ``value`` is None where there is nothing to show, ``note`` says why."""
+
+    version: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    word: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One line of a plot over versions; ``unit`` "noise floors" (logarithmic, floor at 1) or "ms"."""
+
+    label: str
+    unit: str
+    points: tuple[Point, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from trtmatrix.tables.html_pieces import (
 )
 from trtmatrix.tables.html_scripts import COPY
 from trtmatrix.tables.html_style import make_style
-from trtmatrix.tables.plots import Plot, render_figure
+from trtmatrix.tables.plots import Plot, Series, render_figure
 from trtmatrix.upgrade.html_answers import (
     DECISIONS,
     capital,
@@ -32,7 +32,7 @@ from trtmatrix.upgrade.html_answers import (
 )
 from trtmatrix.upgrade.html_findings import render_findings
 from trtmatrix.upgrade.html_model_part import render_model
-from trtmatrix.upgrade.report import Lacking, PerformanceLine, Series, Upgrade
+from trtmatrix.upgrade.report import Lacking, PerformanceLine, Upgrade
 
 _FEW = 12
 """So many rows are shown unfolded."""

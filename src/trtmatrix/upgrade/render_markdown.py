@@ -11,6 +11,7 @@ from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.tables.html_pieces import count
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
+from trtmatrix.tables.plots import Series
 from trtmatrix.upgrade.html_answers import EVIDENCE, capital, deciding, ratio_text, spread_text
 from trtmatrix.upgrade.report import (
     CaseLine,
@@ -20,7 +21,6 @@ from trtmatrix.upgrade.report import (
     Lacking,
     ModelSection,
     PerformanceLine,
-    Series,
     Side,
     Source,
     Upgrade,

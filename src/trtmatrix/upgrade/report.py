@@ -10,6 +10,7 @@ from trtmatrix.common.errors import ExitCode, combine_exit_codes
 from trtmatrix.judge.differences import Difference
 from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.outcome import Evidence
+from trtmatrix.tables.plots import Series
 
 
 class Decision(str, Enum):
@@ -245,27 +246,6 @@ class ModelSection:
     check: CheckOutcome | None = None
     wrong_layers: tuple[WrongLayer, ...] = ()
     troubles: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """One version of a plot; ``value`` is None where there is nothing to show, ``note`` says why."""
-
-    version: str
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    word: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """One line of a plot over versions; ``unit`` "noise floors" (logarithmic, floor at 1) or "ms"."""
-
-    label: str
-    unit: str
-    points: tuple[Point, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import has_evidence
 from trtmatrix.suite.matrix import Version
+from trtmatrix.tables.plots import Point, Series
 from trtmatrix.upgrade.performance import engine_values
-from trtmatrix.upgrade.report import FindingLine, Point, Series
+from trtmatrix.upgrade.report import FindingLine
 from trtmatrix.upgrade.sides import Entries
 
 
