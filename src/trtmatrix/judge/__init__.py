@@ -1,4 +1,4 @@
-"""What the numbers say: records read, engines judged, verdicts believed or not, expectations, controls, words.
+"""What the numbers say: records, engines judged, verdicts believed or not, expectations, controls, words.
 
 Pure but for :func:`trtmatrix.judge.calibration.read_calibration`. It may import ``suite``, ``common`` and the
 probe's measures. From the top: :func:`~trtmatrix.judge.compare.make_entries` shows cells by their records,

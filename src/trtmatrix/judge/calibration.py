@@ -26,7 +26,6 @@ class Calibration:
 
     envelopes: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     noises: Mapping[str, Noise] = field(default_factory=dict)
-    seeds: int = 0
 
     def bound(self, noise: Noise, defect: str, precision: str = "") -> float:
         """Return the |c| that a right engine stays below: the envelope with its margin.
@@ -51,7 +50,6 @@ def parse_calibration(data: Mapping[str, Any]) -> Calibration:
     return Calibration(
         envelopes={key: entry["envelope"] for key, entry in data["cases"].items()},
         noises={key: noise for key, noise in noises.items() if noise is not None},
-        seeds=int(data["seeds"]),
     )
 
 
