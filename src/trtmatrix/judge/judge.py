@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 from trtmatrix.common.short import short
 from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF, why_no_floor
-from trtmatrix.judge.numbers import Subject, judge_build, measured, nan_last, read_floors, worst_of
+from trtmatrix.judge.numbers import Subject, judge_build, measured, nan_last, read_floors
 from trtmatrix.judge.record import BUILT, RAN, Measured, Record
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Known, Product, Verdict
@@ -188,7 +189,8 @@ def measured_in(
         values = [max(found, key=nan_last, default=None) for found in floors]
     else:
         values = [measured(build, measure) for build in record.builds]
-    return worst_of(value for value in values if value is not None)
+    known = [value for value in values if value is not None]
+    return math.nan if any(map(math.isnan, known)) else max(known, default=None)
 
 
 def read_figure(

@@ -7,7 +7,7 @@ The rules and what they were calibrated on are told in docs/verdicts.md; their n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -108,12 +108,7 @@ def measured(build: Measured, measure: str) -> float | None:
     """Return a measurement: the case's own scalar, or the worst over its outputs (NaN is worst)."""
     if measure in build.scalars:
         return float(build.scalars[measure])
-    return worst_of(float(values[measure]) for values in build.outputs.values() if measure in values)
-
-
-def worst_of(values: Iterable[float]) -> float | None:
-    """Return the largest number, NaN where there is one; None where there is no number."""
-    found = list(values)
+    found = [float(values[measure]) for values in build.outputs.values() if measure in values]
     return math.nan if any(map(math.isnan, found)) else max(found, default=None)
 
 

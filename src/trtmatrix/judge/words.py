@@ -16,12 +16,7 @@ ONE_BUILD = "¹"
 BOARD_MARK = "§"
 
 VERDICT_WORDS: Mapping[Verdict, str] = {
-    Verdict.PASS: "PASS",
-    Verdict.FAIL: "FAIL",
-    Verdict.FLAKY: "FLAKY",
-    Verdict.INVALID: "INVALID",
-    Verdict.BUILT: "BUILT",
-    Verdict.NO_VERDICT: "UNKNOWN",
+    verdict: "UNKNOWN" if verdict is Verdict.NO_VERDICT else verdict.value for verdict in Verdict
 }
 """The word of a verdict; NO VERDICT shows that of its cause instead, where it has one."""
 
@@ -64,10 +59,7 @@ EVIDENCE_MEANINGS: Mapping[Evidence, str] = {
     Evidence.NONE: "no evidence",
 }
 
-_FRAMES: Mapping[Evidence, tuple[str, str]] = {
-    Evidence.RECORDED: ("[", "]"),
-    Evidence.REPORTED: ("(", ")"),
-}
+_FRAMES: Mapping[Evidence, tuple[str, str]] = {Evidence.RECORDED: ("[", "]"), Evidence.REPORTED: ("(", ")")}
 
 
 def outcome_word(outcome: Outcome) -> str:
@@ -143,10 +135,9 @@ def legend(entries: Iterable[Entry | None]) -> list[tuple[str, str]]:
     boards = sorted({entry.board for entry in known if entry.board})
     fits = sorted({name for outcome in outcomes for name in outcome.fit.split("+") if name})
     negative = any(entry and entry.cell.case.control is Control.NEGATIVE for entry in shown)
+    seen = {entry.evidence for entry in known}
     marks = [
-        (" ".join(_FRAMES.get(evidence, ("plain",))), EVIDENCE_MEANINGS[evidence], evidence in seen)
-        for seen in ({entry.evidence for entry in known},) for evidence in Evidence
-    ] + [
+        *((" ".join(_FRAMES.get(e, ("plain",))), EVIDENCE_MEANINGS[e], e in seen) for e in Evidence),
         (SURPRISE, "not as expected", any(entry.surprise for entry in known)),
         (", ".join(boards), "another driver or variant, named above its table", bool(boards)),
         (ONE_BUILD, "1 build", any(map(rests_on_one, outcomes))),
