@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.cli.entry import make_parser
-from trtmatrix.judge.record import BUILT, RAN, to_json, write_number
+from trtmatrix.common.jsontext import to_json
+from trtmatrix.judge.record import BUILT, RAN, write_number
 from trtmatrix.plan.context import open_context
 from trtmatrix.plan.digests import cell_digests
 from trtmatrix.suite.cells import Cell, Selection, expand

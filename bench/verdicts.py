@@ -22,7 +22,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # before NumPy: a proc
 from bench.groups import Group, read_groups  # noqa: E402
 from bench.outcomes import RIGHT, Maker, Outcome  # noqa: E402
 from bench.rates import render_rates  # noqa: E402
-from trtmatrix.judge.calibration_file import read_calibration  # noqa: E402
+from trtmatrix.judge.calibration import read_calibration  # noqa: E402
 from trtmatrix.judge.factors import FAIL_FACTOR  # noqa: E402
 from trtmatrix.judge.noise import Noise, read_noise  # noqa: E402
 from trtmatrix.judge.numbers import Subject, judge_build, read_floors, read_signs  # noqa: E402
@@ -96,8 +96,8 @@ def judge_group(group: Group, seeds: Iterable[int], count: int) -> list[Judged]:
 
 def _judged(outcome: Outcome, subject: Subject, noise: Noise, seed: int) -> Judged:
     said = judge_build(outcome.build, subject)
-    floors = read_floors(outcome.build, subject, noise)
-    signs = {sign.name: sign for sign in read_signs(outcome.build, subject, noise)}
+    floors = read_floors(outcome.build, subject)
+    signs = {sign.name: sign for sign in read_signs(outcome.build, subject)}
     sign = signs.get(outcome.label)
     return Judged(
         repro=noise.key.partition(":")[0], precision=noise.precision, key=noise.key, seed=seed,

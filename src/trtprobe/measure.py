@@ -1,4 +1,4 @@
-"""Measurements of an output against its reference, in float64, block by block."""
+"""Measurements of an output against its reference, in float64, block by block; integers are exact."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ Number = Union[int, float]
 def measure_output(output: np.ndarray, reference: np.ndarray) -> Dict[str, Number]:
     """Compare an output y with its reference r of the same shape, elementwise in float64.
 
-    Returns ``count``; ``nan`` and ``inf`` of the output; ``nan_unexpected``: NaN or infinite where
-    r is finite; ``zeros``: outputs equal to 0, and ``share_zeros`` of all; ``share_not_close``: the
-    share of elements that are not close (see :data:`RTOL`; equal infinities are, NaN never is);
-    ``share_10_bits``: the share of outputs whose mantissa needs 10 bits at most (float32: the lowest
-    13 are 0; float16: all; absent for other dtypes).
+    The difference of two integers is taken exactly. Returns ``count``; ``nan`` and ``inf`` of the output;
+    ``nan_unexpected``: NaN or infinite where r is finite, or anything but r where that is infinite;
+    ``inf_missed``: how many of these are of the latter kind (absent where none is); ``zeros``: outputs equal
+    to 0, and ``share_zeros`` of all; ``share_not_close``: the share of elements that are not close (see
+    :data:`RTOL`; equal infinities are, NaN never is); ``share_10_bits``: the share of outputs whose mantissa
+    needs 10 bits at most (float32: the lowest 13 are 0; float16: all; absent for other dtypes).
 
     Over the elements where both are finite: ``max_abs``, ``mean_abs`` and ``sum_abs`` of |y − r|;
     ``rel_l2`` = ‖y − r‖₂ / ‖r‖₂ (infinite where r is zero and y is not); ``cosine`` = ⟨y, r⟩ / (‖y‖₂ ‖r‖₂)
     (1 where both are zero, 0 where one is); ``psnr`` = 20·log₁₀(max |r|) − 10·log₁₀(mean (y − r)²) in dB
     (infinite where they are equal). ``worst_at``: where |y − r| is largest (row-major, the first of
-    equals), with ``worst_y`` and ``worst_r`` there; the first unexpected NaN or infinity before all
-    others. None of the three where nothing can be compared. ``ValueError`` where the shapes differ.
+    equals), with ``worst_y`` and ``worst_r`` there, as integers where both are; the first unexpected NaN or
+    infinity before all others. None of the three where nothing can be compared. ``ValueError`` where the
+    shapes differ.
     """
     return measure_with_signatures(output, reference, {})[0]
 
@@ -71,17 +73,20 @@ def measure_with_signatures(
         _same_shape(output, "the defect " + name, d)
     y, r = output.reshape(-1), reference.reshape(-1)
     flat = {name: d.reshape(-1) for name, d in defects.items()}
-    sums, signatures = _Sums(), {name: Signature() for name in defects}
+    sums, signatures = Sums(), {name: Signature() for name in defects}
     for start in range(0, y.size, BLOCK):
         block = slice(start, start + BLOCK)
         yb, rb = y[block].astype(np.float64), r[block].astype(np.float64)
-        sums.add(start, yb, rb)
+        sums.add(start, yb, rb, difference_of_integers(y[block], r[block]))
         if flat:
             with np.errstate(invalid="ignore", over="ignore"):
                 error = np.subtract(yb, rb, out=yb)
             for name, d in flat.items():
                 signatures[name].add(error, d[block].astype(np.float64))
     measured = sums.result(int(y.size))
+    if "worst_at" in measured and _common_integers(y, r) is not None:
+        at = int(measured["worst_at"])
+        measured.update(worst_y=int(y[at]), worst_r=int(r[at]))
     share = _share_10_bits(y)
     if share is not None:
         measured["share_10_bits"] = share
@@ -91,6 +96,21 @@ def measure_with_signatures(
 def _same_shape(output: np.ndarray, what: str, other: np.ndarray) -> None:
     if output.shape != other.shape:
         raise ValueError("shape %s, %s has %s" % (output.shape, what, other.shape))
+
+
+def difference_of_integers(y: np.ndarray, r: np.ndarray) -> Optional[np.ndarray]:
+    """Return |y − r|, rounded once, of integers that float64 may not hold; None for all other dtypes."""
+    dtype = _common_integers(y, r)
+    if dtype is None:
+        return None
+    y, r = y.astype(dtype), r.astype(dtype)
+    difference: np.ndarray = np.maximum(y, r) - np.minimum(y, r)
+    return difference.astype(np.uint64).astype(np.float64)  # unsigned, as 2**63 and more wraps round
+
+
+def _common_integers(y: np.ndarray, r: np.ndarray) -> Optional[np.dtype]:
+    both = np.result_type(y.dtype, r.dtype)
+    return both if both.kind in "iu" and both.itemsize == 8 else None
 
 
 def _share_10_bits(y: np.ndarray) -> Optional[float]:
@@ -105,21 +125,25 @@ def _share_10_bits(y: np.ndarray) -> Optional[float]:
     return (y.size - longer) / max(1, y.size)
 
 
-class _Sums:
+class Sums:
     """What is summed up over the blocks."""
 
     def __init__(self) -> None:
+        """Start with nothing seen."""
         self.counts = dict.fromkeys(("nan", "inf", "nan_unexpected", "zeros"), 0)
-        self.compared = self.not_close = 0
+        self.compared = self.not_close = self.missed = 0
         self.total = self.peak = self.error2 = self.norm2 = self.output2 = self.product = 0.0
         self.max_abs, self.worst = 0.0, -1.0
         self.where: Dict[str, Number] = {}
 
-    def add(self, start: int, y: np.ndarray, r: np.ndarray) -> None:
-        """Take one block in; ``start`` is the place of its first element."""
+    def add(self, start: int, y: np.ndarray, r: np.ndarray, error: Optional[np.ndarray] = None) -> None:
+        """Take one flat block in, in float64; ``start`` is the place of its first element.
+
+        ``error``: |y − r|, where that is known better than y and r.
+        """
         self.counts["zeros"] += y.size - int(np.count_nonzero(y))
         with np.errstate(invalid="ignore", over="ignore"):
-            error = np.abs(y - r)
+            error = np.abs(y - r) if error is None else error
             subtotal = float(error.sum())
         places = None
         if not math.isfinite(subtotal):
@@ -142,11 +166,13 @@ class _Sums:
 
     def _count_infinite(self, start: int, y: np.ndarray, r: np.ndarray) -> None:
         """Count what is not finite in a block: a sum of differences that is not finite told of it."""
-        unexpected = ~np.isfinite(y) & np.isfinite(r)
+        missed = np.isinf(r) & (y != r)
+        unexpected = (~np.isfinite(y) & np.isfinite(r)) | missed
         either = ~np.isfinite(y) | ~np.isfinite(r)
         self.counts["nan"] += int(np.isnan(y).sum())
         self.counts["inf"] += int(np.isinf(y).sum())
         self.counts["nan_unexpected"] += int(unexpected.sum())
+        self.missed += int(missed.sum())
         self.not_close += int((either & (y != r)).sum())
         if unexpected.any() and self.worst < math.inf:
             at = int(np.argmax(unexpected))
@@ -166,6 +192,8 @@ class _Sums:
     def result(self, count: int) -> Dict[str, Number]:
         """Return the measurements of ``count`` elements."""
         found: Dict[str, Number] = {"count": count, **self.counts, **self.where}
+        if self.missed:
+            found["inf_missed"] = self.missed
         found["share_zeros"] = self.counts["zeros"] / max(1, count)
         found["share_not_close"] = self.not_close / max(1, count)
         found.update(sum_abs=self.total, mean_abs=self.total / max(1, self.compared))

@@ -20,7 +20,7 @@ from reports import bare_upgrade, full_upgrade  # noqa: E402
 from shown import sample_entries  # noqa: E402
 
 from tests.browser.chromium import chromium  # noqa: E402
-from trtmatrix.judge.judge import NOT_CALIBRATED  # noqa: E402
+from trtmatrix.judge.calibration import NOT_CALIBRATED  # noqa: E402
 from trtmatrix.tables.matrix_plots import make_plots  # noqa: E402
 from trtmatrix.tables.render_html import render_html  # noqa: E402
 from trtmatrix.tables.render_report_html import render_report_html  # noqa: E402

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from trtmatrix.judge.entry import Entry, find_expectation
-from trtmatrix.judge.judge import NOT_CALIBRATED, figure_text, judge, measured_in
+from trtmatrix.judge.judge import judge, read_figure
 from trtmatrix.judge.record import RAN, SCHEMA, Record, record_from, write_number
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.gpus import CPU, Gpu
@@ -156,10 +156,10 @@ def make_entry(
     """An entry, judged from a record that measured ``value``; see :func:`make_record`."""
     cell = cell or make_cell()
     made, repro, case = make_record(cell, value, **record), cell.repro, cell.case
-    number = measured_in(made, repro.figure.measure, case, repro, NOT_CALIBRATED)
+    figure, number = read_figure(made, case, repro)
     return Entry(
         cell=cell, evidence=evidence, outcome=judge([made], case, cell.version, repro), record=made,
-        records=(made,), figure=figure_text(made, case, repro), value=number,
+        records=(made,), figure=figure, value=number,
         expectation=find_expectation(cell),
         excluded=Excluded(cell=cell, why=excluded, detail=why) if excluded else None,
         executed=executed and evidence is Evidence.MEASURED,

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.bugs.redact import allowed_facts
+from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.judge import NOT_CALIBRATED
 from trtmatrix.judge.words import cell_text
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.board_kinds import find_kinds, kind_lines

@@ -38,5 +38,5 @@ def test_a_recorded_error_may_be_nan() -> None:
 
 def test_another_shape_is_not_the_wrong_numbers_that_were_recorded() -> None:
     recorded = {"how": "y: wrong", "wrong": {"y": (0.5, 0.6)}}
-    said = "y: shape (1,), the reference has (2,): WRONG\nrecorded: {}\n"
+    said = "y: wrong shape: (1,) instead of (2,): WRONG\nrecorded: {}\n"
     assert list(compare(recorded, said)) == ["something else is wrong; recorded: y"]

@@ -14,8 +14,7 @@ import pytest
 from bench.calibrate import SEEDS, TARGET, calibrate, is_current
 from bench.groups import REPROS, Group, read_groups
 
-from trtmatrix.judge.calibration import SCHEMA, parse_calibration
-from trtmatrix.judge.calibration_file import read_calibration, read_entry
+from trtmatrix.judge.calibration import SCHEMA, parse_calibration, read_calibration, read_entry
 from trtmatrix.judge.noise import precision_of
 from trtmatrix.prepare.noise import calibrated_noise, emulation_digest, has_noise
 from trtmatrix.suite.repro_files import LoadedRepro, read_repros

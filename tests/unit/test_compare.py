@@ -21,21 +21,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.judge.calibration import Calibration
-from trtmatrix.judge.compare import (
-    Stored,
-    expected_verdict,
-    find_expectation,
-    is_current,
-    is_surprise,
-    make_entries,
-    newest,
-)
+from trtmatrix.judge.compare import Stored, is_current, make_entries, newest
+from trtmatrix.judge.entry import Entry, expected_verdict, find_expectation
 from trtmatrix.judge.noise import Noise
 from trtmatrix.judge.record import Record
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.gpus import NO_GPU, Gpu
 from trtmatrix.suite.model import Basis, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
 from trtmatrix.suite.plan import Excluded
 from trtmatrix.suite.repros import Figure, Specifier
 from trtmatrix.tables.remarks import find_overruled
@@ -88,7 +81,9 @@ def test_the_newest_local_record_is_shown_else_the_newest(stored: list[Stored]) 
 @pytest.mark.parametrize("expected", Verdict)
 def test_a_surprise_goes_in_both_directions_and_needs_an_answer(verdict: Verdict, expected: Verdict) -> None:
     answers = {Verdict.PASS, Verdict.FAIL, Verdict.FLAKY}
-    assert is_surprise(verdict, expected) is (verdict in answers and verdict is not expected)
+    said = make_expectation(expected)
+    entry = Entry(cell=CELL, evidence=Evidence.MEASURED, outcome=Outcome(verdict=verdict), expectation=said)
+    assert entry.surprise is (verdict in answers and verdict is not expected)
 
 
 @pytest.mark.parametrize("evidence", Evidence)

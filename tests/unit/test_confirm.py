@@ -13,18 +13,14 @@ from hypothesis import strategies as st
 from trtmatrix.judge.confirm import (
     CONFIRMING_BUILDS,
     DECIDING_BUILDS,
+    assess,
     count_engines,
-    engines_wanted,
     has_engines,
     is_shared,
-    overruled,
-    part_set_aside,
 )
-from trtmatrix.judge.judge import judge
 from trtmatrix.judge.record import BUILT, ENDS, RAN, Record
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import Cause, Control, Product, Verdict
-from trtmatrix.suite.outcome import Outcome
 from trtmatrix.suite.repros import Expectation
 
 PLAIN = make_cell()
@@ -33,6 +29,25 @@ EXPECTED_TO_SAY_NOTHING = make_cell(make_repro(expectations=(make_expectation(Ve
 NEGATIVE = make_cell(case=make_control())
 POSITIVE = make_cell(case=make_case("matmul", control=Control.POSITIVE))
 ON_CPU = make_cell(version="onnxruntime-1.31.1")
+
+RIGHT, WRONG = 175.0, 9999.0
+SAYS: dict[Verdict, dict[str, Any]] = {
+    Verdict.PASS: {"value": RIGHT}, Verdict.FAIL: {"value": WRONG}, Verdict.BUILT: {"ended": BUILT},
+    Verdict.FLAKY: {"value": WRONG, "others": (RIGHT,)}, Verdict.NO_VERDICT: {"ended": "interrupted"},
+    Verdict.INVALID: {"measurements": {"outputs": {}, "scalars": {}}},
+}  # fmt: skip
+"""What a record must hold for a verdict."""
+
+
+def seen(cell: Cell, *fields: dict[str, Any]) -> list[Record]:
+    """Records, the newest first, with runs r0, r1, … from the oldest."""
+    last = len(fields) - 1
+    return [make_record(cell, **{"run": f"r{last - i}", **more}) for i, more in enumerate(fields)]
+
+
+def wanted(cell: Cell, records: Sequence[Record]) -> int:
+    return assess(cell, records).wanted
+
 
 DOUBTFUL = {
     "plain": (PLAIN, {Verdict.FAIL}),
@@ -48,64 +63,55 @@ DOUBTFUL = {
 @pytest.mark.parametrize("name", DOUBTFUL)
 def test_a_failure_and_a_pass_that_was_not_expected_are_seen_again(name: str, verdict: Verdict) -> None:
     cell, doubtful = DOUBTFUL[name]
-    records = [make_record(cell)]
-    assert engines_wanted(cell, Outcome(verdict=verdict), records) == (3 if verdict in doubtful else 0)
+    records = seen(cell, SAYS[verdict])
+    assert assess(cell, records).outcome.verdict is verdict
+    assert wanted(cell, records) == (3 if verdict in doubtful else 0)
 
 
-def build(number: int) -> dict[str, Any]:
-    return {"measurements": {"outputs": {}, "scalars": {"n": float(number)}}, "engine": {}}
-
-
-def builds(count: int, **more: Any) -> dict[str, Any]:
-    return {"builds": [build(number) for number in range(count)], **more}
-
-
-FAIL = Outcome(verdict=Verdict.FAIL)
+THREE = {"others": (WRONG,) * 2}
 ENOUGH: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "one engine": ([{}], False),
-    "three engines of one process": ([builds(3)], False),
+    "three engines of one process": ([THREE], False),
     "three processes": ([{"processes": 3}], False),
     "three processes, twice": ([{"processes": 3}, {"processes": 3}], True),
-    "four engines": ([{}, builds(3)], True),
+    "four engines": ([{}, THREE], True),
     "four records": ([{}] * 4, True),
     "confirmed": ([{"confirms": "r0"}, {}], True),
-    "confirmed by a crash": ([{"confirms": "r0", "ended": "crashed"}, {}], True),
-    "confirmation was interrupted": ([{"confirms": "r0", "ended": "interrupted"}, {}], False),
+    "confirmed by a crash": ([{}, {"confirms": "r0", "ended": "crashed"}], True),
+    "confirmation was interrupted": ([{}, {"confirms": "r0", "ended": "interrupted"}], False),
 }
 
 
 @pytest.mark.parametrize("name", ENOUGH)
 def test_what_was_seen_often_enough_is_not_seen_again(name: str) -> None:
     fields, enough = ENOUGH[name]
-    records = [make_record(PLAIN, run=f"r{number}", **more) for number, more in enumerate(fields)]
-    assert engines_wanted(PLAIN, FAIL, records) == (0 if enough else 3)
+    assert wanted(PLAIN, seen(PLAIN, *({"value": WRONG, **more} for more in fields))) == (0 if enough else 3)
 
 
 def test_engines_are_counted_over_records_and_processes() -> None:
-    records = [make_record(PLAIN, **fields) for fields in ({}, builds(3), {"processes": 5})]
+    records = [make_record(PLAIN, **fields) for fields in ({}, THREE, {"processes": 5})]
     assert count_engines(records) == 1 + 3 + 5
 
 
 @pytest.mark.parametrize(
-    ("fields", "wanted", "enough"),
-    [({}, 1, True), ({}, 2, False), (builds(2), 2, True), ({"ended": "crashed"}, 5, True)],
+    ("fields", "count", "enough"),
+    [({}, 1, True), ({}, 2, False), ({"others": (WRONG,)}, 2, True), ({"ended": "crashed"}, 5, True)],
 )
 def test_more_engines_are_wanted_only_where_they_would_tell(
-    fields: dict[str, Any], wanted: int, enough: bool
+    fields: dict[str, Any], count: int, enough: bool
 ) -> None:
-    assert has_engines([make_record(PLAIN, **fields)], wanted) is enough
+    assert has_engines([make_record(PLAIN, **fields)], count) is enough
 
 
 def test_every_product_but_tensorrt_is_believed_at_once_where_it_ran_alone() -> None:
     cells: list[Cell] = [make_cell(version=name) for name in ("tensorrt-rtx-1.4", "onnxruntime-1.31.1")]
     assert {cell.version.product for cell in cells} == set(Product) - {Product.TENSORRT}
-    assert not any(engines_wanted(cell, FAIL, [make_record(cell)]) for cell in cells)
+    assert not any(wanted(cell, [make_record(cell, WRONG)]) for cell in cells)
 
 
 SHARED: dict[str, Any] = {"worker": {"number": 0, "position": 2}}
 FIRST: dict[str, Any] = {"worker": {"number": 1, "position": 0}}
 ALONE: dict[str, Any] = {"worker": {"number": 2, "position": 0, "alone": True}}
-RIGHT, WRONG = 175.0, 9999.0
 
 
 def test_a_record_is_shared_where_other_cells_ran_before_it() -> None:
@@ -125,16 +131,14 @@ def test_how_a_cell_ended_in_a_shared_process_is_doubted_where_the_process_may_b
     cause: Cause, version: str
 ) -> None:
     cell = make_cell(version=version)
-    outcome = Outcome(verdict=Verdict.NO_VERDICT, cause=cause)
-    assert engines_wanted(cell, outcome, [make_record(cell, ended=cause.value, **SHARED)]) == (
-        1 if cause in DOUBTED_CAUSES else 0
-    )
-    assert engines_wanted(cell, outcome, [make_record(cell, ended=cause.value, **FIRST)]) == 0
+    engines = 1 if cause in DOUBTED_CAUSES else 0
+    assert wanted(cell, [make_record(cell, ended=cause.value, **SHARED)]) == engines
+    assert wanted(cell, [make_record(cell, ended=cause.value, **FIRST)]) == 0
 
 
 def test_a_crash_that_is_the_bug_is_tried_once_alone() -> None:
     cell = make_cell(case=make_case(bug_is=frozenset({Cause.CRASHED})))
-    assert engines_wanted(cell, FAIL, [make_record(cell, ended="crashed", **SHARED)]) == 1
+    assert wanted(cell, [make_record(cell, ended="crashed", **SHARED)]) == 1
 
 
 BELIEVED_IN_COMPANY = {  # expectation, control → the verdicts that are believed in a shared process
@@ -166,8 +170,7 @@ def test_in_a_shared_process_only_what_had_to_come_is_believed(
     cell = make_cell(make_repro(case, expectations=said), version=version)
     believed = verdict in BELIEVED_IN_COMPANY[given] | {Verdict.BUILT}
     engines = CONFIRMING_BUILDS if version == "10.7.0" else 1
-    record = make_record(cell, **SHARED)
-    assert engines_wanted(cell, Outcome(verdict=verdict), [record]) == (0 if believed else engines)
+    assert wanted(cell, [make_record(cell, **SAYS[verdict], **SHARED)]) == (0 if believed else engines)
 
 
 def test_memory_that_runs_out_alone_too_is_the_bug_where_the_case_says_so() -> None:
@@ -176,17 +179,6 @@ def test_memory_that_runs_out_alone_too_is_the_bug_where_the_case_says_so() -> N
     assert wanted(cell, seen(cell, {"ended": cause.value})) == CONFIRMING_BUILDS
     again = {"ended": cause.value, "confirms": "r0", **ALONE}
     assert wanted(cell, seen(cell, again, {"ended": cause.value})) == 0
-
-
-def seen(cell: Cell, *fields: dict[str, Any]) -> list[Record]:
-    """Records, the newest first, with runs r0, r1, … from the oldest."""
-    last = len(fields) - 1
-    return [make_record(cell, **{"run": f"r{last - i}", **more}) for i, more in enumerate(fields)]
-
-
-def wanted(cell: Cell, records: Sequence[Record]) -> int:
-    outcome = judge(records, cell.case, cell.version, cell.repro)
-    return engines_wanted(cell, outcome, records)
 
 
 WRONG_IN_COMPANY: dict[str, Any] = {"value": WRONG, **SHARED}
@@ -262,14 +254,13 @@ ASIDE: dict[str, tuple[list[dict[str, Any]], set[str]]] = {  # the newest first;
 def test_what_a_shared_process_said_is_set_aside_once_it_was_tried_again_alone(name: str) -> None:
     fields, runs = ASIDE[name]
     records = seen(PLAIN, *fields)
-    counted, aside = part_set_aside(PLAIN, records)
-    assert {record.run for record in aside} == runs
-    assert list(counted) == [record for record in records if record.run not in runs]
+    found = assess(PLAIN, records)
+    assert {record.run for record in found.set_aside} == runs
+    assert list(found.counted) == [record for record in records if record.run not in runs]
 
 
 def sentence(cell: Cell, *fields: dict[str, Any]) -> str:
-    counted, aside = part_set_aside(cell, seen(cell, *fields))
-    return overruled(cell, judge(counted, cell.case, cell.version, cell.repro), counted, aside)
+    return assess(cell, seen(cell, *fields)).overruled
 
 
 def test_what_was_set_aside_is_told_where_something_else_is_believed() -> None:
@@ -327,5 +318,4 @@ def test_it_ends_within_three_orders(
         assert orders <= 2, [(r.run, r.ended, r.confirms) for r in records]
         confirms = records[0].run if names_the_last else doubted
         records.insert(0, made(cell, len(records), to_come[orders], confirms=confirms))
-    counted, _ = part_set_aside(cell, records)
-    assert counted
+    assert assess(cell, records).counted

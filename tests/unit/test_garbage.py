@@ -12,7 +12,7 @@ from test_manner import AS_BUG, NAN, NOISE, RIGHT, WRONG, ZERO, engine, failing
 from test_numbers import FLOOR
 from test_published import entries
 
-from trtmatrix.judge.calibration_file import read_calibration
+from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.manner import Kind, Manner, manner_of, same_manner
 
 CASE = make_case(limits={}, defects=("lost-scale",))

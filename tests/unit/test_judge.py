@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from trtmatrix.common.short import short
 from trtmatrix.judge.calibration import Calibration, parse_calibration
-from trtmatrix.judge.judge import figure_text, judge, observed_differences
+from trtmatrix.judge.judge import judge, observed_differences, read_figure
 from trtmatrix.judge.numbers import measured
 from trtmatrix.judge.record import BUILT, ENDS, RAN, Record, write_number
 from trtmatrix.suite.matrix import Fact
@@ -36,7 +36,7 @@ def one(record: Record, case: Case, version: Any = V107) -> Outcome:
 
 
 def text_of(record: Record, figure: Figure) -> str:
-    return figure_text(record, make_case(), make_repro(figure=figure))
+    return read_figure(record, make_case(), make_repro(figure=figure))[0]
 
 
 def measurements(outputs: dict[str, dict[str, float]], **scalars: float) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def test_pass_means_that_every_limit_holds_and_nothing_is_nan(
         values["nan_unexpected"] = bad
     record = make_record(make_cell(), measurements=measurements(outputs, **scalars))
     outcome = one(record, make_case(limits=limits))
-    known = {name: measured(record.first, name) for name in limits}
+    known = {name: measured(record.builds[0], name) for name in limits}
     if outcome.verdict is Verdict.PASS:
         assert limits
         assert not (bad and outputs)
@@ -214,8 +214,8 @@ def test_facts_that_the_image_contradicts_are_told() -> None:
 
 def test_the_cases_own_number_comes_before_the_outputs() -> None:
     record = make_record(make_cell(), measurements=measurements({"y": {"wrong": 9.0}}, wrong=3.0))
-    assert measured(record.first, "wrong") == 3.0
-    assert measured(record.first, "nothing") is None
+    assert measured(record.builds[0], "wrong") == 3.0
+    assert measured(record.builds[0], "nothing") is None
 
 
 @given(st.floats(0, 1e300, allow_subnormal=False))

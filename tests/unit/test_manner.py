@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from test_numbers import FLOOR, KNOWN, MEMBERS
 from test_published import entries
 
-from trtmatrix.judge.calibration import Calibration
-from trtmatrix.judge.calibration_file import read_calibration
+from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.manner import Kind, Manner, manner_in, manner_of, plain_message, same_manner
@@ -125,7 +124,6 @@ def test_what_does_not_fail_has_no_manner() -> None:
     assert manner_of(make_reported(make_cell()), Calibration()) is None
     said_nothing = replace(entry_of(AS_BUG), outcome=Outcome(verdict=Verdict.INVALID))
     assert manner_of(said_nothing, Calibration()) is None, "a control says that it says nothing"
-    assert manner_in([], make_cell(), Calibration()) is None
 
 
 def test_every_published_failure_has_a_manner_and_nothing_else_has() -> None:

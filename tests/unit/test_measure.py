@@ -43,11 +43,13 @@ def plain(y: Array, r: Array) -> dict[str, float]:
     finite = [(a, b) for a, b in both if math.isfinite(a) and math.isfinite(b)]
     errors = [abs(a - b) for a, b in finite]
     error, norm = math.hypot(*errors), math.hypot(*(b for _, b in finite))
+    missed = sum(math.isinf(b) and a != b for a, b in both)
     return {
         "count": len(both),
         "nan": sum(math.isnan(a) for a, _ in both),
         "inf": sum(math.isinf(a) for a, _ in both),
-        "nan_unexpected": sum(not math.isfinite(a) and math.isfinite(b) for a, b in both),
+        "nan_unexpected": sum(unexpected(a, b) for a, b in both),
+        **({"inf_missed": missed} if missed else {}),
         "zeros": sum(a == 0 for a, _ in both),
         "max_abs": max(errors, default=0.0),
         "mean_abs": math.fsum(errors) / max(1, len(errors)),
@@ -60,6 +62,10 @@ def plain(y: Array, r: Array) -> dict[str, float]:
         **worst(both),
         **share_10_bits(y),
     }
+
+
+def unexpected(a: float, b: float) -> bool:
+    return (math.isfinite(b) and not math.isfinite(a)) or (math.isinf(b) and a != b)
 
 
 def share_10_bits(y: Array) -> dict[str, float]:
@@ -92,7 +98,7 @@ def psnr(errors: list[float], reference: list[float]) -> float:
 
 def worst(both: list[tuple[float, float]]) -> dict[str, float]:
     """The place and values of the first unexpected NaN or infinity, else of the largest error."""
-    bad = [i for i, (a, b) in enumerate(both) if not math.isfinite(a) and math.isfinite(b)]
+    bad = [i for i, pair in enumerate(both) if unexpected(*pair)]
     fine = [i for i, (a, b) in enumerate(both) if math.isfinite(a) and math.isfinite(b)]
     at = bad[0] if bad else max(fine, key=lambda i: abs(both[i][0] - both[i][1]), default=None)
     return {} if at is None else {"worst_at": at, "worst_y": both[at][0], "worst_r": both[at][1]}
@@ -144,7 +150,7 @@ def test_an_output_equals_itself(pair: tuple[Array, Array]) -> None:
 
 def test_the_worst_element_is_named_and_an_unexpected_nan_before_all() -> None:
     y, r = np.zeros((300, 1000), np.float32), np.zeros((300, 1000))
-    y[1, 7], y[200, 3], r[0, 0] = 5, -9, math.inf
+    y[1, 7], y[200, 3], y[0, 0], r[0, 0] = 5, -9, math.inf, math.inf
     measured = measure_output(y, r)
     assert (measured["worst_at"], measured["worst_y"], measured["worst_r"]) == (200_003, -9, 0)
     y[299, 999] = math.nan
@@ -177,10 +183,44 @@ def test_more_than_a_block_is_measured_whole() -> None:
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_nan_is_counted_and_left_out_of_the_sums(dtype: type[np.floating[Any]]) -> None:
     y = np.array([np.nan, np.inf, -np.inf, 3, 0], dtype)
-    measured = measure_output(y, np.array([1, 1, np.inf, 1, 2.0]))
+    measured = measure_output(y, np.array([1, 1, -np.inf, 1, 2.0]))
     assert (measured["nan"], measured["inf"], measured["nan_unexpected"]) == (1, 2, 2)
+    assert "inf_missed" not in measured
     assert (measured["sum_abs"], measured["mean_abs"], measured["max_abs"]) == (4, 2, 2)
     assert measured["zeros"] == 1
+
+
+@pytest.mark.parametrize("given", [1.0, 65504.0, -math.inf, math.nan])
+def test_an_infinity_of_the_reference_is_matched_by_itself_alone(given: float) -> None:
+    r = np.array([1, math.inf, math.nan, 2])
+    measured = measure_output(np.array([1, given, 5, 2], np.float32), r)
+    assert (measured["nan_unexpected"], measured["inf_missed"], measured["rel_l2"]) == (1, 1, 0)
+    assert (measured["worst_at"], measured["worst_r"]) == (1, math.inf)
+    assert measure_output(np.array([1, math.inf, 5, 2], np.float32), r)["nan_unexpected"] == 0
+
+
+BIG = 2**60
+
+
+@pytest.mark.parametrize(
+    ("y", "r", "dtype", "error"),
+    [
+        ([BIG + 1, 5], [BIG, 5], np.int64, 1),
+        ([2**63 - 1, 5], [-(2**63), 5], np.int64, 2**64 - 1),
+        ([2**64 - 1, 5], [2**64 - 2, 5], np.uint64, 1),
+        ([BIG, 5], [BIG, 5], np.int64, 0),
+    ],
+)
+def test_integers_are_compared_as_integers(y: list[int], r: list[int], dtype: Any, error: int) -> None:
+    measured = measure_output(np.array(y, dtype), np.array(r, dtype))
+    assert (measured["max_abs"], measured["rel_l2"] == 0) == (float(error), error == 0)
+    assert (measured["worst_y"], measured["worst_r"]) == (y[0], r[0])
+
+
+def test_an_engine_s_int32_is_compared_with_an_int64_and_other_integers_with_floats() -> None:
+    assert measure_output(np.array([7], np.int32), np.array([BIG]))["max_abs"] == float(BIG - 7)
+    for dtype in (np.int64, np.int8, np.bool_):
+        assert measure_output(np.array([1], dtype), np.array([1.5]))["max_abs"] == 0.5
 
 
 def test_only_nan_leaves_nothing_to_sum() -> None:

@@ -398,3 +398,18 @@ def test_what_is_wrong_by_more_than_a_thousandth_fails_whatever_it_is(
     reference = np.array(values, np.float64)
     if reference.any():
         assert rounded(reference * (1 + off), reference).verdict is Verdict.FAIL
+
+
+def test_an_infinity_that_the_output_lacks_is_wrong() -> None:
+    r = np.array([1.0, math.inf, 2.0])
+    for found, reason in ((1.0, "y: 1 of 3 not infinite as the reference is"), (math.inf, "")):
+        values, _ = measure_with_signatures(np.array([1.0, found, 2.0], np.float32), r, {})
+        outcome = judge_build(Measured(outputs={"y": values}, scalars={}), make_subject(defects=()))
+        assert (outcome.verdict is Verdict.FAIL, outcome.reason) == (bool(reason), reason)
+
+
+def test_an_integer_beyond_2_to_the_53_that_is_off_by_one_does_not_pass() -> None:
+    subject = replace(make_subject(keep=True), noise=None)
+    for off, verdict in ((0, Verdict.PASS), (1, Verdict.INVALID)):
+        values, _ = measure_with_signatures(np.array([2**60 + off]), np.array([2**60]), {})
+        assert judge_build(Measured(outputs={"y": values}, scalars={}), subject).verdict is verdict

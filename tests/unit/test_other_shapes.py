@@ -2,49 +2,74 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
-from builders import make_case, make_cell, make_record
+from builders import make_case, make_cell, make_entry, make_record
+from upgrades import NEW, OLD, ask
 
+from trtmatrix.bugs.script import CHECK
 from trtmatrix.judge.calibration import Calibration
-from trtmatrix.judge.confirm import engines_wanted
-from trtmatrix.judge.judge import judge, other_shapes
+from trtmatrix.judge.confirm import assess
+from trtmatrix.judge.judge import judge
 from trtmatrix.judge.manner import Kind, manner_in, same_manner
 from trtmatrix.suite.model import Cause, Verdict
+from trtmatrix.tables.render_text import render_text
+from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.document import make_document
+from trtmatrix.upgrade.render_text import render_text as render_report
+from trtmatrix.upgrade.report import Decision
 
 SAID = "shape (1, 1, 1), the reference has (2, 24, 1)"
 SCALAR = "shape (2,), the reference has ()"
+SHAPES = "ms: wrong shape: (1, 1, 1) instead of (2, 24, 1); v.s1: wrong shape: (2,) instead of ()"
+WRONG = "wrong shape: (1, 1, 1) instead of (2, 24, 1)"
 CELL = make_cell(case=make_case())
 
 
 @pytest.mark.parametrize(
-    ("ended", "detail", "shapes"),
+    ("ended", "detail", "reason"),
     [
-        ("probe failed", f"raised ValueError: {SAID}", {"": SAID}),
-        ("probe failed", f"build 2 of 3: raised ValueError: {SAID}", {"": SAID}),
-        ("probe failed", f"ms: {SAID}; v.s1: {SCALAR}", {"ms": SAID, "v.s1": SCALAR}),
-        ("probe failed", "raised ValueError: shape (1,), the defect lost has (2,)", {}),
-        ("probe failed", "the probe ended with code 1", {}),
-        ("crashed", f"raised ValueError: {SAID}", {}),
+        ("probe failed", f"raised ValueError: {SAID}", WRONG),
+        ("probe failed", f"build 2 of 3: raised ValueError: {SAID}", WRONG),
+        ("probe failed", f"ms: {SAID}; v.s1: {SCALAR}", SHAPES),
+        ("probe failed", "raised ValueError: shape (1,), the defect lost has (2,)", ""),
+        ("probe failed", "the probe ended with code 1", ""),
+        ("crashed", f"raised ValueError: {SAID}", ""),
     ],
 )  # fmt: skip
-def test_shapes_are_read_from_what_the_probe_says(ended: str, detail: str, shapes: dict[str, str]) -> None:
+def test_shapes_are_read_from_what_the_probe_says(ended: str, detail: str, reason: str) -> None:
     record = make_record(CELL, ended=ended, detail=detail)
-    assert other_shapes(record) == shapes
     outcome = judge([record], CELL.case, CELL.version, CELL.repro)
-    if shapes:
-        assert (outcome.verdict, outcome.cause) == (Verdict.FAIL, None)
-        assert all(said in outcome.reason for said in shapes.values())
+    if reason:
+        assert (outcome.verdict, outcome.cause, outcome.reason) == (Verdict.FAIL, None, reason)
     else:
         assert (outcome.verdict, outcome.cause) == (Verdict.NO_VERDICT, Cause(ended))
+
+
+def test_a_table_and_the_question_of_an_upgrade_say_so() -> None:
+    good = make_entry(make_cell(CELL.repro, version=OLD))
+    bad = make_entry(make_cell(CELL.repro, version=NEW), ended="probe failed", detail=f"y: {SAID}")
+    assert f"FAIL: y: {WRONG}" in " ".join(render_text([bad], width=160).split())
+    upgrade = decide(ask([good, bad]))
+    assert upgrade.decision is Decision.DONT
+    assert f"y: {WRONG}" in " ".join(render_report(make_document(upgrade)).split())
+
+
+def test_the_script_that_reads_a_folder_of_an_archive_says_so() -> None:
+    result = json.dumps({"ended": "probe failed", "detail": f"raised ValueError: {SAID}"}, indent=1)
+    done = subprocess.run([sys.executable, CHECK], input=result, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, f"{WRONG}: WRONG")
 
 
 def test_it_is_a_way_of_failing_of_its_own() -> None:
     record = make_record(CELL, ended="probe failed", detail=f"raised ValueError: {SAID}")
     manner = manner_in([record], CELL, Calibration())
     assert manner is not None
-    assert (manner.kind, manner.words) == (Kind.SHAPE, SAID)
+    assert (manner.kind, manner.words) == (Kind.SHAPE, WRONG)
     assert same_manner(manner, manner) == ""
 
 
@@ -54,9 +79,6 @@ def test_it_is_believed_once_it_was_seen_again_alone(position: int) -> None:
     first = make_record(
         CELL, run="20261122t000000-00000001", worker={"number": 0, "position": position}, **facts
     )
-    outcome = judge([first], CELL.case, CELL.version, CELL.repro)
-    assert engines_wanted(CELL, outcome, [first]) > 0
+    assert assess(CELL, [first]).wanted > 0
     again = make_record(CELL, run="20261122t000001-00000002", confirms=first.run, **facts)
-    assert (
-        engines_wanted(CELL, judge([again, first], CELL.case, CELL.version, CELL.repro), [again, first]) == 0
-    )
+    assert assess(CELL, [again, first]).wanted == 0

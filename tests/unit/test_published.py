@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.judge.calibration_file import read_calibration
+from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.compare import Stored, make_entries
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import NAMED, PASS_FACTOR
@@ -67,7 +67,7 @@ def engines(entry: Entry) -> Iterator[tuple[Measured, Outcome, float]]:
     for record in (record for record in entry.records if record.ended == RAN):
         subject = subject_of(record, entry.cell.case, entry.cell.repro, read_calibration())
         for build in record.builds:
-            floors = read_floors(build, subject, subject.noise) if subject.noise else {}
+            floors = read_floors(build, subject)
             yield build, judge_build(build, subject), max(floors.values(), default=0.0)
 
 

@@ -11,6 +11,7 @@ from builders import make_cell, make_record
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.record import (
     ENDS,
     SCHEMA,
@@ -19,7 +20,6 @@ from trtmatrix.judge.record import (
     RecordError,
     parse_record,
     record_from,
-    to_json,
     write_number,
 )
 from trtmatrix.suite.model import Cause, Product

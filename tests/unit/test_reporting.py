@@ -18,8 +18,8 @@ from shown import NOISE, PATIENT, many_entries, sample_entries
 from test_light import HEAVY, RUNNING, project, store_all, watched
 
 from trtmatrix.cli import entry as cli
+from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.judge import NOT_CALIBRATED
 from trtmatrix.judge.record import record_from
 from trtmatrix.tables.matrix_plots import floors_of, latencies_of, make_plots
 from trtmatrix.tables.render_report_html import render_report_html

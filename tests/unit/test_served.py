@@ -9,7 +9,7 @@ import pytest
 from builders import H200, make_case, make_cell, make_entry, make_record, make_unknown, make_version
 
 from trtmatrix.judge.compare import Entry, is_current
-from trtmatrix.judge.confirm import engines_wanted
+from trtmatrix.judge.confirm import assess
 from trtmatrix.plan.digests import asked_digest, origin_digests
 from trtmatrix.plan.stale import find_changes, find_reason
 from trtmatrix.run.perform import Options, why_run
@@ -36,12 +36,12 @@ def test_what_may_come_out_otherwise_is_tried_again(cause: Cause) -> None:
 
 def entry(verdict: Verdict, *records: dict[str, Any], **fields: Any) -> Entry:
     """An entry with a verdict that rests on such records."""
-    cell = make_cell(case=make_case())
-    made = tuple(make_record(cell, run=f"r{number}", **more) for number, more in enumerate(records))
+    cell, value = make_cell(case=make_case()), 9999.0 if verdict is Verdict.FAIL else 1.0
+    made = tuple(make_record(cell, value, run=f"r{number}", **more) for number, more in enumerate(records))
     outcome = Outcome(verdict=verdict)
     return Entry(
         cell=cell, evidence=Evidence.MEASURED, outcome=outcome, record=made[0], records=made,
-        wanted=engines_wanted(cell, outcome, made), **fields,
+        wanted=assess(cell, made).wanted, **fields,
     )  # fmt: skip
 
 

@@ -12,8 +12,9 @@ import pytest
 from builders import make_cell, make_record
 
 from trtmatrix.common.errors import ConfigError
+from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.compare import Stored
-from trtmatrix.judge.record import Record, RecordError, to_json
+from trtmatrix.judge.record import Record, RecordError
 from trtmatrix.records.store import (
     keep_outputs,
     publish,

@@ -11,6 +11,7 @@ from builders import make_case, make_cell, make_control, make_entry, make_record
 from upgrades import NEW, OLD, ask
 
 from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.record import record_from
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.repros import Case
 from trtmatrix.upgrade.decide import decide
@@ -31,7 +32,7 @@ def timed(cell: Cell, latencies: Sequence[float], gpu: dict[str, Any] | None = N
         data["builds"] = [{**b, "engine": e} for b, e in zip(data["builds"], engines, strict=True)]
     else:
         data["engine"] = engines[0]
-    record = replace(record, whole=data)
+    record = record_from(data, record.file)
     return replace(made, record=record, records=(record,))
 
 

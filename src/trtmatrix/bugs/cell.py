@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from trtmatrix.common.errors import UsageError
-from trtmatrix.judge.calibration import Calibration
-from trtmatrix.judge.calibration_file import read_calibration
+from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import judge, subject_of
 from trtmatrix.judge.manner import Manner, manner_of

@@ -1,6 +1,7 @@
 """Reads what a repro printed. Exit code: 1 the failure came back, 0 it did not, 125 cannot be said."""
 
 import json
+import re
 import sys
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -35,7 +36,10 @@ def main() -> int:
         return 125
     result = json.loads(text[text.index("{\n") :])
     if result["ended"] != "ran":
-        return 1 if result["ended"] in BUG_IS else 125
+        shapes = re.search(r"shape (\([\d, ]*\)), the reference has (\([\d, ]*\))", result["detail"])
+        if shapes:
+            print(f"wrong shape: {shapes[1]} instead of {shapes[2]}: WRONG")
+        return 1 if shapes or result["ended"] in BUG_IS else 125
     words = [word for build in result.get("builds") or [result] for word in judge(build["measurements"])]
     print("recorded:", json.dumps(RECORDED))
     return 1 if "WRONG" in words else 125 if "unclear" in words or not words else 0

@@ -126,7 +126,7 @@ def worst_sample(found: Found, recipe: Recipe) -> tuple[int, dict[str, tuple[flo
     ]  # fmt: skip
     errors: dict[str, list[float]] = {}
     for build in failing:
-        floors = read_floors(build, found.subject, found.subject.noise) if found.subject.noise else {}
+        floors = read_floors(build, found.subject)
         for name, values in build.outputs.items():
             if "rel_l2" in values and (not floors.get(name, math.inf) < 8 or values.get("nan_unexpected")):
                 bad = math.nan if values.get("nan_unexpected") else float(values["rel_l2"])
@@ -181,7 +181,7 @@ def _output_rows(found: Found) -> list[list[str]]:
         return []
     subject, builds = found.subject, found.record.builds
     build = next((b for b in builds if judge_build(b, subject).verdict is Verdict.FAIL), builds[0])
-    floors, rows = read_floors(build, subject, subject.noise) if subject.noise else {}, []
+    floors, rows = read_floors(build, subject), []
     for name, x in build.outputs.items():
         numbers = [x.get("rel_l2"), floors.get(name), x.get("max_abs")]
         worst = f"{x['worst_y']:.6g} instead of {x['worst_r']:.6g}" if "worst_at" in x else ""

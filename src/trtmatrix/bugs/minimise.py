@@ -26,8 +26,7 @@ from trtmatrix.bugs.trials import Start, Trials, find_start
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.interrupts import undisturbed
 from trtmatrix.common.jsontext import to_json
-from trtmatrix.judge.garbage import describe_garbage, errors_agree, is_unsteady
-from trtmatrix.judge.manner import Kind, Manner, same_manner
+from trtmatrix.judge.manner import Kind, Manner, describe_garbage, errors_agree, is_unsteady, same_manner
 from trtmatrix.onnxmodel.sessions import NotComputedError
 from trtmatrix.suite.cells import nearest_names
 

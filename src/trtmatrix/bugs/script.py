@@ -59,8 +59,8 @@ def limits_of(subject: Subject, outputs: Mapping[str, str]) -> Limits:
         return dict.fromkeys(outputs.values(), (1.0, 1.0))
     if subject.noise is None:
         return dict.fromkeys(outputs.values(), _ONLY_EXACT)
-    signs = list(read_signs(nothing, subject, subject.noise))
-    silent = says_nothing(subject, subject.noise, signs)
+    signs = read_signs(nothing, subject)
+    silent = says_nothing(subject, signs)
     found = {graph: _NEVER_RIGHT if silent else _by_floor(subject, name) for name, graph in outputs.items()}
     for sign in signs if not silent else ():
         if sign.usable and sign.output in outputs:

@@ -87,7 +87,7 @@ def render_tables(suffix: str, entries: Sequence[Entry], *, all_rows: bool = Fal
 
 def render_report(entries: Sequence[Entry]) -> str:
     """Return the report as a page with filters and plots."""
-    from trtmatrix.judge.calibration_file import read_calibration
+    from trtmatrix.judge.calibration import read_calibration
     from trtmatrix.tables.matrix_plots import make_plots
     from trtmatrix.tables.render_report_html import render_report_html
 

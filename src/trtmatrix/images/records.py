@@ -15,7 +15,7 @@ from trtmatrix.common.archive import SUFFIX, SUMS, Written, digest_of, sums_text
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError
 from trtmatrix.common.unpack import Bounds, find_differences, read_archive
 from trtmatrix.images.fates import Incoming, Refused, content_digest, misfit, misplaced
-from trtmatrix.judge.record import Pool, Record, RecordError, parse_record, record_from
+from trtmatrix.judge.record import Pool, Record, RecordError, parse_object, record_from
 from trtmatrix.plan.context import Context
 from trtmatrix.records.kept_outputs import kept_file
 from trtmatrix.records.store import read_records, record_path
@@ -203,7 +203,7 @@ def _record(file: Path, parts: tuple[str, ...], source: str, pool: Pool) -> Inco
     try:
         if file.stat().st_size > LARGEST:
             return f"has more than {LARGEST:,} bytes, which no record has"
-        data = parse_record(file.read_bytes()).data
+        data = parse_object(file.read_bytes())
         record, digest = record_from(data, str(file), pool), content_digest(data)
     except RecordError as error:
         return f"line {str(error).removeprefix(':')}"
@@ -215,4 +215,4 @@ def _record(file: Path, parts: tuple[str, ...], source: str, pool: Pool) -> Inco
 
 
 def _reread(file: str) -> Mapping[str, Any]:
-    return parse_record(Path(file).read_bytes(), file).data
+    return parse_object(Path(file).read_bytes(), file)

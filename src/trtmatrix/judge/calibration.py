@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import trtmatrix
 from trtmatrix.judge.factors import LEAST_BOUND, MARGIN, UNCALIBRATED_MARGIN
 from trtmatrix.judge.noise import Noise, is_allowed, read_noise
 
@@ -23,7 +26,6 @@ class Calibration:
 
     envelopes: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     noises: Mapping[str, Noise] = field(default_factory=dict)
-    seeds: int = 0
 
     def bound(self, noise: Noise, defect: str, precision: str = "") -> float:
         """Return the |c| that a right engine stays below: the envelope with its margin.
@@ -31,23 +33,13 @@ class Calibration:
         A case that was not calibrated has its own ensemble with one seed, and a larger margin; infinite where
         nothing was emulated.
         """
-        key = (noise.key, defect, precision or noise.precision)
-        if noise.key not in self.envelopes:
-            return self._bound(noise, defect, key[2])
-        if key not in self._bounds:
-            self._bounds[key] = self._bound(noise, defect, key[2])
-        return self._bounds[key]
-
-    @cached_property
-    def _bounds(self) -> dict[tuple[str, str, str], float]:
-        """Bounds that were asked for, by noise key, defect and precision."""
-        return {}
-
-    def _bound(self, noise: Noise, defect: str, asked: str) -> float:
-        known = self.envelopes.get(noise.key, {}).get(defect)
+        known, asked = self.envelopes.get(noise.key, {}).get(defect), precision or noise.precision
         members, margin = (known, MARGIN) if known else (noise.c.get(defect, {}), UNCALIBRATED_MARGIN)
         sizes = [abs(c) for name, c in members.items() if is_allowed(name, asked)]
         return max(LEAST_BOUND, margin * max(sizes)) if sizes else float("inf")
+
+
+NOT_CALIBRATED = Calibration()
 
 
 def parse_calibration(data: Mapping[str, Any]) -> Calibration:
@@ -58,5 +50,23 @@ def parse_calibration(data: Mapping[str, Any]) -> Calibration:
     return Calibration(
         envelopes={key: entry["envelope"] for key, entry in data["cases"].items()},
         noises={key: noise for key, noise in noises.items() if noise is not None},
-        seeds=int(data["seeds"]),
     )
+
+
+@cache
+def read_calibration() -> Calibration:
+    """Return the calibration of the project's repros, which is installed with the package."""
+    return parse_calibration(_installed())
+
+
+def read_entry(key: str) -> dict[str, Any] | None:
+    """Return what the calibration holds of a noise key, as it is written; None where it has none."""
+    entry: dict[str, Any] | None = _installed()["cases"].get(key)
+    return entry
+
+
+@cache
+def _installed() -> dict[str, Any]:
+    file = Path(trtmatrix.__file__).with_name("calibration.json")
+    data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return data

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.entry import expected_verdict, find_expectation
-from trtmatrix.judge.judge import NOT_CALIBRATED, judge, other_shapes
+from trtmatrix.judge.judge import combine, judge_record, other_shapes
 from trtmatrix.judge.record import BUILT, RAN, Record
 from trtmatrix.judge.words import full_words
 from trtmatrix.suite.cells import Cell
@@ -26,62 +26,64 @@ With three alone, a fault of one build in four would be missed in 42% of cases (
 
 FROM_THE_PROCESS = frozenset(
     {
-        Cause.OUT_OF_GPU_MEMORY,
-        Cause.OUT_OF_HOST_MEMORY,
-        Cause.TIME_OUT,
-        Cause.BUILD_FAILED,
-        Cause.CRASHED,
+        Cause.OUT_OF_GPU_MEMORY, Cause.OUT_OF_HOST_MEMORY, Cause.TIME_OUT, Cause.BUILD_FAILED, Cause.CRASHED,
         Cause.PROBE_FAILED,
     }
-)
+)  # fmt: skip
 """Why a cell has no verdict, where what ran in its process before may have done it."""
 
 
-def count_engines(records: Iterable[Record]) -> int:
-    """Return how many engines records hold; a process that builds its own counts as one."""
-    return sum(record.engines for record in records)
+@dataclass(frozen=True, kw_only=True)
+class Assessment:
+    """What comparable records of a cell say together, and whether that is believed.
 
-
-def is_shared(record: Record) -> bool:
-    """Whether other cells had run in a record's process before it; older records were made alone."""
-    position = record.worker.get("position")
-    return isinstance(position, int) and position > 0
-
-
-def part_set_aside(
-    cell: Cell, records: Sequence[Record], calibration: Calibration = NOT_CALIBRATED
-) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
-    """Part comparable records, the newest first, into those that count and those that are set aside.
-
-    What a shared process said is set aside once it was tried again alone: the run that was confirmed, and
-    older ones that were doubtful and never confirmed (a run that was interrupted leaves such).
+    ``counted`` are those that the outcome rests on. What a shared process said is ``set_aside`` once it was
+    tried again alone: the run that was confirmed, and older ones that were doubtful and never confirmed (a
+    run that was interrupted leaves such). ``overruled`` says in a sentence what the newest of these said,
+    where something else is believed. ``wanted``: how many engines must be built alone in a fresh process
+    before the outcome is believed; often 0.
     """
+
+    outcome: Outcome
+    counted: tuple[Record, ...]
+    set_aside: tuple[Record, ...]
+    wanted: int
+    overruled: str
+
+
+def assess(cell: Cell, records: Sequence[Record], calibration: Calibration = NOT_CALIBRATED) -> Assessment:
+    """Judge comparable records of a cell, the newest first, each once."""
+    judged = [judge_record(record, cell.case, cell.repro, calibration) for record in records]
+    said = [combine([one], cell.case, cell.version) for one in judged]
+    aside = _find_aside(cell, records, said)
+    counted = [one for one in judged if one.record.run not in aside]
+    doubted = [outcome for one, outcome in zip(judged, said, strict=True) if one.record.run in aside]
+    outcome = combine(counted, cell.case, cell.version)
+    kept = tuple(one.record for one in counted)
+    return Assessment(
+        outcome=outcome, counted=kept, overruled=_overruled(outcome, kept, doubted),
+        set_aside=tuple(record for record in records if record.run in aside),
+        wanted=_engines_wanted(cell, outcome, kept, records, doubted),
+    )  # fmt: skip
+
+
+def _find_aside(cell: Cell, records: Sequence[Record], said: Sequence[Outcome]) -> frozenset[str]:
+    """Return the runs that are set aside; ``said``: what each record says by itself."""
     alone = [i for i, r in enumerate(records) if r.confirms and not is_shared(r) and not _is_machinery(r)]
     if not alone:
-        return tuple(records), ()
+        return frozenset()
     tried = {records[i].confirms for i in alone}
-
-    def is_aside(i: int, record: Record) -> bool:
-        if not is_shared(record) or record.run in tried:
-            return is_shared(record)
-        return i > alone[0] and _is_doubtful(cell, _judge([record], cell, calibration))
-
-    aside = {record.run for i, record in enumerate(records) if is_aside(i, record)}
-    counted = tuple(record for record in records if record.run not in aside)
-    return counted, tuple(record for record in records if record.run in aside)
+    return frozenset(
+        record.run for i, record in enumerate(records)
+        if is_shared(record) and (record.run in tried or (i > alone[0] and _is_doubtful(cell, said[i])))
+    )  # fmt: skip
 
 
-def engines_wanted(
-    cell: Cell, outcome: Outcome, records: Sequence[Record], calibration: Calibration = NOT_CALIBRATED
-) -> int:
-    """Return how many engines must be built alone in a fresh process before a verdict is believed; often 0.
-
-    ``records``: all comparable ones of the cell, the newest first; ``outcome``: what they say together. Where
-    some are set aside, the others are judged here.
-    """
-    counted, aside = part_set_aside(cell, records, calibration)
-    if aside:
-        outcome = _judge(counted, cell, calibration)
+def _engines_wanted(
+    cell: Cell, outcome: Outcome, counted: Sequence[Record], records: Sequence[Record],
+    doubted: Sequence[Outcome],
+) -> int:  # fmt: skip
+    """Return how many engines must be built alone; ``doubted``: what those that are set aside say."""
     newest, on_tensorrt = counted[0], cell.version.product is Product.TENSORRT
     if is_shared(newest):
         if not _is_doubtful(cell, outcome):
@@ -89,38 +91,21 @@ def engines_wanted(
         return CONFIRMING_BUILDS if on_tensorrt and newest.ended == RAN else 1
     if not on_tensorrt:
         return 0
-    if aside and _is_first_try(newest, records, aside):
-        said = (_judge([record], cell, calibration) for record in aside)
-        if any(_contradicts(before, outcome) for before in said):
-            return DECIDING_BUILDS
+    if any(_contradicts(before, outcome) for before in doubted) and _is_first_try(newest, counted, records):
+        return DECIDING_BUILDS
     return CONFIRMING_BUILDS if _must_be_seen_again(cell, outcome, counted) else 0
 
 
-def overruled(
-    cell: Cell,
-    outcome: Outcome,
-    counted: Sequence[Record],
-    aside: Sequence[Record],
-    calibration: Calibration = NOT_CALIBRATED,
-) -> str:
-    """Say in a sentence what the newest that was set aside said, where something else is believed."""
-    said = (_judge([record], cell, calibration) for record in aside)
-    other = next((o for o in said if (o.verdict, o.cause) != (outcome.verdict, outcome.cause)), None)
+def _overruled(outcome: Outcome, counted: Sequence[Record], doubted: Sequence[Outcome]) -> str:
+    other = next((o for o in doubted if (o.verdict, o.cause) != (outcome.verdict, outcome.cause)), None)
     if other is None:
         return ""
     engines = count_engines(record for record in counted if not is_shared(record))
     alone = "1 engine built alone says" if engines == 1 else f"{engines} engines built alone say"
     if not outcome.builds:
         alone = "alone it says"
-    return f"a run in a shared process said {_words(other)}; {alone} {_words(outcome)}"
-
-
-def _words(outcome: Outcome) -> str:
-    return full_words(replace(outcome, builds=0))
-
-
-def _judge(records: Sequence[Record], cell: Cell, calibration: Calibration) -> Outcome:
-    return judge(records, cell.case, cell.version, cell.repro, calibration)
+    before, after = (full_words(replace(one, builds=0)) for one in (other, outcome))
+    return f"a run in a shared process said {before}; {alone} {after}"
 
 
 def _is_doubtful(cell: Cell, outcome: Outcome) -> bool:
@@ -155,13 +140,12 @@ def _must_be_seen_again(cell: Cell, outcome: Outcome, records: Sequence[Record])
     return doubtful and not seen_again and count_engines(records) <= CONFIRMING_BUILDS
 
 
-def _is_first_try(newest: Record, records: Sequence[Record], aside: Sequence[Record]) -> bool:
+def _is_first_try(newest: Record, counted: Sequence[Record], records: Sequence[Record]) -> bool:
     """Whether the newest ran and is the only one made alone since what is set aside, of few in all."""
-    doubted = {record.run for record in aside}
-    since = list(takewhile(lambda record: record.run not in doubted, records))
+    kept = {record.run for record in counted}
+    since = takewhile(lambda record: record.run in kept, records)
     tries = [record for record in since if record.confirms and not _is_machinery(record)]
-    alone = (record for record in records if not is_shared(record))
-    few = count_engines(alone) < CONFIRMING_BUILDS + DECIDING_BUILDS
+    few = count_engines(r for r in records if not is_shared(r)) < CONFIRMING_BUILDS + DECIDING_BUILDS
     return few and tries == [newest] and newest.ended == RAN
 
 
@@ -175,17 +159,30 @@ def _contradicts(before: Outcome, after: Outcome) -> bool:
 
 
 def _is_machinery(record: Record) -> bool:
-    if record.ended in {RAN, BUILT} or other_shapes(record):
-        return False
-    return Cause(record.ended).is_machinery
+    cause = _cause_of(record)
+    return cause is not None and cause.is_machinery
 
 
 def _may_pass(record: Record, cell: Cell) -> bool:
     """Whether a record tells nothing, since it may end otherwise next time; not where that is the bug."""
-    if record.ended in {RAN, BUILT} or other_shapes(record):
-        return False
-    cause = Cause(record.ended)
-    return cause.may_pass and cause not in cell.case.bug_is
+    cause = _cause_of(record)
+    return cause is not None and cause.may_pass and cause not in cell.case.bug_is
+
+
+def _cause_of(record: Record) -> Cause | None:
+    """Return why a record has no verdict, None where it has one."""
+    return None if record.ended in {RAN, BUILT} or other_shapes(record) else Cause(record.ended)
+
+
+def is_shared(record: Record) -> bool:
+    """Whether other cells had run in a record's process before it; older records were made alone."""
+    position = record.worker.get("position")
+    return isinstance(position, int) and position > 0
+
+
+def count_engines(records: Iterable[Record]) -> int:
+    """Return how many engines records hold; a process that builds its own counts as one."""
+    return sum(record.engines for record in records)
 
 
 def has_engines(records: Sequence[Record], wanted: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from trtmatrix.judge.entry import Entry, are_comparable
 from trtmatrix.suite.cells import CONTROLS, Cell, Selection, expand
@@ -42,7 +43,10 @@ class ControlMap:
 
     def __init__(self, repros: Iterable[Repro], versions: Iterable[Version]) -> None:
         """Take the repros and versions that there are."""
-        self._common = [repro for repro in repros if repro.id == CONTROLS]
+        self._common = [
+            (repro.id, case) for repro in repros if repro.id == CONTROLS for case in repro.cases
+            if case.control and Product.TENSORRT in case.products
+        ]  # fmt: skip
         self._onnx = sorted(v.name for v in versions if v.product is Product.ONNXRUNTIME)
         self._cases: dict[tuple[str, str], list[tuple[str, str]]] = {}
 
@@ -56,10 +60,12 @@ class ControlMap:
             return []
         key = (cell.repro.id, cell.case.id)
         if key not in self._cases:
-            found = {(repro.id, case.id) for repro in self._common for case in _common(repro, cell)}
+            asked = cell.case.precision
+            exact = [item for item in self._common if item[1].precision == asked]
+            found = exact or [c for c in self._common if c[1].precision == _STANDS_FOR.get(asked, asked)]
             nearest = _nearest_negative(cell)
-            found |= {(cell.repro.id, nearest.id)} if nearest else set()
-            self._cases[key] = sorted(found - {key})
+            found = [*found, (cell.repro.id, nearest)] if nearest else found
+            self._cases[key] = sorted({(repro, case.id) for repro, case in found} - {key})
         return [
             CellId(repro=repro, case=case, version=cell.version.name, gpu=cell.gpu.slug)
             for repro, case in self._cases[key]
@@ -71,17 +77,7 @@ class ControlMap:
         checked = on_trt and Product.ONNXRUNTIME in cell.case.products
         if not checked or cell.case.control is Control.NEGATIVE:
             return []
-        return [
-            CellId(repro=cell.repro.id, case=cell.case.id, version=name, gpu=CPU.slug) for name in self._onnx
-        ]
-
-
-def _common(controls: Repro, cell: Cell) -> list[Case]:
-    """Return the common controls of a cell's precision."""
-    able = [case for case in controls.cases if case.control and Product.TENSORRT in case.products]
-    precision = cell.case.precision
-    exact = [case for case in able if case.precision == precision]
-    return exact or [case for case in able if case.precision == _STANDS_FOR.get(precision, precision)]
+        return [replace(cell.id, version=name, gpu=CPU.slug) for name in self._onnx]
 
 
 def _nearest_negative(cell: Cell) -> Case | None:
@@ -92,17 +88,13 @@ def _nearest_negative(cell: Cell) -> Case | None:
         if other.control is Control.NEGATIVE and other.precision == case.precision
         and Product.TENSORRT in other.products and other.needs <= case.needs
     ]  # fmt: skip
-    shared = {other.id: len(other.params.items() & case.params.items()) for other in able}
-    return max(able, key=lambda other: shared[other.id], default=None)
+    return max(able, key=lambda other: len(other.params.items() & case.params.items()), default=None)
 
 
 _ANSWERS = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY})
 _JUDGED = _ANSWERS | {Verdict.INVALID}
-_WRONG = {
-    Control.POSITIVE: _JUDGED - {Verdict.PASS},
-    Control.NEGATIVE: _JUDGED - {Verdict.FAIL},
-}
-"""The verdicts of a control with which nothing can be believed; a control that did not run says nothing."""
+_MUST = {Control.POSITIVE: Verdict.PASS, Control.NEGATIVE: Verdict.FAIL}
+"""The verdict of a control; with another that was judged nothing can be believed."""
 
 
 def apply_controls(entries: Sequence[Entry]) -> tuple[Entry, ...]:
@@ -146,42 +138,46 @@ class Controls:
         ran = self._ran(self._map.beside(entry.cell))
         return [control for control in ran if _same_conditions(control, entry)]
 
-    def control_problem(self, entry: Entry) -> str:
-        """Return which control of an entry came out wrong, or nothing; controls have none."""
-        control = self.wrong_of(entry) if _can_change(entry) else None
-        if control is None or control.outcome is None or control.cell.case.control is None:
-            return ""
-        kind = control.cell.case.control
-        must = Verdict.PASS if kind is Control.POSITIVE else Verdict.FAIL
-        return (
-            f"the {kind.value} control {control.cell.id} is {control.outcome.verdict.value}, not {must.value}"
-        )
-
     def wrong_of(self, entry: Entry) -> Entry | None:
         """Return a control of an entry that came out wrong, or None; controls have none."""
         if entry.cell.case.control is not None:
             return None
-        for control in self.of(entry):
-            kind, outcome = control.cell.case.control, control.outcome
-            if kind and outcome and outcome.verdict in _WRONG[kind]:
-                return control
-        return None
+        return next((control for control in self.of(entry) if _is_wrong(control)), None)
+
+    def control_problem(self, entry: Entry) -> str:
+        """Return which control of an entry came out wrong, or nothing; controls have none."""
+        control = self.wrong_of(entry) if _is_answer(entry) else None
+        if control is None or control.outcome is None or control.cell.case.control is None:
+            return ""
+        kind, verdict = control.cell.case.control, control.outcome.verdict
+        return f"the {kind.value} control {control.cell.id} is {verdict.value}, not {_MUST[kind].value}"
 
     def graph_problem(self, entry: Entry) -> str:
         """Return how the graph of an entry disagrees with its reference in ONNX Runtime, or nothing."""
-        if not _can_change(entry):
+        ours = entry.record
+        if not _is_answer(entry) or ours is None:
             return ""
-        checks = [check for check in self._ran(self._map.checks(entry.cell)) if _same_graph(check, entry)]
-        newest = max(checks, key=_age, default=None)
-        if newest is None or newest.outcome is None or newest.outcome.verdict is not Verdict.FAIL:
+        checks = [
+            (theirs.started, theirs.run, check.outcome)
+            for check in self._ran(self._map.checks(entry.cell)) if (theirs := check.record)
+            and all(ours.digests.get(name) == theirs.digests.get(name) for name in ("repro", "case"))
+        ]  # fmt: skip
+        *_, outcome = max(checks, key=itemgetter(0, 1), default=(None,))
+        if outcome is None or outcome.verdict is not Verdict.FAIL:
             return ""
-        return f"the graph disagrees with its reference in ONNX Runtime: {newest.outcome.reason}"
+        return f"the graph disagrees with its reference in ONNX Runtime: {outcome.reason}"
 
 
-def _can_change(entry: Entry) -> bool:
+def _is_answer(entry: Entry) -> bool:
     """Whether an entry is an answer about TensorRT."""
     on_trt = entry.cell.version.product is Product.TENSORRT
     return on_trt and entry.outcome is not None and entry.outcome.verdict in _ANSWERS
+
+
+def _is_wrong(control: Entry) -> bool:
+    """Whether a control that ran did not come out as it must."""
+    kind, outcome = control.cell.case.control, control.outcome
+    return kind is not None and outcome is not None and outcome.verdict is not _MUST[kind]
 
 
 def _same_conditions(control: Entry, entry: Entry) -> bool:
@@ -195,17 +191,6 @@ def _same_conditions(control: Entry, entry: Entry) -> bool:
     if entry.evidence is Evidence.MEASURED and control.evidence is not Evidence.MEASURED:
         return False
     return are_comparable(ours, theirs, ("probe", "image", "runtime"))
-
-
-def _same_graph(check: Entry, entry: Entry) -> bool:
-    if check.record is None or entry.record is None:
-        return False
-    ours, theirs = entry.record.digests, check.record.digests
-    return all(ours.get(name) == theirs.get(name) for name in ("repro", "case"))
-
-
-def _age(entry: Entry) -> tuple[str, str]:
-    return (entry.record.started, entry.record.run) if entry.record else ("", "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,11 +225,12 @@ def count_controls(entries: Sequence[Entry], product: Product) -> ControlCounts:
     ]  # fmt: skip
     found = Controls(entries if mine and product is Product.TENSORRT else ())
     ran = [e for e in mine if e.cell.case.control and e.outcome and e.outcome.verdict in _JUDGED]
-    wrong = [e for e in ran if e.outcome and e.outcome.verdict is not e.expected]
-    alone = [e for e in mine if _can_change(e) and not e.cell.case.control and not found.of(e)]
+    kinds = [entry.cell.case.control for entry in ran]
     return ControlCounts(
-        positive=sum(e.cell.case.control is Control.POSITIVE for e in ran),
-        negative=sum(e.cell.case.control is Control.NEGATIVE for e in ran),
-        wrong=tuple(f"{e.cell.id} {e.outcome.verdict.value}" for e in wrong if e.outcome),
-        uncontrolled=len(alone),
-    )
+        positive=kinds.count(Control.POSITIVE), negative=kinds.count(Control.NEGATIVE),
+        wrong=tuple(
+            f"{e.cell.id} {e.outcome.verdict.value}" for e in ran
+            if e.outcome and e.outcome.verdict is not e.expected
+        ),
+        uncontrolled=sum(_is_answer(e) and not e.cell.case.control and not found.of(e) for e in mine),
+    )  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # only what compares needs NumPy
@@ -58,13 +59,11 @@ class Difference:
         return self.integers and self.max_abs == 0
 
 
-_NUMBERS = "biuf"
-"""Kinds of NumPy's dtypes that are real numbers."""
-
-_INTEGERS = {"bool", "int", "uint"}
-
 Samples = Sequence[Tensor | None]
 """One output over all samples; None where a sample's is not there."""
+
+_NUMBERS = "biuf"
+"""Kinds of NumPy's dtypes that are real numbers."""
 
 
 def compare_outputs(
@@ -83,104 +82,73 @@ def compare_outputs(
 
 
 def _compare(output: str, before: Samples, after: Samples, names: tuple[str, str]) -> Difference:
-    sums, notes, count = _Sums(), list[str](), max(len(before), len(after))
+    notes, count, seen = list[str](), max(len(before), len(after)), _Seen()
     for sample in range(count):
-        a = before[sample] if sample < len(before) else None
-        b = after[sample] if sample < len(after) else None
+        a, b = (side[sample] if sample < len(side) else None for side in (before, after))
         if a is None or b is None:
             where = " and ".join(name for name, side in zip(names, (a, b), strict=True) if side is None)
             notes.append(f"not kept or not given at {where}")
-        elif a.shape != b.shape:
+            continue
+        if a.shape != b.shape:
             notes.append(f"{a.words} at {names[0]}, {b.words} at {names[1]}: not compared")
-        else:
-            if a.dtype != b.dtype:
-                notes.append(f"{a.dtype} at {names[0]}, {b.dtype} at {names[1]}: compared as numbers")
-            trouble = sums.add_sample(sample, a, b)
-            notes += [trouble] if trouble else []
-    shares = {note: f" ({n} of {count} samples)" if n < count else "" for note, n in Counter(notes).items()}
-    found = sums.result(output, [note + share for note, share in shares.items()])
-    kinds = {tensor.dtype.rstrip("0123456789") for tensor in (*before, *after) if tensor is not None}
-    return replace(found, integers=sums.samples == count > 0 and kinds <= _INTEGERS)
-
-
-@dataclass(kw_only=True)
-class _Sums:
-    """What is summed up over blocks and samples."""
-
-    count: int = 0
-    finite: int = 0
-    odd: int = 0
-    samples: int = 0
-    total: float = 0.0
-    error2: float = 0.0
-    norm2: float = 0.0
-    worst: float = -1.0
-    worst_sample: int = 0
-    same: bool = True
-
-    def add_sample(self, sample: int, a: Tensor, b: Tensor) -> str:
-        """Take one sample in; returns why it cannot be read, or nothing."""
-        before = replace(self)
+            continue
+        if a.dtype != b.dtype:
+            notes.append(f"{a.dtype} at {names[0]}, {b.dtype} at {names[1]}: compared as numbers")
         try:
-            for x, y in zip(a.blocks(), b.blocks(), strict=True):
-                self._add(sample, x, y)
+            seen = deepcopy(seen).with_sample(sample, a, b)
         except (OSError, ValueError) as error:
-            vars(self).update(vars(before))
-            return f"sample {sample} cannot be compared: {error}"
-        self.samples += 1
-        self.same &= a.dtype == b.dtype
-        return ""
+            notes.append(f"sample {sample} cannot be compared: {error}")
+    shares = {note: f" ({n} of {count} samples)" if n < count else "" for note, n in Counter(notes).items()}
+    words = ["bitwise equal"] if seen.samples and seen.same else []
+    if seen.odd:
+        words.append(f"{seen.odd} of {seen.count} elements are NaN or infinite at one version only")
+    kinds = {tensor.dtype.rstrip("0123456789") for tensor in (*before, *after) if tensor is not None}
+    worst, mean, rel = seen.figures()
+    words += [note + share for note, share in shares.items()]
+    return Difference(
+        output=output, max_abs=worst, mean_abs=mean, rel_l2=rel, worst_sample=seen.worst_sample,
+        samples=seen.samples, nan=seen.odd, note="; ".join(words),
+        integers=seen.samples == count > 0 and kinds <= {"bool", "int", "uint"},
+    )  # fmt: skip
 
-    def _add(self, sample: int, x: Array, y: Array) -> None:
+
+class _Seen:
+    """What was compared so far."""
+
+    def __init__(self) -> None:
+        from trtprobe.measure import Sums
+
+        self.sums, self.same = Sums(), True
+        self.count = self.odd = self.samples = self.worst_sample = 0
+
+    def with_sample(self, sample: int, a: Tensor, b: Tensor) -> _Seen:
+        """Take one sample in; ``OSError`` or ``ValueError`` where it cannot be read."""
         import numpy as np
 
-        self.count += x.size
-        same = x.dtype == y.dtype and x.tobytes() == y.tobytes()
-        self.same &= same
-        for dtype in {x.dtype, y.dtype}:
-            if dtype.kind not in _NUMBERS:
-                if same:
-                    return
-                raise ValueError(f"NumPy knows no numbers of the dtype {dtype}; bit by bit they differ")
-        a, b = x.astype(np.float64), y.astype(np.float64)
-        both = np.isfinite(a) & np.isfinite(b)
-        if not both.all():
-            odd = ~both & ~((a == b) | (np.isnan(a) & np.isnan(b)))
-            self._see(sample, math.inf if odd.any() else 0.0)
-            self.odd += int(odd.sum())
-            a, b = a[both], b[both]
-        if not a.size:
-            return
-        error = np.abs(a - b)
-        self.finite += a.size
-        self.total += float(error.sum())
-        self.error2 += float(np.dot(error, error))
-        self.norm2 += float(np.dot(a, a))
-        self._see(sample, float(error.max()))
+        from trtprobe.measure import difference_of_integers
 
-    def _see(self, sample: int, largest: float) -> None:
-        if largest > self.worst:
-            self.worst, self.worst_sample = largest, sample
+        before = (self.odd, self.sums.max_abs)
+        for x, y in zip(a.blocks(), b.blocks(), strict=True):
+            same = x.dtype == y.dtype and x.tobytes() == y.tobytes()
+            self.count += x.size
+            self.same &= same
+            if unknown := next((dtype for dtype in (x.dtype, y.dtype) if dtype.kind not in _NUMBERS), None):
+                if not same:
+                    raise ValueError(f"NumPy knows no numbers of the dtype {unknown}; bit by bit they differ")
+                continue
+            p, q = x.astype(np.float64), y.astype(np.float64)
+            finite = np.isfinite(p) & np.isfinite(q)
+            self.odd += int((~finite & (p != q) & ~(np.isnan(p) & np.isnan(q))).sum())
+            self.sums.add(0, q, p, difference_of_integers(x, y))
+        self.samples += 1
+        self.same &= a.dtype == b.dtype
+        if not before[0] and (self.odd, self.sums.max_abs) > before:
+            self.worst_sample = sample
+        return self
 
-    def result(self, output: str, notes: Sequence[str]) -> Difference:
-        """Return the difference; ``notes`` tell what was odd."""
-        words = list(notes)
-        if self.odd:
-            words.insert(0, f"{self.odd} of {self.count} elements are NaN or infinite at one version only")
-        if not self.samples:
-            worst = mean = rel = math.nan
-        elif self.odd:
-            worst = mean = rel = math.inf
-        else:
-            worst, mean, rel = max(0.0, self.worst), self.total / max(1, self.finite), self._rel_l2()
-        if self.samples and self.same:
-            words.insert(0, "bitwise equal")
-        return Difference(
-            output=output, max_abs=worst, mean_abs=mean, rel_l2=rel, worst_sample=self.worst_sample,
-            samples=self.samples, nan=self.odd, note="; ".join(words),
-        )  # fmt: skip
-
-    def _rel_l2(self) -> float:
-        if not self.norm2:
-            return math.inf if self.error2 else 0.0
-        return math.sqrt(self.error2 / self.norm2)
+    def figures(self) -> tuple[float, float, float]:
+        """Return the largest and the mean |a − b|, and ‖a − b‖/‖a‖."""
+        if not self.samples or self.odd:
+            return (math.inf,) * 3 if self.odd else (math.nan,) * 3
+        found = self.sums.result(self.count)
+        return float(found["max_abs"]), float(found["mean_abs"]), float(found["rel_l2"])

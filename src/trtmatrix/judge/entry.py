@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from packaging.version import InvalidVersion
@@ -17,7 +17,7 @@ from trtmatrix.suite.gpus import NO_GPU, Gpu
 from trtmatrix.suite.model import Control, Product, Verdict
 from trtmatrix.suite.outcome import Evidence, Outcome
 from trtmatrix.suite.plan import Excluded
-from trtmatrix.suite.repros import Expectation
+from trtmatrix.suite.repros import Expectation, Specifier
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,10 +34,10 @@ class Entry:
 
     ``record`` is the one shown; ``records`` holds it and those that are comparable with it, on all of which
     the outcome rests. ``figure`` is its figure as shown, ``value`` the same as a number. ``wanted``: engines
-    that must be built alone before it is believed (:func:`trtmatrix.judge.confirm.engines_wanted`).
-    ``set_aside``: comparable records of shared processes, which count no more; ``overruled`` says in a
-    sentence what they said, where that is not what is believed. ``board``: the mark of its board, in a table
-    whose cells were not all measured on boards alike (:mod:`trtmatrix.tables.board_kinds`).
+    that must be built alone before it is believed (:mod:`trtmatrix.judge.confirm`). ``set_aside``: comparable
+    records of shared processes, which count no more; ``overruled`` says in a sentence what they said, where
+    that is not what is believed. ``board``: the mark of its board, in a table whose cells were not all
+    measured on boards alike (:mod:`trtmatrix.tables.board_kinds`).
     """
 
     cell: Cell
@@ -64,14 +64,62 @@ class Entry:
     def surprise(self) -> bool:
         """Whether a measured or recorded verdict differs from the expectation, either way.
 
-        A control of TensorRT that was measured and says nothing is one too: its verdict is known beforehand.
+        BUILT and INVALID say nothing about numbers, NO VERDICT says nothing about the version: neither is a
+        surprise; FLAKY always is, unless it was expected. A control of TensorRT that was measured and says
+        nothing is one too: its verdict is known beforehand.
         """
         if self.outcome is None or self.evidence not in {Evidence.MEASURED, Evidence.RECORDED}:
             return False
-        if self.outcome.verdict is Verdict.INVALID and self.evidence is Evidence.MEASURED:
-            on_trt = self.cell.version.product is Product.TENSORRT
-            return on_trt and self.cell.case.control is not None and self.expected is not Verdict.INVALID
-        return is_surprise(self.outcome.verdict, self.expected)
+        match self.outcome.verdict:
+            case Verdict.PASS | Verdict.FAIL | Verdict.FLAKY:
+                return self.outcome.verdict is not self.expected
+            case Verdict.INVALID if self.evidence is Evidence.MEASURED:
+                on_trt = self.cell.version.product is Product.TENSORRT
+                return on_trt and self.cell.case.control is not None and self.expected is not Verdict.INVALID
+            case Verdict.BUILT | Verdict.INVALID | Verdict.NO_VERDICT:
+                return False
+
+
+def expected_verdict(cell: Cell, expectation: Expectation | None) -> Verdict:
+    """Return what is expected: what the repro says, else a control's verdict, else PASS."""
+    if expectation is not None:
+        return expectation.verdict
+    return Verdict.FAIL if cell.case.control is Control.NEGATIVE else Verdict.PASS
+
+
+def find_expectation(cell: Cell) -> Expectation | None:
+    """Return the first expectation of the repro that fits the case, the version and the GPU."""
+    return next((each for each in cell.repro.expectations if _fits(each, cell)), None)
+
+
+def _fits(expectation: Expectation, cell: Cell) -> bool:
+    version = cell.version
+    return (
+        expectation.product is version.product
+        and any(fnmatch.fnmatchcase(cell.case.id, pattern) for pattern in expectation.cases)
+        and _contains(expectation.versions, version.release)
+        and _fits_gpu(expectation, cell.gpu)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _contains(versions: Specifier, release: Release) -> bool:
+    """Whether a version is among those of an expectation: the same is asked for every case."""
+    return versions.contains(release)
+
+
+def _fits_gpu(expectation: Expectation, gpu: Gpu) -> bool:
+    """Whether an expectation is about a GPU; what is not known of a GPU fits."""
+    if gpu == NO_GPU:
+        return True
+    names = (gpu.name.lower(), gpu.slug.lower())
+    patterns = [pattern.lower() for pattern in expectation.gpus]
+    if patterns and not any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns):
+        return False
+    try:
+        return gpu.compute is None or _contains(expectation.compute, Release(gpu.compute))
+    except InvalidVersion:
+        return True
 
 
 def is_digest_of(recorded: object, wanted: str) -> bool:
@@ -81,6 +129,9 @@ def is_digest_of(recorded: object, wanted: str) -> bool:
 
 DIGESTS = ("repro", "case", "asked", "probe", "image", "runtime")
 """What a record is made with."""
+
+BOARD = ("name", "variant", "driver")
+"""What of a record's GPU makes it another one."""
 
 
 def are_comparable(record: Record, other: Record, digests: Sequence[str] = DIGESTS) -> bool:
@@ -95,89 +146,7 @@ def are_comparable(record: Record, other: Record, digests: Sequence[str] = DIGES
     )
 
 
-BOARD = ("name", "variant", "driver")
-"""What of a record's GPU makes it another one."""
-
-
 def _agree(ours: Mapping[str, Any], theirs: Mapping[str, Any], names: Sequence[str]) -> bool:
     return ours is theirs or all(
         ours[name] == theirs[name] for name in names if name in ours and name in theirs
     )
-
-
-def find_expectation(cell: Cell) -> Expectation | None:
-    """Return the first expectation of the repro that fits the case, the version and the GPU."""
-    return Expectations().of(cell)
-
-
-class Expectations:
-    """Finds what is expected of many cells: what fits a row or a column is looked for once."""
-
-    def __init__(self) -> None:
-        """Know nothing yet."""
-        self._rows: dict[tuple[str, str], list[tuple[int, Expectation]]] = {}
-        self._columns: dict[tuple[str, int, str], bool] = {}
-
-    def of(self, cell: Cell) -> Expectation | None:
-        """Return the first expectation that fits a cell."""
-        for number, expectation in self._of_row(cell):
-            if self._fits_column(number, expectation, cell) and _fits_gpu(expectation, cell.gpu):
-                return expectation
-        return None
-
-    def _of_row(self, cell: Cell) -> list[tuple[int, Expectation]]:
-        """Return the repro's expectations of a case, each with its number."""
-        key = (cell.repro.id, cell.case.id)
-        if key not in self._rows:
-            self._rows[key] = [
-                (number, expectation) for number, expectation in enumerate(cell.repro.expectations)
-                if any(fnmatch.fnmatchcase(cell.case.id, pattern) for pattern in expectation.cases)
-            ]  # fmt: skip
-        return self._rows[key]
-
-    def _fits_column(self, number: int, expectation: Expectation, cell: Cell) -> bool:
-        """Whether a repro's expectation is about a version."""
-        if expectation.product is not cell.version.product:
-            return False
-        key = (cell.repro.id, number, cell.version.name)
-        if key not in self._columns:
-            fits = expectation.versions.contains(cell.version.release)
-            self._columns[key] = fits
-        return self._columns[key]
-
-
-def _fits_gpu(expectation: Expectation, gpu: Gpu) -> bool:
-    """Whether an expectation is about a GPU; what is not known of a GPU fits."""
-    if gpu == NO_GPU or not (expectation.gpus or expectation.compute):
-        return True
-    names = (gpu.name.lower(), gpu.slug.lower())
-    patterns = [pattern.lower() for pattern in expectation.gpus]
-    named = any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
-    return (named or not patterns) and _fits_compute(expectation, gpu.compute)
-
-
-def _fits_compute(expectation: Expectation, compute: str | None) -> bool:
-    try:
-        return compute is None or expectation.compute.contains(Release(compute))
-    except InvalidVersion:
-        return True
-
-
-def expected_verdict(cell: Cell, expectation: Expectation | None) -> Verdict:
-    """Return what is expected: what the repro says, else a control's verdict, else PASS."""
-    if expectation is not None:
-        return expectation.verdict
-    return Verdict.FAIL if cell.case.control is Control.NEGATIVE else Verdict.PASS
-
-
-def is_surprise(verdict: Verdict, expected: Verdict) -> bool:
-    """Whether a verdict contradicts what was expected.
-
-    BUILT and INVALID say nothing about numbers, NO VERDICT says nothing about the version: neither
-    is a surprise. FLAKY always is, unless it was expected.
-    """
-    match verdict:
-        case Verdict.PASS | Verdict.FAIL | Verdict.FLAKY:
-            return verdict is not expected
-        case Verdict.BUILT | Verdict.INVALID | Verdict.NO_VERDICT:
-            return False

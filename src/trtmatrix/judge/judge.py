@@ -5,19 +5,25 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from trtmatrix.common.short import short
-from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF, why_no_floor
-from trtmatrix.judge.numbers import Subject, judge_build, measured, read_floors
+from trtmatrix.judge.numbers import Subject, judge_build, measured, nan_last, read_floors
 from trtmatrix.judge.record import BUILT, RAN, Measured, Record
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Known, Product, Verdict
 from trtmatrix.suite.outcome import Outcome
 from trtmatrix.suite.repros import Case, Repro
 
-NOT_CALIBRATED = Calibration()
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A record, and what each of its engines means by itself; none where nothing ran."""
+
+    record: Record
+    engines: tuple[Outcome, ...]
 
 
 def judge(
@@ -27,34 +33,46 @@ def judge(
     repro: Repro,
     calibration: Calibration = NOT_CALIBRATED,
 ) -> Outcome:
-    """Say what comparable records of one cell mean for its case; the newest comes first.
+    """Say what comparable records of one cell mean for its case; the newest comes first."""
+    return combine([judge_record(record, case, repro, calibration) for record in records], case, version)
+
+
+def judge_record(record: Record, case: Case, repro: Repro, calibration: Calibration) -> Judged:
+    """Judge every engine of a record; those of several processes share what was counted."""
+    if record.ended != RAN:
+        return Judged(record=record, engines=())
+    subject = subject_of(record, case, repro, calibration)
+    outcomes = [_with_cause(judge_engine(build, subject), record) for build in record.builds]
+    return Judged(record=record, engines=tuple(outcomes * (record.engines // len(outcomes))))
+
+
+def combine(judged: Sequence[Judged], case: Case, version: Version) -> Outcome:
+    """Return the outcome of comparable records, the newest first; ``ValueError`` where there is none.
 
     The newest decides whether there is a verdict at all. A build failure, crash or time-out is a FAIL only
     where the case says that it is the bug; a record of another library than the pinned one gives no verdict.
-    Where it ran, every engine of every record is judged (:func:`trtmatrix.judge.numbers.judge_build`) and all
-    count: some right and some wrong is FLAKY. ``ValueError`` where there is no record.
+    Where it ran, every engine of every record counts: some right and some wrong is FLAKY.
     """
-    if not records:
+    if not judged:
         raise ValueError("no record to judge")
-    record = records[0]
-    if (mismatch := mismatched_library(record, version)) is not None:
+    record = judged[0].record
+    library = record.observed.get("library")
+    if isinstance(library, str) and (mismatch := wrong_library(library, version)):
         return Outcome(verdict=Verdict.NO_VERDICT, cause=Cause.VERSION_MISMATCH, reason=mismatch)
     if record.ended == BUILT:
         return Outcome(verdict=Verdict.BUILT, reason=record.detail)
     if shapes := other_shapes(record):
-        words = "; ".join(f"{name or 'an output'}: {said}" for name, said in shapes.items())
-        return Outcome(verdict=Verdict.FAIL, reason=f"output of another shape: {words}")
+        return Outcome(verdict=Verdict.FAIL, reason=shapes_text(shapes))
     if record.ended != RAN:
         cause = Cause(record.ended)
         if cause in case.bug_is:
             return Outcome(verdict=Verdict.FAIL, reason=f"{cause.value}: {record.detail}")
         return Outcome(verdict=Verdict.NO_VERDICT, cause=cause, reason=record.detail)
-    ran = [item for item in records if item.ended == RAN]
-    outcomes = [outcome for item in ran for outcome in _judge_all(item, case, repro, calibration)]
-    return _pool(outcomes, counted=record.product is Product.TENSORRT)
+    engines = [outcome for item in judged for outcome in item.engines]
+    return _pool(engines, counted=record.product is Product.TENSORRT)
 
 
-_SHAPES = re.compile(r"(?:^|; |: )(?:([\w.-]+): )?(shape \([\d, ]*\), the reference has \([\d, ]*\))")
+_SHAPES = re.compile(r"(?:^|; |: )(?:([\w.-]+): )?shape (\([\d, ]*\)), the reference has (\([\d, ]*\))")
 
 
 def other_shapes(record: Record) -> Mapping[str, str]:
@@ -64,7 +82,15 @@ def other_shapes(record: Record) -> Mapping[str, str]:
     """
     if record.ended != Cause.PROBE_FAILED.value:
         return {}
-    return dict(_SHAPES.findall(record.detail))
+    return {
+        name: f"wrong shape: {given} instead of {wanted}"
+        for name, given, wanted in _SHAPES.findall(record.detail)
+    }
+
+
+def shapes_text(shapes: Mapping[str, str]) -> str:
+    """Return what :func:`other_shapes` gives as one line."""
+    return "; ".join(f"{name}: {words}" if name else words for name, words in shapes.items())
 
 
 def subject_of(record: Record, case: Case, repro: Repro, calibration: Calibration) -> Subject:
@@ -75,11 +101,21 @@ def subject_of(record: Record, case: Case, repro: Repro, calibration: Calibratio
     )
 
 
-def _judge_all(record: Record, case: Case, repro: Repro, calibration: Calibration) -> list[Outcome]:
-    """Return the outcome of each engine; those of several processes share what was counted."""
-    subject = subject_of(record, case, repro, calibration)
-    outcomes = [_with_cause(judge_engine(build, subject), record) for build in record.builds]
-    return outcomes * (record.engines // len(outcomes))
+def judge_engine(build: Measured, subject: Subject) -> Outcome:
+    """Say what one engine means: its numbers, then the run's word about it.
+
+    The word counts where the case says which ones pass and the product can have one.
+    """
+    outcome, case = judge_build(build, subject), subject.case
+    if outcome.verdict is not Verdict.PASS or not case.remarks or build.remark in case.remarks:
+        return outcome
+    if subject.product is not Product.TENSORRT:
+        return outcome
+    wanted = " or ".join(sorted(case.remarks))
+    if build.remark in {"", "?"}:
+        reason = f"right, but it cannot be seen whether {wanted}"
+        return replace(outcome, verdict=Verdict.INVALID, reason=reason)
+    return replace(outcome, verdict=Verdict.FAIL, reason=f"right, but {build.remark}, not {wanted}")
 
 
 def _with_cause(outcome: Outcome, record: Record) -> Outcome:
@@ -89,57 +125,54 @@ def _with_cause(outcome: Outcome, record: Record) -> Outcome:
     return replace(outcome, reason=f"{outcome.reason}; {why}") if why else outcome
 
 
-def judge_engine(build: Measured, subject: Subject) -> Outcome:
-    """Say what one engine means: its numbers, then its remark."""
-    outcome = judge_build(build, subject)
-    if outcome.verdict is not Verdict.PASS:
-        return outcome
-    return _judge_remark(build, subject, outcome)
-
-
 def _pool(outcomes: Sequence[Outcome], *, counted: bool) -> Outcome:
     """Make one outcome of those of several engines, the newest record's first."""
     count = len(outcomes) if counted else 0
-    by_verdict = {verdict: [o for o in outcomes if o.verdict is verdict] for verdict in Verdict}
-    failing, passing = by_verdict[Verdict.FAIL], by_verdict[Verdict.PASS]
-    fit = "+".join(sorted({outcome.fit for outcome in passing if outcome.fit}))
+    failing, passing, invalid = (
+        [outcome for outcome in outcomes if outcome.verdict is verdict]
+        for verdict in (Verdict.FAIL, Verdict.PASS, Verdict.INVALID)
+    )
     if failing and passing:
         reason = f"{len(failing)} of {len(outcomes)} builds fail: {failing[0].reason}"
         return Outcome(verdict=Verdict.FLAKY, reason=reason, builds=count, failed=len(failing))
-    first = next(iter(failing or by_verdict[Verdict.INVALID] or outcomes))
+    first = (failing or invalid or outcomes)[0]
+    fit = "+".join(sorted({outcome.fit for outcome in passing if outcome.fit}))
     return replace(first, builds=count, failed=len(failing) if count else 0, fit=fit)
 
 
-def mismatched_library(record: Record, version: Version) -> str | None:
+def wrong_library(seen: str, version: Version) -> str | None:
     """Return how the library that was loaded differs from the pinned one, or None.
 
     The parts that both numbers have are compared (``10.7.0`` as reported by a binding agrees with
     the pin ``10.7.0.23``). Of a pin that is only recalled or inferred the first three parts decide;
     a fourth that differs is a difference to report, not a mismatch.
     """
-    seen = record.observed.get("library")
-    return wrong_library(seen, version) if isinstance(seen, str) else None
-
-
-def wrong_library(seen: str, version: Version) -> str | None:
-    """Return how a library's version differs from the pinned one, or None; see :func:`mismatched_library`."""
     sure = version.library.known not in {Known.RECALLED, Known.INFERRED}
     if _agrees(version.library.value, seen, parts=4 if sure else 3):
         return None
     return f"pinned for {version.library.value}, the image or wheel ships {seen}"
 
 
-def _judge_remark(build: Measured, subject: Subject, outcome: Outcome) -> Outcome:
-    """Judge the run's word, where the case says which ones pass and the product can have one."""
-    case = subject.case
-    if not case.remarks or build.remark in case.remarks or subject.product is not Product.TENSORRT:
-        return outcome
-    wanted = " or ".join(sorted(case.remarks))
-    if build.remark in {"", "?"}:
-        return replace(
-            outcome, verdict=Verdict.INVALID, reason=f"right, but it cannot be seen whether {wanted}"
-        )
-    return replace(outcome, verdict=Verdict.FAIL, reason=f"right, but {build.remark}, not {wanted}")
+def observed_differences(record: Record, version: Version) -> Mapping[str, tuple[str, str]]:
+    """Return the facts of matrix.yaml that the image contradicts: name → (pinned, seen)."""
+    return {
+        name: (fact.value, seen)
+        for name, fact in version.facts().items()
+        if isinstance(seen := record.observed.get(name), str) and not _agrees(fact.value, seen)
+    }
+
+
+def _agrees(pinned: str, seen: str, parts: int = 9) -> bool:
+    """Whether two version numbers agree in the leading numbers that both have, at most ``parts``.
+
+    ``9.2.0.post12.dev5`` starts with 9, 2, 0.
+    """
+    ours, theirs = (
+        [int(part) for part in found.group().split(".")] if found else []
+        for found in (re.match(r"\d+(?:\.\d+)*", text) for text in (pinned, seen))
+    )
+    shared = min(len(ours), len(theirs), parts)
+    return ours[:shared] == theirs[:shared]
 
 
 FLOORS = "floors"
@@ -149,52 +182,22 @@ FLOORS = "floors"
 def measured_in(
     record: Record, measure: str, case: Case, repro: Repro, calibration: Calibration
 ) -> float | None:
-    """Return a measurement of a record, the worst over its engines; None where it has none."""
-    subject = subject_of(record, case, repro, calibration)
-    found = [_measured_build(build, measure, subject) for build in record.builds]
-    values = [value for value in found if value is not None]
-    if not values:
-        return None
-    return math.nan if any(math.isnan(value) for value in values) else max(values)
+    """Return a measurement of a record, the worst over its engines (NaN is); None where it has none."""
+    if measure == FLOORS:
+        subject = subject_of(record, case, repro, calibration)
+        floors = (read_floors(build, subject).values() for build in record.builds)
+        values = [max(found, key=nan_last, default=None) for found in floors]
+    else:
+        values = [measured(build, measure) for build in record.builds]
+    known = [value for value in values if value is not None]
+    return math.nan if any(map(math.isnan, known)) else max(known, default=None)
 
 
-def _measured_build(build: Measured, measure: str, subject: Subject) -> float | None:
-    if measure != FLOORS:
-        return measured(build, measure)
-    floors = read_floors(build, subject, subject.noise).values() if subject.noise else ()
-    return max(floors, key=lambda value: math.inf if math.isnan(value) else value, default=None)
-
-
-def figure_text(record: Record, case: Case, repro: Repro, calibration: Calibration = NOT_CALIBRATED) -> str:
-    """Return what stands behind a verdict: the remark, the figure in at most six characters."""
+def read_figure(
+    record: Record, case: Case, repro: Repro, calibration: Calibration = NOT_CALIBRATED
+) -> tuple[str, float | None]:
+    """Return what stands behind a verdict: the run's word and the figure as shown, and its value."""
     if record.ended != RAN:
-        return ""
-    return write_figure(record, measured_in(record, repro.figure.measure, case, repro, calibration))
-
-
-def write_figure(record: Record, value: float | None) -> str:
-    """Return a record's remark with its figure's value, where it has one."""
-    return f"{record.remark} {'' if value is None else short(value)}".strip()
-
-
-def observed_differences(record: Record, version: Version) -> Mapping[str, tuple[str, str]]:
-    """Return the facts of matrix.yaml that the image contradicts: name → (pinned, seen)."""
-    found: dict[str, tuple[str, str]] = {}
-    for name, fact in version.facts().items():
-        seen = record.observed.get(name)
-        if isinstance(seen, str) and not _agrees(fact.value, seen):
-            found[name] = (fact.value, seen)
-    return found
-
-
-def _agrees(pinned: str, seen: str, parts: int = 9) -> bool:
-    """Whether two version numbers agree in the leading numbers that both have, at most ``parts``."""
-    ours, theirs = _leading_numbers(pinned), _leading_numbers(seen)
-    shared = min(len(ours), len(theirs), parts)
-    return ours[:shared] == theirs[:shared]
-
-
-def _leading_numbers(text: str) -> list[int]:
-    """Return the numbers that a version starts with: ``9.2.0.post12.dev5`` gives 9, 2, 0."""
-    found = re.match(r"\d+(?:\.\d+)*", text)
-    return [int(part) for part in found.group().split(".")] if found else []
+        return "", None
+    value = measured_in(record, repro.figure.measure, case, repro, calibration)
+    return f"{record.remark} {'' if value is None else short(value)}".strip(), value

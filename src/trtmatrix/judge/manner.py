@@ -1,4 +1,8 @@
-"""In which way a cell fails: what a bundle must show again and what a smaller graph must still do. Pure."""
+"""In which way a cell fails: what a bundle must show again and what a smaller graph must still do. Pure.
+
+Some failures are not steady: numbers from memory that nothing wrote, other ones in each engine. What such a
+failure gives in one run says nothing of the next, so that it comes back by any of its ways.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,35 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum
 
 from trtmatrix.common.short import short
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.failing import SIZE, Kind, Manner, of_engine
-from trtmatrix.judge.garbage import describe_garbage, is_unsteady, other_garbage
-from trtmatrix.judge.judge import other_shapes, subject_of
-from trtmatrix.judge.numbers import nan_last
-from trtmatrix.judge.record import RAN, Record
+from trtmatrix.judge.factors import EXPLAINED, FAIL_FACTOR
+from trtmatrix.judge.judge import judge_engine, other_shapes, shapes_text, subject_of
+from trtmatrix.judge.noise import precision_of
+from trtmatrix.judge.numbers import (
+    Subject,
+    above_limits,
+    best_sign,
+    forbidden_fit,
+    judge_build,
+    name_signs,
+    nan_last,
+    read_floors,
+    read_signs,
+    unexpected_in,
+)
+from trtmatrix.judge.record import RAN, Measured, Record
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import Verdict
+from trtmatrix.suite.repros import BEYOND
 
-__all__ = ["Kind", "Manner", "manner_in", "manner_of", "plain_message", "same_manner"]
-
-WEAKER = 10.0
-"""Wrong numbers whose relative error is so many times smaller are another failure: less of it is noise."""
-
-STRONGER = 10.0
-"""So many times larger it is another failure, too, where it is also above ``PLAIN``."""
+WEAKER = STRONGER = 10.0
+"""Wrong numbers whose relative error is so many times smaller are another failure: less of it is noise. So
+many times larger it is another one, too, where it is also above ``PLAIN``."""
 
 PLAIN = 2.0
 """The relative L2 error of an output whose sign is lost. Up to it an error may be that of the same failure,
@@ -33,6 +46,60 @@ seen nearer to where it comes in: what is computed after it dilutes it."""
 
 ALIKE = 0.5
 """The share of words that two errors' messages have in common, if they are the same error."""
+
+ORDERS, ABSURD, AGREE = 100.0, 1e4, 1.02
+"""Errors that are so many times apart are garbage; so are those above ``ABSURD`` unless the engines agree on
+them, to so many times: a wrong formula gives the same numbers each time, what memory held before has any."""
+
+LEAST = 0.1
+"""A relative error below is no garbage where garbage is wanted: some of the right numbers are nearly all."""
+
+GARBAGE = "garbage that differs from run to run"
+SIZE = "{size}"
+"""Stands in an engine's words for the range of sizes."""
+
+
+class Kind(str, Enum):
+    """What is wrong."""
+
+    ENDED = "ended"
+    """A build failure, crash or time-out that is the bug; ``what`` is the cause, ``message`` says it."""
+    SHAPE = "another shape"
+    """An output has another shape than its reference."""
+    NOT_FINITE = "not finite"
+    ZEROS = "zeros"
+    """Outputs that are zero all over where the reference is not."""
+    DEFECT = "known defect"
+    """The error has a known defect's shape; ``what`` names it."""
+    LIMIT = "own limit"
+    """A measurement of the case's own is above its limit; ``what`` names it."""
+    REMARK = "remark"
+    """Right, but not compiled as the case wants it."""
+    WRONG = "wrong numbers"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """The way in which a cell fails.
+
+    ``what``: see :class:`Kind`; of several that fit equally well all, with commas; of wrong numbers the
+    precision in which they come out where that was not allowed. ``outputs``: those that are wrong; none where
+    the kind is not about outputs. ``sizes``: of each engine that fails, the figure that ``Kind`` goes by (c
+    of a defect, a measurement, the share of NaN, else the worst output's error in noise floors), so that a
+    spread is known. ``errors``: the relative L2 error of the worst output of each. ``message``: an error's
+    text without what differs from run to run. ``words``: all that in a sentence. ``unsteady``: the engines
+    give garbage; ``kind`` and ``sizes`` are then those of most of them, ``outputs`` and ``errors`` those of
+    all.
+    """
+
+    kind: Kind
+    what: str = ""
+    outputs: tuple[str, ...] = ()
+    sizes: tuple[float, ...] = ()
+    message: str = ""
+    words: str = ""
+    errors: tuple[float, ...] = ()
+    unsteady: bool = False
 
 
 def manner_of(entry: Entry, calibration: Calibration) -> Manner | None:
@@ -42,7 +109,7 @@ def manner_of(entry: Entry, calibration: Calibration) -> Manner | None:
     the way of those engines that fail.
     """
     outcome = entry.outcome
-    if outcome is None or outcome.verdict not in {Verdict.FAIL, Verdict.FLAKY}:
+    if outcome is None or outcome.verdict not in {Verdict.FAIL, Verdict.FLAKY} or not entry.records:
         return None
     return manner_in(entry.records, entry.cell, calibration)
 
@@ -53,60 +120,96 @@ def manner_in(records: Sequence[Record], cell: Cell, calibration: Calibration) -
     Where engines fail in several ways it is that of most of them, the newest record's first among equals;
     where what they give is garbage, that of all of them.
     """
-    newest = records[0] if records else None
-    if newest is not None and (shapes := other_shapes(newest)):
-        names = tuple(sorted(filter(None, shapes)))
-        words = "; ".join(f"{name}: {said}" if name else said for name, said in sorted(shapes.items()))
-        return Manner(kind=Kind.SHAPE, outputs=names, words=words)
-    if newest is None or newest.ended != RAN:
-        causes = {cause.value for cause in cell.case.bug_is}
-        return _ended(newest) if newest is not None and newest.ended in causes else None
-    found = [
-        manner for record in records if record.ended == RAN
-        for subject in (subject_of(record, cell.case, cell.repro, calibration),)
-        for build in record.builds
-        if (manner := of_engine(build, subject)) is not None
-    ]  # fmt: skip
+    newest = records[0]
+    if shapes := other_shapes(newest):
+        outputs = tuple(sorted(filter(None, shapes)))
+        return Manner(kind=Kind.SHAPE, outputs=outputs, words=shapes_text(dict(sorted(shapes.items()))))
+    if newest.ended != RAN:
+        message = plain_message(newest.detail)
+        is_bug = newest.ended in {cause.value for cause in cell.case.bug_is}
+        words = f"{newest.ended}: {message}"
+        return Manner(kind=Kind.ENDED, what=newest.ended, message=message, words=words) if is_bug else None
+    found = []
+    for record in records:
+        subject = subject_of(record, cell.case, cell.repro, calibration)
+        engines = [_of_engine(build, subject) for build in record.builds] if record.ended == RAN else []
+        found += [manner for manner in engines if manner is not None]
     if not found:
         return None
-    (kind, what), _ = Counter((manner.kind, manner.what) for manner in found).most_common(1)[0]
-    alike = _pool([manner for manner in found if (manner.kind, manner.what) == (kind, what)])
-    return _unsteady(alike, found) if is_unsteady(found) else alike
-
-
-def _unsteady(alike: Manner, found: Sequence[Manner]) -> Manner:
-    """Return the manner of engines whose garbage differs; ``alike``: that of most of them."""
-    outputs = tuple(sorted({name for manner in found for name in manner.outputs}))
-    errors = tuple(error for manner in found for error in manner.errors)
-    words = _about(outputs) + describe_garbage(found)
-    return replace(alike, outputs=outputs, errors=errors, words=words, unsteady=True)
-
-
-def _pool(alike: Sequence[Manner]) -> Manner:
-    """Make one manner of those of several engines, which are of one kind; each has its words' pattern."""
-    first, sizes = alike[0], tuple(size for manner in alike for size in manner.sizes)
-    outputs = tuple(sorted({name for manner in alike for name in manner.outputs}))
-    errors = tuple(error for manner in alike for error in manner.errors)
-    return replace(
-        first, outputs=outputs, sizes=sizes, errors=errors,
-        words=_about(outputs) + first.words.replace(SIZE, _range_text(sizes)),
-    )  # fmt: skip
-
-
-def _about(outputs: Sequence[str]) -> str:
+    commonest, _ = Counter((manner.kind, manner.what) for manner in found).most_common(1)[0]
+    alike = [manner for manner in found if (manner.kind, manner.what) == commonest]
+    unsteady = is_unsteady(found)
+    counted = found if unsteady else alike
+    sizes = tuple(size for manner in alike for size in manner.sizes)
+    outputs = tuple(sorted({name for manner in counted for name in manner.outputs}))
+    words = describe_garbage(found) if unsteady else alike[0].words.replace(SIZE, _range_text(sizes))
     more = f" and {len(outputs) - 4} more" if len(outputs) > 4 else ""
-    return f"{', '.join(outputs[:4])}{more}: " if outputs else ""
+    return replace(
+        alike[0], outputs=outputs, sizes=sizes, unsteady=unsteady,
+        errors=tuple(error for manner in counted for error in manner.errors),
+        words=f"{', '.join(outputs[:4])}{more}: {words}" if outputs else words,
+    )  # fmt: skip
 
 
 def _range_text(sizes: Sequence[float]) -> str:
     known = [size for size in sizes if not math.isnan(size)]
-    texts = list(dict.fromkeys(map(short, (min(known), max(known)) if known else sizes[:1])))
-    return " to ".join(texts)
+    return " to ".join(dict.fromkeys(map(short, (min(known), max(known)) if known else sizes[:1])))
 
 
-def _ended(record: Record) -> Manner:
-    message = plain_message(record.detail)
-    return Manner(kind=Kind.ENDED, what=record.ended, message=message, words=f"{record.ended}: {message}")
+def _of_engine(build: Measured, subject: Subject) -> Manner | None:
+    """Return how one engine fails, None where it does not; in the order in which the judge decides."""
+    if judge_engine(build, subject).verdict is not Verdict.FAIL:
+        return None
+    if unexpected := unexpected_in(build):
+        share = max(float(v["nan_unexpected"]) / max(1, v.get("count", 1)) for v in unexpected.values())
+        words = f"NaN or infinite, a share of {SIZE}"
+        return _manner(Kind.NOT_FINITE, build, tuple(unexpected), share, words)
+    own = {name: value for name, value in above_limits(build, subject.case).items() if name != BEYOND}
+    if own:
+        what = ", ".join(sorted(own))
+        return _manner(Kind.LIMIT, build, (), own[min(own)], f"{what} above the limit: {SIZE}", what)
+    floors = read_floors(build, subject)
+    sizes = floors or {name: float(v["rel_l2"]) for name, v in build.outputs.items() if "rel_l2" in v}
+    worst = max(sorted(sizes), key=lambda output: nan_last(sizes[output]), default="")
+    size = sizes.get(worst, 0.0)
+    if judge_build(build, subject).verdict is not Verdict.FAIL:
+        return _manner(Kind.REMARK, build, (), size, f"right, but {build.remark}", build.remark)
+    wrong = tuple(output for output in floors if not floors[output] < FAIL_FACTOR)
+    zeros = tuple(output for output in wrong or (worst,) if _is_zero(build, output))
+    if zeros:
+        return _manner(Kind.ZEROS, build, zeros, size, "zero all over, where the reference is not")
+    signs = read_signs(build, subject)
+    best = best_sign(signs)
+    shaped = [best] if best is not None and best.explained >= EXPLAINED else []
+    if named := name_signs(signs) or shaped:
+        known = subject.known.get(named[0].name)
+        words = known.what if known else named[0].name
+        words += f" ({known.upstream})" if known and known.upstream else ""
+        outputs = wrong or tuple(dict.fromkeys(sign.output for sign in named))
+        what = ", ".join(sorted(sign.name for sign in named))
+        return _manner(Kind.DEFECT, build, outputs, named[0].c or 0.0, f"{words}, c = {SIZE}", what)
+    member = forbidden_fit(build, subject, worst) if worst in floors else ""
+    words = f"wrong by {SIZE} noise floors" if floors else f"wrong by relative L2 error {SIZE}"
+    words += f", as {precision_of(member)} computes" if member else ""
+    return _manner(
+        Kind.WRONG, build, wrong or tuple(filter(None, [worst])), size, words, precision_of(member)
+    )
+
+
+def _is_zero(build: Measured, output: str) -> bool:
+    """Whether an output is zero all over and its reference is not."""
+    values = build.outputs.get(output, {})
+    return bool(0 < values.get("count", 0) == values.get("zeros") and values.get("rel_l2", 0) != 0)
+
+
+def _manner(
+    kind: Kind, build: Measured, outputs: tuple[str, ...], size: float, words: str, what: str = ""
+) -> Manner:
+    """Return one engine's manner; the error is that of the worst output that is wrong."""
+    looked_at = [values for name, values in build.outputs.items() if name in (outputs or build.outputs)]
+    errors = [float(values["rel_l2"]) for values in looked_at if "rel_l2" in values]
+    worst = (max(errors, key=nan_last),) if errors else ()
+    return Manner(kind=kind, what=what, outputs=outputs, sizes=(size,), words=words, errors=worst)
 
 
 def plain_message(text: str) -> str:
@@ -121,50 +224,78 @@ def plain_message(text: str) -> str:
     return text[:500]
 
 
+_FROM_MEMORY = frozenset({Kind.NOT_FINITE, Kind.ZEROS, Kind.WRONG})
+"""What memory that nothing wrote gives."""
+
+
+def is_unsteady(found: Sequence[Manner]) -> bool:
+    """Whether engines that are built alike give garbage; a single one never does.
+
+    They are wrong in the same output: in several ways, or by errors that are ``ORDERS`` apart, or by such
+    above ``ABSURD`` on which they do not agree.
+    """
+    kinds = {manner.kind for manner in found}
+    if not found or not kinds <= _FROM_MEMORY or not set.intersection(*({*m.outputs} for m in found)):
+        return False
+    errors = [e for manner in found for e in manner.errors if math.isfinite(e) and e > 0]
+    if len(kinds) > 1 or not errors:
+        return len(kinds) > 1
+    return max(errors) >= ORDERS * min(errors) or (max(errors) > ABSURD and not errors_agree(errors))
+
+
+def errors_agree(errors: Sequence[float]) -> bool:
+    """Whether relative L2 errors are those of the same numbers each time; one agrees with itself."""
+    return max(errors) <= AGREE * min(errors)
+
+
+def describe_garbage(found: Sequence[Manner]) -> str:
+    """Return in words what the engines of an unsteady failure gave."""
+    counts = Counter(manner.kind for manner in found)
+    kinds = ", ".join(f"{kind.value} in {count} of {len(found)}" for kind, count in counts.most_common())
+    errors = [error for manner in found for error in manner.errors if math.isfinite(error)]
+    return f"{GARBAGE} ({kinds}{f'; relative L2 error {_range_text(errors)}' if errors else ''})"
+
+
 def same_manner(wanted: Manner, found: Manner | None) -> str:
     """Say how a failure differs from the one that is wanted, in words; nothing where it is the same.
 
     The same are: how it ended with the same error; NaN; zeros; the same known defect; the same measurements
     above their limits; the same remark; wrong numbers that come out in the same precision and whose relative
     error is at most ``WEAKER`` times smaller, and at most ``STRONGER`` times larger or up to ``PLAIN``. Of an
-    ``unsteady`` failure any garbage is the same (:func:`trtmatrix.judge.garbage.other_garbage`). Names of
-    outputs do not count: a smaller graph has others.
+    unsteady failure any garbage is the same. Names of outputs do not count: a smaller graph has others.
     """
     if found is None:
         return "it does not fail"
-    differs = _difference(wanted, found)
+    differs = _other_garbage(wanted, found) if wanted.unsteady else _difference(wanted, found)
     return f"it fails otherwise: {differs}" if differs else ""
 
 
 def _difference(wanted: Manner, found: Manner) -> str:
-    alike = found.kind is wanted.kind and _shares(wanted.what, found.what)
-    if not (wanted.unsteady or alike):
+    """Say how two steady failures differ."""
+    shared = wanted.what == found.what or {*wanted.what.split(", ")} & {*found.what.split(", ")}
+    if found.kind is not wanted.kind or not shared:
         return f"{found.words or found.kind.value}; before: {wanted.words or wanted.kind.value}"
-    return other_garbage(wanted, found) if wanted.unsteady else _extent(wanted, found)
+    if wanted.kind is Kind.ENDED and not _are_alike(wanted.message, found.message):
+        return f"{found.message}; before: {wanted.message}"
+    if wanted.kind is Kind.WRONG and wanted.errors and found.errors:
+        before, after = (max(map(nan_last, manner.errors)) for manner in (wanted, found))
+        if after < before / WEAKER or after > max(STRONGER * before, PLAIN):
+            return f"relative error {short(after)} instead of {short(before)}"
+    return ""
 
 
-def _extent(wanted: Manner, found: Manner) -> str:
-    """Say how two steady failures of one kind differ."""
-    match wanted.kind:
-        case Kind.ENDED:
-            same = _are_alike(wanted.message, found.message)
-            return "" if same else f"{found.message}; before: {wanted.message}"
-        case Kind.WRONG:
-            before, after = _largest(wanted.errors), _largest(found.errors)
-            known = wanted.errors and found.errors
-            other = after < before / WEAKER or after > max(STRONGER * before, PLAIN)
-            return f"relative error {short(after)} instead of {short(before)}" if known and other else ""
-        case Kind.SHAPE | Kind.NOT_FINITE | Kind.ZEROS | Kind.DEFECT | Kind.LIMIT | Kind.REMARK:
-            return ""
+def _other_garbage(wanted: Manner, found: Manner) -> str:
+    """Say how a failure is not the garbage that is wanted; nothing where it may be: any of the ways will do.
 
-
-def _shares(wanted: str, found: str) -> bool:
-    """Whether two lists of names have one in common, or are both empty."""
-    return wanted == found or bool({*wanted.split(", ")} & {*found.split(", ")})
-
-
-def _largest(values: Sequence[float]) -> float:
-    return max(map(nan_last, values), default=0.0)
+    Wrong numbers are as far off as such are: by ``LEAST`` at least, or by the least that was seen.
+    """
+    before = f"before: {wanted.words or GARBAGE}"
+    if found.kind not in _FROM_MEMORY:
+        return f"{found.words or found.kind.value}; {before}"
+    after = max(map(nan_last, found.errors), default=math.inf)
+    least = min((error for error in wanted.errors if error > 0), default=LEAST)
+    wrong = found.kind is Kind.WRONG and after < min(LEAST, least)
+    return f"relative error {short(after)}; {before}" if wrong else ""
 
 
 def _are_alike(ours: str, theirs: str) -> bool:
@@ -172,7 +303,5 @@ def _are_alike(ours: str, theirs: str) -> bool:
     if ours == theirs:
         return True
     codes = [set(re.findall(r"(?:[cC]ode|signal) \d+|\bSIG[A-Z]+\b", text)) for text in (ours, theirs)]
-    if codes[0] != codes[1]:
-        return False
     a, b = (set(re.findall(r"[^\W\d_]+", text)) for text in (ours, theirs))
-    return bool(a | b) and len(a & b) / len(a | b) >= ALIKE
+    return codes[0] == codes[1] and bool(a | b) and len(a & b) / len(a | b) >= ALIKE

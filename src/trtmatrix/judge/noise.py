@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from trtmatrix.judge.factors import ALLOWED, FIT, POSSIBLE, ROUNDING
@@ -47,18 +47,9 @@ class Noise:
         right way of computing is not. ``precision``: that of the graph as the product computes it, if it is
         not the one asked for.
         """
-        key = (output, precision or self.precision)
-        if key not in self._floors:
-            members = self.outputs.get(output, {})
-            allowed = [float(error) for name, error in members.items() if is_allowed(name, key[1])]
-            least = ROUNDING.get(self.types.get(output, ""), 0.0)
-            self._floors[key] = max(*allowed, least) if allowed else None
-        return self._floors[key]
-
-    @cached_property
-    def _floors(self) -> dict[tuple[str, str], float | None]:
-        """Floors that were asked for: a case's records have the same noise, and ask for the same."""
-        return {}
+        asked, members = precision or self.precision, self.outputs.get(output, {})
+        allowed = [float(error) for member, error in members.items() if is_allowed(member, asked)]
+        return max(*allowed, ROUNDING.get(self.types.get(output, ""), 0.0)) if allowed else None
 
     def size(self, defect: str, precision: str = "") -> tuple[str, float]:
         """Return the output that a defect changes most, and the defect's size there in noise floors."""
@@ -107,17 +98,23 @@ def read_noise(data: Mapping[str, Any]) -> Noise | None:
 def noise_troubles(noise: Mapping[str, Any]) -> tuple[str, ...]:
     """Say what of the reference or the floor could not be computed, or has nothing to be compared with."""
     about = noise.get("reference", {})
-    return (
-        *(
-            f"{name}: its reference has no element but zeros, NaN and infinity in a sample: that says nothing"
-            for name in about.get("silent", ())
-        ),
-        *(
-            f"{name}: {share:.1%} of its reference is NaN or infinite: nothing is compared there"
-            for name, share in about.get("not_finite", {}).items()
-        ),
-        *_not_computed(noise),
-    )
+    troubles = [
+        f"{name}: its reference has no element but zeros, NaN and infinity in a sample: that says nothing"
+        for name in about.get("silent", ())
+    ]
+    troubles += [
+        f"{name}: {share:.1%} of its reference is NaN or infinite: there only infinities are compared"
+        for name, share in about.get("not_finite", {}).items()
+    ]
+    if about.get("instead"):
+        troubles.append(
+            "the reference is no independent one: onnx.reference cannot compute this model, so "
+            f"{about['by']} did: {about['instead']}"
+        )
+    if about.get("why_not") and about.get("by"):  # where there is no reference, that line says why
+        few = "the noise floor is of fewer ways of computing" if noise.get("outputs") else "no noise floor"
+        troubles.append(f"{few}: {about['why_not']}")
+    return tuple(troubles)
 
 
 def why_no_floor(noise: Mapping[str, Any]) -> str:
@@ -128,30 +125,17 @@ def why_no_floor(noise: Mapping[str, Any]) -> str:
     return "; ".join(noise_troubles(noise))
 
 
-def _not_computed(noise: Mapping[str, Any]) -> Iterator[str]:
-    told = noise.get("reference", {})
-    if told.get("instead"):
-        yield (
-            f"the reference is no independent one: onnx.reference cannot compute this model, so "
-            f"{told['by']} did: {told['instead']}"
-        )
-    if told.get("why_not") and told.get("by"):  # where there is no reference, that line says why
-        few = "the noise floor is of fewer ways of computing" if noise.get("outputs") else "no noise floor"
-        yield f"{few}: {told['why_not']}"
-
-
 def fits(noise: Noise | None, outputs: Outputs) -> dict[str, str]:
     """Return the member of the ensemble whose error is nearest to each output's (by their quotient).
 
     Where members of several precisions are about as near (see FIT), float16 is told from the others by the
     output's values: a result that was kept in float16 has 10 bits.
     """
-    found: dict[str, str] = {}
-    for name, values in outputs.items():
-        members = noise.outputs.get(name, {}) if noise else {}
-        if members and "rel_l2" in values:
-            found[name] = _fit(members, float(values["rel_l2"]), values.get("share_10_bits"))
-    return found
+    known = noise.outputs if noise else {}
+    return {
+        name: _fit(known[name], float(values["rel_l2"]), values.get("share_10_bits"))
+        for name, values in outputs.items() if known.get(name) and "rel_l2" in values
+    }  # fmt: skip
 
 
 def _fit(members: Mapping[str, float], error: float, share_10_bits: float | None) -> str:

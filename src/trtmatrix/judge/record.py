@@ -1,25 +1,20 @@
-"""Records: the raw facts of one run of one cell, read from and written to strict JSON."""
+"""Records: the raw facts of one run of one cell, read from strict JSON."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from hashlib import blake2b
 from sys import intern
 from typing import Any
 
 import orjson
 
-from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.noise import Noise, read_noise
 from trtmatrix.suite.model import PART, Cause, CellId, Product
-
-__all__ = [
-    "BUILT", "ENDS", "RAN", "SCHEMA", "Measured", "NewerRecordError", "Pool", "Record", "RecordError", "Rest",
-    "parse_record", "record_from", "to_json", "write_number",
-]  # fmt: skip
 
 SCHEMA = 1
 """The number of the records' shape; a reader refuses what is newer."""
@@ -28,7 +23,6 @@ RAN = "ran"
 BUILT = "built"
 ENDS = (RAN, BUILT, *(cause.value for cause in Cause))
 """How a cell can end."""
-_ENDS = frozenset(ENDS)
 
 
 class RecordError(ValueError):
@@ -54,33 +48,63 @@ class Measured:
     signatures: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rest:
-    """What of a record is looked at only where the record counts for what is shown."""
+class Content:
+    """A record's JSON object, and what only the records that count are asked for."""
 
-    builds: tuple[Measured, ...]
-    noise: Mapping[str, Any]
-    worker: Mapping[str, Any]
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        """Take an object that :func:`record_from` has checked."""
+        self.data = data
+
+    @cached_property
+    def builds(self) -> tuple[Measured, ...]:
+        """What was measured of each engine."""
+        return tuple(_measured(build["measurements"]) for build in self.data.get("builds") or [self.data])
+
+    @cached_property
+    def emulation(self) -> Noise | None:
+        """The case's noise; None where the record has none."""
+        return read_noise(self.data.get("noise", {}))
 
 
-Packed = tuple[bytes, bytes]
-"""The worker and each engine's measurements as JSON, and the noise as JSON."""
+class Pool:
+    """What many records have in common, held once, and what reads a record's JSON object again.
+
+    There may be 100,000 records: with a pool each holds what every record is asked for, and the rest is read
+    again from its file.
+    """
+
+    def __init__(self, reread: Callable[[str], Mapping[str, Any]]) -> None:
+        """Take what reads the object of a record's file."""
+        self.content = lru_cache(maxsize=256)(lambda file: Content(reread(file)))
+        self._parts: dict[bytes, Mapping[str, Any]] = {}
+        self._cells: dict[tuple[object, ...], CellId] = {}
+
+    def cell(self, data: Mapping[str, Any]) -> CellId:
+        """Return a cell's id; ``ValueError`` or ``TypeError`` where it is none."""
+        key = tuple(data.items())
+        if key not in self._cells:
+            self._cells[key] = _cell(data)
+        return self._cells[key]
+
+    def share(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the first of equal parts; equal texts in different parts are one too."""
+        try:
+            key = blake2b(orjson.dumps(part), digest_size=16).digest()
+        except TypeError:  # half a character, or a number beyond 64 bits
+            return part
+        if key not in self._parts:
+            self._parts[key] = {name: intern(v) if type(v) is str else v for name, v in part.items()}
+        return self._parts[key]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Record:
     """One run of one cell: what every record is asked for, and the rest as views.
 
-    ``builds`` holds what was measured of each engine, at least of one; ``outputs``, ``scalars`` and
-    ``remark`` are the first's. ``noise``: the host's emulation of the case (:mod:`trtmatrix.judge.noise`;
-    empty in older records). Numbers are finite or one of NaN and infinity, which JSON holds as strings.
-    ``worker``: which process of the probe ran it, and what that took (empty in older records).
-    ``confirms``: the run whose verdict was doubted, ``remeasured_from``: the one whose outputs were measured
-    again, each empty where there is none. ``processes``: fresh processes whose counts were added up.
-    ``started`` and ``finished``: in UTC.
-
-    There may be 100,000 of them: ``rest`` may be packed until it is asked for, and ``whole`` may be what
-    reads the JSON object again.
+    Numbers are finite or one of NaN and infinity, which JSON holds as strings. ``confirms``: the run whose
+    verdict was doubted, ``remeasured_from``: the one whose outputs were measured again, each empty where
+    there is none. ``processes``: fresh processes whose counts were added up. ``started`` and ``finished``: in
+    UTC. ``source``: the record's content, or the pool that reads it.
     """
 
     cell: CellId
@@ -97,11 +121,10 @@ class Record:
     remeasured_from: str = ""
     finished: str = ""
     file: str = ""
-    rest: Rest | Packed = field(repr=False)
-    whole: Mapping[str, Any] | Callable[[str], Mapping[str, Any]] = field(repr=False)
+    source: Content | Pool = field(repr=False)
 
     def __eq__(self, other: object) -> bool:
-        """Whether two records are of the same file and JSON object, packed or not."""
+        """Whether two records are of the same file and JSON object."""
         if not isinstance(other, Record):
             return NotImplemented
         return (self.file, self.data) == (other.file, other.data)
@@ -109,33 +132,35 @@ class Record:
     __hash__ = None  # type: ignore[assignment] # it has mappings
 
     @property
-    def data(self) -> Mapping[str, Any]:
-        """The JSON object as stored; read from the record's file where it is not held."""
-        return self.whole(self.file) if callable(self.whole) else self.whole
+    def _content(self) -> Content:
+        return self.source if isinstance(self.source, Content) else self.source.content(self.file)
 
     @property
-    def _views(self) -> Rest:
-        return self.rest if isinstance(self.rest, Rest) else _unpack(*self.rest)
+    def data(self) -> Mapping[str, Any]:
+        """The JSON object as stored."""
+        return self._content.data
 
     @property
     def builds(self) -> tuple[Measured, ...]:
-        """What was measured of each engine."""
-        return self._views.builds
+        """What was measured of each engine, at least of one."""
+        return self._content.builds
 
     @property
     def noise(self) -> Mapping[str, Any]:
-        """The host's emulation of the case."""
-        return self._views.noise
+        """The host's emulation of the case (:mod:`trtmatrix.judge.noise`); older records have none."""
+        noise: Mapping[str, Any] = self.data.get("noise", {})
+        return noise
 
     @property
     def emulation(self) -> Noise | None:
         """The noise as the judge reads it; None where the record has none."""
-        return read_noise(self.noise) if isinstance(self.rest, Rest) else _read_noise(self.rest[1])
+        return self._content.emulation
 
     @property
     def worker(self) -> Mapping[str, Any]:
-        """Which process of the probe ran it, and what that took."""
-        return self._views.worker
+        """Which process of the probe ran it, and what that took; older records do not tell."""
+        worker: Mapping[str, Any] = self.data.get("worker", {})
+        return worker
 
     @property
     def engines(self) -> int:
@@ -143,87 +168,52 @@ class Record:
         return max(len(self.builds), self.processes)
 
     @property
-    def first(self) -> Measured:
-        """What was measured of the first engine; nothing where nothing ran."""
-        return self.builds[0] if self.builds else Measured(outputs={}, scalars={})
-
-    @property
     def outputs(self) -> Mapping[str, Mapping[str, Any]]:
         """The first engine's outputs."""
-        return self.first.outputs
+        return self.builds[0].outputs
 
     @property
     def scalars(self) -> Mapping[str, float]:
         """What the case measured by itself, of the first engine."""
-        return self.first.scalars
+        return self.builds[0].scalars
 
     @property
     def remark(self) -> str:
         """The first engine's word beside the verdict."""
-        return self.first.remark
-
-
-class Pool:
-    """What many records have in common, held once, and how a record's JSON object is read again.
-
-    Records that are read with a pool are small: of 5 kB of JSON some 1.5 kB are held.
-    """
-
-    def __init__(self, reread: Callable[[str], Mapping[str, Any]]) -> None:
-        """Take what reads the object of a record's file."""
-        self.reread = reread
-        self._parts: dict[bytes, Mapping[str, Any]] = {}
-        self._noises: dict[bytes, bytes] = {}
-        self._cells: dict[tuple[object, ...], CellId] = {}
-
-    def cell(self, data: Mapping[str, Any]) -> CellId:
-        """Return a cell's id; ``ValueError`` or ``TypeError`` where it is none."""
-        key = tuple(data.items())
-        if key not in self._cells:
-            self._cells[key] = _cell(data)
-        return self._cells[key]
-
-    def share(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the first of equal parts; equal texts in different parts are one too."""
-        key = _to_json(part)
-        shared: Mapping[str, Any] | None = self._parts.get(key)
-        if shared is None:
-            shared = {name: intern(v) if type(v) is str else v for name, v in part.items()}
-            self._parts[_fit(key)] = shared
-        return shared
-
-    def pack(self, data: Mapping[str, Any], builds: Sequence[Mapping[str, Any]]) -> Packed:
-        """Return the rest of a record as JSON."""
-        noise = _to_json(data.get("noise", {}))
-        if noise not in self._noises:
-            self._noises[_fit(noise)] = _fit(noise)
-        measured = _to_json([data.get("worker", {}), *(build["measurements"] for build in builds)])
-        return _fit(measured), self._noises[noise]
+        return self.builds[0].remark
 
 
 def parse_record(text: str | bytes | memoryview, file: str = "", pool: Pool | None = None) -> Record:
     """Read one record; :class:`RecordError` with line and column where it is damaged or newer.
 
-    With a ``pool`` it is small, and its data is read again from the file when it is asked for. An integer
-    beyond 64 bits is read as a float.
+    With a ``pool`` it is small, and read again from the file where more is asked for.
+    """
+    return record_from(parse_object(text, file), file, pool)
+
+
+def parse_object(text: str | bytes | memoryview, file: str = "") -> dict[str, Any]:
+    """Read a JSON object, whatever it holds; :class:`RecordError` says where it is damaged.
+
+    An integer beyond 64 bits is read as a float.
     """
     try:
         data = orjson.loads(text)
     except orjson.JSONDecodeError:  # or half a character, or a number that it has no room for
-        data = _parse_slowly(text, file)
+        try:
+            plain = text if isinstance(text, str) else str(text, "utf-8")
+            data = json.loads(plain, parse_constant=_refuse)
+        except json.JSONDecodeError as error:
+            where = f"{file}:{error.lineno}: damaged at column {error.colno}"
+            raise RecordError(f"{where}: {error.msg}") from error
+        except (ValueError, RecursionError) as error:
+            raise RecordError(f"{file}:1: {error}") from error
     if not isinstance(data, dict):
         raise RecordError(f"{file}:1: a record is a JSON object, not {type(data).__name__}")
-    return record_from(data, file, pool)
+    return data
 
 
-def _parse_slowly(text: str | bytes | memoryview, file: str) -> Any:  # noqa: ANN401 - JSON
-    """Read JSON with the standard library, which knows all of it and says where it is damaged."""
-    try:
-        return json.loads(text if isinstance(text, str) else str(text, "utf-8"), parse_constant=_refuse)
-    except json.JSONDecodeError as error:
-        raise RecordError(f"{file}:{error.lineno}: damaged at column {error.colno}: {error.msg}") from error
-    except (ValueError, RecursionError) as error:
-        raise RecordError(f"{file}:1: {error}") from error
+def _refuse(token: str) -> float:
+    raise ValueError(f"a bare {token} is not JSON")
 
 
 def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = None) -> Record:
@@ -245,73 +235,30 @@ def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = Non
 
 
 def _view(data: Mapping[str, Any], file: str, pool: Pool | None) -> Record:
-    builds = data.get("builds") or [data]
-    for build in builds:
+    for build in data.get("builds") or [data]:
         _check_measured(build["measurements"])
     for name in ("noise", "worker"):
         _mapping(data.get(name, {}), name)
-    ended, run = _text(data["ended"], "ended"), _text(data["run"], "run")
-    _check_words(ended, run)
-    digests, observed, gpu = (_mapping(data[name], name) for name in ("digests", "observed", "gpu"))
+    ended, run, processes = data["ended"], data["run"], data.get("processes", 1)
+    if _text(ended, "ended") not in ENDS:
+        raise ValueError(f"ended is {ended!r}, which is none of {', '.join(ENDS)}")
+    if not PART.fullmatch(_text(run, "run")):
+        raise ValueError(f"run is {run!r}, which is no run's id")
+    texts: dict[str, Any] = {name: _text(data[name], name) for name in ("detail", "started")}
+    for name in ("confirms", "remeasured_from", "finished"):
+        texts[name] = _text(data.get(name, ""), name)
+    parts: dict[str, Any] = {name: _mapping(data[name], name) for name in ("digests", "observed", "gpu")}
     if pool:
-        digests, observed, gpu = pool.share(digests), pool.share(observed), pool.share(gpu)
+        parts = {name: pool.share(part) for name, part in parts.items()}
     return Record(
-        cell=pool.cell(data["cell"]) if pool else _cell(data["cell"]), product=Product(data["product"]),
-        run=run, ended=ended, detail=_text(data["detail"], "detail"),
-        started=_text(data["started"], "started"), digests=digests, observed=observed, gpu=gpu,
-        confirms=_text(data.get("confirms", ""), "confirms"), processes=_count(data.get("processes", 1)),
-        remeasured_from=_text(data.get("remeasured_from", ""), "remeasured_from"), file=file,
-        finished=_text(data.get("finished", ""), "finished"),
-        rest=pool.pack(data, builds) if pool else _rest(data, builds), whole=pool.reread if pool else data,
+        cell=pool.cell(data["cell"]) if pool else _cell(data["cell"]), run=run, ended=ended, file=file,
+        product=Product(data["product"]), processes=processes if isinstance(processes, int) else 1,
+        source=pool or Content(data), **texts, **parts,
     )  # fmt: skip
 
 
 def _cell(data: Mapping[str, Any]) -> CellId:
     return CellId.parse(str(CellId(**data)))
-
-
-def _rest(data: Mapping[str, Any], builds: Iterable[Mapping[str, Any]]) -> Rest:
-    return Rest(
-        builds=tuple(_measured(build["measurements"]) for build in builds),
-        noise=data.get("noise", {}), worker=data.get("worker", {}),
-    )  # fmt: skip
-
-
-@lru_cache(maxsize=1024)
-def _unpack(measured: bytes, noise: bytes) -> Rest:
-    """Return what was packed; the same again where it is asked for soon."""
-    worker, *builds = _from_json(measured)
-    return Rest(builds=tuple(map(_measured, builds)), noise=_unpack_noise(noise), worker=worker)
-
-
-@lru_cache(maxsize=1024)
-def _unpack_noise(noise: bytes) -> Mapping[str, Any]:
-    unpacked: Mapping[str, Any] = _from_json(noise)
-    return unpacked
-
-
-@lru_cache(maxsize=1024)
-def _read_noise(noise: bytes) -> Noise | None:
-    return read_noise(_unpack_noise(noise))
-
-
-def _to_json(part: Any) -> bytes:  # noqa: ANN401 - JSON
-    try:
-        return orjson.dumps(part)
-    except TypeError:  # half a character, or a number beyond 64 bits
-        return json.dumps(part).encode()
-
-
-def _fit(content: bytes) -> bytes:
-    """Return bytes that are no larger than they look: orjson's have room to spare behind them."""
-    return bytes(memoryview(content))
-
-
-def _from_json(packed: bytes) -> Any:  # noqa: ANN401 - JSON
-    try:
-        return orjson.loads(packed)
-    except orjson.JSONDecodeError:
-        return json.loads(packed)
 
 
 def _check_measured(measurements: Mapping[str, Any]) -> None:
@@ -329,50 +276,26 @@ _PLAIN = frozenset({int, float})
 
 
 def _measured(measurements: Mapping[str, Any]) -> Measured:
-    signatures = {
-        defect: {output: _numbers(values, defect) for output, values in by_output.items()}
-        for defect, by_output in measurements.get("signatures", {}).items()
-    }
     return Measured(
         outputs={name: _numbers(values, name) for name, values in measurements["outputs"].items()},
-        scalars=_numbers(measurements["scalars"], "scalars"),
-        remark=_text(measurements.get("remark", ""), "remark"), signatures=signatures,
+        scalars=_numbers(measurements["scalars"], "scalars"), remark=measurements.get("remark", ""),
+        signatures={
+            defect: {output: _numbers(values, defect) for output, values in by_output.items()}
+            for defect, by_output in measurements.get("signatures", {}).items()
+        },
     )  # fmt: skip
 
 
-def _check_words(ended: str, run: str) -> None:
-    if ended not in _ENDS:
-        raise ValueError(f"ended is {ended!r}, which is none of {', '.join(ENDS)}")
-    if not PART.fullmatch(run):
-        raise ValueError(f"run is {run!r}, which is no run's id")
-
-
-def _text(value: object, name: str) -> str:
+def _text(value: Any, name: str) -> str:  # noqa: ANN401 - JSON
     if not isinstance(value, str):
         raise ValueError(f"{name} is {value!r}, which is no text")  # noqa: TRY004 - of the record, not of ours
     return value
 
 
-def _count(value: object) -> int:
-    """Return how many there were; what is no number counts as one."""
-    return value if isinstance(value, int) else 1
-
-
-def _mapping(value: Any, name: str) -> Mapping[str, Any]:  # noqa: ANN401
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:  # noqa: ANN401 - JSON
     if type(value) is not dict and not isinstance(value, Mapping):
         raise ValueError(f"{name} is {value!r}, which is no object")
     return value
-
-
-def write_number(value: float) -> float | str:
-    """Return what strict JSON can hold: the number, or ``"NaN"``, ``"Infinity"``, ``"-Infinity"``."""
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _refuse(token: str) -> float:
-    raise ValueError(f"a bare {token} is not JSON")
 
 
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -385,3 +308,10 @@ def _numbers(values: Mapping[str, Any], where: str) -> dict[str, Any]:
         if not isinstance(value, (int, float)):
             raise ValueError(f"{where}: {name} is {value!r}, which is no number")  # noqa: TRY004
     return numbers
+
+
+def write_number(value: float) -> float | str:
+    """Return what strict JSON can hold: the number, or ``"NaN"``, ``"Infinity"``, ``"-Infinity"``."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -16,12 +16,7 @@ ONE_BUILD = "¹"
 BOARD_MARK = "§"
 
 VERDICT_WORDS: Mapping[Verdict, str] = {
-    Verdict.PASS: "PASS",
-    Verdict.FAIL: "FAIL",
-    Verdict.FLAKY: "FLAKY",
-    Verdict.INVALID: "INVALID",
-    Verdict.BUILT: "BUILT",
-    Verdict.NO_VERDICT: "UNKNOWN",
+    verdict: "UNKNOWN" if verdict is Verdict.NO_VERDICT else verdict.value for verdict in Verdict
 }
 """The word of a verdict; NO VERDICT shows that of its cause instead, where it has one."""
 
@@ -64,12 +59,7 @@ EVIDENCE_MEANINGS: Mapping[Evidence, str] = {
     Evidence.NONE: "no evidence",
 }
 
-_FRAMES: Mapping[Evidence, tuple[str, str]] = {
-    Evidence.MEASURED: ("", ""),
-    Evidence.RECORDED: ("[", "]"),
-    Evidence.REPORTED: ("(", ")"),
-    Evidence.NONE: ("", ""),
-}
+_FRAMES: Mapping[Evidence, tuple[str, str]] = {Evidence.RECORDED: ("[", "]"), Evidence.REPORTED: ("(", ")")}
 
 
 def outcome_word(outcome: Outcome) -> str:
@@ -80,6 +70,9 @@ def outcome_word(outcome: Outcome) -> str:
 def outcome_meaning(outcome: Outcome) -> str:
     """Return what the word of an outcome stands for."""
     return VERDICT_MEANINGS[outcome.verdict] if outcome.cause is None else outcome.cause.value
+
+
+_RESTS_ON_BUILDS = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY})
 
 
 def full_words(outcome: Outcome) -> str:
@@ -93,9 +86,6 @@ def full_words(outcome: Outcome) -> str:
     return f"{outcome.verdict.value} ({some})"
 
 
-_RESTS_ON_BUILDS = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY})
-
-
 def rests_on_one(outcome: Outcome) -> bool:
     """Whether an outcome is a verdict on a single engine."""
     return outcome.builds == 1 and outcome.verdict in _RESTS_ON_BUILDS and outcome.cause is None
@@ -103,7 +93,7 @@ def rests_on_one(outcome: Outcome) -> bool:
 
 def marked(entry: Entry, text: str) -> str:
     """Put the mark of an entry's evidence around a text."""
-    before, after = _FRAMES[entry.evidence]
+    before, after = _FRAMES.get(entry.evidence, ("", ""))
     return before + text + after
 
 
@@ -111,11 +101,9 @@ def cell_text(entry: Entry | None) -> str:
     """Return what a cell shows: ``PASS¹ tf32 1.4``, ``[FAIL! 9]``, ``FLAKY! 1/4``, a mark or nothing."""
     if entry is None:
         return ""
-    if _is(entry, Exclusion.UNSUPPORTED_GPU):
-        return NOT_SUPPORTED
     outcome = entry.outcome
-    if outcome is None:
-        return NO_EVIDENCE
+    if _is_unsupported(entry) or outcome is None:
+        return NOT_SUPPORTED if _is_unsupported(entry) else NO_EVIDENCE
     word = outcome_word(outcome) + (ONE_BUILD if rests_on_one(outcome) else "")
     parts = [word + (SURPRISE if entry.surprise else ""), outcome.fit, entry.figure, entry.board]
     if outcome.verdict is Verdict.FLAKY and outcome.builds:
@@ -125,57 +113,42 @@ def cell_text(entry: Entry | None) -> str:
 
 def has_evidence(entry: Entry | None) -> bool:
     """Whether a cell shows a verdict or a cause."""
-    return entry is not None and entry.outcome is not None and not _is(entry, Exclusion.UNSUPPORTED_GPU)
+    return entry is not None and entry.outcome is not None and not _is_unsupported(entry)
 
 
-def _is(entry: Entry, why: Exclusion) -> bool:
-    """Whether an entry without a record was excluded for this reason."""
-    return entry.record is None and entry.excluded is not None and entry.excluded.why is why
+def _is_unsupported(entry: Entry) -> bool:
+    """Whether an entry without a record is of a GPU that its version does not support."""
+    excluded = entry.excluded
+    return entry.record is None and excluded is not None and excluded.why is Exclusion.UNSUPPORTED_GPU
 
 
 def legend(entries: Iterable[Entry | None]) -> list[tuple[str, str]]:
-    """Return the marks, then the words, that occur in some cells, each with its meaning."""
+    """Return the marks, then the words, that occur in some cells, each with its meaning.
+
+    Words that explain themselves are left out.
+    """
     shown = list(entries)
     known = [entry for entry in shown if entry is not None and has_evidence(entry)]
     silent = [entry for entry in shown if entry is not None and not has_evidence(entry)]
-    unsupported = [entry for entry in silent if _is(entry, Exclusion.UNSUPPORTED_GPU)]
-    marks = [
-        (marked_name(evidence), EVIDENCE_MEANINGS[evidence])
-        for evidence in Evidence
-        if any(entry.evidence is evidence for entry in known)
-    ]
+    unsupported = sum(map(_is_unsupported, silent))
     outcomes = [entry.outcome for entry in known if entry.outcome is not None]
     boards = sorted({entry.board for entry in known if entry.board})
     fits = sorted({name for outcome in outcomes for name in outcome.fit.split("+") if name})
-    others = [
+    negative = any(entry and entry.cell.case.control is Control.NEGATIVE for entry in shown)
+    seen = {entry.evidence for entry in known}
+    marks = [
+        *((" ".join(_FRAMES.get(e, ("plain",))), EVIDENCE_MEANINGS[e], e in seen) for e in Evidence),
         (SURPRISE, "not as expected", any(entry.surprise for entry in known)),
         (", ".join(boards), "another driver or variant, named above its table", bool(boards)),
-        (ONE_BUILD, "1 build", any(rests_on_one(outcome) for outcome in outcomes)),
+        (ONE_BUILD, "1 build", any(map(rests_on_one, outcomes))),
         (", ".join(fits), "the precision that the outputs show", bool(fits)),
-        (NO_EVIDENCE, EVIDENCE_MEANINGS[Evidence.NONE], len(silent) > len(unsupported)),
-        (NOT_SUPPORTED, "the version does not support this GPU", bool(unsupported)),
-        ("blank", "the case is not for this product or version", any(entry is None for entry in shown)),
-        (MUST_FAIL, "a known defect put in: must FAIL", _any_negative(shown)),
-    ]
-    return marks + [(mark, text) for mark, text, occurs in others if occurs] + _words(known)
-
-
-def marked_name(evidence: Evidence) -> str:
-    """Return how the legend names the mark of a kind of evidence."""
-    before, after = _FRAMES[evidence]
-    return f"{before} {after}" if before else "plain"
-
-
-def _any_negative(entries: Iterable[Entry | None]) -> bool:
-    return any(entry and entry.cell.case.control is Control.NEGATIVE for entry in entries)
-
-
-def _words(entries: Iterable[Entry]) -> list[tuple[str, str]]:
-    """Return the words that occur, but for those that explain themselves."""
-    outcomes = [entry.outcome for entry in entries if entry.outcome is not None]
-    meanings = {outcome_word(outcome): outcome_meaning(outcome) for outcome in outcomes}
-    order = [*VERDICT_WORDS.values(), *CAUSE_WORDS.values()]
-    return [
-        (word, meanings[word]) for word in order
-        if word in meanings and meanings[word].lower() != word.lower()
+        (NO_EVIDENCE, EVIDENCE_MEANINGS[Evidence.NONE], len(silent) > unsupported),
+        (NOT_SUPPORTED, "the version does not support this GPU", unsupported > 0),
+        ("blank", "the case is not for this product or version", None in shown),
+        (MUST_FAIL, "a known defect put in: must FAIL", negative),
     ]  # fmt: skip
+    meanings = {outcome_word(outcome): outcome_meaning(outcome) for outcome in outcomes}
+    words = [word for word in (*VERDICT_WORDS.values(), *CAUSE_WORDS.values()) if word in meanings]
+    return [(mark, text) for mark, text, occurs in marks if occurs] + [
+        (word, meanings[word]) for word in words if meanings[word].lower() != word.lower()
+    ]

@@ -71,7 +71,7 @@ def _layer(found: Found, search: Search) -> str:
     sources = [t for t in search.graph.inputs.get(found.tensor, ()) if t in search.floors]
     shown = ", ".join(f"{t} {_floors(search.floors[t])}" for t in sources[:SHOWN])
     shape = search.shapes.get(found.tensor, "")
-    error = f"it has {shape}" if shape else f"{_floors(search.floors[found.tensor])} noise floors"
+    error = shape or f"{_floors(search.floors[found.tensor])} noise floors"
     error += (
         f"; what it is computed from is right: {shown}" if shown else "; it is computed from inputs alone"
     )

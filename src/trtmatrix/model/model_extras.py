@@ -223,7 +223,7 @@ def explain_failing(
 
     ``entries``: of the model's repro. After an interrupt no other version is looked at.
     """
-    from trtmatrix.judge.calibration_file import read_calibration
+    from trtmatrix.judge.calibration import read_calibration
     from trtmatrix.model.explain import INTERRUPTED, explain
 
     found: dict[str, WrongLayer] = {}

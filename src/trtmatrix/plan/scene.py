@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from trtmatrix.judge.calibration_file import read_calibration
+from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.compare import Entry, Stored, make_entries
 from trtmatrix.judge.controls import expand_with_controls
 from trtmatrix.judge.record import Record

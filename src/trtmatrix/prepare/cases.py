@@ -234,8 +234,10 @@ def _arrays(prepared: dict[str, Any], key: str) -> dict[str, Array]:
     for name, array in named.items():
         if not isinstance(array, np.ndarray) or array.dtype.hasobject:
             raise TypeError(f"{key}[{name!r}] is no NumPy array of numbers but {type(array).__name__}")
-        if key == "reference" and array.dtype != np.float64:
-            raise TypeError(f"reference[{name!r}] is {array.dtype}: a reference is computed in float64")
+        if key == "reference" and array.dtype != np.float64 and array.dtype.kind not in "iu":
+            raise TypeError(
+                f"reference[{name!r}] is {array.dtype}: a reference is computed in float64, or is of integers"
+            )
     return named
 
 
@@ -319,9 +321,11 @@ def _rename(partial: Path, final: Path) -> None:
 
 
 def smallest_exact(array: Array) -> Array:
-    """Return a float64 array in the smallest float dtype that holds every value exactly."""
+    """Return a float64 array in the smallest float dtype that holds every value exactly; integers stay."""
     import numpy as np
 
+    if array.dtype.kind in "iu":
+        return array
     for dtype in (np.float16, np.float32):
         if _holds(dtype, array.reshape(-1)[:4096]) and _holds(dtype, array):
             with np.errstate(over="ignore"):

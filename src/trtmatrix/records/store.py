@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from trtmatrix.common.errors import ConfigError
+from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.compare import Stored
 from trtmatrix.judge.record import (
     NewerRecordError,
     Pool,
     Record,
     RecordError,
+    parse_object,
     parse_record,
     record_from,
-    to_json,
 )
 from trtmatrix.suite.model import CellId
 
@@ -114,7 +115,7 @@ def _read_all(results: Path) -> list[Stored]:
 def _reread(file: str) -> Mapping[str, Any]:
     """Return the JSON object of a record that was read before; :class:`ConfigError` where it is gone."""
     try:
-        return parse_record(Path(file).read_bytes(), file).data
+        return parse_object(Path(file).read_bytes(), file)
     except (OSError, RecordError) as error:
         raise ConfigError([f"{file}:1: it was a record a moment ago: {error}"]) from error
 

@@ -190,7 +190,7 @@ def make_run(
     context: Context, scene: Scene, options: Options, progress: Progress, uses: NoUse | None = None
 ) -> Run:
     """Return a run with the launchers that its plan needs."""
-    from trtmatrix.judge.calibration_file import read_calibration
+    from trtmatrix.judge.calibration import read_calibration
     from trtmatrix.launchers.gpu import clocks
     from trtmatrix.launchers.image_use import NoUse
     from trtmatrix.launchers.interpreters import InterpreterLauncher

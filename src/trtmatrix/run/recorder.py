@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.judge.compare import expected_verdict, find_expectation, newest
-from trtmatrix.judge.confirm import FROM_THE_PROCESS, engines_wanted
-from trtmatrix.judge.entry import are_comparable
+from trtmatrix.judge.compare import newest
+from trtmatrix.judge.confirm import FROM_THE_PROCESS, assess
+from trtmatrix.judge.entry import are_comparable, expected_verdict, find_expectation
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.noise import fits, read_noise
 from trtmatrix.judge.record import SCHEMA, Record, RecordError, record_from
@@ -23,7 +23,6 @@ from trtmatrix.run.tasks import Task
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.model import Cause, Verdict
-from trtmatrix.suite.outcome import Outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +70,7 @@ class Recorder:
             complete["kept"] = keep_outputs(run.cache, folder, kept)
         record = keep_record(self.local, record)
         run.progress.step(CELLS, f"{cell.id}: {(outcome.cause or outcome.verdict).value}")
-        return Recorded(record=record, engines=self._engines(cell, record, outcome))
+        return Recorded(record=record, engines=self._engines(cell, record))
 
     def fail(self, task: Task, cause: Cause, detail: str) -> Recorded:
         """Store the record of a task for which the probe left none that can be used."""
@@ -79,13 +78,12 @@ class Recorder:
         record = write_failed(task, cause, detail, self._host_facts(task), run, self.local)
         if run.confirm and not task.alone and cause in FROM_THE_PROCESS:
             return Recorded(record=record, engines=1)
-        outcome = judge([record], cell.case, cell.version, cell.repro, run.calibration)
-        return Recorded(record=record, engines=self._engines(cell, record, outcome))
+        return Recorded(record=record, engines=self._engines(cell, record))
 
     def _host_facts(self, task: Task) -> dict[str, Any]:
         return host_facts(task, self.ready.digests, self._clocks, self.state)
 
-    def _engines(self, cell: Cell, record: Record, outcome: Outcome) -> int:
+    def _engines(self, cell: Cell, record: Record) -> int:
         """Return how many engines must be built before what a record says is believed."""
         run = self.state
         if not run.confirm:
@@ -93,9 +91,7 @@ class Recorder:
         earlier = self._before.get(cell.id, [])
         records = [record, *(other for other in earlier if are_comparable(record, other))]
         self._before[cell.id] = [record, *earlier]
-        if len(records) > 1:
-            outcome = judge(records, cell.case, cell.version, cell.repro, run.calibration)
-        wanted = engines_wanted(cell, outcome, records, run.calibration)
+        wanted = assess(cell, records, run.calibration).wanted
         return max(wanted, run.rebuilds) if wanted else 0
 
 

@@ -84,8 +84,8 @@ def floors_of(entry: Entry, calibration: Calibration) -> list[float]:
     found = []
     for record in _ran(entry):
         subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
-        for build in record.builds if subject.noise else ():
-            floors = read_floors(build, subject, subject.noise).values() if subject.noise else ()
+        for build in record.builds:
+            floors = read_floors(build, subject).values()
             found += [max(floors, key=nan_last)] if floors else []
     return found
 

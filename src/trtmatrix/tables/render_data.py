@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.advice import advise
 from trtmatrix.judge.controls import ControlCounts
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.record import to_json, write_number
+from trtmatrix.judge.record import write_number
 from trtmatrix.judge.words import EVIDENCE_MEANINGS, full_words
 from trtmatrix.suite.model import Basis, Verdict
 from trtmatrix.suite.outcome import Evidence

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.judge import NOT_CALIBRATED, measured_in
+from trtmatrix.judge.judge import measured_in
 from trtmatrix.judge.record import RAN
 from trtmatrix.judge.words import marked
 from trtmatrix.suite.matrix import Version

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
-from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.controls import Controls
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.judge import FLOORS, NOT_CALIBRATED, measured_in
+from trtmatrix.judge.judge import FLOORS, measured_in
 from trtmatrix.judge.record import RAN
 from trtmatrix.judge.words import cell_text
 from trtmatrix.suite.gpus import Gpu

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from trtmatrix.api.section import read_surfaces
 from trtmatrix.common.errors import UsageError
-from trtmatrix.judge.calibration import Calibration
-from trtmatrix.judge.calibration_file import read_calibration
+from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.launchers.gpu import find_gpus, named_gpus
 from trtmatrix.plan.context import Context, read_matrix
 from trtmatrix.plan.scene import entries_of, look_around, recorded_gpus

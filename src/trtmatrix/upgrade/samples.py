@@ -109,7 +109,7 @@ def _read_errors(entry: Entry, calibration: Calibration) -> tuple[BySample, BySa
         subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
         for build in record.builds:
             relative = {name: float(v["rel_l2"]) for name, v in build.outputs.items() if "rel_l2" in v}
-            in_floors = read_floors(build, subject, subject.noise) if subject.noise else {}
+            in_floors = read_floors(build, subject)
             for found, values in ((errors, relative), (floors, in_floors)):
                 for name, value in values.items():
                     spoilt = bool(build.outputs[name].get("nan_unexpected")) or math.isnan(value)
