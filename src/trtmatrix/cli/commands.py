@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtmatrix.cli.reporting import check_files, show
 from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
-from trtmatrix.judge.compare import Entry, exit_codes
+from trtmatrix.judge.compare import exit_codes
 from trtmatrix.launchers.container import Limits
 from trtmatrix.plan.context import Context, open_context
 from trtmatrix.plan.scene import entries_of, look_around
@@ -34,13 +33,12 @@ from trtmatrix.suite.plan import Host, Isolation, Keep, Pull
 if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
     from trtmatrix.slurm.cluster import Cluster
 
-SUFFIXES = (".md", ".html", ".json", ".xml", ".txt")
 MODEL_OPTIONS = ("model", "inputs", "atol", "rtol", "profile")
 
 
 def run_command(args: argparse.Namespace) -> ExitCode:
     """Run what can be run here, print the tables."""
-    check_outputs(args.output)
+    check_files(args.output)
     context, cluster = open_where(args, open_model_context(args))
     scene = look_around(context, Pull(args.pull), cluster)
     tell_of_engine(context, scene.host)
@@ -56,8 +54,9 @@ def run_command(args: argparse.Namespace) -> ExitCode:
 
         print_plan(context, scene, served_cells(context, scene, options), options, as_json=args.json)
         return ExitCode.AS_EXPECTED
+    started = time.monotonic()
     result = perform(context, scene, options)
-    show(args, result.entries)
+    show(args, context, scene, result.entries, time.monotonic() - started)
     gpus = scene.cluster_host.gpus if scene.cluster_host is not None else scene.host.gpus
     return combine_exit_codes(run_codes(context.selection, gpus, result))
 
@@ -114,64 +113,15 @@ def options_of(args: argparse.Namespace) -> Options:
 
 def table_command(args: argparse.Namespace) -> ExitCode:
     """Print the tables from stored records."""
-    check_outputs(args.output)
+    check_files(args.output)
     context, cluster = open_where(args, open_model_context(args))
     scene = look_around(context, Pull.NEVER, cluster)
     entries = entries_of(context, scene, scene.stored)
-    show(args, entries)
+    show(args, context, scene, entries)
     shown = [entry for entry in entries if entry.evidence in {Evidence.MEASURED, Evidence.RECORDED}]
     if not shown:
         return ExitCode.NOTHING
     return ExitCode.SURPRISE if any(entry.surprise for entry in shown) else ExitCode.AS_EXPECTED
-
-
-def check_outputs(files: Sequence[Path]) -> None:
-    """Refuse an output whose format is not known, before anything runs."""
-    for file in files:
-        if file.suffix not in SUFFIXES:
-            raise UsageError(f"--output {file}: the suffix must be one of {', '.join(SUFFIXES)}")
-        if not file.parent.is_dir():
-            raise UsageError(f"--output {file}: there is no folder {file.parent}")
-
-
-def show(args: argparse.Namespace, entries: Sequence[Entry]) -> None:
-    """Print the tables, and write them to the files asked for."""
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    for file in args.output:
-        file.write_text(render(file.suffix, entries, args, now), encoding="utf-8")
-        print(f"trtmatrix: wrote {file}", file=sys.stderr)
-    with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
-        print(render(".json" if args.json else "", entries, args, now), end="", flush=True)
-
-
-def render(suffix: str, entries: Sequence[Entry], args: argparse.Namespace, now: str) -> str:
-    """Return the tables in the format of a file's suffix; none means this terminal."""
-    match suffix:
-        case ".md":
-            from trtmatrix.tables import render_markdown
-
-            return render_markdown.render_markdown(entries, all_rows=args.all_rows)
-        case ".html":
-            from trtmatrix.tables import render_html
-
-            return render_html.render_html(entries, generated=now)
-        case ".json":
-            from trtmatrix.tables import render_data
-
-            return render_data.render_json(entries, generated=now)
-        case ".xml":
-            from trtmatrix.tables import render_data
-
-            return render_data.render_junit(entries)
-        case ".txt":
-            from trtmatrix.tables import render_text
-
-            return render_text.render_text(entries, all_rows=args.all_rows)
-        case _:
-            from trtmatrix.tables import render_text
-
-            colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-            return render_text.render_text(entries, colour=colour, all_rows=args.all_rows)
 
 
 def doctor_command(args: argparse.Namespace) -> ExitCode:

@@ -227,7 +227,8 @@ def _show() -> argparse.ArgumentParser:
         "--output", "-o", action="append", type=Path, default=[], metavar="FILE",
         help="also write the tables as .md, .html, .json, .xml (JUnit) or .txt; may be repeated",
     )  # fmt: skip
-    group.add_argument("--all-rows", action="store_true", help="show rows without evidence too")
+    group.add_argument("--full", action="store_true", help="print every row with its figures")
+    group.add_argument("--all-rows", action="store_true", help="print rows without evidence too")
     return parser
 
 

@@ -1,20 +1,31 @@
-"""The command ``report``: the whole matrix from stored records, as a page with filters, or as text."""
+"""What ``run``, ``table`` and ``report`` print and write: the answer on a screen, the tables, the page."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import shlex
+import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtmatrix.common.counting import counted, duration
 from trtmatrix.common.errors import ExitCode, UsageError
+from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.plan import Pull, make_plan
 
 if TYPE_CHECKING:
     from trtmatrix.judge.entry import Entry
+    from trtmatrix.plan.context import Context
+    from trtmatrix.plan.scene import Scene
 
-SUFFIXES = (".html", ".md", ".json")
-DEFAULT = Path("report.html")
+REPORT_SUFFIXES = (".html", ".md", ".json")
+TABLE_SUFFIXES = (*REPORT_SUFFIXES, ".xml", ".txt")
+PAGE, LOG = "report.html", "last-run.txt"
+"""What a run leaves in the ignored part of the results: the page, and every row as text."""
 
 
 def report_command(args: argparse.Namespace) -> ExitCode:
@@ -22,16 +33,14 @@ def report_command(args: argparse.Namespace) -> ExitCode:
     from trtmatrix.cli.commands import open_where
     from trtmatrix.plan.context import open_context
     from trtmatrix.plan.scene import entries_of, look_around
-    from trtmatrix.suite.outcome import Evidence
-    from trtmatrix.suite.plan import Pull
 
-    files = list(args.output) or [DEFAULT]
-    check_files(files)
+    files = list(args.output) or [Path(PAGE)]
+    check_files(files, REPORT_SUFFIXES)
     context, cluster = open_where(args, open_context(args))
     scene = look_around(context, Pull.NEVER, cluster)
     entries = entries_of(context, scene, scene.stored)
     for file in files:
-        write_file(file, render(file.suffix, entries))
+        write_file(file, render(file.suffix, entries, again=_command(args, "report")))
         print(file)
     shown = [entry for entry in entries if entry.evidence in {Evidence.MEASURED, Evidence.RECORDED}]
     if not shown:
@@ -43,7 +52,7 @@ def report_command(args: argparse.Namespace) -> ExitCode:
     return ExitCode.SURPRISE if surprises else ExitCode.AS_EXPECTED
 
 
-def check_files(files: Sequence[Path], suffixes: Sequence[str] = SUFFIXES) -> None:
+def check_files(files: Sequence[Path], suffixes: Sequence[str] = TABLE_SUFFIXES) -> None:
     """Refuse an output whose format is not known, or whose folder is not there, before anything else."""
     for file in files:
         if file.suffix not in suffixes:
@@ -64,20 +73,111 @@ def write_file(file: Path, content: str) -> None:
         ) from error
 
 
-def render(suffix: str, entries: Sequence[Entry]) -> str:
-    """Return the report in the format of a file's suffix."""
+def render(suffix: str, entries: Sequence[Entry], *, all_rows: bool = False, again: str = "") -> str:
+    """Return the tables in the format of a file's suffix; ``again``: the command that makes the page."""
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    if suffix == ".md":
-        from trtmatrix.tables.render_markdown import render_markdown
+    match suffix:
+        case ".md":
+            from trtmatrix.tables.render_markdown import render_markdown
 
-        return render_markdown(entries)
-    if suffix == ".json":
-        from trtmatrix.tables.render_data import render_json
+            return render_markdown(entries, all_rows=all_rows)
+        case ".json":
+            from trtmatrix.tables.render_data import render_json
 
-        return render_json(entries, generated=now)
-    from trtmatrix.judge.calibration_file import read_calibration
-    from trtmatrix.tables.matrix_plots import make_plots
-    from trtmatrix.tables.render_report_html import render_report_html
+            return render_json(entries, generated=now)
+        case ".xml":
+            from trtmatrix.tables.render_data import render_junit
 
-    plots = make_plots(entries, read_calibration())
-    return render_report_html(entries, plots, generated=now, again="nox -s report")
+            return render_junit(entries)
+        case ".txt":
+            from trtmatrix.tables.render_text import render_text
+
+            return render_text(entries, all_rows=all_rows)
+        case _:
+            from trtmatrix.judge.calibration_file import read_calibration
+            from trtmatrix.tables.matrix_plots import make_plots
+            from trtmatrix.tables.render_html import render_html
+
+            return render_html(entries, make_plots(entries, read_calibration()), generated=now, again=again)
+
+
+def show(
+    args: argparse.Namespace, context: Context, scene: Scene, entries: Sequence[Entry],
+    seconds: float | None = None,
+) -> None:  # fmt: skip
+    """Write the files asked for, and print the answer, or every row where that is asked for.
+
+    ``seconds``: how long a run took, after which the page and the log are written; None of a mere look.
+    """
+    for file in args.output:
+        write_file(file, render(file.suffix, entries, all_rows=args.all_rows, again=_command(args, "report")))
+        print(f"trtmatrix: wrote {file}", file=sys.stderr)
+    if args.json:
+        text = render(".json", entries)
+    elif args.full or args.all_rows or args.case or args.model:
+        text = render(".txt", entries, all_rows=args.all_rows)
+    else:
+        from trtmatrix.tables.answer import make_answer
+        from trtmatrix.tables.screen import render_screen, terminal_width
+
+        details = ["nox -s report", "--full"]
+        if seconds is not None:
+            details = [*_keep(args, context.project.local, entries), "--full"]
+        answer = make_answer(
+            entries, again=_command(args, "matrix"), seconds=seconds, cost=_cost(context, scene, entries)
+        )
+        text = render_screen(answer, width=terminal_width(), details=details)
+    with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
+        if sys.stdout.isatty() and not args.json:
+            from trtmatrix.tables.screen import print_coloured
+
+            print_coloured(text)
+        else:
+            print(text, end="", flush=True)
+
+
+def _keep(args: argparse.Namespace, folder: Path, entries: Sequence[Entry]) -> list[str]:
+    """Write the page and the log of a run beside its records; return the paths of what could be written."""
+    kept = []
+    for name, suffix in ((PAGE, ".html"), (LOG, ".txt")):
+        partial = folder / f"{name}.{os.getpid()}"
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            partial.write_text(render(suffix, entries, again=_command(args, "report")), encoding="utf-8")
+            partial.replace(folder / name)
+            kept.append(str(folder / name))
+    return kept
+
+
+def _command(args: argparse.Namespace, session: str) -> str:
+    """Return the command that asks for the same cells."""
+    words = []
+    for name in ("trt", "repro", "gpu", "case", "runtime"):
+        if values := getattr(args, name, None):
+            words += [f"--{name}", ",".join(values)]
+    words += ["--executor", args.executor] if getattr(args, "executor", None) == "slurm" else []
+    return f"nox -s {session}" + (f" -- {shlex.join(words)}" if words else "")
+
+
+def _cost(context: Context, scene: Scene, entries: Sequence[Entry]) -> str:
+    """Return what it takes to pull the images that are not here: how many, GB, and time as far as known."""
+    absent = {Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT}
+    cells = [e.cell for e in entries if e.excluded is not None and e.excluded.why in absent]
+    if not cells:
+        return ""
+    from trtmatrix.images.downloads import find_downloads, gigabytes, without_counted
+    from trtmatrix.launchers.pulled import pull_speed
+
+    plan = make_plan(cells, scene.host, context.selection, Pull.ALL)
+    sizes = without_counted(
+        find_downloads(plan.launches, context.lock, scene.host.engine, context.matrix.registry)
+    )
+    if not sizes:
+        return ""
+    if None in sizes:
+        return f"{counted(len(sizes), 'image')}, 10 to 34 GB each"
+    size = sum(each for each in sizes if each is not None)
+    speed = pull_speed(context.project.cache)
+    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}" + (
+        f", {duration(size / speed)}" if speed else ""
+    )

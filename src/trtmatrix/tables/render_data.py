@@ -15,11 +15,9 @@ from trtmatrix.judge.words import EVIDENCE_MEANINGS, full_words
 from trtmatrix.suite.model import Basis, Verdict
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.board_kinds import find_kinds
-from trtmatrix.tables.details import describe, record_file
-from trtmatrix.tables.remarks import expected_words, find_contradicted
+from trtmatrix.tables.remarks import describe, expected_words, find_contradicted, record_file
 from trtmatrix.tables.summary import Counts, count_products, headline, why_not_run
-from trtmatrix.tables.table import Table, make_tables, one_line
-from trtmatrix.tables.twins import twins_of
+from trtmatrix.tables.table import Table, make_tables, one_line, twins_of
 
 SCHEMA = 1
 """The number of the JSON's shape."""

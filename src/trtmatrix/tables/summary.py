@@ -18,7 +18,7 @@ NOT_ATTEMPTED = "not tried yet"
 NOT_OF_THE_SITE = "no such GPU in slurm.yaml"
 MOST_TOLD = 240
 """Letters of what a job came to."""
-_DOCTOR = frozenset(
+DOCTOR = frozenset(
     {
         Exclusion.NO_ENGINE,
         Exclusion.NO_GPU_ACCESS,
@@ -143,13 +143,13 @@ def headline(counts: Counts) -> str:
     if counts.recorded:
         parts.append(f"{counts.recorded} recorded elsewhere or before a change")
     if counts.not_run:
-        parts.append(f"{counts.not_run} not run: {_reason_words(counts.reasons)}")
+        parts.append(f"{counts.not_run} not run: {reason_words(counts.reasons)}")
     return ", ".join(parts)
 
 
-def _reason_words(reasons: Sequence[NotRun]) -> str:
+def reason_words(reasons: Sequence[NotRun]) -> str:
     """Return the counted reasons; the first that ``doctor`` has a remedy for says so."""
-    curable = next((reason for reason in reasons if reason.why in _DOCTOR and not reason.told), None)
+    curable = next((reason for reason in reasons if reason.why in DOCTOR and not reason.told), None)
     return ", ".join(
         f"{reason.count} {reason.text}" + (" (doctor says how)" if reason is curable else "")
         for reason in reasons

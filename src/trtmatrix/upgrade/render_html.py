@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from trtmatrix.api.page import render_api
 from trtmatrix.judge.words import PRODUCT_NAMES
-from trtmatrix.tables.html_page import render_page
+from trtmatrix.tables.html_page import COPY, make_style, render_page
 from trtmatrix.tables.html_pieces import (
     GLYPHS,
     Row,
@@ -20,8 +20,6 @@ from trtmatrix.tables.html_pieces import (
     table,
     text,
 )
-from trtmatrix.tables.html_scripts import COPY
-from trtmatrix.tables.html_style import make_style
 from trtmatrix.tables.plots import Plot, render_figure
 from trtmatrix.upgrade.html_answers import (
     DECISIONS,

@@ -1,0 +1,179 @@
+"""The answer as plain text of at most 40 lines, as wide as the terminal from 80 to 160 columns."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from shutil import get_terminal_size
+
+from trtmatrix.common.counting import counted
+from trtmatrix.judge.words import MUST_FAIL
+from trtmatrix.suite.repros import Repro
+from trtmatrix.tables.answer import Answer, Grid, Mark, News, State, short_names
+from trtmatrix.tables.table import shorten
+
+LINES = 40
+NARROWEST, WIDEST = 80, 160
+_MOST_LABEL, _LEAST_LABEL = 24, 13
+_NOTE_LINES = 2
+"""So many lines a thing to know may take."""
+
+
+def terminal_width() -> int:
+    """Return the columns to fill: those of the terminal within bounds, 80 where there is none."""
+    columns = get_terminal_size().columns if sys.stdout.isatty() else NARROWEST
+    return min(max(columns, NARROWEST), WIDEST)
+
+
+def render_screen(answer: Answer, *, width: int = NARROWEST, details: Sequence[str] = ("--full",)) -> str:
+    """Return the screen: a table for each GPU, what must be known, what was run, what to do next.
+
+    ``details``: where there is more, such as the path of the page.
+    """
+    width = min(max(width, NARROWEST), WIDEST)
+    foot = [
+        *(line for text in answer.products for line in _note(text, width)),
+        *_note(answer.ran, width),
+        *(_note(f"Not run: {answer.not_run}", width) if answer.not_run else ()),
+        *_note(f"Next: {answer.next}", width, break_long=True),
+        *_note(f"Details: {' · '.join(details)}", width, break_long=True),
+    ]
+    least_news = min(len(answer.news), 4) * _NOTE_LINES
+    room = LINES - len(foot) - least_news
+    head: list[str] = []
+    for number, grid in enumerate(answer.grids):
+        left = room - len(head) - (len(answer.grids) - number - 1)
+        if left < 1:
+            head.append(f"… {counted(len(answer.grids) - number, 'more GPU')}: --full")
+            break
+        block = list(_grid(grid, width, left - 4))
+        head += block if len(block) <= left else [shorten(f"{grid.title}: --full shows it", width)]
+    return "\n".join([*head, *_news(answer.news, width, LINES - len(head) - len(foot)), *foot]) + "\n"
+
+
+def _grid(grid: Grid, width: int, most_rows: int) -> Iterator[str]:
+    """Yield a table's title, its versions, a line a finding, and what the marks mean."""
+    yield from _note(grid.title, width)
+    rows = list(grid.rows)
+    if len(rows) > most_rows:
+        rows = [row for row in rows if any(mark.state is not State.UNKNOWN for mark in row[1])]
+        rows = rows[: max(most_rows, 0)]
+    look = _fit(grid, rows, width)
+    lines = [["", *(look.names[n] for n in look.columns)]]
+    lines += [
+        [shorten(repro.id, look.label), *(_text(grid, marks[n], look.gap) for n in look.columns)]
+        for repro, marks in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        yield look.between.join(f"{text:<{room}}" for text, room in zip(line, widths, strict=True)).rstrip()
+    left_out = [version for n, version in enumerate(grid.columns) if n not in look.columns]
+    shown = list(grid.legend([marks[n] for _, marks in rows for n in look.columns]))
+    if left_out:
+        named = ", ".join(version.name for version in left_out[:3]) + (", …" if len(left_out) > 3 else "")
+        shown.insert(0, f"{counted(len(left_out), 'version')} not shown: {named}")
+    if len(rows) < len(grid.rows):
+        shown.insert(0, f"{counted(len(grid.rows) - len(rows), 'finding')} not shown")
+    yield from _note("; ".join(shown), width, first="  ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Look:
+    """How a grid is laid out: names and numbers of its columns, letters of a label, what stands between."""
+
+    names: Sequence[str]
+    columns: Sequence[int]
+    label: int = _MOST_LABEL
+    gap: str = " "
+    between: str = "  "
+
+
+def _fit(grid: Grid, rows: Sequence[tuple[Repro, Sequence[Mark]]], width: int) -> _Look:
+    """Return the roomiest look that fits.
+
+    Tried are shorter names, narrower columns, shorter labels; then columns are left out, first those of which
+    nothing is known, then the oldest.
+    """
+    full, short = [version.name for version in grid.columns], short_names(grid.columns)
+    columns = list(range(len(full)))
+    looks = [_Look(names=full, columns=columns), _Look(names=short, columns=columns)]
+    looks += [replace(looks[1], between=" "), replace(looks[1], between=" ", label=_LEAST_LABEL)]
+    for look in looks:
+        if _width(grid, rows, look) <= width:
+            return look
+    look = replace(looks[-1], names=[shorten(name, 16) for name in short])
+    while len(look.columns) > 1 and _width(grid, rows, look) > width:
+        unknown = [n for n in look.columns if all(m[n].state is State.UNKNOWN for _, m in grid.rows)]
+        gone = [*unknown, *look.columns][0]
+        look = replace(look, columns=[n for n in look.columns if n != gone])
+    return look
+
+
+def _width(grid: Grid, rows: Sequence[tuple[Repro, Sequence[Mark]]], look: _Look) -> int:
+    label = max((len(shorten(repro.id, look.label)) for repro, _ in rows), default=0)
+    return label + sum(
+        len(look.between)
+        + max(len(look.names[n]), *(len(_text(grid, marks[n], look.gap)) for _, marks in rows), 0)
+        for n in look.columns
+    )
+
+
+def _text(grid: Grid, mark: Mark, gap: str) -> str:
+    sign = grid.sign(mark)
+    loose = sign.lstrip("!§")
+    return mark.state.value + sign.removesuffix(loose) + (gap + loose if loose else "")
+
+
+def _news(news: Sequence[News], width: int, room: int) -> Iterator[str]:
+    """Yield a line or two a thing to know, the most urgent first; what has no room is counted."""
+    used, longest = 0, max((len(item.word) for item in news), default=0)
+    for number, item in enumerate(news):
+        lines = _note(f"{item.word:<{longest}}  {item.text}", width, first="  ")
+        left = len(news) - number - 1
+        if used + len(lines) + bool(left) > room:
+            if room > used:
+                yield f"  … {left + 1} more to know: --full"
+            return
+        used += len(lines)
+        yield from lines
+
+
+def _note(text: str, width: int, first: str = "", *, break_long: bool = False) -> list[str]:
+    """Return a text on at most two lines; commands and paths are kept whole."""
+    lines = textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=f"{first}  ",
+        break_on_hyphens=False,
+    )  # fmt: skip
+    if len(lines) > _NOTE_LINES and not break_long:
+        lines = [*lines[: _NOTE_LINES - 1], shorten_end(lines[_NOTE_LINES - 1], width)]
+    return lines[:4]
+
+
+def shorten_end(line: str, width: int) -> str:
+    """Return a line that ends with a sign that more was said."""
+    return line[: width - 2].rstrip() + " …"
+
+
+_COLOURS = (
+    (r"\b(ok|PASS)\b", "green"),
+    (r"\b(BAD|FAIL|CHECK)\b", "bold red"),
+    (r"\b(slow|flaky|FLAKY|err)\b", "yellow"),
+)
+
+
+def print_coloured(text: str) -> None:
+    """Print tables in a terminal with colours, which say no more than the words; NO_COLOR turns them off.
+
+    Lines of what is broken on purpose stay plain.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in text.splitlines():
+        shown = Text(line)
+        for words, style in () if MUST_FAIL in line else _COLOURS:
+            shown.highlight_regex(words, style)
+        console.print(shown)
