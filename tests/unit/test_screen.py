@@ -201,7 +201,7 @@ def test_a_new_failure_says_since_when_and_how_many() -> None:
     (news,) = make_answer(entries).news
     assert (news.word, news.text) == (
         "BAD!",
-        "transpose-mul 8.6.0: 3 of 3 cases wrong; 3 unexpected; ok in 8.5.3.1: new in 8.6.0; "
+        "transpose-mul 8.6.0: 3 of 3 cases wrong; 3 unexpected; new since 8.5.3.1; "
         "ok again in 8.6.1 (NVIDIA/TensorRT#4333)",
     )
 

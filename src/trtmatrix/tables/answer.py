@@ -312,8 +312,7 @@ def _told(marks: Sequence[Mark], names: Sequence[str], at: Sequence[int]) -> str
         parts.append(f"{unexpected} unexpected")
     before = [n for n in range(at[0]) if marks[n].state is not State.UNKNOWN]
     if before and marks[before[-1]].state is State.OK:
-        new = f": new in {names[at[0]].removesuffix(' r')}" if before[-1] == at[0] - 1 else ""
-        parts.append(f"{'ok' if new else 'last ok'} in {names[before[-1]]}{new}")
+        parts.append(f"new since {names[before[-1]]}")
     after = [n for n in range(at[-1] + 1, len(marks)) if marks[n].state is State.OK]
     return "; ".join([*parts, *([f"ok again in {names[after[0]]}"] if after else [])])
 
