@@ -8,12 +8,14 @@ from collections.abc import Mapping
 import pytest
 
 from trtmatrix.suite.model import Verdict
-from trtmatrix.tables.html_page import DARK, LIGHT, make_style, read_template
+from trtmatrix.tables.html_page import make_style, read_template
 from trtmatrix.tables.html_pieces import GLYPHS
 from trtmatrix.upgrade.html_answers import CHANGES, DECISIONS, VERDICTS, WEIGHTS
 from trtmatrix.upgrade.report import Change, Decision, Weight
 
 STYLE = make_style(read_template("matrix.css"))
+LIGHT, DARK = (dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part))
+               for part in read_template("colours.css").split("endmacro")[:2])  # fmt: skip
 DECORATION = {"line"}
 """Rules between rows and the like, which tell nothing."""
 

@@ -11,15 +11,12 @@ from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import subject_of
 from trtmatrix.judge.numbers import nan_last, read_floors
-from trtmatrix.judge.record import RAN, Record
+from trtmatrix.judge.record import RAN
 from trtmatrix.judge.words import cell_text
 from trtmatrix.suite.model import Control
 from trtmatrix.tables.plots import FLOORS, Plot
 from trtmatrix.tables.table import Section, Table, make_tables
 from trtmatrix.upgrade.report import Point, Series
-
-Values = Callable[[Entry], list[float]]
-"""What gives one value an engine of an entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,54 +35,55 @@ def make_plots(entries: Sequence[Entry], calibration: Calibration) -> tuple[Matr
         for number, table in enumerate(make_tables(entries))
         for section in table.sections
         for plot in _plots(table, section, f"t{number}-{section.repro.id}", calibration)
+        if plot.versions
     )
 
 
 def _plots(table: Table, section: Section, name: str, calibration: Calibration) -> Iterator[Plot]:
+    """Yield errors by the worst engine, latencies by the middle one."""
     where = table.title.partition(" · ")[0]
-    for kind, title, unit, values in (
-        ("error", "error against the noise floor", FLOORS, lambda e: floors_of(e, calibration)),
-        ("latency", "latency", "ms", latencies_of),
+
+    def errors(entry: Entry) -> list[float]:
+        return floors_of(entry, calibration)
+
+    def worst(values: list[float]) -> float:
+        return max(values, key=nan_last)
+
+    for kind, title, unit, values, of_several in (
+        ("error", "error against the noise floor", FLOORS, errors, worst),
+        ("latency", "latency", "ms", latencies_of, statistics.median),
     ):
-        series = tuple(_series(table, section, unit, values))
-        plot = Plot(
-            name=f"{name}-{kind}", title=f"{section.repro.id}: {title} ({where})", unit=unit, series=series,
+        series = []
+        for row in section.rows:
+            cells = zip(table.columns, row.entries, strict=True)
+            points = tuple(_point(version.name, entry, values, of_several) for version, entry in cells)
+            if any(point.value is not None for point in points):
+                series.append(Series(label=row.case.id, unit=unit, points=points))
+        yield Plot(
+            name=f"{name}-{kind}", title=f"{section.repro.id}: {title} ({where})", unit=unit,
+            series=tuple(series),
             must_fail=frozenset(r.case.id for r in section.rows if r.case.control is Control.NEGATIVE),
         )  # fmt: skip
-        if plot.versions:
-            yield plot
 
 
-def _series(table: Table, section: Section, unit: str, values: Values) -> Iterator[Series]:
-    for row in section.rows:
-        points = tuple(
-            _point(version.name, entry, values)
-            for version, entry in zip(table.columns, row.entries, strict=True)
-        )
-        if any(point.value is not None for point in points):
-            yield Series(label=row.case.id, unit=unit, points=points)
-
-
-def _point(version: str, entry: Entry | None, values: Values) -> Point:
-    """Return a point: errors by the worst engine, latencies by the middle one."""
+def _point(
+    version: str, entry: Entry | None, values: Callable[[Entry], list[float]],
+    of_several: Callable[[list[float]], float],
+) -> Point:  # fmt: skip
     found = values(entry) if entry is not None else []
     if entry is None or not found:
         return Point(version=version, value=None)
-    finite = [value for value in found if math.isfinite(value)]
-    several = len(finite) > 1
-    return Point(
-        version=version, word=cell_text(entry),
-        value=statistics.median(found) if values is latencies_of else max(found, key=nan_last),
-        low=min(finite) if several else None, high=max(finite) if several else None,
-    )  # fmt: skip
+    finite = sorted(value for value in found if math.isfinite(value))
+    low, high = (finite[0], finite[-1]) if len(finite) > 1 else (None, None)
+    return Point(version=version, word=cell_text(entry), value=of_several(found), low=low, high=high)
 
 
 def floors_of(entry: Entry, calibration: Calibration) -> list[float]:
     """Return the error of the worst output of each engine that an entry rests on, in noise floors."""
     found = []
-    for record in _ran(entry):
+    for record in entry.records:
         subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
-        for build in record.builds if subject.noise else ():
+        for build in record.builds if record.ended == RAN and subject.noise else ():
             floors = read_floors(build, subject, subject.noise).values() if subject.noise else ()
             found += [max(floors, key=nan_last)] if floors else []
     return found
@@ -97,18 +95,13 @@ def latencies_of(entry: Entry) -> list[float]:
     It is what the backend measured over several runs, else what the case measured by itself; a single run is
     no latency.
     """
-    return [value for record in _ran(entry) for value in _latencies(record)]
-
-
-def _ran(entry: Entry) -> Iterator[Record]:
-    return (record for record in entry.records if record.ended == RAN)
-
-
-def _latencies(record: Record) -> Iterator[float]:
-    data = record.data
-    for build, measured in zip(data.get("builds") or [data], record.builds, strict=False):
-        engine = build.get("engine")
-        latency = engine.get("latency") if isinstance(engine, Mapping) else None
-        value = latency.get("median_ms") if isinstance(latency, Mapping) else measured.scalars.get("ms")
-        if isinstance(value, (int, float)) and math.isfinite(value) and value > 0:
-            yield float(value)
+    found = []
+    for record in entry.records:
+        builds = record.data.get("builds") or [record.data]
+        for build, measured in zip(builds, record.builds, strict=False) if record.ended == RAN else ():
+            engine = build.get("engine")
+            latency = engine.get("latency") if isinstance(engine, Mapping) else None
+            value = latency.get("median_ms") if isinstance(latency, Mapping) else measured.scalars.get("ms")
+            if isinstance(value, (int, float)) and math.isfinite(value) and value > 0:
+                found.append(float(value))
+    return found
