@@ -121,7 +121,7 @@ def test_errors_are_those_of_the_worst_engine() -> None:
     entry = make_entry(make_cell(make_repro(case)), rel_l2=8e-4, noise=NOISE, others=(1, 2))
     assert floors_of(entry, NOT_CALIBRATED) == [2.0, 2.0, 2.0]
     (found,) = make_plots([entry], NOT_CALIBRATED)
-    (line,) = found.plot.series
+    (line,) = found.series
     assert (line.label, line.points[0].value, found.finding) == ("sdpa-tf32", 2.0, "sdpa-scale")
     assert (line.points[0].low, line.points[0].high) == (2.0, 2.0)
 
@@ -148,11 +148,11 @@ def test_latencies_are_of_several_runs_only() -> None:
     assert latencies_of(make_entry(cell, engine={"latency": "none"})) == []
     assert latencies_of(make_unknown(cell)) == []
     plots = make_plots([make_entry(cell, scalars={"ms": 0.5})], NOT_CALIBRATED)
-    assert [found.plot.unit for found in plots] == ["ms"]
+    assert [found.unit for found in plots] == ["ms"]
 
 
 def test_negative_controls_are_marked_in_plots() -> None:
     control = make_control()
     entry = make_entry(make_cell(make_repro(control)), rel_l2=8e-4, noise={**NOISE, "precision": "fp16"})
     (found,) = make_plots([entry], NOT_CALIBRATED)
-    assert found.plot.must_fail == {control.id}
+    assert found.must_fail == {control.id}

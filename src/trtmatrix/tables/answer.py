@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from trtmatrix.common.counting import counted
+from trtmatrix.common.counting import counted, duration
 from trtmatrix.judge.controls import count_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES, has_evidence
@@ -135,15 +135,15 @@ class Grid:
         """Which versions were measured, where all of that was earlier; then its marks need no sign."""
         if not self.measured or any(mark.evidence is Evidence.MEASURED for mark in self.marks):
             return ""
-        names = [
-            version.name for number, version in enumerate(self.columns)
-            if any(row[number].evidence is Evidence.RECORDED for _, row in self.rows)
-        ]  # fmt: skip
-        return f"measured earlier or elsewhere: {_names(names, 6)}"
+        earlier = [any(row[n].evidence in _RAN for _, row in self.rows) for n in range(len(self.columns))]
+        names = [version.name for version, was in zip(self.columns, earlier, strict=True) if was]
+        return f"measured earlier or elsewhere: {join_some(names, 6)}"
 
-    def sign(self, mark: Mark) -> str:
-        """Return what follows a mark's state in this grid."""
-        return mark.sign.removesuffix("*") if self.earlier else mark.sign
+    def text(self, mark: Mark) -> str:
+        """Return a mark as it is shown in this grid: ``ok``, ``BAD!``, ``ok *``, ``BAD r``."""
+        sign = mark.sign.removesuffix("*") if self.earlier else mark.sign
+        stuck = sign.rstrip("*r")
+        return " ".join(part for part in (mark.state.value + stuck, sign.removeprefix(stuck)) if part)
 
     def legend(self, marks: Iterable[Mark]) -> Iterator[str]:
         """Yield what some marks of this grid mean."""
@@ -189,27 +189,18 @@ class Answer:
     next: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class _SelfCheck:
-    """The controls that ran and can be judged: how many, and those that did not come out as they must."""
-
-    total: int
-    wrong: tuple[Entry, ...]
-
-    @property
-    def share(self) -> str:
-        """How many came out as they must: ``33 of 33``."""
-        return f"{self.total - len(self.wrong)} of {self.total}"
+Controls = tuple[int, list[Entry]]
+"""How many controls ran and can be judged, and those of them that did not come out as they must."""
 
 
-def _check(entries: Iterable[Entry]) -> _SelfCheck:
+def _check(entries: Iterable[Entry]) -> Controls:
+    nothing = {Verdict.NO_VERDICT, Verdict.BUILT}
     ran = [
-        (entry, entry.outcome.verdict) for entry in entries
-        if entry.cell.case.control is not None and entry.outcome is not None and entry.evidence in _RAN
-        and entry.outcome.verdict not in {Verdict.NO_VERDICT, Verdict.BUILT}
-        and entry.expected is not Verdict.INVALID
+        (e, e.outcome.verdict) for e in entries
+        if e.cell.case.control is not None and e.outcome is not None and e.evidence in _RAN
+        and e.outcome.verdict not in nothing and e.expected is not Verdict.INVALID
     ]  # fmt: skip
-    return _SelfCheck(total=len(ran), wrong=tuple(e for e, verdict in ran if verdict is not e.expected))
+    return len(ran), [entry for entry, verdict in ran if verdict is not entry.expected]
 
 
 def make_answer(
@@ -222,13 +213,13 @@ def make_answer(
     """
     tables = [table for table in make_tables(entries) if table.columns[0].product is Product.TENSORRT]
     grids = tuple(Grid(table=table, rows=tuple(_rows(table))) for table in tables)
-    counts, check = count_products(entries)[0], _check(entries)
-    news = tuple(sorted(_news(entries, grids, counts, check), key=lambda item: item.rank))
+    counts, controls = count_products(entries)[0], _check(entries)
+    news = tuple(sorted(_news(entries, grids, counts, controls), key=lambda item: item.rank))
     told = not counts.not_run or any(item.word == "NOT RUN" for item in news)
-    kind, sentence, tiles = _sum_up(entries, grids, check)
+    kind, sentence, tiles = _sum_up(entries, grids, controls)
     return Answer(
         kind=kind, sentence=sentence, tiles=tiles, grids=grids, products=tuple(_products(entries)), news=news,
-        ran=_ran(entries, check, seconds), next=_next(entries, check, again, cost),
+        ran=_ran(entries, controls, seconds), next=_next(entries, controls, again, cost),
         not_run="" if told else f"{counted(counts.not_run, 'TensorRT test')}: {_why_not(counts)}",
     )  # fmt: skip
 
@@ -248,31 +239,28 @@ def _why_not(counts: Counts) -> str:
 
 
 def _news(
-    entries: Sequence[Entry], grids: Sequence[Grid], counts: Counts, check: _SelfCheck
+    entries: Sequence[Entry], grids: Sequence[Grid], counts: Counts, controls: Controls
 ) -> Iterator[News]:
     """Yield what must be known: wrong controls, what was not run, findings, graphs and wrong facts."""
-    if check.wrong:
-        first, more = check.wrong[0], len(check.wrong) - 1
-        seen = first.outcome.verdict.value if first.outcome else ""
-        text = f"{first.cell.id} is {seen}, must be {first.expected.value}" + (
-            f" ({more} more)" if more else ""
-        )
-        yield News(rank=0, word="CHECK", text=f"{text}: do not rely on these results")
+    for control in controls[1][:1]:
+        seen = control.outcome.verdict.value if control.outcome else ""
+        more = f" ({len(controls[1]) - 1} more)" if len(controls[1]) > 1 else ""
+        text = f"{control.cell.id} is {seen}, must be {control.expected.value}{more}: rely on no result"
+        yield News(rank=0, word="CHECK", text=text)
     if grids and not any(grid.measured for grid in grids):
         marked = any(mark.reported for grid in grids for mark in grid.marks)
         text = f"none of {counted(counts.cells, 'TensorRT test')}: {_why_not(counts)}"
-        yield News(
-            rank=0, word="NOT RUN", text=text + ("; marks with r are others' reports" if marked else "")
-        )
+        text += "; marks with r are others' reports" if marked else ""
+        yield News(rank=0, word="NOT RUN", text=text)
     for grid in grids:
         for repro, marks in grid.rows:
             yield from _finding_news(repro, marks, grid.columns)
-    for product in (Product.ONNXRUNTIME, Product.TENSORRT_RTX):
-        mine = [e for e in entries if e.cell.version.product is product and e.cell.case.control is None]
-        bad = [entry for entry in mine if state_of(entry) in {State.BAD, State.FLAKY}]
-        if bad:
-            text = f"{PRODUCT_NAMES[product]}: {counted(len(bad), 'graph')} wrong, such as {bad[0].cell.id}"
-            yield News(rank=1, word="BAD", text=text)
+    graphs = [
+        e for e in entries if e.cell.version.product is not Product.TENSORRT and not e.cell.case.control
+    ]
+    if bad := [entry for entry in graphs if state_of(entry) in {State.BAD, State.FLAKY}]:
+        text = f"{counted(len(bad), 'graph')} wrong on the CPU, such as {bad[0].cell.id}"
+        yield News(rank=1, word="BAD", text=text)
     for line in find_contradicted(entries):
         yield News(rank=5, word="note", text=line)
 
@@ -285,7 +273,7 @@ def _finding_news(repro: Repro, marks: Sequence[Mark], columns: Sequence[Version
             unexpected = any(marks[n].unexpected for n in at)
             reported = all(marks[n].reported for n in at)
             word = f"{state.value}{'!' if unexpected else ''}{' r' if reported else ''}"
-            versions = _names([names[n].removesuffix(" r" if reported else "") for n in at])
+            versions = join_some([names[n].removesuffix(" r" if reported else "") for n in at])
             text = one_line(f"{repro.id} {versions}: {_told(marks, names, at)} ({repro.upstream})")
             yield News(rank=1 if unexpected else 6 if reported else rank, word=word, text=text)
     for name, mark in zip(names, marks, strict=True):
@@ -317,22 +305,21 @@ def _told(marks: Sequence[Mark], names: Sequence[str], at: Sequence[int]) -> str
     return "; ".join([*parts, *([f"ok again in {names[after[0]]}"] if after else [])])
 
 
-def _names(names: Sequence[str], most: int = 4) -> str:
+def join_some(names: Sequence[str], most: int = 4) -> str:
+    """Return the first names, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _products(entries: Sequence[Entry]) -> Iterator[str]:
     """Yield a line for each product that runs on the CPU; graphs that are broken on purpose are left out."""
+    right_ones = [entry for entry in entries if entry.cell.case.control is not Control.NEGATIVE]
     for product in (Product.ONNXRUNTIME, Product.TENSORRT_RTX):
-        mine = [
-            e for e in entries
-            if e.cell.version.product is product and e.cell.case.control is not Control.NEGATIVE
-        ]  # fmt: skip
+        mine = [e for e in right_ones if e.cell.version.product is product]
         if not mine:
             continue
         names = dict.fromkeys(e.cell.version.name.removeprefix(f"{product.value}-") for e in mine)
         known = [e for e in mine if e.evidence in _RAN and e.outcome is not None]
-        head = f"{PRODUCT_NAMES[product]} {_names(list(names))}"
+        head = f"{PRODUCT_NAMES[product]} {join_some(list(names))}"
         if not known:
             yield f"{head}: {counted(len(mine), 'graph')} not tried yet"
             continue
@@ -342,33 +329,32 @@ def _products(entries: Sequence[Entry]) -> Iterator[str]:
         yield f"{head}: {right} of {counted(len(known), 'graph')} {done}{left}"
 
 
-def _ran(entries: Sequence[Entry], check: _SelfCheck, seconds: float | None) -> str:
+def _ran(entries: Sequence[Entry], controls: Controls, seconds: float | None) -> str:
     """Return what was run, how that came out, and how the self-check did."""
     tests = [e for e in entries if e.cell.case.control is None and e.evidence in _RAN]
     executed = sum(entry.executed for entry in tests)
     stored = len(tests) - executed
-    time = f" in {_clock(seconds)}" if seconds is not None and executed else ""
+    time = f" in {duration(seconds)}" if seconds is not None and executed else ""
     parts = [f"{counted(executed, 'test')} run{time}"] if executed or not stored else []
     parts += [counted(stored, "stored result")] if stored else []
     unexpected = f", {sum(entry.surprise for entry in tests) or 'none'} unexpected" if tests else ""
     told = [" + ".join(parts) + unexpected]
     if unclear := sum(state_of(entry) is State.UNCLEAR for entry in tests):
         told.append(f"{unclear} inconclusive")
-    controls = f"self-check: {check.share} controls as expected"
-    told.append(controls if check.total else "no self-check was run")
+    check = f"self-check: {_share(controls)} controls as expected"
+    told.append(check if controls[0] else "no self-check was run")
     if alone := count_controls(entries, Product.TENSORRT).uncontrolled:
         told.append(f"{counted(alone, 'test')} without a control")
     return " · ".join(told)
 
 
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+def _share(controls: Controls) -> str:
+    return f"{controls[0] - len(controls[1])} of {controls[0]}"
 
 
-def _next(entries: Sequence[Entry], check: _SelfCheck, again: str, cost: str) -> str:
+def _next(entries: Sequence[Entry], controls: Controls, again: str, cost: str) -> str:
     """Return the next command to type."""
-    if check.wrong:
+    if controls[1]:
         return "nox -s doctor"
     wrong = [entry for entry in entries if entry.surprise and state_of(entry) in {State.BAD, State.FLAKY}]
     if wrong:
@@ -392,20 +378,17 @@ def _next(entries: Sequence[Entry], check: _SelfCheck, again: str, cost: str) ->
 
 
 def _sum_up(
-    entries: Sequence[Entry], grids: Sequence[Grid], check: _SelfCheck
+    entries: Sequence[Entry], grids: Sequence[Grid], controls: Controls
 ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """Return the answer's kind, a sentence that says it, and its numbers."""
     rows = [[mark for mark in row if mark.evidence in _RAN] for grid in grids for _, row in grid.rows]
     tested = [{mark.state for mark in row} for row in rows if row]
     unexpected = sum(entry.surprise for entry in entries)
-    found = {
-        word: sum(state in seen for seen in tested)
-        for state, word in ((State.BAD, "wrong"), (State.FLAKY, "flaky"), (State.SLOW, "not fused"),
-                            (State.ERROR, "without a result"))
-    }  # fmt: skip
+    words = {**_MUST_KNOW, State.FLAKY: "flaky", State.SLOW: "not fused"}
+    found = {word: sum(state in seen for seen in tested) for state, word in words.items()}
     tiles = [(str(len(tested)), "findings tested")]
     tiles += [(str(number), f"{word} at some version") for word, number in found.items()]
-    tiles += [(str(unexpected), "unexpected results"), (check.share, "controls as expected")]
+    tiles += [(str(unexpected), "unexpected results"), (_share(controls), "controls as expected")]
     wrong = found["wrong"] or found["flaky"]
     kind = "bad" if wrong else "warn" if unexpected or any(found.values()) else "good"
     told = ", ".join(f"{count} {word}" for word, count in found.items() if count)
@@ -415,7 +398,7 @@ def _sum_up(
         reported = any(mark.reported for grid in grids for mark in grid.marks)
         shown = ": what is shown is what others reported" if reported else ""
         kind, sentence = "unsure", f"TensorRT was not measured{shown}."
-    if check.wrong:
+    if controls[1]:
         kind, sentence = "bad", "The self-check failed: do not rely on these results."
     return kind, sentence, tuple(tiles)
 

@@ -12,9 +12,6 @@ from trtmatrix.common.counting import counted
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import BOARD_MARK
 
-Facts = tuple[str, str]
-"""Driver and variant."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class BoardKind:
@@ -43,7 +40,7 @@ class BoardKind:
 
 def find_kinds(entries: Iterable[Entry]) -> tuple[BoardKind, ...]:
     """Return the kinds of boards that the cells of one GPU rest on: that of most cells, then by driver."""
-    groups: dict[Facts, list[Entry]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry in entries:
         if (facts := _facts_of(entry)) is not None:
             groups[facts].append(entry)
@@ -55,7 +52,7 @@ def find_kinds(entries: Iterable[Entry]) -> tuple[BoardKind, ...]:
     return tuple(_kind(number, facts, groups[facts]) for number, facts in enumerate(ordered))
 
 
-def _facts_of(entry: Entry) -> Facts | None:
+def _facts_of(entry: Entry) -> tuple[str, str] | None:
     """Return driver and variant of the board that an entry's record is of; None where it names no GPU.
 
     Records may come from anywhere: only what can be printed on a line is kept.
@@ -70,7 +67,7 @@ def _facts_of(entry: Entry) -> Facts | None:
     return driver, variant
 
 
-def _kind(number: int, facts: Facts, entries: Sequence[Entry]) -> BoardKind:
+def _kind(number: int, facts: tuple[str, str], entries: Sequence[Entry]) -> BoardKind:
     records = [r for entry in entries for r in entry.records or (entry.record,) if r is not None]
     hosts, boards = ({str(r.gpu.get(name) or "") for r in records} for name in ("host", "uuid_sha256"))
     letter = ascii_lowercase[number] if number < len(ascii_lowercase) else str(number)

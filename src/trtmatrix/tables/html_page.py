@@ -20,6 +20,7 @@ def templates() -> Environment:
         loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True,
         lstrip_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True,
     )  # fmt: skip
+    found.filters["zip"] = zip
     found.filters["line"] = lambda text: one_line(text, 4000)
     return found
 

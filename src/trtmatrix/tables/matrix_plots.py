@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
@@ -18,64 +17,48 @@ from trtmatrix.tables.plots import FLOORS, Plot
 from trtmatrix.tables.table import Section, Table, make_tables
 from trtmatrix.upgrade.report import Point, Series
 
-
-@dataclass(frozen=True, kw_only=True)
-class MatrixPlot:
-    """A plot of one finding on one GPU; ``table`` is the number of its table, ``finding`` the repro's id."""
-
-    table: int
-    finding: str
-    plot: Plot
+Values = Callable[[Entry], list[float]]  # one value for each engine of an entry
+Middle = Callable[[list[float]], float]  # what stands for several engines
 
 
-def make_plots(entries: Sequence[Entry], calibration: Calibration) -> tuple[MatrixPlot, ...]:
+def make_plots(entries: Sequence[Entry], calibration: Calibration) -> tuple[Plot, ...]:
     """Return what there are values for, finding by finding: errors against the noise floor, latencies."""
-    return tuple(
-        MatrixPlot(table=number, finding=section.repro.id, plot=plot)
-        for number, table in enumerate(make_tables(entries))
-        for section in table.sections
-        for plot in _plots(table, section, f"t{number}-{section.repro.id}", calibration)
-        if plot.versions
-    )
+    found = (
+        plot for number, table in enumerate(make_tables(entries)) for section in table.sections
+        for plot in _plots(number, table, section, calibration)
+    )  # fmt: skip
+    return tuple(plot for plot in found if plot.versions)
 
 
-def _plots(table: Table, section: Section, name: str, calibration: Calibration) -> Iterator[Plot]:
+def _plots(number: int, table: Table, section: Section, calibration: Calibration) -> Iterator[Plot]:
     """Yield errors by the worst engine, latencies by the middle one."""
-    where = table.title.partition(" · ")[0]
-
-    def errors(entry: Entry) -> list[float]:
-        return floors_of(entry, calibration)
-
-    def worst(values: list[float]) -> float:
-        return max(values, key=nan_last)
-
-    for kind, title, unit, values, of_several in (
-        ("error", "error against the noise floor", FLOORS, errors, worst),
+    where, finding = table.title.partition(" · ")[0], section.repro.id
+    kinds: tuple[tuple[str, str, str, Values, Middle], ...] = (
+        ("error", "error against the noise floor", FLOORS, lambda e: floors_of(e, calibration),
+         lambda values: max(values, key=nan_last)),
         ("latency", "latency", "ms", latencies_of, statistics.median),
-    ):
+    )  # fmt: skip
+    for kind, title, unit, values, middle in kinds:
         series = []
         for row in section.rows:
             cells = zip(table.columns, row.entries, strict=True)
-            points = tuple(_point(version.name, entry, values, of_several) for version, entry in cells)
+            points = tuple(_point(version.name, entry, values, middle) for version, entry in cells)
             if any(point.value is not None for point in points):
                 series.append(Series(label=row.case.id, unit=unit, points=points))
         yield Plot(
-            name=f"{name}-{kind}", title=f"{section.repro.id}: {title} ({where})", unit=unit,
-            series=tuple(series),
+            name=f"t{number}-{finding}-{kind}", title=f"{finding}: {title} ({where})", unit=unit,
+            series=tuple(series), table=number, finding=finding,
             must_fail=frozenset(r.case.id for r in section.rows if r.case.control is Control.NEGATIVE),
         )  # fmt: skip
 
 
-def _point(
-    version: str, entry: Entry | None, values: Callable[[Entry], list[float]],
-    of_several: Callable[[list[float]], float],
-) -> Point:  # fmt: skip
+def _point(version: str, entry: Entry | None, values: Values, middle: Middle) -> Point:
     found = values(entry) if entry is not None else []
     if entry is None or not found:
         return Point(version=version, value=None)
     finite = sorted(value for value in found if math.isfinite(value))
     low, high = (finite[0], finite[-1]) if len(finite) > 1 else (None, None)
-    return Point(version=version, word=cell_text(entry), value=of_several(found), low=low, high=high)
+    return Point(version=version, word=cell_text(entry), value=middle(found), low=low, high=high)
 
 
 def floors_of(entry: Entry, calibration: Calibration) -> list[float]:

@@ -34,7 +34,7 @@ class Plot:
     """Lines over versions. ``name`` starts the ids in the page, ``unit`` names the vertical axis.
 
     ``must_fail``: labels of those that have a known defect put in. ``marked``: versions written boldly.
-    Versions come in the order of the points.
+    Versions come in the order of the points. ``table`` and ``finding``: which part of a matrix it is of.
     """
 
     name: str
@@ -43,6 +43,8 @@ class Plot:
     series: tuple[Series, ...]
     must_fail: frozenset[str] = frozenset()
     marked: frozenset[str] = frozenset()
+    table: int = 0
+    finding: str = ""
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -84,6 +86,15 @@ def render_figure(plot: Plot) -> str:
     def up(value: float) -> float:
         return round(TOP + (foot - TOP) * (1 - scale.share(value)), 1)
 
+    def path(number: int, line: Series) -> str:
+        """Return a line through the points of neighbouring versions; where one has no value is a gap."""
+        at = {point.version: up(point.value) for point in line.points if point.value is not None}
+        moves = [
+            f"{'L' if n and versions[n - 1] in at else 'M'}{across(number, version)} {at[version]}"
+            for n, version in enumerate(versions) if version in at
+        ]  # fmt: skip
+        return "".join(moves) if any(move[0] == "L" for move in moves) else ""
+
     numbers = {id(line): number for number, line in enumerate(plot.series)}  # labels need not differ
     dots = [
         {
@@ -105,20 +116,17 @@ def render_figure(plot: Plot) -> str:
     places = spread_apart([y for _, y, _ in ends], _SPACE, TOP, foot)
     return templates().get_template("plot.html").render(
         plot=plot, width=WIDTH, height=HEIGHT, left=LEFT, right=round(right, 1), top=TOP, foot=foot,
-        description=describe_plot(plot), axis=plot.unit + (", logarithmic" if scale.logarithmic else ""),
+        extremes=_extremes(plot), axis=plot.unit + (", logarithmic" if scale.logarithmic else ""),
         ticks=[(up(tick), _tick(tick, plot, scale)) for tick in scale.ticks], turned=turned,
         columns=[(round(LEFT + step * (n + 0.5), 1), version) for n, version in enumerate(versions)],
         limits=[(up(1.0), "floor"), (up(PASS_FACTOR), "limit"), (up(FAIL_FACTOR), "limit")] if errors else [],
         paths=[
-            (path, any(line is other for other in named)) for number, line in enumerate(plot.series)
-            if (path := _path([
-                (across(number, p.version), None if p.value is None else up(p.value))
-                for p in _in_order(line, versions)
-            ]))
+            (drawn, any(line is other for other in named)) for number, line in enumerate(plot.series)
+            if (drawn := path(number, line))
         ],
         labels=[(*end, round(place, 1)) for end, place in zip(ends, places, strict=True)], dots=dots,
-        key=_key(plot), data=[(line.label, [*_data(line, versions)]) for line in plot.series],
-        pass_factor=PASS_FACTOR, fail_factor=FAIL_FACTOR,
+        data=[(line.label, {point.version: point for point in line.points}) for line in plot.series],
+        short=short, counted=counted, pass_factor=PASS_FACTOR, fail_factor=FAIL_FACTOR,
     )  # fmt: skip
 
 
@@ -163,22 +171,6 @@ def _tick(tick: float, plot: Plot, scale: Scale) -> str:
     return ("≤ " if below else "≥ " if above else "") + tick_text(tick)
 
 
-def _path(places: Sequence[tuple[float, float | None]]) -> str:
-    """Return a line through the points of neighbouring versions, if any; where one has no value is a gap."""
-    moves, drawing = "", False
-    for x, y in places:
-        if y is not None:
-            moves += f"{'L' if drawing else 'M'}{x} {y}"
-        drawing = y is not None
-    return moves if "L" in moves else ""
-
-
-def _in_order(line: Series, versions: Sequence[str]) -> list[Point]:
-    """Return a line's points at some versions, without a value where it has none."""
-    at = {point.version: point for point in line.points if point.value is not None}
-    return [at.get(version, Point(version=version, value=None)) for version in versions]
-
-
 def spread_apart(places: Sequence[float], space: float, low: float, high: float) -> list[float]:
     """Move ascending places apart by ``space``, no further than needed, and keep them within the ends."""
     found: list[float] = []
@@ -191,42 +183,9 @@ def spread_apart(places: Sequence[float], space: float, low: float, high: float)
     return found
 
 
-def describe_plot(plot: Plot) -> str:
-    """Return in a few sentences what the plot shows: how many lines, the largest and the smallest value."""
+def _extremes(plot: Plot) -> list[str]:
+    """Return the largest and the smallest value in words."""
     found = list(plot.values())
     worst = max(found, key=lambda item: (not math.isfinite(item[2]), item[2] if item[2] == item[2] else 0.0))
     least = min(found, key=lambda item: item[2] if math.isfinite(item[2]) else math.inf)
-    most_said, least_said = (
-        f"{short(value)} {plot.unit} ({line.label} at {point.version})"
-        for line, point, value in (worst, least)
-    )
-    parts = [
-        f"{counted(len(plot.series), 'line')} over {counted(len(plot.versions), 'version')}: "
-        f"{', '.join(plot.versions)}.",
-        f"The largest value is {most_said}, the smallest {least_said}.",
-    ]
-    if plot.unit == FLOORS:
-        parts.append(f"Right is up to {PASS_FACTOR:g} noise floors, wrong from {FAIL_FACTOR:g} on.")
-    return " ".join([*parts, "All values are in the table below."])
-
-
-def _key(plot: Plot) -> list[tuple[str, str]]:
-    """Return what the marks of a plot mean, those that occur."""
-    other = "neither" if plot.unit == FLOORS else "median, with lowest and highest"
-    meanings = {"good": "PASS", "bad": "FAIL", "other": other, "must": "a known defect put in: must FAIL"}
-    kinds = {mark_of(plot, line, point) for line, point, _ in plot.values()}
-    return [(kind, meaning) for kind, meaning in meanings.items() if kind in kinds]
-
-
-def _data(line: Series, versions: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
-    """Yield a line's value at each version in words, its spread, and whether there is a value."""
-    at = {point.version: point for point in line.points}
-    for version in versions:
-        point = at.get(version)
-        if point is None or point.value is None:
-            yield (point.note or "no value") if point else "", "", False
-            continue
-        number = short(point.value)
-        words = " · ".join(part for part in (point.word, "" if number in point.word else number) if part)
-        some = point.low is not None and point.high is not None
-        yield words, f"({short(point.low or 0.0)} to {short(point.high or 0.0)})" if some else "", True
+    return [f"{short(v)} {plot.unit} ({line.label} at {p.version})" for line, p, v in (worst, least)]

@@ -54,8 +54,8 @@ def find_remarks(entries: Sequence[Entry]) -> Iterator[tuple[str, Sequence[Remar
         ("Surprises", find_surprises(entries)),
         ("Says nothing", find_silent(entries)),
         ("No verdict", find_unanswered(entries)),
-        ("Set aside", [_line(line) for line in find_overruled(entries)]),
-        ("Facts of matrix.yaml that images contradict", [_line(line) for line in find_contradicted(entries)]),
+        ("Set aside", list(map(_line, find_overruled(entries)))),
+        ("Facts of matrix.yaml that images contradict", list(map(_line, find_contradicted(entries)))),
     )
     return ((title, lines) for title, lines in remarks if lines)
 
@@ -105,15 +105,14 @@ def _group(entries: Iterable[Entry]) -> tuple[Remark, ...]:
         if (outcome := entry.outcome) is not None:
             cause = outcome.cause.value if outcome.cause else outcome.verdict.value
             groups.setdefault((cause, one_line(outcome.reason)), []).append(entry)
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    return tuple(_grouped(cause, reason, mine) for (cause, reason), mine in ordered)
-
-
-def _grouped(cause: str, reason: str, mine: Sequence[Entry]) -> Remark:
-    why = "{seen}: {message}" if reason else "{seen}"
-    example = "cell {cell}" if len(mine) == 1 else "for example {cell}"
-    values = {"count": str(len(mine)), "seen": cause, "message": reason, "cell": str(mine[0].cell.id)}
-    return Remark(sentence=f"{{count}} × {why} ({example})", values=values)
+    return tuple(
+        Remark(
+            sentence="{count} × {seen}" + (": {message}" if reason else "")
+            + (" (cell {cell})" if len(mine) == 1 else " (for example {cell})"),
+            values={"count": str(len(mine)), "seen": cause, "message": reason, "cell": str(mine[0].cell.id)},
+        )
+        for (cause, reason), mine in sorted(groups.items(), key=lambda item: -len(item[1]))
+    )  # fmt: skip
 
 
 def find_overruled(entries: Sequence[Entry]) -> tuple[str, ...]:

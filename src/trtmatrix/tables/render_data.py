@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.board_kinds import find_kinds
 from trtmatrix.tables.remarks import describe, expected_words, find_contradicted, record_file
 from trtmatrix.tables.summary import Counts, count_products, headline, why_not_run
-from trtmatrix.tables.table import make_tables, one_line, twins_of
+from trtmatrix.tables.table import make_tables, twins_of
 
 SCHEMA = 1
 """The number of the JSON's shape."""
@@ -74,7 +73,8 @@ def _counts(counts: Counts) -> dict[str, Any]:
 
 
 def _cell(entry: Entry) -> dict[str, Any]:
-    cell, outcome, excluded = entry.cell, entry.outcome, entry.excluded
+    cell, outcome, excluded, said = entry.cell, entry.outcome, entry.excluded, entry.expectation
+    figure, record = cell.repro.figure, entry.record
     return {
         **vars(cell.id),
         "id": str(cell.id), "product": cell.version.product.value,
@@ -89,41 +89,26 @@ def _cell(entry: Entry) -> dict[str, Any]:
             twin.measure: {"value": _number(value), "reported": _number(reported)}
             for twin, value, reported in twins_of(entry)
         },
-        "figure": _figure(entry), "expected": _expected(entry), "surprise": entry.surprise,
+        "figure": {
+            "label": figure.label, "measure": figure.measure, "text": entry.figure,
+            "value": _number(entry.value),
+        } if entry.figure else None,
+        "expected": {
+            "verdict": entry.expected.value, "basis": (said.basis if said else Basis.ASSUMED).value,
+            **{name: getattr(said, name, None) or None for name in ("source", "on", "note")},
+        },
+        "surprise": entry.surprise,
         "advice": advise(entry) or None, "overruled": entry.overruled or None,
         "excluded": {"why": excluded.why.value, "detail": excluded.detail} if excluded else None,
-        "record": _record(entry),
-    }  # fmt: skip
-
-
-def _figure(entry: Entry) -> dict[str, Any] | None:
-    if not entry.figure:
-        return None
-    figure = entry.cell.repro.figure
-    return {
-        "label": figure.label, "measure": figure.measure, "text": entry.figure,
-        "value": _number(entry.value),
+        "record": {
+            "run": record.run, "started": record.started, "file": record_file(record),
+            **{name: record.gpu.get(name) for name in ("driver", "variant", "host")},
+        } if record else None,
     }  # fmt: skip
 
 
 def _number(value: float | None) -> float | str | None:
     return None if value is None else write_number(value)
-
-
-def _expected(entry: Entry) -> dict[str, Any]:
-    said = entry.expectation
-    return {
-        "verdict": entry.expected.value, "basis": (said.basis if said else Basis.ASSUMED).value,
-        **{name: getattr(said, name, None) or None for name in ("source", "on", "note")},
-    }  # fmt: skip
-
-
-def _record(entry: Entry) -> dict[str, Any] | None:
-    record = entry.record
-    if record is None:
-        return None
-    board = {name: record.gpu.get(name) for name in ("driver", "variant", "host")}
-    return {"run": record.run, "started": record.started, "file": record_file(record), **board}
 
 
 def render_junit(entries: Sequence[Entry]) -> str:
@@ -132,35 +117,13 @@ def render_junit(entries: Sequence[Entry]) -> str:
     As the exit code has it: a surprise that was measured here is a failure, trouble with the
     machinery an error. What was not run here or has no verdict is skipped, with the reason.
     """
-    root = ET.Element("testsuites", name="trtmatrix")
-    for table in make_tables(entries, all_rows=True):
-        suite = ET.SubElement(root, "testsuite", name=one_line(table.title))
-        for entry in table.entries():
-            _add_testcase(suite, entry)
-        _count(suite)
-    _count(root)
-    ET.indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+    from trtmatrix.tables.html_page import templates
 
-
-def _count(element: ET.Element) -> None:
-    """Write the counts that readers expect on a suite and on the whole."""
-    tags = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
-    for name, tag in tags.items():
-        element.set(name, str(sum(1 for _ in element.iter(tag))))
-
-
-def _add_testcase(suite: ET.Element, entry: Entry) -> None:
-    case = ET.SubElement(suite, "testcase", classname=entry.cell.repro.id, name=str(entry.cell.id))
-    properties = ET.SubElement(case, "properties")
-    shown = {"evidence", "expected", "figure", "record", "verdict"}
-    for name, value in describe(entry):
-        if name in shown:
-            ET.SubElement(properties, "property", name=name, value=one_line(value))
-    if (result := _result(entry)) is not None:
-        tag, message, kind = result
-        added = ET.SubElement(case, tag, {"type": kind} if kind else {}, message=one_line(message))
-        added.text = one_line(message, 4000)
+    suites = [
+        (table.title, [(entry.cell, describe(entry), _result(entry)) for entry in table.entries()])
+        for table in make_tables(entries, all_rows=True)
+    ]
+    return templates().get_template("junit.xml").render(suites=suites)
 
 
 def _result(entry: Entry) -> tuple[str, str, str] | None:

@@ -7,82 +7,54 @@ text is escaped, and only ``https`` addresses become links.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, has_evidence, legend
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.suite.outcome import Evidence
-from trtmatrix.tables.answer import Mark, State, make_answer, short_names
+from trtmatrix.tables.answer import make_answer, short_names
 from trtmatrix.tables.board_kinds import kind_lines
 from trtmatrix.tables.html_page import make_style, read_template, render_page, templates
 from trtmatrix.tables.html_pieces import is_safe
-from trtmatrix.tables.matrix_plots import MatrixPlot
-from trtmatrix.tables.plots import render_figure
+from trtmatrix.tables.plots import Plot, render_figure
 from trtmatrix.tables.remarks import describe, find_remarks
 from trtmatrix.tables.summary import count_lines, count_products, why_not_run
-from trtmatrix.tables.table import Section, Table, make_tables
+from trtmatrix.tables.table import Table, make_tables
 
 TITLE = "TensorRT version matrix"
-_HEAT = {
-    State.OK: "good", State.BUILT: "good", State.BAD: "bad", State.FLAKY: "bad", State.SLOW: "warn",
-    State.ERROR: "warn", State.UNCLEAR: "unsure", State.UNKNOWN: "none",
-}  # fmt: skip
-_MORE = (("surprise", "not as expected (!)"), ("none", "no evidence"))
-"""What a filter picks beside verdicts."""
 
 
 def render_html(
-    entries: Sequence[Entry], plots: Sequence[MatrixPlot] = (), *, generated: str, again: str = ""
+    entries: Sequence[Entry], plots: Sequence[Plot] = (), *, generated: str, again: str = ""
 ) -> str:
     """Return the page; ``generated`` is the time to show, ``again`` the command that makes it."""
     tables = make_tables(entries)
-    sections = [section for table in tables for section in table.sections]
-    picks = {
-        "GPU": _pairs(table.title for table in tables),
-        "Version": _pairs(version.name for table in tables for version in table.columns),
-        "Finding": _pairs(section.repro.id for section in sections),
-        "Verdict": [*_pairs(verdict.value for verdict in Verdict), *_MORE],
-    }
     values = {
         "title": TITLE, "generated": generated, "again": again, "answer": make_answer(entries),
-        "tables": tables, "plots": [(plot, render_figure(plot.plot)) for plot in plots], "picks": picks,
+        "tables": tables, "plots": [(plot, render_figure(plot)) for plot in plots],
         "parts": [part for number, table in enumerate(tables) for part in _parts(table, number)],
         "counts": [count_lines(counts) for counts in count_products(entries)],
         "remarks": [(title, [str(line) for line in lines]) for title, lines in find_remarks(entries)],
         "legend": legend(entry for table in tables for entry in table.shown()),
-        "versions": [(table, list(_versions(table))) for table in tables], "evidence": list(Evidence),
+        "versions": [(table, list(_versions(table))) for table in tables],
+        "evidence": list(Evidence), "verdicts": [verdict.value for verdict in Verdict],
     }  # fmt: skip
     functions = {
         "kind_lines": kind_lines, "cell_text": cell_text, "has_evidence": has_evidence, "describe": describe,
-        "is_safe": is_safe, "classes": _classes, "heat": _heat, "short_names": short_names,
+        "is_safe": is_safe, "classes": _classes, "short_names": short_names,
     }  # fmt: skip
     body = templates().get_template("report.html").render(**values, **functions)
     style = make_style(read_template("matrix.css"))
     return render_page(TITLE, [body], style=style, script=read_template("filter.js"))
 
 
-def _pairs(values: Iterable[str]) -> list[tuple[str, str]]:
-    """Return a filter's options, each once: a value and its words."""
-    return [(value, value) for value in dict.fromkeys(values)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Part:
-    """The rows of a table that are controls, or those that are none; ``number`` is that of the table."""
-
-    number: int
-    table: Table
-    controls: bool
-    sections: tuple[Section, ...]
-
-
-def _parts(table: Table, number: int) -> Iterator[_Part]:
-    """Yield a table's findings, then its controls, which are folded away."""
+def _parts(table: Table, number: int) -> Iterator[tuple[int, bool, Table]]:
+    """Yield a table's findings, then its controls, which are folded away; with its number."""
     for controls in (False, True):
-        found = []
+        sections = []
         for section in table.sections:
             rows, folded = (
                 tuple(row for row in some if (row.case.control is not None) is controls)
@@ -90,9 +62,9 @@ def _parts(table: Table, number: int) -> Iterator[_Part]:
             )
             if rows or folded:
                 twins = () if controls else section.twins
-                found.append(Section(repro=section.repro, rows=rows, folded=folded, twins=twins))
-        if found:
-            yield _Part(number=number, table=table, controls=controls, sections=tuple(found))
+                sections.append(replace(section, rows=rows, folded=folded, twins=twins))
+        if sections:
+            yield number, controls, replace(table, sections=tuple(sections))
 
 
 def _versions(found: Table) -> Iterator[tuple[Version, Counter[Evidence], str]]:
@@ -103,11 +75,6 @@ def _versions(found: Table) -> Iterator[tuple[Version, Counter[Evidence], str]]:
         reasons = Counter(why_not_run(entry) for entry in cells if entry.evidence is Evidence.NONE)
         why = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common(3))
         yield version, Counter(entry.evidence for entry in cells), why
-
-
-def _heat(mark: Mark) -> str:
-    """Return what a mark of the answer looks like; what is only reported is hatched."""
-    return _HEAT[mark.state] + (" hatched" if mark.reported else "")
 
 
 def _classes(entry: Entry) -> str:

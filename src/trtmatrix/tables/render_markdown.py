@@ -8,7 +8,6 @@ from tabulate import tabulate
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, legend
-from trtmatrix.suite.repros import Repro
 from trtmatrix.tables.board_kinds import kind_lines
 from trtmatrix.tables.markdown import bullets, code, link, plain
 from trtmatrix.tables.remarks import find_remarks
@@ -25,10 +24,10 @@ def render_markdown(entries: Sequence[Entry], *, all_rows: bool = False) -> str:
     Rows without any evidence are folded, unless ``all_rows``.
     """
     tables = make_tables(entries, all_rows=all_rows)
+    marks = legend(entry for table in tables for entry in table.shown())
     parts = ["## TensorRT version matrix", "\n".join(_counts(entries)), *_remarks(entries)]
-    for table in tables:
-        parts += _table(table)
-    parts.append(_legend(tables))
+    parts += [part for table in tables for part in _table(table)]
+    parts.append("; ".join(f"{code(mark)} {plain(meaning)}" for mark, meaning in marks))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -54,9 +53,10 @@ def _table(table: Table) -> Iterator[str]:
         yield "<br>".join(map(plain, lines))
     headers = ["case", *(version.name for version in table.columns)]
     for section in table.sections:
-        yield f"#### {_heading(section.repro)}"
+        repro = section.repro
+        yield f"#### {code(repro.id)} {plain(repro.title)} · {link(repro.url, repro.upstream)}"
         if section.rows:
-            yield f"figure: {code(section.repro.figure.label)}"
+            yield f"figure: {code(repro.figure.label)}"
             yield tabulate(_body(section), headers, tablefmt="github", disable_numparse=True)
         if section.folded:
             yield section.fold_line
@@ -71,12 +71,3 @@ def _body(section: Section) -> list[list[str]]:
 def _cell(entry: Entry | None) -> str:
     text = one_line(cell_text(entry))
     return f"**{text}**" if entry is not None and entry.surprise else text
-
-
-def _heading(repro: Repro) -> str:
-    return f"{code(repro.id)} {plain(repro.title)} · {link(repro.url, repro.upstream)}"
-
-
-def _legend(tables: Sequence[Table]) -> str:
-    items = legend(entry for table in tables for entry in table.shown())
-    return "; ".join(f"{code(mark)} {plain(meaning)}" for mark, meaning in items)

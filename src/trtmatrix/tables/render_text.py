@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from tabulate import tabulate
 
@@ -13,7 +14,7 @@ from trtmatrix.suite.matrix import Version
 from trtmatrix.tables.board_kinds import kind_lines
 from trtmatrix.tables.remarks import find_remarks
 from trtmatrix.tables.summary import count_lines, count_products
-from trtmatrix.tables.table import Row, Section, Table, fold_line, make_tables, one_line, shorten
+from trtmatrix.tables.table import Section, Table, fold_line, make_tables, one_line, shorten
 
 _INDENT = "  "
 _LEAST_WIDTH = 60
@@ -33,7 +34,10 @@ def render_text(entries: Sequence[Entry], *, width: int = 100, all_rows: bool = 
         parts.append(
             "\n".join([title, *(line for item in remarks for line in _wrap(str(item), width, _INDENT))])
         )
-    parts.append("\n".join(_counts(entries, width)))
+    said = [
+        (text, _INDENT if n else "") for c in count_products(entries) for n, text in enumerate(count_lines(c))
+    ]
+    parts.append("\n".join(line for text, indent in said for line in _wrap(text, width, indent)))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -41,49 +45,59 @@ def _render_table(table: Table, width: int, *, fold: bool) -> Iterator[str]:
     yield from _wrap(one_line(table.title), width)
     for line in kind_lines(table.boards):
         yield from _wrap(line, width, _INDENT)
-    for number, columns in enumerate(_split(table, width)):
+    lines = [_lines(section, width, fold=fold) for section in table.sections]
+    for number, columns in enumerate(_split(table, [line for mine in lines for line in mine], width)):
         if number:
             yield ""
-        yield from _render_block(table, columns, width, first=not number, fold=fold)
+        yield from _render_block(table, lines, columns, width, first=not number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    """A row or a finding's own figure over all columns; ``known``: where that is a reason to show it."""
+
+    label: str
+    texts: tuple[str, ...]
+    known: tuple[bool, ...]
+    is_row: bool
+
+
+def _lines(section: Section, width: int, *, fold: bool) -> list[_Line]:
+    """Return a section's lines. Rows of which nothing is known at a block's versions are folded there too."""
+    most = width - _CELL_WIDTH - 2 * len(_INDENT)
+    rows = [
+        _Line(
+            label=shorten(one_line(row.label), most), is_row=True,
+            texts=tuple(shorten(one_line(cell_text(entry)), _CELL_WIDTH) for entry in row.entries),
+            known=tuple(not fold or has_evidence(entry) for entry in row.entries),
+        )
+        for row in section.rows
+    ]  # fmt: skip
+    for twin in section.twins:
+        texts = tuple(shorten(text, _CELL_WIDTH) for text in twin.texts)
+        label = shorten(one_line(twin.label), most)
+        rows.append(_Line(label=label, texts=texts, known=tuple(map(bool, texts)), is_row=False))
+    return rows
 
 
 def _render_block(
-    table: Table, columns: Sequence[int], width: int, *, first: bool, fold: bool
+    table: Table, lines: Sequence[Sequence[_Line]], columns: Sequence[int], width: int, *, first: bool
 ) -> Iterator[str]:
-    """Lay the rows of every repro out at once, so that columns align, then weave titles in.
-
-    Rows of which nothing is known at a block's versions are folded there too.
-    """
-    kept = [
-        [row for row in section.rows if not fold or any(has_evidence(row.entries[n]) for n in columns)]
-        for section in table.sections
-    ]
-    lines = [
-        list(_lines(section, rows, columns, width))
-        for section, rows in zip(table.sections, kept, strict=True)
-    ]  # fmt: skip
-    body = [line for mine in lines for line in mine]
+    """Lay the lines of all sections out at once, so that columns align, then weave titles in."""
+    kept = [[line for line in mine if any(line.known[n] for n in columns)] for mine in lines]
+    body = [[line.label, *(line.texts[n] for n in columns)] for mine in kept for line in mine]
     headers = _headers([table.columns[column] for column in columns]) if body else []
     text = tabulate([*headers, *body], tablefmt="plain", disable_numparse=True).splitlines()
     laid = iter([_INDENT + line.rstrip() for line in text])
     yield from (next(laid) for _ in headers)
-    for section, rows, mine in zip(table.sections, kept, lines, strict=True):
+    for section, mine in zip(table.sections, kept, strict=True):
         if first or mine:
             yield from _heading(section, width, first=first)
         yield from (next(laid) for _ in mine)
-        hidden = len(section.rows) + len(section.folded) - len(rows)
-        if hidden and (first or rows):
-            yield _INDENT + fold_line(hidden, more=bool(rows))
-
-
-def _lines(section: Section, rows: Sequence[Row], columns: Sequence[int], width: int) -> Iterator[list[str]]:
-    """Yield a label with a block's cells for each row, then for the finding's own figures."""
-    for row in rows:
-        yield [_label(row.label, width), *(_cell(row.entries[column]) for column in columns)]
-    for twin in section.twins:
-        texts = [shorten(twin.texts[column], _CELL_WIDTH) for column in columns]
-        if any(texts):
-            yield [_label(twin.label, width), *texts]
+        shown = sum(line.is_row for line in mine)
+        hidden = len(section.rows) + len(section.folded) - shown
+        if hidden and (first or shown):
+            yield _INDENT + fold_line(hidden, more=bool(shown))
 
 
 def _heading(section: Section, width: int, *, first: bool) -> Iterator[str]:
@@ -99,11 +113,9 @@ def _heading(section: Section, width: int, *, first: bool) -> Iterator[str]:
 
 def _headers(versions: Sequence[Version]) -> list[list[str]]:
     """Return the columns' names; a product stands once, above the releases that are its own."""
-    names = [_header(version) for version in versions]
-    before = ["", *(product for product, _ in names)]
-    products = [product if product != last else "" for (product, _), last in zip(names, before, strict=False)]
-    releases = [release for _, release in names]
-    return [["", *products], ["", *releases]] if any(products) else [["", *releases]]
+    products, releases = ([name[part] for name in map(_header, versions)] for part in (0, 1))
+    once = ["" if n and name == products[n - 1] else name for n, name in enumerate(products)]
+    return [["", *once], ["", *releases]] if any(once) else [["", *releases]]
 
 
 def _header(version: Version) -> tuple[str, str]:
@@ -113,23 +125,13 @@ def _header(version: Version) -> tuple[str, str]:
     return product, shorten(version.name.removeprefix(prefix), _CELL_WIDTH)
 
 
-def _label(text: str, width: int) -> str:
-    return shorten(one_line(text), width - _CELL_WIDTH - 2 * len(_INDENT))
-
-
-def _cell(entry: Entry | None) -> str:
-    return shorten(one_line(cell_text(entry)), _CELL_WIDTH)
-
-
-def _split(table: Table, width: int) -> list[list[int]]:
+def _split(table: Table, lines: Sequence[_Line], width: int) -> list[list[int]]:
     """Split the columns into as few blocks as fit, of about the same width."""
-    rows = [(row.label, [_cell(entry) for entry in row.entries]) for s in table.sections for row in s.rows]
-    rows += [(t.label, [shorten(x, _CELL_WIDTH) for x in t.texts]) for s in table.sections for t in s.twins]
-    room = width - len(_INDENT) - max((len(_label(label, width)) for label, _ in rows), default=0)
+    room = width - len(_INDENT) - max((len(line.label) for line in lines), default=0)
     widths, last = list[tuple[int, int]](), ""  # at the start of a block, and after the column before
     for column, version in enumerate(table.columns):
         product, release = _header(version)
-        least = max(len(release), *(len(texts[column]) for _, texts in rows), 0)
+        least = max(len(release), *(len(line.texts[column]) for line in lines), 0)
         full = max(least, len(product))
         widths.append((2 + full, 2 + (least if product == last else full)))
         last = product
@@ -163,17 +165,7 @@ def _legend(tables: Sequence[Table], width: int) -> Iterator[str]:
     yield from _wrap(line, width)
 
 
-def _counts(entries: Sequence[Entry], width: int) -> Iterator[str]:
-    for counts in count_products(entries):
-        first, *more = count_lines(counts)
-        yield from _wrap(first, width)
-        for line in more:
-            yield from _wrap(line, width, _INDENT)
-
-
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:
     """Break a text into lines; ids and URLs stay whole where they fit."""
-    return textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=indent + _INDENT,
-        break_on_hyphens=False,
-    )  # fmt: skip
+    more = indent + _INDENT
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=more, break_on_hyphens=False)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from shutil import get_terminal_size
 
 from trtmatrix.common.counting import counted
 from trtmatrix.judge.words import MUST_FAIL
-from trtmatrix.suite.repros import Repro
-from trtmatrix.tables.answer import Answer, Grid, Mark, News, State, short_names
+from trtmatrix.tables.answer import Answer, Grid, News, State, join_some, short_names
 from trtmatrix.tables.table import shorten
 
 LINES = 40
@@ -40,8 +38,7 @@ def render_screen(answer: Answer, *, width: int = NARROWEST, details: Sequence[s
         *_note(f"Next: {answer.next}", width, break_long=True),
         *_note(f"Details: {' · '.join(details)}", width, break_long=True),
     ]
-    least_news = min(len(answer.news), 4) * _NOTE_LINES
-    room = LINES - len(foot) - least_news
+    room = LINES - len(foot) - min(len(answer.news), 4) * _NOTE_LINES
     head: list[str] = []
     for number, grid in enumerate(answer.grids):
         left = room - len(head) - (len(answer.grids) - number - 1)
@@ -60,70 +57,37 @@ def _grid(grid: Grid, width: int, most_rows: int) -> Iterator[str]:
     if len(rows) > most_rows:
         rows = [row for row in rows if any(mark.state is not State.UNKNOWN for mark in row[1])]
         rows = rows[: max(most_rows, 0)]
-    look = _fit(grid, rows, width)
-    lines = [["", *(look.names[n] for n in look.columns)]]
-    lines += [
-        [shorten(repro.id, look.label), *(_text(grid, marks[n], look.gap) for n in look.columns)]
-        for repro, marks in rows
-    ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for names, columns, between, label in _looks(grid):
+        lines = [["", *(names[n] for n in columns)]]
+        lines += [[shorten(r.id, label), *(grid.text(marks[n]) for n in columns)] for r, marks in rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        if sum(widths) + len(between) * len(columns) <= width:
+            break
     for line in lines:
-        yield look.between.join(f"{text:<{room}}" for text, room in zip(line, widths, strict=True)).rstrip()
-    left_out = [version for n, version in enumerate(grid.columns) if n not in look.columns]
-    shown = list(grid.legend([marks[n] for _, marks in rows for n in look.columns]))
+        yield between.join(f"{text:<{room}}" for text, room in zip(line, widths, strict=True)).rstrip()
+    legend = list(grid.legend(marks[n] for _, marks in rows for n in columns))
+    left_out = [version.name for n, version in enumerate(grid.columns) if n not in columns]
     if left_out:
-        named = ", ".join(version.name for version in left_out[:3]) + (", …" if len(left_out) > 3 else "")
-        shown.insert(0, f"{counted(len(left_out), 'version')} not shown: {named}")
+        legend.insert(0, f"{counted(len(left_out), 'version')} not shown: {join_some(left_out, 3)}")
     if len(rows) < len(grid.rows):
-        shown.insert(0, f"{counted(len(grid.rows) - len(rows), 'finding')} not shown")
-    yield from _note("; ".join(shown), width, first="  ")
+        legend.insert(0, f"{counted(len(grid.rows) - len(rows), 'finding')} not shown")
+    yield from _note("; ".join(legend), width, first="  ")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Look:
-    """How a grid is laid out: names and numbers of its columns, letters of a label, what stands between."""
+def _looks(grid: Grid) -> Iterator[tuple[list[str], list[int], str, int]]:
+    """Yield looks, the roomiest first: names, columns, what stands between, a label's most letters.
 
-    names: Sequence[str]
-    columns: Sequence[int]
-    label: int = _MOST_LABEL
-    gap: str = " "
-    between: str = "  "
-
-
-def _fit(grid: Grid, rows: Sequence[tuple[Repro, Sequence[Mark]]], width: int) -> _Look:
-    """Return the roomiest look that fits.
-
-    Tried are shorter names, narrower columns, shorter labels; then columns are left out, first those of which
-    nothing is known, then the oldest.
+    After shorter names, narrower columns and shorter labels, columns are left out one by one: first those of
+    which nothing is known, then the oldest.
     """
-    full, short = [version.name for version in grid.columns], short_names(grid.columns)
-    columns = list(range(len(full)))
-    looks = [_Look(names=full, columns=columns), _Look(names=short, columns=columns)]
-    looks += [replace(looks[1], between=" "), replace(looks[1], between=" ", label=_LEAST_LABEL)]
-    for look in looks:
-        if _width(grid, rows, look) <= width:
-            return look
-    look = replace(looks[-1], names=[shorten(name, 16) for name in short])
-    while len(look.columns) > 1 and _width(grid, rows, look) > width:
-        unknown = [n for n in look.columns if all(m[n].state is State.UNKNOWN for _, m in grid.rows)]
-        gone = [*unknown, *look.columns][0]
-        look = replace(look, columns=[n for n in look.columns if n != gone])
-    return look
-
-
-def _width(grid: Grid, rows: Sequence[tuple[Repro, Sequence[Mark]]], look: _Look) -> int:
-    label = max((len(shorten(repro.id, look.label)) for repro, _ in rows), default=0)
-    return label + sum(
-        len(look.between)
-        + max(len(look.names[n]), *(len(_text(grid, marks[n], look.gap)) for _, marks in rows), 0)
-        for n in look.columns
-    )
-
-
-def _text(grid: Grid, mark: Mark, gap: str) -> str:
-    sign = grid.sign(mark)
-    loose = sign.lstrip("!§")
-    return mark.state.value + sign.removesuffix(loose) + (gap + loose if loose else "")
+    short, columns = short_names(grid.columns), list(range(len(grid.columns)))
+    yield [version.name for version in grid.columns], columns, "  ", _MOST_LABEL
+    yield short, columns, "  ", _MOST_LABEL
+    yield short, columns, " ", _MOST_LABEL
+    order = sorted(columns, key=lambda n: any(m[n].state is not State.UNKNOWN for _, m in grid.rows))
+    names = [shorten(name, 16) for name in short]
+    for count in range(len(columns)):
+        yield names, [n for n in columns if n not in order[:count]], " ", _LEAST_LABEL
 
 
 def _news(news: Sequence[News], width: int, room: int) -> Iterator[str]:
@@ -142,18 +106,11 @@ def _news(news: Sequence[News], width: int, room: int) -> Iterator[str]:
 
 def _note(text: str, width: int, first: str = "", *, break_long: bool = False) -> list[str]:
     """Return a text on at most two lines; commands and paths are kept whole."""
-    lines = textwrap.wrap(
-        text, width, initial_indent=first, subsequent_indent=f"{first}  ",
-        break_on_hyphens=False,
-    )  # fmt: skip
+    more = f"{first}  "
+    lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=more, break_on_hyphens=False)
     if len(lines) > _NOTE_LINES and not break_long:
-        lines = [*lines[: _NOTE_LINES - 1], shorten_end(lines[_NOTE_LINES - 1], width)]
+        lines = [lines[0], lines[1][: width - 2].rstrip() + " …"]
     return lines[:4]
-
-
-def shorten_end(line: str, width: int) -> str:
-    """Return a line that ends with a sign that more was said."""
-    return line[: width - 2].rstrip() + " …"
 
 
 _COLOURS = (

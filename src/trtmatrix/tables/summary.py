@@ -120,12 +120,12 @@ def _reason(entry: Entry) -> tuple[Exclusion | None, str, bool]:
 
 def headline(counts: Counts) -> str:
     """Return the line that always counts: ``0 TensorRT cells measured, 131 not run: …``."""
-    name, built = PRODUCT_NAMES[counts.product], f"{counts.built} parsed and built"
+    name = PRODUCT_NAMES[counts.product]
     parts = [f"{counted(counts.measured, f'{name} cell')} measured"]
     if counts.product is not Product.TENSORRT and counts.built and not counts.measured:
         parts = [f"{counted(counts.built, f'{name} cell')} parsed and built"]
     elif counts.built:
-        parts.append(built)
+        parts.append(f"{counts.built} parsed and built")
     parts += [f"{counts.without_verdict} without a verdict"] if counts.without_verdict else []
     parts += [f"{counts.recorded} recorded elsewhere or before a change"] if counts.recorded else []
     parts += [f"{counts.not_run} not run: {reason_words(counts.reasons)}"] if counts.not_run else []

@@ -35,11 +35,6 @@ class Row:
         """The case's id, marked where the case must fail."""
         return self.case.id + (f" {MUST_FAIL}" if self.case.control is Control.NEGATIVE else "")
 
-    @property
-    def known(self) -> bool:
-        """Whether any cell has evidence."""
-        return any(has_evidence(entry) for entry in self.entries)
-
 
 @dataclass(frozen=True, kw_only=True)
 class TwinRow:
@@ -151,12 +146,11 @@ def _section(repro: Repro, columns: Sequence[Version], mine: Sequence[Entry], al
         Row(case=case, entries=tuple(at.get((case.id, version.name)) for version in columns))
         for case in cases.values()
     ]
-    shown = tuple(row for row in rows if all_rows or row.known)
-    return Section(
-        repro=repro, rows=shown,
-        folded=tuple(row for row in rows if not all_rows and not row.known),
-        twins=tuple(make_twin_rows(repro, [(row.case, row.entries) for row in shown], columns)),
-    )  # fmt: skip
+    shown, folded = list[Row](), list[Row]()
+    for row in rows:
+        (shown if all_rows or any(map(has_evidence, row.entries)) else folded).append(row)
+    twins = tuple(make_twin_rows(repro, shown, columns))
+    return Section(repro=repro, rows=tuple(shown), folded=tuple(folded), twins=twins)
 
 
 def one_line(text: str, limit: int = 300) -> str:
@@ -166,24 +160,23 @@ def one_line(text: str, limit: int = 300) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def make_twin_rows(
-    repro: Repro, rows: Sequence[tuple[Case, Sequence[Entry | None]]], columns: Sequence[Version]
-) -> Iterator[TwinRow]:
+def make_twin_rows(repro: Repro, rows: Sequence[Row], columns: Sequence[Version]) -> Iterator[TwinRow]:
     """Yield a line for each case that has a measured value, of the rows that are shown.
 
     What was reported stands in parentheses, at its versions: in the first of the lines, or in one of its own.
     """
     for twin in repro.twins:
-        mine = [(case, entries) for case, entries in rows if _fits(case, twin)]
-        reported = [twin.reported.get(version.name) for version in columns]
-        lines = [(case, [_measured(entry, twin) for entry in entries]) for case, entries in mine]
-        lines = [(case, texts) for case, texts in lines if any(texts)]
-        if not lines and mine and any(value is not None for value in reported):
-            yield TwinRow(label=f"= {twin.label}", texts=tuple(_said(value) for value in reported))
-        for number, (case, texts) in enumerate(lines):
-            said = [_said(value) if not number else "" for value in reported]
-            both = tuple(f"{ours} {theirs}".strip() for ours, theirs in zip(texts, said, strict=True))
-            yield TwinRow(label=f"= {twin.label}: {case.id}", texts=both)
+        mine = [row for row in rows if _fits(row.case, twin)]
+        values = [twin.reported.get(version.name) for version in columns]
+        reported = tuple("" if value is None else f"({value:.6g})" for value in values)
+        lines = [(row.case.id, [_measured(entry, twin) for entry in row.entries]) for row in mine]
+        lines = [(name, texts) for name, texts in lines if any(texts)]
+        if not lines and mine and any(reported):
+            yield TwinRow(label=f"= {twin.label}", texts=reported)
+        for name, texts in lines:
+            both = tuple(f"{ours} {theirs}".strip() for ours, theirs in zip(texts, reported, strict=True))
+            reported = ("",) * len(columns)
+            yield TwinRow(label=f"= {twin.label}: {name}", texts=both)
 
 
 def twins_of(entry: Entry) -> Iterator[tuple[Twin, float | None, float | None]]:
@@ -205,17 +198,9 @@ def _value(entry: Entry, twin: Twin) -> float | None:
 
 
 def _measured(entry: Entry | None, twin: Twin) -> str:
+    """Return a cell's value with the digits that a report has, to compare with: ``1373.39``, ``0.2232``."""
     value = _value(entry, twin) if entry else None
-    return marked(entry, _six_digits(value)) if entry and value is not None else ""
-
-
-def _six_digits(value: float) -> str:
-    """Write a number as a report has it, to compare with: ``1373.39``, ``0.2232``."""
-    return f"{value:.6g}"
-
-
-def _said(value: float | None) -> str:
-    return f"({_six_digits(value)})" if value is not None else ""
+    return marked(entry, f"{value:.6g}") if entry and value is not None else ""
 
 
 def shorten(text: str, limit: int) -> str:
