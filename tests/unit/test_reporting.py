@@ -6,10 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+from builders import make_entry
 from pagereading import Page
 from test_light import HEAVY, RUNNING, project, store_all, watched
 
 from trtmatrix.cli import entry as cli
+from trtmatrix.cli.reporting import show
+from trtmatrix.plan.context import open_context
+from trtmatrix.plan.scene import look_around
+from trtmatrix.suite.plan import Pull
 
 __all__ = ["project"]
 
@@ -23,6 +28,32 @@ def test_it_writes_what_it_is_asked_for(project: Path, capsys: pytest.CaptureFix
     assert (project / "a.md").read_text(encoding="utf-8").startswith("## TensorRT version matrix")
     assert json.loads((project / "b.json").read_text(encoding="utf-8"))["schema"] == 1
     assert (project / "c.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "executed", "left"),
+    [
+        ([], True, {"report.html", "last-run.txt"}),
+        ([], False, set()),
+        (["--json"], True, set()),
+        (["--full"], True, set()),
+    ],
+)
+def test_a_run_that_executed_something_leaves_the_page_and_every_row(
+    words: list[str], executed: bool, left: set[str], project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = cli.make_parser().parse_args(["run", *words])
+    context = open_context(args)
+    show(args, context, look_around(context, Pull.NEVER), [make_entry(executed=executed)], 61.0)
+    local = project / "results" / "local"
+    assert {file.name for file in local.glob("*")} == left
+    shown = capsys.readouterr().out
+    assert all(f"results/local/{name}" in shown for name in left)
+    if left:
+        Page((local / "report.html").read_text(encoding="utf-8"))
+        assert "PASS¹ 175" in (local / "last-run.txt").read_text(encoding="utf-8")
+        assert "1 test run in 61 s, none unexpected" in shown
+    assert ("PASS¹ 175" in shown) is (words == ["--full"])
 
 
 def test_without_any_evidence_it_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

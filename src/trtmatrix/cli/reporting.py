@@ -107,7 +107,8 @@ def show(
 ) -> None:  # fmt: skip
     """Write the files asked for, and print the answer, or every row where that is asked for.
 
-    ``seconds``: how long a run took, after which the page and the log are written; None of a mere look.
+    ``seconds``: how long a run took, None of a mere look. A run that executed something leaves the page and
+    the log too; where nothing was to be done, nothing is touched.
     """
     for file in args.output:
         write_file(file, render(file.suffix, entries, all_rows=args.all_rows, again=_command(args, "report")))
@@ -121,7 +122,7 @@ def show(
         from trtmatrix.tables.screen import render_screen, terminal_width
 
         details = ["nox -s report", "--full"]
-        if seconds is not None:
+        if seconds is not None and any(entry.executed for entry in entries):
             details = [*_keep(args, context.project.local, entries), "--full"]
         answer = make_answer(
             entries, again=_command(args, "matrix"), seconds=seconds, cost=_cost(context, scene, entries)
