@@ -23,7 +23,6 @@ from tests.browser.chromium import chromium  # noqa: E402
 from trtmatrix.judge.calibration import NOT_CALIBRATED  # noqa: E402
 from trtmatrix.tables.matrix_plots import make_plots  # noqa: E402
 from trtmatrix.tables.render_html import render_html  # noqa: E402
-from trtmatrix.tables.render_report_html import render_report_html  # noqa: E402
 from trtmatrix.upgrade.document import make_document  # noqa: E402
 from trtmatrix.upgrade.render import render_page  # noqa: E402
 
@@ -57,8 +56,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {
         "upgrade": render_page(make_document(full_upgrade())),
         "upgrade-bare": render_page(make_document(bare_upgrade())),
-        "sample": render_report_html(entries, make_plots(entries, NOT_CALIBRATED), generated=NOW, again="x"),
-        "table": render_html(entries, generated=NOW),
+        "sample": render_html(entries, make_plots(entries, NOT_CALIBRATED), generated=NOW, again="x"),
     }
     for name, text in made.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")

@@ -14,7 +14,7 @@ from pypdf import PdfReader
 
 from tests.browser.conftest import Open, open_all
 
-NAMES = ("upgrade", "upgrade-bare", "sample", "table", "shipped")
+NAMES = ("upgrade", "upgrade-bare", "sample", "shipped")
 SCHEMES = ("light", "dark")
 
 
@@ -191,3 +191,15 @@ def test_the_page_of_all_records_is_quick_to_open(pages: dict[str, Path], opened
 
 def rows(page: Page) -> int:
     return page.locator("tr.case:visible").count()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_version_of_the_overview_is_in_view(width: int, opened: Open) -> None:
+    with opened("shipped", width=width) as found:
+        marks = found.page.locator("#overview td:visible")
+        boxes = [mark.bounding_box() for mark in marks.all()]
+        assert len(boxes) > 20
+        assert all(box is not None and box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
+        hatched = found.page.locator("#overview td.hatched a")
+        assert hatched.count() > 5
+        assert all(text.endswith(" r") for text in hatched.all_text_contents())

@@ -8,17 +8,54 @@ from collections.abc import Mapping
 import pytest
 
 from trtmatrix.suite.model import Verdict
-from trtmatrix.tables.html_colours import DARK, LIGHT, PAIRS, contrast
-from trtmatrix.tables.html_filtering import FILTER_STYLE
-from trtmatrix.tables.html_matrix import MATRIX_STYLE
+from trtmatrix.tables.html_page import make_style, read_template
 from trtmatrix.tables.html_pieces import GLYPHS
-from trtmatrix.tables.html_style import make_style
 from trtmatrix.upgrade.document import TONES
 from trtmatrix.upgrade.report import Change, Decision, Weight
 
-STYLE = make_style(MATRIX_STYLE, FILTER_STYLE)
+STYLE = make_style(read_template("matrix.css"))
+LIGHT, DARK = (dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part))
+               for part in read_template("colours.css").split("endmacro")[:2])  # fmt: skip
 DECORATION = {"line"}
 """Rules between rows and the like, which tell nothing."""
+
+TEXT = 4.5
+"""The least contrast of text on its ground (WCAG 2.2, success criterion 1.4.3)."""
+
+SHAPE = 3.0
+"""The least contrast of what must be seen to understand or to operate (success criterion 1.4.11)."""
+
+_GROUNDS = ("page", "card", "head")
+_TINTS = ("good", "bad", "warn", "unsure")
+
+PAIRS: tuple[tuple[str, str, float], ...] = (
+    *(("ink", ground, TEXT) for ground in (*_GROUNDS, "plain-back", *(f"{tint}-back" for tint in _TINTS))),
+    *(("soft", ground, TEXT) for ground in _GROUNDS),
+    *(("link", ground, TEXT) for ground in (*_GROUNDS, *(f"{tint}-back" for tint in _TINTS))),
+    *((tint, f"{tint}-back", TEXT) for tint in _TINTS),
+    *((tint, ground, TEXT) for tint in _TINTS for ground in _GROUNDS),
+    *(
+        (f"mark-{mark}", ground, SHAPE)
+        for mark in ("good", "bad", "other", "line")
+        for ground in _GROUNDS[:2]
+    ),
+    ("edge", "page", SHAPE),
+    ("edge", "card", SHAPE),
+)
+"""What stands on what: a foreground, its ground, and the least contrast."""
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of two colours: https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    """The relative luminance: https://www.w3.org/TR/WCAG22/#dfn-relative-luminance."""
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def test_contrast_is_that_of_the_standard() -> None:

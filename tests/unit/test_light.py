@@ -76,7 +76,7 @@ def parents(name: str) -> Iterator[str]:
 def watched(*words: str) -> Watched:
     """Run a command by this very program: a PYTHONPATH such as ``src`` means nothing in another folder."""
     command = [sys.executable, "-c", WATCHED, *words]
-    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert not done.returncode, done.stderr
     code, modules, started = json.loads(done.stdout.splitlines()[-1])

@@ -1,76 +1,158 @@
-"""The page: whole, safe, and readable without colours, scripts or a network."""
+"""The page: whole, safe, and readable without colours, scripts or a network; plots of what was measured."""
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
-from builders import make_case, make_cell, make_entry, make_repro
+from builders import make_case, make_cell, make_control, make_entry, make_repro, make_unknown
 from goldenfile import check_golden
 from hypothesis import given
 from pagereading import Page, check_ids, check_safe
-from shown import PATIENT, many_entries, sample_entries
+from shown import NOISE, PATIENT, many_entries, sample_entries
 
+from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.record import record_from
+from trtmatrix.tables.matrix_plots import floors_of, latencies_of, make_plots
 from trtmatrix.tables.render_html import render_html
 
 NOW = "2025-01-02 03:04 UTC"
 
 
+def markup(entries: tuple[Entry, ...]) -> str:
+    plots = make_plots(entries, NOT_CALIBRATED)
+    return render_html(entries, plots, generated=NOW, again="nox -s report")
+
+
+def part(text: str, name: str) -> str:
+    """A section's text, white space run together."""
+    whole = text.partition(f'<section id="{name}"')[2].partition("</section>")[0]
+    return " ".join(re.sub(r"<[^>]*>", " ", whole).split())
+
+
 def test_sample() -> None:
-    check_golden("table.html", render_html(sample_entries(), generated=NOW))
+    check_golden("report.html", markup(sample_entries()))
 
 
-def test_the_only_addresses_are_links_to_https() -> None:
-    page = Page(render_html(sample_entries(), generated=NOW))
-    hrefs = {attrs["href"] for attrs in page.all("a")}
-    assert hrefs == {"https://github.com/NVIDIA/TensorRT/issues/4333"}
-    check_safe(page, scripts=0)
+def test_the_page_loads_nothing_and_every_cell_with_evidence_is_in_it_once() -> None:
+    entries = sample_entries()
+    page = Page(markup(entries))
+    check_safe(page, scripts=1)
     check_ids(page)
+    known = [str(entry.cell.id) for entry in entries if entry.outcome is not None]
+    text = page.whole.partition('id="tables"')[2].partition('id="plots"')[0]
+    assert all(text.count(f"<dd>{name}<") == 1 for name in known)
+    outside = {attrs["href"] for attrs in page.all("a") if not (attrs["href"] or "").startswith("#")}
+    assert outside == {"https://github.com/NVIDIA/TensorRT/issues/4333"}
 
 
-def test_headers_have_a_scope() -> None:
-    page = Page(render_html(sample_entries(), generated=NOW))
+def test_every_table_has_a_caption_and_every_header_a_scope() -> None:
+    page = Page(markup(sample_entries()))
     scopes = Counter(attrs.get("scope") for attrs in page.all("th"))
-    assert set(scopes) == {"col", "row", "rowgroup"}
-    assert len(page.all("caption")) == len(page.all("table")) == 2
+    assert {"col", "row", "rowgroup"} <= set(scopes)
+    assert None not in scopes
+    assert len(page.all("caption")) == len(page.all("table"))
+
+
+def test_the_overview_has_a_mark_for_each_finding_and_version_and_no_control() -> None:
+    overview = part(markup(sample_entries()), "overview")
+    assert "sdpa-scale lost √scale in fused attention" in overview
+    assert "BAD r" in overview
+    assert "control" not in overview
+
+
+def test_controls_are_folded_away() -> None:
+    control = make_entry(make_cell(case=make_control("broken-on-purpose")), 1366.0)
+    text = markup((make_entry(), control))
+    folded = text.partition('<details class="controls">')[2].partition("</details>\n</section>")[0]
+    assert text.count(">broken-on-purpose †<") == folded.count(">broken-on-purpose †<") == 1
+    assert "1 of 1</strong> controls as expected" in text
 
 
 def test_each_cell_says_all_about_itself_once() -> None:
     entry = make_entry(value=1373.4)
-    page = Page(render_html([entry], generated=NOW))
+    page = Page(render_html([entry], generated=NOW).partition('id="tables"')[2].partition("</section>")[0]
+                .partition("</form>")[2])  # fmt: skip
     (cell,) = page.all("td")
     assert (cell["class"], cell["data-v"]) == ("fail measured surprise", "FAIL")
     record = "h200/10.7.0/sdpa-scale/sdpa-tf32/20250102t030405-00000000.json"
-    for part in (str(entry.cell.id), "measured here", record):
-        assert page.texts.count(part) == 1
-    for part in ("sum_abs 1373.4 > 690", "PASS (assumed)"):
-        assert part in page.text
+    for words in (str(entry.cell.id), "measured here", record):
+        assert page.texts.count(words) == 1
+    for words in ("sum_abs 1373.4 > 690", "PASS (assumed)"):
+        assert words in page.text
 
 
 def test_texts_cannot_become_markup() -> None:
     script = "<script>alert(1)</script>"
     repro = make_repro(title=script, url="javascript:alert(1)", upstream="'\">")
     entry = make_entry(make_cell(repro), ended="crashed", detail='"><img src=x onerror=y>')
-    page = Page(render_html([entry], generated="<b>"))
-    assert page.all("script") == page.all("img") == page.all("a") == page.all("b") == []
+    page = Page(render_html([entry], generated="<b>", again="<i>"))
+    assert page.all("img") == page.all("b") == page.all("i") == []
+    assert all((attrs["href"] or "").startswith("#") for attrs in page.all("a"))
+    check_safe(page, scripts=1)
 
 
 def test_folded_rows_are_listed() -> None:
-    text = render_html(sample_entries(), generated=NOW)
     folded = "… 2 more cases without evidence here</summary>sdpa-fp16<br>explicit-fp16</details>"
-    assert folded in text
+    assert folded in render_html(sample_entries(), generated=NOW)
 
 
 @PATIENT
 @given(many_entries())
 def test_any_page_is_well_formed(entries: tuple[Entry, ...]) -> None:
-    page = Page(render_html(entries, generated=NOW, all_rows=True))
-    assert sum("class" in attrs for attrs in page.all("td")) == len(entries)
+    page = Page(markup(entries))
     check_ids(page)
-    assert all((attrs["href"] or "").startswith("https://") for attrs in page.all("a"))
+    check_safe(page, scripts=1)
 
 
 def test_no_cells_at_all_still_count() -> None:
     page = Page(render_html([], generated=NOW))
     assert "0 TensorRT cells measured" in page.texts
-    assert make_case().id not in page.texts
+    assert "TensorRT was not measured." in page.texts
+
+
+def test_errors_are_those_of_the_worst_engine() -> None:
+    case = make_case(params={"precision": "fp16-flag"}, limits={})
+    entry = make_entry(make_cell(make_repro(case)), rel_l2=8e-4, noise=NOISE, others=(1, 2))
+    assert floors_of(entry, NOT_CALIBRATED) == [2.0, 2.0, 2.0]
+    (found,) = make_plots([entry], NOT_CALIBRATED)
+    (line,) = found.series
+    assert (line.label, line.points[0].value, found.finding) == ("sdpa-tf32", 2.0, "sdpa-scale")
+    assert (line.points[0].low, line.points[0].high) == (2.0, 2.0)
+
+
+def test_of_several_outputs_the_worst_counts() -> None:
+    case = make_case(params={"precision": "fp16-flag"}, limits={})
+    entry = make_entry(make_cell(make_repro(case)), rel_l2=8e-4, noise=NOISE)
+    assert entry.record is not None
+    data: dict[str, Any] = json.loads(json.dumps(entry.record.data))
+    data["measurements"]["outputs"]["z"] = {"rel_l2": 2e-3}
+    data["noise"]["outputs"]["z"] = data["noise"]["outputs"]["y"]
+    assert floors_of(replace(entry, records=(record_from(data),)), NOT_CALIBRATED) == [5.0]
+    data["measurements"]["outputs"]["y"]["rel_l2"] = "NaN"
+    (worst,) = floors_of(replace(entry, records=(record_from(data),)), NOT_CALIBRATED)
+    assert math.isnan(worst)
+
+
+def test_latencies_are_of_several_runs_only() -> None:
+    cell = make_cell()
+    several = {"latency": {"median_ms": 0.25, "low_ms": 0.2, "high_ms": 0.4, "runs": 50}, "run_ms": 3.0}
+    assert latencies_of(make_entry(cell, engine=several)) == [0.25]
+    assert latencies_of(make_entry(cell, engine={"run_ms": 3.0})) == []
+    assert latencies_of(make_entry(cell, scalars={"ms": 0.5})) == [0.5]
+    assert latencies_of(make_entry(cell, engine={"latency": "none"})) == []
+    assert latencies_of(make_unknown(cell)) == []
+    plots = make_plots([make_entry(cell, scalars={"ms": 0.5})], NOT_CALIBRATED)
+    assert [found.unit for found in plots] == ["ms"]
+
+
+def test_negative_controls_are_marked_in_plots() -> None:
+    control = make_control()
+    entry = make_entry(make_cell(make_repro(control)), rel_l2=8e-4, noise={**NOISE, "precision": "fp16"})
+    (found,) = make_plots([entry], NOT_CALIBRATED)
+    assert found.must_fail == {control.id}

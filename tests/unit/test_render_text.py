@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from builders import make_case, make_cell, make_entry, make_repro, make_unknown
 from goldenfile import check_golden
 from hypothesis import given
@@ -14,8 +12,6 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, has_evidence
 from trtmatrix.suite.repros import Twin
 from trtmatrix.tables.render_text import render_text
-
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def test_sample() -> None:
@@ -45,27 +41,9 @@ def test_no_line_is_too_wide(entries: tuple[Entry, ...], width: int, every: bool
 
 @PATIENT
 @given(many_entries())
-def test_colour_adds_nothing_but_colour(entries: tuple[Entry, ...]) -> None:
-    coloured = render_text(entries, colour=True)
-    assert ANSI.sub("", coloured) == render_text(entries)
-
-
-@PATIENT
-@given(many_entries())
 def test_what_has_evidence_is_shown(entries: tuple[Entry, ...]) -> None:
     text = " ".join(render_text(entries, all_rows=True).split())
     assert all(cell_text(entry) in text for entry in entries if has_evidence(entry))
-
-
-def test_a_failure_is_red_a_pass_green_and_a_surprise_bold() -> None:
-    entries = [
-        make_entry(make_cell(case=make_case("a"))),
-        make_entry(make_cell(case=make_case("b")), 1373.4),
-    ]
-    text = render_text(entries, colour=True)
-    assert "\x1b[32mPASS¹ 175\x1b[0m" in text
-    assert "\x1b[1;31mFAIL¹! 1373\x1b[0m" in text
-    assert "\x1b" not in render_text(entries)
 
 
 def test_a_log_cannot_send_escapes_to_the_terminal() -> None:

@@ -31,8 +31,14 @@ from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
 from trtmatrix.suite.repros import Twin
-from trtmatrix.tables.details import describe, record_file
-from trtmatrix.tables.remarks import find_contradicted, find_silent, find_surprises, find_unanswered
+from trtmatrix.tables.remarks import (
+    describe,
+    find_contradicted,
+    find_silent,
+    find_surprises,
+    find_unanswered,
+    record_file,
+)
 from trtmatrix.tables.summary import Counts, count_products, detail_line, headline
 from trtmatrix.tables.table import describe_gpu, make_tables, one_line
 
@@ -240,8 +246,8 @@ def test_a_surprise_says_what_was_expected_by_whom_and_what_was_seen() -> None:
 
 def test_a_surprise_counts_its_builds_once() -> None:
     (surprise,) = find_surprises([make_entry(value=1373.4, others=(175, 176), evidence=Evidence.RECORDED)])
-    assert surprise.seen == "FLAKY (1 of 3 builds fail), recorded elsewhere or before a change"
-    assert surprise.why == "sum_abs 1373.4 > 690"
+    assert surprise.values["seen"] == "FLAKY (1 of 3 builds fail), recorded elsewhere or before a change"
+    assert surprise.values["message"] == "sum_abs 1373.4 > 690"
 
 
 def test_what_says_nothing_is_grouped_by_reason_unless_it_was_expected() -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.cli.options import HostCommand, ModelOptions, RunOptions, TableOptions, Where
-from trtmatrix.cli.reporting import TABLES, check_files, render_tables, write_file
+from trtmatrix.cli.reporting import check_files, show
 from trtmatrix.common.errors import ExitCode, combine_exit_codes
 from trtmatrix.judge.compare import Entry, exit_codes
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
 
 def run_command(options: RunOptions) -> ExitCode:
     """Run what can be run here, print the tables."""
-    check_files(options.output, TABLES)
+    check_files(options.output)
     context, cluster = open_where(open_model(options.project, options.model), options.where, options.memory)
     scene, how = look_around(context, options.pull, cluster), options.how
     tell_of_engine(context, scene.host)
@@ -52,16 +52,17 @@ def run_command(options: RunOptions) -> ExitCode:
         planned = plan_all(context, scene, served, how, executor)
         print(json.dumps(plan_json(planned), indent=1) if options.json else plan_text(planned))
         return ExitCode.AS_EXPECTED
+    started = time.monotonic()
     result = perform(context, scene, how, executor)
-    show(options, result.entries)
+    show(options, context, scene, result.entries, time.monotonic() - started)
     return combine_exit_codes(run_codes(context.selection, scene.gpus, result))
 
 
 def table_command(options: TableOptions) -> ExitCode:
     """Print the tables from stored records."""
-    check_files(options.output, TABLES)
-    entries = stored_entries(options.project, options.where, options.model)
-    show(options, entries)
+    check_files(options.output)
+    context, scene, entries = stored_entries(options.project, options.where, options.model)
+    show(options, context, scene, entries)
     return shown_code(entries)[0]
 
 
@@ -132,12 +133,12 @@ def open_where(context: Context, where: Where, memory: int = 0) -> tuple[Context
 
 def stored_entries(
     project: ProjectOptions, where: Where, model: ModelOptions | None = None
-) -> tuple[Entry, ...]:
-    """Return what stored records show of the selected cells; nothing is run."""
+) -> tuple[Context, Scene, tuple[Entry, ...]]:
+    """Return what stored records show of the selected cells, and what is here; nothing is run."""
     context = open_model(project, model) if model else open_context(project)
     context, cluster = open_where(context, where)
     scene: Scene = look_around(context, Pull.NEVER, cluster)
-    return entries_of(context, scene, scene.stored)
+    return context, scene, entries_of(context, scene, scene.stored)
 
 
 def shown_code(entries: Sequence[Entry]) -> tuple[ExitCode, int, int]:
@@ -165,13 +166,3 @@ def run_codes(selection: Selection, gpus: Sequence[Gpu], result: Result) -> set[
     if any(not item.cell.companion for item in result.not_ready):
         codes.add(ExitCode.MACHINERY)
     return codes
-
-
-def show(options: TableOptions, entries: Sequence[Entry]) -> None:
-    """Print the tables, and write them to the files asked for."""
-    for file in options.output:
-        write_file(file, render_tables(file.suffix, entries, all_rows=options.all_rows))
-        print(f"trtmatrix: wrote {file}", file=sys.stderr)
-    with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
-        text = render_tables(".json" if options.json else "", entries, all_rows=options.all_rows)
-        print(text, end="", flush=True)

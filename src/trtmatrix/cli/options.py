@@ -63,6 +63,7 @@ class TableOptions(ReportOptions):
     """Those of ``table``."""
 
     model: ModelOptions
+    full: bool
     all_rows: bool
 
 

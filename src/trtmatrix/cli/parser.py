@@ -156,7 +156,8 @@ def _show(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     text = "also write the tables as .md, .html, .json, .xml (JUnit) or .txt; may be repeated"
     _repeated(group, "--output -o", "FILE", text, type=Path)
-    _flag(group, "--all-rows", "show rows without evidence too")
+    _flag(group, "--full", "print every row with its figures")
+    _flag(group, "--all-rows", "print rows without evidence too")
     _json(parser)
 
 

@@ -1,34 +1,42 @@
-"""The command ``report``: the whole matrix from stored records; and writing tables to the files asked for."""
+"""What ``run``, ``table`` and ``report`` print and write: the answer on a screen, the tables, the page."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtmatrix.common.counting import counted, duration
 from trtmatrix.common.errors import ExitCode, UsageError
+from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.plan import Pull, make_plan
 
 if TYPE_CHECKING:
-    from trtmatrix.cli.options import ReportOptions
+    from trtmatrix.cli.options import ReportOptions, TableOptions
     from trtmatrix.judge.entry import Entry
+    from trtmatrix.plan.context import Context
+    from trtmatrix.plan.scene import Scene
 
-TABLES = (".md", ".html", ".json", ".xml", ".txt")
-REPORTS = (".html", ".md", ".json")
+REPORT_SUFFIXES = (".html", ".md", ".json")
+TABLE_SUFFIXES = (*REPORT_SUFFIXES, ".xml", ".txt")
+PAGE, LOG = "report.html", "last-run.txt"
+"""What a run leaves in the ignored part of the results: the page, and every row as text."""
 
 
 def report_command(options: ReportOptions) -> ExitCode:
     """Write the report; nothing is run. The exit code is that of ``table``."""
     from trtmatrix.cli.commands import shown_code, stored_entries
 
-    files = options.output or (Path("report.html"),)
-    check_files(files, REPORTS)
-    entries = stored_entries(options.project, options.where)
+    files = options.output or (Path(PAGE),)
+    check_files(files, REPORT_SUFFIXES)
+    _, _, entries = stored_entries(options.project, options.where)
     for file in files:
-        text = render_report(entries) if file.suffix == ".html" else render_tables(file.suffix, entries)
-        write_file(file, text)
+        write_file(file, render(file.suffix, entries, again=_command(options, "report")))
         print(file)
     code, shown, surprises = shown_code(entries)
     if code is ExitCode.NOTHING:
@@ -38,7 +46,7 @@ def report_command(options: ReportOptions) -> ExitCode:
     return code
 
 
-def check_files(files: Sequence[Path], suffixes: Sequence[str]) -> None:
+def check_files(files: Sequence[Path], suffixes: Sequence[str] = TABLE_SUFFIXES) -> None:
     """Refuse an output whose format is not known, or whose folder is not there, before anything else."""
     for file in files:
         if file.suffix not in suffixes:
@@ -50,7 +58,7 @@ def check_files(files: Sequence[Path], suffixes: Sequence[str]) -> None:
 
 
 def write_file(file: Path, content: str) -> None:
-    """Write an output; ``UsageError`` where the file cannot be written."""
+    """Write a report; ``UsageError`` where the file cannot be written."""
     try:
         file.write_text(content, encoding="utf-8", newline="\n")
     except OSError as error:
@@ -59,41 +67,115 @@ def write_file(file: Path, content: str) -> None:
         ) from error
 
 
-def render_tables(suffix: str, entries: Sequence[Entry], *, all_rows: bool = False) -> str:
-    """Return the tables in the format of a file's suffix; none means this terminal."""
+def render(suffix: str, entries: Sequence[Entry], *, all_rows: bool = False, again: str = "") -> str:
+    """Return the tables in the format of a file's suffix; ``again``: the command that makes the page."""
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     match suffix:
         case ".md":
             from trtmatrix.tables.render_markdown import render_markdown
 
             return render_markdown(entries, all_rows=all_rows)
-        case ".html":
-            from trtmatrix.tables.render_html import render_html
-
-            return render_html(entries, generated=_now())
         case ".json":
             from trtmatrix.tables.render_data import render_json
 
-            return render_json(entries, generated=_now())
+            return render_json(entries, generated=now)
         case ".xml":
             from trtmatrix.tables.render_data import render_junit
 
             return render_junit(entries)
-        case _:
+        case ".txt":
             from trtmatrix.tables.render_text import render_text
 
-            colour = not suffix and sys.stdout.isatty() and "NO_COLOR" not in os.environ
-            return render_text(entries, colour=colour, all_rows=all_rows)
+            return render_text(entries, all_rows=all_rows)
+        case _:
+            from trtmatrix.judge.calibration import read_calibration
+            from trtmatrix.tables.matrix_plots import make_plots
+            from trtmatrix.tables.render_html import render_html
+
+            return render_html(entries, make_plots(entries, read_calibration()), generated=now, again=again)
 
 
-def render_report(entries: Sequence[Entry]) -> str:
-    """Return the report as a page with filters and plots."""
-    from trtmatrix.judge.calibration import read_calibration
-    from trtmatrix.tables.matrix_plots import make_plots
-    from trtmatrix.tables.render_report_html import render_report_html
+def show(
+    options: TableOptions, context: Context, scene: Scene, entries: Sequence[Entry],
+    seconds: float | None = None,
+) -> None:  # fmt: skip
+    """Write the files asked for, and print the answer, or every row where that is asked for.
 
-    plots = make_plots(entries, read_calibration())
-    return render_report_html(entries, plots, generated=_now(), again="nox -s report")
+    ``seconds``: how long a run took, None of a mere look. A run that executed something leaves the page and
+    the log too; where nothing was to be done, nothing is touched.
+    """
+    for file in options.output:
+        text = render(file.suffix, entries, all_rows=options.all_rows, again=_command(options, "report"))
+        write_file(file, text)
+        print(f"trtmatrix: wrote {file}", file=sys.stderr)
+    if options.json:
+        text = render(".json", entries)
+    elif options.full or options.all_rows or options.project.selection.cases or options.model.model:
+        text = render(".txt", entries, all_rows=options.all_rows)
+    else:
+        from trtmatrix.tables.answer import make_answer
+        from trtmatrix.tables.screen import render_screen, terminal_width
+
+        details = ["nox -s report", "--full"]
+        if seconds is not None and any(entry.executed for entry in entries):
+            details = [*_keep(options, context.project.local, entries), "--full"]
+        answer = make_answer(
+            entries, again=_command(options, "matrix"), seconds=seconds, cost=_cost(context, scene, entries)
+        )
+        text = render_screen(answer, width=terminal_width(), details=details)
+    with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
+        if sys.stdout.isatty() and not options.json:
+            from trtmatrix.tables.screen import print_coloured
+
+            print_coloured(text)
+        else:
+            print(text, end="", flush=True)
 
 
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+def _keep(options: TableOptions, folder: Path, entries: Sequence[Entry]) -> list[str]:
+    """Write the page and the log of a run beside its records; return the paths of what could be written."""
+    kept = []
+    for name, suffix in ((PAGE, ".html"), (LOG, ".txt")):
+        partial = folder / f"{name}.{os.getpid()}"
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            partial.write_text(render(suffix, entries, again=_command(options, "report")), encoding="utf-8")
+            partial.replace(folder / name)
+            kept.append(str(folder / name))
+    return kept
+
+
+def _command(options: ReportOptions, session: str) -> str:
+    """Return the command that asks for the same cells."""
+    selected, words = options.project.selection, list[str]()
+    for name, values in (
+        ("trt", selected.versions), ("repro", selected.repros), ("gpu", selected.gpus),
+        ("case", selected.cases), ("runtime", selected.runtimes),
+    ):  # fmt: skip
+        words += [f"--{name}", ",".join(values)] if values else []
+    words += ["--executor", options.where.executor] if options.where.executor == "slurm" else []
+    return f"nox -s {session}" + (f" -- {shlex.join(words)}" if words else "")
+
+
+def _cost(context: Context, scene: Scene, entries: Sequence[Entry]) -> str:
+    """Return what it takes to pull the images that are not here: how many, GB, and time as far as known."""
+    absent = {Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT}
+    cells = [e.cell for e in entries if e.excluded is not None and e.excluded.why in absent]
+    if not cells:
+        return ""
+    from trtmatrix.images.downloads import find_downloads, gigabytes, without_counted
+    from trtmatrix.launchers.pulled import pull_speed
+
+    plan = make_plan(cells, scene.host, context.selection, Pull.ALL)
+    sizes = without_counted(
+        find_downloads(plan.launches, context.lock, scene.host.engine, context.matrix.registry)
+    )
+    if not sizes:
+        return ""
+    if None in sizes:
+        return f"{counted(len(sizes), 'image')}, 10 to 34 GB each"
+    size = sum(each for each in sizes if each is not None)
+    speed = pull_speed(context.project.cache)
+    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}" + (
+        f", {duration(size / speed)}" if speed else ""
+    )

@@ -35,7 +35,7 @@ READ = frozenset({".py", ".yaml", ".yml"})
 
 KNOWN = (
     "CHANGELOG.md", "LICENSE", "README.md", "matrix.schema.json", "matrix.yaml", "noxfile.py",
-    "pyproject.toml",
+    "pyproject.toml", "src/*.xml",
     "bench/*.py", "docker/*Dockerfile", "docker/*/build", "docker/*.py", "docker/*.txt", "docker/*.md",
     "docs/*.md", "docs/*.json", "repros/*.py", "repros/*.yaml", "results/*.json", "src/*.py", "src/*.yaml",
     "src/*.typed", "src/*.c", "src/*.html", "src/*.css", "src/*.js", "src/*.json", "src/*.md", "tests/*.py",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any
+from string import ascii_lowercase
 
 from trtmatrix.common.counting import counted
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.record import Record
 from trtmatrix.judge.words import BOARD_MARK
 
 
@@ -40,70 +38,52 @@ class BoardKind:
         return f"{what}: {', '.join(counts)}"
 
 
-Facts = tuple[str, str]
-"""Driver and variant."""
-
-
 def find_kinds(entries: Iterable[Entry]) -> tuple[BoardKind, ...]:
     """Return the kinds of boards that the cells of one GPU rest on: that of most cells, then by driver."""
-    groups: dict[Facts, list[Entry]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry in entries:
-        if (facts := facts_of(entry)) is not None:
+        if (facts := _facts_of(entry)) is not None:
             groups[facts].append(entry)
-    newest = sorted(groups, key=lambda facts: (_numbers(facts[0]), *facts), reverse=True)
+    newest = sorted(
+        groups, key=lambda f: ([int(n) for n in re.findall("[0-9]{1,9}", f[0])], *f), reverse=True
+    )
     most = max(newest, key=lambda facts: len(groups[facts]), default=None)
-    ordered = [facts for facts in newest if facts == most] + [facts for facts in newest if facts != most]
+    ordered = sorted(newest, key=lambda facts: facts != most)
     return tuple(_kind(number, facts, groups[facts]) for number, facts in enumerate(ordered))
 
 
-def facts_of(entry: Entry) -> Facts | None:
-    """Return driver and variant of the board that an entry's record is of; None where it names no GPU."""
-    gpu: Mapping[str, Any] = entry.record.gpu if entry.record is not None else {}
+def _facts_of(entry: Entry) -> tuple[str, str] | None:
+    """Return driver and variant of the board that an entry's record is of; None where it names no GPU.
+
+    Records may come from anywhere: only what can be printed on a line is kept.
+    """
+    gpu = entry.record.gpu if entry.record is not None else {}
     if not gpu.get("name"):
         return None
-    return _plain(str(gpu.get("driver") or "")), _plain(str(gpu.get("variant") or ""))
+    driver, variant = (
+        " ".join("".join(c if c.isprintable() else " " for c in str(gpu.get(name) or "")).split())[:60]
+        for name in ("driver", "variant")
+    )
+    return driver, variant
 
 
-@lru_cache(maxsize=256)
-def _plain(text: str) -> str:
-    """Return a fact on one line; records may come from anywhere."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:60]
-
-
-def _numbers(driver: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"[0-9]{1,9}", driver))
-
-
-def _kind(number: int, facts: Facts, entries: Sequence[Entry]) -> BoardKind:
-    records = [record for entry in entries for record in entry.records or _only(entry.record)]
-    hosts, boards = ([str(r.gpu.get(name) or "") for r in records] for name in ("host", "uuid_sha256"))
+def _kind(number: int, facts: tuple[str, str], entries: Sequence[Entry]) -> BoardKind:
+    records = [r for entry in entries for r in entry.records or (entry.record,) if r is not None]
+    hosts, boards = ({str(r.gpu.get(name) or "") for r in records} for name in ("host", "uuid_sha256"))
+    letter = ascii_lowercase[number] if number < len(ascii_lowercase) else str(number)
     return BoardKind(
-        mark=f"{BOARD_MARK}{_letters(number)}" if number else "", driver=facts[0], variant=facts[1],
-        cells=len(entries), hosts=len(set(hosts)) if all(hosts) else 0,
-        boards=len({board for board in boards if board}),
+        mark=f"{BOARD_MARK}{letter}" if number else "", driver=facts[0], variant=facts[1], cells=len(entries),
+        hosts=0 if "" in hosts else len(hosts), boards=len(boards - {""}),
     )  # fmt: skip
-
-
-def _only(record: Record | None) -> tuple[Record, ...]:
-    return () if record is None else (record,)
-
-
-def _letters(number: int) -> str:
-    """Return b, c, … of a kind; numbers where letters do not do."""
-    return "abcdefghijklmnopqrstuvwxyz"[number] if number < 26 else str(number)
 
 
 def mark_boards(entries: Sequence[Entry], kinds: Sequence[BoardKind]) -> tuple[Entry, ...]:
     """Return the entries of one GPU, those marked that are not of the first kind of boards."""
-    marks = {(kind.driver, kind.variant): kind.mark for kind in kinds if kind.mark}
+    marks = {(kind.driver, kind.variant): kind.mark for kind in kinds[1:]}
     if not marks:
         return tuple(entries)
-
-    def mark(entry: Entry) -> str:
-        facts = facts_of(entry)
-        return marks.get(facts, "") if facts is not None else ""
-
-    return tuple(replace(entry, board=found) if (found := mark(entry)) else entry for entry in entries)
+    found = ((entry, marks.get(_facts_of(entry) or ("", ""), "")) for entry in entries)
+    return tuple(replace(entry, board=mark) if mark and entry.record else entry for entry, mark in found)
 
 
 def kind_lines(kinds: Sequence[BoardKind]) -> list[str]:

@@ -1,12 +1,43 @@
-"""The shell of a page that needs nothing else: one style and at most one script, by their hashes."""
+"""The shell of all pages: their templates, colours and style, and a policy that lets nothing be loaded."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable
+from functools import cache
 from hashlib import sha256
+from pathlib import Path
 
-from trtmatrix.tables.html_pieces import text
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from trtmatrix.tables.table import one_line
+
+
+@cache
+def templates() -> Environment:
+    """Return the environment of the templates: everything is escaped, and a wrong name is an error."""
+    found = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True,
+        lstrip_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True,
+    )  # fmt: skip
+    found.filters["zip"] = zip
+    found.filters["line"] = lambda text: one_line(text, 4000)
+    return found
+
+
+def read_template(name: str) -> str:
+    """Return a file of the templates as it is, such as a script."""
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
+COPY = read_template("copy.js")
+"""The script that puts a button beside each command."""
+
+
+def make_style(*more: str) -> str:
+    """Return the style of a page, with what only that page needs."""
+    style, paper = (templates().get_template(name).render() for name in ("style.css", "print.css"))
+    return "\n".join((style, *more, paper))
 
 
 def render_page(title: str, body: Iterable[str], *, style: str, script: str = "") -> str:
@@ -20,24 +51,9 @@ def render_page(title: str, body: Iterable[str], *, style: str, script: str = ""
         *([f"script-src {_hash(script)}"] if script else []),
         "base-uri 'none'", "form-action 'none'",
     ]  # fmt: skip
-    lines = (
-        "<!DOCTYPE html>",
-        '<html lang="en">',
-        "<head>",
-        '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(policy)}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">',
-        f"<title>{text(title)}</title>",
-        f"<style>{style}</style>",
-        "</head>",
-        "<body>",
-        *body,
-        *([f"<script>{script}</script>"] if script else []),
-        "</body>",
-        "</html>",
-    )
-    return "\n".join(lines) + "\n"
+    return templates().get_template("page.html").render(
+        title=title, body="\n".join(body), policy="; ".join(policy), style=style, script=script
+    )  # fmt: skip
 
 
 def _hash(content: str) -> str:

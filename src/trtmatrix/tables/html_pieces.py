@@ -72,58 +72,43 @@ Row = Sequence[str]
 """A table's row as markup; its first cell is the row's head."""
 
 
-def table(
-    label: str, heads: Sequence[str], rows: Iterable[Row], *, numbers: bool = False, stacked: bool = True
-) -> str:
+def table(label: str, heads: Sequence[str], rows: Iterable[Row], *, numbers: bool = False) -> str:
     """Return a table in its region; ``heads`` and ``label`` are texts.
 
-    ``numbers``: all but the row's head stand to the right. ``stacked``: on a phone a cell stands below the
-    other, with its head before it.
+    ``numbers``: all but the row's head stand to the right. On a phone a cell stands below the other, with its
+    head before it.
     """
-    body = "\n".join(table_row(cells, heads, numbers=numbers, stacked=stacked) for cells in rows)
-    return region(label, whole_table(label, heads, f"<tbody{_role(stacked, 'rowgroup')}>\n{body}\n</tbody>",
-                                     numbers=numbers, stacked=stacked))  # fmt: skip
+    body = "\n".join(table_row(cells, heads, numbers=numbers) for cells in rows)
+    bodies = f'<tbody role="rowgroup">\n{body}\n</tbody>'
+    return region(label, whole_table(label, heads, bodies, numbers=numbers))
 
 
-def whole_table(
-    label: str, heads: Sequence[str], bodies: str, *, numbers: bool = False, stacked: bool = True
-) -> str:
+def whole_table(label: str, heads: Sequence[str], bodies: str, *, numbers: bool = False) -> str:
     """Return a table around the markup of its bodies.
 
-    What is stacked is no table to a browser any more: its roles are written out, for those who hear it.
+    On a phone it is no table to a browser any more: its roles are written out, for those who hear it.
     """
     kind = ' class="num"' if numbers else ""
     top = "".join(
-        f'<th scope="col"{_role(stacked, "columnheader")}{kind if number else ""}>{text(head)}</th>'
+        f'<th scope="col" role="columnheader"{kind if number else ""}>{text(head)}</th>'
         for number, head in enumerate(heads)
     )
-    style = ' class="stacked"' if stacked else ""
-    group = _role(stacked, "rowgroup")
     return (
-        f'<table{style}{_role(stacked, "table")}>\n<caption class="hear">{text(label)}</caption>\n'
-        f"<thead{group}><tr{_role(stacked, 'row')}>{top}</tr></thead>\n{bodies}\n</table>"
+        f'<table class="stacked" role="table">\n<caption class="hear">{text(label)}</caption>\n'
+        f'<thead role="rowgroup"><tr role="row">{top}</tr></thead>\n{bodies}\n</table>'
     )
 
 
-def table_row(cells: Row, heads: Sequence[str], *, numbers: bool = False, stacked: bool = True) -> str:
+def table_row(cells: Row, heads: Sequence[str], *, numbers: bool = False) -> str:
     """Return a row's markup."""
     first, *others = cells
-    made = "".join(
-        _cell(cell, head, numbers=numbers, stacked=stacked)
-        for cell, head in zip(others, heads[1:], strict=True)
-    )
-    return f'<tr{_role(stacked, "row")}><th scope="row"{_role(stacked, "rowheader")}>{first}</th>{made}</tr>'
-
-
-def _cell(cell: str, head: str, *, numbers: bool, stacked: bool) -> str:
-    kind = "words" if isinstance(cell, Words) else "num" if numbers else ""
-    named = f' class="{kind}"' if kind else ""
-    label = f' role="cell" data-label="{text(head)}"' if stacked else ""
-    return f"<td{named}{label}>{f'<div>{cell}</div>' if stacked and cell else cell}</td>"
-
-
-def _role(stacked: bool, role: str) -> str:
-    return f' role="{role}"' if stacked else ""
+    made = ""
+    for cell, head in zip(others, heads[1:], strict=True):
+        kind = "words" if isinstance(cell, Words) else "num" if numbers else ""
+        named = f' class="{kind}"' if kind else ""
+        shown = f"<div>{cell}</div>" if cell else ""
+        made += f'<td{named} role="cell" data-label="{text(head)}">{shown}</td>'
+    return f'<tr role="row"><th scope="row" role="rowheader">{first}</th>{made}</tr>'
 
 
 def fold(summary: str, markup: str, *, opened: bool = False, printed: bool = True) -> str:

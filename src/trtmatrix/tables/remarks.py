@@ -1,17 +1,39 @@
-"""What needs attention: surprises, what has no verdict or says nothing, facts that images contradict."""
+"""What is said of cells in words: what needs attention, and everything that is known of one cell."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from trtmatrix.common.short import short
 from trtmatrix.judge.advice import advise
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import observed_differences
+from trtmatrix.judge.record import Record
 from trtmatrix.judge.words import EVIDENCE_MEANINGS, full_words
 from trtmatrix.suite.model import Basis, Verdict
 from trtmatrix.suite.outcome import Evidence, Outcome
-from trtmatrix.tables.table import one_line
+from trtmatrix.tables.summary import why_not_run
+from trtmatrix.tables.table import one_line, twins_of
+
+Style = Callable[[str], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remark:
+    """A sentence with its ``values`` by name; renderers set some of them apart."""
+
+    sentence: str
+    values: Mapping[str, str]
+
+    def __str__(self) -> str:
+        """Return it as plain text."""
+        return self.sentence.format(**self.values)
+
+    def styled(self, plain: Style, code: Style, strong: Style) -> str:
+        """Return it with its cells and messages as code, what was seen set off, and all else as ``plain``."""
+        styles = dict.fromkeys(("cell", "message"), code) | {"seen": strong}
+        return self.sentence.format(**{n: styles.get(n, plain)(value) for n, value in self.values.items()})
 
 
 def expected_words(entry: Entry) -> str:
@@ -26,64 +48,48 @@ def expected_words(entry: Entry) -> str:
     return f"{verdict} ({expectation.basis.value}{of}{source})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Surprise:
-    """A cell whose verdict is not the expected one, what the verdict rests on, and what to do about it."""
-
-    cell: str
-    expected: str
-    seen: str
-    why: str
-    advice: str
-
-    def __str__(self) -> str:
-        """Return it as one line."""
-        return f"{self.cell}: expected {self.expected}, seen {self.seen}: {self.why} → {self.advice}"
+def find_remarks(entries: Sequence[Entry]) -> Iterator[tuple[str, Sequence[Remark]]]:
+    """Yield all that needs attention: a title and its remarks; nothing of what there is none of."""
+    remarks: tuple[tuple[str, Sequence[Remark]], ...] = (
+        ("Surprises", find_surprises(entries)),
+        ("Says nothing", find_silent(entries)),
+        ("No verdict", find_unanswered(entries)),
+        ("Set aside", list(map(_line, find_overruled(entries)))),
+        ("Facts of matrix.yaml that images contradict", list(map(_line, find_contradicted(entries)))),
+    )
+    return ((title, lines) for title, lines in remarks if lines)
 
 
-def find_surprises(entries: Sequence[Entry]) -> tuple[Surprise, ...]:
-    """Return every surprise, in the order of the entries."""
+def _line(text: str) -> Remark:
+    return Remark(sentence="{text}", values={"text": text})
+
+
+def find_surprises(entries: Sequence[Entry]) -> tuple[Remark, ...]:
+    """Return every cell whose verdict is not the expected one, what it rests on, and what to do about it."""
     return tuple(_surprise(entry, entry.outcome) for entry in entries if entry.surprise and entry.outcome)
 
 
-def _surprise(entry: Entry, outcome: Outcome) -> Surprise:
+def _surprise(entry: Entry, outcome: Outcome) -> Remark:
     seen = full_words(outcome)
     if entry.evidence is Evidence.RECORDED:
         seen += f", {EVIDENCE_MEANINGS[entry.evidence]}"
     figure = f"{entry.cell.repro.figure.label} {entry.figure}" if entry.figure else "no figure"
-    return Surprise(
-        cell=str(entry.cell.id), expected=expected_words(entry), seen=seen,
-        why=one_line(_without_count(outcome) or figure), advice=advise(entry),
+    counted = f"{outcome.failed} of {outcome.builds} builds fail: "  # the words of a flaky verdict say it
+    return Remark(
+        sentence="{cell}: expected {expected}, seen {seen}: {message} → {advice}",
+        values={
+            "cell": str(entry.cell.id), "expected": expected_words(entry), "seen": seen,
+            "message": one_line(outcome.reason.removeprefix(counted) or figure), "advice": advise(entry),
+        },
     )  # fmt: skip
 
 
-def _without_count(outcome: Outcome) -> str:
-    """Return an outcome's reason, without what the words of a flaky verdict say already."""
-    return outcome.reason.removeprefix(f"{outcome.failed} of {outcome.builds} builds fail: ")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unanswered:
-    """Cells without an answer for one cause and reason; ``example`` is the id of one."""
-
-    count: int
-    cause: str
-    reason: str
-    example: str
-
-    def __str__(self) -> str:
-        """Return them as one line."""
-        why = ": ".join(part for part in (self.cause, self.reason) if part)
-        cells = f"cell {self.example}" if self.count == 1 else f"for example {self.example}"
-        return f"{self.count} × {why} ({cells})"
-
-
-def find_unanswered(entries: Sequence[Entry]) -> tuple[Unanswered, ...]:
+def find_unanswered(entries: Sequence[Entry]) -> tuple[Remark, ...]:
     """Group what ran without a verdict by cause and reason, the commonest first."""
     return _group(entry for entry in entries if _is(entry, Verdict.NO_VERDICT))
 
 
-def find_silent(entries: Sequence[Entry]) -> tuple[Unanswered, ...]:
+def find_silent(entries: Sequence[Entry]) -> tuple[Remark, ...]:
     """Group what says nothing, against expectation, by its reason, the commonest first."""
     return _group(e for e in entries if _is(e, Verdict.INVALID) and e.expected is not Verdict.INVALID)
 
@@ -93,17 +99,20 @@ def _is(entry: Entry, verdict: Verdict) -> bool:
     return ran and entry.outcome is not None and entry.outcome.verdict is verdict
 
 
-def _group(entries: Iterable[Entry]) -> tuple[Unanswered, ...]:
+def _group(entries: Iterable[Entry]) -> tuple[Remark, ...]:
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         if (outcome := entry.outcome) is not None:
             cause = outcome.cause.value if outcome.cause else outcome.verdict.value
             groups.setdefault((cause, one_line(outcome.reason)), []).append(entry)
-    found = [
-        Unanswered(count=len(mine), cause=cause, reason=reason, example=str(mine[0].cell.id))
-        for (cause, reason), mine in groups.items()
-    ]
-    return tuple(sorted(found, key=lambda item: -item.count))
+    return tuple(
+        Remark(
+            sentence="{count} × {seen}" + (": {message}" if reason else "")
+            + (" (cell {cell})" if len(mine) == 1 else " (for example {cell})"),
+            values={"count": str(len(mine)), "seen": cause, "message": reason, "cell": str(mine[0].cell.id)},
+        )
+        for (cause, reason), mine in sorted(groups.items(), key=lambda item: -len(item[1]))
+    )  # fmt: skip
 
 
 def find_overruled(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -119,18 +128,52 @@ def find_contradicted(entries: Sequence[Entry]) -> tuple[str, ...]:
             continue
         version = entry.cell.version
         for name, (pinned, seen) in observed_differences(entry.record, version).items():
-            line = f"{version.name}: {name} is {seen}, matrix.yaml says {pinned}"
-            lines[one_line(line)] = None
+            lines[one_line(f"{version.name}: {name} is {seen}, matrix.yaml says {pinned}")] = None
     return tuple(lines)
 
 
-def find_remarks(entries: Sequence[Entry]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield all that needs attention: a title and a line each; nothing of what there is none of."""
-    remarks: tuple[tuple[str, Sequence[str]], ...] = (
-        ("Surprises", [str(item) for item in find_surprises(entries)]),
-        ("Says nothing", [str(item) for item in find_silent(entries)]),
-        ("No verdict", [str(item) for item in find_unanswered(entries)]),
-        ("Set aside", find_overruled(entries)),
-        ("Facts of matrix.yaml that images contradict", find_contradicted(entries)),
+def describe(entry: Entry) -> tuple[tuple[str, str], ...]:
+    """Return a cell's facts as names and values, those that it has."""
+    outcome, expectation, record = entry.outcome, entry.expectation, entry.record
+    label = entry.cell.repro.figure.label
+    facts = (
+        ("cell", str(entry.cell.id)),
+        ("verdict", full_words(outcome) if outcome else ""),
+        ("reason", one_line(outcome.reason, 1000) if outcome else ""),
+        ("figure", f"{label} = {entry.figure}" if entry.figure else ""),
+        ("precision", f"{outcome.fit}, as the outputs show" if outcome and outcome.fit else ""),
+        ("twin", "; ".join(_twins(entry))),
+        ("control", "not selected: it controls others" if entry.cell.companion else ""),
+        ("evidence", EVIDENCE_MEANINGS[entry.evidence]),
+        ("board", _board(record) if record else ""),
+        ("expected", expected_words(entry)),
+        ("surprise", f"the verdict is not the expected one: {advise(entry)}" if entry.surprise else ""),
+        ("source", expectation.source if expectation else ""),
+        ("note", one_line(expectation.note) if expectation else ""),
+        ("not run", why_not_run(entry) if entry.evidence is not Evidence.MEASURED else ""),
+        ("record", record_file(record) if record else ""),
     )
-    return ((title, lines) for title, lines in remarks if lines)
+    return tuple((name, value) for name, value in facts if value)
+
+
+def _board(record: Record) -> str:
+    """Return what of its board a record is compared by, and which host it was on."""
+    gpu = record.gpu
+    parts = (("", gpu.get("variant")), ("driver ", gpu.get("driver")), ("host ", gpu.get("host")))
+    return one_line(", ".join(f"{word}{value}" for word, value in parts if value))
+
+
+def _twins(entry: Entry) -> Iterator[str]:
+    for twin, value, reported in twins_of(entry):
+        said = f"reported {short(reported)}: {one_line(twin.source)}" if reported is not None else ""
+        if value is not None:
+            yield f"{twin.label} = {short(value)}" + (f" ({said})" if said else "")
+        elif said:
+            yield f"{twin.label}: {said}"
+
+
+def record_file(record: Record) -> str:
+    """Return a record's path inside the results folder: a page must not name a host's paths."""
+    cell = record.cell
+    tail = f"{cell.gpu}/{cell.version}/{cell.repro}/{cell.case}/{record.run}.json"
+    return f"local/{tail}" if record.file.endswith(f"/local/{tail}") else tail

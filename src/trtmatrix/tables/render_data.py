@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.advice import advise
-from trtmatrix.judge.controls import ControlCounts
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.record import write_number
 from trtmatrix.judge.words import EVIDENCE_MEANINGS, full_words
 from trtmatrix.suite.model import Basis, Verdict
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.board_kinds import find_kinds
-from trtmatrix.tables.details import describe, record_file
-from trtmatrix.tables.remarks import expected_words, find_contradicted
+from trtmatrix.tables.remarks import describe, expected_words, find_contradicted, record_file
 from trtmatrix.tables.summary import Counts, count_products, headline, why_not_run
-from trtmatrix.tables.table import Table, make_tables, one_line
-from trtmatrix.tables.twins import twins_of
+from trtmatrix.tables.table import make_tables, twins_of
 
 SCHEMA = 1
 """The number of the JSON's shape."""
@@ -59,13 +55,17 @@ def _boards(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
 
 
 def _counts(counts: Counts) -> dict[str, Any]:
+    controls = counts.controls
     return {
         "product": counts.product.value, "headline": headline(counts), "cells": counts.cells,
         "measured": counts.measured, "built": counts.built, "recorded": counts.recorded,
         "without_verdict": counts.without_verdict, "not_run": counts.not_run,
         "executed": counts.executed, "from_store": counts.served, "surprises": counts.surprises,
-        "companions": counts.companions, "controls": _controls(counts.controls),
-        "words": dict(counts.words),
+        "companions": counts.companions, "words": dict(counts.words),
+        "controls": {
+            "positive": controls.positive, "negative": controls.negative, "as_they_must": controls.right,
+            "wrong": list(controls.wrong), "uncontrolled": controls.uncontrolled,
+        },
         "reasons": [
             {"why": item.why.value if item.why else None, "text": item.text, "count": item.count}
             for item in counts.reasons
@@ -73,15 +73,9 @@ def _counts(counts: Counts) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _controls(controls: ControlCounts) -> dict[str, Any]:
-    return {
-        "positive": controls.positive, "negative": controls.negative, "as_they_must": controls.right,
-        "wrong": list(controls.wrong), "uncontrolled": controls.uncontrolled,
-    }  # fmt: skip
-
-
 def _cell(entry: Entry) -> dict[str, Any]:
-    cell, outcome, excluded = entry.cell, entry.outcome, entry.excluded
+    cell, outcome, excluded, said = entry.cell, entry.outcome, entry.excluded, entry.expectation
+    figure, record = cell.repro.figure, entry.record
     return {
         **vars(cell.id),
         "id": str(cell.id), "product": cell.version.product.value,
@@ -92,49 +86,30 @@ def _cell(entry: Entry) -> dict[str, Any]:
         "reason": outcome.reason if outcome else None,
         "builds": outcome.builds if outcome else 0, "failed": outcome.failed if outcome else 0,
         "fit": outcome.fit or None if outcome else None,
-        "twins": {twin.measure: _twin(value, said) for twin, value, said in twins_of(entry)},
-        "figure": _figure(entry), "expected": _expected(entry), "surprise": entry.surprise,
+        "twins": {
+            twin.measure: {"value": _number(value), "reported": _number(reported)}
+            for twin, value, reported in twins_of(entry)
+        },
+        "figure": {
+            "label": figure.label, "measure": figure.measure, "text": entry.figure,
+            "value": _number(entry.value),
+        } if entry.figure else None,
+        "expected": {
+            "verdict": entry.expected.value, "basis": (said.basis if said else Basis.ASSUMED).value,
+            **{name: getattr(said, name, None) or None for name in ("source", "on", "note")},
+        },
+        "surprise": entry.surprise,
         "advice": advise(entry) or None, "overruled": entry.overruled or None,
         "excluded": {"why": excluded.why.value, "detail": excluded.detail} if excluded else None,
-        "record": _record(entry),
+        "record": {
+            "run": record.run, "started": record.started, "file": record_file(record),
+            **{name: record.gpu.get(name) for name in ("driver", "variant", "host")},
+        } if record else None,
     }  # fmt: skip
-
-
-def _figure(entry: Entry) -> dict[str, Any] | None:
-    if not entry.figure:
-        return None
-    figure = entry.cell.repro.figure
-    return {
-        "label": figure.label, "measure": figure.measure, "text": entry.figure,
-        "value": _number(entry.value),
-    }  # fmt: skip
-
-
-def _twin(value: float | None, reported: float | None) -> dict[str, Any]:
-    return {"value": _number(value), "reported": _number(reported)}
 
 
 def _number(value: float | None) -> float | str | None:
     return None if value is None else write_number(value)
-
-
-def _expected(entry: Entry) -> dict[str, Any]:
-    expectation, verdict = entry.expectation, entry.expected.value
-    if expectation is None:
-        nobody = dict.fromkeys(("source", "on", "note"))
-        return {"verdict": verdict, "basis": Basis.ASSUMED.value, **nobody}
-    return {
-        "verdict": verdict, "basis": expectation.basis.value, "source": expectation.source or None,
-        "on": expectation.on or None, "note": expectation.note or None,
-    }  # fmt: skip
-
-
-def _record(entry: Entry) -> dict[str, Any] | None:
-    record = entry.record
-    if record is None:
-        return None
-    board = {name: record.gpu.get(name) for name in ("driver", "variant", "host")}
-    return {"run": record.run, "started": record.started, "file": record_file(record), **board}
 
 
 def render_junit(entries: Sequence[Entry]) -> str:
@@ -143,61 +118,25 @@ def render_junit(entries: Sequence[Entry]) -> str:
     As the exit code has it: a surprise that was measured here is a failure, trouble with the
     machinery an error. What was not run here or has no verdict is skipped, with the reason.
     """
-    root = ET.Element("testsuites", name="trtmatrix")
-    for table in make_tables(entries, all_rows=True):
-        root.append(_suite(table))
-    _count(root)
-    ET.indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+    from trtmatrix.tables.html_page import templates
+
+    suites = [
+        (table.title, [(entry.cell, describe(entry), _result(entry)) for entry in table.entries()])
+        for table in make_tables(entries, all_rows=True)
+    ]
+    return templates().get_template("junit.xml").render(suites=suites)
 
 
-def _suite(table: Table) -> ET.Element:
-    suite = ET.Element("testsuite", name=one_line(table.title))
-    suite.extend(_testcase(entry) for entry in table.entries())
-    _count(suite)
-    return suite
-
-
-def _count(element: ET.Element) -> None:
-    """Write the counts that readers expect on a suite and on the whole."""
-    tags = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
-    for name, tag in tags.items():
-        element.set(name, str(sum(1 for _ in element.iter(tag))))
-
-
-def _testcase(entry: Entry) -> ET.Element:
-    case = ET.Element("testcase", classname=entry.cell.repro.id, name=str(entry.cell.id))
-    properties = ET.SubElement(case, "properties")
-    shown = {"evidence", "expected", "figure", "record", "verdict"}
-    for name, value in describe(entry):
-        if name in shown:
-            ET.SubElement(properties, "property", name=name, value=one_line(value))
-    result = _result(entry)
-    if result is not None:
-        case.append(result)
-    return case
-
-
-def _result(entry: Entry) -> ET.Element | None:
-    """Return what a test case ended in, or nothing where it is as expected."""
+def _result(entry: Entry) -> tuple[str, str, str] | None:
+    """Return what a test case ended in (element, message, type), or nothing where it is as expected."""
     outcome = entry.outcome
     if entry.evidence is not Evidence.MEASURED or outcome is None:
         known = f"{EVIDENCE_MEANINGS[entry.evidence]}: {full_words(outcome)}; " if outcome else ""
-        return _element("skipped", f"{known}{why_not_run(entry)}")
+        return "skipped", f"{known}{why_not_run(entry)}", ""
     why = f"{full_words(outcome)}: {outcome.reason}".removesuffix(": ")
     if entry.surprise:
         text = f"expected {expected_words(entry)}, seen {why} → {advise(entry)}"
-        return _element("failure", text, "surprise")
+        return "failure", text, "surprise"
     if outcome.cause is not None and outcome.cause.is_machinery:
-        return _element("error", why, outcome.cause.value)
-    return _element("skipped", why) if outcome.verdict in _SILENT else None
-
-
-_SILENT = frozenset({Verdict.NO_VERDICT, Verdict.INVALID})
-
-
-def _element(tag: str, message: str, kind: str = "") -> ET.Element:
-    """Make a result; characters that XML cannot hold are left out."""
-    element = ET.Element(tag, {"type": kind} if kind else {}, message=one_line(message))
-    element.text = one_line(message, 4000)
-    return element
+        return "error", why, outcome.cause.value
+    return ("skipped", why, "") if outcome.verdict in {Verdict.NO_VERDICT, Verdict.INVALID} else None

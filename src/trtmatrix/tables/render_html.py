@@ -1,40 +1,88 @@
-"""Tables as one HTML page that needs nothing else: no network, no script, light and dark."""
+"""The whole matrix as one HTML page: the answer, a filter, every cell with what is known of it, plots.
+
+It is whole without its script, which filters what is there and adds the form for that. Nothing is loaded, all
+text is escaped, and only ``https`` addresses become links.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from trtmatrix.judge.entry import Entry
-from trtmatrix.tables.html_matrix import (
-    MATRIX_STYLE,
-    render_counts,
-    render_legend,
-    render_remarks,
-    render_table,
-)
-from trtmatrix.tables.html_page import render_page
-from trtmatrix.tables.html_pieces import text
-from trtmatrix.tables.html_style import make_style
-from trtmatrix.tables.table import make_tables
+from trtmatrix.judge.words import cell_text, has_evidence, legend
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import Cause, Verdict
+from trtmatrix.suite.outcome import Evidence
+from trtmatrix.tables.answer import make_answer, short_names
+from trtmatrix.tables.board_kinds import kind_lines
+from trtmatrix.tables.html_page import make_style, read_template, render_page, templates
+from trtmatrix.tables.html_pieces import is_safe
+from trtmatrix.tables.plots import Plot, render_figure
+from trtmatrix.tables.remarks import describe, find_remarks
+from trtmatrix.tables.summary import count_lines, count_products, why_not_run
+from trtmatrix.tables.table import Table, make_tables
 
 TITLE = "TensorRT version matrix"
 
 
-def render_html(entries: Sequence[Entry], *, generated: str, all_rows: bool = False) -> str:
-    """Return the page. ``generated`` is the time to show; folded rows are listed by their ids.
+def render_html(
+    entries: Sequence[Entry], plots: Sequence[Plot] = (), *, generated: str, again: str = ""
+) -> str:
+    """Return the page; ``generated`` is the time to show, ``again`` the command that makes it."""
+    tables = make_tables(entries)
+    values = {
+        "title": TITLE, "generated": generated, "again": again, "answer": make_answer(entries),
+        "tables": tables, "plots": [(plot, render_figure(plot)) for plot in plots],
+        "parts": [part for number, table in enumerate(tables) for part in _parts(table, number)],
+        "counts": [count_lines(counts) for counts in count_products(entries)],
+        "remarks": [(title, [str(line) for line in lines]) for title, lines in find_remarks(entries)],
+        "legend": legend(entry for table in tables for entry in table.shown()),
+        "versions": [(table, list(_versions(table))) for table in tables],
+        "evidence": list(Evidence), "verdicts": [verdict.value for verdict in Verdict],
+    }  # fmt: skip
+    functions = {
+        "kind_lines": kind_lines, "cell_text": cell_text, "has_evidence": has_evidence, "describe": describe,
+        "is_safe": is_safe, "classes": _classes, "short_names": short_names,
+    }  # fmt: skip
+    body = templates().get_template("report.html").render(**values, **functions)
+    style = make_style(read_template("matrix.css"))
+    return render_page(TITLE, [body], style=style, script=read_template("filter.js"))
 
-    The page has no script, and its policy forbids to load anything. All text is escaped, and only
-    ``https`` addresses become links.
-    """
-    tables = make_tables(entries, all_rows=all_rows)
-    body = [
-        f'<header class="full">\n<h1>{TITLE}</h1>',
-        f'<p class="soft">Generated {text(generated)}</p>\n</header>',
-        '<main class="full">',
-        render_counts(entries),
-        *(f"<h2>{title}</h2>\n{found}" for title, found in render_remarks(entries)),
-        render_legend(tables),
-        *(render_table(table, number) for number, table in enumerate(tables)),
-        "</main>",
-    ]
-    return render_page(TITLE, body, style=make_style(MATRIX_STYLE))
+
+def _parts(table: Table, number: int) -> Iterator[tuple[int, bool, Table]]:
+    """Yield a table's findings, then its controls, which are folded away; with its number."""
+    for controls in (False, True):
+        sections = []
+        for section in table.sections:
+            rows, folded = (
+                tuple(row for row in some if (row.case.control is not None) is controls)
+                for some in (section.rows, section.folded)
+            )
+            if rows or folded:
+                twins = () if controls else section.twins
+                sections.append(replace(section, rows=rows, folded=folded, twins=twins))
+        if sections:
+            yield number, controls, replace(table, sections=tuple(sections))
+
+
+def _versions(found: Table) -> Iterator[tuple[Version, Counter[Evidence], str]]:
+    """Yield each version, how many of its cells are known how, and why others are not."""
+    for number, version in enumerate(found.columns):
+        column = [row.entries[number] for s in found.sections for row in (*s.rows, *s.folded)]
+        cells = [entry for entry in column if entry is not None]
+        reasons = Counter(why_not_run(entry) for entry in cells if entry.evidence is Evidence.NONE)
+        why = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common(3))
+        yield version, Counter(entry.evidence for entry in cells), why
+
+
+def _classes(entry: Entry) -> str:
+    """Return what a cell looks like; the words in it say the same."""
+    kind = "none"
+    if entry.outcome is not None:
+        silent = entry.outcome.verdict is Verdict.BUILT or entry.outcome.cause is Cause.UNSUPPORTED_BY_VERSION
+        kinds = {Verdict.PASS: "pass", Verdict.FAIL: "fail"}
+        kind = "none" if silent else kinds.get(entry.outcome.verdict, "other")
+        kind += f" {entry.evidence.value}"
+    return kind + (" surprise" if entry.surprise else "")

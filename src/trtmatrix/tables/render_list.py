@@ -28,48 +28,34 @@ def origin_text(version: Version) -> str:
 
 def list_text(versions: Sequence[Version], rows: Rows) -> str:
     """Return the lists for a terminal."""
-    table = [
-        (v.name + (" +" if v.addition else ""), v.library.value, _known(v), origin_text(v)) for v in versions
+    lines = [("version", "library", "known", "origin")]
+    for version in versions:
+        recalled = [n for n, fact in version.facts().items() if fact.known.value == "recalled"]
+        known = version.library.known.value + (f" (recalled: {', '.join(recalled)})" if recalled else "")
+        name = version.name + (" +" if version.addition else "")
+        lines.append((name, version.library.value, known, origin_text(version)))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    laid = [
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in (lines[0], ["-" * width for width in widths], *lines[1:])
     ]
-    heads = ("version", "library", "known", "origin")
-    parts = [_columns([heads, *table])]
+    parts = ["\n".join(laid)]
     if any(version.addition for version in versions):
         parts.append("+ an addition to the seven versions that were agreed")
-    parts += [_repro_text(repro, rows) for repro in _repros(rows)]
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *(_repro_text(repro, cases) for repro, cases in _by_repro(rows))])
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows in columns, the first one underlined; tabulate takes longer to import than all else."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [rows[0], ["-" * width for width in widths], *rows[1:]]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
-
-
-def _known(version: Version) -> str:
-    recalled = [n for n, fact in version.facts().items() if fact.known.value == "recalled"]
-    return version.library.known.value + (f" (recalled: {', '.join(recalled)})" if recalled else "")
-
-
-def _repro_text(repro: Repro, rows: Rows) -> str:
-    cases = [
-        case.id + (f" ({case.control.value} control)" if case.control else "")
-        for owner, case in rows
-        if owner.id == repro.id
-    ]
-    head = f"{repro.id}: {repro.title} · {repro.upstream}\n{repro.url}"
+def _repro_text(repro: Repro, cases: Sequence[Case]) -> str:
+    lines = [f"{repro.id}: {repro.title} · {repro.upstream}", repro.url]
     for name, defect in repro.defects.items():
-        head += f"\n  known defect {name}: {defect.what}" + (
-            f" · {defect.upstream}" if defect.upstream else ""
-        )
-    return head + "\n" + "\n".join(f"  {case}" for case in cases)
+        lines.append(f"  known defect {name}: {defect.what} · {defect.upstream}".removesuffix(" · "))
+    lines += [f"  {case.id}" + (f" ({case.control.value} control)" if case.control else "") for case in cases]
+    return "\n".join(lines)
 
 
-def _repros(rows: Rows) -> list[Repro]:
-    return list({repro.id: repro for repro, _ in rows}.values())
+def _by_repro(rows: Rows) -> list[tuple[Repro, list[Case]]]:
+    repros = {repro.id: repro for repro, _ in rows}
+    return [(repro, [case for owner, case in rows if owner.id == name]) for name, repro in repros.items()]
 
 
 def list_json(versions: Sequence[Version], rows: Rows) -> dict[str, Any]:
@@ -88,10 +74,10 @@ def list_json(versions: Sequence[Version], rows: Rows) -> dict[str, Any]:
                         "builds": case.builds, "processes": case.processes, "useful": case.useful,
                         "dangerous": case.dangerous,
                     }
-                    for owner, case in rows if owner.id == repro.id
+                    for case in cases
                 ],
             }
-            for repro in _repros(rows)
+            for repro, cases in _by_repro(rows)
         ],
     }  # fmt: skip
 

@@ -8,18 +8,9 @@ from tabulate import tabulate
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, legend
-from trtmatrix.suite.repros import Repro
 from trtmatrix.tables.board_kinds import kind_lines
-from trtmatrix.tables.markdown import code, plain
-from trtmatrix.tables.remarks import (
-    Surprise,
-    Unanswered,
-    find_contradicted,
-    find_overruled,
-    find_silent,
-    find_surprises,
-    find_unanswered,
-)
+from trtmatrix.tables.markdown import bullets, code, link, plain
+from trtmatrix.tables.remarks import find_remarks
 from trtmatrix.tables.summary import count_lines, count_products
 from trtmatrix.tables.table import Section, Table, make_tables, one_line
 
@@ -33,10 +24,10 @@ def render_markdown(entries: Sequence[Entry], *, all_rows: bool = False) -> str:
     Rows without any evidence are folded, unless ``all_rows``.
     """
     tables = make_tables(entries, all_rows=all_rows)
+    marks = legend(entry for table in tables for entry in table.shown())
     parts = ["## TensorRT version matrix", "\n".join(_counts(entries)), *_remarks(entries)]
-    for table in tables:
-        parts += _table(table)
-    parts.append(_legend(tables))
+    parts += [part for table in tables for part in _table(table)]
+    parts.append("; ".join(f"{code(mark)} {plain(meaning)}" for mark, meaning in marks))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -47,33 +38,13 @@ def _counts(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
-    remarks = (
-        ("Surprises", [_surprise(item) for item in find_surprises(entries)]),
-        ("Says nothing", [_unanswered(item) for item in find_silent(entries)]),
-        ("No verdict", [_unanswered(item) for item in find_unanswered(entries)]),
-        ("Set aside", [plain(line) for line in find_overruled(entries)]),
-        (
-            "Facts of matrix.yaml that images contradict",
-            [plain(line) for line in find_contradicted(entries)],
-        ),
-    )
-    for title, items in remarks:
-        if items:
-            yield f"### {title}"
-            more = len(items) - _MOST_ITEMS
-            shown = items[:_MOST_ITEMS] + ([f"… and {more} more"] if more > 0 else [])
-            yield "\n".join(f"- {item}" for item in shown)
-
-
-def _surprise(item: Surprise) -> str:
-    expected, seen = plain(item.expected), plain(item.seen)
-    return f"{code(item.cell)}: expected {expected}, seen **{seen}**: {code(item.why)} → {plain(item.advice)}"
-
-
-def _unanswered(item: Unanswered) -> str:
-    why = f": {code(item.reason)}" if item.reason else ""
-    example = "cell" if item.count == 1 else "for example"
-    return f"{item.count} × **{item.cause}**{why} ({example} {code(item.example)})"
+    for title, remarks in find_remarks(entries):
+        yield f"### {title}"
+        more = len(remarks) - _MOST_ITEMS
+        shown = [
+            item.styled(plain, code, lambda seen: f"**{plain(seen)}**") for item in remarks[:_MOST_ITEMS]
+        ]
+        yield bullets(shown + ([f"… and {more} more"] if more > 0 else []))
 
 
 def _table(table: Table) -> Iterator[str]:
@@ -82,9 +53,10 @@ def _table(table: Table) -> Iterator[str]:
         yield "<br>".join(map(plain, lines))
     headers = ["case", *(version.name for version in table.columns)]
     for section in table.sections:
-        yield f"#### {_heading(section.repro)}"
+        repro = section.repro
+        yield f"#### {code(repro.id)} {plain(repro.title)} · {link(repro.url, repro.upstream)}"
         if section.rows:
-            yield f"figure: {code(section.repro.figure.label)}"
+            yield f"figure: {code(repro.figure.label)}"
             yield tabulate(_body(section), headers, tablefmt="github", disable_numparse=True)
         if section.folded:
             yield section.fold_line
@@ -99,14 +71,3 @@ def _body(section: Section) -> list[list[str]]:
 def _cell(entry: Entry | None) -> str:
     text = one_line(cell_text(entry))
     return f"**{text}**" if entry is not None and entry.surprise else text
-
-
-def _heading(repro: Repro) -> str:
-    upstream = plain(repro.upstream)
-    link = f"[{upstream}]({repro.url})" if repro.url.startswith("https://") else upstream
-    return f"{code(repro.id)} {plain(repro.title)} · {link}"
-
-
-def _legend(tables: Sequence[Table]) -> str:
-    items = legend(entry for table in tables for entry in table.shown())
-    return "; ".join(f"{code(mark)} {plain(meaning)}" for mark, meaning in items)

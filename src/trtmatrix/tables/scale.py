@@ -21,17 +21,14 @@ class Scale:
     ticks: tuple[float, ...]
 
     def share(self, value: float) -> float:
-        """Return how far up a value stands, 0 to 1; what lies beyond the ends stands at them.
-
-        NaN and infinity stand at the top: they are the worst there is.
-        """
-        if math.isnan(value) or value == math.inf:
+        """Return how far up a value stands, 0 to 1; NaN and infinity, the worst there is, at the top."""
+        if math.isnan(value) or value >= self.high:
             return 1.0
-        if not self.logarithmic:
-            return min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
         if value <= self.low:
             return 0.0
-        return min(1.0, math.log(value / self.low) / math.log(self.high / self.low))
+        if self.logarithmic:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
 
 
 def make_scale(
@@ -61,10 +58,8 @@ def _linear(highest: float) -> Scale:
     highest = min(highest, _MOST) if highest > 1 / _MOST else 1.0
     size = 10.0 ** math.floor(math.log10(highest))
     step = next(size * part for part in (0.2, 0.5, 1.0, 2.0) if highest / (size * part) <= 6)
-    count = math.ceil(highest / step - 1e-9)
-    return Scale(
-        low=0.0, high=count * step, logarithmic=False, ticks=tuple(step * n for n in range(count + 1))
-    )
+    ticks = tuple(step * number for number in range(math.ceil(highest / step - 1e-9) + 1))
+    return Scale(low=0.0, high=ticks[-1], logarithmic=False, ticks=ticks)
 
 
 def tick_text(value: float) -> str:

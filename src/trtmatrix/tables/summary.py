@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trtmatrix.common.counting import counted
 from trtmatrix.judge.controls import ControlCounts, count_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES, marked, outcome_word
@@ -15,20 +16,16 @@ from trtmatrix.suite.plan import SITE_HAS
 from trtmatrix.tables.table import one_line
 
 NOT_ATTEMPTED = "not tried yet"
-NOT_OF_THE_SITE = "no such GPU in slurm.yaml"
-MOST_TOLD = 240
-"""Letters of what a job came to."""
-_DOCTOR = frozenset(
+DOCTOR = frozenset(
     {
-        Exclusion.NO_ENGINE,
-        Exclusion.NO_GPU_ACCESS,
-        Exclusion.DRIVER_TOO_OLD,
-        Exclusion.IMAGE_NOT_PULLED,
-        Exclusion.IMAGE_NOT_BUILT,
-        Exclusion.NOT_HERE,
-        Exclusion.NOT_READY,
+        Exclusion.NO_ENGINE, Exclusion.NO_GPU_ACCESS, Exclusion.DRIVER_TOO_OLD, Exclusion.IMAGE_NOT_PULLED,
+        Exclusion.IMAGE_NOT_BUILT, Exclusion.NOT_HERE, Exclusion.NOT_READY,
     }
-)
+)  # fmt: skip
+"""What ``doctor`` has a remedy for."""
+_MOST_TOLD = 240
+"""Letters of what a job came to."""
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,78 +75,66 @@ def count_products(entries: Sequence[Entry]) -> tuple[Counts, ...]:
 
 
 def _count(product: Product, entries: Sequence[Entry], controls: ControlCounts) -> Counts:
-    here = [entry.outcome for entry in entries if entry.evidence is Evidence.MEASURED]
-    verdicts = Counter(outcome.verdict for outcome in here if outcome is not None)
+    here = [entry for entry in entries if entry.evidence is Evidence.MEASURED]
+    verdicts = Counter(entry.outcome.verdict for entry in here if entry.outcome is not None)
     not_run = [e for e in entries if e.evidence in {Evidence.REPORTED, Evidence.NONE}]
     built, vain = verdicts[Verdict.BUILT], verdicts[Verdict.NO_VERDICT]
+    reasons = Counter(map(_reason, not_run)).most_common()
+    words: Counter[str] = Counter()
+    for evidence in (Evidence.MEASURED, Evidence.RECORDED):
+        words += Counter(
+            marked(e, outcome_word(e.outcome))
+            for e in entries
+            if e.evidence is evidence and e.outcome is not None
+        )
     return Counts(
         product=product, cells=len(entries), measured=len(here) - built - vain, built=built,
-        without_verdict=vain, recorded=len(entries) - len(here) - len(not_run),
-        not_run=len(not_run),
-        companions=sum(e.cell.companion and e.evidence is Evidence.MEASURED for e in entries),
-        executed=sum(entry.executed for entry in entries),
-        served=sum(e.evidence is Evidence.MEASURED and not e.executed for e in entries),
-        surprises=sum(entry.surprise for entry in entries),
-        words=_count_words(entries), reasons=_reasons(not_run), controls=controls,
+        without_verdict=vain, recorded=len(entries) - len(here) - len(not_run), not_run=len(not_run),
+        companions=sum(entry.cell.companion for entry in here),
+        executed=sum(entry.executed for entry in entries), served=sum(not entry.executed for entry in here),
+        surprises=sum(entry.surprise for entry in entries), controls=controls,
+        words=tuple(sorted(words.items(), key=lambda item: (item[0].startswith("["), -item[1]))),
+        reasons=tuple(
+            NotRun(count=count, why=why, text=text, told=told) for (why, text, told), count in reasons
+        ),
     )  # fmt: skip
-
-
-def _count_words(entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
-    """Count the words of what ran, measured before recorded, the commonest first."""
-    found: Counter[str] = Counter()
-    for evidence in (Evidence.MEASURED, Evidence.RECORDED):
-        found += Counter(
-            marked(entry, outcome_word(entry.outcome))
-            for entry in entries
-            if entry.evidence is evidence and entry.outcome is not None
-        )
-    return tuple(sorted(found.items(), key=lambda item: (item[0].startswith("["), -item[1])))
-
-
-def _reasons(entries: Sequence[Entry]) -> tuple[NotRun, ...]:
-    found = Counter(_reason(entry) for entry in entries)
-    return tuple(
-        NotRun(count=count, why=why, text=text, told=told) for (why, text, told), count in found.most_common()
-    )
 
 
 def _reason(entry: Entry) -> tuple[Exclusion | None, str, bool]:
     """Return why a cell was not run; of a cluster's job what it came to, which no doctor sees from here."""
-    excluded = entry.excluded
-    if excluded is None:
+    if entry.excluded is None:
         return None, NOT_ATTEMPTED, False
-    if excluded.why is Exclusion.COMPONENT_MISSING and excluded.detail:
-        return excluded.why, one_line(excluded.detail), False
-    if excluded.why is Exclusion.NOT_READY and excluded.detail and entry.cell.gpu.remote:
-        return excluded.why, f"{excluded.why.value} ({one_line(excluded.detail, MOST_TOLD)})", True
-    if excluded.why is Exclusion.OTHER_GPU and excluded.detail.startswith(SITE_HAS):
-        return excluded.why, NOT_OF_THE_SITE, True
-    if excluded.why is Exclusion.OTHER_GPU and excluded.detail:
-        return excluded.why, f"{excluded.why.value} ({excluded.detail})", False
-    return excluded.why, excluded.why.value, False
+    why, detail = entry.excluded.why, entry.excluded.detail
+    match why:
+        case Exclusion.COMPONENT_MISSING if detail:
+            return why, one_line(detail), False
+        case Exclusion.NOT_READY if detail and entry.cell.gpu.remote:
+            return why, f"{why.value} ({one_line(detail, _MOST_TOLD)})", True
+        case Exclusion.OTHER_GPU if detail.startswith(SITE_HAS):
+            return why, "no such GPU in slurm.yaml", True
+        case Exclusion.OTHER_GPU if detail:
+            return why, f"{why.value} ({detail})", False
+        case _:
+            return why, why.value, False
 
 
 def headline(counts: Counts) -> str:
     """Return the line that always counts: ``0 TensorRT cells measured, 131 not run: …``."""
-    cells = "cell" if counts.measured == 1 else "cells"
-    parts = [f"{counts.measured} {PRODUCT_NAMES[counts.product]} {cells} measured"]
+    name = PRODUCT_NAMES[counts.product]
+    parts = [f"{counted(counts.measured, f'{name} cell')} measured"]
     if counts.product is not Product.TENSORRT and counts.built and not counts.measured:
-        cells = "cell" if counts.built == 1 else "cells"
-        parts = [f"{counts.built} {PRODUCT_NAMES[counts.product]} {cells} parsed and built"]
+        parts = [f"{counted(counts.built, f'{name} cell')} parsed and built"]
     elif counts.built:
         parts.append(f"{counts.built} parsed and built")
-    if counts.without_verdict:
-        parts.append(f"{counts.without_verdict} without a verdict")
-    if counts.recorded:
-        parts.append(f"{counts.recorded} recorded elsewhere or before a change")
-    if counts.not_run:
-        parts.append(f"{counts.not_run} not run: {_reason_words(counts.reasons)}")
+    parts += [f"{counts.without_verdict} without a verdict"] if counts.without_verdict else []
+    parts += [f"{counts.recorded} recorded elsewhere or before a change"] if counts.recorded else []
+    parts += [f"{counts.not_run} not run: {reason_words(counts.reasons)}"] if counts.not_run else []
     return ", ".join(parts)
 
 
-def _reason_words(reasons: Sequence[NotRun]) -> str:
+def reason_words(reasons: Sequence[NotRun]) -> str:
     """Return the counted reasons; the first that ``doctor`` has a remedy for says so."""
-    curable = next((reason for reason in reasons if reason.why in _DOCTOR and not reason.told), None)
+    curable = next((reason for reason in reasons if reason.why in DOCTOR and not reason.told), None)
     return ", ".join(
         f"{reason.count} {reason.text}" + (" (doctor says how)" if reason is curable else "")
         for reason in reasons
@@ -164,14 +149,13 @@ def detail_line(counts: Counts) -> str:
         parts.append(f"{counts.executed} executed now, {counts.served} from the store{others}")
     if counts.words:
         parts.append(", ".join(f"{count} {word}" for word, count in counts.words))
-        parts.append(f"{counts.surprises} surprise" + ("" if counts.surprises == 1 else "s"))
+        parts.append(counted(counts.surprises, "surprise"))
     return "; ".join(parts)
 
 
 def control_line(counts: Counts) -> str:
     """Return how the controls came out that were measured here, and how many cells had none, or nothing."""
-    controls = counts.controls
-    parts = []
+    controls, parts = counts.controls, []
     if controls.total:
         kinds = f"{controls.negative} negative, {controls.positive} positive"
         parts.append(f"{controls.right} of {controls.total} came out as they must ({kinds})")
@@ -180,12 +164,8 @@ def control_line(counts: Counts) -> str:
         names = ", ".join(controls.wrong[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
         parts.append(f"not so: {names}")
     if controls.uncontrolled:
-        cells = "cell" if controls.uncontrolled == 1 else "cells"
-        parts.append(f"not controlled: {controls.uncontrolled} {cells} without a control that ran")
+        parts.append(f"not controlled: {counted(controls.uncontrolled, 'cell')} without a control that ran")
     return f"controls: {'; '.join(parts)}" if parts else ""
-
-
-_MOST_NAMED = 5
 
 
 def count_lines(counts: Counts) -> list[str]:
@@ -197,5 +177,4 @@ def why_not_run(entry: Entry) -> str:
     """Return why a cell was not run, in full."""
     if entry.excluded is None:
         return NOT_ATTEMPTED
-    detail = one_line(entry.excluded.detail)
-    return f"{entry.excluded.why.value}: {detail}" if detail else entry.excluded.why.value
+    return f"{entry.excluded.why.value}: {one_line(entry.excluded.detail)}".removesuffix(": ")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
+from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.words import MUST_FAIL, has_evidence
+from trtmatrix.judge.judge import measured_in
+from trtmatrix.judge.record import RAN
+from trtmatrix.judge.words import MUST_FAIL, has_evidence, marked
 from trtmatrix.suite.gpus import Gpu, Seen
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Control, Product
-from trtmatrix.suite.repros import Case, Repro
+from trtmatrix.suite.repros import Case, Repro, Twin
 from trtmatrix.tables.board_kinds import BoardKind, find_kinds, mark_boards
-from trtmatrix.tables.twins import TwinRow, make_twin_rows
 
 _ORDER = (Product.TENSORRT, Product.ONNXRUNTIME, Product.TENSORRT_RTX)
 _ON_CPU = {
@@ -33,10 +36,13 @@ class Row:
         """The case's id, marked where the case must fail."""
         return self.case.id + (f" {MUST_FAIL}" if self.case.control is Control.NEGATIVE else "")
 
-    @property
-    def known(self) -> bool:
-        """Whether any cell has evidence."""
-        return any(has_evidence(entry) for entry in self.entries)
+
+@dataclass(frozen=True, kw_only=True)
+class TwinRow:
+    """A line of a twin's measure: one text a column, empty where nothing is known."""
+
+    label: str
+    texts: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,12 +147,11 @@ def _section(repro: Repro, columns: Sequence[Version], mine: Sequence[Entry], al
         Row(case=case, entries=tuple(at.get((case.id, version.name)) for version in columns))
         for case in cases.values()
     ]
-    shown = tuple(row for row in rows if all_rows or row.known)
-    return Section(
-        repro=repro, rows=shown,
-        folded=tuple(row for row in rows if not all_rows and not row.known),
-        twins=tuple(make_twin_rows(repro, [(row.case, row.entries) for row in shown], columns)),
-    )  # fmt: skip
+    shown, folded = list[Row](), list[Row]()
+    for row in rows:
+        (shown if all_rows or any(map(has_evidence, row.entries)) else folded).append(row)
+    twins = tuple(make_twin_rows(repro, shown, columns))
+    return Section(repro=repro, rows=tuple(shown), folded=tuple(folded), twins=twins)
 
 
 def one_line(text: str, limit: int = 300) -> str:
@@ -154,3 +159,54 @@ def one_line(text: str, limit: int = 300) -> str:
     printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
     line = " ".join(printable.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def make_twin_rows(repro: Repro, rows: Sequence[Row], columns: Sequence[Version]) -> Iterator[TwinRow]:
+    """Yield a line for each case that has a measured value, of the rows that are shown.
+
+    What was reported stands in parentheses, at its versions: in the first of the lines, or in one of its own.
+    """
+    for twin in repro.twins:
+        mine = [row for row in rows if _fits(row.case, twin)]
+        values = [twin.reported.get(version.name) for version in columns]
+        reported = tuple("" if value is None else f"({value:.6g})" for value in values)
+        lines = [(row.case.id, [_measured(entry, twin) for entry in row.entries]) for row in mine]
+        lines = [(name, texts) for name, texts in lines if any(texts)]
+        if not lines and mine and any(reported):
+            yield TwinRow(label=f"= {twin.label}", texts=reported)
+        for name, texts in lines:
+            both = tuple(f"{ours} {theirs}".strip() for ours, theirs in zip(texts, reported, strict=True))
+            reported = ("",) * len(columns)
+            yield TwinRow(label=f"= {twin.label}: {name}", texts=both)
+
+
+def twins_of(entry: Entry) -> Iterator[tuple[Twin, float | None, float | None]]:
+    """Yield the twins of a cell, each with the value measured and the one reported of its version."""
+    for twin in entry.cell.repro.twins:
+        if _fits(entry.cell.case, twin):
+            yield twin, _value(entry, twin), twin.reported.get(entry.cell.version.name)
+
+
+def _fits(case: Case, twin: Twin) -> bool:
+    return any(fnmatchcase(case.id, pattern) for pattern in twin.cases)
+
+
+def _value(entry: Entry, twin: Twin) -> float | None:
+    record, cell = entry.record, entry.cell
+    if record is None or record.ended != RAN:
+        return None
+    return measured_in(record, twin.measure, cell.case, cell.repro, NOT_CALIBRATED)
+
+
+def _measured(entry: Entry | None, twin: Twin) -> str:
+    """Return a cell's value with the digits that a report has, to compare with: ``1373.39``, ``0.2232``."""
+    value = _value(entry, twin) if entry else None
+    return marked(entry, f"{value:.6g}") if entry and value is not None else ""
+
+
+def shorten(text: str, limit: int) -> str:
+    """Leave out the middle of a text that is too long."""
+    if len(text) <= limit:
+        return text
+    end = limit // 2
+    return text[: limit - end - 1] + "…" + text[-end:]

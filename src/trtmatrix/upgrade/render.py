@@ -10,10 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from trtmatrix.common.short import short
+from trtmatrix.tables.html_page import COPY, make_style
 from trtmatrix.tables.html_page import render_page as render_shell
 from trtmatrix.tables.html_pieces import GLYPHS, is_safe
-from trtmatrix.tables.html_scripts import COPY
-from trtmatrix.tables.html_style import make_style
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 from trtmatrix.tables.plots import Plot, render_figure
 from trtmatrix.tables.table import one_line

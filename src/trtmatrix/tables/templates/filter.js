@@ -1,81 +1,3 @@
-"""The filter of the matrix's page: its form, its style, and the script that does it."""
-
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
-
-from trtmatrix.suite.model import Verdict
-from trtmatrix.tables.html_pieces import text
-from trtmatrix.tables.table import Table
-
-FILTER_STYLE = """
-form.filter { border: 1px solid var(--line); border-radius: 8px; background: var(--card);
-  padding: .8rem 1rem; margin: .6rem 0 1rem; } form.filter .picks { display: grid; gap: .4rem 1.5rem;
-  grid-template-columns: repeat(auto-fit, minmax(15rem, 1fr)); align-items: start; }
-form.filter fieldset { border: 0; margin: 0; padding: .2rem 0 .4rem .3rem; }
-form.filter label.pick { display: flex; gap: .45rem; align-items: baseline; padding: .1rem 0; }
-form.filter summary { font-weight: 600; }
-form.filter summary .chosen { font-weight: normal; color: var(--soft); }
-form.filter input[type=checkbox] { width: 1.05rem; height: 1.05rem; accent-color: var(--link); flex: none;
-  transform: translateY(.15rem); }
-form.filter .row { display: flex; flex-wrap: wrap; gap: .6rem 1rem; align-items: end; margin-bottom: .6rem; }
-form.filter .row label { flex: 1 1 16rem; } form.filter input[type=search] { display: block; width: 100%;
-  font: inherit; padding: .3rem .6rem; border: 1px solid var(--edge); border-radius: 6px;
-  background: var(--page); color: var(--ink); }
-#shown { font-weight: 600; } #hidden { color: var(--soft); }
-a.tally { text-decoration: none; } a.tally:hover .chip { text-decoration: underline; }
-"""
-
-
-def render_filter(tables: Sequence[Table]) -> str:
-    """Return the form; it is not shown until the script runs, as without it nothing would be filtered."""
-    groups = (
-        ("gpu", "GPU", [(table.title, table.title) for table in tables]),
-        ("version", "Version", [(name, name) for name in _versions(tables)]),
-        ("finding", "Finding", [(name, name) for name in _findings(tables)]),
-        ("verdict", "Verdict", _verdicts()),
-    )
-    picks = "\n".join(_group(name, title, options) for name, title, options in groups)
-    return (
-        '<form class="filter" id="filter" hidden aria-label="Filter of the tables and plots">\n'
-        '<div class="row"><label for="text">Text in a case or in what is known of it\n'
-        '<input type="search" id="text" name="text" autocomplete="off"></label>\n'
-        '<button type="button" id="all">Show everything</button></div>\n'
-        f'<div class="picks">\n{picks}\n</div>\n'
-        '<p role="status"><span id="shown"></span> <span id="hidden"></span></p>\n</form>'
-    )
-
-
-def _versions(tables: Sequence[Table]) -> Iterable[str]:
-    return dict.fromkeys(version.name for table in tables for version in table.columns)
-
-
-def _findings(tables: Sequence[Table]) -> Iterable[str]:
-    return dict.fromkeys(section.repro.id for table in tables for section in table.sections)
-
-
-def _verdicts() -> list[tuple[str, str]]:
-    return [
-        *((verdict.value, verdict.value) for verdict in Verdict),
-        ("surprise", "not as expected (!)"),
-        ("none", "no evidence"),
-    ]
-
-
-def _group(name: str, title: str, options: Sequence[tuple[str, str]]) -> str:
-    picks = "\n".join(
-        f'<label class="pick"><input type="checkbox" name="{name}" value="{text(value)}"> '
-        f"<span>{text(words)}</span></label>"
-        for value, words in options
-    )
-    return (
-        f'<details id="pick-{name}"><summary>{title}: <span class="chosen">all</span></summary>\n'
-        f'<fieldset><legend class="hear">{title}: none ticked means all</legend>\n{picks}\n'
-        "</fieldset></details>"
-    )
-
-
-FILTER = """
 (function () {
   "use strict";
   var form = document.getElementById("filter");
@@ -89,6 +11,7 @@ FILTER = """
     var heads = Array.prototype.slice.call(table.tHead.rows[0].cells);
     return {
       table: table, frame: table.closest(".wide"), gpu: table.dataset.gpu, heads: heads,
+      place: Number(table.dataset.number), folded: table.closest("details.controls"),
       versions: heads.map(function (cell) { return cell.textContent; }),
       groups: Array.prototype.map.call(table.tBodies, function (body) {
         var rows = Array.prototype.slice.call(body.rows);
@@ -133,8 +56,9 @@ FILTER = """
   function apply() {
     var picked = {}, wanted = search.value.trim().toLowerCase();
     names.forEach(function (name) { picked[name] = chosen(name); });
-    var seen = { rows: 0, all: 0, findings: {}, hidden: {}, tables: 0, without: [] };
-    tables.forEach(function (one, place) {
+    var filtered = wanted || names.some(function (name) { return picked[name].length; });
+    var seen = { rows: 0, all: 0, findings: {}, hidden: {}, tables: {}, without: {} };
+    tables.forEach(function (one) {
       var here = fits(picked.gpu, one.gpu), any = false;
       var columns = one.versions.map(function (version, at) { return !at || fits(picked.version, version); });
       var some = columns.some(function (shown, at) { return at && shown; });
@@ -156,9 +80,12 @@ FILTER = """
       });
       one.heads.forEach(function (cell, at) { cell.hidden = !columns[at]; });
       one.frame.hidden = !any;
-      if (any) { seen.tables += 1; } else { seen.without.push(one.gpu.split(" · ")[0]); }
+      if (one.folded) { one.folded.hidden = !any; one.folded.open = Boolean(filtered && any); }
+      var title = one.gpu.split(" · ")[0];
+      if (any) { seen.tables[title] = true; delete seen.without[title]; }
+      else if (!seen.tables[title]) { seen.without[title] = true; }
       plots.forEach(function (plot) {
-        if (Number(plot.dataset.plot) === place) {
+        if (Number(plot.dataset.plot) === one.place) {
           plot.hidden = !(here && fits(picked.finding, plot.dataset.finding));
         }
       });
@@ -174,16 +101,17 @@ FILTER = """
 
   function tell(seen, picked) {
     var findings = Object.keys(seen.findings).length, hidden = Object.keys(seen.hidden);
+    var without = Object.keys(seen.without);
     var versions = boxes.filter(function (box) { return box.name === "version"; }).length;
     document.getElementById("shown").textContent = seen.rows === seen.all && !picked.version.length
       ? "Everything is shown: " + number(seen.all, "case") + "."
       : number(seen.rows, "case") + " of " + seen.all + " shown, in " + number(findings, "finding") +
-        " and " + number(seen.tables, "table") + ".";
+        " and " + number(Object.keys(seen.tables).length, "table") + ".";
     var gone = [];
     if (seen.rows < seen.all) { gone.push(number(seen.all - seen.rows, "case")); }
     if (hidden.length) { gone.push("all of " + hidden.join(", ")); }
     if (picked.version.length) { gone.push(number(versions - picked.version.length, "version")); }
-    if (seen.without.length) { gone.push("the table of " + seen.without.join(" and that of ")); }
+    if (without.length) { gone.push("the table of " + without.join(" and that of ")); }
     var said = gone.length ? "Hidden: " + gone.join("; ") + "." : "";
     if (!seen.rows) { said = "Nothing fits. " + said; }
     if (unknown.length) { said += " The address asks for what is not here: " + unknown.join(", ") + "."; }
@@ -242,5 +170,3 @@ FILTER = """
   read();
   if (location.hash.length < 2 || location.hash.indexOf("=") < 0) { apply(); }
 })();
-"""
-"""The script: what it hides carries the attribute ``hidden``; it writes the form's state into the address."""

@@ -1,6 +1,3 @@
-"""The scripts of the pages: small, without a library, and of no use that a page cannot do without."""
-
-COPY = """
 (function () {
   "use strict";
   document.querySelectorAll("pre.command").forEach(function (block) {
@@ -29,4 +26,3 @@ COPY = """
     block.insertBefore(button, block.firstChild);
   });
 })();
-"""

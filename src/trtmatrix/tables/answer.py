@@ -1,0 +1,414 @@
+"""The answer that fits one screen: a mark for each finding and version, what must be known, what was run.
+
+The terminal and the page show the same answer; both only lay it out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from trtmatrix.common.counting import counted, duration
+from trtmatrix.judge.controls import count_controls
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.words import PRODUCT_NAMES, has_evidence
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import Cause, Control, Product, Verdict
+from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.repros import Repro
+from trtmatrix.tables.remarks import find_contradicted
+from trtmatrix.tables.summary import DOCTOR, Counts, count_products, reason_words
+from trtmatrix.tables.table import Table, make_tables, one_line
+
+
+class State(str, Enum):
+    """What a finding's cases do at a version; the first that any of them is in stands for all."""
+
+    BAD = "BAD"
+    FLAKY = "flaky"
+    SLOW = "slow"
+    ERROR = "err"
+    OK = "ok"
+    BUILT = "built"
+    UNCLEAR = "?"
+    UNKNOWN = "·"
+
+
+MEANINGS = {
+    State.BAD: "wrong", State.FLAKY: "some builds wrong", State.SLOW: "not fused", State.ERROR: "no result",
+    State.BUILT: "built, not run", State.UNCLEAR: "inconclusive", State.UNKNOWN: "not known",
+}  # fmt: skip
+_MUST_KNOW = {
+    State.BAD: "wrong", State.FLAKY: "wrong in some builds", State.SLOW: "right, but not fused",
+    State.ERROR: "without a result",
+}  # fmt: skip
+_VERDICTS = {
+    Verdict.FAIL: State.BAD, Verdict.FLAKY: State.FLAKY, Verdict.PASS: State.OK, Verdict.BUILT: State.BUILT,
+    Verdict.INVALID: State.UNCLEAR, Verdict.NO_VERDICT: State.ERROR,
+}  # fmt: skip
+_SAYS_NOTHING = {Cause.UNSUPPORTED_BY_VERSION, Cause.UNSUPPORTED_GPU, Cause.COMPONENT_MISSING}
+_RAN = {Evidence.MEASURED, Evidence.RECORDED}
+_SIGNS = {Evidence.RECORDED: "*", Evidence.REPORTED: "r"}
+
+
+def state_of(entry: Entry) -> State:
+    """Return what one case does at one version."""
+    outcome = entry.outcome
+    if outcome is None or not has_evidence(entry) or outcome.cause in _SAYS_NOTHING:
+        return State.UNKNOWN
+    right = entry.evidence is Evidence.REPORTED or outcome.reason.startswith("right, but")
+    if outcome.verdict is Verdict.FAIL and entry.cell.case.remarks and right:
+        return State.SLOW
+    return _VERDICTS[outcome.verdict]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A finding at a version: its state, how that is known, the cases in that state, how many are known.
+
+    ``sign`` follows the state: unexpected, another board, measured earlier or only reported.
+    """
+
+    state: State
+    evidence: Evidence
+    sign: str
+    cases: tuple[Entry, ...]
+    known: int
+    unexpected: int
+
+    @property
+    def reported(self) -> bool:
+        """Whether only others vouch for it."""
+        return self.evidence is Evidence.REPORTED
+
+
+def _mark(cells: Iterable[Entry | None]) -> Mark:
+    """Return what a finding's cases come to; what was measured outranks what was reported."""
+    found = [(state_of(e), e) for e in cells if e is not None and e.cell.case.control is None]
+    known = [(state, entry) for state, entry in found if state is not State.UNKNOWN]
+    known = [item for item in known if item[1].evidence in _RAN] or known
+    worst = next((state for state in State if any(state is s for s, _ in known)), State.UNKNOWN)
+    mine = tuple(entry for state, entry in known if state is worst)
+    by = {entry.evidence for entry in mine}
+    evidence = next((evidence for evidence in Evidence if evidence in by), Evidence.NONE)
+    unexpected = sum(entry.surprise for _, entry in known)
+    board = "§" if any(entry.board for _, entry in known) else ""
+    return Mark(
+        state=worst, evidence=evidence, cases=mine, known=len(known), unexpected=unexpected,
+        sign=("!" if unexpected else "") + board + _SIGNS.get(evidence, ""),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The findings on one GPU: a row each, with a mark for each version."""
+
+    table: Table
+    rows: tuple[tuple[Repro, tuple[Mark, ...]], ...]
+
+    @property
+    def columns(self) -> tuple[Version, ...]:
+        """The versions, in release order."""
+        return self.table.columns
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """All marks."""
+        return tuple(mark for _, row in self.rows for mark in row)
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything was measured, here or elsewhere."""
+        return any(mark.evidence in _RAN for mark in self.marks)
+
+    @property
+    def title(self) -> str:
+        """What was measured; a GPU is named only where something was measured on it."""
+        if self.measured:
+            return one_line(self.table.title.replace("TensorRT: ", "TensorRT on "))
+        return "TensorRT: not measured" + (", only reported" if any(m.reported for m in self.marks) else "")
+
+    @property
+    def earlier(self) -> str:
+        """Which versions were measured, where all of that was earlier; then its marks need no sign."""
+        if not self.measured or any(mark.evidence is Evidence.MEASURED for mark in self.marks):
+            return ""
+        earlier = [any(row[n].evidence in _RAN for _, row in self.rows) for n in range(len(self.columns))]
+        names = [version.name for version, was in zip(self.columns, earlier, strict=True) if was]
+        return f"measured earlier or elsewhere: {join_some(names, 6)}"
+
+    def text(self, mark: Mark) -> str:
+        """Return a mark as it is shown in this grid: ``ok``, ``BAD!``, ``ok *``, ``BAD r``."""
+        sign = mark.sign.removesuffix("*") if self.earlier else mark.sign
+        stuck = sign.rstrip("*r")
+        return " ".join(part for part in (mark.state.value + stuck, sign.removeprefix(stuck)) if part)
+
+    def legend(self, marks: Iterable[Mark]) -> Iterator[str]:
+        """Yield what some marks of this grid mean."""
+        shown = list(marks)
+        states, signs = {mark.state for mark in shown}, "".join(mark.sign for mark in shown)
+        if self.earlier:
+            yield self.earlier
+        elif "*" in signs:
+            yield "*: measured earlier or elsewhere"
+        if "r" in signs:
+            yield "r: reported, maybe of another GPU"
+        yield from (f"{state.value}: {meaning}" for state, meaning in MEANINGS.items() if state in states)
+        if "!" in signs:
+            yield "!: unexpected"
+        if "§" in signs:
+            yield "§: another driver or GPU memory than most"
+
+
+@dataclass(frozen=True, kw_only=True)
+class News:
+    """What a person must know: a word for its kind, and a sentence; the most urgent has the lowest rank."""
+
+    rank: int
+    word: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """All that one screen says.
+
+    ``kind``: good, bad, warn or unsure; ``sentence`` says it in a few words, ``tiles`` in numbers.
+    """
+
+    kind: str
+    sentence: str
+    tiles: tuple[tuple[str, str], ...]
+    grids: tuple[Grid, ...]
+    products: tuple[str, ...]
+    news: tuple[News, ...]
+    ran: str
+    not_run: str
+    next: str
+
+
+Controls = tuple[int, list[Entry]]
+"""How many controls ran and can be judged, and those of them that did not come out as they must."""
+
+
+def _check(entries: Iterable[Entry]) -> Controls:
+    nothing = {Verdict.NO_VERDICT, Verdict.BUILT}
+    ran = [
+        (e, e.outcome.verdict) for e in entries
+        if e.cell.case.control is not None and e.outcome is not None and e.evidence in _RAN
+        and e.outcome.verdict not in nothing and e.expected is not Verdict.INVALID
+    ]  # fmt: skip
+    return len(ran), [entry for entry, verdict in ran if verdict is not entry.expected]
+
+
+def make_answer(
+    entries: Sequence[Entry], *, again: str = "nox -s matrix", seconds: float | None = None, cost: str = ""
+) -> Answer:
+    """Return the answer that cells give.
+
+    ``again``: the command that runs these cells; ``seconds``: how long the run took, None where nothing was
+    to be run; ``cost``: what it takes to have images that are not here.
+    """
+    tables = [table for table in make_tables(entries) if table.columns[0].product is Product.TENSORRT]
+    grids = tuple(Grid(table=table, rows=tuple(_rows(table))) for table in tables)
+    counts, controls = count_products(entries)[0], _check(entries)
+    news = tuple(sorted(_news(entries, grids, counts, controls), key=lambda item: item.rank))
+    told = not counts.not_run or any(item.word == "NOT RUN" for item in news)
+    kind, sentence, tiles = _sum_up(entries, grids, controls)
+    return Answer(
+        kind=kind, sentence=sentence, tiles=tiles, grids=grids, products=tuple(_products(entries)), news=news,
+        ran=_ran(entries, controls, seconds), next=_next(entries, controls, again, cost),
+        not_run="" if told else f"{counted(counts.not_run, 'TensorRT test')}: {_why_not(counts)}",
+    )  # fmt: skip
+
+
+def _rows(table: Table) -> Iterator[tuple[Repro, tuple[Mark, ...]]]:
+    """Yield a row for each finding; what has controls alone is part of the self-check."""
+    for section in table.sections:
+        rows = [row for row in (*section.rows, *section.folded) if row.case.control is None]
+        if rows:
+            marks = (_mark(row.entries[column] for row in rows) for column in range(len(table.columns)))
+            yield section.repro, tuple(marks)
+
+
+def _why_not(counts: Counts) -> str:
+    """Return why tests of a product were not run; a single reason needs no count."""
+    return reason_words(counts.reasons).removeprefix(f"{counts.not_run} ")
+
+
+def _news(
+    entries: Sequence[Entry], grids: Sequence[Grid], counts: Counts, controls: Controls
+) -> Iterator[News]:
+    """Yield what must be known: wrong controls, what was not run, findings, graphs and wrong facts."""
+    for control in controls[1][:1]:
+        seen = control.outcome.verdict.value if control.outcome else ""
+        more = f" ({len(controls[1]) - 1} more)" if len(controls[1]) > 1 else ""
+        text = f"{control.cell.id} is {seen}, must be {control.expected.value}{more}: rely on no result"
+        yield News(rank=0, word="CHECK", text=text)
+    if grids and not any(grid.measured for grid in grids):
+        marked = any(mark.reported for grid in grids for mark in grid.marks)
+        text = f"none of {counted(counts.cells, 'TensorRT test')}: {_why_not(counts)}"
+        text += "; marks with r are others' reports" if marked else ""
+        yield News(rank=0, word="NOT RUN", text=text)
+    for grid in grids:
+        for repro, marks in grid.rows:
+            yield from _finding_news(repro, marks, grid.columns)
+    graphs = [
+        e for e in entries if e.cell.version.product is not Product.TENSORRT and not e.cell.case.control
+    ]
+    if bad := [entry for entry in graphs if state_of(entry) in {State.BAD, State.FLAKY}]:
+        text = f"{counted(len(bad), 'graph')} wrong on the CPU, such as {bad[0].cell.id}"
+        yield News(rank=1, word="BAD", text=text)
+    for line in find_contradicted(entries):
+        yield News(rank=5, word="note", text=line)
+
+
+def _finding_news(repro: Repro, marks: Sequence[Mark], columns: Sequence[Version]) -> Iterator[News]:
+    names = [v.name + (" r" if m.reported else "") for v, m in zip(columns, marks, strict=True)]
+    for rank, state in enumerate(_MUST_KNOW, start=2):
+        at = [n for n, mark in enumerate(marks) if mark.state is state]
+        if at:
+            unexpected = any(marks[n].unexpected for n in at)
+            reported = all(marks[n].reported for n in at)
+            word = f"{state.value}{'!' if unexpected else ''}{' r' if reported else ''}"
+            versions = join_some([names[n].removesuffix(" r" if reported else "") for n in at])
+            text = one_line(f"{repro.id} {versions}: {_told(marks, names, at)} ({repro.upstream})")
+            yield News(rank=1 if unexpected else 6 if reported else rank, word=word, text=text)
+    for name, mark in zip(names, marks, strict=True):
+        if mark.unexpected and mark.state not in _MUST_KNOW:
+            text = f"{repro.id} {name}: {counted(mark.unexpected, 'case')} not as expected ({repro.upstream})"
+            yield News(rank=1, word=f"{mark.state.value}!", text=one_line(text))
+
+
+def _told(marks: Sequence[Mark], names: Sequence[str], at: Sequence[int]) -> str:
+    """Return how many cases are in a bad state at some versions, since when, and until when."""
+    measured = [n for n in at if not marks[n].reported]
+    most = max((marks[n] for n in measured or at), key=lambda mark: len(mark.cases))
+    what = _MUST_KNOW[most.state]
+    if most.state is State.ERROR:
+        causes = Counter(e.outcome.cause.value for e in most.cases if e.outcome and e.outcome.cause)
+        what += f": {', '.join(cause for cause, _ in causes.most_common(2))}"
+    upto = "up to " if len({(len(marks[n].cases), marks[n].known) for n in measured}) > 1 else ""
+    parts = [f"{upto}{len(most.cases)} of {counted(most.known, 'case')} {what}"]
+    if most.reported:
+        on = sorted({e.expectation.on for n in at for e in marks[n].cases if e.expectation} - {""})
+        where = f" on {', '.join(on)}" if on else ""
+        parts = [f"{counted(len(most.cases), 'case')} reported {what}{where}"]
+    if unexpected := sum(marks[n].unexpected for n in at):
+        parts.append(f"{unexpected} unexpected")
+    before = [n for n in range(at[0]) if marks[n].state is not State.UNKNOWN]
+    if before and marks[before[-1]].state is State.OK:
+        parts.append(f"new since {names[before[-1]]}")
+    after = [n for n in range(at[-1] + 1, len(marks)) if marks[n].state is State.OK]
+    return "; ".join([*parts, *([f"ok again in {names[after[0]]}"] if after else [])])
+
+
+def join_some(names: Sequence[str], most: int = 4) -> str:
+    """Return the first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _products(entries: Sequence[Entry]) -> Iterator[str]:
+    """Yield a line for each product that runs on the CPU; graphs that are broken on purpose are left out."""
+    right_ones = [entry for entry in entries if entry.cell.case.control is not Control.NEGATIVE]
+    for product in (Product.ONNXRUNTIME, Product.TENSORRT_RTX):
+        mine = [e for e in right_ones if e.cell.version.product is product]
+        if not mine:
+            continue
+        names = dict.fromkeys(e.cell.version.name.removeprefix(f"{product.value}-") for e in mine)
+        known = [e for e in mine if e.evidence in _RAN and e.outcome is not None]
+        head = f"{PRODUCT_NAMES[product]} {join_some(list(names))}"
+        if not known:
+            yield f"{head}: {counted(len(mine), 'graph')} not tried yet"
+            continue
+        right = sum(state_of(e) in {State.OK, State.BUILT} for e in known)
+        done = "build" if product is Product.TENSORRT_RTX else "agree with their float64 reference"
+        left = f", {len(mine) - len(known)} not tried yet" if len(known) < len(mine) else ""
+        yield f"{head}: {right} of {counted(len(known), 'graph')} {done}{left}"
+
+
+def _ran(entries: Sequence[Entry], controls: Controls, seconds: float | None) -> str:
+    """Return what was run, how that came out, and how the self-check did."""
+    tests = [e for e in entries if e.cell.case.control is None and e.evidence in _RAN]
+    executed = sum(entry.executed for entry in tests)
+    stored = len(tests) - executed
+    time = f" in {duration(seconds)}" if seconds is not None and executed else ""
+    parts = [f"{counted(executed, 'test')} run{time}"] if executed or not stored else []
+    parts += [counted(stored, "stored result")] if stored else []
+    unexpected = f", {sum(entry.surprise for entry in tests) or 'none'} unexpected" if tests else ""
+    told = [" + ".join(parts) + unexpected]
+    if unclear := sum(state_of(entry) is State.UNCLEAR for entry in tests):
+        told.append(f"{unclear} inconclusive")
+    check = f"self-check: {_share(controls)} controls as expected"
+    told.append(check if controls[0] else "no self-check was run")
+    if alone := count_controls(entries, Product.TENSORRT).uncontrolled:
+        told.append(f"{counted(alone, 'test')} without a control")
+    return " · ".join(told)
+
+
+def _share(controls: Controls) -> str:
+    return f"{controls[0] - len(controls[1])} of {controls[0]}"
+
+
+def _next(entries: Sequence[Entry], controls: Controls, again: str, cost: str) -> str:
+    """Return the next command to type."""
+    if controls[1]:
+        return "nox -s doctor"
+    wrong = [entry for entry in entries if entry.surprise and state_of(entry) in {State.BAD, State.FLAKY}]
+    if wrong:
+        worst = min(wrong, key=lambda entry: list(State).index(state_of(entry)))
+        return f"nox -s bundle -- make {worst.cell.id}"
+    left = [e for e in entries if e.evidence in {Evidence.NONE, Evidence.REPORTED}]
+    why = {entry.excluded.why for entry in left if entry.excluded is not None}
+    names = dict.fromkeys(
+        e.cell.version.name for e in left
+        if e.excluded and e.excluded.why in {Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT}
+    )  # fmt: skip
+    if names:
+        command = again if " --trt " in again else f"nox -s matrix -- --trt {','.join(names)}"
+        return f"{command}  ({cost})" if cost else command
+    measured = any(e.cell.version.product is Product.TENSORRT and e.evidence in _RAN for e in entries)
+    if not measured and why & {Exclusion.NO_GPU, Exclusion.OTHER_GPU}:
+        return f"on a host with {'an NVIDIA' if Exclusion.NO_GPU in why else 'that'} GPU: {again}"
+    if any(entry.excluded is None for entry in left):
+        return again
+    return "nox -s doctor" if why & DOCTOR else "nox -s report"
+
+
+def _sum_up(
+    entries: Sequence[Entry], grids: Sequence[Grid], controls: Controls
+) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    """Return the answer's kind, a sentence that says it, and its numbers."""
+    rows = [[mark for mark in row if mark.evidence in _RAN] for grid in grids for _, row in grid.rows]
+    tested = [{mark.state for mark in row} for row in rows if row]
+    unexpected = sum(entry.surprise for entry in entries)
+    words = {**_MUST_KNOW, State.FLAKY: "flaky", State.SLOW: "not fused"}
+    found = {word: sum(state in seen for seen in tested) for state, word in words.items()}
+    tiles = [(str(len(tested)), "findings tested")]
+    tiles += [(str(number), f"{word} at some version") for word, number in found.items()]
+    tiles += [(str(unexpected), "unexpected results"), (_share(controls), "controls as expected")]
+    wrong = found["wrong"] or found["flaky"]
+    kind = "bad" if wrong else "warn" if unexpected or any(found.values()) else "good"
+    told = ", ".join(f"{count} {word}" for word, count in found.items() if count)
+    told = f"{told} at some version" if told else "none wrong"
+    sentence = f"{counted(len(tested), 'finding')} tested: {told}; {unexpected or 'none'} unexpected."
+    if not tested:
+        reported = any(mark.reported for grid in grids for mark in grid.marks)
+        shown = ": what is shown is what others reported" if reported else ""
+        kind, sentence = "unsure", f"TensorRT was not measured{shown}."
+    if controls[1]:
+        kind, sentence = "bad", "The self-check failed: do not rely on these results."
+    return kind, sentence, tuple(tiles)
+
+
+def short_names(versions: Sequence[Version]) -> list[str]:
+    """Return names with as few numbers as tell the versions apart, two at least: ``8.5``, ``10.0.1``."""
+    parts = [version.name.split(".") for version in versions]
+    found = []
+    for mine in parts:
+        shared = (sum(other[:size] == mine[:size] for other in parts) for size in range(2, len(mine)))
+        size = next((size for size, count in enumerate(shared, start=2) if count == 1), len(mine))
+        found.append(".".join(mine[:size]))
+    return found

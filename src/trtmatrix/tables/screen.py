@@ -1,0 +1,136 @@
+"""The answer as plain text of at most 40 lines, as wide as the terminal from 80 to 160 columns."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from shutil import get_terminal_size
+
+from trtmatrix.common.counting import counted
+from trtmatrix.judge.words import MUST_FAIL
+from trtmatrix.tables.answer import Answer, Grid, News, State, join_some, short_names
+from trtmatrix.tables.table import shorten
+
+LINES = 40
+NARROWEST, WIDEST = 80, 160
+_MOST_LABEL, _LEAST_LABEL = 24, 13
+_NOTE_LINES = 2
+"""So many lines a thing to know may take."""
+
+
+def terminal_width() -> int:
+    """Return the columns to fill: those of the terminal within bounds, 80 where there is none."""
+    columns = get_terminal_size().columns if sys.stdout.isatty() else NARROWEST
+    return min(max(columns, NARROWEST), WIDEST)
+
+
+def render_screen(answer: Answer, *, width: int = NARROWEST, details: Sequence[str] = ("--full",)) -> str:
+    """Return the screen: a table for each GPU, what must be known, what was run, what to do next.
+
+    ``details``: where there is more, such as the path of the page.
+    """
+    width = min(max(width, NARROWEST), WIDEST)
+    foot = [
+        *(line for text in answer.products for line in _note(text, width)),
+        *_note(answer.ran, width),
+        *(_note(f"Not run: {answer.not_run}", width) if answer.not_run else ()),
+        *_note(f"Next: {answer.next}", width, break_long=True),
+        *_note(f"Details: {' · '.join(details)}", width, break_long=True),
+    ]
+    room = LINES - len(foot) - min(len(answer.news), 4) * _NOTE_LINES
+    head: list[str] = []
+    for number, grid in enumerate(answer.grids):
+        left = room - len(head) - (len(answer.grids) - number - 1)
+        if left < 1:
+            head.append(f"… {counted(len(answer.grids) - number, 'more GPU')}: --full")
+            break
+        block = list(_grid(grid, width, left - 4))
+        head += block if len(block) <= left else [shorten(f"{grid.title}: --full shows it", width)]
+    return "\n".join([*head, *_news(answer.news, width, LINES - len(head) - len(foot)), *foot]) + "\n"
+
+
+def _grid(grid: Grid, width: int, most_rows: int) -> Iterator[str]:
+    """Yield a table's title, its versions, a line a finding, and what the marks mean."""
+    yield from _note(grid.title, width)
+    rows = list(grid.rows)
+    if len(rows) > most_rows:
+        rows = [row for row in rows if any(mark.state is not State.UNKNOWN for mark in row[1])]
+        rows = rows[: max(most_rows, 0)]
+    for names, columns, between, label in _looks(grid):
+        lines = [["", *(names[n] for n in columns)]]
+        lines += [[shorten(r.id, label), *(grid.text(marks[n]) for n in columns)] for r, marks in rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        if sum(widths) + len(between) * len(columns) <= width:
+            break
+    for line in lines:
+        yield between.join(f"{text:<{room}}" for text, room in zip(line, widths, strict=True)).rstrip()
+    legend = list(grid.legend(marks[n] for _, marks in rows for n in columns))
+    left_out = [version.name for n, version in enumerate(grid.columns) if n not in columns]
+    if left_out:
+        legend.insert(0, f"{counted(len(left_out), 'version')} not shown: {join_some(left_out, 3)}")
+    if len(rows) < len(grid.rows):
+        legend.insert(0, f"{counted(len(grid.rows) - len(rows), 'finding')} not shown")
+    yield from _note("; ".join(legend), width, first="  ")
+
+
+def _looks(grid: Grid) -> Iterator[tuple[list[str], list[int], str, int]]:
+    """Yield looks, the roomiest first: names, columns, what stands between, a label's most letters.
+
+    After shorter names, narrower columns and shorter labels, columns are left out one by one: first those of
+    which nothing is known, then the oldest.
+    """
+    short, columns = short_names(grid.columns), list(range(len(grid.columns)))
+    yield [version.name for version in grid.columns], columns, "  ", _MOST_LABEL
+    yield short, columns, "  ", _MOST_LABEL
+    yield short, columns, " ", _MOST_LABEL
+    order = sorted(columns, key=lambda n: any(m[n].state is not State.UNKNOWN for _, m in grid.rows))
+    names = [shorten(name, 16) for name in short]
+    for count in range(len(columns)):
+        yield names, [n for n in columns if n not in order[:count]], " ", _LEAST_LABEL
+
+
+def _news(news: Sequence[News], width: int, room: int) -> Iterator[str]:
+    """Yield a line or two a thing to know, the most urgent first; what has no room is counted."""
+    used, longest = 0, max((len(item.word) for item in news), default=0)
+    for number, item in enumerate(news):
+        lines = _note(f"{item.word:<{longest}}  {item.text}", width, first="  ")
+        left = len(news) - number - 1
+        if used + len(lines) + bool(left) > room:
+            if room > used:
+                yield f"  … {left + 1} more to know: --full"
+            return
+        used += len(lines)
+        yield from lines
+
+
+def _note(text: str, width: int, first: str = "", *, break_long: bool = False) -> list[str]:
+    """Return a text on at most two lines; commands and paths are kept whole."""
+    more = f"{first}  "
+    lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=more, break_on_hyphens=False)
+    if len(lines) > _NOTE_LINES and not break_long:
+        lines = [lines[0], lines[1][: width - 2].rstrip() + " …"]
+    return lines[:4]
+
+
+_COLOURS = (
+    (r"\b(ok|PASS)\b", "green"),
+    (r"\b(BAD|FAIL|CHECK)\b", "bold red"),
+    (r"\b(slow|flaky|FLAKY|err)\b", "yellow"),
+)
+
+
+def print_coloured(text: str) -> None:
+    """Print tables in a terminal with colours, which say no more than the words; NO_COLOR turns them off.
+
+    Lines of what is broken on purpose stay plain.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in text.splitlines():
+        shown = Text(line)
+        for words, style in () if MUST_FAIL in line else _COLOURS:
+            shown.highlight_regex(words, style)
+        console.print(shown)

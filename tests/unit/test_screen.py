@@ -1,0 +1,230 @@
+"""The answer on one screen: golden screens, their bounds, and what must never look otherwise than it is."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from builders import (
+    H200,
+    make_case,
+    make_cell,
+    make_control,
+    make_entry,
+    make_expectation,
+    make_reported,
+    make_repro,
+    make_unknown,
+)
+from goldenfile import check_golden
+from hypothesis import given
+from hypothesis import strategies as st
+from nowhere import go_nowhere
+from shown import PATIENT, many_entries
+
+from trtmatrix.cli import entry as cli
+from trtmatrix.judge.entry import Entry
+from trtmatrix.suite.gpus import NO_GPU, Gpu
+from trtmatrix.suite.model import Cause, Control, Product, Verdict
+from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.tables import screen
+from trtmatrix.tables.answer import MEANINGS, State, make_answer
+from trtmatrix.tables.screen import LINES, print_coloured, render_screen
+
+WIDTHS = (80, 100, 160)
+ACCEPTANCE = ["--trt", "10.7.0,10.8.0", "--repro", "sdpa-scale"]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    ("name", "words", "code"), [("published", [], 0), ("acceptance", ACCEPTANCE, 4)], ids=["all", "few"]
+)
+def test_screens_of_the_published_records(
+    name: str, words: list[str], code: int, width: int, monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    go_nowhere(monkeypatch, tmp_path_factory.mktemp("nowhere"))
+    monkeypatch.setattr(screen, "terminal_width", lambda: width)
+    assert cli.run(["table", *words]) == code
+    check_screen(f"screen-{name}-{width}.txt", capsys.readouterr().out, width)
+
+
+def check_screen(name: str, text: str, width: int) -> None:
+    check_bounds(text, width)
+    check_golden(name, text)
+
+
+def check_bounds(text: str, width: int) -> None:
+    lines = text.splitlines()
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) <= width
+    assert not any(line != line.rstrip() for line in lines)
+
+
+TRANSPOSE = make_repro(*(make_case(f"case-{n}") for n in range(15)), make_control(), id="transpose-mul")
+PARSER = make_repro(
+    make_case("sorted"), id="parser-drops", upstream="NVIDIA/TensorRT#1234",
+    expectations=(make_expectation(Verdict.FAIL, "==8.6.0"),),
+)  # fmt: skip
+FUSED = make_repro(make_case("plain-512", remarks=frozenset({"fused"})), id="flash-attention")
+RACE = make_repro(make_case("race"), id="streams")
+PLUGIN = make_repro(make_case("deep"), id="own-plugin")
+
+
+def failing() -> Iterator[Entry]:
+    """A run at two versions: new and expected failures, a slow case, a crash, a flaky build, no images."""
+    for version in ("8.5.3.1", "8.6.0"):
+        new = version == "8.6.0"
+        for number, case in enumerate(TRANSPOSE.cases):
+            wrong = case.control is Control.NEGATIVE or (new and number < 6)
+            yield make_entry(make_cell(TRANSPOSE, case, version), 1373.4 if wrong else 175.0)
+        yield make_entry(make_cell(PARSER, version=version), 1373.4 if new else 175.0)
+        yield make_entry(make_cell(RACE, version=version), 175.0, others=() if new else (1373, 175, 175))
+        yield make_entry(make_cell(PLUGIN, version=version), ended="crashed" if new else "ran")
+    for version in ("10.7.0", "10.8.0"):
+        yield make_unknown(make_cell(TRANSPOSE, version=version), Exclusion.IMAGE_NOT_PULLED)
+    yield make_reported(make_cell(FUSED, version="8.6.0"))
+
+
+def without_gpu() -> Iterator[Entry]:
+    for case in TRANSPOSE.cases:
+        yield make_entry(make_cell(TRANSPOSE, case, "onnxruntime-1.31.1"), 1373 if case.control else 175.0)
+        yield make_entry(make_cell(TRANSPOSE, case, "tensorrt-rtx-1.4"), ended="built")
+        yield make_unknown(make_cell(TRANSPOSE, case, "10.7.0", NO_GPU), Exclusion.NO_GPU)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("name", "made"), [("failing", failing), ("no-gpu", without_gpu)])
+def test_screens_of_runs(name: str, made: Callable[[], Iterator[Entry]], width: int) -> None:
+    answer = make_answer(list(made()), seconds=250.2, cost="2 images, 21 GB, 12 min")
+    details = ["results/local/report.html", "results/local/last-run.txt", "--full"]
+    check_screen(f"screen-{name}-{width}.txt", render_screen(answer, width=width, details=details), width)
+
+
+@PATIENT
+@given(many_entries(), st.integers(40, 200), st.integers(1, 4))
+def test_no_screen_is_too_long_or_too_wide(entries: tuple[Entry, ...], width: int, gpus: int) -> None:
+    several = [
+        replace(e, cell=replace(e.cell, gpu=Gpu(slug=f"g{n}", name=f"GPU {n}")))
+        for n in range(gpus) for e in entries if gpus == 1 or e.cell.version.product is Product.TENSORRT
+    ]  # fmt: skip
+    check_bounds(render_screen(make_answer(several), width=width), min(max(width, 80), 160))
+
+
+@pytest.mark.parametrize("count", [3, 60])
+def test_many_findings_and_gpus_are_counted_where_they_have_no_room(count: int) -> None:
+    repros = [make_repro(id=f"finding-{number}") for number in range(60)]
+    gpus = [Gpu(slug=f"g{n}", name=f"GPU {n}") for n in range(count)]
+    versions = [f"10.{minor}.0" for minor in range(30)]
+    entries = [
+        make_entry(make_cell(repro, version=version, gpu=gpu), 1373.4)
+        for repro in repros[:30] for version in versions for gpu in gpus[: 60 // count + 1]
+    ]  # fmt: skip
+    text = render_screen(make_answer(entries), width=80)
+    check_bounds(text, 80)
+    assert "findings not shown" in text or "--full shows it" in text
+    assert "versions not shown" in text or "--full shows it" in text
+    assert "more to know: --full" in text
+
+
+def test_what_is_only_reported_never_looks_measured() -> None:
+    repro = make_repro(expectations=(make_expectation(),))
+    good = make_reported(make_cell(version="10.8.0"), Verdict.PASS)
+    text = render_screen(make_answer([make_reported(make_cell(repro)), good]))
+    assert text.startswith("TensorRT: not measured, only reported\n")
+    assert H200.name not in text
+    assert re.search(r"^sdpa-scale +BAD r +ok r$", text, re.MULTILINE)
+    assert "NOT RUN  none of 2 TensorRT tests" in text
+    assert "0 tests run" in text
+
+
+def test_a_control_that_is_broken_on_purpose_is_part_of_the_self_check() -> None:
+    control = make_entry(make_cell(case=make_control()), 1366.0)
+    text = render_screen(make_answer([make_entry(), control]))
+    assert "self-check: 1 of 1 controls as expected" in text
+    assert "BAD" not in text
+
+
+def test_a_control_that_comes_out_wrong_comes_first() -> None:
+    control = make_entry(make_cell(case=make_control()), 175.0)
+    answer = make_answer([make_entry(), control])
+    assert (answer.kind, answer.news[0].word) == ("bad", "CHECK")
+    text = render_screen(answer)
+    assert "is PASS, must be FAIL" in text
+    assert "self-check: 0 of 1 controls as expected" in text
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.OK])
+def test_every_state_is_explained_where_it_occurs(state: State) -> None:
+    cell = make_cell()
+    entry = {
+        State.BAD: make_entry(cell, 1373.4), State.FLAKY: make_entry(cell, 175, others=(1373,)),
+        State.SLOW: make_reported(make_cell(FUSED)), State.ERROR: make_entry(cell, ended="crashed"),
+        State.BUILT: make_entry(cell, ended="built"),
+        State.UNCLEAR: make_entry(make_cell(case=make_case(limits={}))), State.UNKNOWN: make_unknown(cell),
+    }[state]  # fmt: skip
+    text = render_screen(make_answer([entry]))
+    assert f"{state.value}: {MEANINGS[state]}" in text
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_what_ended_without_a_result_names_its_cause_unless_a_version_cannot_know(cause: Cause) -> None:
+    text = render_screen(make_answer([make_entry(ended=cause.value)]))
+    silent = cause in {Cause.UNSUPPORTED_BY_VERSION, Cause.UNSUPPORTED_GPU, Cause.COMPONENT_MISSING}
+    assert (f"without a result: {cause.value}" in text) is not silent
+
+
+@pytest.mark.parametrize(
+    ("entries", "command"),
+    [
+        ([make_entry(value=1373.4)], "nox -s bundle -- make sdpa-scale/sdpa-tf32@10.7.0#h200"),
+        ([make_unknown(excluded=Exclusion.IMAGE_NOT_PULLED)], "nox -s matrix -- --trt 10.7.0  (1 GB)"),
+        ([make_unknown(excluded=Exclusion.NO_GPU)], "on a host with an NVIDIA GPU: AGAIN"),
+        ([make_unknown(excluded=Exclusion.OTHER_GPU)], "on a host with that GPU: AGAIN"),
+        ([make_unknown(excluded=Exclusion.NO_ENGINE)], "nox -s doctor"),
+        ([make_unknown()], "AGAIN"),
+        ([make_entry()], "nox -s report"),
+        ([make_entry(make_cell(case=make_control()), 175.0)], "nox -s doctor"),
+    ],
+)
+def test_the_next_command(entries: list[Entry], command: str) -> None:
+    assert make_answer(entries, again="AGAIN", cost="1 GB").next == command
+
+
+def test_a_new_failure_says_since_when_and_how_many() -> None:
+    cells = [make_cell(TRANSPOSE, case, version) for version in ("8.5.3.1", "8.6.0", "8.6.1")
+             for case in TRANSPOSE.cases[:3]]  # fmt: skip
+    entries = [make_entry(cell, 1373.4 if cell.version.name == "8.6.0" else 175.0) for cell in cells]
+    (news,) = make_answer(entries).news
+    assert (news.word, news.text) == (
+        "BAD!",
+        "transpose-mul 8.6.0: 3 of 3 cases wrong; 3 unexpected; new since 8.5.3.1; "
+        "ok again in 8.6.1 (NVIDIA/TensorRT#4333)",
+    )
+
+
+def test_what_was_measured_earlier_is_marked_beside_what_was_measured_now() -> None:
+    old = make_entry(make_cell(version="10.8.0"), evidence=Evidence.RECORDED)
+    text = render_screen(make_answer([make_entry(), old]))
+    assert re.search(r"^sdpa-scale +ok +ok \*$", text, re.MULTILINE)
+    assert "*: measured earlier or elsewhere" in text
+    assert "measured earlier or elsewhere: 10.8.0" in render_screen(make_answer([old]))
+
+
+def test_in_a_terminal_colours_add_nothing_and_what_is_broken_on_purpose_stays_plain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "finding  ok  BAD r\ncontrol †  FAIL\nrow  PASS 1.2  FAIL 9\n"
+    stream = io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign] # a terminal that can be read
+    monkeypatch.setattr("sys.stdout", stream)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    print_coloured(text)
+    lines = stream.getvalue().splitlines()
+    assert re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()) == text
+    assert ["\x1b[" in line for line in lines] == [True, False, True]
+    assert "\x1b[1;31mBAD" in lines[0]
