@@ -22,8 +22,8 @@ from spoiling import WIDTH, blocks, save  # noqa: E402
 
 from trtmatrix.cli.entry import make_parser  # noqa: E402
 from trtmatrix.judge.compare import Entry  # noqa: E402
-from trtmatrix.model.model_extras import add_extras  # noqa: E402
 from trtmatrix.model.own_model import model_repro, open_model  # noqa: E402
+from trtmatrix.model.section import add_extras  # noqa: E402
 from trtmatrix.plan.context import Context, open_context  # noqa: E402
 from trtmatrix.plan.scene import look_around  # noqa: E402
 from trtmatrix.run.perform import Options, perform  # noqa: E402
@@ -171,7 +171,7 @@ def test_everything_about_a_model_that_is_wrong_at_one_version(
 def test_a_search_is_served_from_its_records_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trtmatrix.onnxmodel.marking.LARGE_FILE", 100)  # its weights are moved out
+    monkeypatch.setattr("trtmatrix.model.marking.LARGE_FILE", 100)  # its weights are moved out
     project = Project(tmp_path, "/4/down")
 
     def layer() -> WrongLayer:

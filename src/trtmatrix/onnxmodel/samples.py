@@ -125,29 +125,22 @@ def draw_sample(
     random = np.random.RandomState(seed)  # its numbers are the same in every release of NumPy
     sizes = [shapes[tensor.name][1:] for tensor in inputs if not tensor.feeds]
     longest = max((max(shape, default=1) for shape in sizes), default=1)
-    return {tensor.name: _draw(random, tensor, shapes[tensor.name], tables, longest) for tensor in inputs}
 
+    def draw(tensor: Tensor, shape: tuple[int, ...]) -> Array:
+        name, dtype, rows = tensor.name.lower(), np.dtype(tensor.dtype), tables.get(tensor.name)
+        if tensor.feeds:
+            return np.array(shape if tensor.shape != () else shape[0], dtype)
+        if "mask" in name or dtype.kind == "b":
+            return np.ones(shape, dtype)
+        if dtype.kind == "f":
+            return np.asarray(random.standard_normal(shape)).astype(dtype)
+        if "length" in name or name.endswith("_len"):
+            return np.full(shape, longest, dtype)
+        if "position" in name and shape:
+            return np.broadcast_to(np.arange(shape[-1]) % (rows or shape[-1]), shape).astype(dtype)
+        if "token_type" in name or "segment" in name:
+            return np.zeros(shape, dtype)
+        most = min(rows or (256 if dtype == np.uint8 else 2), np.iinfo(dtype).max)
+        return np.asarray(random.randint(0, max(1, most), shape)).astype(dtype)
 
-def _draw(
-    random: np.random.RandomState,
-    tensor: Tensor,
-    shape: tuple[int, ...],
-    tables: Mapping[str, int],
-    longest: int,
-) -> Array:
-    name, dtype = tensor.name.lower(), np.dtype(tensor.dtype)
-    if tensor.feeds:
-        return np.array(shape if tensor.shape != () else shape[0], dtype)
-    if "mask" in name or dtype.kind == "b":
-        return np.ones(shape, dtype)
-    if dtype.kind == "f":
-        return np.asarray(random.standard_normal(shape)).astype(dtype)
-    if "length" in name or name.endswith("_len"):
-        return np.full(shape, longest, dtype)
-    if "position" in name and shape:
-        count = np.arange(shape[-1]) % tables.get(tensor.name, shape[-1])
-        return np.broadcast_to(count, shape).astype(dtype)
-    if "token_type" in name or "segment" in name:
-        return np.zeros(shape, dtype)
-    rows = tables.get(tensor.name, 256 if dtype == np.uint8 else 2)
-    return np.asarray(random.randint(0, max(1, min(rows, np.iinfo(dtype).max)), shape)).astype(dtype)
+    return {tensor.name: draw(tensor, shapes[tensor.name]) for tensor in inputs}
