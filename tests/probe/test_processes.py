@@ -10,7 +10,7 @@ CODE = """
 import os, sys
 sys.path.insert(0, {source!r})
 import select
-from trtprobe.tail import TAIL_BYTES, Tail
+from trtprobe.pool import TAIL_BYTES, Tail
 from trtprobe.processes import Child
 tail, held = Tail(), []
 def work():
