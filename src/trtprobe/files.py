@@ -22,7 +22,6 @@ class CaseFiles:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Name the folder; nothing is read yet."""
         self.folder = folder
         self.model = folder / "model.onnx"
 

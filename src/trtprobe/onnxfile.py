@@ -19,13 +19,15 @@ IN_MEMORY = 64 << 20
 
 PIECE = 1 << 22
 
-# ModelProto, GraphProto, NodeProto, AttributeProto, TensorProto
-IR_VERSION, GRAPH, OPSET_IMPORT, FUNCTIONS = 1, 7, 8, 25
-NODE, INITIALIZER, SPARSE_INITIALIZER = 1, 5, 15
-NODE_OUTPUT, NODE_NAME, OPERATOR, ATTRIBUTE, DOMAIN = 2, 3, 4, 5, 7
-TENSOR, SUBGRAPH, TENSORS, SUBGRAPHS = 5, 6, 10, 11
-FUNCTION_NODE = 7
-EXTERNAL_DATA = 13
+INNER: Dict[str, Dict[int, str]] = {
+    "model": {7: "graph", 25: "function"}, "graph": {1: "node", 5: "tensor", 15: "sparse tensor"},
+    "function": {7: "node"}, "node": {5: "attribute"}, "sparse tensor": {1: "tensor", 2: "tensor"},
+    "attribute": {5: "tensor", 10: "tensor", 6: "graph", 11: "graph"}, "tensor": {13: "external data"},
+}  # fmt: skip
+"""What lies in each message, by the number of its field."""
+
+IR_VERSION, GRAPH, OPSET_IMPORT, NODE = 1, 7, 8, 1
+NODE_OUTPUT, NODE_NAME, OPERATOR, DOMAIN = 2, 3, 4, 7
 ONNX = ("", "ai.onnx")
 """How ONNX's own operators' domain is called."""
 
@@ -121,7 +123,6 @@ def read_onnx(path: Path) -> OnnxFile:
 def _read_model(model: memoryview) -> OnnxFile:
     opsets: Dict[str, int] = {}
     nodes: List[Node] = []
-    external: List[str] = []
     ir = 0
     for number, value in _fields(model):
         if number == IR_VERSION and isinstance(value, int):
@@ -132,11 +133,7 @@ def _read_model(model: memoryview) -> OnnxFile:
             opsets[_text(pair.get(1))] = version if isinstance(version, int) else 0
         elif number == GRAPH:
             nodes += [_node(node) for field, node in _fields(value) if field == NODE]
-            external += _graph_files(value)
-        elif number == FUNCTIONS:
-            for field, node in _fields(value):
-                external += _node_files(node) if field == FUNCTION_NODE else ()
-    return OnnxFile(opsets, ir, tuple(nodes), tuple(dict.fromkeys(external)))
+    return OnnxFile(opsets, ir, tuple(nodes), tuple(dict.fromkeys(_external_files("model", model))))
 
 
 def _node(node: Value) -> Node:
@@ -146,34 +143,16 @@ def _node(node: Value) -> Node:
     return Node(name, operator, domain, outputs)
 
 
-def _graph_files(graph: Value) -> Iterator[str]:
-    """Yield the files of a graph's weights, and of the graphs inside its nodes."""
-    for number, value in _fields(graph):
-        if number == INITIALIZER:
-            yield from _tensor_files(value)
-        elif number == SPARSE_INITIALIZER:
-            for _, part in _fields(value):
-                if isinstance(part, memoryview):
-                    yield from _tensor_files(part)
-        elif number == NODE:
-            yield from _node_files(value)
-
-
-def _node_files(node: Value) -> Iterator[str]:
-    for number, attribute in _fields(node):
-        for field, value in _fields(attribute) if number == ATTRIBUTE else ():
-            if field in {TENSOR, TENSORS}:
-                yield from _tensor_files(value)
-            elif field in {SUBGRAPH, SUBGRAPHS}:
-                yield from _graph_files(value)
-
-
-def _tensor_files(tensor: Value) -> Iterator[str]:
-    for number, value in _fields(tensor):
-        if number == EXTERNAL_DATA:
+def _external_files(kind: str, message: Value) -> Iterator[str]:
+    """Yield the files with weights that a message of a kind names, wherever they hang in it."""
+    for number, value in _fields(message):
+        inner = INNER[kind].get(number)
+        if inner == "external data":
             pair = dict(_fields(value))
             if _text(pair.get(1)) == "location":
                 yield _text(pair.get(2))
+        elif inner:
+            yield from _external_files(inner, value)
 
 
 def _fields(message: Value) -> Iterator[Tuple[int, Value]]:

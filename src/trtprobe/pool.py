@@ -65,7 +65,6 @@ class Tail:
     """A pipe whose tail is kept: ``writing`` is for who prints, the rest for who reads."""
 
     def __init__(self) -> None:
-        """Open the pipe; reading it never waits."""
         self._reading, self.writing = os.pipe()
         os.set_blocking(self._reading, False)
         self.open, self.total = True, 0
@@ -113,7 +112,6 @@ class Worker:
     """A process that serves cells, as the supervisor sees it."""
 
     def __init__(self, number: int, product: str, warm: bool, alone: bool) -> None:
-        """Start it."""
         self.number, self.position, self.alone, self.warm = number, 0, alone, warm
         self.ready = self.taken = False
         self.done: Optional[Dict[str, Any]] = None
@@ -175,7 +173,6 @@ class Pool:
     """The processes of a job: at most one warm worker, and one beside it while a cell has several."""
 
     def __init__(self, job: Job) -> None:
-        """Start nothing yet."""
         self.job = job
         self.seconds = float(job.job.get("warm_seconds", WARM_SECONDS))
         self.started = 0

@@ -47,7 +47,6 @@ class Server:
     """Runs cells, and judges after each whether the process may serve another."""
 
     def __init__(self, channel: Channel, opened: Opened, alone: bool) -> None:
-        """Look at the process as it is before its first cell."""
         self.channel, self.opened, self.pid, self.home = channel, opened, os.getpid(), Path.cwd()
         self.traces = None if alone else Traces()
         opened.on_open = self._look_again

@@ -171,9 +171,11 @@ class GpuEngine(Engine):
             started = time.perf_counter()
             facts["latency"] = sum_up(self._times(stream, RUNS, SECONDS, warmed=facts["run_ms"] / 1e3))
             facts["latency_seconds"] = time.perf_counter() - started
-            for word in ("device_memory_size", "device_memory_size_v2"):  # the newer one counts
-                if hasattr(self.engine, word):
-                    facts["device_memory_bytes"] = int(getattr(self.engine, word))
+            engine = self.engine
+            if hasattr(engine, "device_memory_size_v2"):
+                facts["device_memory_bytes"] = int(engine.device_memory_size_v2)
+            elif hasattr(engine, "device_memory_size"):
+                facts["device_memory_bytes"] = int(engine.device_memory_size)
         return outputs
 
     def fusion(self, inputs: Mapping[str, np.ndarray]) -> str:

@@ -98,7 +98,6 @@ class OnnxRuntimeBackend(Backend):
     """A check of the graph: precision, level, profile and the like do not apply and are ignored."""
 
     def __init__(self) -> None:
-        """Import ONNX Runtime."""
         super().__init__()
         try:
             import onnxruntime
