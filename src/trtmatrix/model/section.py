@@ -185,9 +185,12 @@ class KeptOutputs:
             return {"check": CheckOutcome(script=str(script), passed=None, error=error)}
         root = self.cache / "checks"
         root.mkdir(parents=True, exist_ok=True)
+        case = self.entries[-1].cell.case
+        reference = self._by_sample(CaseCache(self.cache).folder(self.loaded, case) / "reference")
         with tempfile.TemporaryDirectory(dir=root) as folder:
             sides = [self._unpack(script, e, Path(folder, str(n))) for n, e in enumerate(self.entries)]
-            return {"check": run_check(script, sides[0], sides[1], self._reference())}
+            whole = reference if all(reference) else None
+            return {"check": run_check(script, sides[0], sides[1], whole)}
 
     def _unpack(self, script: Path, entry: Entry, folder: Path) -> list[dict[str, Path]]:
         """Unpack the kept outputs of each sample; one that cannot be is left out, and told of."""
@@ -195,37 +198,22 @@ class KeptOutputs:
 
         kept, at = _kept(entry), entry.cell.version.name
         folder.mkdir()
-
-        def unpack(own: str, name: str, sample: int) -> dict[str, Path]:
-            file = folder / f"{name}.npy"
-            try:
-                unpack_kept(self.cache, str(kept[name]["sha256"]), file)
-            except (KeyError, OSError, ValueError) as error:
-                self.troubles.append(f"{script}: is not given {own} of sample {sample} at {at}: {error}")
-                return {}
-            return {own: file}
-
-        return self._by_sample(unpack)
-
-    def _by_sample(self, find: Callable[[str, str, int], dict[str, Path]]) -> list[dict[str, Path]]:
-        """Return what is found of each sample, by the outputs' own names."""
-        count = max(map(len, self.names.values()), default=0)
-        found: list[dict[str, Path]] = [{} for _ in range(count)]
         for own, names in self.names.items():
             for sample, name in enumerate(names):
-                found[sample] |= find(own, name, sample)
-        return found
+                try:
+                    unpack_kept(self.cache, str(kept[name]["sha256"]), folder / f"{name}.npy")
+                except (KeyError, OSError, ValueError) as error:
+                    (folder / f"{name}.npy").unlink(missing_ok=True)
+                    self.troubles.append(f"{script}: is not given {own} of sample {sample} at {at}: {error}")
+        return self._by_sample(folder)
 
-    def _reference(self) -> list[dict[str, Path]] | None:
-        """Return the reference's files of each sample; None where there is none."""
-        case = self.entries[-1].cell.case
-        folder = CaseCache(self.cache).folder(self.loaded, case) / "reference"
-
-        def find(own: str, name: str, _: int) -> dict[str, Path]:
-            return {own: file} if (file := folder / f"{name}.npy").is_file() else {}
-
-        samples = self._by_sample(find)
-        return samples if all(samples) else None
+    def _by_sample(self, folder: Path) -> list[dict[str, Path]]:
+        """Return the files that a folder has of each sample, by the outputs' own names."""
+        files = [
+            {own: folder / f"{name}.npy" for own, name in zip(self.names, names, strict=True)}
+            for names in zip(*self.names.values(), strict=True)
+        ]
+        return [{own: file for own, file in sample.items() if file.is_file()} for sample in files]
 
 
 def _why_lacking(version: str, entry: Entry | None) -> str:

@@ -7,6 +7,7 @@ is: with the rounding of that precision on different grids, and with sums rounde
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
+from onnx import GraphProto, ModelProto, TensorProto
 from onnx.inliner import inline_local_functions
 from onnx.version_converter import convert_version
 
@@ -28,12 +29,10 @@ from trtmatrix.judge.factors import ALLOWED
 from trtmatrix.onnxmodel.graphs import (
     LARGE,
     Known,
-    elements,
     find_external,
     infer,
     known_of,
     opset_of,
-    outside,
 )
 from trtmatrix.onnxmodel.rewriting import CannotRewriteError, Retyping
 from trtmatrix.onnxmodel.rounding import GIVEN, Rounding, apply_rounding
@@ -133,24 +132,16 @@ class Rewritable:
         for name, file in find_external(model).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.link(file, folder / name)
-        self._move_weights()
+        bare = folder / "bare.onnx"  # large weights go into a file
+        onnx.save_model(
+            self.model, str(bare), save_as_external_data=True, location=WEIGHTS, size_threshold=4 * LARGE
+        )
+        self.model = onnx.load(str(bare), load_external_data=False)
+        bare.unlink()
         self.known = known_of(infer(self.model, shapes).graph)
         self.operators = {node.op_type for node in self.model.graph.node}
         weights = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         self.is_large = weights > LARGE_WEIGHTS
-
-    def _move_weights(self) -> None:
-        """Write the data of large initialisers into a file, as ONNX's external data."""
-        at = 0
-        with (self.folder / WEIGHTS).open("wb") as out:
-            for tensor in self.model.graph.initializer:
-                is_external = tensor.data_location == TensorProto.EXTERNAL
-                if is_external or elements(tensor) <= LARGE or tensor.data_type == TensorProto.STRING:
-                    continue
-                data = tensor.raw_data or numpy_helper.to_array(tensor).tobytes()
-                out.write(data)
-                tensor.CopyFrom(outside(tensor, location=WEIGHTS, offset=at, length=len(data)))
-                at += len(data) + out.write(b"\0" * (-len(data) % 64))
 
     def real_type(self, name: str) -> str:
         """Return the type of a tensor that holds real numbers, by NumPy's name; nothing of another."""
@@ -277,19 +268,13 @@ def _without_kernel(message: str, model: Rewritable) -> set[str]:
     found = UNIMPLEMENTED.search(message)
     if found is None:
         return set()
-    name = found.group(1) or found.group(2)
-    if name in model.operators:
-        return {name}
-    return {op for op in model.operators if _has_definition(op, opset_of(model.model))} or {name}
-
-
-def _has_definition(op: str, opset: int) -> bool:
-    try:
-        schema = onnx.defs.get_schema(op, opset, "")
-    except onnx.defs.SchemaError:
-        return False
-    names = ("has_function", "has_context_dependent_function")  # onnx's own types lack them
-    return any(getattr(schema, name, False) for name in names)
+    name, defined = found.group(1) or found.group(2), set()
+    for op in model.operators - {name}:
+        with contextlib.suppress(onnx.defs.SchemaError):
+            schema = onnx.defs.get_schema(op, opset_of(model.model), "")
+            made = ("has_function", "has_context_dependent_function")  # onnx's own types lack them
+            defined |= {op} if any(getattr(schema, word, False) for word in made) else set()
+    return {name} if name in model.operators else defined or {name}
 
 
 def _add_plainer(

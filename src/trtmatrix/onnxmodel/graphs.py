@@ -205,22 +205,17 @@ def _without_data(model: ModelProto) -> ModelProto:
     for name in ("input", "output", "value_info", "node", "sparse_initializer"):
         getattr(graph, name).extend(getattr(model.graph, name))
     for tensor in model.graph.initializer:
-        small = elements(tensor) <= LARGE
-        graph.initializer.append(tensor if small else outside(tensor, location="nowhere"))
+        if elements(tensor) <= LARGE:
+            graph.initializer.append(tensor)
+            continue
+        bare = graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+        bare.data_location = TensorProto.EXTERNAL
+        bare.external_data.add(key="location", value="nowhere")
     return ModelProto(
         ir_version=model.ir_version, producer_name=model.producer_name, domain=model.domain,
         model_version=model.model_version, opset_import=model.opset_import, functions=model.functions,
         graph=graph,
     )  # fmt: skip
-
-
-def outside(tensor: TensorProto, **place: object) -> TensorProto:
-    """Return a tensor that has its data in a file; ``place``: ``location``, ``offset`` and ``length``."""
-    bare = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-    bare.data_location = TensorProto.EXTERNAL
-    for key, value in place.items():
-        bare.external_data.add(key=key, value=str(value))
-    return bare
 
 
 def find_external(model: Path, loaded: ModelProto | None = None) -> dict[str, Path]:
