@@ -18,7 +18,6 @@ from trtprobe import ends, observe
 from trtprobe.backends import Backend, Opened
 from trtprobe.files import CaseFiles, write_json
 from trtprobe.measure import measure_alone, measure_with_signatures
-from trtprobe.plans import Plans
 
 RESULT = "result.json"
 SO_FAR = "so-far.json"
@@ -49,9 +48,9 @@ def run_cell(spec: Dict[str, Any], out: Path, opened: Optional[Opened] = None) -
     except ends.CellEnd as end:
         result.update(ended=end.ended, detail=str(end))
     except MemoryError:
-        result.update(ended=ends.OUT_OF_HOST_MEMORY, detail="MemoryError: " + last_line())
+        result.update(ended=ends.OUT_OF_HOST_MEMORY, detail="MemoryError: " + _last_line())
     except BaseException as error:
-        result.update(ended=blame(error, spec), detail="raised " + last_line())
+        result.update(ended=_blame(error, spec), detail="raised " + _last_line())
         traceback.print_exc()
     result["observed"].update(observe.loaded())
     if result["ended"] != ends.BUILT:
@@ -78,13 +77,9 @@ def nothing_yet() -> Dict[str, Any]:
 
 def _run_builds(spec: Dict[str, Any], out: Path, result: Dict[str, Any], opened: Opened) -> None:
     """Run the repro for each build; what each gave goes into the result at once."""
-    backend = opened.backend()
-    backend.begin(
-        Path(spec["memo"], str(os.getpid()))
-        if spec.get("memo")
-        else None,  # what another left is not believed
-        Plans(Path(spec["plans"])) if spec.get("plans") else None,
-    )
+    backend, memo, plans = opened.backend(), spec.get("memo"), spec.get("plans")
+    own_memo = Path(memo, str(os.getpid())) if memo else None  # what another process left is not believed
+    backend.begin(own_memo, Path(plans) if plans else None)
     result["observed"].update(backend.observed())
     write_json(out / SO_FAR, result, indent=None)
     repro, builds = load_repro(Path(spec["repro"])), spec.get("builds", 1)
@@ -115,30 +110,12 @@ def _run_build(
         build["engine"].update(backend.facts, run_seconds=time.perf_counter() - started)
         build["measurements"].update(scalars={**backend.scalars, **backend.counts}, remark=backend.word)
     build["measurements"].update(measure_all(outputs, files))
-    return keep_outputs(outputs, out, suffix) if spec["keep_outputs"] or not files.reference else {}
-
-
-def blame(error: BaseException, spec: Dict[str, Any]) -> str:
-    """Say whose trouble an exception is: the image's that lacks what the case needs, the repro's, ours."""
-    if isinstance(error, ImportError) and (error.name or "").split(".")[0] in spec.get("needs", ()):
-        return ends.COMPONENT_MISSING
-    return ends.CRASHED if in_file(error, spec["repro"]) else ends.PROBE_FAILED
-
-
-def load_repro(path: Path) -> ModuleType:
-    """Import a repro's file by its path, anew each time."""
-    spec = importlib.util.spec_from_file_location("trtmatrix_repro", str(path))
-    if spec is None or spec.loader is None:
-        raise ends.CellEnd("no Python file at %s" % path)
-    module = importlib.util.module_from_spec(spec)
-    seen = path.stat()
-    exec(_compiled(path, seen.st_mtime_ns, seen.st_size), vars(module))  # noqa: S102 - what an import does
-    return module
-
-
-@lru_cache(maxsize=64)
-def _compiled(path: Path, _modified: int, _size: int) -> Any:
-    return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    kept: Dict[str, Any] = {}
+    for name, output in outputs.items() if spec["keep_outputs"] or not files.reference else ():
+        array = np.asarray(output, order="C")  # ascontiguousarray makes a scalar [1]
+        np.save(str(out / (name + suffix + ".npy")), array)
+        kept[name + suffix] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+    return kept
 
 
 def measure_all(outputs: Dict[str, np.ndarray], files: CaseFiles) -> Dict[str, Any]:
@@ -162,23 +139,30 @@ def measure_all(outputs: Dict[str, np.ndarray], files: CaseFiles) -> Dict[str, A
     return found
 
 
-def keep_outputs(outputs: Dict[str, np.ndarray], out: Path, suffix: str) -> Dict[str, Any]:
-    """Write each output as ``<name><suffix>.npy`` for the host, which keeps or drops it."""
-    kept = {}
-    for name, output in outputs.items():
-        array = np.asarray(output, order="C")  # ascontiguousarray makes a scalar [1]
-        np.save(str(out / (name + suffix + ".npy")), array)
-        kept[name + suffix] = {"dtype": str(array.dtype), "shape": list(array.shape)}
-    return kept
+def load_repro(path: Path) -> ModuleType:
+    """Import a repro's file by its path, anew each time."""
+    spec = importlib.util.spec_from_file_location("trtmatrix_repro", str(path))
+    if spec is None or spec.loader is None:
+        raise ends.CellEnd("no Python file at %s" % path)
+    module = importlib.util.module_from_spec(spec)
+    seen = path.stat()
+    exec(_compiled(path, seen.st_mtime_ns, seen.st_size), vars(module))  # noqa: S102 - what an import does
+    return module
 
 
-def last_line() -> str:
+@lru_cache(maxsize=64)
+def _compiled(path: Path, _modified: int, _size: int) -> Any:
+    return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+
+
+def _blame(error: BaseException, spec: Dict[str, Any]) -> str:
+    """Say whose trouble an exception is: the image's that lacks what the case needs, the repro's, ours."""
+    if isinstance(error, ImportError) and (error.name or "").split(".")[0] in spec.get("needs", ()):
+        return ends.COMPONENT_MISSING
+    files = [Path(frame.filename).resolve() for frame in traceback.extract_tb(error.__traceback__)]
+    return ends.CRASHED if Path(spec["repro"]).resolve() in files else ends.PROBE_FAILED
+
+
+def _last_line() -> str:
     """Return the exception being handled in one line."""
     return "".join(traceback.format_exception_only(*sys.exc_info()[:2])).strip()[-500:]
-
-
-def in_file(error: BaseException, path: str) -> bool:
-    """Whether an exception passed through the repro's own code."""
-    wanted = Path(path).resolve()
-    frames = traceback.extract_tb(error.__traceback__)
-    return any(Path(frame.filename).resolve() == wanted for frame in frames)

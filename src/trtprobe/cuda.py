@@ -1,4 +1,4 @@
-"""The CUDA driver through ctypes: memory, streams, events in the primary context.
+"""The CUDA driver through ctypes: memory, streams, events in the primary context; clocks through NVML.
 
 Source of names and signatures: https://docs.nvidia.com/cuda/cuda-driver-api/.
 """
@@ -14,6 +14,8 @@ from trtprobe import ends
 
 OUT_OF_MEMORY = 2
 COMPUTE_MAJOR, COMPUTE_MINOR = 75, 76
+CLOCKS = {"sm_mhz": 1, "memory_mhz": 2}
+"""NVML_CLOCK_SM, NVML_CLOCK_MEM (https://docs.nvidia.com/deploy/nvml-api/)."""
 
 
 class Cuda:
@@ -29,9 +31,8 @@ class Cuda:
             self.call("cuInit", 0)
         except RuntimeError as error:
             raise ends.ComponentMissing("the CUDA driver finds no device: %s" % error) from error
-        self.device = ctypes.c_int()
+        self.device, context = ctypes.c_int(), ctypes.c_void_p()
         self.call("cuDeviceGet", ctypes.byref(self.device), 0)
-        context = ctypes.c_void_p()
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
         self.call("cuCtxSetCurrent", context)
 
@@ -49,26 +50,32 @@ class Cuda:
 
     def facts(self) -> Dict[str, Any]:
         """Return the device's name, compute capability, and the driver's CUDA version."""
-        name, version = ctypes.create_string_buffer(256), ctypes.c_int()
+        name, version, value = ctypes.create_string_buffer(256), ctypes.c_int(), ctypes.c_int()
         self.call("cuDeviceGetName", name, 256, self.device)
         self.call("cuDriverGetVersion", ctypes.byref(version))
-        numbers = []
+        compute = []
         for attribute in (COMPUTE_MAJOR, COMPUTE_MINOR):
-            value = ctypes.c_int()
             self.call("cuDeviceGetAttribute", ctypes.byref(value), attribute, self.device)
-            numbers.append(value.value)
+            compute.append(str(value.value))
         cuda = "%d.%d" % (version.value // 1000, version.value % 1000 // 10)
-        return {
-            "gpu": name.value.decode(),
-            "compute": "%d.%d" % tuple(numbers),
-            "driver_cuda": cuda,
-        }
+        return {"gpu": name.value.decode(), "compute": ".".join(compute), "driver_cuda": cuda}
 
-    def bus(self) -> str:
-        """Return the device's PCI bus id, such as ``0000:3B:00.0``."""
-        text = ctypes.create_string_buffer(32)
-        self.call("cuDeviceGetPCIBusId", text, 32, self.device)
-        return text.value.decode()
+    def clocks(self) -> Dict[str, Any]:
+        """Return ``sm_mhz`` and ``memory_mhz`` at this moment; empty where there is no NVML."""
+        try:
+            nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError:
+            return {}
+        bus, device = ctypes.create_string_buffer(32), ctypes.c_void_p()
+        self.call("cuDeviceGetPCIBusId", bus, 32, self.device)
+        if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByPciBusId_v2(bus.value, ctypes.byref(device)):
+            return {}
+        clocks: Dict[str, Any] = {}
+        for name, kind in CLOCKS.items():
+            value = ctypes.c_uint()
+            if nvml.nvmlDeviceGetClockInfo(device, kind, ctypes.byref(value)) == 0:
+                clocks[name] = value.value
+        return clocks
 
     def alloc(self, size: int) -> Memory:
         """Allocate ``size`` bytes of device memory (at least one)."""
@@ -87,14 +94,12 @@ class Memory:
     """Device memory, freed with the object."""
 
     def __init__(self, cuda: Cuda, size: int) -> None:
-        """Allocate."""
         self.cuda, self.size, self.pointer = cuda, size, 0
         pointer = ctypes.c_uint64()
         cuda.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
         self.pointer = pointer.value
 
     def __del__(self) -> None:
-        """Free."""
         if self.pointer:
             self.cuda.lib.cuMemFree_v2(ctypes.c_uint64(self.pointer))
             self.pointer = 0
@@ -103,28 +108,30 @@ class Memory:
         """Copy a C-contiguous host array in, and wait."""
         self._check(array)
         source = array.ctypes.data_as(ctypes.c_void_p)
-        self.cuda.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self.pointer), source, _size(array.nbytes))
+        size = ctypes.c_size_t(array.nbytes)
+        self.cuda.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self.pointer), source, size)
 
     def get(self, array: np.ndarray) -> np.ndarray:
         """Copy into a C-contiguous host array, wait, and return it."""
         self._check(array)
         target = array.ctypes.data_as(ctypes.c_void_p)
-        self.cuda.call("cuMemcpyDtoH_v2", target, ctypes.c_uint64(self.pointer), _size(array.nbytes))
+        size = ctypes.c_size_t(array.nbytes)
+        self.cuda.call("cuMemcpyDtoH_v2", target, ctypes.c_uint64(self.pointer), size)
         return array
 
     def copy_from(self, other: Memory, size: int, stream: Stream) -> None:
         """Copy ``size`` bytes from other device memory, in order on a stream."""
         source, target = ctypes.c_uint64(other.pointer), ctypes.c_uint64(self.pointer)
-        self.cuda.call("cuMemcpyDtoDAsync_v2", target, source, _size(size), stream.handle)
+        self.cuda.call("cuMemcpyDtoDAsync_v2", target, source, ctypes.c_size_t(size), stream.handle)
 
     def fill(self, byte: int, stream: Optional[Stream] = None) -> None:
         """Set every byte, in order on a stream, or at once where none is given."""
-        pointer, value, size = ctypes.c_uint64(self.pointer), ctypes.c_ubyte(byte), _size(self.size)
+        what = ctypes.c_uint64(self.pointer), ctypes.c_ubyte(byte), ctypes.c_size_t(self.size)
         if stream is None:
-            self.cuda.call("cuMemsetD8_v2", pointer, value, size)
+            self.cuda.call("cuMemsetD8_v2", *what)
             self.cuda.synchronize()
         else:
-            self.cuda.call("cuMemsetD8Async", pointer, value, size, stream.handle)
+            self.cuda.call("cuMemsetD8Async", *what, stream.handle)
 
     def _check(self, array: np.ndarray) -> None:
         if not array.flags.c_contiguous or array.nbytes > self.size:
@@ -135,7 +142,6 @@ class Stream:
     """A non-blocking stream."""
 
     def __init__(self, cuda: Cuda) -> None:
-        """Create."""
         self.cuda, self.handle = cuda, ctypes.c_void_p()
         cuda.call("cuStreamCreate", ctypes.byref(self.handle), 1)
 
@@ -158,7 +164,6 @@ class Event:
     """A point in a stream, with its time."""
 
     def __init__(self, cuda: Cuda) -> None:
-        """Create."""
         self.cuda, self.handle = cuda, ctypes.c_void_p()
         cuda.call("cuEventCreate", ctypes.byref(self.handle), 0)
 
@@ -168,7 +173,3 @@ class Event:
         elapsed = ctypes.c_float()
         self.cuda.call("cuEventElapsedTime", ctypes.byref(elapsed), earlier.handle, self.handle)
         return elapsed.value
-
-
-def _size(value: int) -> ctypes.c_size_t:
-    return ctypes.c_size_t(value)

@@ -22,7 +22,6 @@ class CaseFiles:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Name the folder; nothing is read yet."""
         self.folder = folder
         self.model = folder / "model.onnx"
 
@@ -65,20 +64,16 @@ class Arrays(Mapping[str, np.ndarray]):
     """
 
     def __init__(self, folder: Path) -> None:
-        """List the folder; one that is not there is empty."""
         self._files = {path.stem: path for path in sorted(folder.glob("*.npy"))}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Map an array, read-only."""
         array: np.ndarray = np.load(str(self._files[name]), mmap_mode="r")
         return array
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names, sorted."""
         return iter(self._files)
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self._files)
 
 

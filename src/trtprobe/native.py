@@ -45,7 +45,6 @@ def export(
 
 
 def _tensors(arrays: Mapping[str, np.ndarray]) -> Dict[str, Any]:
-    """Copy arrays into tensors on the CPU."""
     import torch
 
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}

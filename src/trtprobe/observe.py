@@ -33,14 +33,10 @@ def environment() -> Dict[str, str]:
 def observed() -> Dict[str, Any]:
     """Return what is known before the product is imported."""
     return {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cuda": os.environ.get("CUDA_VERSION"),
-        "driver": _kernel_driver(),
-        "torch": package_version("torch"),
-        "torch_tensorrt": package_version("torch_tensorrt"),
-        "numpy": package_version("numpy"),
-    }
+        "python": platform.python_version(), "machine": platform.machine(),
+        "cuda": os.environ.get("CUDA_VERSION"), "driver": _kernel_driver(),
+        **{name: package_version(name) for name in ("torch", "torch_tensorrt", "numpy")},
+    }  # fmt: skip
 
 
 @lru_cache(maxsize=64)  # a process may serve many cells
@@ -55,26 +51,18 @@ def package_version(name: str) -> Optional[str]:
 
 
 def loaded_libraries(pattern: str) -> List[str]:
-    """Return the paths of the shared libraries of this process whose file name matches."""
-    return [path for path in _mapped_files() if re.search(pattern, path.rpartition("/")[2])]
-
-
-def _mapped_files() -> List[str]:
-    """Return the paths of what is mapped into this process, sorted."""
-    try:
-        text = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    return sorted({path.rstrip() for path in re.findall(r" (/.*)", text)})
+    """Return the paths of the shared libraries of this process whose file name matches, sorted."""
+    text = _read("/proc/self/maps")
+    paths = sorted({path.rstrip() for path in re.findall(r" (/.*)", text)})
+    return [path for path in paths if re.search(pattern, path.rpartition("/")[2])]
 
 
 def loaded() -> Dict[str, Any]:
     """Return what the product pulled in: the driver library and cuDNN, as loaded."""
-    names = [(path.rpartition("/")[2], path) for path in _mapped_files()]
-    cuda = [path for name, path in names if name.startswith("libcuda.so")]
-    versions = [_cudnn_version(path) for name, path in names if name.startswith("libcudnn.so")]
-    told = [version for version in versions if version is not None]
-    return {"libcuda": cuda[0] if cuda else None, "cudnn": told[0] if told else None}
+    libraries = loaded_libraries(r"^lib(cuda|cudnn)\.so")
+    cuda = [path for path in libraries if "/libcuda.so" in path]
+    versions = [_cudnn_version(path) for path in libraries if "/libcudnn.so" in path]
+    return {"libcuda": cuda[0] if cuda else None, "cudnn": next(filter(None, versions), None)}
 
 
 @lru_cache(maxsize=64)
@@ -91,9 +79,12 @@ def _cudnn_version(path: str) -> Optional[str]:
 
 @lru_cache(maxsize=64)
 def _kernel_driver() -> Optional[str]:
-    try:
-        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
-    except OSError:
-        return None
-    match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
+    match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", _read("/proc/driver/nvidia/version"))
     return match.group(1) if match else None
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

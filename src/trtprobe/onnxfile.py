@@ -6,20 +6,32 @@ https://protobuf.dev/programming-guides/encoding/.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import mmap
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple, Union
 
-Value = Union[int, memoryview]
+from trtprobe import ends
 
-# ModelProto, GraphProto, NodeProto, AttributeProto, TensorProto
-IR_VERSION, GRAPH, OPSET_IMPORT, FUNCTIONS = 1, 7, 8, 25
-NODE, INITIALIZER, SPARSE_INITIALIZER = 1, 5, 15
-NODE_OUTPUT, NODE_NAME, OPERATOR, ATTRIBUTE, DOMAIN = 2, 3, 4, 5, 7
-TENSOR, SUBGRAPH, TENSORS, SUBGRAPHS = 5, 6, 10, 11
-EXTERNAL_DATA = 13
+IN_MEMORY = 64 << 20
+"""Bytes of a model that Python may hold; a larger one is left to the product, which reads its file."""
+
+PIECE = 1 << 22
+
+INNER: Dict[str, Dict[int, str]] = {
+    "model": {7: "graph", 25: "function"}, "graph": {1: "node", 5: "tensor", 15: "sparse tensor"},
+    "function": {7: "node"}, "node": {5: "attribute"}, "sparse tensor": {1: "tensor", 2: "tensor"},
+    "attribute": {5: "tensor", 10: "tensor", 6: "graph", 11: "graph"}, "tensor": {13: "external data"},
+}  # fmt: skip
+"""What lies in each message, by the number of its field."""
+
+IR_VERSION, GRAPH, OPSET_IMPORT, NODE = 1, 7, 8, 1
+NODE_OUTPUT, NODE_NAME, OPERATOR, DOMAIN = 2, 3, 4, 7
 ONNX = ("", "ai.onnx")
 """How ONNX's own operators' domain is called."""
+
+Value = Union[int, memoryview]
 
 
 class Node(NamedTuple):
@@ -51,6 +63,50 @@ class OnnxFile(NamedTuple):
 NOTHING = OnnxFile({}, 0, (), ())
 
 
+class Model:
+    """An ONNX file and the files with weights beside it, as a product takes it."""
+
+    def __init__(self, path: Path) -> None:
+        """Look into the file; ``BuildFailed`` where it, or a file that it names, is not there."""
+        if not path.is_file():
+            raise ends.BuildFailed("there is no model %s" % path.name)
+        self.path = path
+        self.onnx = read_onnx(path)
+        missing = [name for name in self.onnx.external if not (path.parent / name).is_file()]
+        if missing:
+            raise ends.BuildFailed(
+                "the model's weights are in %s, which is not beside it: copy %s along with the model"
+                % (", ".join(missing[:5]), "it" if len(missing) == 1 else "them")
+            )
+
+    @property
+    def must_stay_a_file(self) -> bool:
+        """Whether the product must read it itself: its weights lie beside it, or it is large."""
+        return bool(self.onnx.external) or self.path.stat().st_size > IN_MEMORY
+
+    def key(self) -> str:
+        """Return a digest of the model's file and of what is known of those with weights beside it.
+
+        Those are not read, they may hold many gigabytes: each counts by its name, size and digest, as
+        ``case.json`` tells it (``external``: name: SHA-256; else ``content``, which covers all of a case),
+        and by the time it was changed where nothing tells.
+        """
+        total = hashlib.sha256()
+        with self.path.open("rb") as stream:
+            for piece in iter(lambda: stream.read(PIECE), b""):
+                total.update(piece)
+        folder = self.path.parent
+        told: Dict[str, Any] = {}
+        for place in (folder.parent, folder) if self.onnx.external else ():  # the parent: of ``others/``
+            if (place / "case.json").is_file():
+                told = json.loads((place / "case.json").read_text(encoding="utf-8"))
+        for name in sorted(self.onnx.external):
+            seen = (folder / name).stat()
+            known = dict(told.get("external") or {}).get(name) or told.get("content") or seen.st_mtime_ns
+            total.update(("\n%s %d %s" % (name, seen.st_size, known)).encode())
+        return total.hexdigest()
+
+
 def read_onnx(path: Path) -> OnnxFile:
     """Read an ONNX file as far as it is asked for here; :data:`NOTHING` where it is none.
 
@@ -67,65 +123,42 @@ def read_onnx(path: Path) -> OnnxFile:
 def _read_model(model: memoryview) -> OnnxFile:
     opsets: Dict[str, int] = {}
     nodes: List[Node] = []
-    external: Dict[str, None] = {}
     ir = 0
     for number, value in _fields(model):
         if number == IR_VERSION and isinstance(value, int):
             ir = value
         elif number == OPSET_IMPORT:
-            pair = dict(_fields(_message(value)))
-            opsets[_text(pair.get(1))] = _number(pair.get(2, 0))
+            pair = dict(_fields(value))
+            version = pair.get(2, 0)
+            opsets[_text(pair.get(1))] = version if isinstance(version, int) else 0
         elif number == GRAPH:
-            nodes += [_node(_message(node)) for field, node in _fields(_message(value)) if field == NODE]
-            external.update(dict.fromkeys(_graph_files(_message(value))))
-        elif number == FUNCTIONS:
-            for field, node in _fields(_message(value)):
-                if field == 7:
-                    external.update(dict.fromkeys(_node_files(_message(node))))
-    return OnnxFile(opsets, ir, tuple(nodes), tuple(external))
+            nodes += [_node(node) for field, node in _fields(value) if field == NODE]
+    return OnnxFile(opsets, ir, tuple(nodes), tuple(dict.fromkeys(_external_files("model", model))))
 
 
-def _node(node: memoryview) -> Node:
+def _node(node: Value) -> Node:
     fields = [(n, value) for n, value in _fields(node) if n in {NODE_OUTPUT, NODE_NAME, OPERATOR, DOMAIN}]
     found, outputs = dict(fields), sum(n == NODE_OUTPUT and bool(_text(value)) for n, value in fields)
     name, operator, domain = (_text(found.get(number)) for number in (NODE_NAME, OPERATOR, DOMAIN))
     return Node(name, operator, domain, outputs)
 
 
-def _graph_files(graph: memoryview) -> Iterator[str]:
-    """Yield the files of a graph's weights, and of the graphs inside its nodes."""
-    for number, value in _fields(graph):
-        if number == INITIALIZER:
-            yield from _tensor_files(_message(value))
-        elif number == SPARSE_INITIALIZER:
-            for _, part in _fields(_message(value)):
-                if isinstance(part, memoryview):
-                    yield from _tensor_files(part)
-        elif number == NODE:
-            yield from _node_files(_message(value))
-
-
-def _node_files(node: memoryview) -> Iterator[str]:
-    for number, attribute in _fields(node):
-        if number != ATTRIBUTE:
-            continue
-        for field, value in _fields(_message(attribute)):
-            if field in {TENSOR, TENSORS}:
-                yield from _tensor_files(_message(value))
-            elif field in {SUBGRAPH, SUBGRAPHS}:
-                yield from _graph_files(_message(value))
-
-
-def _tensor_files(tensor: memoryview) -> Iterator[str]:
-    for number, value in _fields(tensor):
-        if number == EXTERNAL_DATA:
-            pair = dict(_fields(_message(value)))
+def _external_files(kind: str, message: Value) -> Iterator[str]:
+    """Yield the files with weights that a message of a kind names, wherever they hang in it."""
+    for number, value in _fields(message):
+        inner = INNER[kind].get(number)
+        if inner == "external data":
+            pair = dict(_fields(value))
             if _text(pair.get(1)) == "location":
                 yield _text(pair.get(2))
+        elif inner:
+            yield from _external_files(inner, value)
 
 
-def _fields(message: memoryview) -> Iterator[Tuple[int, Value]]:
+def _fields(message: Value) -> Iterator[Tuple[int, Value]]:
     """Yield each field of a message: its number, and an integer or the bytes; ``ValueError`` at nonsense."""
+    if isinstance(message, int):
+        raise ValueError("no message")  # noqa: TRY004 - as all that is no ONNX
     at, end = 0, len(message)
     while at < end:
         key, at = _varint(message, at)
@@ -144,26 +177,14 @@ def _fields(message: memoryview) -> Iterator[Tuple[int, Value]]:
 
 
 def _varint(message: memoryview, at: int) -> Tuple[int, int]:
-    value = shift = 0
-    while True:
+    value = 0
+    for shift in range(0, 64, 7):
         byte = message[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("no protobuf: a number without an end")
-
-
-def _message(value: Value) -> memoryview:
-    if isinstance(value, int):
-        raise ValueError("no message")  # noqa: TRY004 - as all that is no ONNX
-    return value
-
-
-def _number(value: Value) -> int:
-    return value if isinstance(value, int) else 0
+    raise ValueError("no protobuf: a number without an end")
 
 
 def _text(value: Union[Value, None]) -> str:

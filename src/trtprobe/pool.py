@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import select
-import socket
+import signal
 import time
+from collections import deque
 from pathlib import Path
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, NamedTuple, Optional, Tuple
 
 from trtprobe import ends
-from trtprobe.channel import Channel
-from trtprobe.exits import Cut, Exit, Seen, exit_words, judge_exit
-from trtprobe.intake import Intake, Stopped, make_empty
-from trtprobe.memory import oom_kills
+from trtprobe.cell import RESULT, SO_FAR, which_build
+from trtprobe.channel import open_channels
+from trtprobe.job import Cut, Job, Limits, make_empty
 from trtprobe.observe import UNSET
-from trtprobe.processes import Child, kill_descendants
-from trtprobe.tail import Tail
-from trtprobe.watch import Watch
+from trtprobe.processes import Child, kill_descendants, oom_kills
 from trtprobe.worker import serve
 
 CHECK_SECONDS = 0.25
@@ -30,6 +30,11 @@ BALLAST = 16 << 20
 """Bytes that are held while a process lives: a cell that fills memory by files is killed, and its files stay
 until they are removed; so much is free then, that the supervisor is not killed too."""
 
+TAIL_BYTES = 64 * 1024
+CHUNK = 1 << 16
+PIPE_CHUNKS = 32
+"""A pipe holds fewer chunks than this (Linux: at most 1 MiB), so that reading what is left has an end."""
+
 
 class Order(NamedTuple):
     """A cell for one process: what to run, in which folder, whether it needs that process for itself."""
@@ -38,21 +43,81 @@ class Order(NamedTuple):
     folder: Path
     alone: bool
     dangerous: bool
-    watch: Watch
+    limits: Limits
+
+
+class Exit(NamedTuple):
+    """A cell that has ended in one process. ``worker``: the record's words of that process.
+
+    ``code``: an exit code of 0 also where the process lives on.
+    """
+
+    ended: str
+    detail: str
+    result: Dict[str, Any]
+    code: Optional[int]
+    oom_kills: int
+    log: str
+    worker: Dict[str, Any]
+
+
+class Tail:
+    """A pipe whose tail is kept: ``writing`` is for who prints, the rest for who reads."""
+
+    def __init__(self) -> None:
+        self._reading, self.writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        self.open, self.total = True, 0
+        self._kept = 0
+        self._chunks: Deque[bytes] = deque()
+
+    def fileno(self) -> int:
+        """Return the number of the end that is read, for select."""
+        return self._reading
+
+    def hand_over(self) -> None:
+        """Close the writing end here: the other process has it."""
+        if self.writing >= 0:
+            os.close(self.writing)
+        self.writing = -1
+
+    def take(self) -> bool:
+        """Read one chunk of what is there; whether there was any."""
+        try:
+            chunk = os.read(self._reading, CHUNK)
+        except BlockingIOError:
+            return False
+        self.open = bool(chunk)
+        self.total += len(chunk)
+        self._kept += len(chunk)
+        self._chunks.append(chunk)
+        while self._kept - len(self._chunks[0]) >= TAIL_BYTES:
+            self._kept -= len(self._chunks.popleft())
+        return self.open
+
+    def close(self) -> str:
+        """Read what is left, without waiting for whoever still holds the pipe; returns the tail."""
+        self.hand_over()
+        for _ in range(PIPE_CHUNKS):
+            if not self.open or not self.take():
+                break
+        os.close(self._reading)
+        self.open = False
+        tail = b"".join(self._chunks)[-TAIL_BYTES:]
+        text, dropped = tail.decode("utf-8", "replace"), self.total - len(tail)
+        return "[%d bytes before this are dropped]\n%s" % (dropped, text) if dropped > 0 else text
 
 
 class Worker:
     """A process that serves cells, as the supervisor sees it."""
 
     def __init__(self, number: int, product: str, warm: bool, alone: bool) -> None:
-        """Start it."""
         self.number, self.position, self.alone, self.warm = number, 0, alone, warm
         self.ready = self.taken = False
         self.done: Optional[Dict[str, Any]] = None
         self.started = time.monotonic()
-        ours, theirs = socket.socketpair()
-        self.channel = Channel(ours)
-        self.process = Child(lambda: serve(Channel(theirs), product, warm, alone), theirs.fileno(), UNSET)
+        self.channel, theirs = open_channels()
+        self.process = Child(lambda: serve(theirs, product, warm, alone), theirs.fileno(), UNSET)
         theirs.close()
 
     def hear(self) -> None:
@@ -80,10 +145,11 @@ class Worker:
         message = {"spec": order.spec, "folder": str(order.folder), "dangerous": order.dangerous}
         self.channel.send(message, tail.writing)
         tail.hand_over()
-        cut = self.follow(
-            tail, lambda: self.done is not None and not self.done["ended"], order.watch.check
-        )  # fmt: skip
-        return cut, time.monotonic() - started
+
+        def is_done() -> bool:
+            return self.done is not None and not self.done["ended"]
+
+        return self.follow(tail, is_done, order.limits.check), time.monotonic() - started
 
     def follow(
         self, tail: Optional[Tail], until: Callable[[], bool], check: Callable[[], Optional[Cut]]
@@ -106,11 +172,9 @@ class Worker:
 class Pool:
     """The processes of a job: at most one warm worker, and one beside it while a cell has several."""
 
-    def __init__(self, intake: Intake) -> None:
-        """Start nothing yet."""
-        self.intake, self.product = intake, intake.job["product"]
-        self.warm = intake.is_warm
-        self.limit = float(intake.job.get("warm_seconds", WARM_SECONDS))
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.seconds = float(job.job.get("warm_seconds", WARM_SECONDS))
         self.started = 0
         self._warms = True
         self._worker: Optional[Worker] = None
@@ -118,7 +182,7 @@ class Pool:
 
     def prepare(self) -> None:
         """See to it that there is a warm worker, where the job has them: it warms up meanwhile."""
-        if self.warm and self._worker is None:
+        if self.job.is_warm and self._worker is None:
             self._worker = self._start(alone=False)
 
     def make_ready(self, alone: bool) -> None:
@@ -128,7 +192,6 @@ class Pool:
         is ready is ended, and none is warmed up any more: the cell takes the blame. Raises :class:`Stopped`
         where the host is gone.
         """
-        alone = alone or not self.warm
         if self._worker is not None and (alone or self._worker.is_over):
             self._end(self._worker)
         for _ in range(2):
@@ -169,8 +232,7 @@ class Pool:
         kill_descendants()
 
     def _start(self, alone: bool) -> Worker:
-        warm = self._warms and not alone
-        self._worker = Worker(self.started, self.product, warm, alone)
+        self._worker = Worker(self.started, self.job.product, self._warms and not alone, alone)
         self.started += 1
         self._ballast = self._ballast or b"1" * BALLAST
         return self._worker
@@ -179,9 +241,8 @@ class Pool:
         """Wait for a process to be ready; whether it is."""
 
         def check() -> Optional[Cut]:
-            if not self.intake.alive():
-                raise Stopped("no sign of life from the host")
-            late = time.monotonic() - worker.started > self.limit
+            self.job.check_alive()
+            late = time.monotonic() - worker.started > self.seconds
             return (ends.TIME_OUT, "not ready") if late else None
 
         return worker.follow(None, lambda: worker.ready, check) is None and worker.ready
@@ -191,7 +252,7 @@ class Pool:
         worker = self._worker or self._start(order.alone)
         make_empty(order.folder)
         before, tail = oom_kills(), Tail()
-        order.watch.begin()
+        order.limits.begin()
         cut, seconds = worker.perform(order, tail)
         done, words = worker.done or {}, {"number": worker.number, "position": worker.position}
         worker.position += 1
@@ -206,9 +267,8 @@ class Pool:
             **words, "alone": worker.alone, "seconds": done.get("seconds", seconds),
             "builder_seconds": done.get("builder_seconds"), "ended": ended,
         }  # fmt: skip
-        return worker, judge_exit(
-            order.spec, order.folder, Seen(cut, code, killed, tail.close(), worker_words)
-        )
+        result, (how, detail) = judge_exit(order, cut, code, killed)
+        return worker, Exit(how, detail, result, code, killed, tail.close(), worker_words)
 
     def _why_end(self, worker: Worker, cut: Optional[Cut], oom_before: int) -> str:
         """Say why a process has to be ended that said nothing of it; nothing where it may go on."""
@@ -218,7 +278,7 @@ class Pool:
             return "it hung up" if worker.process.code == 0 else "it died"
         if oom_kills() > oom_before:
             return "a process was killed for memory"
-        scratch = self.intake.scratch_bytes()
+        scratch = self.job.scratch_bytes()
         return "%d bytes of scratch" % scratch if scratch > SCRATCH_BYTES else ""
 
     def _end(self, worker: Worker, beside: Optional[Worker] = None) -> None:
@@ -231,4 +291,45 @@ class Pool:
             return
         self._ballast = b""
         worker.process.kill()
-        self.intake.empty_scratch()
+        self.job.empty_scratch()
+
+
+def judge_exit(
+    order: Order, cut: Optional[Cut], code: Optional[int], killed: int
+) -> Tuple[Dict[str, Any], Cut]:
+    """Return a cell's result and how it ended, by what is seen outside and what it wrote itself.
+
+    Where it wrote no result, with what it had written so far.
+    """
+    result = _load(order.folder / RESULT)
+    so_far = result or _load(order.folder / SO_FAR)
+    at = which_build(order.spec, so_far)
+    if cut is not None:
+        return so_far, (cut[0], at + cut[1])
+    if result and not code:
+        ended, detail = result["ended"], result["detail"]
+        if killed and ended not in {ends.RAN, ends.BUILT}:
+            return so_far, (ends.OUT_OF_HOST_MEMORY, "%s (%d killed for memory)" % (detail, killed))
+        return so_far, (ended, detail)
+    if killed:
+        return so_far, (ends.OUT_OF_HOST_MEMORY, at + "killed by the kernel: the memory limit was reached")
+    return so_far, (ends.CRASHED, at + exit_words(code or 0, bool(result)))
+
+
+def exit_words(code: int, finished: bool) -> str:
+    """Say how a process ended by its exit code (negative: the signal)."""
+    when = " after the cell had finished" if finished else ""
+    if code < 0:
+        try:
+            return "killed by %s%s" % (signal.Signals(-code).name, when)
+        except ValueError:
+            return "killed by signal %d%s" % (-code, when)
+    return "exited with code %d%s" % (code, when)
+
+
+def _load(path: Path) -> Dict[str, Any]:
+    try:
+        data: Dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return data

@@ -1,4 +1,4 @@
-"""Child processes that are really gone afterwards, with all that they started."""
+"""Child processes that are really gone afterwards, with all that they started; kills for want of memory."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import contextlib
 import ctypes
 import faulthandler
 import os
+import re
 import signal
 import sys
 import time
 import traceback
+from functools import lru_cache
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Callable, Dict, Iterator, List, Optional, Sequence
 
+CGROUPS = Path("/sys/fs/cgroup")
 _LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -31,14 +34,15 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             _be_child(work, keep, unset)
-        prefer_for_oom(self.pid)
+        with contextlib.suppress(OSError):  # the kernel kills the cell, never its supervisor, for memory
+            Path("/proc/%d/oom_score_adj" % self.pid).write_text("1000")
 
     def poll(self) -> Optional[int]:
         """Return the exit code (negative: the signal) once the child has ended, else None."""
         if self.code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
-                self.code = _exit_code(status)
+                self.code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         return self.code
 
     def kill(self, spared: Sequence[int] = ()) -> None:
@@ -47,7 +51,8 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
         if self.code is None:
             os.kill(self.pid, signal.SIGKILL)  # it may not have made its session yet
-            self.code = _exit_code(os.waitpid(self.pid, 0)[1])
+            while self.poll() is None:
+                time.sleep(0.001)
         kill_descendants(spared)
 
 
@@ -83,10 +88,6 @@ def flush() -> None:
     _LIBC.fflush(None)
 
 
-def _exit_code(status: int) -> int:
-    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
 def become_subreaper() -> None:
     """Adopt orphans of our children, so that they can be found and killed."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -95,12 +96,6 @@ def become_subreaper() -> None:
 def _prctl(option: int, value: int) -> None:
     with contextlib.suppress(OSError, AttributeError):
         _LIBC.prctl(option, value, 0, 0, 0)
-
-
-def prefer_for_oom(pid: int) -> None:
-    """Make the kernel kill the cell, never its supervisor, when memory runs out."""
-    with contextlib.suppress(OSError):
-        Path("/proc/%d/oom_score_adj" % pid).write_text("1000")
 
 
 def has_children() -> bool:
@@ -151,3 +146,37 @@ def _descendants(root: int, spared: Sequence[int]) -> List[int]:
             found.append(pid)
             queue.append(pid)
     return found
+
+
+def oom_kills() -> int:
+    """Return how often the kernel killed in this process's memory group, 0 where it cannot be told."""
+    path = _counter()
+    return 0 if path is None else _count(path) or 0
+
+
+@lru_cache(maxsize=64)
+def _counter() -> Optional[Path]:
+    """Return the first place that tells the count: a container's own view, then the group's path."""
+    groups = ["", *_own_groups()]
+    v1_and_v2 = (CGROUPS / "memory" / group / "memory.oom_control" for group in groups)
+    places = [CGROUPS / group / "memory.events" for group in groups] + list(v1_and_v2)
+    return next((path for path in places if _count(path) is not None), None)
+
+
+def _count(path: Path) -> Optional[int]:
+    try:
+        match = re.search(r"^oom_kill (\d+)$", path.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(match.group(1)) if match else None
+
+
+def _own_groups() -> Iterator[str]:
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "" or "memory" in controllers.split(","):
+            yield path.lstrip("/")

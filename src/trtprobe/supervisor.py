@@ -19,15 +19,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Dict, List
 
-from trtprobe import ends, observe
-from trtprobe.exits import Exit
+from trtprobe import SCHEMA, ends, observe
+from trtprobe.cell import nothing_yet
 from trtprobe.files import write_json
-from trtprobe.intake import Intake, Stopped, make_home, remove
-from trtprobe.pool import Order, Pool
+from trtprobe.job import Job, Limits, Stopped, make_home, remove
+from trtprobe.pool import Exit, Order, Pool
 from trtprobe.processes import become_subreaper, kill_descendants
-from trtprobe.records import make_record
-from trtprobe.surfacing import leave_surface
-from trtprobe.watch import Watch
+from trtprobe.surface import leave_surface
+
+LOG_CHARACTERS = 1 << 16
 
 
 def main(argv: List[str]) -> int:
@@ -36,29 +36,29 @@ def main(argv: List[str]) -> int:
     for name in ("job", "cases", "repros", "out"):
         parser.add_argument("--" + name, type=Path, required=True)
     args = parser.parse_args(argv)
-    intake = Intake(args.job)
+    job = Job(args.job)
     signal.signal(signal.SIGTERM, _stop)
     become_subreaper()
     make_home()
-    preload(intake.job["product"])
+    _preload(job.product)
     gc.collect()
     gc.freeze()
-    pool = Pool(intake)
+    pool = Pool(job)
     try:
         for index in count():
-            cell = intake.cell(index, pool.prepare)
+            cell = job.cell(index, pool.prepare)
             if cell is None:
                 break
-            supervise(Work(args, intake, cell, index), pool)
+            supervise(job, pool, args, cell, index)
         pool.close()
-        leave_surface(intake.job, args.out)
+        leave_surface(job.job.get("surface"), args.out)
     except Stopped:
         kill_descendants()
         return 1
     return 0
 
 
-def preload(product: str) -> None:
+def _preload(product: str) -> None:
     """Import what every cell imports, but nothing that opens a GPU; a cell reports what fails."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     modules = {"onnxruntime": "onnxruntime", "tensorrt-rtx": "tensorrt_rtx_bindings"}
@@ -76,55 +76,34 @@ def _stop(number: int, _frame: Any) -> None:
     raise Stopped("signal %d" % number)
 
 
-class Work:
-    """One cell to run: its folders and what it may use."""
-
-    def __init__(self, args: argparse.Namespace, intake: Intake, cell: Dict[str, Any], index: int) -> None:
-        """Lay out the cell's folder below ``--out``."""
-        self.intake, self.cell, self.out = intake, cell, args.out
-        self.product, self.folder = intake.job["product"], args.out / str(index)
-        self.started, self.record = (
-            args.out / ("%d.%s.json" % (index, word)) for word in ("started", "record")
-        )
-        self.plans = args.out / ("%d.plans" % index)
-        self.processes, builds = int(cell.get("processes", 1)), int(cell.get("builds", 1))
-        self.alone = bool(cell.get("alone")) or not intake.is_warm
-        self.seconds = float(cell["seconds"]) * builds
-        self.spec = {
-            "product": self.product,
-            "repro": str(args.repros / cell["repro_file"]),
-            "params": cell["params"],
-            "files": str(args.cases / cell["files"]),
-            "keep_outputs": cell["keep_outputs"],
-            "needs": cell.get("needs", []),
-            "memo": "" if self.alone else str(args.out / "memo"),
-            "plans": str(self.plans) if self.processes > 1 else "",
-            "builds": builds,
-        }
-
-    def order(self, number: int) -> Order:
-        """Return what one of the cell's processes is given; those after the first have a folder below its."""
-        folder = self.folder / ("process-%d" % number) if number else self.folder
-        watch = Watch(self.intake, self.out, folder, self.seconds)
-        return Order(self.spec, folder, self.alone, bool(self.cell.get("dangerous")), watch)
-
-
-def supervise(work: Work, pool: Pool) -> None:
+def supervise(job: Job, pool: Pool, args: argparse.Namespace, cell: Dict[str, Any], index: int) -> None:
     """Run a cell's processes until one does not end well, and write the record."""
-    pool.make_ready(work.alone)
+    out: Path = args.out
+    plans = out / ("%d.plans" % index)
+    processes, builds = int(cell.get("processes", 1)), int(cell.get("builds", 1))
+    alone = bool(cell.get("alone")) or not job.is_warm
+    spec = {
+        "product": job.product, "repro": str(args.repros / cell["repro_file"]), "params": cell["params"],
+        "files": str(args.cases / cell["files"]), "keep_outputs": cell["keep_outputs"],
+        "needs": cell.get("needs", []), "memo": "" if alone else str(out / "memo"),
+        "plans": str(plans) if processes > 1 else "", "builds": builds,
+    }  # fmt: skip
+    pool.make_ready(alone)
     started = now()
     exits: List[Exit] = []
-    write_json(work.started, {"started": started})
-    while len(exits) < work.processes and all(process.ended == ends.RAN for process in exits):
-        order = work.order(len(exits))
+    write_json(out / ("%d.started.json" % index), {"started": started})
+    while len(exits) < processes and all(process.ended == ends.RAN for process in exits):
+        folder = out / str(index)  # processes after the first have a folder below its
+        folder = folder / ("process-%d" % len(exits)) if exits else folder
+        limits = Limits(job, out, folder, float(cell["seconds"]) * builds)
+        order = Order(spec, folder, alone, bool(cell.get("dangerous")), limits)
         exits.append(pool.run_beside(order) if exits else pool.run(order))
-        _drop_unkept(order.folder, exits[-1].result.get("kept", {}))
-    times = {"started": started, "finished": now()}
-    record = make_record(work.cell, work.product, times, exits)
-    _drop_unkept(work.folder, record["kept"])
-    if work.plans.is_dir():
-        shutil.rmtree(str(work.plans), ignore_errors=True)
-    write_json(work.record, record, indent=None)
+        _drop_unkept(folder, exits[-1].result.get("kept", {}))
+    record = make_record(cell, job.product, {"started": started, "finished": now()}, exits)
+    _drop_unkept(out / str(index), record["kept"])
+    if plans.is_dir():
+        shutil.rmtree(str(plans), ignore_errors=True)
+    write_json(out / ("%d.record.json" % index), record, indent=None)
     if record["ended"] == ends.INTERRUPTED:
         raise Stopped("no sign of life from the host")
 
@@ -135,6 +114,52 @@ def _drop_unkept(folder: Path, kept: Dict[str, Any]) -> None:
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name not in wanted:
             remove(path)
+
+
+def make_record(
+    cell: Dict[str, Any], product: str, times: Dict[str, str], exits: List[Exit]
+) -> Dict[str, Any]:
+    """Return the record of a cell; it ended as its last process did.
+
+    Measurements, engine, outputs and ``worker`` are the first process's, but for its counts: these are added
+    up over all. ``builds`` and ``processes`` are there where there were several.
+    """
+    first, last, processes = exits[0].result, exits[-1], cell.get("processes", 1)
+    measurements = dict(first.get("measurements") or nothing_yet()["measurements"])
+    detail = last.detail
+    if processes > 1 and last.ended not in {ends.RAN, ends.BUILT}:
+        detail = "process %d of %d: %s" % (len(exits), processes, detail)
+    record = {
+        "schema": SCHEMA, "cell": cell["cell"], "run": cell["run"], "product": product,
+        "ended": last.ended, "detail": detail.encode("utf-8", "backslashreplace").decode("utf-8")[:4000],
+        **times, "exit": last.code, "attempts": 1, "oom_kills": sum(process.oom_kills for process in exits),
+        "observed": first.get("observed", {}), "environment": first.get("environment", {}),
+        "unset": {name: os.environ[name] for name in observe.UNSET if name in os.environ},
+        "engine": first.get("engine", {}), "measurements": measurements,
+        "kept": first.get("kept", {}) if last.ended == ends.RAN else {}, "log": _log(exits),
+        "worker": exits[0].worker,
+    }  # fmt: skip
+    if "builds" in first:
+        record["builds"] = first["builds"]
+    if processes > 1:
+        record["processes"] = len(exits)
+        scalars = dict(measurements["scalars"])
+        counts = [process.result.get("counts", {}) for process in exits]
+        for name in dict.fromkeys(name for one in counts for name in one):
+            scalars[name] = sum(one.get(name, 0.0) for one in counts)
+        measurements["scalars"] = scalars
+    return record
+
+
+def _log(exits: List[Exit]) -> str:
+    """Return the tail of what was printed; where several processes did, each one's under its number."""
+    if len(exits) == 1:
+        return exits[0].log
+    room = LOG_CHARACTERS // len(exits)
+    return "".join(
+        "--- process %d\n%s\n" % (number, process.log[-room:].rstrip("\n"))
+        for number, process in enumerate(exits, 1)
+    )
 
 
 def now() -> str:

@@ -2,15 +2,26 @@
 
 Nothing is called that opens a GPU: all of it stands in the docstrings that pybind11 writes. Members are
 listed only at the class that defines them; private names and addresses are left out.
+
+``python trtprobe surface MODULE FILE`` imports bindings and writes their surface, in a process of its own:
+the supervisor calls it after the last cell, so it disturbs none. It needs no NumPy.
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 SCHEMA = 1
+FILE = "surface.json"
+SECONDS = 60.0
+"""More than the import takes from a cold disk; then it is given up, until the next run asks again."""
 
 PROTOCOL = {
     "__init__", "__call__", "__len__", "__getitem__", "__setitem__", "__iter__", "__next__", "__contains__",
@@ -22,6 +33,28 @@ LEFTOVERS = {"attr", "value", "lib", "CURDIR", "find_lib", "try_load", "common_e
 """What the package's own ``__init__`` leaves behind, which is no API."""
 
 NOTE_LENGTH = 200
+
+
+def main(argv: List[str]) -> int:
+    """Write the surface of a module to a file."""
+    module, file = argv
+    surface = read_surface(importlib.import_module(module))
+    surface["origin"] = {"python": "%d.%d" % sys.version_info[:2]}
+    partial = Path(file + ".partial")
+    partial.write_text(json.dumps(surface, sort_keys=True), encoding="utf-8")
+    partial.replace(file)  # whole or not at all
+    return 0
+
+
+def leave_surface(module: Optional[str], out: Path) -> None:
+    """Leave ``surface.json`` in a folder where a module is named; failing is told and no trouble."""
+    if not module:
+        return
+    command = [sys.executable, "-B", str(Path(__file__).resolve().parent), "surface", module, str(out / FILE)]
+    try:
+        subprocess.run(command, check=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError) as error:
+        print("the surface of %s was not read: %s" % (module, error), flush=True)
 
 
 def read_surface(module: ModuleType) -> Dict[str, Any]:
@@ -49,8 +82,8 @@ class _Reader:
         self.called: Dict[type, str] = {}
         self._prefix = re.compile(r"\b%s(?:\.tensorrt\w*)?\.(?=\w)" % re.escape(self.root))
         public = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
-        for name, value in sorted(public, key=lambda pair: _is_second_name(*pair)):
-            self._take(name, value)
+        for name, value in sorted(public, key=lambda pair: getattr(pair[1], "__name__", "") != pair[0]):
+            self._take(name, value)  # a class first under its own name
 
     def _take(self, name: str, value: Any) -> None:
         """Note a class of the module under its first name, and the classes in it."""
@@ -93,8 +126,8 @@ class _Reader:
         if isinstance(value, property):
             text = (value.fget.__doc__ if value.fget else "") or ""
             note = find_note(value.__doc__ or "") or find_note(text)
-            found = {"kind": "property", "returns": self._returned(_signatures(text)), "deprecated": note}
-            return _filled({**found, "settable": value.fset is not None})
+            returns, settable = self._returned(_signatures(text)), value.fset is not None
+            return _filled({"kind": "property", "returns": returns, "deprecated": note, "settable": settable})
         if isinstance(value, type):
             return {"kind": "class", "returns": self.called[value]} if value in self.called else {}
         if isinstance(value, (staticmethod, classmethod)):
@@ -106,19 +139,18 @@ class _Reader:
         return {} if callable(value) else {"kind": "value", "returns": type(value).__name__}
 
     def _function(self, kind: str, value: Any) -> Dict[str, Any]:
-        text = value.__doc__ or ""
-        found = _signatures(text) or _python_signature(value)
-        signatures = [self._clean(signature) for signature in found]
-        returns = self._returned(found)
+        text, code = value.__doc__ or "", getattr(value, "__code__", None)
+        found = _signatures(text)
+        if not found and code is not None:  # it is written in Python
+            found = ["(%s)" % ", ".join(code.co_varnames[: code.co_argcount])]
+        signatures, returns = [self._clean(signature) for signature in found], self._returned(found)
         return _filled(
             {"kind": kind, "signatures": signatures, "returns": returns, "deprecated": find_note(text)}
         )
 
     def _returned(self, signatures: List[str]) -> str:
         """Return what the first signature returns; nothing where it says nothing."""
-        return (
-            self._clean(signatures[0]).rpartition(" -> ")[2] if signatures and " -> " in signatures[0] else ""
-        )
+        return self._clean(signatures[0]).rpartition(" -> ")[2] if " -> " in "".join(signatures[:1]) else ""
 
     def _clean(self, signature: str) -> str:
         """Write a signature without its first ``self``, the module's name and addresses."""
@@ -139,11 +171,6 @@ def _without_self(text: str) -> str:
     return "(" + text[place:].lstrip(", ")
 
 
-def _is_second_name(name: str, value: Any) -> bool:
-    """Whether a class is called otherwise than this: it is noted under its own name first."""
-    return isinstance(value, type) and value.__name__ != name
-
-
 def _filled(found: Dict[str, Any]) -> Dict[str, Any]:
     """Leave out what is empty."""
     return {key: value for key, value in found.items() if value}
@@ -159,12 +186,6 @@ def _signatures(doc: str) -> List[str]:
         return [match.group(1) for match in found if match]
     match = re.match(r"\w*(\(.*\)(?: -> .*)?)$", lines[0])
     return [match.group(1)] if match else []
-
-
-def _python_signature(value: Any) -> List[str]:
-    """Return the parameters of a function that is written in Python."""
-    code = getattr(value, "__code__", None)
-    return [] if code is None else ["(%s)" % ", ".join(code.co_varnames[: code.co_argcount])]
 
 
 def _class_notes(doc: str) -> Tuple[str, Dict[str, str]]:

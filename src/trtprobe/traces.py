@@ -44,11 +44,11 @@ FILES = 64
 
 
 class Kept(NamedTuple):
-    """A piece of the process's state: how it is read, and how it is put back."""
+    """A piece of the process's state: how it is read, and how it is put back where that is safe."""
 
     name: str
     read: Callable[[], Any]
-    restore: Callable[[Any], object]
+    restore: Callable[[Any], object] = lambda _: None
 
 
 def _restore_environment(was: Dict[str, str]) -> None:
@@ -78,13 +78,7 @@ def _umask() -> int:
     return mask
 
 
-def _timers() -> List[float]:
-    return [signal.getitimer(timer)[0] for timer in TIMERS]
-
-
-def _stop_timers(_was: Any) -> None:
-    for timer in TIMERS:
-        signal.setitimer(timer, 0)
+_NUMBERS = (1.0, 2.0**-54 * 1.5, sys.float_info.min)
 
 
 def _arithmetic() -> Tuple[float, ...]:
@@ -93,35 +87,29 @@ def _arithmetic() -> Tuple[float, ...]:
     return one + little, one - little, -one - little, tiny / 2
 
 
-_NUMBERS = (1.0, 2.0**-54 * 1.5, sys.float_info.min)
-
-
-def _leave(_was: Any) -> None:
-    """Put nothing back."""
-
-
 KEPT = (
     Kept("environment variables", lambda: dict(os.environ), _restore_environment),
     Kept("signal handlers", _handlers, _restore_handlers),
     Kept("blocked signals", lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
          lambda was: signal.pthread_sigmask(signal.SIG_SETMASK, was)),
-    Kept("timers", _timers, _stop_timers),
+    Kept("timers", lambda: [signal.getitimer(timer)[0] for timer in TIMERS],
+         lambda _: [signal.setitimer(timer, 0) for timer in TIMERS]),
     Kept("NumPy's error state", np.geterr, lambda was: np.seterr(**was)),
-    Kept("filters of warnings", lambda: (list(warnings.filters), warnings.showwarning), _leave),
+    Kept("filters of warnings", lambda: (list(warnings.filters), warnings.showwarning)),
     Kept("sys.path", lambda: list(sys.path), lambda was: sys.path.__setitem__(slice(None), was)),
-    Kept("import hooks", lambda: (list(sys.meta_path), list(sys.path_hooks)), _leave),
+    Kept("import hooks", lambda: (list(sys.meta_path), list(sys.path_hooks))),
     Kept("sys." + ", sys.".join(STREAMS), lambda: [getattr(sys, name) for name in STREAMS],
          lambda was: vars(sys).update(zip(STREAMS, was))),
-    Kept("trace or profile function", lambda: (sys.gettrace(), sys.getprofile()), _leave),
+    Kept("trace or profile function", lambda: (sys.gettrace(), sys.getprofile())),
     Kept("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
-    Kept("garbage collection", lambda: (gc.isenabled(), gc.get_threshold()), _leave),
-    Kept("locale", lambda: locale.setlocale(locale.LC_ALL), _leave),
+    Kept("garbage collection", lambda: (gc.isenabled(), gc.get_threshold())),
+    Kept("locale", lambda: locale.setlocale(locale.LC_ALL)),
     Kept("umask", _umask, os.umask),
-    Kept("limits", _limits, _leave),
-    Kept("processors it may use", lambda: os.sched_getaffinity(0), _leave),
-    Kept("priority", lambda: os.getpriority(os.PRIO_PROCESS, 0), _leave),
-    Kept("rounding of floats", _arithmetic, _leave),
-    Kept("threads", lambda: sorted(sys._current_frames()), _leave),  # noqa: SLF001 - documented
+    Kept("limits", _limits),
+    Kept("processors it may use", lambda: os.sched_getaffinity(0)),
+    Kept("priority", lambda: os.getpriority(os.PRIO_PROCESS, 0)),
+    Kept("rounding of floats", _arithmetic),
+    Kept("threads", lambda: sorted(sys._current_frames())),  # noqa: SLF001 - documented
 )  # fmt: skip
 
 
@@ -129,7 +117,6 @@ class Traces:
     """A process as it was before its first cell."""
 
     def __init__(self) -> None:
-        """Look."""
         self._state = [(kept, kept.read()) for kept in KEPT]
         self._names = list(_namespaces())
         self._modules, self._tops = set(sys.modules), {name.split(".")[0] for name in sys.modules}
@@ -141,7 +128,11 @@ class Traces:
 
         The generators of random numbers are put back silently: a cell may use them.
         """
-        found = [kept.name for kept, was in self._state if self._differs(kept, was)]
+        found = []
+        for kept, was in self._state:
+            if kept.read() != was:
+                found.append(kept.name)
+                kept.restore(was)
         found += ["%s.%s" % found for found in self._rebound()]
         found += ["imported " + name for name in self._foreign()]
         if has_children():
@@ -154,13 +145,6 @@ class Traces:
         random.setstate(self._randoms[0])
         np.random.set_state(self._randoms[1])
         return found
-
-    @staticmethod
-    def _differs(kept: Kept, was: Any) -> bool:
-        if kept.read() == was:
-            return False
-        kept.restore(was)
-        return True
 
     def _rebound(self) -> Iterator[Tuple[str, str]]:
         """Yield the watched names that are bound to something else, or not at all."""

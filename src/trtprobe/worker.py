@@ -17,7 +17,6 @@ from trtprobe.files import write_json
 from trtprobe.processes import flush
 from trtprobe.traces import Traces
 
-ALONE = "it was for this cell alone"
 GOES_ON = {ends.RAN, ends.BUILT, ends.UNSUPPORTED, ends.COMPONENT_MISSING, ends.BUILD_FAILED}
 """After a cell that ended so, its process may serve another."""
 
@@ -29,33 +28,25 @@ def serve(channel: Channel, product: str, warm: bool, alone: bool) -> int:
     """
     opened = Opened(product)
     if warm:
-        _warm_up(opened)
+        try:
+            opened.backend().warm_up()
+        except Exception as error:  # a cell tells what fails
+            print("not warmed up: %s" % error, flush=True)
     server = Server(channel, opened, alone)
     if not alone:
         gc.collect()
         gc.freeze()  # what is there now stays, and need not be looked through after each cell
     channel.send({"ready": True})
-    while True:
+    received = channel.receive()
+    while received is not None and received[1] is not None and server.serve_one(received[0], received[1]):
         received = channel.receive()
-        if received is None or received[1] is None:
-            return 0
-        if not server.serve_one(received[0], received[1]):
-            return 0
-
-
-def _warm_up(opened: Opened) -> None:
-    """Do what the first cell would wait for; a cell tells what fails."""
-    try:
-        opened.backend().warm_up()
-    except Exception as error:
-        print("not warmed up: %s" % error, flush=True)
+    return 0
 
 
 class Server:
     """Runs cells, and judges after each whether the process may serve another."""
 
     def __init__(self, channel: Channel, opened: Opened, alone: bool) -> None:
-        """Look at the process as it is before its first cell."""
         self.channel, self.opened, self.pid, self.home = channel, opened, os.getpid(), Path.cwd()
         self.traces = None if alone else Traces()
         opened.on_open = self._look_again
@@ -97,7 +88,7 @@ class Server:
     def _why_end(self, order: Dict[str, Any], result: Dict[str, Any], before: Any) -> str:
         """Say why this process can serve no other cell; nothing where it can."""
         if self.traces is None:
-            return ALONE
+            return "it was for this cell alone"
         if result["ended"] not in GOES_ON:
             return "the cell ended: %s" % result["ended"]
         if result.get(TROUBLE):

@@ -20,7 +20,7 @@ from tests.containers.conftest import GOOD, IMAGE, Project, containers_of, end, 
 from tests.containers.engines import REMOVED_BY_HAND, client
 from trtmatrix.common.owner import own_identity
 from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL
-from trtprobe.intake import HEARTBEAT_SECONDS
+from trtprobe.job import HEARTBEAT_SECONDS
 
 Start = Callable[..., "subprocess.Popen[str]"]
 SLEEPS = ("--trt", GOOD, "--repro", "slow", "--case", "sleep-*")

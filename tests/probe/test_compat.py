@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.probe.jobs import Job, Step
-from trtprobe.compat import VARIABLE, with_driver_library
+from trtprobe.__main__ import COMPAT, with_driver_library
 
 
 def libcuda_of(python: Path, driver: Path, folder: Path, **environment: str) -> str:
@@ -25,17 +25,17 @@ def test_the_first_folder_that_has_one_goes_first(python: Path, driver: Path, tm
     ours = tmp_path / "compat" / "lib.real"
     shutil.copytree(driver, ours)
     named = f"{tmp_path / 'nothing'}:{ours}:{driver}"
-    loaded = libcuda_of(python, driver, tmp_path / "named", **{VARIABLE: named})
+    loaded = libcuda_of(python, driver, tmp_path / "named", **{COMPAT: named})
     assert loaded == str(ours / "libcuda.so.1")
 
 
 def test_folders_without_one_change_nothing(python: Path, driver: Path, tmp_path: Path) -> None:
-    loaded = libcuda_of(python, driver, tmp_path / "absent", **{VARIABLE: str(tmp_path)})
+    loaded = libcuda_of(python, driver, tmp_path / "absent", **{COMPAT: str(tmp_path)})
     assert loaded == str(driver / "libcuda.so.1")
 
 
 @pytest.mark.parametrize(("path", "after"), [("", ""), ("/a:/b", ":/a:/b")])
 def test_the_image_s_own_path_is_kept_behind_it(tmp_path: Path, path: str, after: str) -> None:
     (tmp_path / "libcuda.so.1").touch()
-    environment = {VARIABLE: str(tmp_path), "LD_LIBRARY_PATH": path, "HOME": "/h"}
+    environment = {COMPAT: str(tmp_path), "LD_LIBRARY_PATH": path, "HOME": "/h"}
     assert with_driver_library(environment) == {"LD_LIBRARY_PATH": f"{tmp_path}{after}", "HOME": "/h"}

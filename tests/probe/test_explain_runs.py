@@ -22,8 +22,8 @@ from spoiling import WIDTH, blocks, save  # noqa: E402
 
 from trtmatrix.cli.entry import make_parser  # noqa: E402
 from trtmatrix.judge.compare import Entry  # noqa: E402
-from trtmatrix.model.model_extras import add_extras  # noqa: E402
 from trtmatrix.model.own_model import model_repro, open_model  # noqa: E402
+from trtmatrix.model.section import add_extras  # noqa: E402
 from trtmatrix.plan.context import Context, open_context  # noqa: E402
 from trtmatrix.plan.scene import look_around  # noqa: E402
 from trtmatrix.run.perform import Options, perform  # noqa: E402
@@ -127,12 +127,6 @@ class Project:
         return add_extras(bare, context, entries, RIGHT, WRONG, args), list(entries)
 
 
-@pytest.fixture(autouse=True)
-def _without_polygraphy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its hint is one more step, where it is installed."""
-    monkeypatch.setattr("trtmatrix.model.explain.polygraphy_hint", lambda _: "")
-
-
 def test_everything_about_a_model_that_is_wrong_at_one_version(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,7 +165,7 @@ def test_everything_about_a_model_that_is_wrong_at_one_version(
 def test_a_search_is_served_from_its_records_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trtmatrix.onnxmodel.marking.LARGE_FILE", 100)  # its weights are moved out
+    monkeypatch.setattr("trtmatrix.model.marking.LARGE_FILE", 100)  # its weights are moved out
     project = Project(tmp_path, "/4/down")
 
     def layer() -> WrongLayer:
@@ -182,7 +176,6 @@ def test_a_search_is_served_from_its_records_the_next_time(
         return set((tmp_path / "cache" / "explain" / "results").rglob("*.json"))
 
     first = layer()
-    assert list((tmp_path / "cache" / "explain" / "lean").glob("*/model.onnx"))
     kept = records()
     assert first.tensor == "/4/down"
     assert len(kept) == len(first.steps)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.probe.compiled import HERE, compile_library
-from trtprobe import kernels
-from trtprobe.kernels import launched_kernels, see_fusion
+from trtprobe.backends import kernels
+from trtprobe.backends.kernels import launched_kernels, see_fusion
 
 
 @pytest.fixture(scope="module")

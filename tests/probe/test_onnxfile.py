@@ -17,8 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.probe.graphs import add_weights, relu_then
 from tests.probe.jobs import PROBE
 from trtprobe import ends
-from trtprobe.models import IN_MEMORY, Model
-from trtprobe.onnxfile import NOTHING, Node, read_onnx
+from trtprobe.onnxfile import IN_MEMORY, NOTHING, Model, Node, read_onnx
 
 
 def write(folder: Path, model: onnx.ModelProto) -> Path:
@@ -108,7 +107,7 @@ def test_the_key_follows_the_weights_without_reading_them(tmp_path: Path) -> Non
 READ = """
 import resource, sys
 from pathlib import Path
-from trtprobe.models import Model
+from trtprobe.onnxfile import Model
 model = Model(Path(sys.argv[1]))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 assert model.must_stay_a_file and model.onnx.opset == 17

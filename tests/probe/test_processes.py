@@ -1,16 +1,21 @@
-"""A child's output is read to its end, and only its tail is held."""
+"""A child's output is read to its end, and only its tail is held; messages go to and fro unharmed."""
 
 from __future__ import annotations
 
+import os
 import subprocess
+from pathlib import Path
+
+import pytest
 
 from tests.probe.jobs import MAIN, PROBE
+from trtprobe.channel import identity, open_channels
 
 CODE = """
 import os, sys
 sys.path.insert(0, {source!r})
 import select
-from trtprobe.tail import TAIL_BYTES, Tail
+from trtprobe.pool import TAIL_BYTES, Tail
 from trtprobe.processes import Child
 tail, held = Tail(), []
 def work():
@@ -32,3 +37,35 @@ def test_the_tail_alone_is_held_in_memory() -> None:
     code = CODE.format(source=str(PROBE.parent))
     done = subprocess.run([MAIN, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(512 * 65536), "True", "True"]
+
+
+@pytest.mark.parametrize("sent", [b"no message", b"\xff\x00", b"[1, 2]", b"null"])
+def test_what_a_cell_writes_to_the_connection_ends_it_and_not_the_supervisor(sent: bytes) -> None:
+    ours, theirs = open_channels()
+    assert theirs.send({"ready": True})
+    theirs.connection.send(sent)
+    assert ours.take() == [{"ready": True}]
+    assert not ours.open
+    assert ours.take() == []
+    for channel in (ours, theirs):
+        channel.close()
+
+
+def test_a_file_goes_along_with_a_message_and_none_is_taken_unasked() -> None:
+    ours, theirs = open_channels()
+    with Path(__file__).open() as file:
+        assert ours.send({"spec": 1}, file.fileno())
+        received = theirs.receive()
+        assert received is not None
+        message, handed = received
+        assert message == {"spec": 1}
+        assert handed is not None
+        assert identity(handed) == identity(file.fileno())
+        os.close(handed)
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        assert theirs.send({"done": {}}, file.fileno())
+        assert ours.take() == [{"done": {}}]
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+    theirs.close()
+    assert ours.receive() is None
+    ours.close()

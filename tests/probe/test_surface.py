@@ -28,7 +28,7 @@ RELEASES = {  # bindings: (wheel, Python, the libraries' number)
     "11.4.0": ("tensorrt-cu12-bindings==11.4.0.106", "3.12", 11),
 }
 
-FILES = ("tensorrt_gpu.py", "gpu_engine.py", "profiles.py", "refusals.py", "data_shapes.py")
+FILES = ("tensorrt_gpu.py", "gpu_engine.py", "refusals.py")
 CLASSES = {  # how these files call an object: its class
     "trt": "", "names": "NetworkDefinitionCreationFlag", "config": "IBuilderConfig", "parser": "OnnxParser",
     "builder": "Builder", "_runtime": "Runtime", "plan": "IHostMemory", "engine": "ICudaEngine",

@@ -29,7 +29,7 @@ from trtmatrix.api.types import ApiChange, ApiClass, ChangeKind, Member, MemberK
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
-from trtprobe import surfacing
+from trtprobe import surface as probe_surface
 
 SURFACES = read_surfaces(Path("nowhere"))
 
@@ -261,7 +261,7 @@ def run(folder: Path, launcher: Leaving, version: str) -> list[str]:
 
 
 def test_a_surface_that_nobody_has_is_asked_for_once_and_kept(tmp_path: Path) -> None:
-    assert surfacing.FILE == LEFT
+    assert probe_surface.FILE == LEFT
     first, second, packaged = Leaving(WHOLE), Leaving(WHOLE), Leaving(WHOLE)
     (note,) = run(tmp_path / "1", first, "9.3.0")
     assert "9.3.0" in note

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.suite.digest import digest_code, split_lines
+from trtmatrix.suite.digest import NOISE, digest_code, digest_modules, digest_own_code, split_lines
 from trtmatrix.suite.reprofile import APART
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -246,3 +246,17 @@ def test_where_in_our_package_a_name_is_imported_from_may_be_left_out() -> None:
     assert digest_code(before, own="p") == digest_code(after, own="p")
     assert digest_code(before, own="o") != digest_code(after, own="o")
     assert digest_code(before, own="p") != digest_code(after.replace("x = a", "x = b"), own="p")
+
+
+def test_the_digest_of_emulation_is_of_its_code_alone_not_of_where_it_lies(tmp_path: Path) -> None:
+    files = [ROOT / "src" / "trtmatrix" / f"{name}.py" for name in NOISE]
+    assert digest_modules(files) == digest_own_code().noise
+    moved = [Path(shutil.copy(file, tmp_path / f"{n}-moved.py")) for n, file in enumerate(files)]
+    assert digest_modules(reversed(moved)) == digest_own_code().noise
+    changed = tmp_path / "0-moved.py"
+    changed.write_text(
+        changed.read_text().replace(" from trtmatrix", " from trtmatrix.elsewhere") + "\n# more\n"
+    )
+    assert digest_modules(moved) == digest_own_code().noise
+    changed.write_text(changed.read_text() + "x = 1\n")
+    assert digest_modules(moved) != digest_own_code().noise

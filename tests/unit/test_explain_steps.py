@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +12,8 @@ from builders import make_case, make_cell, make_entry, make_record, make_repro
 from trtmatrix.common.tensors import parse_profile
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
-from trtmatrix.model.explain import polygraphy_hint
-from trtmatrix.model.explain_steps import errors_of, profile_texts
+from trtmatrix.model.explain import errors_of
+from trtmatrix.model.own_model import profile_texts
 from trtmatrix.suite.model import Cause
 
 NAMES = {"y": "y/0", "act": "/0/act", "flat": "flat"}
@@ -83,10 +81,3 @@ def test_what_tells_nothing_is_said_in_words(fields: dict[str, Any], words: str)
 def test_a_profile_is_handed_on_as_the_command_line_takes_it() -> None:
     profile = {"ids": ((1, 16), (4, 128), (8, 512)), "scalar": ((), (), ())}
     assert dict(parse_profile(text) for text in profile_texts(profile)) == profile
-
-
-@pytest.mark.parametrize("here", [True, False])
-def test_polygraphy_is_named_where_it_is_installed(here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}" if here else None)
-    hint = polygraphy_hint(Path("my.onnx"))
-    assert ("polygraphy debug reduce my.onnx -o reduced.onnx --mode=bisect --check" in hint) is here

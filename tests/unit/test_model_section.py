@@ -15,7 +15,8 @@ from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import NO_FLOOR, noise_troubles
 from trtmatrix.judge.record import Record, record_from
-from trtmatrix.model.own_model import make_model_section, with_model
+from trtmatrix.model.own_model import with_model
+from trtmatrix.model.section import make_model_section
 from trtmatrix.plan.context import open_context
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.outcome import Evidence

@@ -117,6 +117,44 @@ def test_graphs_that_cannot_be_fed_are_refused(kind: str, words: str, opened: Op
     assert words in refused(opened, saved(odd(kind), tmp_path / "m.onnx"))
 
 
+def malformed(kind: str) -> Any:
+    model = mlp()
+    node = model.graph.node[0]
+    match kind:
+        case "no inputs":
+            del node.input[:]
+        case "unnamed quantizer":
+            node.op_type, node.name = "DequantizeLinear", "dq"
+            del node.input[:]
+        case "axis":
+            node.CopyFrom(helper.make_node("Gather", ["w0", "x"], ["m0"], name="rows", axis=7))
+        case "type of an input":
+            model.graph.input[0].type.tensor_type.elem_type = 99
+        case "type of a weight":
+            model.graph.initializer[0].data_type = 99
+    return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("no inputs", "the node 0 (MatMul) has 0 inputs and needs 2"),
+        ("unnamed quantizer", "the node dq (DequantizeLinear) has 0 inputs and needs 2"),
+        ("axis", "the node rows (Gather) has the axis 7, and what it takes from has 2 dimensions"),
+        ("type of an input", "the tensor x has the element type 99, which ONNX does not have"),
+        ("type of a weight", "the tensor w0 has the element type 99"),
+    ],
+)
+def test_a_malformed_graph_is_refused_by_its_node(
+    kind: str, words: str, opened: Opened, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(malformed(kind).SerializeToString())
+    message = refused(opened, path)
+    assert words in message
+    assert "export it again" in message
+
+
 def test_dynamic_shapes_want_inputs_or_a_profile(opened: Opened, tmp_path: Path) -> None:
     message = refused(opened, saved(two_inputs(), tmp_path / "m.onnx"))
     assert "input ids is int64 [batch, seq]" in message

@@ -10,12 +10,11 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnxmodels import FLOAT, HALF, INT64, Array, make_model, mlp, node, normal, saved, saved_outside
 
-from trtmatrix.onnxmodel import bench
-from trtmatrix.onnxmodel.bench import Bench
-from trtmatrix.onnxmodel.computing import compute
-from trtmatrix.onnxmodel.retype import Retyping
+from trtmatrix.onnxmodel import computing
+from trtmatrix.onnxmodel.computing import Rewritable, compute
+from trtmatrix.onnxmodel.graphs import infer, known_of
+from trtmatrix.onnxmodel.rewriting import Retyping
 from trtmatrix.onnxmodel.sessions import Session
-from trtmatrix.onnxmodel.walk import infer, known_of
 
 CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "plain": ((2, 4, 9, 9), (6, 4, 3, 3), {}),
@@ -196,7 +195,7 @@ def test_an_old_opset_that_cannot_be_has_a_reference_and_no_floor(
     def refuse(model: ModelProto, target: int) -> ModelProto:
         raise RuntimeError(f"no adapter to {target} for {len(model.graph.node)} nodes")
 
-    monkeypatch.setattr(bench, "convert_version", refuse)
+    monkeypatch.setattr(computing, "convert_version", refuse)
     computed = compute(saved(old(), tmp_path / "m.onnx"), [{"x": normal(4, 64)}], "tf32", tmp_path)
     assert len(computed.references) == 1
     assert computed.errors == ()
@@ -217,6 +216,6 @@ def test_large_weights_go_into_one_file_and_small_ones_stay(tmp_path: Path) -> N
     path = saved(mlp(), tmp_path / "m.onnx")
     folder = tmp_path / "bench"
     folder.mkdir()
-    made = Bench(path, folder, {"x": (4, 64)})
+    made = Rewritable(path, folder, {"x": (4, 64)})
     assert len(made.model.SerializeToString()) < 2000
     assert sum(file.stat().st_size for file in folder.iterdir()) == 2 * 64 * 64 * 4

@@ -22,15 +22,15 @@ from trtmatrix.authoring.arithmetic import (
 from trtmatrix.authoring.randoms import TorchRandom
 from trtmatrix.onnxmodel import rounding
 from trtmatrix.onnxmodel.computing import compute
-from trtmatrix.onnxmodel.rounding import Rounding, Steps, apply_rounding
-from trtmatrix.onnxmodel.walk import fresh_names, infer, known_of
+from trtmatrix.onnxmodel.graphs import Known, Nodes, fresh_names, infer, known_of
+from trtmatrix.onnxmodel.rounding import Rounding, apply_rounding
 
 SAME_FLOOR = 1.5
 """A floor of the graph and the project's own emulation of the same mathematics differ by less."""
 
 
 def rounder(function: Any) -> ModelProto:
-    steps = Steps(fresh_names())
+    steps = Nodes(fresh_names())
     function(steps, "x", "y")
     return make_model(steps.nodes, {"x": (FLOAT, ["n"])}, {"y": (FLOAT, ["n"])})
 
@@ -71,7 +71,7 @@ def test_another_grid_leaves_exact_numbers_alone_and_moves_others_no_further(
 ) -> None:
     exact = np.array([0.0, 1.0, -3.0, 0.125, 96.0], np.float32)
     values = np.concatenate([exact, normal(10_000)])
-    rewriting = rounding.Rewriting(Rounding(kind=kind, grid=0.83))
+    rewriting = rounding.Rewriting(Rounding(kind=kind, grid=0.83), Known())
     model = make_model(rewriting.round("x", "y", kind), {"x": (FLOAT, ["n"])}, {"y": (FLOAT, ["n"])})
     found = run(model, tmp_path / "m.onnx", x=values)["y"]
     assert np.array_equal(found[: len(exact)], exact)

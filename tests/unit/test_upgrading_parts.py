@@ -95,10 +95,11 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Asked:
         entries = entries_of(context, scene, scene.stored)
         return Result(entries=entries, served=frozenset())
 
-    module = ModuleType("own_model")
-    module.open_model = open_model  # type: ignore[attr-defined] # a module made here
-    module.make_model_section = make_model_section  # type: ignore[attr-defined] # as above
-    monkeypatch.setitem(sys.modules, "trtmatrix.model.own_model", module)
+    own_model, section = ModuleType("own_model"), ModuleType("section")
+    own_model.open_model = open_model  # type: ignore[attr-defined] # a module made here
+    section.make_model_section = make_model_section  # type: ignore[attr-defined] # as above
+    monkeypatch.setitem(sys.modules, "trtmatrix.model.own_model", own_model)
+    monkeypatch.setitem(sys.modules, "trtmatrix.model.section", section)
     monkeypatch.setattr(perform, "perform", run)
     return done
 

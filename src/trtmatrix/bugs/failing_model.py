@@ -17,10 +17,9 @@ from onnx import ModelProto, ValueInfoProto
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.tensors import Range
-from trtmatrix.onnxmodel.external import find_external
+from trtmatrix.onnxmodel.graphs import elements, find_external
 from trtmatrix.onnxmodel.samples import digest_samples
 from trtmatrix.onnxmodel.sessions import Session
-from trtmatrix.onnxmodel.walk import elements
 
 Array = NDArray[Any]
 Sample = Mapping[str, Array]

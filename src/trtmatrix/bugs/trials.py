@@ -20,8 +20,7 @@ from trtmatrix.common.errors import TrtMatrixError, UsageError
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.manner import Manner, manner_of
 from trtmatrix.judge.words import full_words
-from trtmatrix.model.explain_steps import profile_texts
-from trtmatrix.model.own_model import model_repro, open_model
+from trtmatrix.model.own_model import model_repro, open_model, profile_texts
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache

@@ -12,7 +12,7 @@ from trtmatrix.plan.stale import find_changes
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import ImageOrigin, Version
-from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.repro_files import LoadedRepro, stored_repros
 
 
 class KnownCells:
@@ -69,14 +69,13 @@ class KnownCells:
         return self._repros[key]
 
     def _candidates(self, repro: str, case: str) -> Iterator[LoadedRepro]:
-        from trtmatrix.model.own_model import stored_models
-
         loaded = self._context.repros.get(repro)
         if loaded is not None:
             if any(known.id == case for known in loaded.repro.cases):
                 yield loaded
             return
-        yield from (opened.repros[repro] for opened in stored_models(self._context, repro, case))
+        for stored in stored_repros(self._context.project.cache, repro, case):
+            yield next(item for item in stored if item.repro.id == repro)
 
 
 def image_remarks(record: Record, version: Version, lock: Lock) -> tuple[str, ...]:

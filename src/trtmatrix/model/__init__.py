@@ -1,1 +1,7 @@
-"""A model of the user's own as a repro: cases, acceptance, and the first layer that goes wrong."""
+"""A model of the user's own: ``run --model``, ``prepare``, ``upgrade --model``.
+
+It makes a repro of a model (:mod:`.own_model`) from a template (:mod:`.page`), so that all else treats it as
+any other; runs the deployer's acceptance script (:mod:`.acceptance`), names the first layer that goes wrong
+(:mod:`.explain`), and makes the section of an upgrade report (:mod:`.section`). It may import all that
+prepares and runs cells, ``onnxmodel``, the types of upgrade's report, and what makes that report's lines.
+"""

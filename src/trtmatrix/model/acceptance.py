@@ -46,45 +46,36 @@ def run_check(
     ``tell`` gets each line that the script prints (default: the standard error). Whatever goes wrong with
     the script is the outcome's ``error``, and nothing is left running.
     """
-    lacking = _lacking(script)
-    if lacking:
-        return CheckOutcome(script=str(script), passed=None, error=lacking)
+    if not script.is_file():
+        what = "is no file" if script.exists() else "there is no such file"
+        error = f"{script}: {what}: name your script by --check"
+        return CheckOutcome(script=str(script), passed=None, error=error)
     with tempfile.TemporaryDirectory(prefix="trtmatrix-check-") as name:
         folder = Path(name)
-        job = {
-            "script": str(script.resolve()),
-            "before": _write(folder, "before", outputs_before),
-            "after": _write(folder, "after", outputs_after),
-            "reference": None if reference is None else _write(folder, "reference", reference),
-            "answer": str(folder / "answer.json"),
-        }
-        (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
-        trouble = _run(folder / "job.json", script, seconds, tell or _to_stderr(script))
-        return _read(folder / "answer.json", script, trouble)
+        sides = {"before": outputs_before, "after": outputs_after, "reference": reference}
+        job = {side: _files(folder, side, given) for side, given in sides.items()}
+        answer = folder / "answer.json"
+        text = json.dumps({**job, "script": str(script.resolve()), "answer": str(answer)})
+        (folder / "job.json").write_text(text, encoding="utf-8")
+        error = _run(folder / "job.json", script, seconds, tell or _to_stderr(script))
+        try:  # an answer counts though the process did not end
+            said = json.loads(answer.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            said = {"error": error}
+    return CheckOutcome(script=str(script), **{"passed": None, **said})
 
 
-def _lacking(script: Path) -> str:
-    """Say why a script cannot be run at all, or nothing."""
-    if not script.exists():
-        return f"{script}: there is no such file: name your script by --check"
-    if not script.is_file():
-        return f"{script}: is no file: name your script by --check"
-    try:
-        with script.open("rb"):
-            return ""
-    except OSError as error:
-        return f"{script}: cannot be read: {error.strerror}"
-
-
-def _write(folder: Path, key: str, samples: Outputs) -> list[dict[str, str]]:
-    """Write what is no file yet; returns each sample's files by output."""
+def _files(folder: Path, side: str, samples: Outputs | None) -> list[dict[str, str]] | None:
+    """Return each sample's files by output; what is no file yet is written."""
     import numpy as np
 
+    if samples is None:
+        return None
     written: list[dict[str, str]] = []
     for index, sample in enumerate(samples):
         files: dict[str, str] = {}
         for number, (output, given) in enumerate(sample.items()):
-            file = given if isinstance(given, Path) else folder / f"{key}-{index}-{number}.npy"
+            file = given if isinstance(given, Path) else folder / f"{side}-{index}-{number}.npy"
             if not isinstance(given, Path):
                 np.save(file, np.asarray(given), allow_pickle=False)
             files[output] = str(file.resolve())
@@ -93,7 +84,7 @@ def _write(folder: Path, key: str, samples: Outputs) -> list[dict[str, str]]:
 
 
 def _run(job: Path, script: Path, seconds: float, tell: Callable[[str], None]) -> str:
-    """Run the process to its end or for so many seconds; returns what was wrong with that, or nothing."""
+    """Run the process to its end or for so many seconds; returns what was wrong with it."""
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", CODE, *sys.path, str(job)], stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
@@ -133,16 +124,3 @@ def _show(stream: IO[bytes], tell: Callable[[str], None]) -> None:
 def _to_stderr(script: Path) -> Callable[[str], None]:
     """Return what prints a line with the script's name; never to where a report goes."""
     return lambda line: print(f"{script.name}: {line}", file=sys.stderr, flush=True)
-
-
-def _read(answer: Path, script: Path, trouble: str) -> CheckOutcome:
-    """Return what the process has answered, else the trouble with it."""
-    try:
-        said = json.loads(answer.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return CheckOutcome(script=str(script), passed=None, error=trouble)
-    if "error" in said:
-        return CheckOutcome(script=str(script), passed=None, error=str(said["error"]))
-    return CheckOutcome(
-        script=str(script), passed=bool(said["passed"]), figure=said["figure"], label=str(said["label"])
-    )

@@ -9,41 +9,62 @@ these runs lie in the cache: the same search is served from there.
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import shutil
+import math
+import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trtmatrix.common.errors import TrtMatrixError
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import FAIL_FACTOR
+from trtmatrix.judge.judge import other_shapes, subject_of
+from trtmatrix.judge.record import RAN, Measured, Record
 from trtmatrix.model.explain_search import (
     Errors,
     Reading,
     begin_search,
+    in_floors,
     is_wrong,
     learn,
     next_group,
     step_budget,
 )
 from trtmatrix.model.explain_text import describe, step_text
+from trtmatrix.model.own_model import (
+    Inputs,
+    choose_inputs,
+    model_repro,
+    open_model,
+    outputs_of,
+    profile_texts,
+)
 from trtmatrix.plan.context import Context
 from trtmatrix.suite.model import Product
 from trtmatrix.upgrade.report import WrongLayer
 
 if TYPE_CHECKING:
-    from trtmatrix.onnxmodel.marking import Markable
+    from trtmatrix.model.marking import Markable
+    from trtmatrix.run.session import Session
 
 Measure = Callable[[tuple[str, ...]], Errors | str]
 """Runs the model with tensors marked: the errors of its outputs and of those, or the trouble."""
 
+Tell = Callable[[str], None]
+
+FOLDER = "explain"
+"""Where in the cache the records of steps lie: the same step is served from there."""
+
 INTERRUPTED = "it was interrupted"
 
-Tell = Callable[[str], None]
+NOT_WRONG = (
+    f"no output is {FAIL_FACTOR:g} noise floors off or more: what fails is a limit of your own, "
+    "which says nothing about inner tensors"
+)
+NO_FLOORS = "no noise floor is known of its outputs: nothing tells a wrong inner tensor from a rounded one"
 
 
 def explain(
@@ -53,28 +74,32 @@ def explain(
 
     ``context``: as :func:`.open_model` gave it. What cannot be done is said in the answer.
     """
-    from trtmatrix.model.explain_steps import FOLDER, Steps, find_worst
-    from trtmatrix.onnxmodel.marking import lean_copy, read_markable
+    from trtmatrix.model.marking import read_markable
+    from trtmatrix.onnxmodel.reading import read_model
     from trtmatrix.run.session import Session
 
-    version = entry.cell.version
-    made = context.project.repros.parent
-    lean = lean_copy(made / "model" / "model.onnx", context.project.cache / FOLDER / "lean" / made.name)
-    markable = read_markable(lean)
+    version, cache = entry.cell.version, context.project.cache
+    markable = read_markable(context.project.repros.parent / "model" / "model.onnx")
+    inputs = choose_inputs(read_model(args.model), args.inputs, args.profile)
     gpu = entry.cell.gpu.slug if version.product is Product.TENSORRT else ""
-    results = context.project.cache / FOLDER / "results"
-    kept = replace(context, project=replace(context.project, results=results))
+    kept = replace(context, project=replace(context.project, results=cache / FOLDER / "results"))
     started = time.monotonic()
     with Session(kept, version.name, gpu) as session:
-        steps = Steps(context, args, entry, calibration, session)
-        errors = find_worst(steps, markable)
+        runs = Runs(
+            context=context, args=args, entry=entry, calibration=calibration, session=session,
+            markable=markable, inputs=inputs,
+        )  # fmt: skip
+        sample, errors = runs.find_worst()
         if isinstance(errors, str):
             return WrongLayer(version=version.name, why_not=errors)
-        found = search_for_layer(markable, errors, version.name, partial(steps.measure, markable), tell)
+
+        def measure(tensors: tuple[str, ...]) -> Errors | str:
+            return runs.measure(tensors, sample)
+
+        found = search_for_layer(markable, errors, version.name, measure, tell)
     markings, seconds = len(found.steps), time.monotonic() - started
     tell(f"{version.name}: {markings} marking{'s' * (markings != 1)} in {seconds:.1f} s")
-    hint = polygraphy_hint(args.model)
-    return replace(found, steps=(*found.steps, hint)) if hint else found
+    return found
 
 
 def search_for_layer(
@@ -87,47 +112,141 @@ def search_for_layer(
     far is returned.
     """
     search = begin_search(markable.graph, errors)
-    nodes = {tensor: (node.name, node.operator) for tensor, node in markable.nodes.items()}
     if search is None:
-        return WrongLayer(version=version, why_not=_NOT_WRONG if errors.floors else _NO_FLOORS)
+        return WrongLayer(version=version, why_not=NOT_WRONG if errors.floors else NO_FLOORS)
     failing, budget, cut_short = search.wrong, step_budget(len(markable.inner)), ""
     try:
         while (group := next_group(search, budget)) is not None:
-            reading = _read(group, failing, measure(group))
+            measured = measure(group)
+            if not isinstance(measured, str) and failing not in measured.floors:
+                measured = f"no noise floor is known of {failing}"
+            if isinstance(measured, str):
+                reading = Reading(marked=group, survived=None, floors={}, trouble=measured)
+            else:
+                survived, floors = is_wrong(measured.floors[failing]), measured.floors
+                reading = Reading(marked=group, survived=survived, floors=floors, shapes=measured.shapes)
             search = learn(search, reading)
             tell(f"{version}: marking {step_text(len(search.readings), reading)}")
     except KeyboardInterrupt:
         cut_short = f"{INTERRUPTED} after {len(search.readings)} markings"
-    return describe(search, nodes, version, cut_short)
+    return describe(search, markable.nodes, version, cut_short)
 
 
-def _read(marked: tuple[str, ...], failing: str, measured: Errors | str) -> Reading:
-    if not isinstance(measured, str) and failing not in measured.floors:
-        measured = f"no noise floor is known of {failing}"
-    if isinstance(measured, str):
-        return Reading(marked=marked, survived=None, floors={}, trouble=measured)
-    survived = is_wrong(measured.floors[failing])
-    return Reading(marked=marked, survived=survived, floors=measured.floors, shapes=measured.shapes)
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """Runs a model at one version with tensors marked, like any other, and one sample of it at a time."""
+
+    context: Context
+    args: argparse.Namespace
+    entry: Entry
+    calibration: Calibration
+    session: Session
+    markable: Markable
+    inputs: Inputs
+
+    @property
+    def _names(self) -> dict[str, str]:
+        return outputs_of(model_repro(self.context))
+
+    def find_worst(self) -> tuple[int, Errors | str]:
+        """Return the sample whose outputs are furthest off, and their errors; or why there are none.
+
+        They are read from the record of the failure. Where it has none, as an output has another shape than
+        its reference, each sample is run anew.
+        """
+        from trtmatrix.onnxmodel.preparing import mark_of
+
+        found: list[Errors] = []
+        record, count, own = self.entry.record, len(self.inputs.samples), frozenset(self._names.values())
+        if record is None:
+            return 0, "there is no record of it"
+        for number in range(count):
+            if other_shapes(record):
+                errors = self.measure((), number)
+            else:
+                mark = mark_of(number, count)
+                errors = errors_of(record, self.entry, self._names, self.calibration, own, mark)
+            if isinstance(errors, str):
+                return number, errors
+            found.append(errors)
+        worst = [max(map(_size, errors.floors.values()), default=-1.0) for errors in found]
+        sample = max(range(count), key=worst.__getitem__)
+        return sample, found[sample]
+
+    def measure(self, tensors: tuple[str, ...], sample: int) -> Errors | str:
+        """Return the errors of the outputs and of marked tensors, or why there are none."""
+        outcome = self.entry.outcome
+        every = outcome is None or outcome.failed >= outcome.builds
+        try:
+            marked = self._open_marked(tensors, sample)
+            found = self.session.ask(model_repro(marked), builds=1 if every else 0)
+        except (TrtMatrixError, OSError) as error:
+            return " ".join(str(error).split())[:300]
+        if found.record is None:
+            return "it did not run"
+        names, own = outputs_of(model_repro(marked)), frozenset(self._names.values())
+        errors = errors_of(found.record, found, names, self.calibration, own)
+        if isinstance(errors, str):
+            return errors
+        lacking = [tensor for tensor in tensors if tensor not in errors.floors]
+        return f"no noise floor is known of {', '.join(lacking)}" if lacking else errors
+
+    def _open_marked(self, tensors: tuple[str, ...], sample: int) -> Context:
+        """Make the marked model a repro, of the one sample."""
+        import numpy as np
+
+        from trtmatrix.model.marking import write_marked
+
+        root = self.context.project.cache / FOLDER
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=root, prefix=".marking-") as name:
+            folder = Path(name)
+            marked = write_marked(self.markable, tensors, folder / "model")
+            marked = marked.rename(marked.with_name("explained.onnx"))  # its cells are not the model's own
+            np.savez(folder / "inputs.npz", **self.inputs.samples[sample])  # type: ignore[arg-type] # arrays alone
+            args = {
+                **vars(self.args), "model": marked, "inputs": folder / "inputs.npz", "check": None,
+                "explain": False, "atol": None, "rtol": None, "profile": profile_texts(self.inputs.profile),
+            }  # fmt: skip
+            return open_model(self.context, argparse.Namespace(**args))
 
 
-_NOT_WRONG = (
-    f"no output is {FAIL_FACTOR:g} noise floors off or more: what fails is a limit of your own, "
-    "which says nothing about inner tensors"
-)
-_NO_FLOORS = "no noise floor is known of its outputs: nothing tells a wrong inner tensor from a rounded one"
+def errors_of(
+    record: Record, entry: Entry, names: Mapping[str, str], calibration: Calibration,
+    outputs: frozenset[str], mark: str = "",
+) -> Errors | str:  # fmt: skip
+    """Return the errors of tensors, of the build that is furthest off; or why there are none.
 
-
-def polygraphy_hint(model: Path) -> str:
-    """Return the command by which Polygraphy, where it is here, reduces the model itself; nothing elsewhere.
-
-    Source: https://github.com/NVIDIA/TensorRT/tree/main/tools/Polygraphy/polygraphy/tools/debug.
+    ``names``: a record's names → the graph's. ``outputs``: the model's own, whose floors are taken as they
+    are; those of inner tensors are never less than one rounding. ``mark`` stands behind names of one sample.
     """
-    if shutil.which("polygraphy") is None:
-        return ""
-    lacks = [name for name in ("tensorrt", "onnxruntime") if importlib.util.find_spec(name) is None]
-    needs = f" (it needs {' and '.join(lacks)} in this Python, which are not here)" if lacks else ""
-    return (
-        "Polygraphy is installed here, and may reduce the model to fewer nodes by the TensorRT of this host"
-        f"{needs}: polygraphy debug reduce {model} -o reduced.onnx --mode=bisect "
-        "--check polygraphy run polygraphy_debug.onnx --onnxrt --trt"
-    )
+    shapes = other_shapes(record)
+    if record.ended != RAN and not shapes:
+        return f"{record.ended}: {record.detail[:200]}".rstrip(": ")
+    subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
+    noise = subject.noise
+    if noise is None:
+        return "no noise floor is known"
+
+    def read(build: Measured) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for name, tensor in names.items():
+            if name + mark in shapes:
+                found[tensor] = math.inf
+                continue
+            values, floor = build.outputs.get(name + mark), noise.floor(name + mark, subject.precision)
+            if values is None or floor is None or "rel_l2" not in values:
+                continue
+            error = math.nan if values.get("nan_unexpected") else float(values["rel_l2"])
+            own = tensor in outputs and floor
+            found[tensor] = error / floor if own else in_floors(error, floor, subject.precision)
+        return found
+
+    builds = [read(build) for build in record.builds]
+    worst = max(builds, key=lambda found: max((_size(found[t]) for t in found if t in outputs), default=0.0))
+    named = {tensor: shapes[name + mark] for name, tensor in names.items() if name + mark in shapes}
+    return Errors(floors=worst, shapes=named)
+
+
+def _size(floors: float) -> float:
+    return math.inf if math.isnan(floors) else floors

@@ -32,6 +32,14 @@ PATIENCE = 6
 
 
 @dataclass(frozen=True, kw_only=True)
+class Node:
+    """Where a tensor comes from: the node's name (or its place, where it has none) and operator."""
+
+    name: str
+    operator: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Graph:
     """What can be measured of a graph.
 
@@ -202,16 +210,16 @@ def conclude(search: Search) -> Found:
         for group in search.blocked
         if group in cured and group & set(search.left)
     )
-    found = Found(ending=Ending.UNFINISHED, tensor=search.wrong, region=search.left, cures=cures)
     if _is_hopeless(search):
         ending = Ending.GONE if search.readings[-1].survived is False else Ending.TROUBLE
     elif len(search.left) == 1:
-        return replace(found, ending=Ending.LAYER, together=_is_seen_together(search))
-    elif cures:
-        ending = Ending.FUSION
+        ending = Ending.LAYER
     else:
-        ending = Ending.UNFINISHED
-    return replace(found, ending=ending)
+        ending = Ending.FUSION if cures else Ending.UNFINISHED
+    return Found(
+        ending=ending, tensor=search.wrong, region=search.left, cures=cures,
+        together=ending is Ending.LAYER and _is_seen_together(search),
+    )  # fmt: skip
 
 
 def _blocked(search: Search, group: Iterable[str]) -> Search:

@@ -6,14 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 
 from trtmatrix.common.short import short
-from trtmatrix.model.explain_search import Ending, Found, Graph, Reading, Search, conclude, is_wrong
+from trtmatrix.model.explain_search import Ending, Found, Graph, Node, Reading, Search, conclude, is_wrong
 from trtmatrix.upgrade.report import WrongLayer
 
 SHOWN = 6
 """Tensors of a region that are named."""
 
-Nodes = Mapping[str, tuple[str, str]]
-"""A tensor → the name and the operator of the node that it comes from."""
+GONE = (
+    "run again with nothing marked it did not fail: the failure is not steady, "
+    "or other samples are needed to see it (--rebuilds 5 shows how often it fails)"
+)
+NOBODY = Node(name="", operator="")
 
 
 def step_text(number: int, reading: Reading) -> str:
@@ -23,47 +26,38 @@ def step_text(number: int, reading: Reading) -> str:
         return f"{number}: {marked}: it could not be run: {reading.trouble}"
     if not reading.survived:
         return f"{number}: {marked}: it does not fail" + (" any more" if reading.marked else "")
-    found = ", ".join(
-        f"{t} is {_state(reading.floors[t], reading.shapes.get(t, ''))}" for t in reading.marked
-    )
-    return f"{number}: {marked}: it still fails" + (f"; {found}" if found else "")
+    found = []
+    for tensor in reading.marked:
+        floors, shape = reading.floors[tensor], reading.shapes.get(tensor, "")
+        word = "wrong" if shape or is_wrong(floors) else "right"
+        found.append(f"{tensor} is {word} ({shape or _floors(floors)})")
+    return f"{number}: {marked}: it still fails" + (f"; {', '.join(found)}" if found else "")
 
 
-def layer_text(layer: WrongLayer) -> str:
-    """Say what was found at a version, for a terminal: the answer, then each step."""
-    answer = layer.why_not or f"{layer.operator} {layer.node}, tensor {layer.tensor}: {layer.error}"
-    lines = [f"first wrong layer at {layer.version}: {answer}", *(f"  {step}" for step in layer.steps)]
-    return "\n".join(lines)
-
-
-def describe(search: Search, nodes: Nodes, version: str, cut_short: str = "") -> WrongLayer:
+def describe(search: Search, nodes: Mapping[str, Node], version: str, cut_short: str = "") -> WrongLayer:
     """Return what was found at a version; ``cut_short``: why the search ended before its time, or nothing."""
     found = conclude(search)
     steps = tuple(step_text(number, reading) for number, reading in enumerate(search.readings, 1))
-    tensor, error, why_not = found.tensor, "", ""
+    tensor, error, why_not = "", "", ""
     match found.ending:
         case Ending.LAYER:
-            error = _layer(found, search)
+            tensor, error = found.tensor, _layer(found, search)
         case Ending.FUSION if not cut_short:
             tensor, error = _fusion(found, search.graph, nodes)
         case Ending.GONE:
-            tensor, why_not = "", _GONE
+            why_not = GONE
         case Ending.TROUBLE:
-            tensor, why_not = "", f"it could not be run again: {search.readings[-1].trouble}"
+            why_not = f"it could not be run again: {search.readings[-1].trouble}"
         case Ending.FUSION | Ending.UNFINISHED:
             cut = cut_short or f"after {len(steps)} markings no other is tried"
-            tensor, why_not = "", _unfinished(found, nodes, cut)
-    node, operator = nodes.get(tensor, ("", ""))
+            first, last = _node(found.region[0], nodes), _node(found.tensor, nodes)
+            where = f"in the {len(found.region)} nodes from {first} to {last}"
+            why_not = f"{cut}: it lies {where}, whose output is wrong"
+    node = nodes.get(tensor, NOBODY)
     return WrongLayer(
-        version=version, tensor=tensor, node=node, operator=operator, error=error, steps=steps,
+        version=version, tensor=tensor, node=node.name, operator=node.operator, error=error, steps=steps,
         why_not=why_not,
     )  # fmt: skip
-
-
-_GONE = (
-    "run again with nothing marked it did not fail: the failure is not steady, "
-    "or other samples are needed to see it (--rebuilds 5 shows how often it fails)"
-)
 
 
 def _layer(found: Found, search: Search) -> str:
@@ -72,15 +66,12 @@ def _layer(found: Found, search: Search) -> str:
     shown = ", ".join(f"{t} {_floors(search.floors[t])}" for t in sources[:SHOWN])
     shape = search.shapes.get(found.tensor, "")
     error = shape or f"{_floors(search.floors[found.tensor])} noise floors"
-    error += (
-        f"; what it is computed from is right: {shown}" if shown else "; it is computed from inputs alone"
-    )
-    if not found.together:
-        error += " (not seen in one engine: marking them together changes what is fused)"
-    return error
+    right = f"what it is computed from is right: {shown}" if shown else "it is computed from inputs alone"
+    doubt = " (not seen in one engine: marking them together changes what is fused)"
+    return f"{error}; {right}" + ("" if found.together else doubt)
 
 
-def _fusion(found: Found, graph: Graph, nodes: Nodes) -> tuple[str, str]:
+def _fusion(found: Found, graph: Graph, nodes: Mapping[str, Node]) -> tuple[str, str]:
     """Return the tensor whose marking cures the failure, and what that says."""
     group = min(found.cures, key=lambda group: (len(group), graph.place[group[0]]))
     others = [_names(other) for other in found.cures if other != group]
@@ -93,25 +84,13 @@ def _fusion(found: Found, graph: Graph, nodes: Nodes) -> tuple[str, str]:
     )
 
 
-def _unfinished(found: Found, nodes: Nodes, cut: str) -> str:
-    first, last = _node(found.region[0], nodes), _node(found.tensor, nodes)
-    count = len(found.region)
-    return f"{cut}: it lies in the {count} nodes from {first} to {last}, whose output is wrong"
-
-
-def _node(tensor: str, nodes: Nodes) -> str:
-    name, operator = nodes.get(tensor, ("", "?"))
-    return f"{operator} {name or tensor}"
+def _node(tensor: str, nodes: Mapping[str, Node]) -> str:
+    node = nodes.get(tensor, Node(name="", operator="?"))
+    return f"{node.operator} {node.name or tensor}"
 
 
 def _names(tensors: Sequence[str]) -> str:
     return ", ".join(tensors[:SHOWN]) + (f" and {len(tensors) - SHOWN} more" if len(tensors) > SHOWN else "")
-
-
-def _state(floors: float, shape: str) -> str:
-    if shape:
-        return f"wrong ({shape})"
-    return f"{'wrong' if is_wrong(floors) else 'right'} ({_floors(floors)})"
 
 
 def _floors(floors: float) -> str:

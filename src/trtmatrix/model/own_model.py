@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from pprint import pformat
 from typing import TYPE_CHECKING, Any
 
 from trtmatrix.common.errors import UsageError
@@ -28,18 +29,16 @@ from trtmatrix.common.tensors import (
     shape_text,
     stem_of,
 )
+from trtmatrix.judge.advice import OWN_MODEL
 from trtmatrix.plan.context import Context
 from trtmatrix.suite.cells import CONTROLS, select_versions
 from trtmatrix.suite.model import Product
-from trtmatrix.suite.repro_files import LoadedRepro, read_repros
+from trtmatrix.suite.repro_files import LoadedRepro, read_repros, stored_repros
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trtmatrix.judge.calibration import Calibration
-    from trtmatrix.judge.compare import Entry
     from trtmatrix.onnxmodel.reading import ModelFile
-    from trtmatrix.upgrade.report import ModelSection
 
     Sample = Mapping[str, NDArray[Any]]
 
@@ -51,6 +50,20 @@ LARGE_FILE = 1 << 24
 
 OPTIONS = ("inputs", "atol", "rtol", "profile", "check", "explain")
 """Options that are about a model."""
+
+BUILT_AS: Mapping[str, Mapping[str, str]] = {
+    "float32": {"tf32": "tf32", "fp32": "fp32", "fp16": "fp16-flag"},
+    "float64": {"tf32": "tf32", "fp32": "fp32", "fp16": "fp16-flag"},
+    "float16": {"tf32": "fp16", "fp32": "fp16", "fp16": "fp16"},
+    "bfloat16": {"tf32": "fp16", "fp32": "fp16", "fp16": "fp16"},
+}
+"""The graph's type → the precision asked for → the probe's. ``fp16``: strongly typed where there is that."""
+
+SECONDS = 1800.0
+"""The time limit of a build and its runs: a model of one's own may be large."""
+
+BUILDS = 3
+"""A single build is never enough to say that a model is well."""
 
 
 def with_model(context: Context, args: argparse.Namespace) -> Context:
@@ -72,20 +85,10 @@ def open_model(context: Context, args: argparse.Namespace) -> Context:
     """
     from trtmatrix.onnxmodel.reading import read_model
 
-    cache = context.project.cache
-    model = read_model(args.model, _digests(Remembered(cache)))
+    model = read_model(args.model, _digests(context.project.cache))
     inputs = choose_inputs(model, args.inputs, args.profile)
-    return context_of(context, cache / "models" / _write(cache, context, model, inputs, args))
-
-
-def context_of(context: Context, folder: Path) -> Context:
-    """Return a context over the model whose files and repro lie in a folder below ``<cache>/models``."""
-    repros = {item.repro.id: item for item in read_repros(folder / "repros")}
-    own = tuple(name for name in repros if name != CONTROLS)  # the controls go along where they are needed
-    return replace(
-        context, project=replace(context.project, repros=folder / "repros"), repros=repros,
-        selection=replace(context.selection, repros=own, cases=()),
-    )  # fmt: skip
+    folder = _write(context, model, inputs, args)
+    return _context_of(context, folder, read_repros(folder / "repros"))
 
 
 def stored_models(context: Context, repro: str, case: str) -> list[Context]:
@@ -93,18 +96,28 @@ def stored_models(context: Context, repro: str, case: str) -> list[Context]:
 
     Those whose repros are the same are one.
     """
-    found: dict[str, Context] = {}
-    files = (context.project.cache / "models").glob(f"*/repros/{repro.replace('-', '_')}.py")
-    for file in sorted(files, key=lambda item: item.stat().st_mtime_ns, reverse=True):
-        opened = context_of(context, file.parent.parent)
-        if any(known.id == case for known in opened.repros[repro].repro.cases):
-            found.setdefault(file.read_text(encoding="utf-8"), opened)
-    return list(found.values())
+    found = stored_repros(context.project.cache, repro, case)
+    return [_context_of(context, repros[0].file.parent.parent, repros) for repros in found]
+
+
+def _context_of(context: Context, folder: Path, repros: Sequence[LoadedRepro]) -> Context:
+    """Return a context over the model whose files and repro lie in a folder below ``<cache>/models``."""
+    by_id = {item.repro.id: item for item in repros}
+    own = tuple(name for name in by_id if name != CONTROLS)  # the controls go along where they are needed
+    return replace(
+        context, project=replace(context.project, repros=folder / "repros"), repros=by_id,
+        selection=replace(context.selection, repros=own, cases=()),
+    )  # fmt: skip
 
 
 def model_repro(context: Context) -> LoadedRepro:
     """Return the model's repro of a context that :func:`open_model` gave."""
     return next(loaded for name, loaded in context.repros.items() if name != CONTROLS)
+
+
+def outputs_of(loaded: LoadedRepro) -> dict[str, str]:
+    """Return what a model's repro calls its outputs → their names in the graph."""
+    return dict(loaded.module.OUTPUTS)
 
 
 def read_about(context: Context) -> dict[str, Any]:
@@ -120,7 +133,8 @@ def notes_of(context: Context) -> list[str]:
     return [*([f"samples: {samples}"] if about["drawn"] else []), *about["troubles"]]
 
 
-def _digests(remembered: Remembered) -> Callable[[Path], str]:
+def _digests(cache: Path) -> Callable[[Path], str]:
+    """Return what gives the digest of a file; that of a large one is remembered."""
     from trtmatrix.onnxmodel.reading import digest_file
 
     def of(path: Path) -> str:
@@ -128,7 +142,7 @@ def _digests(remembered: Remembered) -> Callable[[Path], str]:
         if seen.st_size < LARGE_FILE:
             return digest_file(path)
         state = f"{path.resolve()} {seen.st_size} {seen.st_mtime_ns} {seen.st_ino}"
-        return remembered.recall("digest", state, lambda: digest_file(path))
+        return Remembered(cache).recall("digest", state, lambda: digest_file(path))
 
     return of
 
@@ -189,6 +203,14 @@ def _profiles(model: ModelFile, texts: Sequence[str]) -> dict[str, Range]:
     return found
 
 
+def profile_texts(profile: Mapping[str, Range]) -> list[str]:
+    """Return a profile as the command line takes it: ``ids=1x16:4x128:8x512``."""
+    return [
+        f"{name}={':'.join('x'.join(map(str, shape)) for shape in shapes)}"
+        for name, shapes in profile.items()
+    ]
+
+
 def _draw(model: ModelFile, given: Mapping[str, Range]) -> Inputs:
     """Draw one sample for each of the usual, the least and the largest shapes."""
     from trtmatrix.onnxmodel.samples import SEED, draw_sample
@@ -203,11 +225,10 @@ def _draw(model: ModelFile, given: Mapping[str, Range]) -> Inputs:
     samples = [
         draw_sample(model.inputs, shapes, model.tables, SEED + number) for number, shapes in enumerate(wanted)
     ]
-    profile = {**profile_of(model.inputs, wanted), **given}
-    guessed = [t.name for t in model.inputs if t.is_dynamic and t.name not in given]
     words = f"drawn with seed {SEED} from the graph's shapes: they are no inputs of yours"
-    if guessed and not given:
+    if not given and (guessed := [tensor.name for tensor in model.inputs if tensor.is_dynamic]):
         words += f"; {', '.join(guessed)}: a batch of 1"
+    profile = {**profile_of(model.inputs, wanted), **given}
     return Inputs(samples=samples, profile=profile, words=words, drawn=True)
 
 
@@ -220,29 +241,6 @@ def _needs_shapes(model: ModelFile, unknown: Sequence[Tensor]) -> str:
         f"--model {model.path}: its shapes are dynamic, and nothing says which ones to run\n{said}\n"
         f"  name them: --profile {first.name}={example}:…:… (least, usual, largest {what}), or give --inputs"
     )
-
-
-BUILT_AS: Mapping[str, Mapping[str, str]] = {
-    "float32": {"tf32": "tf32", "fp32": "fp32", "fp16": "fp16-flag"},
-    "float64": {"tf32": "tf32", "fp32": "fp32", "fp16": "fp16-flag"},
-    "float16": {"tf32": "fp16", "fp32": "fp16", "fp16": "fp16"},
-    "bfloat16": {"tf32": "fp16", "fp32": "fp16", "fp16": "fp16"},
-}
-"""The graph's type → the precision asked for → the probe's. ``fp16``: strongly typed where there is that."""
-
-
-def _asked(model: ModelFile, precision: str) -> tuple[str, str, list[str]]:
-    """Return the probe's precision, that of the floor, and what is to be told of it."""
-    built = BUILT_AS.get(model.typed, BUILT_AS["float32"])[precision]
-    floor = "bf16" if model.typed == "bfloat16" else built
-    told = []
-    if model.typed in {"float16", "bfloat16"} and precision != "fp16":
-        told.append(f"the graph is typed in {model.typed}: it is built as it is, whatever --precision says")
-    if model.typed == "bfloat16":
-        told.append("bfloat16 needs TensorRT 9.2 or later: below it the parser refuses the graph")
-    if model.typed == "float64":
-        told.append("the graph is typed in float64, which TensorRT does not compute in: it takes float32")
-    return built, floor, told
 
 
 def _tolerance(args: argparse.Namespace) -> dict[str, float]:
@@ -267,47 +265,79 @@ def _reference(context: Context) -> str:
     return EVALUATOR if judged else RUNTIME
 
 
-def _write(cache: Path, context: Context, model: ModelFile, inputs: Inputs, args: argparse.Namespace) -> str:
-    """Write the model's folder if it is not there; returns its name."""
+def _write(context: Context, model: ModelFile, inputs: Inputs, args: argparse.Namespace) -> Path:
+    """Write the model's folder if it is not there; returns it. Its name tells the content."""
     from trtmatrix.onnxmodel.samples import digest_samples
-    from trtmatrix.onnxmodel.writing import Page, write_page
 
-    built, floor, told = _asked(model, args.precision)
     profile = json.dumps(inputs.profile, sort_keys=True)
     content = sha256(f"{digest_samples(inputs.samples)} {profile}".encode()).hexdigest()
-    repro = f"{stem_of(args.model.stem)}-{model.digest[:8]}"
-    page = Page(
-        title=f"your model {args.model.name}", summary=f"Inputs: {inputs.words}. Opset {model.opset}.",
-        case=f"{args.precision}-{content[:6]}", precision=built, floor=floor,
-        digests={"model": model.digest[:16], "inputs": content[:16]}, samples=len(inputs.samples),
-        inputs=file_names(tensor.name for tensor in model.inputs),
-        outputs=file_names(tensor.name for tensor in model.outputs), profile=inputs.profile,
-        quantized=model.quantized, tolerance=_tolerance(args), reference=_reference(context),
-        options=getattr(args, "build", {}), bug_is=getattr(args, "bug_is", ()),
-    )  # fmt: skip
-    text = write_page(page)
+    text = _write_page(context, model, inputs, args, content)
     controls = context.repros[CONTROLS].file.read_bytes() if CONTROLS in context.repros else b""
-    name = f"{model.digest[:16]}-{sha256(text.encode() + controls).hexdigest()[:16]}"
-    folder = cache / "models" / name
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
-        try:
-            partial.chmod(0o755)
-            _fill(partial, model, inputs, page.inputs, cache)
-            (partial / "repros").mkdir()
-            (partial / "repros" / f"{repro.replace('-', '_')}.py").write_text(text, encoding="utf-8")
-            if controls:
-                (partial / "repros" / f"{CONTROLS}.py").write_bytes(controls)
-            _write_about(partial / ABOUT, model, inputs, told, built)
-            if not folder.is_dir():
-                partial.rename(folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-    return name
+    models = context.project.cache / "models"
+    folder = models / f"{model.digest[:16]}-{sha256(text.encode() + controls).hexdigest()[:16]}"
+    if folder.is_dir():
+        return folder
+    models.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=models))
+    try:
+        partial.chmod(0o755)
+        _write_files(partial, context.project.cache, model, inputs)
+        repro = f"{stem_of(args.model.stem)}-{model.digest[:8]}"
+        (partial / "repros").mkdir()
+        (partial / "repros" / f"{repro.replace('-', '_')}.py").write_text(text, encoding="utf-8")
+        if controls:
+            (partial / "repros" / f"{CONTROLS}.py").write_bytes(controls)
+        about = json.dumps(_about(model, inputs, args.precision), indent=1)
+        (partial / ABOUT).write_text(about, encoding="utf-8")
+        if not folder.is_dir():
+            partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
 
 
-def _fill(folder: Path, model: ModelFile, inputs: Inputs, names: Mapping[str, str], cache: Path) -> None:
+def _write_page(
+    context: Context, model: ModelFile, inputs: Inputs, args: argparse.Namespace, content: str
+) -> str:
+    """Return the repro's text: ``page.py`` with its constants filled in."""
+    built = BUILT_AS.get(model.typed, BUILT_AS["float32"])[args.precision]
+    digests = {"model": model.digest[:16], "inputs": content[:16]}
+    case = {
+        "id": f"{args.precision}-{content[:6]}", "params": {"precision": built, **digests}, "keep": True,
+        "builds": BUILDS, "seconds": SECONDS, "tolerance": _tolerance(args),
+        "bug_is": list(getattr(args, "bug_is", ())),
+    }  # fmt: skip
+    facts = {
+        "title": f"your model {args.model.name}", "upstream": OWN_MODEL, "url": "docs/upgrade.md",
+        "summary": f"Inputs: {inputs.words}. Opset {model.opset}.",
+        "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
+        "expectations": [], "workarounds": [],
+    }  # fmt: skip
+    values = {
+        "FACTS": facts, "SAMPLES": len(inputs.samples),
+        "INPUTS": file_names(tensor.name for tensor in model.inputs),
+        "OUTPUTS": file_names(tensor.name for tensor in model.outputs),
+        "PROFILE": {name: tuple(map(tuple, shapes)) for name, shapes in inputs.profile.items()},
+        "QUANTIZED": tuple(model.quantized), "OPTIONS": dict(getattr(args, "build", {})),
+        "FLOOR": "bf16" if model.typed == "bfloat16" else built, "REFERENCE": _reference(context),
+    }  # fmt: skip
+    case = {name: value for name, value in case.items() if value or name not in {"tolerance", "bug_is"}}
+
+    def filled(line: str) -> str:
+        head, _, _ = line.partition(" = ")
+        name = head.partition(":")[0]
+        return f"{head} = {_literal(values[name])}" if name in values else line
+
+    page = Path(__file__).with_name("page.py").read_text(encoding="utf-8")
+    text = "".join(f"{filled(line)}\n" for line in page.splitlines())
+    return text.replace("yield {}", f"yield {_literal(case)}")
+
+
+def _literal(value: object) -> str:
+    return pformat(value, width=100, sort_dicts=False)
+
+
+def _write_files(folder: Path, cache: Path, model: ModelFile, inputs: Inputs) -> None:
     """Put the model, its external data and the samples into a folder; large files are there once."""
     import numpy as np
 
@@ -321,13 +351,13 @@ def _fill(folder: Path, model: ModelFile, inputs: Inputs, names: Mapping[str, st
         os.link(blobs.keep_file(file), target)
     (folder / "inputs").mkdir()
     for number, sample in enumerate(inputs.samples):
-        for file_name, name in names.items():
-            mark = mark_of(number, len(inputs.samples))
+        mark = mark_of(number, len(inputs.samples))
+        for file_name, name in file_names(tensor.name for tensor in model.inputs).items():
             np.save(folder / "inputs" / f"{file_name}{mark}.npy", sample[name])
 
 
-def _write_about(path: Path, model: ModelFile, inputs: Inputs, told: Sequence[str], built: str) -> None:
-    """Write what a report tells of the model, by content alone: nothing of where it lies."""
+def _about(model: ModelFile, inputs: Inputs, precision: str) -> dict[str, Any]:
+    """Return what a report tells of the model, by content alone: nothing of where it lies."""
     shapes = [
         f"{name} {' to '.join(dict.fromkeys(map(shape_text, ranges)))}"
         for name, ranges in inputs.profile.items()
@@ -338,19 +368,16 @@ def _write_about(path: Path, model: ModelFile, inputs: Inputs, told: Sequence[st
         ("outputs", ", ".join(f"{tensor.name} {tensor.text}" for tensor in model.outputs)),
         ("weights", f"{model.parameters:,} numbers, {model.typed}, {model.size:,} bytes in all"),
         ("external files", ", ".join(sorted(model.files)) or "none"),
-        ("quantized to", ", ".join(model.quantized) or "nothing"), ("built as", built),
+        ("quantized to", ", ".join(model.quantized) or "nothing"),
+        ("built as", BUILT_AS.get(model.typed, BUILT_AS["float32"])[precision]),
         ("profile", "; ".join(shapes) or "none: all shapes are static"),
         ("samples", f"1, {inputs.words}" if inputs.drawn else inputs.words),
     ]  # fmt: skip
-    about = {"facts": facts, "troubles": [*model.troubles, *told], "drawn": inputs.drawn}
-    path.write_text(json.dumps(about, indent=1), encoding="utf-8")
-
-
-def make_model_section(
-    context: Context, entries: Sequence[Entry], before: str, after: str, args: argparse.Namespace,
-    calibration: Calibration,
-) -> ModelSection:  # fmt: skip
-    """Return what a report tells of the model; see :func:`.make_model_section`."""
-    from trtmatrix.model import model_section
-
-    return model_section.make_model_section(context, entries, before, after, args, calibration)
+    told = [*model.troubles]
+    if model.typed in {"float16", "bfloat16"} and precision != "fp16":
+        told.append(f"the graph is typed in {model.typed}: it is built as it is, whatever --precision says")
+    if model.typed == "bfloat16":
+        told.append("bfloat16 needs TensorRT 9.2 or later: below it the parser refuses the graph")
+    if model.typed == "float64":
+        told.append("the graph is typed in float64, which TensorRT does not compute in: it takes float32")
+    return {"facts": facts, "troubles": told, "drawn": inputs.drawn}

@@ -1,8 +1,12 @@
-"""What the generated repro of a user's model calls on the host: its files, its reference, its noise floor."""
+"""What the repro of a user's model calls on the host: its files, its reference, its noise floor.
+
+A model lies in ``<cache>/models/<name>``, with the folders ``model``, ``inputs`` and ``repros``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +18,6 @@ from trtmatrix.onnxmodel.computing import Computed, compute
 from trtmatrix.onnxmodel.sessions import Evaluator, Session
 
 Array = NDArray[Any]
-Names = Mapping[str, str]
 
 RUNTIME, EVALUATOR = "onnxruntime", "onnx.reference"
 RUNNERS = {RUNTIME: (Session,), EVALUATOR: (Evaluator, Session)}
@@ -26,62 +29,92 @@ def mark_of(sample: int, samples: int) -> str:
     return f".s{sample}" if samples > 1 else ""
 
 
-def model_of(repro: Path) -> Path:
-    """Return the model that lies beside a generated repro's folder."""
-    return repro.resolve().parent.parent / "model" / "model.onnx"
+@dataclass(frozen=True)
+class OwnModel:
+    """A model as its repro describes it.
+
+    ``repro``: the repro's file. ``inputs``, ``outputs``: names of files → those of the graph. ``precision``:
+    of the noise floor. ``by``: who computes the reference.
+    """
+
+    repro: str
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    samples: int
+    precision: str
+    by: str = RUNTIME
+
+    def prepare(self) -> dict[str, Any]:
+        """Return what a repro's ``prepare`` does; no reference where none can be computed."""
+        feeds = _feeds(self.repro, tuple(self.inputs.items()), self.samples)
+        return {
+            "model": Path(self.repro).resolve().parent.parent / "model" / "model.onnx",
+            "inputs": dict(self._by_file(feeds, self.inputs)),
+            "reference": dict(self._by_file(self._computed.references, self.outputs)),
+        }
+
+    def noise(self) -> dict[str, Any]:
+        """Return what a repro's ``noise`` does: errors by output and member, and the reference in words."""
+        computed = self._computed
+        references = dict(self._by_file(computed.references, self.outputs))
+        not_finite = {
+            file: max((_share_not_finite(sample[name]) for sample in computed.references), default=0.0)
+            for file, name in self.outputs.items()
+        }
+        own_error = {name: computed.own_error.get(graph) for name, graph in self.outputs.items()}
+        told = {
+            "silent": sorted(
+                file
+                for file, name in self.outputs.items()
+                if not all(_tells(sample[name]) for sample in computed.references)
+            ),
+            "not_finite": {file: share for file, share in not_finite.items() if share},
+            "by": computed.by, "precision": computed.precision, "why_not": computed.why_not,
+            "instead": computed.instead, "own_error_means": computed.own_means,
+            "own_error": {file: error for file, error in own_error.items() if error is not None},
+        }  # fmt: skip
+        errors = self._by_file(computed.errors, self.outputs)
+        types = self._by_file([computed.types] * self.samples, self.outputs)
+        return {
+            "outputs": {file: dict(found) for file, found in errors if found and _tells(references[file])},
+            "types": dict(types), "c": {}, "precision": self.precision, "reference": told,
+        }  # fmt: skip
+
+    @property
+    def _computed(self) -> Computed:
+        return _compute_once(
+            self.repro, tuple(self.inputs.items()), self.samples, self.precision, RUNNERS[self.by]
+        )
+
+    def _by_file(
+        self, samples: Sequence[Mapping[str, Any]], names: Mapping[str, str]
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield what is known of each tensor in each sample, by the name of its file."""
+        for number, found in enumerate(samples):
+            mark = mark_of(number, self.samples)
+            yield from ((file + mark, found[name]) for file, name in names.items() if name in found)
 
 
-def prepare(
-    repro: Path, inputs: Names, outputs: Names, samples: int, precision: str, by: str = RUNTIME
-) -> dict[str, Any]:
-    """Return what a repro's ``prepare`` does; no reference where none can be computed."""
-    computed = _computed(repro, tuple(inputs.items()), samples, precision, by)
-    arrays = {
-        file + mark_of(sample, samples): array
-        for sample, feeds in enumerate(_samples(repro, inputs, samples))
-        for file, array in ((file, feeds[name]) for file, name in inputs.items())
-    }
-    reference = {
-        file + mark_of(sample, samples): found[name]
-        for sample, found in enumerate(computed.references)
-        for file, name in outputs.items()
-    }
-    return {"model": model_of(repro), "inputs": arrays, "reference": reference}
+@lru_cache(maxsize=1)
+def _compute_once(
+    repro: str, inputs: tuple[tuple[str, str], ...], samples: int, precision: str,
+    runners: tuple[type[Session], ...],
+) -> Computed:  # fmt: skip
+    """Compute once what both functions of a repro need."""
+    model = Path(repro).resolve().parent.parent / "model" / "model.onnx"
+    return compute(model, _feeds(repro, inputs, samples), precision, model.parent, runners)
 
 
-def noise(
-    repro: Path, inputs: Names, outputs: Names, samples: int, precision: str, by: str = RUNTIME
-) -> dict[str, Any]:
-    """Return what a repro's ``noise`` does: errors by output and member, and the reference in words."""
-    computed = _computed(repro, tuple(inputs.items()), samples, precision, by)
-    errors = {
-        file + mark_of(sample, samples): dict(found[name])
-        for sample, found in enumerate(computed.errors)
-        for file, name in outputs.items() if found[name] and _tells(computed.references[sample][name])
-    }  # fmt: skip
-    told = {
-        "silent": sorted(
-            {
-                file for sample in computed.references for file, name in outputs.items()
-                if not _tells(sample[name])
-            }
-        ),
-        "not_finite": {
-            file: share for file, name in outputs.items()
-            if (share := max((_not_finite(sample[name]) for sample in computed.references), default=0.0))
-        },
-        "by": computed.by, "precision": computed.precision, "why_not": computed.why_not,
-        "instead": computed.instead,
-        "own_error": {
-            file: computed.own_error[name] for file, name in outputs.items() if name in computed.own_error
-        },
-        "own_error_means": computed.own_means,
-    }  # fmt: skip
-    types = {
-        file + mark_of(sample, samples): computed.types[name]
-        for sample in range(samples) for file, name in outputs.items() if name in computed.types
-    }  # fmt: skip
-    return {"outputs": errors, "types": types, "c": {}, "precision": precision, "reference": told}
+def _feeds(repro: str, inputs: tuple[tuple[str, str], ...], samples: int) -> list[dict[str, Array]]:
+    """Return the feeds of each sample by the graph's names, mapped from their files."""
+    folder = Path(repro).resolve().parent.parent / "inputs"
+    return [
+        {
+            name: np.load(folder / f"{file}{mark_of(number, samples)}.npy", mmap_mode="r")
+            for file, name in inputs
+        }
+        for number in range(samples)
+    ]
 
 
 def _tells(reference: Array) -> bool:
@@ -89,27 +122,6 @@ def _tells(reference: Array) -> bool:
     return bool(np.any(np.isfinite(reference) & (reference != 0)))
 
 
-def _not_finite(reference: Array) -> float:
+def _share_not_finite(reference: Array) -> float:
     """Return the share of elements that are NaN or infinite, where nothing is compared."""
     return float(np.mean(~np.isfinite(reference))) if reference.size else 0.0
-
-
-@lru_cache(maxsize=1)
-def _computed(
-    repro: Path, inputs: tuple[tuple[str, str], ...], samples: int, precision: str, by: str
-) -> Computed:
-    """Compute once what both functions of a repro need."""
-    model, feeds = model_of(repro), _samples(repro, dict(inputs), samples)
-    return compute(model, feeds, precision, model.parent, RUNNERS[by])
-
-
-def _samples(repro: Path, inputs: Names, samples: int) -> list[dict[str, Array]]:
-    """Return the feeds of each sample by the graph's names, mapped from their files."""
-    folder = model_of(repro).parent.parent / "inputs"
-    return [
-        {
-            name: np.load(folder / f"{file}{mark_of(sample, samples)}.npy", mmap_mode="r")
-            for file, name in inputs.items()
-        }
-        for sample in range(samples)
-    ]

@@ -13,17 +13,27 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.tensors import Dim, Tensor
-from trtmatrix.onnxmodel.external import find_external
-from trtmatrix.onnxmodel.walk import FLOATS, OWN, all_graphs, all_nodes, all_tensors, elements, opset_of
+from trtmatrix.onnxmodel.graphs import (
+    FLOATS,
+    OWN,
+    all_graphs,
+    all_nodes,
+    all_tensors,
+    attribute_of,
+    elements,
+    find_external,
+    opset_of,
+)
+
+FEEDABLE = frozenset(
+    {"float16", "float32", "float64", "bool", *(f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64))}
+)
+"""Types of tensors that both ONNX and NumPy have, as numbers."""
 
 FP8 = frozenset(
-    {
-        TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2,
-        TensorProto.FLOAT8E5M2FNUZ,
-    }
-)  # fmt: skip
+    TensorProto.DataType.Value(f"FLOAT8{kind}") for kind in ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ")
+)
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
-QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear"})
 EXPORT = 'export it again, for example with torch.onnx.export(module, args, "my.onnx", dynamo=True)'
 
 
@@ -48,7 +58,6 @@ class ModelFile:
     parameters: int
     size: int
     quantized: tuple[str, ...] = ()
-    custom: tuple[str, ...] = ()
     tables: Mapping[str, int] = field(default_factory=dict)
     troubles: tuple[str, ...] = ()
 
@@ -59,27 +68,28 @@ def read_model(path: Path, digest_of: Callable[[Path], str] | None = None) -> Mo
     ``digest_of`` gives the SHA-256 of a file, where it is known already.
     """
     model = _load(path)
+    if problems := [*_malformed(model)]:
+        raise UsageError("\n".join(f"--model {path}: {problem}: {EXPORT}" for problem in problems[:20]))
     files = find_external(path, model)
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [_tensor(path, "input", info) for info in model.graph.input if info.name not in constants]
     outputs = [_tensor(path, "output", info) for info in model.graph.output]
-    _check_tensors(path, inputs, outputs)
+    if problems := [*_unfeedable(inputs, outputs)]:
+        raise UsageError("\n".join(f"--model {path}: {problem}" for problem in problems))
     feeding = find_feeding(model.graph, {info.name for info in inputs if info.dtype in {"int32", "int64"}})
-    inputs = [replace(tensor, feeds=feeding.get(tensor.name, "")) for tensor in inputs]
-    custom = _custom(model)
     digest_of = digest_of or digest_file
     total = sha256(digest_of(path).encode())
     for name, file in sorted(files.items()):
         total.update(f"\n{name} {digest_of(file)}".encode())
     quantized, others = _quantized(model)
     return ModelFile(
-        path=path, digest=total.hexdigest(), files=files, inputs=tuple(inputs), outputs=tuple(outputs),
-        opset=opset_of(model), ir=model.ir_version,
+        path=path, digest=total.hexdigest(), files=files,
+        inputs=tuple(replace(tensor, feeds=feeding.get(tensor.name, "")) for tensor in inputs),
+        outputs=tuple(outputs), opset=opset_of(model), ir=model.ir_version,
         producer=f"{model.producer_name} {model.producer_version}".strip(),
         typed=_typed(model), parameters=sum(map(elements, model.graph.initializer)),
         size=path.stat().st_size + sum(file.stat().st_size for file in files.values()),
-        quantized=quantized, custom=custom, tables=find_tables(model.graph),
-        troubles=tuple(_troubles(path, model, custom, others)),
+        quantized=quantized, tables=find_tables(model.graph), troubles=tuple(_troubles(path, model, others)),
     )  # fmt: skip
 
 
@@ -114,6 +124,39 @@ def _load(path: Path) -> ModelProto:
     return model
 
 
+def _malformed(model: ModelProto) -> Iterator[str]:
+    """Yield what no reader of the graph could make sense of, by node or tensor."""
+    known, opset = set(TensorProto.DataType.values()), opset_of(model)
+    infos = (
+        info for graph in all_graphs(model.graph) for info in (*graph.input, *graph.output, *graph.value_info)
+    )
+    types = [(info.name, info.type.tensor_type.elem_type) for info in infos]
+    types += [(tensor.name or "a constant", tensor.data_type) for tensor in all_tensors(model)]
+    for name, kind in types:
+        if kind not in known:
+            yield f"the tensor {name} has the element type {kind}, which ONNX does not have"
+    sizes = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
+    for place, node in enumerate(all_nodes(model)):
+        called, least = f"the node {node.name or place} ({node.op_type})", _least_inputs(node, opset)
+        if len(node.input) < least:
+            yield f"{called} has {len(node.input)} inputs and needs {least}"
+        elif node.op_type == "Gather" and node.input and node.input[0] in sizes:
+            axis, rank = int(str(attribute_of(node, "axis", 0))), len(sizes[node.input[0]])
+            if not -rank <= axis < rank:
+                yield f"{called} has the axis {axis}, and what it takes from has {rank} dimensions"
+
+
+def _least_inputs(node: NodeProto, opset: int) -> int:
+    """Return how many inputs a node must have; 0 where nobody knows its operator."""
+    if node.domain not in {"", "ai.onnx"}:
+        return 0
+    try:
+        inputs = onnx.defs.get_schema(node.op_type, opset, "").inputs
+    except onnx.defs.SchemaError:
+        return 0
+    return sum(item.option is onnx.defs.OpSchema.FormalParameterOption.Single for item in inputs)
+
+
 def _tensor(path: Path, what: str, info: ValueInfoProto) -> Tensor:
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
@@ -133,92 +176,68 @@ def _tensor(path: Path, what: str, info: ValueInfoProto) -> Tensor:
 def _dtype(kind: int) -> str:
     """Return NumPy's name of a type, ONNX's where NumPy has none."""
     name = str(TensorProto.DataType.Name(kind)).lower()
-    known = {"float": "float32", "double": "float64"}.get(name, name)
-    numpy = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-    return known if known in numpy | {"float16", "float32", "float64", "bool"} else name
+    return {"float": "float32", "double": "float64"}.get(name, name)
 
 
-FEEDABLE = frozenset(
-    {"float16", "float32", "float64", "bool", *(f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64))}
-)
-"""Types of tensors that both ONNX and NumPy have, as numbers."""
-
-
-def _check_tensors(path: Path, inputs: list[Tensor], outputs: list[Tensor]) -> None:
-    """Refuse what cannot be fed or read with NumPy's arrays; all of it is told."""
-    problems = [
-        f"{what} {tensor.name} is {tensor.dtype}, which {_remedy(tensor.dtype)}"
-        for what, tensors in (("input", inputs), ("output", outputs))
-        for tensor in tensors if tensor.dtype not in FEEDABLE
-    ]  # fmt: skip
-    problems += [
-        f"input {tensor.name} is {tensor.text}: a dimension of size 0 has nothing to compute"
-        for tensor in inputs if 0 in (tensor.shape or ())
-    ]  # fmt: skip
+def _unfeedable(inputs: list[Tensor], outputs: list[Tensor]) -> Iterator[str]:
+    """Yield what cannot be fed or read with NumPy's arrays."""
+    for what, tensors in (("input", inputs), ("output", outputs)):
+        for tensor in tensors:
+            if tensor.dtype == "string":
+                yield (
+                    f"{what} {tensor.name} is string, which no TensorRT takes: turn texts into numbers "
+                    "before the model, and give it the part behind that"
+                )
+            elif tensor.dtype not in FEEDABLE:
+                yield (
+                    f"{what} {tensor.name} is {tensor.dtype}, which NumPy does not have: cast it inside of "
+                    "the graph, with float32 or float16 outside"
+                )
+    for tensor in inputs:
+        if 0 in (tensor.shape or ()):
+            yield f"input {tensor.name} is {tensor.text}: a dimension of size 0 has nothing to compute"
     if not inputs:
-        problems.append("it has no inputs: every version would give a constant")
-    if problems:
-        raise UsageError("\n".join(f"--model {path}: {problem}" for problem in problems))
-
-
-def _remedy(dtype: str) -> str:
-    if dtype == "string":
-        return "no TensorRT takes: turn texts into numbers before the model, and give it the part behind that"
-    return "NumPy does not have: cast it inside of the graph, with float32 or float16 outside"
+        yield "it has no inputs: every version would give a constant"
 
 
 def _typed(model: ModelProto) -> str:
     """Return the type of most of a model's real numbers; of few weights the inputs and outputs decide."""
     count: Counter[int] = Counter()
     for tensor in all_tensors(model):
-        if tensor.data_type in FLOATS:
-            count[tensor.data_type] += elements(tensor)
-    for info in (*model.graph.input, *model.graph.output):
-        if info.type.tensor_type.elem_type in FLOATS:
-            count[info.type.tensor_type.elem_type] += 1
-    most = max(count, key=lambda kind: count[kind], default=TensorProto.FLOAT)
-    return _dtype(most)
-
-
-def _custom(model: ModelProto) -> tuple[str, ...]:
-    own = {(function.domain, function.name) for function in model.functions}
-    return tuple(
-        sorted(
-            {
-                f"{node.domain}::{node.op_type}"
-                for node in all_nodes(model)
-                if node.domain not in OWN and (node.domain, node.op_type) not in own
-            }
-        )
+        count[tensor.data_type] += elements(tensor)
+    count.update(info.type.tensor_type.elem_type for info in (*model.graph.input, *model.graph.output))
+    return _dtype(
+        max((kind for kind in count if kind in FLOATS), key=count.__getitem__, default=TensorProto.FLOAT)
     )
 
 
 def _quantized(model: ModelProto) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what Q/DQ nodes quantize to: as a build is told of it, and the types that it is not told of."""
-    nodes = [node for node in all_nodes(model) if node.op_type in QUANTIZING]
     types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
     for node in all_nodes(model):
-        if node.op_type == "Constant":
-            for item in node.attribute:
-                if item.name == "value":
-                    types[node.output[0]] = item.t.data_type
-    kinds = {_target(node, types) for node in nodes}
-    plain = {kind for kind in kinds if kind in {TensorProto.INT8, TensorProto.UINT8}}
+        if node.op_type == "Constant" and isinstance(value := attribute_of(node, "value"), TensorProto):
+            types.update(dict.fromkeys(node.output, value.data_type))
+    kinds = {
+        _target(n, types) for n in all_nodes(model) if n.op_type in {"QuantizeLinear", "DequantizeLinear"}
+    }
+    plain = kinds & {TensorProto.INT8, TensorProto.UINT8}
     found = (*(("int8",) if plain else ()), *(("fp8",) if kinds & FP8 else ()))
     return found, tuple(sorted(_dtype(kind) for kind in kinds - plain - FP8))
 
 
 def _target(node: NodeProto, types: Mapping[str, int]) -> int:
-    for attribute in node.attribute:
-        if attribute.name == "output_dtype" and attribute.i and node.op_type == "QuantizeLinear":
-            return int(attribute.i)
+    """Return what a node quantizes to: its zero point's type, else what it says or is fed."""
+    said = attribute_of(node, "output_dtype", 0) if node.op_type == "QuantizeLinear" else 0
+    if isinstance(said, int) and said:
+        return said
     names = [*node.input[2:3], *(node.input[:1] if node.op_type == "DequantizeLinear" else [])]
     return next((types[name] for name in names if name in types), TensorProto.UINT8)
 
 
-def _troubles(
-    path: Path, model: ModelProto, custom: tuple[str, ...], others: tuple[str, ...]
-) -> Iterator[str]:
+def _troubles(path: Path, model: ModelProto, others: Collection[str]) -> Iterator[str]:
+    own = {(function.domain, function.name) for function in model.functions}
+    operators = {(node.domain, node.op_type) for node in all_nodes(model)} - own
+    custom = sorted(f"{domain}::{name}" for domain, name in operators if domain not in OWN)
     newest = onnx.defs.onnx_opset_version()
     if opset_of(model) > newest or model.ir_version > onnx.IR_VERSION:
         yield (
@@ -232,7 +251,7 @@ def _troubles(
             yield f"onnx.checker says of it: {' '.join(str(error).split())[:300]}"
     if custom:
         yield f"it has operators that are not ONNX's own: {', '.join(custom)}"
-    if inner := sorted({node.op_type for node in all_nodes(model)} & CONTROL_FLOW):
+    if inner := sorted({name for _, name in operators} & CONTROL_FLOW):
         yield f"it has control flow: {', '.join(inner)}"
     if others:
         yield f"it quantizes to {', '.join(others)}: builds are not told of that"
@@ -254,6 +273,9 @@ COMPUTING = frozenset(
 )  # fmt: skip
 """Operators behind which integers are still what somebody computes a shape from."""
 
+THROUGH = frozenset({"Cast", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+"""Operators that change no index."""
+
 
 def find_feeding(graph: GraphProto, integers: Collection[str]) -> dict[str, str]:
     """Return the inputs of at most one dimension, of these, that decide a shape: name → of what."""
@@ -271,20 +293,16 @@ def find_feeding(graph: GraphProto, integers: Collection[str]) -> dict[str, str]
     return found
 
 
-THROUGH = frozenset({"Cast", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
-
-
 def find_tables(graph: GraphProto) -> dict[str, int]:
     """Return the inputs that index a table which the graph holds: name → rows of the smallest."""
     sizes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     origin = {info.name: info.name for info in graph.input if info.name not in sizes}
     found: dict[str, int] = {}
     for node in graph.node:  # they are sorted, so what is passed on is known before it is used
-        if node.op_type in THROUGH and node.input[0] in origin:
-            origin[node.output[0]] = origin[node.input[0]]
-        elif node.op_type == "Gather" and node.input[0] in sizes and node.input[1] in origin:
-            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
-            name = origin[node.input[1]]
-            rows = sizes[node.input[0]][axis]
+        first, second = (*node.input, "", "")[:2]
+        if node.op_type in THROUGH and first in origin:
+            origin.update(dict.fromkeys(node.output, origin[first]))
+        elif node.op_type == "Gather" and first in sizes and second in origin:
+            name, rows = origin[second], sizes[first][int(str(attribute_of(node, "axis", 0)))]
             found[name] = min(found.get(name, rows), rows)
     return found

@@ -22,6 +22,7 @@ SHOWN = 20
 """Problems that are told at once; of the others their number."""
 
 SEED = 0
+UNREADABLE = (OSError, ValueError, EOFError, BadZipFile)
 
 
 def read_samples(path: Path, inputs: Sequence[Tensor]) -> list[dict[str, Array]]:
@@ -29,20 +30,15 @@ def read_samples(path: Path, inputs: Sequence[Tensor]) -> list[dict[str, Array]]
 
     :class:`UsageError` tells of every array that does not fit, in every file.
     """
-    files = [path]
-    if path.is_dir():
-        files = sorted(path.glob("*.npz"))
-        if not files:
-            raise UsageError(
-                f"--inputs {path}: no .npz file is there: np.savez('{path}/0.npz', name=array, …)"
-            )
-    elif not path.exists():
+    if not path.exists():
         raise UsageError(f"--inputs {path}: there is no such file or folder")
+    files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
+    if not files:
+        raise UsageError(f"--inputs {path}: no .npz file is there: np.savez('{path}/0.npz', name=array, …)")
     samples, problems = [], []
     for file in files:
         sample, found = _read(file)
-        found += list(check_sample(sample, inputs)) if not found else []
-        problems += [f"--inputs {file}: {problem}" for problem in found]
+        problems += [f"--inputs {file}: {problem}" for problem in found or check_sample(sample, inputs)]
         samples.append(sample)
     if problems:
         more = [f"… and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
@@ -54,7 +50,7 @@ def _read(file: Path) -> tuple[dict[str, Array], list[str]]:
     """Return a file's arrays by name, and what is wrong with it."""
     try:
         archive = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+    except UNREADABLE as error:
         return {}, [f"is no .npz file: {error}; write one with np.savez('{file.name}', name=array, …)"]
     if isinstance(archive, np.ndarray):
         return {}, ["holds one array without a name: write it with np.savez('inputs.npz', name=array)"]
@@ -63,13 +59,14 @@ def _read(file: Path) -> tuple[dict[str, Array], list[str]]:
         for name in archive.files:
             try:
                 array = archive[name]
-                if isinstance(array, np.ndarray):
-                    arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
-                else:  # any other member of the archive comes as its bytes
-                    problems.append(f"input {name}: is no array")
-            except (OSError, ValueError, EOFError, BadZipFile) as error:
-                pickled = "pickled arrays are refused" if "allow_pickle" in str(error) else str(error)
-                problems.append(f"input {name}: cannot be read: {pickled}")
+            except UNREADABLE as error:
+                why = "pickled arrays are refused" if "allow_pickle" in str(error) else str(error)
+                problems.append(f"input {name}: cannot be read: {why}")
+                continue
+            if isinstance(array, np.ndarray):
+                arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
+            else:  # any other member of the archive comes as its bytes
+                problems.append(f"input {name}: is no array")
     return arrays, problems
 
 
@@ -125,29 +122,22 @@ def draw_sample(
     random = np.random.RandomState(seed)  # its numbers are the same in every release of NumPy
     sizes = [shapes[tensor.name][1:] for tensor in inputs if not tensor.feeds]
     longest = max((max(shape, default=1) for shape in sizes), default=1)
-    return {tensor.name: _draw(random, tensor, shapes[tensor.name], tables, longest) for tensor in inputs}
 
+    def draw(tensor: Tensor, shape: tuple[int, ...]) -> Array:
+        name, dtype, rows = tensor.name.lower(), np.dtype(tensor.dtype), tables.get(tensor.name)
+        if tensor.feeds:
+            return np.array(shape if tensor.shape != () else shape[0], dtype)
+        if "mask" in name or dtype.kind == "b":
+            return np.ones(shape, dtype)
+        if dtype.kind == "f":
+            return np.asarray(random.standard_normal(shape)).astype(dtype)
+        if "length" in name or name.endswith("_len"):
+            return np.full(shape, longest, dtype)
+        if "position" in name and shape:
+            return np.broadcast_to(np.arange(shape[-1]) % (rows or shape[-1]), shape).astype(dtype)
+        if "token_type" in name or "segment" in name:
+            return np.zeros(shape, dtype)
+        most = min(rows or (256 if dtype == np.uint8 else 2), np.iinfo(dtype).max)
+        return np.asarray(random.randint(0, max(1, most), shape)).astype(dtype)
 
-def _draw(
-    random: np.random.RandomState,
-    tensor: Tensor,
-    shape: tuple[int, ...],
-    tables: Mapping[str, int],
-    longest: int,
-) -> Array:
-    name, dtype = tensor.name.lower(), np.dtype(tensor.dtype)
-    if tensor.feeds:
-        return np.array(shape if tensor.shape != () else shape[0], dtype)
-    if "mask" in name or dtype.kind == "b":
-        return np.ones(shape, dtype)
-    if dtype.kind == "f":
-        return np.asarray(random.standard_normal(shape)).astype(dtype)
-    if "length" in name or name.endswith("_len"):
-        return np.full(shape, longest, dtype)
-    if "position" in name and shape:
-        count = np.arange(shape[-1]) % tables.get(tensor.name, shape[-1])
-        return np.broadcast_to(count, shape).astype(dtype)
-    if "token_type" in name or "segment" in name:
-        return np.zeros(shape, dtype)
-    rows = tables.get(tensor.name, 256 if dtype == np.uint8 else 2)
-    return np.asarray(random.randint(0, max(1, min(rows, np.iinfo(dtype).max)), shape)).astype(dtype)
+    return {tensor.name: draw(tensor, shapes[tensor.name]) for tensor in inputs}

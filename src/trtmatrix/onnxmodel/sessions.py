@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+from onnx import TensorProto
 
 Array = NDArray[Any]
 
@@ -20,9 +21,20 @@ NOISE = re.compile(
 )
 """What ONNX Runtime says that tells nobody anything: places in its own source and in our cache."""
 
+REAL: Mapping[int | str, type[Any]] = {
+    TensorProto.DOUBLE: np.float64, TensorProto.FLOAT: np.float32, TensorProto.FLOAT16: np.float16,
+    "tensor(double)": np.float64, "tensor(float)": np.float32, "tensor(float16)": np.float16,
+}  # fmt: skip
+"""Types of real numbers that may be stored in another precision: ONNX's numbers, ONNX Runtime's words."""
+
 
 class NotComputedError(Exception):
     """A graph cannot be loaded or run; the message is the runner's own, in one line."""
+
+    @classmethod
+    def of(cls, error: Exception) -> NotComputedError:
+        """Return what a runner raised without what tells nobody anything."""
+        return cls(NOISE.sub("", " ".join(str(error).split()))[:400])
 
 
 def _runtime() -> Any:  # noqa: ANN401 - it has no types
@@ -35,10 +47,9 @@ def _runtime() -> Any:  # noqa: ANN401 - it has no types
 
 
 class Session:
-    """A graph as loaded by ONNX Runtime."""
+    """A graph as loaded by ONNX Runtime. ``independent``: it has nothing of ONNX Runtime."""
 
     independent = False
-    """Whether it has nothing of ONNX Runtime."""
 
     def __init__(self, model: Path, *, optimised: bool = False, frugal: bool = False) -> None:
         """Load a graph by its path; :class:`NotComputedError` where that fails.
@@ -57,11 +68,14 @@ class Session:
                 str(model), sess_options=settings, providers=["CPUExecutionProvider"]
             )
         except Exception as error:
-            raise NotComputedError(_one_line(error)) from error
-        self._inputs = [(item.name, _dtype(item.type)) for item in self._session.get_inputs()]
-        self._outputs = [item.name for item in self._session.get_outputs()]
-        self.integers = [item.name for item in self._session.get_outputs() if _dtype(item.type) is None]
+            raise NotComputedError.of(error) from error
+        self._inputs = {item.name: REAL.get(item.type) for item in self._session.get_inputs()}
+        self._outputs = {item.name: REAL.get(item.type) for item in self._session.get_outputs()}
+
+    @property
+    def integers(self) -> list[str]:
         """Outputs that hold no real numbers."""
+        return [name for name, real in self._outputs.items() if real is None]
 
     @staticmethod
     def called() -> str:
@@ -72,16 +86,16 @@ class Session:
         """Run once; inputs are converted to the graph's types. ``given``: may stand behind inputs' names."""
         fed = {
             name: np.asarray(feeds[name.removesuffix(given) if given else name], dtype, order="C")
-            for name, dtype in self._inputs
+            for name, dtype in self._inputs.items()
         }
         try:
             found = zip(self._outputs, self._run(fed), strict=True)
             return {name: np.asarray(value) for name, value in found}
         except Exception as error:
-            raise NotComputedError(_one_line(error)) from error
+            raise NotComputedError.of(error) from error
 
     def _run(self, feeds: Mapping[str, Array]) -> Sequence[Any]:
-        found: Sequence[Any] = self._session.run(self._outputs, feeds)
+        found: Sequence[Any] = self._session.run(list(self._outputs), feeds)
         return found
 
 
@@ -101,14 +115,11 @@ class Evaluator(Session):
             graph = onnx.load(str(model))
             self._session = ReferenceEvaluator(graph)
         except Exception as error:
-            raise NotComputedError(_one_line(error)) from error
-        types = {
-            info.name: info.type.tensor_type.elem_type for info in (*graph.graph.input, *graph.graph.output)
-        }
-        names = [name for name in self._session.input_names if name in types]
-        self._inputs = [(name, REAL.get(types[name])) for name in names]
-        self._outputs = list(self._session.output_names)
-        self.integers = [name for name in self._outputs if types[name] not in REAL]
+            raise NotComputedError.of(error) from error
+        infos = (*graph.graph.input, *graph.graph.output)
+        types = {info.name: info.type.tensor_type.elem_type for info in infos}
+        self._inputs = {name: REAL.get(types[name]) for name in self._session.input_names if name in types}
+        self._outputs = {name: REAL.get(types[name]) for name in self._session.output_names}
 
     @staticmethod
     def called() -> str:
@@ -119,20 +130,3 @@ class Evaluator(Session):
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             return super()._run(feeds)
-
-
-REAL: Mapping[int, type[Any]] = {
-    onnx.TensorProto.DOUBLE: np.float64, onnx.TensorProto.FLOAT: np.float32,
-    onnx.TensorProto.FLOAT16: np.float16,
-}  # fmt: skip
-
-
-def _dtype(kind: str) -> type[Any] | None:
-    """Return NumPy's dtype where an input holds real numbers, which may be stored in another precision."""
-    return {"tensor(double)": np.float64, "tensor(float)": np.float32, "tensor(float16)": np.float16}.get(
-        kind
-    )
-
-
-def _one_line(error: Exception) -> str:
-    return NOISE.sub("", " ".join(str(error).split()))[:400]

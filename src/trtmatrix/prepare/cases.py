@@ -245,7 +245,7 @@ def _beside(model: bytes | Path) -> dict[str, Path]:
     """Return the files with the weights of a model that is a file, by the names that it gives them."""
     if isinstance(model, bytes):
         return {}
-    from trtmatrix.onnxmodel.external import find_external
+    from trtmatrix.onnxmodel.graphs import find_external
 
     return find_external(model)
 

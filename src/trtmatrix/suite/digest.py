@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -128,14 +128,30 @@ class Code:
     noise: str = ""
 
 
+NOISE = (
+    "prepare/noise", "onnxmodel/computing", "onnxmodel/graphs", "onnxmodel/preparing", "onnxmodel/rewriting",
+    "onnxmodel/rounding", "onnxmodel/sessions",
+)  # fmt: skip
+"""What changes the numbers of a prepared case: the emulation of repros, references and floors of one's own
+model. Reading a model and drawing samples are not among it: what they give counts by its own content."""
+
+
 @cache
 def digest_own_code() -> Code:
     """Return the digests; every file of these parts is tokenised for them."""
     return Code(
         probe=digest_package("trtprobe"),
-        noise=digest_package("trtmatrix.prepare.noise", own="trtmatrix")
-        + digest_package("trtmatrix.onnxmodel", own="trtmatrix"),
+        noise=digest_modules(PACKAGES["trtmatrix"] / f"{name}.py" for name in NOISE),
     )  # fmt: skip
+
+
+def digest_modules(files: Iterable[Path]) -> str:
+    """Return the SHA-256 over the code of modules (hexadecimal), whatever their paths.
+
+    Comments, docstrings and imports of our own names do not count: a module that moves stays the same.
+    """
+    codes = sorted(digest_code(file.read_text(encoding="utf-8"), own="trtmatrix") for file in files)
+    return sha256("\n".join(codes).encode()).hexdigest()
 
 
 @cache

@@ -70,6 +70,20 @@ def read_repro(file: Path) -> LoadedRepro:
     return LoadedRepro(repro=repro, file=file, module=module, code=code)
 
 
+def stored_repros(cache: Path, repro: str, case: str) -> list[list[LoadedRepro]]:
+    """Return the repros of models of one's own in a cache that have such a case, by model, the newest first.
+
+    Models lie in ``<cache>/models/<name>/repros``. Those whose repros are the same are one.
+    """
+    files = (cache / "models").glob(f"*/repros/{repro.replace('-', '_')}.py")
+    found: dict[str, list[LoadedRepro]] = {}
+    for file in sorted(files, key=lambda item: item.stat().st_mtime_ns, reverse=True):
+        loaded = read_repros(file.parent)
+        if any(item.repro.id == repro and case in (own.id for own in item.repro.cases) for item in loaded):
+            found.setdefault(file.read_text(encoding="utf-8"), loaded)
+    return list(found.values())
+
+
 def _doubles(repros: Mapping[Path, str]) -> list[str]:
     """Return the files whose names make the same repro: ``a_b.py`` and ``a-b.py``."""
     first: dict[str, Path] = {}

@@ -98,7 +98,8 @@ def _own(
     """Run the user's model where it can be run here, unless told not to, and return what is known of it."""
     if args.model is None:
         return None
-    from trtmatrix.model.own_model import make_model_section, open_model
+    from trtmatrix.model.own_model import open_model
+    from trtmatrix.model.section import make_model_section
     from trtmatrix.run.perform import Options, perform
 
     selection = replace(

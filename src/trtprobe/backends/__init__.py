@@ -6,6 +6,9 @@ from typing import Any, Callable, Dict, List, Optional
 
 from trtprobe.backends.base import Backend, Engine
 
+STEADY = {"trt", "ort", "logger", "messages", "major"}
+"""What a backend never binds anew."""
+
 
 def open_backend(product: str) -> Backend:
     """Import the product and return its backend; ``ComponentMissing`` where it is not there."""
@@ -13,17 +16,9 @@ def open_backend(product: str) -> Backend:
         from trtprobe.backends.onnxruntime_cpu import OnnxRuntimeBackend
 
         return OnnxRuntimeBackend()
-    if product == "tensorrt-rtx":
-        from trtprobe.backends.tensorrt_gpu import RtxBackend
+    from trtprobe.backends.tensorrt_gpu import RtxBackend, TensorRtBackend
 
-        return RtxBackend()
-    from trtprobe.backends.tensorrt_gpu import TensorRtBackend
-
-    return TensorRtBackend()
-
-
-STEADY = {"trt", "ort", "logger", "messages", "major"}
-"""What a backend never binds anew."""
+    return RtxBackend() if product == "tensorrt-rtx" else TensorRtBackend()
 
 
 class Opened:

@@ -1,20 +1,20 @@
-"""What a repro may ask of a product."""
+"""What a repro may ask of a product, and what its backends share: inputs as an engine has them, latencies."""
 
 from __future__ import annotations
 
 import math
 import re
+import time
 from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from trtprobe.plans import Plans
+from trtprobe import ends
 
 PRECISIONS = ("tf32", "fp32", "fp16", "fp16-flag")
 """``tf32``: float32 graph, TF32 allowed. ``fp32``: TF32 forbidden. ``fp16``: a graph typed in
 float16. ``fp16-flag``: float32 graph, TF32 and FP16 allowed (TensorRT below 11 only)."""
-
 
 QUANTIZED = ("int8", "fp8")
 """What a graph with QuantizeLinear and DequantizeLinear may round to."""
@@ -22,6 +22,11 @@ QUANTIZED = ("int8", "fp8")
 Shape = Tuple[int, ...]
 Range = Tuple[Shape, Shape, Shape]
 """The least, the best and the largest shape of a dynamic input (values, where it is a shape tensor)."""
+
+RUNS, SECONDS = 50, 0.1
+"""At most so many runs, or about so long, are timed."""
+LEAST, SLOW_SECONDS = 3, 0.5
+"""So many at least, unless they are slow."""
 
 
 class BuildOptions(NamedTuple):
@@ -61,26 +66,27 @@ class Engine:
 
 
 class Backend:
-    """A product as imported. ``facts``, ``scalars`` and ``counts`` go into the record."""
+    """A product as imported. ``facts``, ``scalars`` and ``counts`` go into the record.
+
+    ``memo``: where ONNX Runtime keeps outputs for cells of the same job with the same bytes. ``plans``: where
+    TensorRT keeps engine plans for the other processes of the same cell. ``builder_seconds``: what the
+    process's first Builder cost. ``word``: what :meth:`remark` was given last.
+    """
 
     has_streams = False
     """Whether ``cuda`` and asynchronous runs on streams are there."""
 
     def __init__(self) -> None:
-        """Start with nothing measured."""
         self.memo: Optional[Path] = None
-        """Where ONNX Runtime keeps outputs for cells of the same job with the same bytes."""
-        self.plans: Optional[Plans] = None
-        """Where TensorRT keeps engine plans for the other processes of the same cell."""
+        self.plans: Optional[Path] = None
         self.builder_seconds: Optional[float] = None
-        """What the process's first Builder cost."""
         self.reset()
 
     def warm_up(self) -> None:
         """Do what the first build would do once a process."""
 
-    def begin(self, memo: Optional[Path], plans: Optional[Plans]) -> None:
-        """Start a cell: forget the one before; see :attr:`memo` and :attr:`plans`."""
+    def begin(self, memo: Optional[Path], plans: Optional[Path]) -> None:
+        """Start a cell: forget the one before."""
         self.memo, self.plans = memo, plans
         self.reset()
 
@@ -94,7 +100,6 @@ class Backend:
         self.scalars: Dict[str, float] = {}
         self.counts: Dict[str, float] = {}
         self.word = ""
-        """What :meth:`remark` was given last."""
 
     @property
     def cuda(self) -> Any:
@@ -125,13 +130,14 @@ class Backend:
         Raises ``BuildFailed`` with the product's own messages, ``Unsupported`` where the product has
         no such precision, plugin, constraint or operator.
         """
-        return self._build(
-            model,
-            BuildOptions(
-                precision, level, plugins, tuple(keep_fp32), tuple(outputs), _ranges(profile or {}),
-                _one_of(quantized, QUANTIZED),
-            ),
+        unknown = [word for word in quantized if word not in QUANTIZED]
+        if unknown:
+            raise ValueError("quantized: %s; known are %s" % (", ".join(unknown), ", ".join(QUANTIZED)))
+        options = BuildOptions(
+            precision, level, plugins, tuple(keep_fp32), tuple(outputs), _ranges(profile or {}),
+            tuple(sorted(quantized)),
         )  # fmt: skip
+        return self._build(model, options)
 
     def _build(self, model: Path, options: BuildOptions) -> Engine:
         """Build as the product does; see :meth:`build`."""
@@ -171,28 +177,66 @@ def _ranges(profile: Mapping[str, Sequence[Sequence[int]]]) -> Tuple[Tuple[str, 
     """Return a profile as it can be compared and printed; ``ValueError`` names the input that is wrong."""
     found = []
     for name, shapes in sorted(profile.items()):
-        least, best, most = (tuple(int(n) for n in shape) for shape in _three(name, shapes))
+        if len(shapes) != 3:
+            text = "profile of %s: %d shapes, not the least, the best and the largest"
+            raise ValueError(text % (name, len(shapes)))
+        least, best, most = (tuple(int(n) for n in shape) for shape in shapes)
         if not len(least) == len(best) == len(most) or not all(
             low <= middle <= high for low, middle, high in zip(least, best, most)
         ):
-            raise ValueError(
+            text = (
                 "profile of %s: %s, %s, %s: three shapes of one length are wanted, none larger than the next"
-                % (name, least, best, most)
             )
+            raise ValueError(text % (name, least, best, most))
         found.append((name, (least, best, most)))
     return tuple(found)
 
 
-def _three(name: str, shapes: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-    if len(shapes) != 3:
-        raise ValueError(
-            "profile of %s: %d shapes, not the least, the best and the largest" % (name, len(shapes))
+def fit_feed(inputs: Mapping[str, np.ndarray], name: str, wanted: np.dtype) -> np.ndarray:
+    """Return an input as a C-contiguous array of the wanted dtype and the same values.
+
+    Integers are cast where each value fits (TensorRT 8 makes INT32 of ONNX's INT64), bool and 0/1 bytes
+    either way. ``RunFailed`` where it is not given; ``Unsupported`` where a value does not fit or the
+    dtype is float64, which TensorRT does not have; ``ValueError`` where it is another dtype than the graph's.
+    """
+    if name not in inputs:
+        given = ", ".join(sorted(inputs)) or "nothing"
+        raise ends.RunFailed("the engine has an input %s, which is not given; given are: %s" % (name, given))
+    array = np.asarray(inputs[name], order="C")  # ascontiguousarray makes a scalar [1]
+    if array.dtype == wanted:
+        return array
+    if array.dtype == np.float64 and wanted.kind == "f":
+        raise ends.Unsupported(
+            "input %s is float64 and the engine takes %s: TensorRT has no float64; export the model in "
+            "float32 and give its inputs so" % (name, wanted)
         )
-    return shapes
+    if wanted.kind in "iu" and array.dtype.kind in "iub":
+        limits = np.iinfo(wanted)
+        for value in (int(array.min()), int(array.max())) if array.size else ():
+            if not limits.min <= value <= limits.max:
+                raise ends.Unsupported(
+                    "input %s holds %d, and the engine takes %s (%d to %d)"
+                    % (name, value, wanted, limits.min, limits.max)
+                )
+        return array.astype(wanted, order="C")
+    if wanted.kind == "b" and array.dtype.kind in "iu" and not np.any((array != 0) & (array != 1)):
+        return array.astype(wanted, order="C")
+    raise ValueError("%s: engine wants %s, got %s" % (name, wanted, array.dtype))
 
 
-def _one_of(words: Sequence[str], known: Sequence[str]) -> Tuple[str, ...]:
-    unknown = [word for word in words if word not in known]
-    if unknown:
-        raise ValueError("quantized: %s; known are %s" % (", ".join(unknown), ", ".join(known)))
-    return tuple(sorted(words))
+def time_runs(run: Callable[[], float], runs: int, seconds: float, least: int = LEAST) -> List[float]:
+    """Return what each of some runs took, in milliseconds, as ``run`` tells it."""
+    times: List[float] = []
+    started = time.perf_counter()
+    while len(times) < runs:
+        times.append(run())
+        spent = time.perf_counter() - started
+        if spent > seconds and (len(times) >= least or spent > SLOW_SECONDS):
+            break
+    return times
+
+
+def sum_up(times: List[float]) -> Dict[str, Any]:
+    """Return the median, the 5% and 95% quantiles (in milliseconds), and how many runs they rest on."""
+    low, median, high = (float(value) for value in np.percentile(times, (5, 50, 95)))
+    return {"median_ms": median, "low_ms": low, "high_ms": high, "runs": len(times)}

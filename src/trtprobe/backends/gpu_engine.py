@@ -1,21 +1,21 @@
-"""A TensorRT engine on the GPU: bind, run, time, and see what it runs."""
+"""A TensorRT engine on the GPU: bind, run, time, and see what it runs.
+
+Outputs whose shape depends on the data: TensorRT asks for their memory while it runs
+(https://docs.nvidia.com/deeplearning/tensorrt/latest/_static/python-api/infer/Core/OutputAllocator.html).
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Type
 
 import numpy as np
 
 from trtprobe import ends
-from trtprobe.backends.base import Engine
-from trtprobe.backends.data_shapes import Growing
-from trtprobe.backends.feeds import find_feed, fit_feed
-from trtprobe.backends.latency import RUNS, SECONDS, sum_up, time_runs
-from trtprobe.clocks import read_clocks
-from trtprobe.cuda import Memory, Stream
-from trtprobe.kernels import launched_kernels, see_fusion
+from trtprobe.backends.base import RUNS, SECONDS, Engine, fit_feed, sum_up, time_runs
+from trtprobe.backends.kernels import launched_kernels, see_fusion
+from trtprobe.cuda import Cuda, Memory, Stream
 
 DTYPES: Dict[str, Type[np.generic]] = {
     "FLOAT": np.float32, "HALF": np.float16, "INT8": np.int8, "UINT8": np.uint8,
@@ -62,7 +62,7 @@ class GpuEngine(Engine):
         memory: Dict[str, Memory] = {}
         self._on_host = {}
         for name in self.inputs:
-            array = fit_feed(name, find_feed(inputs, name), self.dtype(name))
+            array = fit_feed(inputs, name, self.dtype(name))
             self._set_shape(name, array.shape)
             if self._is_on_host(name):
                 self._on_host[name] = array.copy()
@@ -79,17 +79,14 @@ class GpuEngine(Engine):
     def _set_shape(self, name: str, shape: Tuple[int, ...]) -> None:
         if self.context.set_input_shape(name, shape):
             return
-        ranges = "; ".join(str([int(n) for n in one]) for one in self._ranges(name))
+        taken = [self.engine.get_tensor_shape(name)]
+        if self._is_dynamic(name):  # the least, the best and the largest
+            taken = list(self.engine.get_tensor_profile_shape(name, 0))
+        ranges = "; ".join(str([int(n) for n in one]) for one in taken)
         raise ends.RunFailed(
             "input %s: the engine does not take the shape %s; it was built for %s"
             % (name, list(shape), ranges)
         )
-
-    def _ranges(self, name: str) -> Sequence[Any]:
-        """Return what shapes the engine takes: the least, the best and the largest, or its only one."""
-        if self._is_dynamic(name):
-            return list(self.engine.get_tensor_profile_shape(name, 0))
-        return [self.engine.get_tensor_shape(name)]
 
     def _is_dynamic(self, name: str) -> bool:
         return any(int(size) < 0 for size in self.engine.get_tensor_shape(name))
@@ -127,7 +124,8 @@ class GpuEngine(Engine):
             self._on_host[name] = np.zeros(shape, self.dtype(name))
             self.context.set_tensor_address(name, self._on_host[name].ctypes.data)
         else:
-            memory[name] = self.backend.cuda.alloc(_elements(shape) * self.dtype(name).itemsize)
+            elements = int(np.prod(shape, dtype=np.int64))
+            memory[name] = self.backend.cuda.alloc(elements * self.dtype(name).itemsize)
             self.context.set_tensor_address(name, memory[name].pointer)
 
     def shape(self, name: str) -> List[int]:
@@ -173,18 +171,12 @@ class GpuEngine(Engine):
             started = time.perf_counter()
             facts["latency"] = sum_up(self._times(stream, RUNS, SECONDS, warmed=facts["run_ms"] / 1e3))
             facts["latency_seconds"] = time.perf_counter() - started
-            size = self._device_memory()
-            facts.update({} if size is None else {"device_memory_bytes": size})
+            engine = self.engine
+            if hasattr(engine, "device_memory_size_v2"):
+                facts["device_memory_bytes"] = int(engine.device_memory_size_v2)
+            elif hasattr(engine, "device_memory_size"):
+                facts["device_memory_bytes"] = int(engine.device_memory_size)
         return outputs
-
-    def _device_memory(self) -> Optional[int]:
-        """Return the bytes of scratch memory that the engine's contexts take, None where it is not told."""
-        engine = self.engine
-        if hasattr(engine, "device_memory_size_v2"):
-            return int(engine.device_memory_size_v2)
-        if hasattr(engine, "device_memory_size"):
-            return int(engine.device_memory_size)
-        return None
 
     def fusion(self, inputs: Mapping[str, np.ndarray]) -> str:
         """Look at layers, tactics and, where CUPTI is there, at the kernels of one run."""
@@ -214,7 +206,7 @@ class GpuEngine(Engine):
             self.enqueue(stream)
             stream.synchronize()
         times = time_runs(lambda: self._timed(stream), runs, seconds)
-        self.backend.facts["clocks"] = read_clocks(self.backend.cuda.bus())
+        self.backend.facts["clocks"] = self.backend.cuda.clocks()
         return times
 
     def _ready(self, inputs: Mapping[str, np.ndarray]) -> Tuple[Dict[str, Memory], Stream]:
@@ -231,5 +223,48 @@ class GpuEngine(Engine):
         return stream.record().milliseconds_since(before)
 
 
-def _elements(shape: Sequence[int]) -> int:
-    return int(np.prod(shape, dtype=np.int64))
+class Growing:
+    """The memory of one output whose shape depends on the data, and its shape after a run."""
+
+    def __init__(self, trt: Any, cuda: Cuda) -> None:
+        """Make TensorRT's allocator; ``Unsupported`` where the bindings have none."""
+        if not hasattr(trt, "IOutputAllocator"):
+            raise ends.Unsupported("an output's shape depends on the data: these bindings have no allocator")
+        self.cuda = cuda
+        self.memory: Optional[Memory] = None
+        self.shape: Tuple[int, ...] = ()
+        self.trouble: Optional[Exception] = None
+        self.allocator = _make_allocator(trt, self)
+
+    def grow(self, size: int) -> int:
+        """Return the address of at least ``size`` bytes; 0 where there are none, which ends the run."""
+        try:
+            if self.memory is None or self.memory.size < size:
+                self.memory = None
+                self.memory = self.cuda.alloc(size)
+        except Exception as error:  # nothing may be raised through TensorRT
+            self.trouble = error
+            return 0
+        return self.memory.pointer
+
+
+def _make_allocator(trt: Any, growing: Growing) -> Any:
+    class Allocator(trt.IOutputAllocator):  # type: ignore[misc]  # the module is known at run time only
+        def __init__(self) -> None:
+            trt.IOutputAllocator.__init__(self)
+
+        def reallocate_output(self, name: str, memory: Any, size: int, alignment: int) -> int:
+            del name, memory, alignment  # the driver's own alignment, 256 bytes, is the largest asked for
+            return growing.grow(int(size))
+
+        def reallocate_output_async(
+            self, name: str, memory: Any, size: int, alignment: int, stream: Any
+        ) -> int:
+            del stream
+            return self.reallocate_output(name, memory, size, alignment)
+
+        def notify_shape(self, name: str, shape: Any) -> None:
+            del name
+            growing.shape = tuple(int(n) for n in shape)
+
+    return Allocator()

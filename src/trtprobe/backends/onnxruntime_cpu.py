@@ -10,10 +10,9 @@ from typing import Any, Dict, List, Mapping
 import numpy as np
 
 from trtprobe import ends
-from trtprobe.backends.base import Backend, BuildOptions, Engine
-from trtprobe.backends.latency import sum_up, time_runs
+from trtprobe.backends.base import Backend, BuildOptions, Engine, sum_up, time_runs
 from trtprobe.backends.refusals import onnxruntime_end
-from trtprobe.models import Model
+from trtprobe.onnxfile import Model
 
 RUNS, SECONDS = 20, 0.05
 """At most so many runs, or about so long, are timed; a single one where it takes longer than that."""
@@ -99,7 +98,6 @@ class OnnxRuntimeBackend(Backend):
     """A check of the graph: precision, level, profile and the like do not apply and are ignored."""
 
     def __init__(self) -> None:
-        """Import ONNX Runtime."""
         super().__init__()
         try:
             import onnxruntime

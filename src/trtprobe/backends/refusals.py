@@ -48,16 +48,20 @@ def read_errors(parser: Any, onnx: OnnxFile, logged: Sequence[str]) -> List[Refu
     errors = []
     for index in range(parser.num_errors):
         error = parser.get_error(index)
-        operator = _call(error, "node_operator") or (named[index] if index < len(named) else "")
-        node = Node(_call(error, "node_name"), operator, "")
-        at = getattr(error, "node", int)()
+        name, operator = (str(getattr(error, word, str)()) for word in ("node_name", "node_operator"))
+        operator = operator or (named[index] if index < len(named) else "")
+        node, at, code = (
+            Node(name, operator, ""),
+            getattr(error, "node", int)(),
+            getattr(error, "code", str)(),
+        )
         beside = onnx.nodes[at] if 0 <= at < len(onnx.nodes) else Node("", "", "")
         if beside.operator == operator or not operator:
             node = beside._replace(name=node.name or beside.name)
         if MORE_OUTPUTS.search(str(error)) and node.outputs > 1:
             count = {2: "two", 3: "three"}.get(node.outputs, str(node.outputs))
             node = node._replace(operator="%s with %s outputs" % (node.operator, count))
-        errors.append(Refused(_code(error), str(error), node))
+        errors.append(Refused(str(getattr(code, "name", code)), str(error), node))
     return errors
 
 
@@ -105,20 +109,9 @@ def _list(nodes: Sequence[Node], most: int = 4) -> str:
     by_operator: Dict[Tuple[str, str], Node] = {}  # the first node of each
     for node in nodes:
         by_operator.setdefault((node.domain, node.operator), node)
-    words = [_word(node) for node in by_operator.values()]
+    words = []
+    for node in by_operator.values():
+        of = "" if node.domain in ONNX else " of the domain %s" % node.domain
+        words.append(node.operator + of + (" (node %s)" % node.name if node.name else ""))
     more = ["and %d more" % (len(words) - most)] if len(words) > most else []
     return ", ".join([*words[:most], *more])
-
-
-def _word(node: Node) -> str:
-    operator = node.operator if node.domain in ONNX else "%s of the domain %s" % (node.operator, node.domain)
-    return "%s (node %s)" % (operator, node.name) if node.name else operator
-
-
-def _code(error: Any) -> str:
-    code = getattr(error, "code", str)()
-    return str(getattr(code, "name", code))
-
-
-def _call(error: Any, name: str) -> str:
-    return str(getattr(error, name, str)())

@@ -6,6 +6,7 @@ API per release: https://docs.nvidia.com/deeplearning/tensorrt/latest/_static/py
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import importlib
 import json
 import re
@@ -14,14 +15,12 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from trtprobe import ends
-from trtprobe.backends.base import Backend, BuildOptions, Engine
+from trtprobe.backends.base import Backend, BuildOptions, Engine, Range
 from trtprobe.backends.gpu_engine import GpuEngine
-from trtprobe.backends.profiles import add_profile
 from trtprobe.backends.refusals import parser_end, read_errors
 from trtprobe.cuda import Cuda
-from trtprobe.models import Model
 from trtprobe.observe import loaded_libraries
-from trtprobe.plans import Plans, write_plan
+from trtprobe.onnxfile import Model
 
 WORKSPACE = 4 << 30
 """Bytes of scratch memory that a builder may use."""
@@ -56,15 +55,17 @@ class TensorRtBackend(Backend):
         self._runtime: Any = None
         self._version: Optional[str] = None
         self._plugins = self._plugins_before = False
+        self._builds: Dict[str, int] = {}
 
     def warm_up(self) -> None:
         """Make the Builder."""
         self.builder  # noqa: B018 - it is made on first use
 
-    def begin(self, memo: Optional[Path], plans: Optional[Plans]) -> None:
+    def begin(self, memo: Optional[Path], plans: Optional[Path]) -> None:
         """Start a cell; plugins that an earlier one has registered stay registered, and are remembered."""
         super().begin(memo, plans)
         self.messages.clear()
+        self._builds.clear()
         self._plugins_before = self._plugins
 
     def trouble(self) -> str:
@@ -116,7 +117,7 @@ class TensorRtBackend(Backend):
         elif self._plugins_before:
             raise ends.Elsewhere("an earlier cell has registered plugins, and this one asks for none")
         given = Model(model)
-        place = None if self.plans is None else self.plans.place(given.key(), options)
+        place = self._place_plan(given, options)
         if place is not None and place.is_file():
             return self._engine(place.read_bytes())
         network, parser = self._parse(given, self._network_flags(options.precision))
@@ -124,7 +125,7 @@ class TensorRtBackend(Backend):
         self._configure(config, options)
         if options.keep_fp32:
             self._constrain(network, config, options.keep_fp32)
-        add_profile(self.builder, network, config, options.profile)
+        _add_profile(self.builder, network, config, options.profile)
         _mark_outputs(
             network, options.outputs, self.trt.float16 if options.precision == "fp16-flag" else None
         )
@@ -135,9 +136,24 @@ class TensorRtBackend(Backend):
         if plan is None:
             raise self.failure("the builder returned no engine")
         self.facts["engine_bytes"] = int(plan.nbytes)
-        if place is not None:
-            write_plan(place, plan)
+        if place is not None:  # whole or not at all
+            place.parent.mkdir(parents=True, exist_ok=True)
+            partial = place.with_name(place.name + ".partial")
+            partial.write_bytes(memoryview(plan))
+            partial.replace(place)
         return self._engine(plan)
+
+    def _place_plan(self, model: Model, options: BuildOptions) -> Optional[Path]:
+        """Return where the plan of the cell's next build of a graph with these options lies, if it is kept.
+
+        The n-th build of one process is the n-th of another: engines that were built to be compared stay
+        several.
+        """
+        if self.plans is None:
+            return None
+        key = hashlib.sha256((model.key() + repr(tuple(options))).encode()).hexdigest()
+        self._builds[key] = number = self._builds.get(key, -1) + 1
+        return self.plans / ("%s-%d.plan" % (key, number))
 
     def _engine(self, plan: Any) -> Engine:
         if self._runtime is None:
@@ -184,29 +200,22 @@ class TensorRtBackend(Backend):
                 raise ends.Unsupported("networks are strongly typed here: there is no FP16 flag")
             config.set_flag(trt.BuilderFlag.FP16)
         if self._is_weakly_typed(options.precision):
-            for word in options.quantized:
-                self._allow(config, word)
-        if options.level is not None:
-            if not hasattr(config, "builder_optimization_level"):
-                self.facts["level_ignored"] = options.level
-            else:
-                config.builder_optimization_level = options.level
+            for word in options.quantized:  # what the graph's QuantizeLinear nodes round to
+                flag = getattr(trt.BuilderFlag, word.upper(), None)
+                if flag is None:
+                    text = "%s cannot run a graph quantized to %s: it has no such flag"
+                    raise ends.Unsupported(text % (self.observed()["library"], word.upper()))
+                config.set_flag(flag)
+        if options.level is not None and hasattr(config, "builder_optimization_level"):
+            config.builder_optimization_level = options.level
+        elif options.level is not None:
+            self.facts["level_ignored"] = options.level
         if hasattr(trt, "ProfilingVerbosity"):
             config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
 
     def _is_weakly_typed(self, precision: str) -> bool:
         """Whether the builder chooses types; a strongly typed network has those of its graph."""
         return self.major < 11 and not (precision == "fp16" and _has_strong_types(self.trt))
-
-    def _allow(self, config: Any, word: str) -> None:
-        """Let the builder use the types that the graph's QuantizeLinear nodes round to."""
-        flag = getattr(self.trt.BuilderFlag, word.upper(), None)
-        if flag is None:
-            version, name = self.observed()["library"], word.upper()
-            raise ends.Unsupported(
-                "%s cannot run a graph quantized to %s: it has no such flag" % (version, name)
-            )
-        config.set_flag(flag)
 
     def _register_plugins(self) -> None:
         """Make NVIDIA's plugins known to the parser; a second time does nothing."""
@@ -295,6 +304,45 @@ def _make_logger(trt: Any, messages: List[str]) -> Any:
                 messages.append(text)
 
     return Logger()
+
+
+def _add_profile(builder: Any, network: Any, config: Any, ranges: Tuple[Tuple[str, Range], ...]) -> None:
+    """Give the builder the range of each dynamic input; does nothing where no input is dynamic.
+
+    ``BuildFailed`` names the input that has no range, or whose range does not fit it.
+    """
+    inputs = {t.name: t for t in map(network.get_input, range(network.num_inputs))}
+    asked = dict(ranges)
+    unknown = sorted(set(asked) - set(inputs))
+    if unknown:
+        raise ends.BuildFailed(
+            "the profile names %s; the network's inputs are %s" % (", ".join(unknown), ", ".join(inputs))
+        )
+    wanting = [n for n, t in inputs.items() if t.is_shape_tensor or any(int(size) < 0 for size in t.shape)]
+    lacking = [name for name in wanting if name not in asked]
+    if lacking:
+        words = ["%s %s" % (name, list(inputs[name].shape)) for name in lacking]
+        raise ends.BuildFailed("dynamic inputs without shapes in the profile: %s" % ", ".join(words))
+    if not wanting:
+        return
+    profile = builder.create_optimization_profile()
+    for name in wanting:
+        tensor, shapes = inputs[name], asked[name]
+        shape = [int(size) for size in tensor.shape]
+        try:
+            if tensor.is_shape_tensor:
+                profile.set_shape_input(name, *map(list, shapes))
+                continue
+            for wanted in shapes:
+                if len(wanted) != len(shape) or any(own >= 0 and own != n for own, n in zip(shape, wanted)):
+                    text = "the profile of %s is refused: %s is no shape of the input, which is %s"
+                    raise ends.BuildFailed(text % (name, list(wanted), shape))
+            profile.set_shape(name, *shapes)
+        except (ValueError, RuntimeError, TypeError) as error:
+            raise ends.BuildFailed("the profile of %s is refused: %s" % (name, error)) from error
+    if config.add_optimization_profile(profile) < 0:
+        words = ["%s %s" % (name, " to ".join(map(str, asked[name]))) for name in wanting]
+        raise ends.BuildFailed("the optimization profile is refused: %s" % ", ".join(words))
 
 
 def _mark_outputs(network: Any, names: Sequence[str], dtype: Any) -> None:

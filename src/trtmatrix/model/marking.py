@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,26 +11,17 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, NodeProto, TensorProto
 
-from trtmatrix.model.explain_search import Graph
-from trtmatrix.onnxmodel.external import find_external
-from trtmatrix.onnxmodel.walk import Known, infer, inner_graphs, known_of
+from trtmatrix.model.explain_search import Graph, Node
+from trtmatrix.onnxmodel.graphs import find_external, infer, inner_graphs, known_of
 
 MEASURED = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16})
 """Types whose errors can be told in every product: NumPy has no bfloat16, TensorRT no float64."""
 
 LARGE_FILE = 1 << 24
-"""Bytes of a model's own file from which on its weights are moved out of it."""
+"""Bytes of a model's own file from which on its weights are moved out of it: equal files are kept once."""
 
 SHAPES = frozenset({"Shape", "Size"})
 """Operators that look at no value of their input: a wrong one changes nothing behind them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Node:
-    """Where a tensor comes from: the node's name (or its place, where it has none) and operator."""
-
-    name: str
-    operator: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +50,13 @@ def read_markable(file: Path) -> Markable:
     sources: dict[str, tuple[str, ...]] = dict.fromkeys(moving, ())  # of those that cannot be marked too
     tensors, inputs, nodes, inner = list[str](), dict[str, tuple[str, ...]](), dict[str, Node](), set[str]()
     for place, node in enumerate(graph.node):
-        used = [name for name in inputs_of(node) if name in sources]
+        used = [name for name in _inputs_of(node) if name in sources]
         if not used or node.op_type in SHAPES:
             continue
         behind = tuple(dict.fromkeys(source for name in used for source in sources[name]))
         for tensor in filter(None, node.output):
-            if (marked := _can_be_marked(tensor, known)) or tensor in outputs:
+            marked = known.types.get(tensor) in MEASURED and tensor in known.shapes
+            if marked or tensor in outputs:
                 tensors.append(tensor)
                 inputs[tensor] = behind
                 nodes[tensor] = Node(name=node.name or f"the {place + 1}th node", operator=node.op_type)
@@ -78,7 +68,7 @@ def read_markable(file: Path) -> Markable:
     )
 
 
-def inputs_of(node: NodeProto) -> Iterator[str]:
+def _inputs_of(node: NodeProto) -> Iterator[str]:
     """Yield what a node is computed from, also what the graphs inside of it take from around them."""
     yield from filter(None, node.input)
     for graph in inner_graphs(node):
@@ -88,67 +78,32 @@ def inputs_of(node: NodeProto) -> Iterator[str]:
 def _taken(graph: GraphProto) -> Iterator[str]:
     own = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
     for node in graph.node:
-        yield from (name for name in inputs_of(node) if name not in own)
+        yield from (name for name in _inputs_of(node) if name not in own)
         own.update(node.output)
     yield from (info.name for info in graph.output if info.name not in own)
-
-
-def _can_be_marked(tensor: str, known: Known) -> bool:
-    return known.types.get(tensor) in MEASURED and tensor in known.shapes
-
-
-def lean_copy(file: Path, folder: Path) -> Path:
-    """Return the model with its large weights in files beside it, so that no marking copies them.
-
-    It is written to ``folder`` once; a small model, or one whose weights are outside already, is returned
-    as it is. ``OSError`` where it cannot be written.
-    """
-    if file.stat().st_size < LARGE_FILE:
-        return file
-    if not folder.is_dir():
-        model = onnx.load(str(file), load_external_data=False)
-        outside = find_external(file, model)
-        name = next(n for n in map("weights{}.bin".format, itertools.count()) if n not in outside)
-        onnx.external_data_helper.convert_model_to_external_data(model, location=name)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".lean-") as made:
-            partial = Path(made) / "lean"
-            partial.mkdir()
-            for location, weights in outside.items():
-                link_or_copy(weights, partial / location)
-            onnx.save(model, str(partial / file.name))
-            partial.rename(folder)
-    return folder / file.name
-
-
-HEAVY = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "LSTM", "GRU"})
-"""Operators whose outputs a product computes by kernels of their own."""
-
-
-def mark_tensors(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelProto:
-    """Make inner tensors outputs, in place; returns the model. ``KeyError`` where a type is not known."""
-    known = {info.name: info for info in infer(model).graph.value_info}
-    model.graph.output.extend(known[tensor] for tensor in tensors)
-    return model
 
 
 def write_marked(markable: Markable, tensors: Iterable[str], folder: Path) -> Path:
     """Write the model with further outputs to a folder; its external weights are linked, not copied.
 
-    Returns the model's file, which has the name that it had. ``OSError`` where it cannot be written.
+    Large weights inside of it are written beside it, where the cache has them once. Returns the model's file,
+    which has the name that it had. ``OSError`` where it cannot be written.
     """
-    model = mark_tensors(onnx.load(str(markable.file), load_external_data=False), tensors)
+    model = onnx.load(str(markable.file), load_external_data=False)
+    known = {info.name: info for info in infer(model).graph.value_info}
+    model.graph.output.extend(known[tensor] for tensor in tensors)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, file in find_external(markable.file, model).items():
-        link_or_copy(file, folder / name)
+    beside = find_external(markable.file, model)
+    for name, file in beside.items():
+        _link_or_copy(file, folder / name)
     target = folder / markable.file.name
-    partial = target.with_suffix(".partial")
-    partial.write_bytes(model.SerializeToString())
-    partial.replace(target)
+    if markable.file.stat().st_size >= LARGE_FILE and not beside:
+        onnx.external_data_helper.convert_model_to_external_data(model, location="weights.bin")
+    onnx.save(model, str(target))
     return target
 
 
-def link_or_copy(source: Path, target: Path) -> None:
+def _link_or_copy(source: Path, target: Path) -> None:
     """Give a file another name; a copy where that is on another disk."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)

@@ -8,24 +8,29 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from trtprobe import ends
 
 POLL_SECONDS = 0.005
 HEARTBEAT_SECONDS = 15.0
 """Without a sign of life from the host for this long, the job ends."""
+
+Cut = Tuple[str, str]
+"""How a process that was cut off is said to have ended, and the words."""
 
 
 class Stopped(Exception):
     """The supervisor is to end: it was told to, or the host is gone."""
 
 
-class Intake:
+class Job:
     """``job.json``, then ``0.cell.json``, ``1.cell.json`` …, then ``end``; ``heartbeat`` all along."""
 
     def __init__(self, folder: Path) -> None:
-        """Read ``job.json``."""
         self.folder = folder
         self.job: Dict[str, Any] = json.loads((folder / "job.json").read_text())
+        self.product: str = self.job["product"]
         self.is_warm = self.job.get("isolation", "worker") == "worker"
 
     def cell(self, index: int, idle: Callable[[], None]) -> Optional[Dict[str, Any]]:
@@ -36,8 +41,7 @@ class Intake:
         """
         path = self.folder / ("%d.cell.json" % index)
         while True:
-            if not self.alive():
-                raise Stopped("no sign of life from the host")
+            self.check_alive()
             ended = (self.folder / "end").exists()  # looked for first: no cell comes after it
             if path.is_file():
                 cell: Dict[str, Any] = json.loads(path.read_text())
@@ -54,11 +58,15 @@ class Intake:
         except OSError:
             return False
 
+    def check_alive(self) -> None:
+        """Raise :class:`Stopped` where the host is gone."""
+        if not self.alive():
+            raise Stopped("no sign of life from the host")
+
     def empty_scratch(self) -> None:
         """Empty the folders that ``scratch`` names, the job's alone, and make the home folder anew."""
         for folder in self._scratch():
-            for path in folder.iterdir():
-                remove(path)
+            empty(folder)
         make_home()
 
     def scratch_bytes(self) -> int:
@@ -70,19 +78,53 @@ class Intake:
         return [Path(line) for line in named.read_text().splitlines()] if named.is_file() else []
 
 
+class Limits:
+    """Limits of one process of a cell while it runs: its time, the host's sign of life, what it writes."""
+
+    def __init__(self, job: Job, out: Path, own: Path, seconds: float) -> None:
+        """Name the output folder, the process's own folder in it, and what it may take."""
+        self.job, self.out, self.own, self.seconds = job, out, own, seconds
+        self.largest = int(job.job["output_bytes"])
+        self.deadline = 0.0
+        self._others: Optional[int] = None
+
+    def begin(self) -> None:
+        """Start the clock."""
+        self.deadline, self._others = time.monotonic() + self.seconds, None
+
+    def check(self) -> Optional[Cut]:
+        """Return how the process has to be cut off, None where it may go on."""
+        if time.monotonic() > self.deadline:
+            return ends.TIME_OUT, "not done after %g s" % self.seconds
+        if not self.job.alive():
+            return ends.INTERRUPTED, "the host gave no sign of life"
+        total = folder_bytes(self.out)
+        if self._others is None:  # a cell that is done before costs no look at all
+            self._others = total - folder_bytes(self.own)
+        if total - self._others > self.largest:
+            text = "wrote %d bytes; the output folder may hold %d" % (total - self._others, self.largest)
+            return ends.CRASHED, text
+        return None
+
+
 def make_home() -> None:
     """Make the home folder in a container's scratch, where it is not there yet."""
     with contextlib.suppress(OSError):
         Path(os.environ.get("HOME", "/nowhere")).mkdir(parents=True, exist_ok=True)
 
 
+def empty(folder: Path) -> None:
+    """Remove what lies in a folder, as far as that can be done."""
+    for path in folder.iterdir():
+        remove(path)
+
+
 def make_empty(folder: Path) -> None:
-    """Make a folder, or empty it where it is there."""
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        for path in folder.iterdir():
-            remove(path)
+    """Make a folder, or empty it where it is there; whatever else has its name goes."""
+    if folder.is_symlink() or not folder.is_dir():
+        remove(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    empty(folder)
 
 
 def remove(path: Path) -> None:
