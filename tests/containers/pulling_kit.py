@@ -15,12 +15,10 @@ from bench.registry import Serving
 from tests.containers.engines import COMMAND
 from tests.registry.registries import Image, Pushed, push_image
 from trtmatrix.images.registry import Registry
-from trtmatrix.launchers.engine import open_client
-from trtmatrix.launchers.engine_images import Images
-from trtmatrix.launchers.image_use import ImageUse
+from trtmatrix.launchers.docker_engine import open_client
+from trtmatrix.launchers.images import Images, ImageUse
 from trtmatrix.launchers.lock import Lock, pin_of
-from trtmatrix.launchers.pulled import Ledger
-from trtmatrix.launchers.pulling import Puller
+from trtmatrix.launchers.pulls import Puller
 from trtmatrix.plan.context import own_platform
 from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
@@ -60,20 +58,16 @@ class Bench:
         return f"{host or self.serving.host}/{repository}:{tag}"
 
     def uses(self, keep: Keep, cache: Path) -> ImageUse:
-        """Return who drops images, with books in ``cache``."""
-        return ImageUse(
-            ledger=Ledger(cache), keep=keep, note=self.told.append,
-            base_of=lambda base: ImageOrigin(image=base),
-        )  # fmt: skip
+        """Return who drops images, with a ledger in ``cache``."""
+        return ImageUse(cache=cache, keep=keep, note=self.told.append)
 
     def images(self, uses: ImageUse | None = None) -> Images:
         """Return what has images."""
-        images = Images(pull_note=lambda *_: None, note=self.told.append, uses=uses, command=COMMAND)
-        images.puller = Puller(
+        puller = Puller(
             pull_note=lambda *_: None, note=self.told.append, platform=own_platform(), waits=(0.1, 0.2),
             command=COMMAND,
         )  # fmt: skip
-        return images
+        return Images(puller=puller, uses=uses)
 
     def have(self, images: Images, launch: Launch) -> str:
         """Have an image, which goes again with this bench."""

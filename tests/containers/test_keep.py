@@ -20,8 +20,8 @@ from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import serve_registry
 from trtmatrix.common.owner import own_identity
-from trtmatrix.launchers.engine_images import Images
-from trtmatrix.launchers.pulled import Ledger
+from trtmatrix.launchers.images import Images
+from trtmatrix.launchers.pulled import Use, open_ledger, read_ledger
 from trtmatrix.suite.image_names import short_name
 from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.plan import Keep, Launch
@@ -150,8 +150,8 @@ def test_an_image_of_several_names_goes_after_the_last_of_them(
     bench.have(images, launches[2])
     images.uses.ended(launches[2])
     assert not any(bench.is_here(reference_of(launch)) for launch in launches)
-    assert Ledger(tmp_path).read().uses == ()
-    assert Ledger(tmp_path).read().pulled == ()
+    assert read_ledger(tmp_path).uses == []
+    assert read_ledger(tmp_path).pulled == []
 
 
 def test_an_image_stays_where_one_of_its_names_is_locked(bench: Bench, tmp_path: Path) -> None:
@@ -172,16 +172,17 @@ LIVING = "from trtmatrix.common.owner import own_identity; print(own_identity(),
 
 
 def test_what_another_run_uses_or_a_container_goes_later(bench: Bench, tmp_path: Path) -> None:
-    images, ledger = bench.images(bench.uses(Keep.NONE, tmp_path)), Ledger(tmp_path)
+    images = bench.images(bench.uses(Keep.NONE, tmp_path))
     launch = want(bench.push("shared")[0])
     have(bench, images, launch)
-    (pulled,) = ledger.read().pulled
+    (pulled,) = read_ledger(tmp_path).pulled
     other = subprocess.Popen(
         [sys.executable, "-c", LIVING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert other.stdout is not None
-    with ledger.open() as page:
-        page.write(page.books.use(pulled.engine, pulled.image_id, other.stdout.readline().strip()))
+    with open_ledger(tmp_path) as ledger:
+        owner = other.stdout.readline().strip()
+        ledger.uses.append(Use(engine=pulled.engine, image_id=pulled.image_id, owner=owner))
     images.uses.ended(with_cells(launch))
     assert bench.is_here(pulled.reference)
     other.communicate("\n")
@@ -193,12 +194,12 @@ def test_what_another_run_uses_or_a_container_goes_later(bench: Bench, tmp_path:
         assert bench.is_here(pulled.reference)
     finally:
         container.remove()
-    with ledger.open() as page:  # as if this run were gone
+    with open_ledger(tmp_path) as ledger:  # as if this run were gone
         gone = own_identity().rsplit(":", 1)[0] + ":0"
-        page.write(replace(page.books, pulled=(replace(page.books.pulled[0], owner=gone),)))
+        ledger.pulled = [ledger.pulled[0].model_copy(update={"owner": gone})]
     bench.uses(Keep.ALL, tmp_path).drop_leftovers([])
     assert not bench.is_here(pulled.reference)
-    assert ledger.read().pulled == ()
+    assert read_ledger(tmp_path).pulled == []
 
 
 def test_no_more_than_two_are_here_at_once(bench: Bench, tmp_path: Path) -> None:

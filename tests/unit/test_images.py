@@ -19,7 +19,8 @@ from builders import make_version
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import Project
-from trtmatrix.launchers.engine_images import Images, builder_command, run_builder
+from trtmatrix.launchers.images import Images, builder_command, run_builder
+from trtmatrix.launchers.pulls import Puller
 from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Launch
@@ -61,10 +62,8 @@ def launch(*, pull: bool = False, build: bool = False) -> Launch:
 
 
 def make_images(told: list[str], builder: Path | None = None) -> Images:
-    return Images(
-        pull_note=lambda *what: told.append(str(what)), note=told.append,
-        builder=builder_command(builder, Path("m.yaml")),
-    )  # fmt: skip
+    puller = Puller(pull_note=lambda *what: told.append(str(what)), note=told.append)
+    return Images(puller=puller, builder=builder_command(builder, Path("m.yaml")))
 
 
 def test_launches_that_want_one_image_share_one_pull() -> None:
@@ -144,7 +143,7 @@ def test_an_image_of_ours_is_never_pulled() -> None:
 
 INTERRUPTED = """\
 import sys, threading
-from trtmatrix.launchers.engine_images import run_builder
+from trtmatrix.launchers.images import run_builder
 threading.Thread(target=run_builder, args=([sys.argv[1]],), daemon=True).start()
 input()
 """

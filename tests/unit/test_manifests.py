@@ -21,7 +21,7 @@ from trtmatrix.images.manifests import (
     parse_index,
     parse_manifest,
 )
-from trtmatrix.launchers.image_says import ImageSays, image_says, telling_labels, telling_variables
+from trtmatrix.launchers.lock import NamedVersions, named_versions, telling_labels, telling_variables
 
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
 
@@ -162,8 +162,8 @@ def test_the_versions_that_an_image_names_are_read() -> None:
     "CUDA_DRIVER_VERSION": "560.35.05",
            "NVIDIA_TENSORRT_VERSION": "24.12", "PYTORCH_VERSION": "2.6.0a0",
            "PYTORCH_BUILD_VERSION": "2.6.0a0+df5"}  # fmt: skip
-    assert image_says(ngc) == ImageSays(
+    assert named_versions(ngc) == NamedVersions(
         tensorrt="10.7.0.23", cuda="12.6.3.004", driver="560.35.05", torch="2.6.0a0+df5"
     )
-    assert image_says({"TENSORRT_VERSION": "8.6.1"}) == ImageSays(tensorrt="8.6.1")
-    assert image_says({}) == ImageSays()
+    assert named_versions({"TENSORRT_VERSION": "8.6.1"}) == NamedVersions(tensorrt="8.6.1")
+    assert named_versions({}) == NamedVersions()

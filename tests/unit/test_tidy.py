@@ -14,7 +14,7 @@ from trtmatrix.images import preflight as preflighting
 from trtmatrix.images.checks import Facts, Wants
 from trtmatrix.images.preflight import Preflight
 from trtmatrix.images.rules import Finding, Level
-from trtmatrix.launchers import containers, engine, image_use
+from trtmatrix.launchers import containers, docker_engine, images
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.scene import Scene
@@ -48,7 +48,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         seen.done.append("containers")
         return ["trtmatrix-dead"]
 
-    def drop(_: image_use.ImageUse, wanted: Iterable[Origin]) -> bool:
+    def drop(_: images.ImageUse, wanted: Iterable[Origin]) -> bool:
         assert list(wanted) == [CELL.version.origin]
         seen.done.append("images")
         return seen.left
@@ -63,8 +63,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         return Performed()
 
     monkeypatch.setattr(containers, "remove_leftovers", remove_leftovers)
-    monkeypatch.setattr(image_use.ImageUse, "drop_leftovers", drop)
-    monkeypatch.setattr(engine, "find_engine", lambda **_: AFTER)
+    monkeypatch.setattr(images.ImageUse, "drop_leftovers", drop)
+    monkeypatch.setattr(docker_engine, "find_engine", lambda **_: AFTER)
     monkeypatch.setattr(preflighting, "preflight", preflight)
     monkeypatch.setattr(perform, "execute", execute)
     monkeypatch.setattr(perform, "tell_pins", lambda *_: None)

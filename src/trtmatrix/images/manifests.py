@@ -12,8 +12,7 @@ from hashlib import new
 from typing import Any, TypeVar
 
 from trtmatrix.common.errors import shorten
-from trtmatrix.launchers.image_says import telling_labels, telling_variables
-from trtmatrix.launchers.lock import LockedLayer, LockedPlatform
+from trtmatrix.launchers.lock import LockedLayer, LockedPlatform, telling_labels, telling_variables
 from trtmatrix.launchers.references import is_digest
 
 _DOCKER = "application/vnd.docker.distribution.manifest"

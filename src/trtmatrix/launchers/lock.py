@@ -1,8 +1,12 @@
-"""What matrix.lock holds: matrix.yaml's images as a registry had them, and what ours are made of. Pure."""
+"""What matrix.lock holds: matrix.yaml's images as a registry had them, and what ours are made of. Pure.
+
+Of an image's labels and variables it has those that name TensorRT, CUDA, torch or the driver.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Pin, Version
@@ -12,6 +16,28 @@ MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 NGC = "nvcr.io/nvidia"
 """Where NVIDIA's images are: what a mirror stands for."""
+
+_KEPT = frozenset(
+    [
+        "trt",
+        "tensorrt",
+        "trtoss",
+        "nvinfer",
+        "cuda",
+        "cudnn",
+        "cublas",
+        "torch",
+        "pytorch",
+        "nvidia",
+        "driver",
+    ]
+)
+_SECRET = frozenset(["key", "token", "secret", "password", "passwd", "credential", "credentials"])
+_OCI = "org.opencontainers.image."
+_OCI_KEPT = frozenset(
+    ["base.digest", "base.name", "created", "ref.name", "revision", "source", "title", "version"]
+)
+"""Source: https://github.com/opencontainers/image-spec/blob/main/annotations.md."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,21 +120,19 @@ def mirrored(image: str, registry: str) -> str | None:
 
 def pin_matrix(matrix: Matrix, lock: Lock, platform: str) -> Matrix:
     """Return a matrix whose images are known by the lock, and pulled from the mirror where one is set."""
-    return replace(
-        matrix, versions=tuple(_pinned(v, lock, platform, matrix.registry) for v in matrix.versions)
-    )
 
+    def pinned(version: Version) -> Version:
+        origin = version.origin
+        if not isinstance(origin, ImageOrigin) or origin.build is not None or origin.is_file:
+            return version
+        known = base_origin(origin.image, lock, platform, matrix.registry)
+        return replace(version, origin=replace(origin, mirror=known.mirror, pin=known.pin))
 
-def _pinned(version: Version, lock: Lock, platform: str, registry: str) -> Version:
-    origin = version.origin
-    if not isinstance(origin, ImageOrigin) or origin.build is not None or origin.is_file:
-        return version
-    pin = pin_of(lock, origin.image, platform)
-    return replace(version, origin=replace(origin, mirror=mirrored(origin.image, registry), pin=pin))
+    return replace(matrix, versions=tuple(pinned(version) for version in matrix.versions))
 
 
 def base_origin(base: str, lock: Lock, platform: str, registry: str) -> ImageOrigin:
-    """Return how the base of an image of ours is known and asked for."""
+    """Return how an image, such as the base of one of ours, is known and asked for."""
     return ImageOrigin(image=base, mirror=mirrored(base, registry), pin=pin_of(lock, base, platform))
 
 
@@ -120,3 +144,52 @@ def pin_of(lock: Lock, image: str, platform: str) -> Pin | None:
         return None
     ids = tuple(dict.fromkeys((found.image_id, found.manifest, locked.digest)))
     return Pin(manifest=found.manifest, ids=ids)
+
+
+def telling_variables(environment: Iterable[str]) -> dict[str, str]:
+    """Return of an image's environment (``NAME=value``) what names TensorRT, CUDA, torch or the driver.
+
+    NGC's images have TRT_VERSION, CUDA_VERSION, CUDA_DRIVER_VERSION, NVIDIA_REQUIRE_CUDA and the like; what
+    looks like a secret is left out.
+    """
+    pairs = (entry.partition("=") for entry in environment)
+    return {name: value for name, _, value in sorted(pairs) if name and _is_telling(name)}
+
+
+def telling_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return of an image's labels those that name the same, or the image's own version."""
+    return {
+        name: labels[name]
+        for name in sorted(labels)
+        if (name.startswith(_OCI) and name.removeprefix(_OCI) in _OCI_KEPT) or _is_telling(name)
+    }
+
+
+def _is_telling(name: str) -> bool:
+    parts = set(re.split(r"[^a-z0-9]+", name.lower()))
+    return bool(parts & _KEPT) and not parts & _SECRET
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedVersions:
+    """The versions that an image names, as it writes them; empty where it names none."""
+
+    tensorrt: str = ""
+    cuda: str = ""
+    driver: str = ""
+    torch: str = ""
+
+
+def named_versions(environment: Mapping[str, str]) -> NamedVersions:
+    """Return what an image's variables say of its versions.
+
+    ``TRT_VERSION`` may have CUDA's behind a plus sign (``10.7.0.23+cuda12.6``), which is left out;
+    ``NVIDIA_TENSORRT_VERSION`` is the container's release, not TensorRT's, and not read.
+    """
+    tensorrt = environment.get("TRT_VERSION") or environment.get("TENSORRT_VERSION") or ""
+    return NamedVersions(
+        tensorrt=tensorrt.partition("+cuda")[0],
+        cuda=environment.get("CUDA_VERSION", ""),
+        driver=environment.get("CUDA_DRIVER_VERSION", ""),
+        torch=environment.get("PYTORCH_BUILD_VERSION") or environment.get("PYTORCH_VERSION") or "",
+    )

@@ -148,8 +148,7 @@ def _with_own_images(args: argparse.Namespace, matrix: Matrix, engine: str, proj
     texts = getattr(args, "own_images", None)
     if not texts:
         return matrix
-    from trtmatrix.launchers.image_files import read_file
-    from trtmatrix.launchers.own_images import with_own_images
+    from trtmatrix.launchers.own_images import read_file, with_own_images
 
     return with_own_images(matrix, texts, engine, lambda file: read_file(file, project.cache))
 

@@ -22,7 +22,7 @@ from trtmatrix.suite.plan import Isolation, Keep, Launch
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
     from trtmatrix.common.progress import Progress
     from trtmatrix.images.preflight import Terms
-    from trtmatrix.launchers.image_use import ImageUse, NoUse
+    from trtmatrix.launchers.images import ImageUse
     from trtmatrix.launchers.launcher import Launcher
     from trtmatrix.run.run import Remote
     from trtmatrix.run.workshop import Workshop
@@ -193,27 +193,27 @@ def make_remote(context: Context, scene: Scene, options: Options, cluster: Clust
 
 def use_images(context: Context, scene: Scene, options: Options, note: Callable[[str], None]) -> ImageUse:
     """Return who drops images after their last cell."""
-    from trtmatrix.launchers.image_use import ImageUse
-    from trtmatrix.launchers.pulled import Ledger
+    from trtmatrix.launchers.images import ImageUse
 
     platform = scene.host.engine.platform
     return ImageUse(
-        ledger=Ledger(context.project.cache), keep=options.keep, note=note,
+        cache=context.project.cache, keep=options.keep, note=note,
         base_of=lambda base: base_origin(base, context.lock, platform, context.matrix.registry),
     )  # fmt: skip
 
 
 def make_workshop(
-    context: Context, scene: Scene, options: Options, progress: Progress, uses: NoUse | None = None
+    context: Context, scene: Scene, options: Options, progress: Progress, uses: ImageUse | None = None
 ) -> Workshop:
     """Wire the launchers and the folders."""
     from trtmatrix.api.section import SurfaceIntake
     from trtmatrix.judge.calibration_file import read_calibration
     from trtmatrix.launchers.containers import ContainerLauncher
-    from trtmatrix.launchers.engine_images import Images, builder_command
     from trtmatrix.launchers.gpu import clocks
+    from trtmatrix.launchers.images import Images, builder_command
     from trtmatrix.launchers.interpreters import InterpreterLauncher
-    from trtmatrix.launchers.wheelhouse import find_wheelhouse
+    from trtmatrix.launchers.pulls import Puller
+    from trtmatrix.launchers.wheels import find_wheelhouse
     from trtmatrix.prepare.case_pool import CasePool
     from trtmatrix.prepare.cases import CaseCache
     from trtmatrix.run.workshop import Workshop
@@ -224,17 +224,16 @@ def make_workshop(
         find_wheelhouse(project.folder) if context.offline else None,
     )  # fmt: skip
     engine = scene.host.engine
-    images = Images(
-        pull_note=progress.pull, note=progress.note,
-        builder=builder_command(project.image_builder, project.matrix), uses=uses,
-        platform=engine.platform, command=engine.command,
-    )  # fmt: skip
+    puller = Puller(
+        pull_note=progress.pull, note=progress.note, platform=engine.platform, command=engine.command
+    )
+    builder = builder_command(project.image_builder, project.matrix)
+    images = Images(puller=puller, builder=builder, uses=uses)
     containers: Launcher = ContainerLauncher(
         engine=engine, cache=project.cache, repros=project.repros, limits=options.limits, images=images,
     )  # fmt: skip
     if not engine.is_daemon:
-        from trtmatrix.launchers.child import ChildLauncher
-        from trtmatrix.launchers.found import find_runtime
+        from trtmatrix.launchers.child_containers import ChildLauncher, find_runtime
 
         containers = ChildLauncher(
             runtime=find_runtime(engine.command), engine=engine, cache=project.cache, repros=project.repros,
@@ -253,7 +252,7 @@ def make_workshop(
 
 def here(project: Project) -> Callable[[Launch], bool]:
     """Return what tells whether a launch can start without a pull, a build or an installation."""
-    from trtmatrix.launchers.interpreters import is_installed
+    from trtmatrix.launchers.wheels import is_installed
 
     def is_here(launch: Launch) -> bool:
         origin = launch.version.origin

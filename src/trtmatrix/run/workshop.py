@@ -15,7 +15,7 @@ from trtmatrix.common.progress import Progress
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.compare import Stored
 from trtmatrix.judge.record import SCHEMA, Record
-from trtmatrix.launchers.image_use import NoUse
+from trtmatrix.launchers.images import ImageUse
 from trtmatrix.launchers.launcher import Launcher
 from trtmatrix.plan.digests import cell_digests
 from trtmatrix.prepare.case_pool import Preparer
@@ -74,7 +74,7 @@ class Workshop:
     calibration: Calibration
     stored: Sequence[Stored] = ()
     surfaces: SurfaceIntake | None = None
-    uses: NoUse = field(default_factory=NoUse)
+    uses: ImageUse = field(default_factory=ImageUse)
     rebuilds: int = 1
     confirm: bool = True
     isolation: Isolation = Isolation.WORKER

@@ -19,7 +19,7 @@ from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import Project
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.words import outcome_word
-from trtmatrix.launchers.environments import have_own_environment
+from trtmatrix.launchers.wheels import make_own_environment
 from trtmatrix.plan.order import Seconds
 from trtmatrix.run.performed import Performed
 from trtmatrix.run.workshop import CELLS, Workshop
@@ -320,7 +320,7 @@ class SlurmRun:
         write_json(own.folder / "run.json", {"claims": claims, "past": {**past, **facts["past"]}})
         tasks = cut_tasks(launch, self.seconds, self.site)
         suite = self.shared.stage_suite(self.project)
-        python = str(have_own_environment(self.shared.root, self.site.python, self.note))
+        python = str(make_own_environment(self.shared.root, self.site.python, self.note))
         sent = own.add([[str(cell.id) for cell in task] for task in tasks])
         folder = str(sent.folder)
         lines = [run_line(task, self.site, gpu, suite=suite, options=self.options) for task in tasks]
