@@ -22,7 +22,7 @@ def test_the_socket_says_what_the_sdk_says() -> None:
     same_info, same_images = ask_by_sdk()
     for key in LASTING:
         assert info.get(key) == same_info.get(key)
-    ours, theirs = dict(image_references(images)), dict(image_references(same_images))
+    ours, theirs = image_references(images), image_references(same_images)
     assert {name: ours[name] for name in ours.keys() & theirs.keys()} == {
         name: theirs[name] for name in ours.keys() & theirs.keys()
     }, "others may make images meanwhile"

@@ -24,7 +24,7 @@ from trtmatrix.api.types import Origin, Surface, numbers_of
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError, UsageError
 from trtmatrix.common.offline import need_network
 from trtmatrix.common.paths import probe_folder
-from trtmatrix.launchers.wheel_locks import Fetch, target_options
+from trtmatrix.launchers.wheel_locks import download_wheels, target_options
 
 PYTHON, GLIBC = "3.10", "2.28"
 """Every release from 8.5 to today has bindings for this Python, and for this glibc of 2018."""
@@ -90,7 +90,8 @@ def read_bindings(requirement: str) -> Surface:
     """Fetch bindings such as ``tensorrt-bindings==8.6.1`` and return their surface."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, file = Path(scratch), Path(scratch) / LEFT
-        wheel = Fetch(target=target_options(PYTHON, GLIBC), folder=folder).as_it_comes(requirement)
+        download_wheels([requirement], target_options(PYTHON, GLIBC), folder)
+        (wheel,) = folder.glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             names = [name for name in archive.namelist() if KEEP.match(name)]
             archive.extractall(scratch, names)

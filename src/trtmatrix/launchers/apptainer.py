@@ -32,7 +32,6 @@ class Apptainer:
     name, suffix = "Apptainer", ".sif"
 
     def __init__(self) -> None:
-        """Find the command."""
         self.program = shutil.which("apptainer") or shutil.which("singularity") or "apptainer"
 
     def find_trouble(self) -> tuple[str, str]:

@@ -10,10 +10,9 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
 
 from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError
@@ -21,7 +20,13 @@ from trtmatrix.common.file_lock import hold
 from trtmatrix.common.offline import need_network
 from trtmatrix.common.paths import scratch_folder
 from trtmatrix.launchers.apptainer import Apptainer
-from trtmatrix.launchers.container import SCRATCH, ContainerSpec, Limits, make_container_spec
+from trtmatrix.launchers.container import (
+    SCRATCH,
+    ContainerSpec,
+    Limits,
+    image_origin,
+    make_container_spec,
+)
 from trtmatrix.launchers.launcher import Ended, Poll, Ready, gpu_variables, log_tail, run_session
 from trtmatrix.launchers.own_images import file_digest
 from trtmatrix.launchers.pyxis import Pyxis
@@ -53,36 +58,7 @@ NOT_UNDERSTOOD = "Invalid image reference"
 """enroot's words for a form of a name that its release does not know."""
 
 
-class Runtime(Protocol):
-    """What starts containers; ``suffix`` is what its image files end with."""
-
-    name: str
-    suffix: str
-
-    @property
-    def version(self) -> str:
-        """As it says itself."""
-
-    def find_trouble(self) -> tuple[str, str]:
-        """Return why it cannot be used here, and what mends that; nothing where it can."""
-
-    def try_options(self, image: str, limits: Limits) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the options of isolation that this host grants, and a line for what it does not."""
-
-    def command(
-        self, image: str, gpu: Gpu, mounts: Sequence[str], inside: Sequence[str],
-        granted: Sequence[str] | None = None,
-    ) -> list[str]:  # fmt: skip
-        """Return the command line that runs ``inside``; ``granted``: of :meth:`try_options`."""
-
-    def environment(self, gpu: Gpu) -> dict[str, str]:
-        """Return the environment of that command."""
-
-    def pull_commands(self, reference: str, target: str) -> Sequence[Sequence[str]]:
-        """Return a command line for each form of an image's name that its releases know."""
-
-    def pull_folders(self, environment: Mapping[str, str], work: Path) -> dict[str, str]:
-        """Return where layers go, unless the environment says."""
+Runtime = Apptainer | Pyxis
 
 
 def find_runtime(name: str) -> Runtime:
@@ -115,21 +91,16 @@ def child_command(
     """Return the command line that starts a container; CUDA is told which GPU is the cell's.
 
     ``env`` sets the variables inside: neither runtime takes HOME, and in pyxis the image's win over the
-    caller's. :class:`MachineryError` where a folder's name cannot be written.
+    caller's. ``granted``: of the runtime's ``try_options``.
     """
+    folders = [*((*pair, ":ro") for pair in spec.mounts.items()), (*spec.out, ""), (scratch, SCRATCH, "")]
+    if unclear := next((outside for outside, *_ in folders if re.search(r"[,:\"]", outside)), ""):
+        raise MachineryError(f'{unclear} cannot be given to a container: no path may have one of , : "')
+    mounts = [f"{outside}:{inside}{flag}" for outside, inside, flag in folders]
     own = {name: value for name, value in spec.environment.items() if name != "NVIDIA_VISIBLE_DEVICES"}
     settings = [f"{name}={value}" for name, value in {**own, **gpu_variables(gpu)}.items()]
     inside = ["sh", "-c", FIRST_SHELL, f"{spec.out[1]}/{BEGAN}", "env", *settings, *spec.command]
-    return runtime.command(spec.image, gpu, list(mounts_of(spec, scratch)), inside, granted)
-
-
-def mounts_of(spec: ContainerSpec, scratch: str) -> Iterator[str]:
-    """Yield ``outside:inside[:ro]`` of each folder. :class:`MachineryError` where that cannot be written."""
-    read_only = [(pair, ":ro") for pair in spec.mounts.items()]
-    for (outside, inside), flag in [*read_only, (spec.out, ""), ((scratch, SCRATCH), "")]:
-        if re.search(r"[,:\"]", outside):
-            raise MachineryError(f'{outside} cannot be given to a container: no path may have one of , : "')
-        yield f"{outside}:{inside}{flag}"
+    return runtime.command(spec.image, gpu, mounts, inside, granted)
 
 
 class ChildLauncher:
@@ -139,7 +110,6 @@ class ChildLauncher:
         self, *, runtime: Runtime, engine: Engine, cache: Path, repros: Path, limits: Limits,
         note: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """Keep what every container needs; ``note`` is told of long work and of what is not isolated."""
         self.runtime, self.engine, self.note = runtime, engine, note
         self.cache, self.repros, self.limits = cache, repros, limits
 
@@ -177,9 +147,7 @@ class ChildLauncher:
 
         A locked image is the same from any registry. :class:`MachineryError` where it cannot be had.
         """
-        origin = launch.version.origin
-        if not isinstance(origin, ImageOrigin):
-            raise MachineryError(f"{launch.version.name} is no container's version")
+        origin = image_origin(launch)
         which = origin.pin.ids[0] if origin.pin is not None else origin.reference
         if origin.is_file:
             return Path(origin.image), which

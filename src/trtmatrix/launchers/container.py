@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.owner import own_identity
 from trtmatrix.common.paths import probe_folder
 from trtmatrix.launchers.gpu import SLURM_CLUSTER, SLURM_JOB
 from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch, is_driver_enough
 
 ROOT = "/opt/trtmatrix"
@@ -93,6 +95,13 @@ def job_labels(environment: Mapping[str, str]) -> dict[str, str]:
     if not environment.get(SLURM_JOB):
         return {}
     return {label: environment[name] for name, label in JOB_LABELS.items() if environment.get(name)}
+
+
+def image_origin(launch: Launch) -> ImageOrigin:
+    """Return the image that a launch runs in; :class:`MachineryError` where its version has none."""
+    if not isinstance(launch.version.origin, ImageOrigin):
+        raise MachineryError(f"{launch.version.name} is no container's version")
+    return launch.version.origin
 
 
 def make_container_spec(

@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,12 @@ from trtmatrix.launchers.container import (
     SCRATCH,
     ContainerSpec,
     Limits,
+    image_origin,
     job_labels,
     make_container_spec,
 )
 from trtmatrix.launchers.docker_engine import inspect_image, open_client
-from trtmatrix.launchers.images import Images, image_origin
+from trtmatrix.launchers.images import Images
 from trtmatrix.launchers.launcher import POLL_SECONDS, TAIL, Ended, Poll, Ready, WrongVersion, heartbeat
 from trtmatrix.launchers.lock import named_versions
 from trtmatrix.launchers.pulls import ENGINE_ERRORS
@@ -96,17 +98,13 @@ class ContainerLauncher:
     """One container for the cells of one version on one GPU."""
 
     def __init__(self, *, engine: Engine, cache: Path, repros: Path, limits: Limits, images: Images) -> None:
-        """Keep what every container needs; the engine is asked on first use."""
         self.engine, self.cache, self.repros = engine, cache, repros
         self.limits, self.images = limits, images
-        self._client: docker.DockerClient | None = None
 
-    @property
+    @cached_property
     def client(self) -> docker.DockerClient:
-        """The connection to the engine."""
-        if self._client is None:
-            self._client = open_client(120)
-        return self._client
+        """The connection to the engine, which is asked on first use."""
+        return open_client(120)
 
     def make_ready(self, launch: Launch) -> Ready:
         """Find the image, loaded, pulled or built now where the plan says so, and look what it ships."""

@@ -8,7 +8,7 @@ import re
 import resource
 import shutil
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -41,6 +41,7 @@ CONTAINERD = Path("/var/lib/containerd")
 """Its folder by default: https://github.com/containerd/containerd/blob/main/docs/ops.md."""
 ACCESS, DRIVER = "TRTMATRIX_GPU_ACCESS", "TRTMATRIX_DRIVER_FOLDER"
 """How containers are given a GPU and where the driver's libraries are, in place of what is found here."""
+CORRECT = "correct it, or unset it: nothing is guessed"
 SECONDS, LISTS = 20, 3
 API = "Api-Version"
 """The header in which an engine says the highest version of Docker's API that it speaks, in every answer."""
@@ -53,7 +54,7 @@ Answers = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
 class EngineError(Exception):
-    """The engine answers with an error, or a setting cannot be obeyed."""
+    """The engine answers with an error, or a setting cannot be obeyed: why, and maybe what mends that."""
 
 
 def find_address() -> str:
@@ -102,33 +103,25 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
 
     ``offline``: one that is reached over a network is not asked.
     """
-    address, wanted = find_address(), os.environ.get(ENGINE, "")
-    if address.startswith(("/", ".", "~")):
-        reason = f"DOCKER_HOST is {address}, a path: an engine's address begins with its scheme"
-        return _no_engine(reason, f"export DOCKER_HOST=unix://{address}, or unset it")
-    if offline and (trouble := trouble_of(address)):
-        return _no_engine(trouble, "unset DOCKER_HOST, or name a socket of this host")
+    address = find_address()
     try:
-        info, images = ask_socket(address) if address.startswith("unix:///") else ask_by_sdk()
-    except (OSError, HTTPException, ValueError, EngineError) as error:
-        return _no_engine(*_explain(error, address))
-    name = PODMAN if "BuildahVersion" in info else DOCKER  # Docker's description has no word on Buildah
-    if wanted in {"docker", "podman"} and wanted != name.lower():
-        reason = f"{wanted} was asked for, and what answers at {address} is {name}"
-        return _no_engine(reason, "unset DOCKER_HOST, or leave --engine out")
-    try:
+        info, images = _ask(address, offline=offline)
         access, folder = _gpu_settings(info)
-    except EngineError as error:
-        return _no_engine(str(error), "correct it, or unset it: nothing is guessed")
+    except (OSError, HTTPException, ValueError, EngineError) as error:
+        known = isinstance(error, EngineError) and len(error.args) > 1
+        reason, remedy = error.args if known else _explain(str(error), address)
+        return Engine(available=False, reason=reason, remedy=remedy)
     registries = info.get("RegistryConfig") or {}
     plain = [
         host for host, each in (registries.get("IndexConfigs") or {}).items() if not each.get("Secure", True)
     ]
     machine = str(info.get("Architecture") or "x86_64")
     limits = {"MemoryLimit": "memory", "PidsLimit": "processes"}
+    podman = _is_podman(info)
     return Engine(
-        available=True, name=name, version=str(info.get("ServerVersion", "?")), api=str(info.get(API, "")),
-        images=dict(image_references(images)), ids=frozenset(str(image["Id"]) for image in images),
+        available=True, name=PODMAN if podman else DOCKER,
+        version=str(info.get("ServerVersion", "?")), api=str(info.get(API, "")),
+        images=image_references(images), ids=frozenset(str(image["Id"]) for image in images),
         sizes={str(image["Id"]): int(image.get("Size") or 0) for image in images},
         snapshots=_has_snapshots(info), root=_image_folder(info),
         platform=f"{info.get('OSType') or 'linux'}/{MACHINES.get(machine, machine)}",
@@ -138,12 +131,23 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
         gpu_access=access if gpu_here else None, driver_folder=folder,
         rootless=bool(info.get("Rootless")) or "name=rootless" in (info.get("SecurityOptions") or []),
         unlimited=tuple(word for key, word in limits.items() if info.get(key) is False),
-        ulimits=_podman_limits() if name == PODMAN else {},
+        ulimits=_podman_limits() if podman else {},
     )  # fmt: skip
 
 
-def _no_engine(reason: str, remedy: str) -> Engine:
-    return Engine(available=False, reason=reason, remedy=remedy)
+def _ask(address: str, *, offline: bool) -> Answers:
+    """Ask the engine that is meant; :class:`EngineError` where it may not be asked, or is another."""
+    if address.startswith(("/", ".", "~")):
+        reason = f"DOCKER_HOST is {address}, a path: an engine's address begins with its scheme"
+        raise EngineError(reason, f"export DOCKER_HOST=unix://{address}, or unset it")
+    if offline and (trouble := trouble_of(address)):
+        raise EngineError(trouble, "unset DOCKER_HOST, or name a socket of this host")
+    info, images = ask_socket(address) if address.startswith("unix:///") else ask_by_sdk()
+    name, wanted = PODMAN if _is_podman(info) else DOCKER, os.environ.get(ENGINE, "")
+    if wanted in {"docker", "podman"} and wanted != name.lower():
+        reason = f"{wanted} was asked for, and what answers at {address} is {name}"
+        raise EngineError(reason, "unset DOCKER_HOST, or leave --engine out")
+    return info, images
 
 
 class _Connection(HTTPConnection):
@@ -201,32 +205,34 @@ def ask_by_sdk() -> Answers:
         raise EngineError(str(error)) from error
 
 
-def _explain(error: Exception, address: str) -> tuple[str, str]:
+def _explain(text: str, address: str) -> tuple[str, str]:
     """Return why no engine answers, and what mends that."""
-    text, named = str(error), os.environ.get("DOCKER_HOST")
+    named = os.environ.get("DOCKER_HOST")
     unset = f"DOCKER_HOST is {address}: name another address, or unset it"
-    if "PermissionError" in text or "Permission denied" in text:
+    if "Permission denied" in text:
         reason = "the Docker socket may not be used by this user: add it to the group docker"
         return reason, "sudo usermod -aG docker $USER, then log in again"
-    if "FileNotFoundError" in text or "No such file" in text:
+    if "No such file" in text:
         if named:
             return f"no socket at {address}", unset
         if os.environ.get(ENGINE) == "podman":
             return f"no socket of Podman at {address}", "systemctl --user start podman.socket"
         reason = "no Docker socket: install Docker and start it, or set DOCKER_HOST"
         return reason, "install and start Docker: https://docs.docker.com/engine/install/"
-    if "ConnectionRefused" in text or "Connection refused" in text:
+    if "Connection refused" in text:
         reason = "nothing answers at Docker's address: start dockerd, or set DOCKER_HOST"
         return reason, f"start the engine there; {unset}" if named else "sudo systemctl start docker"
     return f"Docker does not answer: {text[:200]}", unset if named else "docker info says more"
 
 
-def image_references(images: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield every tag and digest of the local images with its ID; Podman's full names as Docker has them."""
-    for image in images:
-        for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]:
-            yield reference, image["Id"]
-            yield short_name(reference), image["Id"]
+def image_references(images: list[dict[str, Any]]) -> dict[str, str]:
+    """Return every tag and digest of the local images → ID; Podman's full names as Docker has them too."""
+    return {
+        name: str(image["Id"])
+        for image in images
+        for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]
+        for name in (reference, short_name(reference))
+    }
 
 
 def _has_snapshots(info: Mapping[str, Any]) -> bool:
@@ -246,14 +252,22 @@ def _image_folder(info: Mapping[str, Any]) -> str:
     return next((str(each) for each in (Path(root, "containerd/daemon"), CONTAINERD) if each.is_dir()), "")
 
 
+def _is_podman(info: Mapping[str, Any]) -> bool:
+    """Whether it is Podman that answers: Docker's description has no word on Buildah."""
+    return "BuildahVersion" in info
+
+
 def _podman_limits() -> dict[str, int]:
     """Return the limits that Podman must be told where it is told any.
 
     It raises what is left out to its own maximum, which cannot be set where CAP_SYS_RESOURCE is missing,
     inside of a container say. https://docs.podman.io/en/latest/markdown/podman-run.1.html#ulimit-option
     """
-    hard = {name: resource.getrlimit(number)[1] for name, (number, _) in PODMAN_LIMITS.items()}
-    return {n: most if hard[n] < 0 else min(most, hard[n]) for n, (_, most) in PODMAN_LIMITS.items()}
+    told = {}
+    for name, (number, most) in PODMAN_LIMITS.items():
+        hard = resource.getrlimit(number)[1]
+        told[name] = most if hard < 0 else min(most, hard)
+    return told
 
 
 def _gpu_settings(info: Mapping[str, Any]) -> tuple[GpuAccess | None, str | None]:
@@ -264,9 +278,9 @@ def _gpu_settings(info: Mapping[str, Any]) -> tuple[GpuAccess | None, str | None
     known = {access.name.lower(): access for access in GpuAccess if access is not GpuAccess.RUNTIME}
     named, folder = os.environ.get(ACCESS, ""), os.environ.get(DRIVER, "")
     if named and named not in known:
-        raise EngineError(f"{ACCESS} is {named}: known are {', '.join(known)}")
+        raise EngineError(f"{ACCESS} is {named}: known are {', '.join(known)}", CORRECT)
     if folder and not (Path(folder).is_absolute() and Path(folder).is_dir()):
-        raise EngineError(f"{DRIVER} is {folder}, which is no folder by an absolute path")
+        raise EngineError(f"{DRIVER} is {folder}, which is no folder by an absolute path", CORRECT)
     own = DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None
     return known[named] if named else find_gpu_access(info), folder or own
 
@@ -276,7 +290,7 @@ def find_gpu_access(info: Mapping[str, Any]) -> GpuAccess | None:
 
     Podman takes no GPU by ``--gpus`` over its socket, and does not say where CDI's specifications are.
     """
-    if "BuildahVersion" in info:
+    if _is_podman(info):
         release = tuple(int(part) for part in re.findall(r"\d+", str(info.get("ServerVersion", "")))[:2])
         by_cdi = release >= PODMAN_CDI and _has_cdi_gpus({"CDISpecDirs": CDI_FOLDERS, **info})
     elif "nvidia" in (info.get("Runtimes") or {}) or shutil.which("nvidia-container-runtime-hook"):

@@ -20,6 +20,7 @@ from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.offline import need_network
 from trtmatrix.common.owner import is_dead, own_identity
+from trtmatrix.launchers.container import image_origin
 from trtmatrix.launchers.docker_engine import find_engine, open_client
 from trtmatrix.launchers.pulled import Ledger, PulledImage, Speed, Use, open_ledger, read_ledger
 from trtmatrix.launchers.pulls import ENGINE_ERRORS, Puller
@@ -302,13 +303,6 @@ class Images:
                 f"{image} cannot be built: {reason}\n{tail}\n  try it by hand: nox -s image -- {version}"
             )
         self.note(f"{image} is built")
-
-
-def image_origin(launch: Launch) -> ImageOrigin:
-    """Return the image that a launch runs in; :class:`MachineryError` where its version has none."""
-    if not isinstance(launch.version.origin, ImageOrigin):
-        raise MachineryError(f"{launch.version.name} is no container's version")
-    return launch.version.origin
 
 
 def run_builder(command: Sequence[str]) -> tuple[int, str]:

@@ -18,12 +18,11 @@ from trtmatrix.suite.plan import Launch
 
 
 class InterpreterLauncher:
-    """Runs the probe as a process in a session of its own."""
+    """Runs the probe as a process in a session of its own; ``wheelhouse`` stands for every index."""
 
     def __init__(
         self, cache: Path, repros: Path, note: Callable[[str], None], wheelhouse: Path | None = None
     ) -> None:
-        """Keep the folders; ``note`` is told of long work; ``wheelhouse`` stands for every index."""
         self.cache, self.repros, self.note, self.wheelhouse = cache, repros, note, wheelhouse
 
     def make_ready(self, launch: Launch) -> Ready:

@@ -52,7 +52,6 @@ class WrongVersion(MachineryError):
     """What a launch is to run in has another version of its product than it is pinned for."""
 
     def __init__(self, message: str, digests: Mapping[str, str]) -> None:
-        """Keep what it was found in, as records name it."""
         super().__init__(message)
         self.digests = digests
 

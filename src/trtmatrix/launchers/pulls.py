@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import docker
@@ -134,50 +134,36 @@ class Puller:
 
     def pull(self, reference: str, client: docker.DockerClient) -> int:
         """Pull an image; returns the bytes that came. :class:`MachineryError` says why it cannot be had."""
-        layers = _Layers()
+        came: dict[str, tuple[int, int]] = {}  # bytes of each layer over all tries: so far, in all
         for wait in (*self.waits, None):
             try:
                 for event in client.api.pull(
                     reference, stream=True, decode=True, platform=self.platform or None
                 ):
-                    self._take(reference, event, layers)
+                    self._take(reference, event, came)
                 break
             except ENGINE_ERRORS as error:
                 # What Docker's SDK adds tells of the engine, not of the registry.
                 said = str(getattr(error, "explanation", None) or error)
-                failure, again = explain_pull(
-                    reference, said, got_some=bool(layers.bytes), command=self.command
-                )
+                failure, again = explain_pull(reference, said, got_some=bool(came), command=self.command)
                 if wait is None or not again:
                     raise failure from error
                 self.note(f"{reference}: {one_line(said)[:LONGEST]}; tried again in {wait:g} s")
                 self.sleep(wait)
-        return sum(layers.bytes.values())
+        return sum(size for size, _ in came.values())
 
-    def _take(self, reference: str, event: dict[str, Any], layers: _Layers) -> None:
-        """Count what came of a layer, and tell of it."""
+    def _take(self, reference: str, event: dict[str, Any], came: dict[str, tuple[int, int]]) -> None:
+        """Count what came of a layer, as far as the engine tells of it, and tell of it."""
         if "error" in event:
             raise docker.errors.APIError(str(event["error"]))
         progress, layer = event.get("progressDetail") or {}, str(event.get("id", ""))
         status = str(event.get("status", ""))
         current, total = int(progress.get("current", 0)), int(progress.get("total", 0))
+        before, whole = came.get(layer, (0, 0))
         if status in {"Pulling fs layer", "Downloading"}:
-            layers.bytes[layer] = max(current, layers.bytes.get(layer, 0))
-            layers.totals[layer] = max(total, layers.totals.get(layer, 0))
-        elif status == "Download complete" and layer in layers.bytes:
-            layers.bytes[layer] = max(layers.bytes[layer], layers.totals[layer])
-        if (retrying := re.match(r"Retrying in (\d+) second", status)) is not None:
-            left = int(retrying[1])
-            if left > layers.waits.get(layer, 0):  # it counts down: told once for each try
-                self.note(f"{reference}: layer {layer} was cut off; the engine goes on with it in {left} s")
-            layers.waits[layer] = left
+            came[layer] = max(current, before), max(total, whole)
+        elif status == "Download complete" and layer in came:
+            came[layer] = max(before, whole), whole
+        elif status.startswith("Retrying in 5 seconds"):  # it counts down from there at the first cut
+            self.note(f"{reference}: layer {layer} was cut off; the engine goes on with it in 5 s")
         self.pull_note(reference, f"{layer} {status}".strip(), current, total)
-
-
-@dataclass(kw_only=True)
-class _Layers:
-    """What has come of each layer over all tries, as far as the engine told of it."""
-
-    bytes: dict[str, int] = field(default_factory=dict)
-    totals: dict[str, int] = field(default_factory=dict)
-    waits: dict[str, int] = field(default_factory=dict)

@@ -34,7 +34,6 @@ class Pyxis:
     name, suffix, version = "pyxis", ".sqsh", "of this srun"
 
     def __init__(self) -> None:
-        """Find the commands."""
         self.srun, self.enroot = shutil.which("srun") or "srun", shutil.which("enroot") or "enroot"
 
     @cached_property

@@ -99,39 +99,27 @@ class Trouble(Enum):
 
 
 class RegistryError(MachineryError):
-    """A registry gave no good answer; the message says why and the command that mends it."""
+    """A registry (``nvcr.io``) gave no good answer; the message says why and what mends it."""
 
     def __init__(self, message: str, *, trouble: Trouble, host: str) -> None:
-        """Keep what is wrong, and with which registry (``nvcr.io``)."""
         super().__init__(message)
         self.trouble, self.host = trouble, host
 
 
-_EXPLAINED = {  # what happened, and what to do about it
-    Trouble.UNREACHABLE: (
-        "{host} cannot be reached for {what}",
-        "check the network and the proxy (HTTPS_PROXY, NO_PROXY), or name a mirror: --registry HOST/PATH",
-    ),
+_TROUBLES = {  # what happened, and what to do about it
+    Trouble.UNREACHABLE: ("{host} cannot be reached for {what}", "check the network and the proxy "
+        "(HTTPS_PROXY, NO_PROXY), or name a mirror: --registry HOST/PATH"),
     Trouble.NEEDS_LOGIN: ("{host} wants a login for {what}, or has no such image", "log in: {login}"),
     Trouble.WRONG_LOGIN: ("{host} refuses the login that is used for {what}", "log in again: {login}"),
-    Trouble.MISSING: (
-        "{host} has no {what}",
-        "check the tag on the registry's pages: it was taken away, or never was there",
-    ),
-    Trouble.LIMITED: (
-        "{host} says to ask later for {what}",
-        "try again later; a login usually has a higher limit: {login}",
-    ),
-    Trouble.DAMAGED: (
-        "{host} sent other bytes than their digest says for {what}",
-        "ask again: something between here and the registry changes what it sends; with a proxy or mirror, "
-        "ask without it",
-    ),
-    Trouble.BROKEN: (
-        "{host} gave no usable answer for {what}",
-        "try again later; with a proxy or mirror, ask without it",
-    ),
-}
+    Trouble.MISSING: ("{host} has no {what}", "check the tag on the registry's pages: it was taken away, or "
+        "never was there"),
+    Trouble.LIMITED: ("{host} says to ask later for {what}", "try again later; a login usually has a higher "
+        "limit: {login}"),
+    Trouble.DAMAGED: ("{host} sent other bytes than their digest says for {what}", "ask again: something "
+        "between here and the registry changes what it sends; with a proxy or mirror, ask without it"),
+    Trouble.BROKEN: ("{host} gave no usable answer for {what}", "try again later; with a proxy or "
+        "mirror, ask without it"),
+}  # fmt: skip
 _GONE = (
     "a digest that was there is gone from it: nox -s lock shows what the tag stands for now; a host that has "
     "the image can hand it on: nox -s pack"
@@ -142,7 +130,7 @@ def explain_trouble(trouble: Trouble, host: str, what: str, why: str) -> Registr
     """Return the error for what was asked of a registry: ``what``: its name; ``why``: what was answered."""
     said = f": {why}" if why else ""
     message = (
-        f"{_EXPLAINED[trouble][0].format(host=host, what=what)}{said}\n  {remedy_for(trouble, host, what)}"
+        f"{_TROUBLES[trouble][0].format(host=host, what=what)}{said}\n  {remedy_for(trouble, host, what)}"
     )
     return RegistryError(message, trouble=trouble, host=host)
 
@@ -151,7 +139,7 @@ def remedy_for(trouble: Trouble, host: str, what: str = "") -> str:
     """Return the next thing to do about a registry's trouble. ``what``: the name that was asked for."""
     if trouble is Trouble.MISSING and "@" in what:
         return _GONE
-    return _EXPLAINED[trouble][1].format(login=login_command(host))
+    return _TROUBLES[trouble][1].format(login=login_command(host))
 
 
 def login_command(host: str) -> str:

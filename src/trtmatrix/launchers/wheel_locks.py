@@ -7,9 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
-from hashlib import sha256
+from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -100,62 +98,28 @@ def target_options(python: str, glibc: str) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fetch:
-    """Fetches wheels for another Python: from a folder, else an index, else what pip is set to.
+def download_wheels(
+    what: Sequence[str], target: Sequence[str], folder: Path, *, wheels: Path | None = None, index: str = ""
+) -> None:
+    """Have pip download ``what`` into a folder: from the folder ``wheels``, else an index, else its own.
 
-    ``target``: see :func:`target_options`; ``folder``: where they go.
+    ``target``: see :func:`target_options`. :class:`MachineryError` says why it did not.
     """
-
-    target: Sequence[str]
-    folder: Path
-    wheels: Path | None = None
-    index: str = ""
-
-    @property
-    def source(self) -> str:
-        """The folder or index, in words."""
-        return str(self.wheels or self.index or "the index that pip is set to")
-
-    def locked(self, wheels: Sequence[LockedWheel]) -> None:
-        """Fetch the wheels; one whose hash differs is refused."""
-        requirements = self.folder.parent / "requirements.txt"
-        requirements.write_text("".join(f"{wheel.line}\n" for wheel in wheels), encoding="utf-8")
-        self._download("--require-hashes", f"--requirement={requirements}")
-
-    def first_use(self, wheel: LockedWheel, lock: Path) -> LockedWheel:
-        """Fetch a wheel as it comes and write its hash into the lock; returns it with that."""
-        file = self.as_it_comes(wheel.wheel)
-        day = datetime.now(timezone.utc).date().isoformat()
-        source = f"trust on first use: {file.name} from {self.source}, {day}"
-        found = replace(wheel, sha256=sha256(file.read_bytes()).hexdigest(), source=source)
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with lock.open("a", encoding="utf-8") as stream:
-            stream.write(f"\n# {found.source}\n{found.line}\n")
-        return found
-
-    def as_it_comes(self, wheel: str) -> Path:
-        """Fetch a wheel whose hash is not known; returns its file."""
-        before = set(self.folder.glob("*"))
-        self._download(wheel)
-        (file,) = set(self.folder.glob("*")) - before
-        return file
-
-    def _download(self, *what: str) -> None:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-        command += ["--no-input", *self.target, f"--dest={self.folder}"]
-        environment = dict(os.environ)
-        if self.wheels or self.index:
-            # This folder or index and no other: PyPI has packages without libraries under the same names.
-            environment = {name: environment[name] for name in environment if name not in OWN_SETTINGS}
-            environment["PIP_CONFIG_FILE"] = os.devnull
-        if self.wheels:
-            command += ["--no-index", f"--find-links={self.wheels}"]
-        elif self.index:
-            command.append(f"--index-url={self.index}")
-        done = subprocess.run([*command, *what], capture_output=True, text=True, check=False, env=environment)
-        if done.returncode:
-            raise MachineryError(explain_refusal(done.stderr, self.source))
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-input", *target, f"--dest={folder}"]
+    environment = dict(os.environ)
+    if wheels or index:
+        # This folder or index and no other: PyPI has packages without libraries under the same names.
+        environment = {name: environment[name] for name in environment if name not in OWN_SETTINGS}
+        environment["PIP_CONFIG_FILE"] = os.devnull
+    if wheels:
+        command += ["--no-index", f"--find-links={wheels}"]
+    elif index:
+        command.append(f"--index-url={index}")
+    done = subprocess.run([*command, *what], capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        source = str(wheels or index or "the index that pip is set to")
+        raise MachineryError(explain_refusal(done.stderr, source))
 
 
 def explain_refusal(said: str, source: str) -> str:
