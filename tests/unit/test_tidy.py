@@ -48,7 +48,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         seen.done.append("containers")
         return ["trtmatrix-dead"]
 
-    def drop(_: images.ImageUse, wanted: Iterable[Origin]) -> bool:
+    def drop(_: images.Images, wanted: Iterable[Origin]) -> bool:
         assert list(wanted) == [CELL.version.origin]
         seen.done.append("images")
         return seen.left
@@ -63,7 +63,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         return Performed()
 
     monkeypatch.setattr(containers, "remove_leftovers", remove_leftovers)
-    monkeypatch.setattr(images.ImageUse, "drop_leftovers", drop)
+    monkeypatch.setattr(images.Images, "drop_leftovers", drop)
     monkeypatch.setattr(docker_engine, "find_engine", lambda **_: AFTER)
     monkeypatch.setattr(preflighting, "preflight", preflight)
     monkeypatch.setattr(perform, "execute", execute)

@@ -149,7 +149,11 @@ class _Packing:
         project, progress = self.context.project, open_progress()
         try:
             puller = Puller(pull_note=progress.pull, note=progress.note, platform=platform, command=command)
-            images = Images(puller=puller, builder=builder_command(project.image_builder, project.matrix))
+            images = Images(
+                cache=project.cache,
+                puller=puller,
+                builder=builder_command(project.image_builder, project.matrix),
+            )
             found = {}
             for version in versions:
                 made = isinstance(version.origin, ImageOrigin) and version.origin.build is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -263,11 +264,8 @@ def _podman_limits() -> dict[str, int]:
     It raises what is left out to its own maximum, which cannot be set where CAP_SYS_RESOURCE is missing,
     inside of a container say. https://docs.podman.io/en/latest/markdown/podman-run.1.html#ulimit-option
     """
-    told = {}
-    for name, (number, most) in PODMAN_LIMITS.items():
-        hard = resource.getrlimit(number)[1]
-        told[name] = most if hard < 0 else min(most, hard)
-    return told
+    hard = {name: resource.getrlimit(number)[1] for name, (number, _) in PODMAN_LIMITS.items()}
+    return {n: most if hard[n] < 0 else min(most, hard[n]) for n, (_, most) in PODMAN_LIMITS.items()}
 
 
 def _gpu_settings(info: Mapping[str, Any]) -> tuple[GpuAccess | None, str | None]:
@@ -311,20 +309,15 @@ def _has_cdi_gpus(info: Mapping[str, Any]) -> bool:
     """
     import yaml
 
-    if any(
-        str(item.get("ID", "")).startswith(f"{CDI_KIND}=") for item in info.get("DiscoveredDevices") or []
-    ):
+    listed = [str(item.get("ID", "")) for item in info.get("DiscoveredDevices") or []]
+    if any(device.startswith(f"{CDI_KIND}=") for device in listed):
         return True
-    folders = [Path(folder) for folder in info.get("CDISpecDirs") or []]
-    for file in (
-        file for folder in folders for suffix in ("json", "yaml") for file in folder.glob(f"*.{suffix}")
-    ):
-        try:
+    files = [file for folder in info.get("CDISpecDirs") or [] for file in Path(folder).glob("*")]
+    for file in (file for file in files if file.suffix in {".json", ".yaml"}):
+        with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
             found = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError):
-            continue
-        if isinstance(found, dict) and found.get("kind") == CDI_KIND:
-            return True
+            if isinstance(found, dict) and found.get("kind") == CDI_KIND:
+                return True
     return False
 
 

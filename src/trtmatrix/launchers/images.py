@@ -1,4 +1,4 @@
-"""Has the images of launches here, each once, and drops those that are not kept after their last cell."""
+"""Gets the images of launches, each once, and drops those that are not kept after their last cell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
-from functools import cache
+from functools import cache as cached
 from pathlib import Path
 
 import docker
@@ -31,33 +31,34 @@ from trtmatrix.tables.table import one_line
 
 AT_ONCE = 2
 """Images that are here at once where they go after their last cell: one runs, the next is pulled."""
-
 SPEEDS = 10
 """Pulls whose speed is remembered."""
 
 
-class ImageUse:
-    """Counts the cells that still want an image, and notes in the cache what this tool pulled.
+class Images:
+    """Gets images, counts the cells that still want one, and notes in the cache what this tool pulled.
 
-    Several names may be of one image: it goes after the last of them, and stays where one of them stays.
-    Without a ``cache`` nothing is noted and every image stays, as where one is had outside of a run.
+    Launches that want the same image wait for one pull or build. Several names may be of one image: it goes
+    after the last of them, and stays where one of them stays.
     """
 
     def __init__(
-        self, *, cache: Path | None = None, keep: Keep = Keep.ALL, note: Callable[[str], None] = print,
+        self, *, cache: Path, puller: Puller, builder: Sequence[str] = (), keep: Keep = Keep.ALL,
         base_of: Callable[[str], ImageOrigin] = lambda base: ImageOrigin(image=base),
     ) -> None:  # fmt: skip
-        """Keep the policy; ``note`` is told of what is dropped.
+        """Keep who pulls and tells; ``builder``: the command that, given a version, builds its image.
 
         ``base_of`` returns how the base of an image of ours is known and asked for.
         """
-        self.cache, self.keep, self.note, self.base_of = cache, keep, note, base_of
+        self.cache, self.puller, self.note = cache, puller, puller.note
+        self.builder, self.keep, self.base_of = tuple(builder), keep, base_of
         self._wanted: Counter[str] = Counter()  # cells, by the image's name, as all that follows
         self._pins: dict[str, tuple[str, ...]] = {}
         self._held: dict[str, tuple[str, docker.DockerClient]] = {}
         self._going: set[str] = set()  # pulled now, and to go again
         self._staying: set[str] = set()  # by ID
         self._changed = threading.Condition()
+        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def expect(self, launches: Iterable[Launch]) -> None:
         """Count the cells of all launches that will be run."""
@@ -66,56 +67,26 @@ class ImageUse:
                 self._wanted[origin.image] += len(launch.cells)
                 self._pins[origin.image] = origin.pin.ids if origin.pin is not None else ()
 
-    def hold(self, origin: ImageOrigin, client: docker.DockerClient) -> str | None:
-        """Return the ID under which the engine has an image, which stays while it is wanted; or None."""
-        if self.cache is None:
-            return find_held(origin, client)
-        with open_ledger(self.cache) as ledger:
-            image_id = find_held(origin, client)
-            if image_id is not None:
-                self._note_held(ledger, origin, image_id, client)
-        return image_id
+    def make_ready(self, launch: Launch, client: docker.DockerClient) -> str:
+        """Return the ID of a launch's image: loaded, pulled or built now where it is not here and may be.
 
-    def pull(self, origin: ImageOrigin, client: docker.DockerClient, puller: Puller) -> str:
-        """Pull an image once there is room for it, and return its ID.
-
-        What was here before is not taken for pulled, and what fails is struck: whoever pulls it by hand
-        afterwards keeps it. Another run may have brought it while this one waited.
+        Raises :class:`MachineryError` where it cannot be had, and what the engine raises otherwise.
         """
-        if self.cache is None:
-            puller.pull(origin.reference, client)
+        origin = image_origin(launch)
+        with self._turn_of(origin):
+            if (held := self._hold(origin, client)) is not None:
+                return held
+            if origin.is_file:
+                self.note(f"loading {origin.image}")
+                with Path(origin.image).open("rb") as stream:
+                    loaded = client.images.load(stream)
+                # An engine that gives it an ID of its own is believed.
+                return self._hold(origin, client) or str(loaded[0].id)
+            if launch.pull:
+                return self._pull(origin, client)
+            if launch.build:
+                self._build(origin, launch.version.name, client)
             return id_of(origin.reference, client)
-        if drop := not self._stays(origin):
-            with self._changed:
-                self._changed.wait_for(lambda: len(self._going) < AT_ONCE)
-                self._going.add(origin.image)
-        if (held := self.hold(origin, client)) is not None:
-            return held
-        engine = engine_id(client)
-        image = PulledImage(
-            engine=engine, reference=origin.reference, owner=own_identity(), drop=drop,
-            began=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        )  # fmt: skip
-        with open_ledger(self.cache) as ledger:
-            before = {str(each["Id"]) for each in client.api.images(all=True)}
-            ledger.pulled.append(image)
-        started, image_id, size = time.monotonic(), "", 0
-        try:
-            size = puller.pull(origin.reference, client)
-            image_id = id_of(origin.reference, client)
-        finally:
-            seconds = round(time.monotonic() - started, 3)
-            with open_ledger(self.cache) as ledger:
-                ledger.pulled = [item for item in ledger.pulled if item != image]
-                if image_id:
-                    ours = ledger.of(engine, image_id)
-                    if image_id not in before or ours:
-                        others = [i for i in ledger.pulled if i not in ours or i.reference != image.reference]
-                        ledger.pulled = [*others, image.model_copy(update={"image_id": image_id})]
-                        known = [Speed(size=size, seconds=seconds)] if size and seconds > 0 else []
-                        ledger.speeds = [*ledger.speeds, *known][-SPEEDS:]
-                    self._note_held(ledger, origin, image_id, client)
-        return image_id
 
     def ended(self, launch: Launch) -> None:
         """Hear that a launch, or a part of one, has ended or never will run: drop what nobody wants now."""
@@ -135,7 +106,7 @@ class ImageUse:
 
         What somebody has removed meanwhile is struck: where it comes again, it may be theirs.
         """
-        if self.cache is None or not read_ledger(self.cache).pulled:
+        if not read_ledger(self.cache).pulled:
             return False
         client = open_client(timeout=120)
         engine = engine_id(client)
@@ -156,8 +127,20 @@ class ImageUse:
             return []
         return [origin, self.base_of(origin.build.base)] if launch.build and origin.build else [origin]
 
+    def _turn_of(self, origin: ImageOrigin) -> threading.Lock:
+        with self._changed:
+            return self._turns[origin.image]
+
     def _stays(self, origin: ImageOrigin) -> bool:
         return self.keep is Keep.ALL or (self.keep is Keep.LOCKED and origin.pin is not None)
+
+    def _hold(self, origin: ImageOrigin, client: docker.DockerClient) -> str | None:
+        """Return the ID under which the engine has an image, which stays while it is wanted; or None."""
+        with open_ledger(self.cache) as ledger:
+            image_id = find_held(origin, client)
+            if image_id is not None:
+                self._note_held(ledger, origin, image_id, client)
+        return image_id
 
     def _note_held(
         self, ledger: Ledger, origin: ImageOrigin, image_id: str, client: docker.DockerClient
@@ -167,9 +150,82 @@ class ImageUse:
             ledger.uses.append(Use(engine=engine_id(client), image_id=image_id, owner=own_identity()))
         self._held[origin.image] = image_id, client
 
+    def _pull(self, origin: ImageOrigin, client: docker.DockerClient) -> str:
+        """Pull an image once there is room for it, by its digest where it is locked, and return its ID.
+
+        What was here before is not taken for pulled, and what fails is struck: whoever pulls it by hand
+        afterwards keeps it. Another run may have brought it while this one waited.
+        """
+        if is_own(origin.image):
+            raise MachineryError(
+                f"{origin.image} is not here, and no registry has it: {OWN}… is made here\n"
+                "  make it on this host (docker/README.md), or give an image of a registry another name"
+            )
+        need_network(origin.reference)
+        if drop := not self._stays(origin):
+            with self._changed:
+                self._changed.wait_for(lambda: len(self._going) < AT_ONCE)
+                self._going.add(origin.image)
+        if (held := self._hold(origin, client)) is not None:
+            return held
+        engine = engine_id(client)
+        image = PulledImage(
+            engine=engine, reference=origin.reference, owner=own_identity(), drop=drop,
+            began=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )  # fmt: skip
+        with open_ledger(self.cache) as ledger:
+            before = {str(each["Id"]) for each in client.api.images(all=True)}
+            ledger.pulled.append(image)
+        started, image_id, size = time.monotonic(), "", 0
+        try:
+            size = self.puller.pull(origin.reference, client)
+            image_id = id_of(origin.reference, client)
+        finally:
+            seconds = round(time.monotonic() - started, 3)
+            with open_ledger(self.cache) as ledger:
+                ledger.pulled = [item for item in ledger.pulled if item != image]
+                ours = ledger.of(engine, image_id) if image_id else []
+                if image_id and (ours or image_id not in before):
+                    others = [i for i in ledger.pulled if i not in ours or i.reference != image.reference]
+                    ledger.pulled = [*others, image.model_copy(update={"image_id": image_id})]
+                    known = [Speed(size=size, seconds=seconds)] if size and seconds > 0 else []
+                    ledger.speeds = [*ledger.speeds, *known][-SPEEDS:]
+                if image_id:
+                    self._note_held(ledger, origin, image_id, client)
+        if origin.pin is not None and image_id not in origin.pin.ids:
+            raise MachineryError(
+                f"{origin.reference} is {image_id}, not what matrix.lock has: {origin.pin.ids[0]}\n"
+                "  matrix.lock was changed by hand, or is another registry's: nox -s lock shows what it says"
+            )
+        return image_id
+
+    def _build(self, origin: ImageOrigin, version: str, client: docker.DockerClient) -> None:
+        """Build an image by the project's script; where it fails, tell what it said.
+
+        A base of a registry is pulled first, so that it is known to be pulled by us; the script makes ours.
+        """
+        image = origin.image
+        need_network(f"building {image}")
+        if origin.build is not None and not is_own(origin.build.base):
+            base = self.base_of(origin.build.base)
+            with self._turn_of(base):
+                if self._hold(base, client) is None:
+                    self._pull(base, client)
+        self.note(f"building {image} (some minutes)")
+        code, said = run_builder([*self.builder, version])
+        if code:
+            lines = said.strip().splitlines() or ["it said nothing"]
+            own = [line for line in lines if line.startswith("docker/wheels/build: ")]
+            reason = (own or lines)[-1].removeprefix("docker/wheels/build: ")
+            tail = "\n".join(f"  {line}" for line in lines[-20:])
+            raise MachineryError(
+                f"{image} cannot be built: {reason}\n{tail}\n  try it by hand: nox -s image -- {version}"
+            )
+        self.note(f"{image} is built")
+
     def _let_go(self, origin: ImageOrigin) -> None:
         """Use an image no more under a name, and remove it where it is to go and nobody else uses it."""
-        if self.cache is None or origin.image not in self._held:
+        if origin.image not in self._held:
             return
         with open_ledger(self.cache) as ledger:
             image_id, client = self._held.pop(origin.image)
@@ -199,7 +255,7 @@ class ImageUse:
                 self.note(f"{image.reference} stays: {one_line(str(error))[:200]}")
 
 
-@cache
+@cached
 def engine_id(client: docker.DockerClient) -> str:
     """Return what tells an engine from others: its ID; of Podman, whose ID does not last, its storage."""
     info = client.info()
@@ -222,87 +278,7 @@ def id_of(reference: str, client: docker.DockerClient) -> str:
 
 def _has(client: docker.DockerClient, reference: str, image_id: str) -> bool:
     """Whether a reference still means that image: its tag may have been given to another since."""
-    with contextlib.suppress(docker.errors.NotFound):
-        return id_of(reference, client) == image_id
-    return False
-
-
-class Images:
-    """Makes the images of launches be here. Launches that want the same one wait for one pull or build."""
-
-    def __init__(self, *, puller: Puller, builder: Sequence[str] = (), uses: ImageUse | None = None) -> None:
-        """Keep who pulls; ``builder``: the command that, given a version, builds its image.
-
-        ``uses``: who drops images after their last cell.
-        """
-        self.puller, self.note = puller, puller.note
-        self.builder, self.uses = tuple(builder), uses or ImageUse()
-        self._turn = threading.Lock()
-        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-
-    def make_ready(self, launch: Launch, client: docker.DockerClient) -> str:
-        """Return the ID of a launch's image: loaded, pulled or built now where it is not here and may be.
-
-        Raises :class:`MachineryError` where it cannot be had, and what the engine raises otherwise.
-        """
-        origin = image_origin(launch)
-        with self._turn_of(origin):
-            held = self.uses.hold(origin, client)
-            if held is None and origin.is_file:
-                self.note(f"loading {origin.image}")
-                with Path(origin.image).open("rb") as stream:
-                    loaded = client.images.load(stream)
-                # An engine that gives it an ID of its own is believed.
-                return self.uses.hold(origin, client) or str(loaded[0].id)
-            if held is None and launch.pull:
-                return self._pull(origin, client)
-            if held is None and launch.build:
-                self._build(origin, launch.version.name, client)
-            return held or id_of(origin.reference, client)
-
-    def _turn_of(self, origin: ImageOrigin) -> threading.Lock:
-        with self._turn:
-            return self._turns[origin.image]
-
-    def _pull(self, origin: ImageOrigin, client: docker.DockerClient) -> str:
-        """Pull an image, by its digest where it is locked: what comes must be what the lock has."""
-        if is_own(origin.image):
-            raise MachineryError(
-                f"{origin.image} is not here, and no registry has it: {OWN}… is made here\n"
-                "  make it on this host (docker/README.md), or give an image of a registry another name"
-            )
-        need_network(origin.reference)
-        image_id = self.uses.pull(origin, client, self.puller)
-        if origin.pin is not None and image_id not in origin.pin.ids:
-            raise MachineryError(
-                f"{origin.reference} is {image_id}, not what matrix.lock has: {origin.pin.ids[0]}\n"
-                "  matrix.lock was changed by hand, or is another registry's: nox -s lock shows what it says"
-            )
-        return image_id
-
-    def _build(self, origin: ImageOrigin, version: str, client: docker.DockerClient) -> None:
-        """Build an image by the project's script; where it fails, tell what it said.
-
-        A base of a registry is pulled first, so that it is known to be pulled by us; the script makes ours.
-        """
-        image = origin.image
-        need_network(f"building {image}")
-        if origin.build is not None and not is_own(origin.build.base):
-            base = self.uses.base_of(origin.build.base)
-            with self._turn_of(base):
-                if self.uses.hold(base, client) is None:
-                    self._pull(base, client)
-        self.note(f"building {image} (some minutes)")
-        code, said = run_builder([*self.builder, version])
-        if code:
-            lines = said.strip().splitlines() or ["it said nothing"]
-            own = [line for line in lines if line.startswith("docker/wheels/build: ")]
-            reason = (own or lines)[-1].removeprefix("docker/wheels/build: ")
-            tail = "\n".join(f"  {line}" for line in lines[-20:])
-            raise MachineryError(
-                f"{image} cannot be built: {reason}\n{tail}\n  try it by hand: nox -s image -- {version}"
-            )
-        self.note(f"{image} is built")
+    return find_held(ImageOrigin(image=reference), client) == image_id
 
 
 def run_builder(command: Sequence[str]) -> tuple[int, str]:

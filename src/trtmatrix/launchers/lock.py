@@ -1,12 +1,9 @@
-"""What matrix.lock holds: matrix.yaml's images as a registry had them, and what ours are made of. Pure.
-
-Of an image's labels and variables it has those that name TensorRT, CUDA, torch or the driver.
-"""
+"""What matrix.lock holds: matrix.yaml's images as a registry had them, and what ours are made of. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Pin, Version
@@ -17,27 +14,11 @@ MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 NGC = "nvcr.io/nvidia"
 """Where NVIDIA's images are: what a mirror stands for."""
 
-_KEPT = frozenset(
-    [
-        "trt",
-        "tensorrt",
-        "trtoss",
-        "nvinfer",
-        "cuda",
-        "cudnn",
-        "cublas",
-        "torch",
-        "pytorch",
-        "nvidia",
-        "driver",
-    ]
+_TELLING = re.compile(
+    r"(?<![a-z0-9])(trt|tensorrt|trtoss|nvinfer|cuda|cudnn|cublas|torch|pytorch|nvidia|driver)(?![a-z0-9])"
+    r"|^org\.opencontainers\.image\.(base\.(digest|name)|created|ref\.name|revision|source|title|version)$"
 )
-_SECRET = frozenset(["key", "token", "secret", "password", "passwd", "credential", "credentials"])
-_OCI = "org.opencontainers.image."
-_OCI_KEPT = frozenset(
-    ["base.digest", "base.name", "created", "ref.name", "revision", "source", "title", "version"]
-)
-"""Source: https://github.com/opencontainers/image-spec/blob/main/annotations.md."""
+_SECRET = re.compile(r"(?<![a-z0-9])(key|token|secret|password|passwd|credentials?)(?![a-z0-9])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,28 +127,15 @@ def pin_of(lock: Lock, image: str, platform: str) -> Pin | None:
     return Pin(manifest=found.manifest, ids=ids)
 
 
-def telling_variables(environment: Iterable[str]) -> dict[str, str]:
-    """Return of an image's environment (``NAME=value``) what names TensorRT, CUDA, torch or the driver.
+def telling_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    """Return of an image's labels or variables those that name TensorRT, CUDA, torch, the driver, or itself.
 
     NGC's images have TRT_VERSION, CUDA_VERSION, CUDA_DRIVER_VERSION, NVIDIA_REQUIRE_CUDA and the like; what
     looks like a secret is left out.
+    Source: https://github.com/opencontainers/image-spec/blob/main/annotations.md.
     """
-    pairs = (entry.partition("=") for entry in environment)
-    return {name: value for name, _, value in sorted(pairs) if name and _is_telling(name)}
-
-
-def telling_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return of an image's labels those that name the same, or the image's own version."""
-    return {
-        name: labels[name]
-        for name in sorted(labels)
-        if (name.startswith(_OCI) and name.removeprefix(_OCI) in _OCI_KEPT) or _is_telling(name)
-    }
-
-
-def _is_telling(name: str) -> bool:
-    parts = set(re.split(r"[^a-z0-9]+", name.lower()))
-    return bool(parts & _KEPT) and not parts & _SECRET
+    low = {name: name.lower() for name in sorted(facts)}
+    return {n: facts[n] for n in low if _TELLING.search(low[n]) and not _SECRET.search(low[n])}
 
 
 @dataclass(frozen=True, kw_only=True)

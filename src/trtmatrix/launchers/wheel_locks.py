@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
-
 from trtmatrix.common.errors import ConfigError, MachineryError
 
 WHEEL = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?==[^\s*,;]+", re.ASCII)
@@ -33,16 +31,6 @@ class LockedWheel:
     wheel: str
     sha256: str = ""
     source: str = ""
-
-    @property
-    def name(self) -> str:
-        """The package's normalised name."""
-        return canonicalize_name(self.wheel.partition("==")[0])
-
-    @property
-    def version(self) -> str:
-        """The package's version."""
-        return self.wheel.partition("==")[2]
 
     @property
     def line(self) -> str:

@@ -22,7 +22,7 @@ from trtmatrix.suite.plan import Isolation, Keep, Launch
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
     from trtmatrix.common.progress import Progress
     from trtmatrix.images.preflight import Terms
-    from trtmatrix.launchers.images import ImageUse
+    from trtmatrix.launchers.images import Images
     from trtmatrix.launchers.launcher import Launcher
     from trtmatrix.run.run import Remote
     from trtmatrix.run.workshop import Workshop
@@ -111,11 +111,11 @@ def tidy(context: Context, scene: Scene, options: Options, served: frozenset[Cel
     from trtmatrix.common.progress import NoProgress
     from trtmatrix.launchers.containers import remove_leftovers
 
-    note = NoProgress(sys.stderr).note
+    progress = NoProgress(sys.stderr)
     for name in remove_leftovers():
-        note(f"removed the container {name}, whose run had died")
-    uses = use_images(context, scene, options, note)
-    if not uses.drop_leftovers(launch.version.origin for launch in launches_to_run(scene, served)):
+        progress.note(f"removed the container {name}, whose run had died")
+    images = make_images(context, scene, options, progress)
+    if not images.drop_leftovers(launch.version.origin for launch in launches_to_run(scene, served)):
         return scene
     engine = find_engine_of(context, scene.scan)
     return replace(scene, host=replace(scene.host, engine=engine))
@@ -162,8 +162,7 @@ def execute(context: Context, scene: Scene, options: Options, served: frozenset[
 
     progress = NoProgress(sys.stderr) if options.quiet else open_progress()
     try:
-        uses = use_images(context, scene, options, progress.note)
-        shop = make_workshop(context, scene, options, progress, uses)
+        shop = make_workshop(context, scene, options, progress)
         remote = None
         if scene.cluster is not None:
             remote = make_remote(context, scene, options, scene.cluster, shop)
@@ -191,28 +190,29 @@ def make_remote(context: Context, scene: Scene, options: Options, cluster: Clust
     )  # fmt: skip
 
 
-def use_images(context: Context, scene: Scene, options: Options, note: Callable[[str], None]) -> ImageUse:
-    """Return who drops images after their last cell."""
-    from trtmatrix.launchers.images import ImageUse
+def make_images(context: Context, scene: Scene, options: Options, progress: Progress) -> Images:
+    """Return what gets the images of this host's engine, and drops them after their last cell."""
+    from trtmatrix.launchers.images import Images, builder_command
+    from trtmatrix.launchers.pulls import Puller
 
-    platform = scene.host.engine.platform
-    return ImageUse(
-        cache=context.project.cache, keep=options.keep, note=note,
-        base_of=lambda base: base_origin(base, context.lock, platform, context.matrix.registry),
+    project, engine = context.project, scene.host.engine
+    puller = Puller(
+        pull_note=progress.pull, note=progress.note, platform=engine.platform, command=engine.command
+    )
+    return Images(
+        cache=project.cache, puller=puller, keep=options.keep,
+        builder=builder_command(project.image_builder, project.matrix),
+        base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
     )  # fmt: skip
 
 
-def make_workshop(
-    context: Context, scene: Scene, options: Options, progress: Progress, uses: ImageUse | None = None
-) -> Workshop:
+def make_workshop(context: Context, scene: Scene, options: Options, progress: Progress) -> Workshop:
     """Wire the launchers and the folders."""
     from trtmatrix.api.section import SurfaceIntake
     from trtmatrix.judge.calibration_file import read_calibration
     from trtmatrix.launchers.containers import ContainerLauncher
     from trtmatrix.launchers.gpu import clocks
-    from trtmatrix.launchers.images import Images, builder_command
     from trtmatrix.launchers.interpreters import InterpreterLauncher
-    from trtmatrix.launchers.pulls import Puller
     from trtmatrix.launchers.wheels import find_wheelhouse
     from trtmatrix.prepare.case_pool import CasePool
     from trtmatrix.prepare.cases import CaseCache
@@ -224,11 +224,7 @@ def make_workshop(
         find_wheelhouse(project.folder) if context.offline else None,
     )  # fmt: skip
     engine = scene.host.engine
-    puller = Puller(
-        pull_note=progress.pull, note=progress.note, platform=engine.platform, command=engine.command
-    )
-    builder = builder_command(project.image_builder, project.matrix)
-    images = Images(puller=puller, builder=builder, uses=uses)
+    images = make_images(context, scene, options, progress)
     containers: Launcher = ContainerLauncher(
         engine=engine, cache=project.cache, repros=project.repros, limits=options.limits, images=images,
     )  # fmt: skip
@@ -246,7 +242,7 @@ def make_workshop(
         gpu_clocks=clocks, output_bytes=options.limits.output, calibration=read_calibration(),
         stored=scene.stored, rebuilds=options.rebuilds, confirm=options.confirm,
         isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project),
-        surfaces=SurfaceIntake(project.results, progress.note), uses=images.uses,
+        surfaces=SurfaceIntake(project.results, progress.note), images=images,
     )  # fmt: skip
 
 

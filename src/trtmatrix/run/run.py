@@ -64,7 +64,8 @@ def run_plan(
     def tell(launch: Launch, told: Ready | BaseException) -> None:
         _tell(launch, told, lanes, run, shop, performed)
 
-    shop.uses.expect(here)
+    if shop.images is not None:
+        shop.images.expect(here)
     shop.progress.begin(CELLS, sum(len(launch.cells) for launch in launches))
     with _deaf_once_ended(), ThreadPoolExecutor(2 + sum(len(lane.boards) for lane in lanes.lanes)) as threads:
         try:
@@ -165,7 +166,8 @@ def _tell(
             performed.not_ready += [
                 Excluded(cell=cell, why=Exclusion.NOT_READY, detail=reason) for cell in launch.cells
             ]
-        shop.uses.ended(launch)
+        if shop.images is not None:
+            shop.images.ended(launch)
     finally:
         lanes.put(launch, None)
 
@@ -193,7 +195,8 @@ def _run_launch(ready: Ready, run: str, shop: Workshop, performed: Performed) ->
             early &= batch.had_cells
     except Stopped:
         return
-    shop.uses.ended(ready.launch)
+    if shop.images is not None:
+        shop.images.ended(ready.launch)
 
 
 def _wait_for_a_case(work: Worklist, shop: Workshop) -> None:

@@ -15,7 +15,7 @@ from trtmatrix.common.progress import Progress
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.compare import Stored
 from trtmatrix.judge.record import SCHEMA, Record
-from trtmatrix.launchers.images import ImageUse
+from trtmatrix.launchers.images import Images
 from trtmatrix.launchers.launcher import Launcher
 from trtmatrix.plan.digests import cell_digests
 from trtmatrix.prepare.case_pool import Preparer
@@ -55,8 +55,8 @@ class Workshop:
 
     ``rebuilds``: the least number of engines of each cell. ``confirm``: failures are run again to be
     believed. ``stored``: the records that were there before. ``is_here``: whether a launch can start without
-    a pull or an installation. ``surfaces`` asks for API surfaces that nobody has. ``uses`` hears which images
-    are wanted. ``stop``: the run is to end; ``leave``: with what runs on other hosts left running, as nobody
+    a pull or an installation. ``surfaces`` asks for API surfaces that nobody has. ``images`` hears which are
+    wanted. ``stop``: the run is to end; ``leave``: with what runs on other hosts left running, as nobody
     asked for its end; ``hurry``: who ends it is to wait for that no longer. ``prepared``: the cases (repro,
     case) whose files are there.
     """
@@ -74,7 +74,7 @@ class Workshop:
     calibration: Calibration
     stored: Sequence[Stored] = ()
     surfaces: SurfaceIntake | None = None
-    uses: ImageUse = field(default_factory=ImageUse)
+    images: Images | None = None
     rebuilds: int = 1
     confirm: bool = True
     isolation: Isolation = Isolation.WORKER
