@@ -14,8 +14,8 @@ from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.launchers.apptainer import Apptainer
 from trtmatrix.launchers.child_containers import child_command
 from trtmatrix.launchers.container import Limits, make_container_spec
-from trtmatrix.launchers.own_images import read_file
 from trtmatrix.launchers.pyxis import Pyxis
+from trtmatrix.launchers.references import read_file
 from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.image_names import SUFFIXES
 from trtmatrix.suite.plan import Engine, Launch

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.launchers.wheel_locks import LockedWheel, explain_refusal, parse_lock, target_options
+from trtmatrix.launchers.wheels import LockedWheel, explain_refusal, parse_lock, target_options
 from trtmatrix.plan.context import read_matrix
 from trtmatrix.suite.matrix import ImageOrigin
 

@@ -24,7 +24,7 @@ from trtmatrix.api.types import Origin, Surface, numbers_of
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError, UsageError
 from trtmatrix.common.offline import need_network
 from trtmatrix.common.paths import probe_folder
-from trtmatrix.launchers.wheel_locks import download_wheels, target_options
+from trtmatrix.launchers.wheels import download_wheels, target_options
 
 PYTHON, GLIBC = "3.10", "2.28"
 """Every release from 8.5 to today has bindings for this Python, and for this glibc of 2018."""

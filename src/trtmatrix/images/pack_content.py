@@ -18,7 +18,7 @@ from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.images.unpacker import GLIBC, wrong_names
-from trtmatrix.launchers.wheel_locks import explain_refusal, target_options
+from trtmatrix.launchers.wheels import explain_refusal, target_options
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.matrix import Version, WheelsOrigin
 

@@ -10,7 +10,7 @@ from trtmatrix.common.errors import ConfigError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.launchers.docker_engine import ImageFacts, inspect_image
 from trtmatrix.launchers.lock import Lock, LockedBuild, pin_of
-from trtmatrix.launchers.wheel_locks import parse_lock
+from trtmatrix.launchers.wheels import parse_lock
 from trtmatrix.plan.context import Context, own_platform
 from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import Build, ImageOrigin, Pin, Version

@@ -28,8 +28,8 @@ from trtmatrix.launchers.container import (
     make_container_spec,
 )
 from trtmatrix.launchers.launcher import Ended, Poll, Ready, gpu_variables, log_tail, run_session
-from trtmatrix.launchers.own_images import file_digest
 from trtmatrix.launchers.pyxis import Pyxis
+from trtmatrix.launchers.references import file_digest
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch

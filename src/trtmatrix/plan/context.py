@@ -11,7 +11,7 @@ from pathlib import Path
 from trtmatrix.common.errors import ConfigError, UsageError, shorten
 from trtmatrix.common.paths import Project, default_cache
 from trtmatrix.launchers.lock import MACHINES, Lock, pin_matrix
-from trtmatrix.launchers.references import parse_reference
+from trtmatrix.launchers.references import parse_reference, read_file, with_own_images
 from trtmatrix.plan.lockfile import REMEDY, parse_matrix_lock
 from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
 from trtmatrix.suite.digest import Code
@@ -148,8 +148,6 @@ def _with_own_images(args: argparse.Namespace, matrix: Matrix, engine: str, proj
     texts = getattr(args, "own_images", None)
     if not texts:
         return matrix
-    from trtmatrix.launchers.own_images import read_file, with_own_images
-
     return with_own_images(matrix, texts, engine, lambda file: read_file(file, project.cache))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from trtmatrix.common.errors import UsageError
 from trtmatrix.judge.entry import Stored
 from trtmatrix.launchers.gpu import known_gpu
-from trtmatrix.launchers.own_images import read_file, with_own_images
+from trtmatrix.launchers.references import read_file, with_own_images
 from trtmatrix.plan.context import Context
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import Site, SiteGpu, read_site
