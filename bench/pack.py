@@ -164,7 +164,7 @@ def measure_engine(folder: Path, size: int) -> list[str]:
 
     from trtmatrix.images.pack import save_stream
     from trtmatrix.images.unpacker import find_engine, load_images
-    from trtmatrix.launchers.engine import open_client
+    from trtmatrix.launchers.docker_engine import open_client
 
     client = open_client(timeout=600)
     write_random(folder / "layer", size)

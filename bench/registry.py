@@ -24,7 +24,7 @@ import docker.errors
 import yaml
 
 from trtmatrix.common.paths import default_cache
-from trtmatrix.launchers.engine import open_client
+from trtmatrix.launchers.docker_engine import open_client
 
 TEST_IMAGE = "trtmatrix/test:latest"
 REPOSITORY = "trtmatrix/pulled"

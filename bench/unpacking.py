@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import zlib
 
-from trtmatrix.launchers.engine import open_client
+from trtmatrix.launchers.docker_engine import open_client
 
 LEVEL = 6
 

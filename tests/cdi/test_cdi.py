@@ -16,14 +16,13 @@ from pathlib import Path
 import docker
 import pytest
 
-from trtmatrix.launchers.container import ContainerSpec, Folders, Limits, make_container_spec
-from trtmatrix.launchers.containers import ContainerLauncher
-from trtmatrix.launchers.engine import find_engine
-from trtmatrix.launchers.engine_images import Images
+from trtmatrix.launchers.container import ContainerSpec, GpuOptions, Limits, make_container_spec
+from trtmatrix.launchers.containers import create_container
+from trtmatrix.launchers.docker_engine import find_engine, open_client
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
 from trtmatrix.suite.model import Known
-from trtmatrix.suite.plan import Engine, GpuAccess
+from trtmatrix.suite.plan import Engine, GpuAccess, Launch
 
 IMAGE = "trtmatrix/test:latest"
 GPU = Gpu(slug="stand-in", name="Stand-in GPU", index=0)
@@ -56,26 +55,22 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 
 
 def described(engine: Engine, folder: Path) -> ContainerSpec:
-    folders = Folders(**{name: str(folder / name) for name in ("probe", "repros", "cases", "job", "out")})
-    for path in vars(folders).values():
-        Path(path).mkdir()
-        Path(path).chmod(0o777)
+    for name in ("repros", "cases", "job", "out"):
+        (folder / name).mkdir()
+        (folder / name).chmod(0o777)
     spec = make_container_spec(
-        version=VERSION, image=IMAGE, gpu=GPU, engine=engine, folders=folders,
-        limits=Limits(memory=1 << 30), name=f"trtmatrix-cdi-{os.getpid()}", owner="test", user="12345:12345",
+        Launch(version=VERSION, gpu=GPU, cells=()), IMAGE, engine, cache=folder, repros=folder / "repros",
+        folder=folder, limits=Limits(memory=1 << 30),
     )  # fmt: skip
+    spec = dataclasses.replace(spec, name=f"trtmatrix-cdi-{os.getpid()}", user="12345:12345")
     return dataclasses.replace(spec, command=("python3", "-c", LOOK))
 
 
 def test_a_container_gets_the_device_that_its_cell_names(engine: Engine, tmp_path: Path) -> None:
     assert engine.gpu_access is GpuAccess.CDI
     spec = described(engine, tmp_path)
-    assert spec.cdi_devices == ("nvidia.com/gpu=0",)
-    images = Images(pull_note=lambda *_: None, note=print)
-    launcher = ContainerLauncher(
-        engine=engine, cache=tmp_path, repros=tmp_path, limits=spec.limits, images=images
-    )
-    container = launcher._create(spec)
+    assert spec.gpu.cdi == ("nvidia.com/gpu=0",)
+    container = create_container(open_client(120), spec)
     try:
         container.start()
         assert container.wait(timeout=60)["StatusCode"] == 0, container.logs()
@@ -85,12 +80,8 @@ def test_a_container_gets_the_device_that_its_cell_names(engine: Engine, tmp_pat
 
 
 def test_a_device_that_is_not_there_is_refused(engine: Engine, tmp_path: Path) -> None:
-    spec = dataclasses.replace(described(engine, tmp_path), cdi_devices=("nvidia.com/gpu=7",))
-    images = Images(pull_note=lambda *_: None, note=print)
-    launcher = ContainerLauncher(
-        engine=engine, cache=tmp_path, repros=tmp_path, limits=spec.limits, images=images
-    )
-    container = launcher._create(spec)
+    spec = dataclasses.replace(described(engine, tmp_path), gpu=GpuOptions(cdi=("nvidia.com/gpu=7",)))
+    container = create_container(open_client(120), spec)
     try:
         with pytest.raises(docker.errors.APIError, match="gpu=7"):
             container.start()

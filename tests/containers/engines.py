@@ -9,7 +9,7 @@ from pathlib import Path
 
 import docker
 
-from trtmatrix.launchers.engine import PODMAN, find_address, find_engine, open_client
+from trtmatrix.launchers.docker_engine import PODMAN, find_address, find_engine, open_client
 
 ENGINE = find_engine(gpu_here=False)
 IS_PODMAN = ENGINE.name == PODMAN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +16,10 @@ from bench.registry import Serving
 from tests.containers.engines import COMMAND
 from tests.registry.registries import Image, Pushed, push_image
 from trtmatrix.images.registry import Registry
-from trtmatrix.launchers.engine import open_client
-from trtmatrix.launchers.engine_images import Images
-from trtmatrix.launchers.image_use import ImageUse
+from trtmatrix.launchers.docker_engine import open_client
+from trtmatrix.launchers.images import Images
 from trtmatrix.launchers.lock import Lock, pin_of
-from trtmatrix.launchers.pulled import Ledger
-from trtmatrix.launchers.pulling import Puller
+from trtmatrix.launchers.pulls import Puller
 from trtmatrix.plan.context import own_platform
 from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
@@ -36,6 +35,7 @@ class Bench:
 
     serving: Serving
     client: docker.DockerClient
+    cache: Path
     told: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
@@ -59,21 +59,13 @@ class Bench:
         """Return an image's name at the registry, or at what stands before it."""
         return f"{host or self.serving.host}/{repository}:{tag}"
 
-    def uses(self, keep: Keep, cache: Path) -> ImageUse:
-        """Return who drops images, with books in ``cache``."""
-        return ImageUse(
-            ledger=Ledger(cache), keep=keep, note=self.told.append,
-            base_of=lambda base: ImageOrigin(image=base),
-        )  # fmt: skip
-
-    def images(self, uses: ImageUse | None = None) -> Images:
-        """Return what has images."""
-        images = Images(pull_note=lambda *_: None, note=self.told.append, uses=uses, command=COMMAND)
-        images.puller = Puller(
+    def images(self, keep: Keep = Keep.ALL, cache: Path | None = None) -> Images:
+        """Return what has images, with a ledger in ``cache``, else in a folder of its own."""
+        puller = Puller(
             pull_note=lambda *_: None, note=self.told.append, platform=own_platform(), waits=(0.1, 0.2),
             command=COMMAND,
         )  # fmt: skip
-        return images
+        return Images(cache=cache or self.cache, puller=puller, keep=keep)
 
     def have(self, images: Images, launch: Launch) -> str:
         """Have an image, which goes again with this bench."""
@@ -100,10 +92,11 @@ def want(name: str, *, locked: bool = False, version: str = "1.0") -> Launch:
 @contextlib.contextmanager
 def open_bench(serving: Serving) -> Iterator[Bench]:
     """Open the engine over a registry; what was pulled from it goes again."""
-    bench = Bench(serving=serving, client=open_client(60))
-    try:
-        yield bench
-    finally:
-        for name in bench.names:
-            with contextlib.suppress(docker.errors.APIError):
-                bench.client.images.remove(name, force=True)
+    with tempfile.TemporaryDirectory() as cache:
+        bench = Bench(serving=serving, client=open_client(60), cache=Path(cache))
+        try:
+            yield bench
+        finally:
+            for name in bench.names:
+                with contextlib.suppress(docker.errors.APIError):
+                    bench.client.images.remove(name, force=True)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import pytest
 
 from tests.containers.engines import LASTING
-from trtmatrix.launchers.engine import _ask, _ask_by_sdk, _references, find_address, find_engine
+from trtmatrix.launchers.docker_engine import (
+    ask_by_sdk,
+    ask_socket,
+    find_address,
+    find_engine,
+    image_references,
+)
 
 
 def test_the_socket_says_what_the_sdk_says() -> None:
     address = find_address()
     if not address.startswith("unix:///"):
         pytest.skip("the engine is not on a socket of this host: the SDK is used anyway")
-    info, images = _ask(address.removeprefix("unix://"))
-    same_info, same_images = _ask_by_sdk()
+    info, images = ask_socket(address)
+    same_info, same_images = ask_by_sdk()
     for key in LASTING:
         assert info.get(key) == same_info.get(key)
-    ours, theirs = dict(_references(images)), dict(_references(same_images))
+    ours, theirs = image_references(images), image_references(same_images)
     assert {name: ours[name] for name in ours.keys() & theirs.keys()} == {
         name: theirs[name] for name in ours.keys() & theirs.keys()
     }, "others may make images meanwhile"

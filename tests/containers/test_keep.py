@@ -20,8 +20,8 @@ from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import serve_registry
 from trtmatrix.common.owner import own_identity
-from trtmatrix.launchers.engine_images import Images
-from trtmatrix.launchers.pulled import Ledger
+from trtmatrix.launchers.images import Images
+from trtmatrix.launchers.pulled import Use, open_ledger, read_ledger
 from trtmatrix.suite.image_names import short_name
 from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.plan import Keep, Launch
@@ -102,16 +102,16 @@ def with_cells(launch: Launch) -> Launch:
 
 def have(bench: Bench, images: Images, launch: Launch) -> Launch:
     launch = with_cells(launch)
-    images.uses.expect([launch])
+    images.expect([launch])
     bench.have(images, launch)
     return launch
 
 
 def test_locked_ones_stay_and_others_go(bench: Bench, tmp_path: Path) -> None:
-    images = bench.images(bench.uses(Keep.LOCKED, tmp_path))
+    images = bench.images(Keep.LOCKED, tmp_path)
     launches = [want(bench.push(tag)[0], locked=tag == "locked") for tag in ("locked", "loose")]
     for launch in [have(bench, images, launch) for launch in launches]:
-        images.uses.ended(launch)
+        images.ended(launch)
     locked, loose = (launch.version.origin for launch in launches)
     assert isinstance(locked, ImageOrigin)
     assert isinstance(loose, ImageOrigin)
@@ -127,8 +127,8 @@ def test_what_was_here_under_another_name_stays(locked: bool, bench: Bench, tmp_
     by_hand.tag(*theirs.split(":"))
     bench.client.images.remove(name)
     bench.names.append(theirs)
-    images = bench.images(bench.uses(Keep.NONE, tmp_path))
-    images.uses.ended(have(bench, images, launch))
+    images = bench.images(Keep.NONE, tmp_path)
+    images.ended(have(bench, images, launch))
     assert bench.is_here(theirs)
     assert bench.told == []
 
@@ -138,28 +138,28 @@ def test_an_image_of_several_names_goes_after_the_last_of_them(
     locked: bool, bench: Bench, tmp_path: Path
 ) -> None:
     names = bench.push_under("first", "second", "third")
-    images = bench.images(bench.uses(Keep.NONE, tmp_path))
+    images = bench.images(Keep.NONE, tmp_path)
     launches = [with_cells(want(name, locked=locked)) for name in names]
-    images.uses.expect(launches)
+    images.expect(launches)
     for launch in launches[:2]:
         bench.have(images, launch)
     for launch in launches[:2]:
         assert bench.is_here(reference_of(launch))
-        images.uses.ended(launch)
+        images.ended(launch)
     assert bench.is_here(reference_of(launches[2])) is locked, "what matrix.lock says of it is known"
     bench.have(images, launches[2])
-    images.uses.ended(launches[2])
+    images.ended(launches[2])
     assert not any(bench.is_here(reference_of(launch)) for launch in launches)
-    assert Ledger(tmp_path).read().uses == ()
-    assert Ledger(tmp_path).read().pulled == ()
+    assert read_ledger(tmp_path).uses == []
+    assert read_ledger(tmp_path).pulled == []
 
 
 def test_an_image_stays_where_one_of_its_names_is_locked(bench: Bench, tmp_path: Path) -> None:
     names = bench.push_under("pinned", "unpinned")
-    images = bench.images(bench.uses(Keep.LOCKED, tmp_path))
+    images = bench.images(Keep.LOCKED, tmp_path)
     launches = [have(bench, images, want(name, locked=name == names[0])) for name in names]
     for launch in launches:
-        images.uses.ended(launch)
+        images.ended(launch)
     assert bench.is_here(reference_of(launches[0]))
 
 
@@ -172,46 +172,47 @@ LIVING = "from trtmatrix.common.owner import own_identity; print(own_identity(),
 
 
 def test_what_another_run_uses_or_a_container_goes_later(bench: Bench, tmp_path: Path) -> None:
-    images, ledger = bench.images(bench.uses(Keep.NONE, tmp_path)), Ledger(tmp_path)
+    images = bench.images(Keep.NONE, tmp_path)
     launch = want(bench.push("shared")[0])
     have(bench, images, launch)
-    (pulled,) = ledger.read().pulled
+    (pulled,) = read_ledger(tmp_path).pulled
     other = subprocess.Popen(
         [sys.executable, "-c", LIVING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert other.stdout is not None
-    with ledger.open() as page:
-        page.write(page.books.use(pulled.engine, pulled.image_id, other.stdout.readline().strip()))
-    images.uses.ended(with_cells(launch))
+    with open_ledger(tmp_path) as ledger:
+        owner = other.stdout.readline().strip()
+        ledger.uses.append(Use(engine=pulled.engine, image_id=pulled.image_id, owner=owner))
+    images.ended(with_cells(launch))
     assert bench.is_here(pulled.reference)
     other.communicate("\n")
     have(bench, images, replace(launch, pull=False))
     container = bench.client.containers.create(pulled.reference, ["nothing"])
     try:
-        images.uses.ended(with_cells(launch))
+        images.ended(with_cells(launch))
         assert bench.told[-1].startswith(f"{pulled.reference} stays: ")
         assert bench.is_here(pulled.reference)
     finally:
         container.remove()
-    with ledger.open() as page:  # as if this run were gone
+    with open_ledger(tmp_path) as ledger:  # as if this run were gone
         gone = own_identity().rsplit(":", 1)[0] + ":0"
-        page.write(replace(page.books, pulled=(replace(page.books.pulled[0], owner=gone),)))
-    bench.uses(Keep.ALL, tmp_path).drop_leftovers([])
+        ledger.pulled = [ledger.pulled[0].model_copy(update={"owner": gone})]
+    bench.images(Keep.ALL, tmp_path).drop_leftovers([])
     assert not bench.is_here(pulled.reference)
-    assert ledger.read().pulled == ()
+    assert read_ledger(tmp_path).pulled == []
 
 
 def test_no_more_than_two_are_here_at_once(bench: Bench, tmp_path: Path) -> None:
-    images = bench.images(bench.uses(Keep.NONE, tmp_path))
+    images = bench.images(Keep.NONE, tmp_path)
     launches = [with_cells(want(bench.push(f"n{number}")[0])) for number in range(3)]
-    images.uses.expect(launches)
+    images.expect(launches)
     for launch in launches[:-1]:
         bench.have(images, launch)
     last = threading.Thread(target=bench.have, args=(images, launches[-1]))
     last.start()
     last.join(timeout=0.5)
     assert last.is_alive(), "there is no room for it"
-    images.uses.ended(launches[0])
+    images.ended(launches[0])
     last.join(timeout=20)
     assert not last.is_alive()
     assert bench.told == [f"removed {bench.name('n0')}: its last cell has run"]
@@ -219,13 +220,13 @@ def test_no_more_than_two_are_here_at_once(bench: Bench, tmp_path: Path) -> None
 
 def test_the_base_of_a_build_is_pulled_by_us_and_goes(bench: Bench, tmp_path: Path) -> None:
     base, made = bench.push("base")[0], "small/made:1"
-    images = bench.images(bench.uses(Keep.NONE, tmp_path))
+    images = bench.images(Keep.NONE, tmp_path)
     code = f"import subprocess\nsubprocess.run([{COMMAND!r}, 'tag', {base!r}, {made!r}], check=True)\n"
     (tmp_path / "build").write_text(code)
     images.builder = (str(tmp_path / "build"),)
     launch = want(made)
     origin = ImageOrigin(image=made, build=Build(base=base, wheels=()))
     launch = replace(launch, version=replace(launch.version, origin=origin), pull=False, build=True)
-    images.uses.ended(have(bench, images, launch))
+    images.ended(have(bench, images, launch))
     assert not bench.is_here(base)
     assert bench.is_here(made), "what was built was not pulled"

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.containers.conftest import GOOD, HERE, LIMITS, Project
-from trtmatrix.launchers.engine import find_address
+from trtmatrix.launchers.docker_engine import find_address
 
 NOWHERE = "onnxruntime-1.29.0"
 CALLS = "trace=socket,connect,sendto,sendmsg,bind"
@@ -119,7 +119,7 @@ def test_wheels_come_from_the_wheelhouse_alone(installer: str, tmp_path: Path) -
     python = tmp_path / "env" / "bin" / "python"
     code = (
         "import sys; from pathlib import Path; from trtmatrix.launchers import wheels\n"
-        f"if {installer == 'pip'}: wheels._uv = lambda *_: False\n"
+        f"if {installer == 'pip'}: wheels.UV = ('false',)\n"
         f"wheels.install_wheels(Path({str(python)!r}), (sys.argv[1],), Path({str(wheelhouse)!r}))"
     )
     done = run(log, [sys.executable, "-c", code, "trtmatrix-made-up==1.0"])

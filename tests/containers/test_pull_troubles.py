@@ -13,7 +13,7 @@ from bench.registry import Serving
 from bench.throttle import Throttle
 
 from tests.containers.conftest import wait_until
-from tests.containers.engines import COMMAND, IS_PODMAN, KEEPS_LAYERS, WAITS_ITSELF
+from tests.containers.engines import COMMAND, KEEPS_LAYERS, WAITS_ITSELF
 from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.registry.fronts import Asked, Front, Reply
 from tests.registry.registries import basic_auth, blob_file, make_htpasswd, serve_registry
@@ -83,31 +83,27 @@ def damage_packing(file: Path) -> None:
     file.write_bytes(content)
 
 
-NOT_ITS_DIGEST = "what the registry sent is not what its digest says"
+DAMAGED = "  ask again: something between here and the registry changes what it sends"
 
 
 @pytest.mark.parametrize(
-    ("spoil", "cause"),
-    [
-        (damage, NOT_ITS_DIGEST),
-        (damage_packing, "what the registry sent cannot be unpacked" if IS_PODMAN else NOT_ITS_DIGEST),
-        (Path.unlink, "the registry"),
-    ],
+    ("spoil", "remedy"), [(damage, DAMAGED), (damage_packing, DAMAGED), (Path.unlink, "  ")]
 )
 def test_a_layer_that_is_damaged_or_gone_is_told_at_once(
-    spoil: Callable[[Path], None], cause: str, bench: Bench, storage: Path
+    spoil: Callable[[Path], None], remedy: str, bench: Bench, storage: Path
 ) -> None:
     name, pushed = bench.push("spoilt", 65536)
     spoil(blob_file(storage / "storage", pushed.layers[own_platform()][0][0]))
     told = fails(bench, want(name))
-    assert told.startswith(f"{name} cannot be had: {cause}")
+    assert told.startswith(f"{name} cannot be had: ")
+    assert told.splitlines()[1].startswith(remedy)
     assert bench.told == [], "nothing was waited for"
 
 
 def test_a_tag_that_is_not_there_is_told_with_the_command_to_try(bench: Bench) -> None:
     bench.push("there")
     told = fails(bench, want(bench.name("nothing")))
-    assert "the registry has no such image" in told
+    assert "check the tag on the registry's pages" in told
     assert told.splitlines()[-1] == f"  try it by hand: {COMMAND} pull {bench.name('nothing')}"
     assert bench.told == []
 
@@ -120,11 +116,8 @@ def test_who_is_not_logged_in_is_told_to(bench: Bench, storage: Path, tmp_path: 
     assert bench.told == []
 
 
-@pytest.mark.parametrize(
-    ("status", "cause"),
-    [(429, "the registry limits how often it is asked"), (503, "the registry is in trouble")],
-)
-def test_a_registry_that_says_later_is_asked_later(status: int, cause: str, bench: Bench) -> None:
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_registry_that_says_later_is_asked_later(status: int, bench: Bench) -> None:
     bench.push("later")
     with Front(bench.serving.port) as front:
         name, said = bench.name("later", host=front.host), list[str]()
@@ -138,7 +131,7 @@ def test_a_registry_that_says_later_is_asked_later(status: int, cause: str, benc
 
         front.rule = later
         assert bench.have(bench.images(), want(name))
-    assert WAITS_ITSELF or bench.told[0] == f"{name}: {cause}; tried again in 0.1 s"
+    assert WAITS_ITSELF or bench.told[0].endswith("; tried again in 0.1 s")
     assert len(bench.told) <= 2, "the engine may ask for a manifest twice in one try"
 
 
@@ -163,5 +156,5 @@ def test_a_registry_that_is_gone_in_mid_pull_and_comes_back_goes_on_where_it_was
             assert done, bench.told
         again = (line.passed - before) / size
         assert again < (0.7 if KEEPS_LAYERS else 1.2), "what had come did not come again"
-    cut = "was cut off; the engine goes on with it in 5 s" if KEEPS_LAYERS else "the connection was cut"
+    cut = "was cut off; the engine goes on with it in 5 s" if KEEPS_LAYERS else "; tried again in"
     assert cut in bench.told[0]

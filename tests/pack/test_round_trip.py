@@ -14,7 +14,7 @@ import pytest
 from tests.containers.conftest import IMAGE
 from tests.pack.conftest import FarHost, Untagged, call
 from tests.probe.pythons import find_pythons
-from trtmatrix.launchers.engine import find_engine
+from trtmatrix.launchers.docker_engine import find_engine
 from trtmatrix.launchers.lock import Lock, LockedImage, LockedPlatform
 from trtmatrix.plan.context import own_platform
 from trtmatrix.plan.lockfile import format_matrix_lock

@@ -14,7 +14,7 @@ from reprosource import SOURCE
 from test_config import ENTRY, GOOD
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.launchers import engine
+from trtmatrix.launchers import docker_engine
 from trtmatrix.records.store import read_records, write_record
 from trtmatrix.suite.plan import Engine
 
@@ -24,7 +24,7 @@ COMMANDS = ("run", "table", "list", "doctor", "publish")
 @pytest.fixture(autouse=True)
 def _no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand in for a host without Docker: none may be asked in a unit test."""
-    monkeypatch.setattr(engine, "find_engine", lambda **_: Engine(available=False, reason="none"))
+    monkeypatch.setattr(docker_engine, "find_engine", lambda **_: Engine(available=False, reason="none"))
 
 
 @pytest.fixture

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import H200, make_version
 from goldenfile import check_golden
 
-from trtmatrix.launchers.container import (
-    ContainerSpec,
-    Folders,
-    Limits,
-    docker_command,
-    make_container_spec,
-    tmpfs_options,
-)
+from trtmatrix.common.owner import own_identity
+from trtmatrix.common.paths import probe_folder
+from trtmatrix.launchers.container import ContainerSpec, Limits, docker_command, make_container_spec
 from trtmatrix.suite.gpus import CPU, Gpu
-from trtmatrix.suite.plan import Engine, GpuAccess
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.plan import Engine, GpuAccess, Launch
 
-FOLDERS = Folders(probe="/h/probe", repros="/h/my repros", cases="/h/cases", job="/h/job", out="/h/out")
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 BOARD = Gpu(slug="h200", name="NVIDIA H200", compute="9.0", uuid=UUID, index=2, minor=3)
 
 
-def spec_of(access: GpuAccess | None = None, gpu: Gpu = BOARD, **engine: Any) -> ContainerSpec:
+def spec_of(
+    access: GpuAccess | None = None, gpu: Gpu = BOARD, version: Version | None = None,
+    limits: Limits | None = None, **engine: Any,
+) -> ContainerSpec:  # fmt: skip
     return make_container_spec(
-        version=make_version("10.7.0"), image="sha256:0", gpu=gpu, folders=FOLDERS, limits=Limits(),
-        engine=Engine(available=True, gpu_access=access, **engine), name="trtmatrix-x", owner="me",
-        user="1:2",
+        Launch(version=version or make_version("10.7.0"), gpu=gpu, cells=()), "sha256:0",
+        Engine(available=True, gpu_access=access, **engine), cache=Path("/h"), repros=Path("/h/my repros"),
+        folder=Path("/h/x"), limits=limits or Limits(),
     )  # fmt: skip
 
 
@@ -40,6 +40,11 @@ def words_of(spec: ContainerSpec) -> list[str]:
 @pytest.mark.parametrize("access", [access for access in GpuAccess if access is not GpuAccess.RUNTIME])
 def test_the_command_by_hand_is_the_accepted_one(access: GpuAccess) -> None:
     command = docker_command(spec_of(access, driver_folder="/usr/local/nvidia"))
+    for here, accepted in (
+        (own_identity(), "me"), (f"--user={os.getuid()}:{os.getgid()}", "--user=1:2"),
+        (str(probe_folder()), "/h/probe"), ("/h/x/", "/h/"),
+    ):  # fmt: skip
+        command = command.replace(here, accepted)
     lines = command.replace(" --", " \\\n  --") + "\n"
     check_golden(f"docker-{access.name.lower()}.txt", lines)
 
@@ -57,7 +62,7 @@ def test_the_cells_gpu_is_given_in_the_engines_way(
     access: GpuAccess | None, ids: tuple[str, ...], cdi: tuple[str, ...], nodes: tuple[str, ...]
 ) -> None:
     spec = spec_of(access)
-    assert (spec.gpu_device_ids, spec.cdi_devices, spec.devices) == (ids, cdi, nodes)
+    assert (spec.gpu.ids, spec.gpu.cdi, spec.gpu.nodes) == (ids, cdi, nodes)
     given = [word for word in words_of(spec) if word.startswith(("--gpus", "--device"))]
     assert given == [f"--gpus=device={i}" for i in ids] + [f"--device={d}" for d in (*cdi, *nodes)]
 
@@ -65,8 +70,8 @@ def test_the_cells_gpu_is_given_in_the_engines_way(
 @pytest.mark.parametrize("access", [*GpuAccess, None])
 def test_a_cell_without_a_gpu_is_given_none(access: GpuAccess | None) -> None:
     spec = spec_of(access, CPU, driver_folder="/usr/local/nvidia")
-    assert (spec.gpu_device_ids, spec.cdi_devices, spec.devices) == ((), (), ())
-    assert "/usr/local/nvidia" not in spec.read_only_mounts
+    assert (spec.gpu.ids, spec.gpu.cdi, spec.gpu.nodes) == ((), (), ())
+    assert "/usr/local/nvidia" not in spec.mounts
     assert spec.environment["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
@@ -79,14 +84,14 @@ def test_only_the_toolkit_is_left_to_choose_the_gpu() -> None:
 @pytest.mark.parametrize(("driver_folder", "mounted"), [("/d", True), (None, False)])
 def test_device_nodes_bring_the_drivers_folder(driver_folder: str | None, mounted: bool) -> None:
     spec = spec_of(GpuAccess.NODES, driver_folder=driver_folder)
-    assert ("/usr/local/nvidia" in spec.read_only_mounts.values()) is mounted
+    assert ("/usr/local/nvidia" in spec.mounts.values()) is mounted
     others = spec_of(GpuAccess.TOOLKIT, driver_folder="/d")
-    assert "/d" not in others.read_only_mounts
+    assert "/d" not in others.mounts
 
 
 def test_a_gpu_without_uuid_or_minor_is_named_by_its_index() -> None:
-    assert spec_of(GpuAccess.TOOLKIT, H200).gpu_device_ids == ("0",)
-    assert spec_of(GpuAccess.NODES, H200).devices[0] == "/dev/nvidia0"
+    assert spec_of(GpuAccess.TOOLKIT, H200).gpu.ids == ("0",)
+    assert spec_of(GpuAccess.NODES, H200).gpu.nodes[0] == "/dev/nvidia0"
 
 
 @pytest.mark.parametrize(
@@ -104,10 +109,7 @@ def test_the_image_s_own_driver_library_is_used_where_the_host_s_is_too_old(
 ) -> None:
     rule = {"least": "560", "datacenter": ["535.86"], "known": "read", "source": "notes"}
     gpu = Gpu(slug="h100", name="NVIDIA H100", datacenter=True, driver=driver, index=index)
-    spec = make_container_spec(
-        version=make_version("10.7.0", driver=rule), image="i", gpu=gpu, folders=FOLDERS, limits=Limits(),
-        engine=Engine(available=True, gpu_access=GpuAccess.TOOLKIT), name="n", owner="o", user="1:2",
-    )  # fmt: skip
+    spec = spec_of(GpuAccess.TOOLKIT, gpu, make_version("10.7.0", driver=rule))
     named = spec.environment.get("TRTMATRIX_CUDA_COMPAT", "")
     assert named == ("/usr/local/cuda/compat/lib.real:/usr/local/cuda/compat" if needed else "")
 
@@ -115,12 +117,12 @@ def test_the_image_s_own_driver_library_is_used_where_the_host_s_is_too_old(
 @pytest.mark.parametrize("access", [*GpuAccess, None])
 def test_one_folder_can_be_written_and_nothing_of_the_host_is_given(access: GpuAccess | None) -> None:
     spec = spec_of(access, driver_folder="/usr/local/nvidia")
-    assert spec.out == ("/h/out", "/opt/trtmatrix/out")
-    hosts = {"/h/probe", "/h/my repros", "/h/cases", "/h/job"}
-    assert set(spec.read_only_mounts) - {"/usr/local/nvidia"} == hosts
+    assert spec.out == ("/h/x/out", "/opt/trtmatrix/out")
+    hosts = {str(probe_folder()), "/h/my repros", "/h/cases", "/h/x/job"}
+    assert set(spec.mounts) - {"/usr/local/nvidia"} == hosts
     words = words_of(spec)
     volumes = [word for word in words if word.startswith("--volume")]
-    assert [word for word in volumes if not word.endswith(":ro")] == ["--volume=/h/out:/opt/trtmatrix/out"]
+    assert [word for word in volumes if not word.endswith(":ro")] == ["--volume=/h/x/out:/opt/trtmatrix/out"]
     assert "docker.sock" not in " ".join(words)
     risky = ("--privileged", "--cap-add", "--pid", "--ipc", "--mount", "--publish", "--volumes-from")
     assert not [word for word in words if word.split("=")[0] in risky]
@@ -130,29 +132,28 @@ def test_one_folder_can_be_written_and_nothing_of_the_host_is_given(access: GpuA
     "word",
     [
         "--init", "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
-        "--user=1:2", f"--memory={32 << 30}", f"--memory-swap={32 << 30}", "--pids-limit=1024",
+        f"--user={os.getuid()}:{os.getgid()}", f"--memory={32 << 30}", f"--memory-swap={32 << 30}",
+        "--pids-limit=1024",
         f"--ulimit=fsize={8 << 30}", f"--log-opt=max-size={1 << 20}", "--label=io.trtmatrix=1",
-        "--label=io.trtmatrix.owner=me", "--env=HOME=/tmp/home", "--env=USER=trtmatrix",
+        "--env=HOME=/tmp/home", "--env=USER=trtmatrix",
         "--env=ORT_DISABLE_TELEMETRY=1", "--entrypoint=python3", "--workdir=/tmp",
         "--volume=/h/my repros:/opt/trtmatrix/repros:ro",
     ],
 )  # fmt: skip
 def test_every_container_is_confined(word: str) -> None:
     assert word in words_of(spec_of())
+    assert f"--label=io.trtmatrix.owner={own_identity()}" in words_of(spec_of())
 
 
 def test_all_caches_lie_in_scratch_which_is_executable_and_bounded() -> None:
     paths = [value for value in spec_of().environment.values() if value.startswith("/")]
     assert len(paths) >= 6
     assert all(path == "/tmp" or path.startswith("/tmp/") for path in paths)  # noqa: S108
-    options = tmpfs_options(Limits(scratch=7)).split(",")
+    options = Limits(scratch=7).tmpfs.split(",")
     assert {"exec", "nosuid", "nodev", "size=7"} <= set(options)
 
 
 def test_the_limits_that_were_asked_for_are_used() -> None:
-    spec = make_container_spec(
-        version=make_version("10.7.0"), image="i", gpu=CPU, folders=FOLDERS, engine=Engine(available=True),
-        limits=Limits(memory=1, file=2, log=3, processes=4, scratch=5), name="n", owner="o", user="1:2",
-    )  # fmt: skip
+    spec = spec_of(gpu=CPU, limits=Limits(memory=1, file=2, log=3, processes=4, scratch=5))
     wanted = {"--memory=1", "--ulimit=fsize=2", "--log-opt=max-size=3", "--pids-limit=4"}
     assert wanted <= set(words_of(spec))

@@ -68,7 +68,7 @@ def test_an_index_that_drips_is_not_waited_for(capsys: pytest.CaptureFixture[str
 
 
 def test_the_index_that_pip_is_set_to_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "pip_files", lambda _: [])
+    monkeypatch.setenv("HOME", "/nowhere")
     for name in [each for each in os.environ if each.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_INDEX_URL", "http://user:secret@127.0.0.1:1/simple")
@@ -90,9 +90,9 @@ def test_the_index_that_pip_is_set_to_is_asked_too(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_whom_pip_asks(text: str, environment: dict[str, str], index: str, tmp_path: Path) -> None:
-    file = tmp_path / "pip.conf"
-    file.write_text(text)
-    assert pip_index(environment, [tmp_path / "none", file]) == index
+    (tmp_path / "pip").mkdir()
+    (tmp_path / "pip" / "pip.conf").write_text(text)
+    assert pip_index({**environment, "XDG_CONFIG_HOME": str(tmp_path)}) == index
 
 
 def test_what_answers_in_time_is_kept_in_order_and_an_error_is_raised() -> None:

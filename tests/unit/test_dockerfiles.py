@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.launchers.wheel_locks import LINE
+from trtmatrix.launchers.wheels import LINE
 from trtmatrix.suite.image_names import is_own
 
 ROOT = Path(__file__).resolve().parents[2]

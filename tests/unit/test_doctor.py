@@ -14,7 +14,7 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.images.doctor import image_finding
 from trtmatrix.images.rules import Level
-from trtmatrix.launchers import engine, interpreters
+from trtmatrix.launchers import docker_engine, interpreters
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.scene import Scene
 from trtmatrix.run.controls import _finding
@@ -153,7 +153,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     (tmp_path / "repros").mkdir()
     (tmp_path / "repros" / "controls.py").write_text(CONTROLS.replace("SHIFT", "1"))
-    monkeypatch.setattr(engine, "find_engine", lambda **_: Engine(available=False, reason="none"))
+    monkeypatch.setattr(docker_engine, "find_engine", lambda **_: Engine(available=False, reason="none"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
     return tmp_path
@@ -194,10 +194,10 @@ def test_a_project_without_controls_is_told_so(project: Path, capsys: pytest.Cap
 def test_a_version_that_cannot_be_made_ready_is_no_trouble_of_the_controls(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_network(*_: object) -> None:
+    def no_network(*_: object, **__: object) -> None:
         raise MachineryError("onnxruntime==1.0 could not be installed: no network")
 
-    monkeypatch.setattr(interpreters.InterpreterLauncher, "_environment", no_network)
+    monkeypatch.setattr(interpreters, "make_environment", no_network)
     matrix = project / "matrix.yaml"
     matrix.write_text(
         matrix.read_text().replace(f'interpreter: "{sys.executable}"', 'wheels: ["onnxruntime==1.0"]')

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from engines import ANSWERS, IMAGES, INFO, serving
 
-from trtmatrix.launchers import engine
-from trtmatrix.launchers.engine import _root, find_engine, is_set_elsewhere
+from trtmatrix.launchers import docker_engine
+from trtmatrix.launchers.docker_engine import find_engine
 from trtmatrix.suite.plan import GpuAccess
 
 
@@ -73,7 +74,7 @@ def test_where_one_engine_is_meant_the_other_s_socket_is_not_asked(
 ) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(engine, "DOCKER_SOCKET", str(tmp_path / "docker.sock"))
+    monkeypatch.setattr(docker_engine, "DOCKER_SOCKET", str(tmp_path / "docker.sock"))
     monkeypatch.setenv("TRTMATRIX_ENGINE", wanted)
     (tmp_path / "podman").mkdir()
     podman = {**ANSWERS, "/info": {**INFO, "BuildahVersion": "1.28"}}
@@ -85,7 +86,7 @@ def test_where_one_engine_is_meant_the_other_s_socket_is_not_asked(
 def test_without_a_name_docker_s_own_socket_is_asked(
     name: str | None, address: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "DOCKER_SOCKET", str(address))
+    monkeypatch.setattr(docker_engine, "DOCKER_SOCKET", str(address))
     monkeypatch.delenv("DOCKER_HOST") if name is None else monkeypatch.setenv("DOCKER_HOST", name)
     with serving(address):
         assert find_engine(gpu_here=False).available
@@ -99,7 +100,7 @@ def test_no_socket_is_told() -> None:
 @pytest.mark.parametrize("name", ["tcp://10.0.0.1:2376", "ssh://host", "unix://relative", "npipe:////./pipe"])
 def test_all_other_addresses_are_left_to_the_sdk(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", name)
-    monkeypatch.setattr(engine, "_ask_by_sdk", lambda: (INFO, IMAGES))
+    monkeypatch.setattr(docker_engine, "ask_by_sdk", lambda: (INFO, IMAGES))
     assert find_engine(gpu_here=False).version == "28.1.0"
 
 
@@ -114,7 +115,7 @@ def test_a_socket_of_others_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: str) -> None:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(engine, "_ask", refuse)
+    monkeypatch.setattr(docker_engine, "ask_socket", refuse)
     assert find_engine(gpu_here=False).reason.startswith("the Docker socket may not be used by this user")
 
 
@@ -153,29 +154,23 @@ def test_a_list_that_fails_as_an_image_goes_is_asked_for_again(address: Path) ->
 SNAPSHOTS = {"DockerRootDir": "/d", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
 
 
-def test_images_of_containerd_lie_in_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "is_set_elsewhere", lambda: False)
-    assert _root({"DockerRootDir": "/d", "DriverStatus": None}, tmp_path) == "/d"
-    assert _root(SNAPSHOTS, tmp_path) == str(tmp_path)
-    assert _root(SNAPSHOTS, tmp_path / "none") == ""
-    address = "/var/run/docker/containerd/containerd.sock"
-    assert _root({**SNAPSHOTS, "Containerd": {"Address": address}}, tmp_path) == "/d/containerd/daemon"
-    (tmp_path / "containerd" / "daemon").mkdir(parents=True)
+def test_images_of_containerd_lie_in_its_own_folder(
+    address: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def root(info: Mapping[str, object]) -> str:
+        with serving(address, {**ANSWERS, "/info": {**INFO, **info}}):
+            found = find_engine(gpu_here=False).root
+        address.unlink()
+        return found
+
+    monkeypatch.setattr(docker_engine, "CONTAINERD", tmp_path / "containerd")
+    assert root({"DockerRootDir": "/d", "DriverStatus": None}) == "/d"
+    assert root(SNAPSHOTS) == ""
+    (tmp_path / "containerd").mkdir()
+    assert root(SNAPSHOTS) == str(tmp_path / "containerd")
+    (tmp_path / "containerd" / "daemon").mkdir()
     own = {**SNAPSHOTS, "DockerRootDir": str(tmp_path)}
-    assert _root(own, tmp_path) == str(tmp_path / "containerd" / "daemon")
-    monkeypatch.setattr(engine, "is_set_elsewhere", lambda: True)
-    assert _root(SNAPSHOTS, tmp_path) == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "elsewhere"),
-    [("", False), ('root = "/var/lib/containerd"', False), ('# root = "/x"', False), ("root = '/x'", True)],
-)
-def test_containerd_s_settings_may_name_another_folder(text: str, elsewhere: bool, tmp_path: Path) -> None:
-    file = tmp_path / "config.toml"
-    assert not is_set_elsewhere(file)
-    file.write_text(f"version = 2\n{text}\n")
-    assert is_set_elsewhere(file) is elsewhere
+    assert root(own) == str(tmp_path / "containerd" / "daemon")
 
 
 def test_an_engine_says_which_store_it_has_and_how_large_its_images_are(address: Path) -> None:
@@ -196,7 +191,7 @@ def test_an_engine_says_which_store_it_has_and_how_large_its_images_are(address:
 def test_the_remedy_fits_the_reason(
     name: str | None, reason: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "find_address", lambda: name or f"unix://{tmp_path}/none.sock")
+    monkeypatch.setattr(docker_engine, "find_address", lambda: name or f"unix://{tmp_path}/none.sock")
     monkeypatch.setenv("DOCKER_HOST", name) if name else monkeypatch.delenv("DOCKER_HOST", raising=False)
     found = find_engine(gpu_here=False)
     assert not found.available

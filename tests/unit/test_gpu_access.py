@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trtmatrix.launchers import engine
+from trtmatrix.launchers import docker_engine
 from trtmatrix.suite.plan import GpuAccess
 
 GPUS = '{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []}'
@@ -42,13 +42,13 @@ def test_the_way_to_the_gpu_is_read_off_the_engine(
     for name, text in files.items():
         (folder / name).write_text(text)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(engine, "DRIVER_FOLDER", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(docker_engine, "DRIVER_FOLDER", str(tmp_path / "nowhere"))
     dirs = [str(tmp_path / name) for name in info.get("CDISpecDirs") or []]
-    assert engine._gpu_access({**info, "CDISpecDirs": dirs}) is expected
+    assert docker_engine.find_gpu_access({**info, "CDISpecDirs": dirs}) is expected
 
 
 def test_the_toolkits_hook_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hook = tmp_path / "nvidia-container-runtime-hook"
     hook.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert engine._gpu_access({}) is GpuAccess.TOOLKIT
+    assert docker_engine.find_gpu_access({}) is GpuAccess.TOOLKIT

@@ -11,7 +11,7 @@ from playing import Playing, always
 from sidebyside import cells_of, perform
 
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.launchers.image_check import ImageCheck
+from trtmatrix.launchers.containers import find_wrong_library
 from trtmatrix.launchers.launcher import Ready, WrongVersion
 from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.model import Cause
@@ -42,9 +42,12 @@ def test_what_an_image_ships_is_compared_and_remembered(
         asked.append(image_id)
         return found
 
+    version = make_version("10.7.0", library="10.7.0.23")
     for _ in range(2):
-        check = ImageCheck(tmp_path, read, variables=silent)
-        assert check.find_wrong(make_version("10.7.0", library="10.7.0.23"), "sha256:1") == wrong
+        seen = find_wrong_library(
+            version, "sha256:1", tmp_path, lambda _: None, contents=read, environment=silent
+        )
+        assert seen == wrong
     assert asked == ["sha256:1"]
 
 
@@ -55,9 +58,12 @@ def test_an_image_that_cannot_say_is_told_of_and_asked_again(tmp_path: Path) -> 
         asked.append(image_id)
         raise MachineryError("its python3 ended with exit code 1: no libcuda.so.1")
 
+    version = make_version("10.7.0")
     for _ in range(2):
-        check = ImageCheck(tmp_path, read, variables=silent, note=told.append)
-        assert check.find_wrong(make_version("10.7.0"), "sha256:1") is None
+        seen = find_wrong_library(
+            version, "sha256:1", tmp_path, told.append, contents=read, environment=silent
+        )
+        assert seen is None
     assert len(asked) == 2
     why = "its python3 ended with exit code 1: no libcuda.so.1"
     assert told == [f"10.7.0: not checked what its image ships before the first cell: {why}"] * 2
@@ -82,11 +88,12 @@ def test_where_its_python_cannot_say_its_variables_are_a_second_witness(
     told: list[str] = []
     version = replace(make_version("10.7.0", library="10.7.0.23"), origin=origin)
     for number, found in enumerate(({}, {"torch": "2.6.0"})):
-        check = ImageCheck(
-            tmp_path / str(number), {"sha256:1": found}.__getitem__,
-            variables={"sha256:1": {"TRT_VERSION": says}}.__getitem__, note=told.append,
+        seen = find_wrong_library(
+            version, "sha256:1", tmp_path / str(number), told.append,
+            contents={"sha256:1": found}.__getitem__,
+            environment={"sha256:1": {"TRT_VERSION": says}}.__getitem__,
         )  # fmt: skip
-        assert check.find_wrong(version, "sha256:1") == wrong
+        assert seen == wrong
     assert len(told) == 2 * notes
 
 

@@ -19,7 +19,8 @@ from builders import make_version
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import Project
-from trtmatrix.launchers.engine_images import Images, builder_command, run_builder
+from trtmatrix.launchers.images import Images, builder_command, run_builder
+from trtmatrix.launchers.pulls import Puller
 from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Launch
@@ -34,6 +35,12 @@ class StandInEngine:
     def __init__(self, *images: str) -> None:
         self.here, self.pulls = set(images), 0
         self.images, self.api = self, self
+
+    def __call__(self, **_: object) -> list[dict[str, str]]:
+        return []
+
+    def info(self) -> dict[str, str]:
+        return {"ID": "stand-in"}
 
     def get(self, image: str) -> Any:
         if image not in self.here:
@@ -60,16 +67,14 @@ def launch(*, pull: bool = False, build: bool = False) -> Launch:
     return Launch(version=VERSION, gpu=CPU, cells=(), pull=pull, build=build)
 
 
-def make_images(told: list[str], builder: Path | None = None) -> Images:
-    return Images(
-        pull_note=lambda *what: told.append(str(what)), note=told.append,
-        builder=builder_command(builder, Path("m.yaml")),
-    )  # fmt: skip
+def make_images(told: list[str], cache: Path, builder: Path | None = None) -> Images:
+    puller = Puller(pull_note=lambda *what: told.append(str(what)), note=told.append)
+    return Images(cache=cache, puller=puller, builder=builder_command(builder, Path("m.yaml")))
 
 
-def test_launches_that_want_one_image_share_one_pull() -> None:
+def test_launches_that_want_one_image_share_one_pull(tmp_path: Path) -> None:
     engine, told = StandInEngine(), list[str]()
-    images, ids = make_images(told), list[str]()
+    images, ids = make_images(told, tmp_path), list[str]()
     threads = [
         threading.Thread(target=lambda: ids.append(images.make_ready(launch(pull=True), as_client(engine))))
         for _ in range(3)
@@ -83,10 +88,10 @@ def test_launches_that_want_one_image_share_one_pull() -> None:
     assert told == [str((IMAGE, "a1 Downloading", 1, 2))]
 
 
-def test_what_is_not_to_be_pulled_is_not() -> None:
+def test_what_is_not_to_be_pulled_is_not(tmp_path: Path) -> None:
     engine = StandInEngine()
     with pytest.raises(docker.errors.ImageNotFound):
-        make_images([]).make_ready(launch(), as_client(engine))
+        make_images([], tmp_path).make_ready(launch(), as_client(engine))
     assert engine.pulls == 0
 
 
@@ -104,7 +109,7 @@ def test_a_build_is_given_its_version_and_told_of(tmp_path: Path, monkeypatch: p
     assert said == (0, "['--matrix=m.yaml', '10.7.0'] None\nsaid\n")
     engine, told = StandInEngine(), list[str]()
     with pytest.raises(docker.errors.ImageNotFound):  # the stand-in engine did not see the build
-        make_images(told, script).make_ready(launch(build=True), as_client(engine))
+        make_images(told, tmp_path, script).make_ready(launch(build=True), as_client(engine))
     assert told == [f"building {IMAGE} (some minutes)", f"{IMAGE} is built"]
     assert engine.pulls == 0
 
@@ -112,7 +117,10 @@ def test_a_build_is_given_its_version_and_told_of(tmp_path: Path, monkeypatch: p
 def test_an_image_that_came_meanwhile_is_not_built_again(tmp_path: Path) -> None:
     script, told = write_script(tmp_path, "sys.exit(3)"), list[str]()
     engine = StandInEngine(IMAGE)
-    assert make_images(told, script).make_ready(launch(build=True), as_client(engine)) == f"sha256:{IMAGE}"
+    assert (
+        make_images(told, tmp_path, script).make_ready(launch(build=True), as_client(engine))
+        == f"sha256:{IMAGE}"
+    )
     assert told == []
 
 
@@ -125,7 +133,7 @@ def test_an_image_that_came_meanwhile_is_not_built_again(tmp_path: Path) -> None
     ],
 )
 def test_a_build_that_fails_is_told_with_what_it_said(code: str, reason: str, tmp_path: Path) -> None:
-    images = make_images([], write_script(tmp_path, code))
+    images = make_images([], tmp_path, write_script(tmp_path, code))
     with pytest.raises(MachineryError) as caught:
         images.make_ready(launch(build=True), as_client(StandInEngine()))
     lines = str(caught.value).splitlines()
@@ -134,17 +142,17 @@ def test_a_build_that_fails_is_told_with_what_it_said(code: str, reason: str, tm
     assert ("    nox says more" in lines) is ("nox says more" in code)
 
 
-def test_an_image_of_ours_is_never_pulled() -> None:
+def test_an_image_of_ours_is_never_pulled(tmp_path: Path) -> None:
     engine, told = StandInEngine(), list[str]()
     ours = replace(VERSION, origin=ImageOrigin(image="trtmatrix/test:latest"))
     with pytest.raises(MachineryError, match=r"(?s)no registry has it.*docker/README\.md"):
-        make_images(told).make_ready(replace(launch(pull=True), version=ours), as_client(engine))
+        make_images(told, tmp_path).make_ready(replace(launch(pull=True), version=ours), as_client(engine))
     assert (engine.pulls, told) == (0, [])
 
 
 INTERRUPTED = """\
 import sys, threading
-from trtmatrix.launchers.engine_images import run_builder
+from trtmatrix.launchers.images import run_builder
 threading.Thread(target=run_builder, args=([sys.argv[1]],), daemon=True).start()
 input()
 """

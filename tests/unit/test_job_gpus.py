@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.launchers.child import oom_kills
+from trtmatrix.launchers.child_containers import count_oom_kills
 from trtmatrix.launchers.container import job_labels
-from trtmatrix.launchers.job_gpus import job_gpus
+from trtmatrix.launchers.gpu import job_gpus
 from trtmatrix.suite.gpus import Gpu
 
 NODE = tuple(Gpu(slug="nvidia-l4", name="NVIDIA L4", index=n, uuid=f"GPU-{n}") for n in range(4))
@@ -73,4 +73,4 @@ def test_kills_for_memory_are_counted_in_the_cgroup_of_the_job_alone(
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert oom_kills(tmp_path / "own", tmp_path) == kills
+    assert count_oom_kills(tmp_path / "own", tmp_path) == kills

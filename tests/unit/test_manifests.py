@@ -21,7 +21,7 @@ from trtmatrix.images.manifests import (
     parse_index,
     parse_manifest,
 )
-from trtmatrix.launchers.image_says import ImageSays, image_says, telling_labels, telling_variables
+from trtmatrix.launchers.lock import NamedVersions, named_versions, telling_facts
 
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
 
@@ -142,9 +142,8 @@ def test_what_names_tensorrt_cuda_torch_or_the_driver_is_kept() -> None:
         "NV_CUDA_LIB_VERSION": "12.6.3-1",
     }  # fmt: skip
     left_out = {"PATH": "/bin", "STRUCT": "x", "NVIDIA_API_KEY": "secret", "LD_LIBRARY_PATH": "/usr/lib"}
-    assert telling_variables([f"{k}={v}" for k, v in {**left_out, **kept}.items()]) == kept
-    assert list(telling_variables(["TRT_B=1", "TRT_A=2"])) == ["TRT_A", "TRT_B"]
-    assert telling_variables(["CUDA_X=a=b", "CUDA_Y", "=CUDA", ""]) == {"CUDA_X": "a=b", "CUDA_Y": ""}
+    assert telling_facts({**left_out, **kept}) == kept
+    assert list(telling_facts({"TRT_B": "1", "TRT_A": "2"})) == ["TRT_A", "TRT_B"]
 
 
 def test_labels_that_name_them_and_the_images_own_version_are_kept() -> None:
@@ -154,7 +153,7 @@ def test_labels_that_name_them_and_the_images_own_version_are_kept() -> None:
         "org.opencontainers.image.version": "1",
     }
     left_out = {"maintainer": "a", "org.opencontainers.image.authors": "b", "com.nvidia.token": "c"}
-    assert telling_labels({**left_out, **kept}) == kept
+    assert telling_facts({**left_out, **kept}) == kept
 
 
 def test_the_versions_that_an_image_names_are_read() -> None:
@@ -162,8 +161,8 @@ def test_the_versions_that_an_image_names_are_read() -> None:
     "CUDA_DRIVER_VERSION": "560.35.05",
            "NVIDIA_TENSORRT_VERSION": "24.12", "PYTORCH_VERSION": "2.6.0a0",
            "PYTORCH_BUILD_VERSION": "2.6.0a0+df5"}  # fmt: skip
-    assert image_says(ngc) == ImageSays(
+    assert named_versions(ngc) == NamedVersions(
         tensorrt="10.7.0.23", cuda="12.6.3.004", driver="560.35.05", torch="2.6.0a0+df5"
     )
-    assert image_says({"TENSORRT_VERSION": "8.6.1"}) == ImageSays(tensorrt="8.6.1")
-    assert image_says({}) == ImageSays()
+    assert named_versions({"TENSORRT_VERSION": "8.6.1"}) == NamedVersions(tensorrt="8.6.1")
+    assert named_versions({}) == NamedVersions()

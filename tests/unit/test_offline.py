@@ -20,10 +20,10 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.common import offline
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.offline import OfflineError, need_network, without_network
-from trtmatrix.launchers.engine import find_engine
-from trtmatrix.launchers.engine_images import Images
-from trtmatrix.launchers.wheelhouse import find_lacking, find_wheelhouse
-from trtmatrix.launchers.wheels import install_wheels
+from trtmatrix.launchers.docker_engine import find_engine
+from trtmatrix.launchers.images import Images
+from trtmatrix.launchers.pulls import Puller
+from trtmatrix.launchers.wheels import find_lacking, find_wheelhouse, install_wheels
 from trtmatrix.prepare.case_pool import CasePool, Wanted
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.repro_files import read_repros
@@ -68,9 +68,9 @@ def test_sockets_of_this_host_are_used_and_all_are_again_afterwards(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("unconnected")
-def test_what_needs_a_network_says_so_with_the_way_out() -> None:
+def test_what_needs_a_network_says_so_with_the_way_out(tmp_path: Path) -> None:
     origin, client = ImageOrigin(image="nvcr.io/x:1"), cast("docker.DockerClient", None)
-    images = Images(pull_note=lambda *_: None, note=lambda _: None)
+    images = Images(cache=tmp_path, puller=Puller(pull_note=lambda *_: None, note=lambda _: None))
     with pytest.raises(MachineryError, match=r"--offline: nvcr\.io/x:1 needs a network.*\n.*nox -s pack"):
         images._pull(origin, client)
     with pytest.raises(MachineryError, match=r"--offline: building nvcr\.io/x:1 needs a network"):
@@ -111,58 +111,46 @@ def test_an_engine_on_a_socket_is_asked(tmp_path: Path, monkeypatch: pytest.Monk
     assert engine.held(ImageOrigin(image="a/b:1")) == "sha256:1"
 
 
+def put_wheel(folder: Path, name: str, *needs: str, version: str = "1.0", tag: str = "py3-none-any") -> None:
+    """Write a wheel that has nothing but metadata."""
+    lines = [
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}",
+        *(f"Requires-Dist: {n}" for n in needs),
+    ]
+    with zipfile.ZipFile(folder / f"{name}-{version}-{tag}.whl", "w") as archive:
+        archive.writestr(f"{name}-{version}.dist-info/METADATA", "\n".join(lines) + "\n")
+        archive.writestr(f"{name}-{version}.dist-info/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
+
+
 OURS = f"cp{sys.version_info[0]}{sys.version_info[1]}"
-WHEELS = (
-    "numpy-2.0.0-py3-none-any.whl",
-    f"onnxruntime-1.31.1-{OURS}-{OURS}-linux_x86_64.whl",
-    "onnxruntime-1.31.2-cp27-cp27m-linux_x86_64.whl",
-    "tensorrt_rtx_cu12_libs-1.7.1.116-py2.py3-none-linux_x86_64.whl",
-    "not a wheel.whl",
-    "numpy-3.0.tar.gz",
-)
 
 
 @pytest.mark.parametrize(
-    ("wheels", "lacking"),
+    ("wheels", "why"),
     [
         (("onnxruntime==1.31.1", "numpy"), ""),
-        (("tensorrt-rtx-cu12-libs==1.7.1.116",), ""),
         (("Tensorrt_RTX.cu12-libs>=1.7",), ""),
-        (("onnxruntime==1.31.2", "numpy<3"), "onnxruntime==1.31.2"),
+        (("onnxruntime==1.31.2",), "onnxruntime==1.31.2"),
         (("numpy==3.0",), "numpy==3.0"),
-        (("torch", "numpy==1"), "torch, numpy==1"),
+        (("torch", "numpy"), "torch was not found"),
+        (("runtime==1.0",), "buffers was not found in the provided package locations"),
+        (("quick[speed]",), "fast was not found"),
         (("no requirement !",), "no requirement !"),
     ],
 )
-def test_what_a_wheelhouse_lacks_for_this_python(
-    wheels: tuple[str, ...], lacking: str, tmp_path: Path
-) -> None:
-    for name in WHEELS:
-        (tmp_path / name).touch()
+def test_what_a_wheelhouse_lacks_for_this_python(wheels: tuple[str, ...], why: str, tmp_path: Path) -> None:
+    put_wheel(tmp_path, "numpy", version="2.0.0")
+    put_wheel(tmp_path, "onnxruntime", version="1.31.1", tag=f"{OURS}-{OURS}-linux_x86_64")
+    put_wheel(tmp_path, "onnxruntime", version="1.31.2", tag="cp27-cp27m-linux_x86_64")
+    put_wheel(tmp_path, "tensorrt_rtx_cu12_libs", version="1.7.1.116", tag="py2.py3-none-linux_x86_64")
+    put_wheel(tmp_path, "runtime", "buffers>=1", "old; python_version < '3'")
+    put_wheel(tmp_path, "quick", "fast; extra == 'speed'")
+    (tmp_path / "numpy-3.0.tar.gz").touch()
     words = find_lacking(tmp_path, wheels)
-    assert words == (f"{lacking}: not installed, and not in {tmp_path}" if lacking else "")
+    assert words.startswith(f"{', '.join(wheels)}: not installed, and not in {tmp_path}: " if why else "")
+    assert why in words
+    assert bool(words) is bool(why)
     assert find_lacking(None, wheels) == f"{', '.join(wheels)}: not installed, and there is no wheelhouse"
-
-
-def put_wheel(folder: Path, name: str, *needs: str) -> None:
-    """Write a wheel that has nothing but metadata."""
-    lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0", *(f"Requires-Dist: {n}" for n in needs)]
-    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as archive:
-        archive.writestr(f"{name}-1.0.dist-info/METADATA", "\n".join(lines) + "\n")
-
-
-def test_what_a_wheel_in_the_house_needs_must_be_there_too(tmp_path: Path) -> None:
-    put_wheel(tmp_path, "runtime", "buffers>=1", "old; python_version < '3'", "fast; extra == 'speed'")
-    assert find_lacking(tmp_path, ["runtime==1.0"]) == (
-        f"buffers>=1 (for runtime): not installed, and not in {tmp_path}"
-    )
-    put_wheel(tmp_path, "buffers", "deeper", "runtime")
-    assert find_lacking(tmp_path, ["runtime==1.0"]).startswith("deeper (for buffers): ")
-    put_wheel(tmp_path, "deeper")
-    assert find_lacking(tmp_path, ["runtime==1.0", "buffers"]) == ""
-    assert find_lacking(tmp_path, ["runtime[speed]==1.0"]).startswith("fast (for runtime): ")
-    (tmp_path / "runtime-2.0-py3-none-any.whl").touch()  # what it needs is not known: pip says so
-    assert find_lacking(tmp_path, ["runtime[speed]"]) == ""
 
 
 def test_the_wheelhouse_is_the_one_that_is_named_else_the_project_s(

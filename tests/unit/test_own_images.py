@@ -12,13 +12,13 @@ from builders import make_version
 
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.launchers.apptainer import Apptainer
-from trtmatrix.launchers.container import Folders, Limits, make_container_spec
-from trtmatrix.launchers.image_files import read_file
-from trtmatrix.launchers.pyxis import enroot_uris
-from trtmatrix.launchers.words import mount_words
+from trtmatrix.launchers.child_containers import child_command
+from trtmatrix.launchers.container import Limits, make_container_spec
+from trtmatrix.launchers.pyxis import Pyxis
+from trtmatrix.launchers.references import read_file
 from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.image_names import SUFFIXES
-from trtmatrix.suite.plan import Engine
+from trtmatrix.suite.plan import Engine, Launch
 
 CONFIG, MANIFEST = "a" * 64, "sha256:" + "b" * 64
 
@@ -84,23 +84,23 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
     ],
 )
 def test_enroot_has_its_own_form_of_a_name(reference: str, uris: list[str]) -> None:
-    assert list(enroot_uris(reference)) == uris
+    assert [words[-1] for words in Pyxis().pull_commands(reference, "x")] == uris
 
 
 def test_apptainer_takes_a_digest_in_the_tag_s_place() -> None:
-    (words,) = Apptainer().pull_words(f"host:5000/a/x:1@{MANIFEST}", "x.sif")
+    (words,) = Apptainer().pull_commands(f"host:5000/a/x:1@{MANIFEST}", "x.sif")
     assert words[1:] == ("pull", "x.sif", f"docker://host:5000/a/x@{MANIFEST}")
 
 
 @pytest.mark.parametrize("sign", [",", ":", '"'])
 def test_a_path_that_no_command_line_can_name_is_refused(sign: str) -> None:
-    folders = Folders(probe="/p", repros=f"/re{sign}pros", cases="/c", job="/j", out="/o")
+    launch, here = Launch(version=make_version("10.7.0"), gpu=CPU, cells=()), Path("/nowhere")
     spec = make_container_spec(
-        version=make_version("10.7.0"), image="i", gpu=CPU, engine=Engine(available=True), folders=folders,
-        limits=Limits(), name="n", owner="o", user="1:1",
+        launch, "i", Engine(available=True), cache=here, repros=Path(f"/re{sign}pros"), folder=here,
+        limits=Limits(),
     )  # fmt: skip
-    with pytest.raises(MachineryError):
-        list(mount_words(spec, "/scratch"))
+    with pytest.raises(MachineryError, match="no path may have one of"):
+        child_command(Pyxis(), spec, CPU)
 
 
 def test_each_engine_has_the_suffix_of_its_files() -> None:

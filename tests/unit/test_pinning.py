@@ -16,7 +16,7 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ConfigError, MachineryError, TrtMatrixError, UsageError
 from trtmatrix.images.lock import resolve_all, update_lock, write_lock
 from trtmatrix.images.pins import check_pins, read_builds, recipe_digest
-from trtmatrix.launchers.image_facts import HeldImage
+from trtmatrix.launchers.docker_engine import ImageFacts
 from trtmatrix.launchers.lock import Lock, LockedImage
 from trtmatrix.launchers.references import RegistryError, Trouble
 from trtmatrix.plan.context import Context, open_context, own_platform, read_lock
@@ -138,9 +138,9 @@ def test_an_image_of_ours_that_is_here_must_be_made_of_the_locked_parts(what: st
     context = opened(whole_lock(opened()))
     labels, looked = labels_of(context), list[str]()
 
-    def look(name: str) -> HeldImage:
+    def look(name: str) -> ImageFacts:
         looked.append(name)
-        return HeldImage(id=digest_of("1"), labels=labels)
+        return ImageFacts(id=digest_of("1"), labels=labels)
 
     here = launches(context)
     assert check_pins(context, here, True, look) == []

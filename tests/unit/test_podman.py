@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import shlex
 import socket
@@ -10,18 +11,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import docker
 import pytest
 from engines import serving
 
-from trtmatrix.launchers import engine
-from trtmatrix.launchers.container import ContainerSpec, Folders, Limits, docker_command, make_container_spec
-from trtmatrix.launchers.engine import find_address, find_engine
-from trtmatrix.launchers.engine_trouble import CURES, cure_for
+from trtmatrix.launchers import docker_engine
+from trtmatrix.launchers.container import ContainerSpec, Limits, docker_command, make_container_spec
+from trtmatrix.launchers.docker_engine import find_address, find_engine, open_client
 from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.image_names import short_name
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
 from trtmatrix.suite.model import Known
-from trtmatrix.suite.plan import Engine, GpuAccess
+from trtmatrix.suite.plan import Engine, GpuAccess, Launch
 
 # As Podman 4.3.1 of Debian 12 says of itself.
 INFO = {
@@ -51,8 +52,8 @@ def sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
         "own": tmp_path / "podman/podman.sock",
         "root": tmp_path / "r.sock",
     }
-    monkeypatch.setattr(engine, "DOCKER_SOCKET", str(paths["docker"]))
-    monkeypatch.setattr(engine, "PODMAN_SOCKET", str(paths["root"]))
+    monkeypatch.setattr(docker_engine, "DOCKER_SOCKET", str(paths["docker"]))
+    monkeypatch.setattr(docker_engine, "PODMAN_SOCKET", str(paths["root"]))
     return paths
 
 
@@ -124,11 +125,11 @@ def test_an_engine_without_root_is_told_and_so_is_what_it_cannot_limit(
 
 
 def spec_of(found: Engine) -> ContainerSpec:
-    folders = Folders(probe="/p", repros="/r", cases="/c", job="/j", out="/o")
+    launch = Launch(version=VERSION, gpu=CPU, cells=())
+    here = Path("/nowhere")
     return make_container_spec(
-        version=VERSION, image="sha256:1", gpu=CPU, engine=found, folders=folders, limits=Limits(),
-        name="n", owner="o", user="1000:1000",
-    )  # fmt: skip
+        launch, "sha256:1", found, cache=here, repros=here, folder=here, limits=Limits()
+    )
 
 
 def test_the_command_by_hand_is_podmans(podman: Engine) -> None:
@@ -142,16 +143,20 @@ def test_the_command_by_hand_is_podmans(podman: Engine) -> None:
     ]
 
 
-def test_podman_is_told_limits_that_it_may_set(podman: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert podman.ulimits["nofile"] <= max(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 1)
+def test_podman_is_told_limits_that_it_may_set(
+    sockets: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for hard, told in ((100, 100), (1 << 20, 1 << 16), (resource.RLIM_INFINITY, 1 << 16)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, hard=hard: (hard, hard))
-        assert engine._ulimits(INFO)["nofile"] == told
-    assert engine._ulimits({"ServerVersion": "28.1.0"}) == {}
+        with serving(sockets["root"], {"/info": INFO, "/images/json": IMAGES}):
+            assert find_engine(gpu_here=False).ulimits["nofile"] == told
+        sockets["root"].unlink()
+    with serving(sockets["docker"]):
+        assert find_engine(gpu_here=False).ulimits == {}
 
 
 def test_where_the_engine_is_the_callers_own_root_inside_is_the_caller() -> None:
-    assert spec_of(Engine(available=True)).user == "1000:1000"
+    assert spec_of(Engine(available=True)).user == f"{os.getuid()}:{os.getgid()}"
     assert spec_of(Engine(available=True, rootless=True)).user == "0:0"
 
 
@@ -165,25 +170,22 @@ def test_where_the_engine_is_the_callers_own_root_inside_is_the_caller() -> None
 def test_podman_gives_gpus_by_cdi_from_the_release_that_takes_them_over_its_socket(
     version: str, here: bool, expected: GpuAccess | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "CDI_FOLDERS", (str(tmp_path),))
-    monkeypatch.setattr(engine, "DRIVER_FOLDER", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(docker_engine, "CDI_FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr(docker_engine, "DRIVER_FOLDER", str(tmp_path / "nowhere"))
     if here:
         (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
-    assert engine._gpu_access({**INFO, "ServerVersion": version}) is expected
+    assert docker_engine.find_gpu_access({**INFO, "ServerVersion": version}) is expected
 
 
-@pytest.mark.parametrize("part", CURES)
-def test_known_trouble_comes_with_its_cure(part: str) -> None:
-    assert cure_for(f"500: {part}: x") == f"\n  {CURES[part]}"
-
-
-def test_unknown_trouble_comes_with_none() -> None:
-    assert cure_for("the disk is full") == ""
-
-
-def test_the_api_is_asked_for_by_a_ping_and_left_to_the_sdk_elsewhere(sockets: dict[str, Path]) -> None:
+def test_the_api_is_asked_for_by_a_ping_and_left_to_the_sdk_elsewhere(
+    sockets: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = list[str | None]()
+    monkeypatch.setattr(docker, "from_env", lambda **how: versions.append(how["version"]))
     with serving(sockets["docker"], {"/_ping": b"OK"}) as asked:
-        assert engine._api_version(f"unix://{sockets['docker']}") is None
+        open_client(5)
     assert asked == ["/_ping"]
-    assert engine._api_version(f"unix://{sockets['root']}") is None
-    assert engine._api_version("tcp://127.0.0.1:1") is None
+    for address in (f"unix://{sockets['root']}", "tcp://127.0.0.1:1"):
+        monkeypatch.setenv("DOCKER_HOST", address)
+        open_client(5)
+    assert versions == [None] * 3

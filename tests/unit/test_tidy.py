@@ -15,7 +15,7 @@ from trtmatrix.images import preflight as preflighting
 from trtmatrix.images.checks import Facts, Wants
 from trtmatrix.images.preflight import Preflight
 from trtmatrix.images.rules import Finding, Level
-from trtmatrix.launchers import containers, engine, image_use
+from trtmatrix.launchers import containers, docker_engine, images
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.scene import Scene
@@ -49,7 +49,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Seen:
         seen.done.append("containers")
         return ["trtmatrix-dead"]
 
-    def drop(_: image_use.ImageUse, wanted: Iterable[Origin]) -> bool:
+    def drop(_: images.Images, wanted: Iterable[Origin]) -> bool:
         assert list(wanted) == [CELL.version.origin]
         seen.done.append("images")
         return seen.left
@@ -64,8 +64,8 @@ def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Seen:
         return make_run(tmp_path, None, [])
 
     monkeypatch.setattr(containers, "remove_leftovers", remove_leftovers)
-    monkeypatch.setattr(image_use.ImageUse, "drop_leftovers", drop)
-    monkeypatch.setattr(engine, "find_engine", lambda **_: AFTER)
+    monkeypatch.setattr(images.Images, "drop_leftovers", drop)
+    monkeypatch.setattr(docker_engine, "find_engine", lambda **_: AFTER)
     monkeypatch.setattr(preflighting, "preflight", preflight)
     monkeypatch.setattr(perform, "execute", execute)
     monkeypatch.setattr(perform, "tell_pins", lambda *_: None)

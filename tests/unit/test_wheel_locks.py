@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.launchers.wheel_fetch import Target, explain_refusal
-from trtmatrix.launchers.wheel_locks import Pin, locked_text, parse_lock
+from trtmatrix.launchers.wheels import LockedWheel, explain_refusal, parse_lock, target_options
 from trtmatrix.plan.context import read_matrix
 from trtmatrix.suite.matrix import ImageOrigin
 
@@ -26,8 +25,8 @@ b==2.0.post1.dev2 --hash=sha256:{TWO}
 
 def test_each_wheel_of_the_matrix_gets_its_hash_and_the_comment_above() -> None:
     assert parse_lock(LOCK, ["b==2.0.post1.dev2", "a-wheel==1.0"], "x.txt") == (
-        Pin(wheel="b==2.0.post1.dev2", sha256=TWO, source="read: somewhere"),
-        Pin(wheel="a-wheel==1.0", sha256=ONE, source="read: somewhere"),
+        LockedWheel(wheel="b==2.0.post1.dev2", sha256=TWO, source="read: somewhere"),
+        LockedWheel(wheel="a-wheel==1.0", sha256=ONE, source="read: somewhere"),
     )
 
 
@@ -59,12 +58,6 @@ def test_what_is_not_meant_is_refused(text: str, wheels: list[str], problem: str
     assert any(line.startswith(problem) for line in raised.value.problems), raised.value.problems
 
 
-def test_what_is_added_to_a_lock_is_read_back() -> None:
-    pin = Pin(wheel="c==3", sha256=ONE, source="trust on first use: c-3-py3-none-any.whl")
-    text = LOCK + locked_text(pin)
-    assert parse_lock(text, ["a-wheel==1.0", "b==2.0.post1.dev2", "c==3"], "x.txt")[2] == pin
-
-
 def recipes() -> dict[str, ImageOrigin]:
     versions = read_matrix(ROOT / "matrix.yaml").versions
     origins = {v.name: v.origin for v in versions if isinstance(v.origin, ImageOrigin)}
@@ -87,7 +80,7 @@ def test_no_lock_is_left_of_an_image_that_is_not_made() -> None:
 
 
 def test_pip_is_told_every_platform_that_the_image_s_glibc_can_load() -> None:
-    options = Target(python="3.10", glibc="2.17").options()
+    options = target_options("3.10", "2.17")
     platforms = [option.removeprefix("--platform=") for option in options if option.startswith("--platform")]
     assert platforms[0] == "manylinux1_x86_64"
     assert platforms[-1] == "manylinux_2_17_x86_64"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.launchers import wheels
+from trtmatrix.launchers.wheels import pip_settings
 
 
 @pytest.mark.parametrize(
@@ -19,15 +19,12 @@ from trtmatrix.launchers import wheels
     ],
 )
 def test_an_index_of_pip_s_own_is_seen_in_its_files(tmp_path: Path, text: str, own: bool) -> None:
-    file = tmp_path / "pip.conf"
-    file.write_text(text)
-    assert wheels.pip_has_own_index({}, [file, tmp_path / "absent"]) is own
+    (tmp_path / "pip.conf").write_text(text)
+    for environment in ({"PIP_CONFIG_FILE": str(tmp_path / "pip.conf")}, {}):
+        found = bool({"index-url", "no-index"} & set(pip_settings(environment)))
+        assert found is (own and bool(environment))
 
 
 @pytest.mark.parametrize("name", ["PIP_INDEX_URL", "PIP_NO_INDEX"])
 def test_an_index_of_pip_s_own_is_seen_in_its_variables(name: str) -> None:
-    assert wheels.pip_has_own_index({name: "x"}, [])
-
-
-def test_pip_s_file_may_be_named_by_a_variable() -> None:
-    assert Path("/srv/pip.conf") in wheels.pip_files({"PIP_CONFIG_FILE": "/srv/pip.conf"})
+    assert pip_settings({name: "x"}) == {name.removeprefix("PIP_").lower().replace("_", "-"): "x"}

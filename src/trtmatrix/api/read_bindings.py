@@ -24,7 +24,7 @@ from trtmatrix.api.types import Origin, Surface, numbers_of
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError, UsageError
 from trtmatrix.common.offline import need_network
 from trtmatrix.common.paths import probe_folder
-from trtmatrix.launchers.wheel_fetch import Fetch, Target
+from trtmatrix.launchers.wheels import download_wheels, target_options
 
 PYTHON, GLIBC = "3.10", "2.28"
 """Every release from 8.5 to today has bindings for this Python, and for this glibc of 2018."""
@@ -74,7 +74,7 @@ def surfaces_command(args: argparse.Namespace) -> ExitCode:
 def find_releases() -> tuple[str, ...]:
     """Return the requirement of each release that PyPI has: of one packed again, the first."""
     command = [sys.executable, "-m", "pip", "index", "versions", PACKAGE, "--disable-pip-version-check"]
-    command += Target(python=PYTHON, glibc=GLIBC).options()[1:]
+    command += target_options(PYTHON, GLIBC)[1:]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     line = re.search(r"^Available versions: (.+)$", done.stdout, re.MULTILINE)
     if done.returncode or line is None:
@@ -90,8 +90,8 @@ def read_bindings(requirement: str) -> Surface:
     """Fetch bindings such as ``tensorrt-bindings==8.6.1`` and return their surface."""
     with tempfile.TemporaryDirectory() as scratch:
         folder, file = Path(scratch), Path(scratch) / LEFT
-        target = Target(python=PYTHON, glibc=GLIBC)
-        wheel = Fetch(target=target, wheels=None, index="", folder=folder).as_it_comes(requirement)
+        download_wheels([requirement], target_options(PYTHON, GLIBC), folder)
+        (wheel,) = folder.glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             names = [name for name in archive.namelist() if KEEP.match(name)]
             archive.extractall(scratch, names)

@@ -13,9 +13,9 @@ from trtmatrix.bugs.search import Answer
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.remembered import Remembered
 from trtmatrix.judge.words import PRODUCT_NAMES
-from trtmatrix.launchers.engine import find_engine
-from trtmatrix.launchers.engine_images import pull_by_name
-from trtmatrix.launchers.image_contents import read_contents
+from trtmatrix.launchers.containers import read_contents
+from trtmatrix.launchers.docker_engine import find_engine
+from trtmatrix.launchers.images import pull_by_name
 from trtmatrix.suite.image_names import HeldImage, find_image
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Source, Version
 from trtmatrix.suite.model import Known, Product, is_release

@@ -26,11 +26,9 @@ from trtmatrix.common.offline import is_offline
 from trtmatrix.common.owner import own_identity
 from trtmatrix.common.unpack import ChangedError, read_archive
 from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL, give_gpu
-from trtmatrix.launchers.engine import PODMAN, find_address, find_engine
+from trtmatrix.launchers.docker_engine import PODMAN, find_address, find_engine, inspect_image
 from trtmatrix.launchers.gpu import find_gpus
-from trtmatrix.launchers.image_facts import find_image
-from trtmatrix.launchers.wheelhouse import find_wheelhouse
-from trtmatrix.launchers.wheels import install_wheels
+from trtmatrix.launchers.wheels import find_wheelhouse, install_wheels
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Engine
@@ -99,7 +97,7 @@ def find_place(recorded: Mapping[str, Any]) -> Place:
     if not engine.available:
         raise MachineryError(engine.reason)
     wanted, name = str(recorded["image_id"]), str(recorded.get("image", ""))
-    held = find_image(wanted) or (find_image(name) if name else None)
+    held = inspect_image(wanted) or (inspect_image(name) if name else None)
     if held is None:
         raise MachineryError(
             f"the image {name or wanted} is not here: pull it or build it (docker pull, nox -s image), then "
@@ -122,13 +120,13 @@ def _gpu_options(recorded: Mapping[str, Any], engine: Engine, notes: list[str]) 
         )
     gpu: Gpu = next((gpu for gpu in scan.gpus if gpu.name == wanted), scan.gpus[0])
     access = give_gpu(gpu, engine)
-    if not access.words:
+    if not access.command_line:
         raise MachineryError(
             f"containers cannot reach the {gpu.name} here: python -m trtmatrix doctor says why"
         )
     for what, here, then in (("GPU", gpu.name, wanted), ("driver", gpu.driver, recorded.get("driver"))):
         notes += [f"{what} here: {here}; recorded: {then}"] if then and here != then else []
-    yield from access.words
+    yield from access.command_line
     yield from (f"--volume={host}:{inside}:ro" for host, inside in access.mounts.items())
 
 

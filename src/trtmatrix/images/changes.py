@@ -10,8 +10,7 @@ from typing import Any
 
 from trtmatrix.images.image_facts import Agreement, FactCheck
 from trtmatrix.images.pins import BuildParts, build_differences
-from trtmatrix.launchers.image_says import image_says
-from trtmatrix.launchers.lock import Lock, LockedBuild, LockedImage, LockedPlatform
+from trtmatrix.launchers.lock import Lock, LockedBuild, LockedImage, LockedPlatform, named_versions
 from trtmatrix.launchers.references import Trouble
 
 UPDATE = "nox -s lock -- --update"
@@ -199,7 +198,7 @@ def _new_facts(image: LockedImage) -> Iterator[str]:
 
 def said_versions(found: LockedPlatform) -> dict[str, str]:
     """Return what an image says of its versions, by their names; what it does not say is left out."""
-    said = image_says(found.environment)
+    said = named_versions(found.environment)
     named = {"TensorRT": said.tensorrt, "CUDA": said.cuda, "driver": said.driver, "torch": said.torch}
     return {name: value for name, value in named.items() if value}
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from trtmatrix.launchers.image_says import image_says
-from trtmatrix.launchers.lock import Lock
+from trtmatrix.launchers.lock import Lock, named_versions
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
 from trtmatrix.suite.model import Known, Product
 
@@ -53,7 +52,7 @@ def check_facts(version: Version, lock: Lock, platform: str) -> Iterator[FactChe
     found = locked.of(platform) if locked else None
     if found is None:
         return
-    said = image_says(found.environment)
+    said = named_versions(found.environment)
     for name, fact in version.facts().items():
         if name in _NAMES and not (origin.build and name == "library"):
             says = getattr(said, _NAMES[name])
@@ -72,7 +71,7 @@ def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:
         return ""
     locked = lock.images.get(origin.image)
     found = locked.of(platform) if locked else None
-    return image_says(found.environment).tensorrt if found else ""
+    return named_versions(found.environment).tensorrt if found else ""
 
 
 def agree(value: str, says: str) -> Agreement:

@@ -69,7 +69,7 @@ class Looked:
 def lock_command(args: argparse.Namespace) -> ExitCode:
     """Show what moved since matrix.lock was written; ``--update`` writes what was resolved."""
     from trtmatrix.images.registry import Registry
-    from trtmatrix.launchers.engine import find_engine
+    from trtmatrix.launchers.docker_engine import find_engine
 
     context = open_context(args)
     if context.offline:

@@ -12,8 +12,7 @@ from hashlib import new
 from typing import Any, TypeVar
 
 from trtmatrix.common.errors import shorten
-from trtmatrix.launchers.image_says import telling_labels, telling_variables
-from trtmatrix.launchers.lock import LockedLayer, LockedPlatform
+from trtmatrix.launchers.lock import LockedLayer, LockedPlatform, telling_facts
 from trtmatrix.launchers.references import is_digest
 
 _DOCKER = "application/vnd.docker.distribution.manifest"
@@ -108,11 +107,12 @@ def locked_platform(
     if not own:
         raise ManifestError("its configuration names no platform")
     inner = _as(dict, body.get("config") or {}, "config")
-    environment = [str(entry) for entry in _as(list, inner.get("Env") or [], "Env")]
+    pairs = (str(entry).partition("=") for entry in _as(list, inner.get("Env") or [], "Env"))
+    environment = {name: value for name, _, value in pairs}
     labels = {str(k): str(v) for k, v in _as(dict, inner.get("Labels") or {}, "Labels").items()}
     return LockedPlatform(
         platform=own, manifest=digest, image_id=config.digest, layers=layers,
-        labels=telling_labels(labels), environment=telling_variables(environment),
+        labels=telling_facts(labels), environment=telling_facts(environment),
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from trtmatrix.images.pack_format import (
     write_lists,
 )
 from trtmatrix.images.unpacker import BLOCK, GLIBC, WORD
-from trtmatrix.launchers.wheelhouse import find_wheelhouse
+from trtmatrix.launchers.wheels import find_wheelhouse
 from trtmatrix.plan.context import Context, open_context, own_platform
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.gpus import NO_GPU
@@ -115,7 +115,7 @@ class _Packing:
 
         :class:`MachineryError` where one cannot be had; :class:`UsageError` where ``--offline`` forbids it.
         """
-        from trtmatrix.launchers.engine import find_engine, open_client
+        from trtmatrix.launchers.docker_engine import find_engine, open_client
 
         engine = find_engine(gpu_here=False, offline=self.context.offline)
         fetch = bool(self.context.selection.versions)
@@ -142,16 +142,18 @@ class _Packing:
     def _fetch(self, versions: Sequence[Version], platform: str, command: str) -> dict[str, str]:
         """Pull or build images, as a run does it."""
         from trtmatrix.common.progress import open_progress
-        from trtmatrix.launchers.engine import open_client
-        from trtmatrix.launchers.engine_images import Images, builder_command
-        from trtmatrix.launchers.image_use import NoUse
+        from trtmatrix.launchers.docker_engine import open_client
+        from trtmatrix.launchers.images import Images, builder_command
+        from trtmatrix.launchers.pulls import Puller
 
         project, progress = self.context.project, open_progress()
         try:
+            puller = Puller(pull_note=progress.pull, note=progress.note, platform=platform, command=command)
             images = Images(
-                pull_note=progress.pull, note=progress.note, uses=NoUse(), platform=platform, command=command,
+                cache=project.cache,
+                puller=puller,
                 builder=builder_command(project.image_builder, project.matrix),
-            )  # fmt: skip
+            )
             found = {}
             for version in versions:
                 made = isinstance(version.origin, ImageOrigin) and version.origin.build is not None

@@ -18,7 +18,7 @@ from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.images.unpacker import GLIBC, wrong_names
-from trtmatrix.launchers.wheel_fetch import Target, explain_refusal
+from trtmatrix.launchers.wheels import explain_refusal, target_options
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.matrix import Version, WheelsOrigin
 
@@ -230,7 +230,7 @@ class Wheelhouse:
     def _download(self, pins: Path, python: str) -> None:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
         command += ["--no-input", "--require-hashes", f"--requirement={pins}", f"--dest={self.folder}"]
-        command += Target(python=python, glibc=GLIBC).options()
+        command += target_options(python, GLIBC)
         command += ["--no-index", f"--find-links={self.links}"] if self.links else []
         code, said = _run(command, self.folder)
         if code:

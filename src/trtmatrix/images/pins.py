@@ -8,9 +8,9 @@ from hashlib import sha256
 
 from trtmatrix.common.errors import ConfigError, UsageError
 from trtmatrix.common.paths import Project
-from trtmatrix.launchers.image_facts import HeldImage, find_image
+from trtmatrix.launchers.docker_engine import ImageFacts, inspect_image
 from trtmatrix.launchers.lock import Lock, LockedBuild, pin_of
-from trtmatrix.launchers.wheel_locks import parse_lock
+from trtmatrix.launchers.wheels import parse_lock
 from trtmatrix.plan.context import Context, own_platform
 from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import Build, ImageOrigin, Pin, Version
@@ -19,7 +19,7 @@ from trtmatrix.suite.plan import Launch
 UPDATE = "nox -s lock -- --trt {versions} --update"
 BUILD = "nox -s image -- {version}"
 
-Look = Callable[[str], "HeldImage | None"]
+Look = Callable[[str], "ImageFacts | None"]
 """Finds an image of this host by its name."""
 
 
@@ -31,7 +31,7 @@ OWN_BASE = "trtmatrix/debian12-python310:latest"
 
 
 def check_pins(
-    context: Context, launches: Iterable[Launch], locked: bool, look: Look = find_image
+    context: Context, launches: Iterable[Launch], locked: bool, look: Look = inspect_image
 ) -> list[str]:
     """Return a line for each launch whose image is not as matrix.lock has it, and how that is mended.
 

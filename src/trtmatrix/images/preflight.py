@@ -21,7 +21,7 @@ from trtmatrix.images.pins import read_build
 from trtmatrix.images.rules import RULES, Finding, Level, finding_lines
 from trtmatrix.launchers.container import Limits
 from trtmatrix.launchers.references import Trouble, explain_trouble, parse_reference
-from trtmatrix.launchers.wheels import pip_files, pip_index
+from trtmatrix.launchers.wheels import pip_index
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import estimate_seconds, order_launches
 from trtmatrix.plan.scene import Scene
@@ -219,7 +219,7 @@ def ask_indexes(addresses: Collection[str], seconds: float = SECONDS) -> dict[st
 
     An empty address is the index that pip is set to; where that is none, or several, nothing is asked.
     """
-    places = {address: address or pip_index(os.environ, pip_files(os.environ)) for address in addresses}
+    places = {address: address or pip_index(os.environ) for address in addresses}
     asked = [address for address, place in places.items() if place]
     answers = ask_all(
         lambda address: _ask_index(places[address], named=bool(address)), asked, seconds=seconds,

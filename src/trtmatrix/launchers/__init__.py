@@ -1,1 +1,7 @@
-"""How a process gets into a version: containers, wheels, interpreters of the host; images and GPUs."""
+"""How the probe gets into a version: containers, environments of wheels, interpreters of the host.
+
+A ``Launcher`` (``launcher``) makes a launch ready and runs it: ``containers`` (Docker, Podman),
+``child_containers`` (Apptainer, pyxis), ``interpreters``. ``images`` gets and drops images, ``wheels`` makes
+environments, ``gpu`` and ``docker_engine`` say what this host has, ``lock`` and ``references`` what images
+are called and pinned by. The package may import ``tables`` and what lies below it.
+"""

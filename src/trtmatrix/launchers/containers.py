@@ -1,11 +1,17 @@
-"""The container launcher: Docker by its Python SDK, nothing left behind on any path."""
+"""Runs one container of Docker or Podman from its creation to its removal; nothing is left on any path."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import sys
 import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import docker
 import docker.errors
@@ -13,7 +19,9 @@ from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Ulimit
 
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.owner import is_dead
+from trtmatrix.common.owner import is_dead, own_identity
+from trtmatrix.common.remembered import Remembered
+from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.container import (
     LOG_DRIVERS,
     OWNER_LABEL,
@@ -21,29 +29,159 @@ from trtmatrix.launchers.container import (
     SCRATCH,
     ContainerSpec,
     Limits,
-    tmpfs_options,
+    image_origin,
+    job_labels,
+    make_container_spec,
 )
-from trtmatrix.launchers.engine import open_client
-from trtmatrix.launchers.engine_errors import ENGINE_ERRORS
-from trtmatrix.launchers.engine_images import Images
-from trtmatrix.launchers.engine_trouble import cure_for
-from trtmatrix.launchers.image_check import ImageCheck
-from trtmatrix.launchers.launcher import (
-    POLL_SECONDS,
-    Ended,
-    Heartbeat,
-    Poll,
-    Ready,
-    WrongVersion,
-    launch_spec,
-)
-from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.launchers.docker_engine import inspect_image, open_client
+from trtmatrix.launchers.images import Images
+from trtmatrix.launchers.launcher import POLL_SECONDS, TAIL, Ended, Poll, Ready, WrongVersion, heartbeat
+from trtmatrix.launchers.lock import named_versions
+from trtmatrix.launchers.pulls import ENGINE_ERRORS
+from trtmatrix.suite.matrix import ImageOrigin, Version
+from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Engine, Launch
+from trtmatrix.tables.table import one_line
 
 ENGINE_SECONDS = 0.1
 """How often the engine is asked whether a container still runs: that costs it milliseconds."""
 EMPTIED = (SCRATCH, "/dev/shm")  # noqa: S108 - inside the container, file systems of its own
 """What the probe empties after each cell: it lies in memory, and the next cell would pay for it."""
+LOOK_SECONDS = 120
+"""How long an image may take to say what it has."""
+
+ISOLATED: Mapping[str, Any] = {
+    "init": True, "network_mode": "none", "read_only": True, "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges"],
+}  # fmt: skip
+"""What keeps every container from the host and the network."""
+
+REMEDIES = {
+    "container-init binary not found": "Podman's init is missing: apt-get install catatonit",
+    "setting rlimit": "Podman may not raise limits here: containers.conf must have, below [containers], "
+    'default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]',
+    "unresolvable CDI devices": "write the specification of the GPUs: nvidia-ctk cdi generate "
+    "--output=/etc/cdi/nvidia.yaml",
+}
+"""Part of an engine's message, as Podman 4.3 and runc 1.1 have it → what to do."""
+
+CONTENTS = """
+import json
+from importlib import import_module
+from importlib.metadata import version
+
+PACKAGES = {
+    "tensorrt": ["tensorrt", "tensorrt-cu13-bindings", "tensorrt-cu12-bindings", "tensorrt-bindings"],
+    "tensorrt-rtx": ["tensorrt-rtx", "tensorrt-rtx-cu13-bindings", "tensorrt-rtx-cu12-bindings"],
+    "onnxruntime": ["onnxruntime", "onnxruntime-gpu"],
+    "torch": ["torch"],
+    "torch_tensorrt": ["torch-tensorrt"],
+}
+
+def find(name, packages):
+    for package in packages:
+        try:
+            return version(package)
+        except Exception:
+            pass
+    try:  # unpacked by hand: nothing says so but the module itself
+        return str(import_module(name.replace("-", "_")).__version__)
+    except Exception:
+        return None
+
+print(json.dumps({name: found for name, packages in PACKAGES.items() if (found := find(name, packages))}))
+"""
+"""Python 3.8. What a package's own data say comes first: to import TensorRT may take a driver."""
+
+
+class ContainerLauncher:
+    """One container for the cells of one version on one GPU."""
+
+    def __init__(self, *, engine: Engine, cache: Path, repros: Path, limits: Limits, images: Images) -> None:
+        self.engine, self.cache, self.repros = engine, cache, repros
+        self.limits, self.images = limits, images
+
+    @cached_property
+    def client(self) -> docker.DockerClient:
+        """The connection to the engine, which is asked on first use."""
+        return open_client(120)
+
+    def make_ready(self, launch: Launch) -> Ready:
+        """Find the image, loaded, pulled or built now where the plan says so, and look what it ships."""
+        try:
+            image_id = self.images.make_ready(launch, self.client)
+        except ENGINE_ERRORS as error:
+            image = image_origin(launch).reference
+            by_hand = f"{self.engine.command} {'load --input' if image.startswith('/') else 'pull'} {image}"
+            raise MachineryError(
+                f"{image} cannot be had: {str(error)[:300]}\n  try it by hand: {by_hand}"
+            ) from error
+        digests = {"image": image_id, "runtime": "container"}
+        if (wrong := find_wrong_library(launch.version, image_id, self.cache, self.images.note)) is not None:
+            raise WrongVersion(wrong, digests)
+        return Ready(launch=launch, digests=digests, handle=image_id)
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        """Create, start, wait, read how it ended, remove: on every path."""
+        spec = make_container_spec(
+            ready.launch, str(ready.handle), self.engine, cache=self.cache, repros=self.repros,
+            folder=folder, limits=self.limits,
+        )  # fmt: skip
+        (folder / "job" / "scratch").write_text("\n".join(EMPTIED))
+        (self.cache / "cases").mkdir(exist_ok=True)  # the engine would make it, as root
+        try:
+            with removed_at_last(self.client, spec.name):
+                with heartbeat(folder):
+                    container = create_container(self.client, spec)
+                    container.start()
+                    while container.status not in {"exited", "dead"}:
+                        asked = time.monotonic()
+                        while time.monotonic() < asked + ENGINE_SECONDS:
+                            poll()
+                            time.sleep(POLL_SECONDS)
+                        container.reload()
+                poll()
+                state, log = container.attrs["State"], container.logs(tail=100).decode("utf-8", "replace")
+        except ENGINE_ERRORS as error:
+            said = str(error)
+            remedy = next((f"\n  {remedy}" for part, remedy in REMEDIES.items() if part in said), "")
+            raise MachineryError(f"the container of {spec.image} failed: {said[:500]}{remedy}") from error
+        return Ended(code=int(state["ExitCode"]), out_of_memory=bool(state["OOMKilled"]), log=log[-TAIL:])
+
+
+@contextlib.contextmanager
+def removed_at_last(client: docker.DockerClient, name: str) -> Iterator[None]:
+    """Remove a container by its name at the end of the block, also where creating it was cut off."""
+    try:
+        yield
+    finally:
+        try:
+            client.api.remove_container(name, force=True, v=True)
+        except docker.errors.NotFound:
+            pass
+        except ENGINE_ERRORS as error:
+            print(f"could not remove the container {name}: {error}", file=sys.stderr)
+
+
+def create_container(client: docker.DockerClient, spec: ContainerSpec) -> Container:
+    """Create a container, and do not start it."""
+    limits, gpu, requests = spec.limits, spec.gpu, []
+    if gpu.ids:
+        requests = [DeviceRequest(device_ids=list(gpu.ids), capabilities=[["gpu"]])]
+    elif gpu.cdi:
+        requests = [DeviceRequest(driver="cdi", device_ids=list(gpu.cdi))]
+    volumes = {host: {"bind": inside, "mode": "ro"} for host, inside in spec.mounts.items()}
+    volumes[spec.out[0]] = {"bind": spec.out[1], "mode": "rw"}
+    return client.containers.create(
+        spec.image, list(spec.command[1:]), entrypoint=[spec.command[0]], name=spec.name, **ISOLATED,
+        user=spec.user, environment=dict(spec.environment), labels=dict(spec.labels),
+        mem_limit=limits.memory, memswap_limit=limits.memory, pids_limit=limits.processes,
+        tmpfs={SCRATCH: limits.tmpfs}, volumes=volumes,
+        ulimits=[Ulimit(name=name, soft=most, hard=most) for name, most in spec.ulimits.items()],
+        log_config=LogConfig(type=LOG_DRIVERS[spec.engine], config={"max-size": str(limits.log)}),
+        devices=[f"{node}:{node}:rwm" for node in gpu.nodes], device_requests=requests,
+        working_dir=SCRATCH, stdin_open=False, tty=False,
+    )  # fmt: skip
 
 
 def remove_leftovers() -> list[str]:
@@ -59,101 +197,62 @@ def remove_leftovers() -> list[str]:
     return removed
 
 
-class ContainerLauncher:
-    """One container for the cells of one version on one GPU."""
+def read_contents(image_id: str) -> dict[str, str]:
+    """Return product or package → version of what an image has, read by running its own Python.
 
-    def __init__(self, *, engine: Engine, cache: Path, repros: Path, limits: Limits, images: Images) -> None:
-        """Keep what every container needs; the engine is asked on first use."""
-        self.engine, self.cache, self.repros = engine, cache, repros
-        self.limits, self.images = limits, images
-        self.check = ImageCheck(cache, note=images.note)
-        self._client: docker.DockerClient | None = None
+    The container has no network, no GPU, nothing mounted, and is removed on every path.
+    :class:`MachineryError` says why nothing could be read.
+    """
+    client = open_client(LOOK_SECONDS + 30)
+    name = f"trtmatrix-look-{uuid.uuid4().hex[:12]}"
+    try:
+        with removed_at_last(client, name):
+            container = client.containers.create(
+                image_id, ["-c", CONTENTS], entrypoint=["python3"], name=name, **ISOLATED,
+                user="65534:65534", environment={"HOME": SCRATCH, "NVIDIA_VISIBLE_DEVICES": "void"},
+                tmpfs={SCRATCH: "rw,size=64m"}, mem_limit=4 << 30, pids_limit=256,
+                labels={PROJECT_LABEL: "1", OWNER_LABEL: own_identity(), **job_labels(os.environ)},
+            )  # fmt: skip
+            container.start()
+            code = int(container.wait(timeout=LOOK_SECONDS)["StatusCode"])
+            said = container.logs(stderr=False).decode("utf-8", "replace").strip().splitlines()
+            told = container.logs(stdout=False).decode("utf-8", "replace").strip().splitlines()
+    except ENGINE_ERRORS as error:
+        raise MachineryError(f"it cannot be looked into: {one_line(str(error))}") from error
+    with contextlib.suppress(ValueError, IndexError):
+        found = None if code else json.loads(said[-1])
+        if isinstance(found, dict):
+            return {str(package): str(version) for package, version in found.items()}
+    last = (told or said or ["it said nothing"])[-1]
+    raise MachineryError(f"its python3 ended with exit code {code}: {one_line(last)}")
 
-    @property
-    def client(self) -> docker.DockerClient:
-        """The connection to the engine."""
-        if self._client is None:
-            self._client = open_client(120)
-        return self._client
 
-    def make_ready(self, launch: Launch) -> Ready:
-        """Find the image, pulled or built now where the plan says so, and look what it ships."""
-        try:
-            image_id = self.images.make_ready(launch, self.client)
-        except ENGINE_ERRORS as error:
-            image = launch.version.origin.reference if isinstance(launch.version.origin, ImageOrigin) else ""
-            by_hand = f"{self.engine.command} {'load --input' if image.startswith('/') else 'pull'} {image}"
-            raise MachineryError(
-                f"{image} cannot be had: {str(error)[:300]}\n  try it by hand: {by_hand}"
-            ) from error
-        digests = {"image": image_id, "runtime": "container"}
-        if (wrong := self.check.find_wrong(launch.version, image_id)) is not None:
-            raise WrongVersion(wrong, digests)
-        return Ready(launch=launch, digests=digests, handle=image_id)
+def read_environment(image_id: str) -> Mapping[str, str]:
+    """Return an image's own variables, which are those that matrix.lock has where it is a locked one."""
+    held = inspect_image(image_id)
+    return held.environment if held is not None else {}
 
-    def spec(self, ready: Ready, folder: Path) -> ContainerSpec:
-        """Describe the container for a launch."""
-        return launch_spec(
-            ready.launch, str(ready.handle), self.engine, cache=self.cache, repros=self.repros,
-            folder=folder, limits=self.limits,
-        )  # fmt: skip
 
-    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
-        """Create, start, wait, read how it ended, remove: on every path."""
-        spec = self.spec(ready, folder)
-        (folder / "job" / "scratch").write_text("\n".join(EMPTIED))
-        (self.cache / "cases").mkdir(exist_ok=True)  # the engine would make it, as root
-        container: Container | None = None
-        try:
-            with Heartbeat(folder / "job" / "heartbeat"):
-                container = self._create(spec)
-                container.start()
-                while not self._has_ended(container):
-                    asked = time.monotonic()
-                    while time.monotonic() < asked + ENGINE_SECONDS:
-                        poll()
-                        time.sleep(POLL_SECONDS)
-            poll()
-            state = container.attrs["State"]
-            log = container.logs(tail=100).decode("utf-8", "replace")
-            return Ended(code=int(state["ExitCode"]), out_of_memory=bool(state["OOMKilled"]), log=log[-4000:])
-        except ENGINE_ERRORS as error:
-            raise MachineryError(
-                f"the container of {spec.image} failed: {str(error)[:500]}{cure_for(str(error))}"
-            ) from error
-        finally:
-            self._remove(container, spec.name)
+def find_wrong_library(
+    version: Version, image_id: str, cache: Path, note: Callable[[str], None], *,
+    contents: Callable[[str], dict[str, str]] = read_contents,
+    environment: Callable[[str], Mapping[str, str]] = read_environment,
+) -> str | None:  # fmt: skip
+    """Return how what an image ships differs from what a version is pinned for, or None.
 
-    def _has_ended(self, container: Container) -> bool:
-        container.reload()
-        return str(container.status) in {"exited", "dead"}
-
-    def _remove(self, container: Container | None, name: str) -> None:
-        """Remove a container by handle, or by name where creating it was cut off."""
-        try:
-            found = container or self.client.containers.get(name)
-            found.remove(force=True, v=True)
-        except docker.errors.NotFound:
-            return
-        except ENGINE_ERRORS as error:
-            print(f"could not remove the container {name}: {error}", file=sys.stderr)
-
-    def _create(self, spec: ContainerSpec) -> Container:
-        limits, requests_ = spec.limits, []
-        if spec.gpu_device_ids:
-            requests_ = [DeviceRequest(device_ids=list(spec.gpu_device_ids), capabilities=[["gpu"]])]
-        elif spec.cdi_devices:
-            requests_ = [DeviceRequest(driver="cdi", device_ids=list(spec.cdi_devices))]
-        volumes = {host: {"bind": inside, "mode": "ro"} for host, inside in spec.read_only_mounts.items()}
-        volumes[spec.out[0]] = {"bind": spec.out[1], "mode": "rw"}
-        return self.client.containers.create(
-            spec.image, list(spec.command[1:]), entrypoint=[spec.command[0]], name=spec.name,
-            init=True, network_mode="none", read_only=True, cap_drop=["ALL"],
-            security_opt=["no-new-privileges"], user=spec.user, environment=dict(spec.environment),
-            labels=dict(spec.labels), mem_limit=limits.memory, memswap_limit=limits.memory,
-            pids_limit=limits.processes, tmpfs={SCRATCH: tmpfs_options(limits)}, volumes=volumes,
-            ulimits=[Ulimit(name=name, soft=most, hard=most) for name, most in spec.ulimits.items()],
-            log_config=LogConfig(type=LOG_DRIVERS[spec.engine], config={"max-size": str(limits.log)}),
-            devices=[f"{node}:{node}:rwm" for node in spec.devices], device_requests=requests_,
-            working_dir=SCRATCH, stdin_open=False, tty=False,
-        )  # fmt: skip
+    It is looked into once: what it has is remembered in the cache by its ID. Where its Python cannot say, as
+    without a driver, its own TRT_VERSION does (that of an image of ours is its base's); where nothing does,
+    that is told, and the probe compares again, where it runs.
+    """
+    try:
+        found = Remembered(cache).recall("contents", image_id, lambda: contents(image_id))
+        seen, why = found.get(version.product.value), f"its python3 finds no {version.product.value}"
+    except MachineryError as error:
+        seen, why = None, str(error)
+    ours = isinstance(version.origin, ImageOrigin) and version.origin.build is not None
+    if seen is None and version.product is Product.TENSORRT and not ours:
+        seen = named_versions(environment(image_id)).tensorrt or None
+    if seen is not None:
+        return wrong_library(seen, version)
+    note(f"{version.name}: not checked what its image ships before the first cell: {why}")
+    return None

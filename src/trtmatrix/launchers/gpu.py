@@ -1,12 +1,14 @@
-"""The GPUs of this host through NVML, and the GPU names that a user may type."""
+"""The GPUs of this host or Slurm job through NVML, and the GPU names that a user may type."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import re
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -14,8 +16,11 @@ from typing import Any
 
 import trtmatrix
 from trtmatrix.common.errors import UsageError
-from trtmatrix.launchers.job_gpus import JOB, job_gpus
 from trtmatrix.suite.gpus import Gpu, plain_name, slug_of
+
+NVML = "libnvidia-ml.so.1"
+"""The driver's library, as its bindings look for it."""
+SLURM_JOB, SLURM_CLUSTER = "SLURM_JOB_ID", "SLURM_CLUSTER_NAME"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,10 +29,6 @@ class GpuScan:
 
     gpus: tuple[Gpu, ...]
     reason: str = ""
-
-
-NVML = "libnvidia-ml.so.1"
-"""The driver's library, as its bindings look for it."""
 
 
 def find_gpus() -> GpuScan:
@@ -42,16 +43,13 @@ def find_gpus() -> GpuScan:
         return GpuScan(gpus=(), reason=f"NVML's bindings are missing: {error}")
     try:
         pynvml.nvmlInit()
+        try:
+            gpus = tuple(_describe(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount()))
+        finally:
+            pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         return GpuScan(gpus=(), reason=f"NVML: {error}")
-    try:
-        count = pynvml.nvmlDeviceGetCount()
-        gpus = tuple(_describe(pynvml, index) for index in range(count))
-    except pynvml.NVMLError as error:
-        return GpuScan(gpus=(), reason=f"NVML: {error}")
-    finally:
-        pynvml.nvmlShutdown()
-    if gpus and os.environ.get(JOB):
+    if gpus and os.environ.get(SLURM_JOB):
         gpus, reason = job_gpus(gpus, os.environ, os.environ.get("SLURMD_NODENAME") or socket.gethostname())
         return GpuScan(gpus=gpus, reason=reason)
     return GpuScan(gpus=gpus, reason="" if gpus else "NVML finds no GPU")
@@ -61,8 +59,9 @@ def _describe(nvml: Any, index: int) -> Gpu:  # noqa: ANN401 - the pynvml module
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     name, uuid = nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle)
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-    gigabytes = round(nvml.nvmlDeviceGetMemoryInfo(handle).total / 2**30)
-    variant = f"{gigabytes} GiB" + (", MIG on" if _mig(nvml, handle) else "")
+    variant = f"{round(nvml.nvmlDeviceGetMemoryInfo(handle).total / 2**30)} GiB"
+    with contextlib.suppress(nvml.NVMLError):  # of a GPU that cannot be divided
+        variant += ", MIG on" if nvml.nvmlDeviceGetMigMode(handle)[0] else ""
     known = known_gpu(name)
     return Gpu(
         slug=slug_of(name), name=name, compute=f"{major}.{minor}", variant=variant,
@@ -72,19 +71,12 @@ def _describe(nvml: Any, index: int) -> Gpu:  # noqa: ANN401 - the pynvml module
     )  # fmt: skip
 
 
-def _mig(nvml: Any, handle: Any) -> bool:  # noqa: ANN401 - the pynvml module
-    try:
-        return bool(nvml.nvmlDeviceGetMigMode(handle)[0])
-    except nvml.NVMLError:
-        return False
-
-
 def clocks(gpu: Gpu) -> dict[str, Any]:
     """Return SM and memory clock in MHz, and power limit in W, of a GPU at this moment."""
     import pynvml
 
     try:
-        pynvml.nvmlInit()
+        pynvml.nvmlInit()  # it stays open: to open it takes far longer than to ask
         handle = pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
         return {
             "sm_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
@@ -95,6 +87,42 @@ def clocks(gpu: Gpu) -> dict[str, Any]:
         return {"unknown": str(error)}
 
 
+def job_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str], node: str) -> tuple[tuple[Gpu, ...], str]:
+    """Return the GPUs that the job of ``environment`` has, with their node's hash, or none and why.
+
+    ``gpus``: all that NVML shows, in its order. Where the site confines jobs to their devices
+    (ConstrainDevices in cgroup.conf) NVML shows the job's alone, and numbers them from 0. Elsewhere
+    SLURM_JOB_GPUS has the places of the job's GPUs among the node's. gres.conf must list them in the order
+    of the bus, which is NVML's (seen with Slurm 22.05.8: src/plugins/gres/common/gres_common.c).
+
+    Records are published, and a site's names are its own: the first 16 hexadecimal digits of the SHA-256 of
+    the node's name stand for it. They tell nodes apart; who guesses a name can recognise it.
+    """
+    if (part := environment.get("CUDA_VISIBLE_DEVICES", "")).startswith("MIG-"):
+        return (), f"Slurm gave this job a part of a GPU ({part}), and only whole GPUs are used"
+    listed = environment.get("SLURM_JOB_GPUS") or environment.get("SLURM_STEP_GPUS") or ""
+    numbers = [
+        number
+        for first, last in re.findall(r"(\d+)(?:-(\d+))?", listed)  # 0,2-3
+        for number in range(int(first), int(last or first) + 1)
+    ]
+    shown = {gpu.index: gpu for gpu in gpus}
+    if len(gpus) == 1 or len(gpus) == len(numbers):
+        chosen = list(gpus)
+    elif not numbers:
+        return (), (
+            f"this node has {len(gpus)} GPUs and SLURM_JOB_GPUS does not say which of them the job has: "
+            "does the job ask for one (--gres=gpu:1)?"
+        )
+    elif absent := [number for number in numbers if number not in shown]:
+        known = ", ".join(str(index) for index in shown)
+        return (), f"SLURM_JOB_GPUS names GPU {absent[0]}, and NVML here knows {known}"
+    else:
+        chosen = [shown[number] for number in numbers]
+    host = sha256(node.encode()).hexdigest()[:16]
+    return tuple(replace(gpu, host=host) for gpu in chosen), ""
+
+
 def named_gpus(names: Sequence[str], here: Sequence[Gpu]) -> tuple[Gpu, ...]:
     """Return the GPUs that the user named, each once: those of this host, else from the table.
 
@@ -103,25 +131,20 @@ def named_gpus(names: Sequence[str], here: Sequence[Gpu]) -> tuple[Gpu, ...]:
     chosen: list[Gpu] = []
     for name in names:
         wanted = plain_name(name)
-        present = [gpu for gpu in here if plain_name(gpu.name) == wanted or gpu.slug == name]
-        known = known_gpu(name)
-        if present:
-            chosen += present[:1]
-        elif known is not None:
-            chosen.append(known)
-        else:
-            raise UsageError(f"--gpu {name}: not known; {_suggest(name, here)}")
+        present = next((gpu for gpu in here if plain_name(gpu.name) == wanted or gpu.slug == name), None)
+        gpu = present or known_gpu(name)
+        if gpu is None:
+            raise UsageError(f"--gpu {name}: not known; {_suggest(wanted, here)}")
+        chosen.append(gpu)
     return tuple({gpu.slug: gpu for gpu in chosen}.values())
 
 
-def _suggest(name: str, here: Sequence[Gpu]) -> str:
+def _suggest(wanted: str, here: Sequence[Gpu]) -> str:
     """Return the names nearest to one that is not known, or how names look."""
     import difflib
 
-    names = {plain_name(known): known for known in [gpu["name"] for gpu in _table()]}
-    names |= {plain_name(gpu.name): gpu.name for gpu in here}
-    near = difflib.get_close_matches(plain_name(name), list(names), n=3, cutoff=0.4)
-    if near:
+    names = {plain_name(name): name for name in [*(gpu["name"] for gpu in _table()), *(g.name for g in here)]}
+    if near := difflib.get_close_matches(wanted, list(names), n=3, cutoff=0.4):
         return f"perhaps you meant {', '.join(names[plain] for plain in near)}"
     return "write it as nvidia-smi does, such as L4, H100 or 'RTX 6000 Ada'"
 

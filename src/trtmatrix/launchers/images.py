@@ -1,97 +1,314 @@
-"""Images as files in the cache: each is pulled once, also by several hosts that share the cache."""
+"""Gets the images of launches, each once, and drops those that are not kept after their last cell."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import shutil
-from collections.abc import Callable
-from hashlib import sha256
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timezone
+from functools import cache as cached
 from pathlib import Path
+
+import docker
+import docker.errors
 
 from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.file_lock import hold
 from trtmatrix.common.offline import need_network
-from trtmatrix.launchers.apptainer import Apptainer
-from trtmatrix.launchers.image_files import file_ids
-from trtmatrix.launchers.pyxis import Pyxis
-from trtmatrix.suite.matrix import ImageOrigin
-from trtmatrix.suite.plan import Launch
+from trtmatrix.common.owner import is_dead, own_identity
+from trtmatrix.launchers.container import image_origin
+from trtmatrix.launchers.docker_engine import find_engine, open_client
+from trtmatrix.launchers.pulled import Ledger, PulledImage, Speed, Use, open_ledger, read_ledger
+from trtmatrix.launchers.pulls import ENGINE_ERRORS, Puller
+from trtmatrix.suite.image_names import OWN, HeldImage, find_image, is_own
+from trtmatrix.suite.matrix import ImageOrigin, Origin
+from trtmatrix.suite.plan import Keep, Launch
+from trtmatrix.tables.table import one_line
 
-Runtime = Apptainer | Pyxis
-NOT_UNDERSTOOD = "Invalid image reference"  # enroot's words for a form that its release does not know
-
-
-def held_images(cache: Path, suffix: str) -> dict[str, str]:
-    """Return what lies in the cache for a runtime: reference → digest."""
-    found = {}
-    for note in sorted((cache / "images").glob("*.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            data = json.loads(note.read_text(encoding="utf-8"))
-            if note.with_suffix(suffix).is_file():
-                found[str(data["reference"])] = str(data["digest"])
-    return found
+AT_ONCE = 2
+"""Images that are here at once where they go after their last cell: one runs, the next is pulled."""
+SPEEDS = 10
+"""Pulls whose speed is remembered."""
 
 
-class ImageFiles:
-    """The files of images for one runtime, in ``<cache>/images``."""
+class Images:
+    """Gets images, counts the cells that still want one, and notes in the cache what this tool pulled.
 
-    def __init__(self, cache: Path, runtime: Runtime, note: Callable[[str], None]) -> None:
-        """Name the folder; ``note`` is told of what takes long."""
-        self.folder, self.runtime, self.note = cache / "images", runtime, note
+    Launches that want the same image wait for one pull or build. Several names may be of one image: it goes
+    after the last of them, and stays where one of them stays.
+    """
 
-    def have(self, launch: Launch) -> tuple[Path, str]:
-        """Return the file of a launch's image and the digest that records have; pulled now where planned.
+    def __init__(
+        self, *, cache: Path, puller: Puller, builder: Sequence[str] = (), keep: Keep = Keep.ALL,
+        base_of: Callable[[str], ImageOrigin] = lambda base: ImageOrigin(image=base),
+    ) -> None:  # fmt: skip
+        """Keep who pulls and tells; ``builder``: the command that, given a version, builds its image.
 
-        A locked image is the same from any registry. :class:`MachineryError` where it cannot be had.
+        ``base_of`` returns how the base of an image of ours is known and asked for.
         """
+        self.cache, self.puller, self.note = cache, puller, puller.note
+        self.builder, self.keep, self.base_of = tuple(builder), keep, base_of
+        self._wanted: Counter[str] = Counter()  # cells, by the image's name, as all that follows
+        self._pins: dict[str, tuple[str, ...]] = {}
+        self._held: dict[str, tuple[str, docker.DockerClient]] = {}
+        self._going: set[str] = set()  # pulled now, and to go again
+        self._staying: set[str] = set()  # by ID
+        self._changed = threading.Condition()
+        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def expect(self, launches: Iterable[Launch]) -> None:
+        """Count the cells of all launches that will be run."""
+        for launch in launches:
+            for origin in self._origins(launch):
+                self._wanted[origin.image] += len(launch.cells)
+                self._pins[origin.image] = origin.pin.ids if origin.pin is not None else ()
+
+    def make_ready(self, launch: Launch, client: docker.DockerClient) -> str:
+        """Return the ID of a launch's image: loaded, pulled or built now where it is not here and may be.
+
+        Raises :class:`MachineryError` where it cannot be had, and what the engine raises otherwise.
+        """
+        origin = image_origin(launch)
+        with self._turn_of(origin):
+            if (held := self._hold(origin, client)) is not None:
+                return held
+            if origin.is_file:
+                self.note(f"loading {origin.image}")
+                with Path(origin.image).open("rb") as stream:
+                    loaded = client.images.load(stream)
+                # An engine that gives it an ID of its own is believed.
+                return self._hold(origin, client) or str(loaded[0].id)
+            if launch.pull:
+                return self._pull(origin, client)
+            if launch.build:
+                self._build(origin, launch.version.name, client)
+            return id_of(origin.reference, client)
+
+    def ended(self, launch: Launch) -> None:
+        """Hear that a launch, or a part of one, has ended or never will run: drop what nobody wants now."""
+        for origin in self._origins(launch):
+            with self._changed:
+                self._wanted[origin.image] -= len(launch.cells)
+                done = self._wanted[origin.image] <= 0
+            if done:
+                self._let_go(origin)
+            with self._changed:
+                if done:
+                    self._going.discard(origin.image)
+                self._changed.notify_all()
+
+    def drop_leftovers(self, wanted: Iterable[Origin]) -> bool:
+        """Remove what killed runs pulled and wanted gone, but for what is wanted now; whether there was any.
+
+        What somebody has removed meanwhile is struck: where it comes again, it may be theirs.
+        """
+        if not read_ledger(self.cache).pulled:
+            return False
+        client = open_client(timeout=120)
+        engine = engine_id(client)
+        with open_ledger(self.cache) as ledger:
+            gone = [i for i in ledger.of(engine) if not _has(client, i.reference, i.image_id)]
+            ledger.pulled = [item for item in ledger.pulled if item not in gone]
+            needed = {find_held(origin, client) for origin in wanted if isinstance(origin, ImageOrigin)}
+            left = {i.image_id for i in ledger.of(engine) if i.drop and is_dead(i.owner)} - needed
+            left = {image_id for image_id in left if not ledger.is_used(engine, image_id)}
+            for image_id in left:
+                self._remove(ledger, image_id, client)
+        return bool(left)
+
+    def _origins(self, launch: Launch) -> list[ImageOrigin]:
+        """Return the images that a launch wants: its own, and the base where it is to be built."""
         origin = launch.version.origin
-        if not isinstance(origin, ImageOrigin):
-            raise MachineryError(f"{launch.version.name} is no container's version")
-        which = origin.pin.ids[0] if origin.pin is not None else origin.reference
-        if origin.is_file:
-            return Path(origin.image), which
-        key = sha256(f"{self.runtime.name}\n{which}".encode()).hexdigest()[:16]
-        image, note = self.folder / f"{key}{self.runtime.suffix}", self.folder / f"{key}.json"
-        with hold(self.folder / f"{key}.lock", self.note):
-            if not image.exists():
-                if not launch.pull:
-                    raise MachineryError(f"{origin.reference} is not in {self.folder}")
-                self._pull(origin, image, note)
-            return image, str(json.loads(note.read_text(encoding="utf-8"))["digest"])
+        if launch.python is not None or not isinstance(origin, ImageOrigin):
+            return []
+        return [origin, self.base_of(origin.build.base)] if launch.build and origin.build else [origin]
 
-    def _pull(self, origin: ImageOrigin, image: Path, note: Path) -> None:
-        """Pull under another name on the same disk; the image appears whole, and last. Nothing else stays."""
+    def _turn_of(self, origin: ImageOrigin) -> threading.Lock:
+        with self._changed:
+            return self._turns[origin.image]
+
+    def _stays(self, origin: ImageOrigin) -> bool:
+        return self.keep is Keep.ALL or (self.keep is Keep.LOCKED and origin.pin is not None)
+
+    def _hold(self, origin: ImageOrigin, client: docker.DockerClient) -> str | None:
+        """Return the ID under which the engine has an image, which stays while it is wanted; or None."""
+        with open_ledger(self.cache) as ledger:
+            image_id = find_held(origin, client)
+            if image_id is not None:
+                self._note_held(ledger, origin, image_id, client)
+        return image_id
+
+    def _note_held(
+        self, ledger: Ledger, origin: ImageOrigin, image_id: str, client: docker.DockerClient
+    ) -> None:
+        """Note what a name stands for, and that it is used."""
+        if origin.image not in self._held:
+            ledger.uses.append(Use(engine=engine_id(client), image_id=image_id, owner=own_identity()))
+        self._held[origin.image] = image_id, client
+
+    def _pull(self, origin: ImageOrigin, client: docker.DockerClient) -> str:
+        """Pull an image once there is room for it, by its digest where it is locked, and return its ID.
+
+        What was here before is not taken for pulled, and what fails is struck: whoever pulls it by hand
+        afterwards keeps it. Another run may have brought it while this one waited.
+        """
+        if is_own(origin.image):
+            raise MachineryError(
+                f"{origin.image} is not here, and no registry has it: {OWN}… is made here\n"
+                "  make it on this host (docker/README.md), or give an image of a registry another name"
+            )
         need_network(origin.reference)
-        self.note(f"{self.runtime.name}: pulling {origin.reference}")
-        for old in self.folder.glob(f".{image.stem}.*"):  # of a pull that was killed: the lock is ours
-            shutil.rmtree(old, ignore_errors=True)
-        work = self.folder / f".{image.stem}.{os.urandom(4).hex()}"
-        work.mkdir(mode=0o700)
+        if drop := not self._stays(origin):
+            with self._changed:
+                self._changed.wait_for(lambda: len(self._going) < AT_ONCE)
+                self._going.add(origin.image)
+        if (held := self._hold(origin, client)) is not None:
+            return held
+        engine = engine_id(client)
+        image = PulledImage(
+            engine=engine, reference=origin.reference, owner=own_identity(), drop=drop,
+            began=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )  # fmt: skip
+        with open_ledger(self.cache) as ledger:
+            before = {str(each["Id"]) for each in client.api.images(all=True)}
+            ledger.pulled.append(image)
+        started, image_id, size = time.monotonic(), "", 0
         try:
-            made = work / image.name
-            self._run(origin.reference, made)
-            digest = origin.pin.ids[0] if origin.pin is not None else file_ids(made)[0]
-            (work / "note").write_text(json.dumps({"reference": origin.reference, "digest": digest}))
-            (work / "note").replace(note)
-            made.replace(image)
+            size = self.puller.pull(origin.reference, client)
+            image_id = id_of(origin.reference, client)
         finally:
-            shutil.rmtree(work, ignore_errors=True)
+            seconds = round(time.monotonic() - started, 3)
+            with open_ledger(self.cache) as ledger:
+                ledger.pulled = [item for item in ledger.pulled if item != image]
+                ours = ledger.of(engine, image_id) if image_id else []
+                if image_id and (ours or image_id not in before):
+                    others = [i for i in ledger.pulled if i not in ours or i.reference != image.reference]
+                    ledger.pulled = [*others, image.model_copy(update={"image_id": image_id})]
+                    known = [Speed(size=size, seconds=seconds)] if size and seconds > 0 else []
+                    ledger.speeds = [*ledger.speeds, *known][-SPEEDS:]
+                if image_id:
+                    self._note_held(ledger, origin, image_id, client)
+        if origin.pin is not None and image_id not in origin.pin.ids:
+            raise MachineryError(
+                f"{origin.reference} is {image_id}, not what matrix.lock has: {origin.pin.ids[0]}\n"
+                "  matrix.lock was changed by hand, or is another registry's: nox -s lock shows what it says"
+            )
+        return image_id
 
-    def _run(self, reference: str, made: Path) -> None:
-        """Pull to a file; layers, several times as large as the image, go beside it, to no home folder."""
-        folders = self.runtime.pull_folders(os.environ, made.parent)
-        for folder in folders.values():
-            Path(folder).mkdir(exist_ok=True)
-        for words in self.runtime.pull_words(reference, str(made)):
-            code, said = run_to_end(words, {**os.environ, **folders})
-            if code == 0 and made.is_file():
-                return
-            if NOT_UNDERSTOOD not in said:
-                break
-        by_hand = " ".join(words).replace(str(made), made.name)
-        raise MachineryError(
-            f"{reference} cannot be had: {said.strip()[-1000:]}\n  try it by hand: {by_hand}"
-        )
+    def _build(self, origin: ImageOrigin, version: str, client: docker.DockerClient) -> None:
+        """Build an image by the project's script; where it fails, tell what it said.
+
+        A base of a registry is pulled first, so that it is known to be pulled by us; the script makes ours.
+        """
+        image = origin.image
+        need_network(f"building {image}")
+        if origin.build is not None and not is_own(origin.build.base):
+            base = self.base_of(origin.build.base)
+            with self._turn_of(base):
+                if self._hold(base, client) is None:
+                    self._pull(base, client)
+        self.note(f"building {image} (some minutes)")
+        code, said = run_builder([*self.builder, version])
+        if code:
+            lines = said.strip().splitlines() or ["it said nothing"]
+            own = [line for line in lines if line.startswith("docker/wheels/build: ")]
+            reason = (own or lines)[-1].removeprefix("docker/wheels/build: ")
+            tail = "\n".join(f"  {line}" for line in lines[-20:])
+            raise MachineryError(
+                f"{image} cannot be built: {reason}\n{tail}\n  try it by hand: nox -s image -- {version}"
+            )
+        self.note(f"{image} is built")
+
+    def _let_go(self, origin: ImageOrigin) -> None:
+        """Use an image no more under a name, and remove it where it is to go and nobody else uses it."""
+        if origin.image not in self._held:
+            return
+        with open_ledger(self.cache) as ledger:
+            image_id, client = self._held.pop(origin.image)
+            if self._stays(origin):
+                self._staying.add(image_id)
+            for name, ids in self._pins.items():
+                if image_id in ids and self._wanted[name] > 0 and name not in self._held:
+                    self._held[name] = image_id, client  # it will want it, and uses it from now on
+                    return
+            use = Use(engine=engine_id(client), image_id=image_id, owner=own_identity())
+            if use in ledger.uses:
+                ledger.uses.remove(use)
+            drop, ours = image_id not in self._staying, ledger.of(use.engine, image_id)
+            ledger.pulled = [i.model_copy(update={"drop": drop}) if i in ours else i for i in ledger.pulled]
+            if drop and not ledger.is_used(use.engine, image_id):
+                self._remove(ledger, image_id, client)
+
+    def _remove(self, ledger: Ledger, image_id: str, client: docker.DockerClient) -> None:
+        """Remove an image by the references that it was pulled under, never by force; trouble is told."""
+        for image in ledger.of(engine_id(client), image_id):
+            try:
+                if _has(client, image.reference, image_id):
+                    client.images.remove(image.reference)
+                    self.note(f"removed {image.reference}: its last cell has run")
+                ledger.pulled.remove(image)
+            except ENGINE_ERRORS as error:
+                self.note(f"{image.reference} stays: {one_line(str(error))[:200]}")
+
+
+@cached
+def engine_id(client: docker.DockerClient) -> str:
+    """Return what tells an engine from others: its ID; of Podman, whose ID does not last, its storage."""
+    info = client.info()
+    return str(info.get("DockerRootDir" if "BuildahVersion" in info else "ID") or client.api.base_url)
+
+
+def find_held(origin: ImageOrigin, client: docker.DockerClient) -> str | None:
+    """Return the ID under which the engine has an origin's image just now, or None."""
+    names = origin.pin.ids if origin.pin is not None else (origin.mirror or origin.image, origin.image)
+    for name in names:
+        with contextlib.suppress(docker.errors.NotFound):
+            return id_of(name, client)
+    return None
+
+
+def id_of(reference: str, client: docker.DockerClient) -> str:
+    """Return the ID of an image that is here."""
+    return str(client.images.get(reference).id)
+
+
+def _has(client: docker.DockerClient, reference: str, image_id: str) -> bool:
+    """Whether a reference still means that image: its tag may have been given to another since."""
+    return find_held(ImageOrigin(image=reference), client) == image_id
+
+
+def run_builder(command: Sequence[str]) -> tuple[int, str]:
+    """Run a build to its end; returns its exit code and all that it said.
+
+    It has a session of its own, so that all that it started ends with this process, however that ends its
+    main thread: an interrupted run waits for no build.
+    """
+    environment = {key: value for key, value in os.environ.items() if key != "TRTMATRIX_EXIT_CODE_FILE"}
+    return run_to_end([sys.executable, *command], environment)
+
+
+def builder_command(script: Path | None, matrix: Path) -> tuple[str, ...]:
+    """Return the words that, followed by a version, build its image; none without a script."""
+    return () if script is None else (str(script), f"--matrix={matrix}")
+
+
+def pull_by_name(name: str) -> HeldImage:
+    """Pull an image, showing the progress, and return it; :class:`MachineryError` where that fails."""
+    from trtmatrix.common.progress import open_progress
+
+    need_network(name)
+    progress = open_progress()
+    try:
+        Puller(pull_note=progress.pull, note=progress.note).pull(name, open_client(120))
+    except ENGINE_ERRORS as error:
+        raise MachineryError(f"{name} cannot be had: {str(error)[:200]}") from error
+    finally:
+        progress.close()
+    held = find_image(find_engine(gpu_here=False).images, name)
+    if held is None:
+        raise MachineryError(f"{name} was pulled and cannot be found")
+    return held

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
+import signal
+import subprocess
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.owner import own_identity
-from trtmatrix.common.paths import probe_folder
-from trtmatrix.launchers.container import ContainerSpec, Folders, Limits, job_labels, make_container_spec
-from trtmatrix.suite.plan import Engine, Launch
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.plan import Launch
 
 HEARTBEAT_SECONDS = 1.0
 POLL_SECONDS = 0.02
 """How often is looked for new records, and new cells are handed in. A look costs two system calls."""
+END_SECONDS = 3.0
+"""How long a supervisor that is asked to end may take."""
+TAIL = 4000
+"""Letters of a log that are kept."""
 
 Poll = Callable[[], None]
 """Called every :data:`POLL_SECONDS` while the probe runs: it collects records and hands in cells."""
@@ -34,33 +41,17 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """A launch that can be started: its digests and how to start it."""
+    """A launch that can be started: its digests, and what its launcher starts it by."""
 
     launch: Launch
     digests: Mapping[str, str]
     handle: Any = field(repr=False)
 
 
-def launch_spec(
-    launch: Launch, image: str, engine: Engine, *, cache: Path, repros: Path, folder: Path, limits: Limits
-) -> ContainerSpec:
-    """Describe the container of a launch over a job's ``folder``; one named JOB stands for all of them."""
-    folders = Folders(
-        probe=str(probe_folder()), repros=str(repros.resolve()), cases=str((cache / "cases").resolve()),
-        job=str(folder / "job"), out=str(folder / "out"),
-    )  # fmt: skip
-    return make_container_spec(
-        version=launch.version, image=image, gpu=launch.gpu, engine=engine, folders=folders, limits=limits,
-        name=f"trtmatrix-{folder.name}", owner="OWNER" if folder == Path("JOB") else own_identity(),
-        user=f"{os.getuid()}:{os.getgid()}", labels=job_labels(os.environ),
-    )  # fmt: skip
-
-
 class WrongVersion(MachineryError):
     """What a launch is to run in has another version of its product than it is pinned for."""
 
     def __init__(self, message: str, digests: Mapping[str, str]) -> None:
-        """Keep what it was found in, as records name it."""
         super().__init__(message)
         self.digests = digests
 
@@ -78,26 +69,69 @@ class Launcher(Protocol):
         """Run the probe over ``folder`` to its end; nothing of it is left afterwards."""
 
 
-class Heartbeat:
-    """Touches a file every second, so that the probe knows that this process lives."""
+def gpu_variables(gpu: Gpu) -> dict[str, str]:
+    """Return the variables by which CUDA sees this GPU and no other; none where the GPU is not here."""
+    if gpu.index is None:
+        return {}
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpu.uuid or str(gpu.index)}
 
-    def __init__(self, path: Path) -> None:
-        """Name the file."""
-        self.path = path
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._beat, daemon=True)
 
-    def _beat(self) -> None:
-        while not self._done.wait(HEARTBEAT_SECONDS):
-            self.path.touch()
+@contextlib.contextmanager
+def heartbeat(folder: Path) -> Iterator[None]:
+    """Touch a file in the job's ``folder`` every second, so that the probe knows that this process lives."""
+    file, done = folder / "job" / "heartbeat", threading.Event()
 
-    def __enter__(self) -> Heartbeat:
-        """Begin."""
-        self.path.touch()
-        self._thread.start()
-        return self
+    def beat() -> None:
+        while not done.wait(HEARTBEAT_SECONDS):
+            file.touch()
 
-    def __exit__(self, *exc: object) -> None:
-        """End."""
-        self._done.set()
-        self._thread.join()
+    file.touch()
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def run_session(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, folder: Path, poll: Poll,
+    largest_file: int | None = None,
+) -> int:  # fmt: skip
+    """Run a command over a job's ``folder`` in a session of its own, all of which is killed at the end.
+
+    What it prints goes to ``log``; ``largest_file``: bytes that it may write into one. Returns what ``Popen``
+    does.
+    """
+    with log.open("wb") as stream, heartbeat(folder):
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            if largest_file is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)[1]
+                    most = largest_file if hard == resource.RLIM_INFINITY else min(largest_file, hard)
+                    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
+            while process.poll() is None:
+                poll()
+                time.sleep(POLL_SECONDS)
+        finally:
+            if process.poll() is None:  # the supervisor ends its cell, then what is left of it is killed
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=END_SECONDS)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    poll()
+    return process.returncode
+
+
+def log_tail(log: Path) -> str:
+    """Return the end of a log."""
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - 4 * TAIL))
+        return stream.read().decode("utf-8", "replace")[-TAIL:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -12,6 +13,12 @@ MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 NGC = "nvcr.io/nvidia"
 """Where NVIDIA's images are: what a mirror stands for."""
+
+_TELLING = re.compile(
+    r"(?<![a-z0-9])(trt|tensorrt|trtoss|nvinfer|cuda|cudnn|cublas|torch|pytorch|nvidia|driver)(?![a-z0-9])"
+    r"|^org\.opencontainers\.image\.(base\.(digest|name)|created|ref\.name|revision|source|title|version)$"
+)
+_SECRET = re.compile(r"(?<![a-z0-9])(key|token|secret|password|passwd|credentials?)(?![a-z0-9])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,21 +101,19 @@ def mirrored(image: str, registry: str) -> str | None:
 
 def pin_matrix(matrix: Matrix, lock: Lock, platform: str) -> Matrix:
     """Return a matrix whose images are known by the lock, and pulled from the mirror where one is set."""
-    return replace(
-        matrix, versions=tuple(_pinned(v, lock, platform, matrix.registry) for v in matrix.versions)
-    )
 
+    def pinned(version: Version) -> Version:
+        origin = version.origin
+        if not isinstance(origin, ImageOrigin) or origin.build is not None or origin.is_file:
+            return version
+        known = base_origin(origin.image, lock, platform, matrix.registry)
+        return replace(version, origin=replace(origin, mirror=known.mirror, pin=known.pin))
 
-def _pinned(version: Version, lock: Lock, platform: str, registry: str) -> Version:
-    origin = version.origin
-    if not isinstance(origin, ImageOrigin) or origin.build is not None or origin.is_file:
-        return version
-    pin = pin_of(lock, origin.image, platform)
-    return replace(version, origin=replace(origin, mirror=mirrored(origin.image, registry), pin=pin))
+    return replace(matrix, versions=tuple(pinned(version) for version in matrix.versions))
 
 
 def base_origin(base: str, lock: Lock, platform: str, registry: str) -> ImageOrigin:
-    """Return how the base of an image of ours is known and asked for."""
+    """Return how an image, such as the base of one of ours, is known and asked for."""
     return ImageOrigin(image=base, mirror=mirrored(base, registry), pin=pin_of(lock, base, platform))
 
 
@@ -120,3 +125,39 @@ def pin_of(lock: Lock, image: str, platform: str) -> Pin | None:
         return None
     ids = tuple(dict.fromkeys((found.image_id, found.manifest, locked.digest)))
     return Pin(manifest=found.manifest, ids=ids)
+
+
+def telling_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    """Return of an image's labels or variables those that name TensorRT, CUDA, torch, the driver, or itself.
+
+    NGC's images have TRT_VERSION, CUDA_VERSION, CUDA_DRIVER_VERSION, NVIDIA_REQUIRE_CUDA and the like; what
+    looks like a secret is left out.
+    Source: https://github.com/opencontainers/image-spec/blob/main/annotations.md.
+    """
+    low = {name: name.lower() for name in sorted(facts)}
+    return {n: facts[n] for n in low if _TELLING.search(low[n]) and not _SECRET.search(low[n])}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedVersions:
+    """The versions that an image names, as it writes them; empty where it names none."""
+
+    tensorrt: str = ""
+    cuda: str = ""
+    driver: str = ""
+    torch: str = ""
+
+
+def named_versions(environment: Mapping[str, str]) -> NamedVersions:
+    """Return what an image's variables say of its versions.
+
+    ``TRT_VERSION`` may have CUDA's behind a plus sign (``10.7.0.23+cuda12.6``), which is left out;
+    ``NVIDIA_TENSORRT_VERSION`` is the container's release, not TensorRT's, and not read.
+    """
+    tensorrt = environment.get("TRT_VERSION") or environment.get("TENSORRT_VERSION") or ""
+    return NamedVersions(
+        tensorrt=tensorrt.partition("+cuda")[0],
+        cuda=environment.get("CUDA_VERSION", ""),
+        driver=environment.get("CUDA_DRIVER_VERSION", ""),
+        torch=environment.get("PYTORCH_BUILD_VERSION") or environment.get("PYTORCH_VERSION") or "",
+    )

@@ -1,13 +1,23 @@
-"""What an engine says of a pull that failed: what is wrong, and whether it is worth another try. Pure."""
+"""Pulls an image through the engine: cuts are waited out, what cannot get better is told at once."""
 
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import docker
+import docker.errors
+import requests.exceptions
 
 from trtmatrix.common.errors import MachineryError, UsageError
-from trtmatrix.launchers.references import Trouble, mend, parse_reference
+from trtmatrix.launchers.references import Trouble, parse_reference, remedy_for
 from trtmatrix.tables.table import one_line
+
+ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException)
+"""What Docker's SDK raises where the engine refuses or does not answer."""
 
 WAITS = (2.0, 8.0, 30.0)
 """Seconds before each further try of a pull that may yet succeed. The engine itself, before it gives up,
@@ -16,133 +26,144 @@ tries each layer five times more (https://docs.docker.com/reference/cli/dockerd/
 LONGEST = 300
 """Letters of the engine's own words that are told."""
 
+PullNote = Callable[[str, str, int, int], None]
+"""Told of each layer: image, layer, bytes so far, bytes in all (0 where not known)."""
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True)
 class Sign:
-    """Words of an engine, and what they mean.
+    """Words of an engine (a pattern, in any case), and what they mean.
 
-    ``words``: a pattern, in any case. ``again``: it may be otherwise in a while; ``cut``: only where a part
-    had come already: who never answered is not waited for. ``mend``: in place of what mends that trouble.
+    ``again``: it may be otherwise in a while; ``begun``: only where a part had come already, as who never
+    answered is not waited for. ``remedy``: in place of that trouble's own.
     """
 
     words: str
     trouble: Trouble
-    cause: str
+    remedy: str = ""
     again: bool = False
-    cut: bool = False
-    mend: str = ""
+    begun: bool = False
 
 
 SIGNS = (
     Sign(
-        words=r"no space left on device|not enough space|disk quota",
-        trouble=Trouble.BROKEN,
-        cause="the engine's disk is full",
-        mend="free some room (nox -s doctor says how much is needed), or say --keep none",
-    ),
-    Sign(
-        words=r"verification failed|failed verification|unexpected commit digest|digest mismatch"
-        r"|does not match digest|did not match,? expected",
-        trouble=Trouble.DAMAGED,
-        cause="what the registry sent is not what its digest says",
+        r"no space left on device|not enough space|disk quota", Trouble.BROKEN,
+        "free some room (nox -s doctor says how much is needed), or say --keep none",
     ),
     Sign(  # Podman unpacks while it reads, and may stumble before it has the digest
-        words=r"flate: corrupt|(gzip|zlib|zstd|tar): invalid|gzip: .*corrupt|pigz: .*corrupt|crc32 mismatch"
-        r"|(magic number|crc|checksum) mismatch",
-        trouble=Trouble.DAMAGED,
-        cause="what the registry sent cannot be unpacked",
+        r"verification failed|failed verification|unexpected commit digest|digest mismatch"
+        r"|does not match digest|did not match,? expected|(magic number|crc|checksum) mismatch|crc32 mismatch"
+        r"|flate: corrupt|(gzip|zlib|zstd|tar): invalid|(gzip|pigz): .*corrupt", Trouble.DAMAGED,
     ),
     Sign(
-        words=r"no matching manifest|does not match the specified platform|no image found in .* for ",
-        trouble=Trouble.MISSING,
-        cause="it is not there for the engine's platform",
-        mend="choose an image for this machine's architecture in matrix.yaml",
+        r"no matching manifest|does not match the specified platform|no image found in .* for ",
+        Trouble.MISSING, "choose an image for this machine's architecture in matrix.yaml",
+    ),
+    Sign(r"toomanyrequests|too many requests|\b429\b|rate limit", Trouble.LIMITED, again=True),
+    Sign(
+        r"server gave HTTP response to HTTPS client|x509|certificate|tls: (?!handshake)", Trouble.UNREACHABLE,
+        "put its authority's certificate into /etc/docker/certs.d/{host}/ca.crt, or name the registry in "
+        "insecure-registries of /etc/docker/daemon.json",
+    ),
+    Sign(r"incorrect username or password|wrong (username|password)", Trouble.WRONG_LOGIN),
+    Sign(
+        r"pull access denied|unauthorized|authentication required|no basic auth|credentials|forbidden"
+        r"|access to the resource is denied|insufficient[_ ]scope|\b40[13]\b", Trouble.NEEDS_LOGIN,
     ),
     Sign(
-        words=r"toomanyrequests|too many requests|\b429\b|rate limit",
-        trouble=Trouble.LIMITED,
-        cause="the registry limits how often it is asked",
-        again=True,
+        r"manifest unknown|name unknown|not known to registry|(repository|manifest) .* not found|: not found"
+        r"|\b404\b", Trouble.MISSING,
     ),
     Sign(
-        words=r"server gave HTTP response to HTTPS client|x509|certificate|tls: (?!handshake)",
-        trouble=Trouble.UNREACHABLE,
-        cause="its registry cannot be trusted",
-        mend="put its authority's certificate into /etc/docker/certs.d/{host}/ca.crt, or name the registry "
-        "in insecure-registries of /etc/docker/daemon.json",
+        r"blob unknown|unknown blob", Trouble.MISSING,
+        "push or mirror the image again; another registry may have it: --registry HOST/PATH",
     ),
     Sign(
-        words=r"incorrect username or password|wrong (username|password)",
-        trouble=Trouble.WRONG_LOGIN,
-        cause="the registry refuses the login",
+        r"\b50[0234]\b|internal server error|bad gateway|service unavailable|gateway time-?out",
+        Trouble.BROKEN, again=True,
     ),
     Sign(
-        words=r"pull access denied|unauthorized|authentication required|no basic auth|credentials"
-        r"|access to the resource is denied|insufficient[_ ]scope|\b40[13]\b|forbidden",
-        trouble=Trouble.NEEDS_LOGIN,
-        cause="the registry gives it to nobody who is not logged in, or has no such image",
+        r"no such host|server misbehaving|connection refused|no route to host|network is unreachable",
+        Trouble.UNREACHABLE, begun=True,
     ),
     Sign(
-        words=r"manifest unknown|name unknown|not known to registry|repository .* not found"
-        r"|manifest .* not found|: not found|\b404\b",
-        trouble=Trouble.MISSING,
-        cause="the registry has no such image",
+        r"\bEOF\b|reset by peer|broken pipe|time-?out|timed out|deadline exceeded|download failed|chunk"
+        r"|connection (was )?(closed|aborted)|(request|context) canceled|ended prematurely",
+        Trouble.UNREACHABLE, again=True,
     ),
-    Sign(
-        words=r"blob unknown|unknown blob",
-        trouble=Trouble.MISSING,
-        cause="the registry lacks a part of it",
-        mend="push or mirror the image again; another registry may have it: --registry HOST/PATH",
-    ),
-    Sign(
-        words=r"\b50[0234]\b|internal server error|bad gateway|service unavailable|gateway time-?out",
-        trouble=Trouble.BROKEN,
-        cause="the registry is in trouble",
-        again=True,
-    ),
-    Sign(
-        words=r"no such host|server misbehaving|connection refused|no route to host|network is unreachable",
-        trouble=Trouble.UNREACHABLE,
-        cause="nobody answers at its registry",
-        cut=True,
-    ),
-    Sign(
-        words=r"\bEOF\b|reset by peer|broken pipe|time-?out|timed out|deadline exceeded|download failed"
-        r"|connection (was )?(closed|aborted)|(request|context) canceled|ended prematurely|chunk",
-        trouble=Trouble.UNREACHABLE,
-        cause="the connection was cut",
-        again=True,
-    ),
-)
+)  # fmt: skip
 """What Docker, containerd and Podman say, the most certain first: a cut one often names what it asked for."""
 
-UNKNOWN = Sign(words="", trouble=Trouble.BROKEN, cause="the engine cannot pull it")
 
+def explain_pull(
+    reference: str, said: str, *, got_some: bool, command: str = "docker"
+) -> tuple[MachineryError, bool]:
+    """Return the error for what an engine says of a pull, and whether another try is worth while.
 
-@dataclass(frozen=True, kw_only=True)
-class Setback:
-    """A try that failed: in short, whether another is worth while, and the error where there is none."""
-
-    cause: str
-    again: bool
-    error: MachineryError
-
-
-def explain_pull(reference: str, said: str, *, got_some: bool, command: str = "docker") -> Setback:
-    """Return what an engine's words mean for a pull; ``got_some``: a part of the image had come before."""
+    ``got_some``: a part of the image had come before; ``command``: what pulls by hand.
+    """
     text = one_line(said)
-    sign = next((sign for sign in SIGNS if re.search(sign.words, text, re.IGNORECASE)), UNKNOWN)
-    host = _host(reference)
+    found = (sign for sign in SIGNS if re.search(sign.words, text, re.IGNORECASE))
+    sign = next(found, Sign("", Trouble.BROKEN))
+    try:
+        host = parse_reference(reference).host
+    except UsageError:  # the engine's own words say what is wrong with the name
+        host = "its registry"
     error = MachineryError(
-        f"{reference} cannot be had: {sign.cause}: {text[:LONGEST]}\n"
-        f"  {sign.mend.format(host=host) or mend(sign.trouble, host, reference)}\n"
+        f"{reference} cannot be had: {text[:LONGEST]}\n"
+        f"  {sign.remedy.format(host=host) or remedy_for(sign.trouble, host, reference)}\n"
         f"  try it by hand: {command} pull {reference}"
     )
-    return Setback(cause=sign.cause, again=sign.again or (sign.cut and got_some), error=error)
+    return error, sign.again or (sign.begun and got_some)
 
 
-def _host(reference: str) -> str:
-    try:
-        return parse_reference(reference).host
-    except UsageError:  # the engine's own words say what is wrong with the name
-        return "its registry"
+@dataclass(kw_only=True)
+class Puller:
+    """Pulls by the engine, and tells of it.
+
+    ``platform``: for which, such as ``linux/amd64``, or as the engine likes; ``command``: what pulls by hand;
+    ``waits``: seconds before each further try.
+    """
+
+    pull_note: PullNote
+    note: Callable[[str], None]
+    platform: str = ""
+    command: str = "docker"
+    waits: Sequence[float] = WAITS
+    sleep: Callable[[float], None] = time.sleep
+
+    def pull(self, reference: str, client: docker.DockerClient) -> int:
+        """Pull an image; returns the bytes that came. :class:`MachineryError` says why it cannot be had."""
+        came: dict[str, tuple[int, int]] = {}  # bytes of each layer over all tries: so far, in all
+        for wait in (*self.waits, None):
+            try:
+                for event in client.api.pull(
+                    reference, stream=True, decode=True, platform=self.platform or None
+                ):
+                    self._take(reference, event, came)
+                break
+            except ENGINE_ERRORS as error:
+                # What Docker's SDK adds tells of the engine, not of the registry.
+                said = str(getattr(error, "explanation", None) or error)
+                failure, again = explain_pull(reference, said, got_some=bool(came), command=self.command)
+                if wait is None or not again:
+                    raise failure from error
+                self.note(f"{reference}: {one_line(said)[:LONGEST]}; tried again in {wait:g} s")
+                self.sleep(wait)
+        return sum(size for size, _ in came.values())
+
+    def _take(self, reference: str, event: dict[str, Any], came: dict[str, tuple[int, int]]) -> None:
+        """Count what came of a layer, as far as the engine tells of it, and tell of it."""
+        if "error" in event:
+            raise docker.errors.APIError(str(event["error"]))
+        progress, layer = event.get("progressDetail") or {}, str(event.get("id", ""))
+        status = str(event.get("status", ""))
+        current, total = int(progress.get("current", 0)), int(progress.get("total", 0))
+        before, whole = came.get(layer, (0, 0))
+        if status in {"Pulling fs layer", "Downloading"}:
+            came[layer] = max(current, before), max(total, whole)
+        elif status == "Download complete" and layer in came:
+            came[layer] = max(before, whole), whole
+        elif status.startswith("Retrying in 5 seconds"):  # it counts down from there at the first cut
+            self.note(f"{reference}: layer {layer} was cut off; the engine goes on with it in 5 s")
+        self.pull_note(reference, f"{layer} {status}".strip(), current, total)

@@ -1,26 +1,38 @@
-"""Images by the names that registries know, and what can be wrong with asking for one. Pure."""
+"""Images by the names that registries know, what can be wrong with asking for one, and ``--image``."""
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+from hashlib import sha256
+from pathlib import Path
 
 from trtmatrix.common.errors import MachineryError, UsageError, shorten
+from trtmatrix.common.remembered import Remembered
+from trtmatrix.suite.image_names import SUFFIXES
+from trtmatrix.suite.matrix import ImageOrigin, Matrix, Pin
 
 HUB = "docker.io"
 """Docker Hub, by the name that it has in references."""
 
-_HUB_API = "registry-1.docker.io"
-_HOST_PART = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
-_HOST = re.compile(rf"(?:{_HOST_PART}(?:\.{_HOST_PART})*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?", re.ASCII)
+FILES = tuple(dict.fromkeys(SUFFIXES.values()))
+"""What files of images end with; no reference does."""
+CHUNK = 1 << 22
+
+_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
+_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::[1-9]\d{{0,4}})?"
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_REPOSITORY = re.compile(rf"{_PART}(?:/{_PART})*", re.ASCII)
-_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", re.ASCII)
-_ID = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_HOST_FIRST = r"(?:localhost/|[^/]*[.:A-Z][^/]*/)"
+_DIGEST = r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}"
+_REFERENCE = re.compile(
+    rf"(?:(?={_HOST_FIRST})(?P<host>{_HOST})/|(?!{_HOST_FIRST}))(?P<repository>{_PART}(?:/{_PART})*)"
+    rf"(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>{_DIGEST}))?",
+    re.ASCII,
+)
 _LONGEST = 255
-_LAST_PORT = 65535
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +52,7 @@ class Reference:
     @property
     def server(self) -> str:
         """The host that answers for it, with its port: Docker Hub's is called otherwise than its images."""
-        return _HUB_API if self.host == HUB else self.host
+        return "registry-1.docker.io" if self.host == HUB else self.host
 
     @property
     def name(self) -> str:
@@ -60,21 +72,16 @@ def parse_reference(text: str) -> Reference:
     a name of one part is below ``library``; without tag and digest the tag is ``latest``.
     :class:`UsageError` where it cannot be one. Source: https://github.com/distribution/reference.
     """
-    left, at, digest = text.partition("@")
-    if at and not _DIGEST.fullmatch(digest):
-        raise _refused(text, "what stands after @ is no digest (sha256: and 64 of 0-9a-f)")
-    host, rest = _split_host(left)
-    if not _HOST.fullmatch(host) or not _has_real_port(host):
-        raise _refused(text, f"{host!r} is no host")
-    repository, colon, tag = rest.partition(":")
-    if colon and not _TAG.fullmatch(tag):
-        raise _refused(text, f"{tag!r} is no tag (letters, digits, '_', '.' and '-', at most 128)")
-    if not _REPOSITORY.fullmatch(repository):
-        raise _refused(text, f"{repository!r} is no repository (small letters, digits, '/', '.', '_', '-')")
+    found = _REFERENCE.fullmatch(text)
+    if found is None or re.fullmatch(r"[0-9a-f]{64}", text):  # an image's ID, which no registry knows
+        raise UsageError(
+            f"{shorten(text)} is no image's name: write HOST/REPOSITORY:TAG or …@sha256:… and 64 digits\n"
+            "  such as nvcr.io/nvidia/pytorch:24.12-py3"
+        )
+    host, repository, tag, digest = (found[name] or "" for name in ("host", "repository", "tag", "digest"))
+    host = HUB if host in {"", f"index.{HUB}"} else host
     if len(f"{host}/{repository}") > _LONGEST:
-        raise _refused(text, f"its name is longer than {_LONGEST} letters")
-    if _ID.fullmatch(left):
-        raise _refused(text, "this is an image's ID, which no registry knows")
+        raise UsageError(f"{shorten(text)} is no image's name: it is longer than {_LONGEST} letters")
     if host == HUB and "/" not in repository:
         repository = f"library/{repository}"
     return Reference(host=host, repository=repository, tag=tag or ("" if digest else "latest"), digest=digest)
@@ -82,26 +89,7 @@ def parse_reference(text: str) -> Reference:
 
 def is_digest(text: str) -> bool:
     """Whether a text is a digest that can be checked: SHA-256 or SHA-512."""
-    return bool(_DIGEST.fullmatch(text))
-
-
-def _split_host(name: str) -> tuple[str, str]:
-    first, slash, rest = name.partition("/")
-    is_host = "." in first or ":" in first or first == "localhost" or first != first.lower()
-    if not slash or not is_host:
-        return HUB, name
-    return (HUB if first == f"index.{HUB}" else first), rest
-
-
-def _has_real_port(host: str) -> bool:
-    port = host.rpartition("]")[2].partition(":")[2]
-    return not port or 0 < int(port[:6]) <= _LAST_PORT
-
-
-def _refused(text: str, why: str) -> UsageError:
-    return UsageError(
-        f"{shorten(text)} is no image's name: {why}\n  such as nvcr.io/nvidia/pytorch:24.12-py3"
-    )
+    return bool(re.fullmatch(_DIGEST, text))
 
 
 class Trouble(Enum):
@@ -122,57 +110,47 @@ class Trouble(Enum):
 
 
 class RegistryError(MachineryError):
-    """A registry gave no good answer; the message says why and the command that mends it."""
+    """A registry (``nvcr.io``) gave no good answer; the message says why and what mends it."""
 
     def __init__(self, message: str, *, trouble: Trouble, host: str) -> None:
-        """Keep what is wrong, and with which registry (``nvcr.io``)."""
         super().__init__(message)
         self.trouble, self.host = trouble, host
 
 
-def explain_trouble(trouble: Trouble, host: str, what: str, why: str) -> RegistryError:
-    """Return the error for what was asked of a registry: ``what``: its name; ``why``: what was answered."""
-    said = f": {why}" if why else ""
-    return RegistryError(
-        f"{_CAUSES[trouble].format(host=host, what=what)}{said}\n  {mend(trouble, host, what)}",
-        trouble=trouble, host=host,
-    )  # fmt: skip
-
-
-_CAUSES = {
-    Trouble.UNREACHABLE: "{host} cannot be reached for {what}",
-    Trouble.NEEDS_LOGIN: "{host} wants a login for {what}, or has no such image",
-    Trouble.WRONG_LOGIN: "{host} refuses the login that is used for {what}",
-    Trouble.MISSING: "{host} has no {what}",
-    Trouble.LIMITED: "{host} says to ask later for {what}",
-    Trouble.DAMAGED: "{host} sent other bytes than their digest says for {what}",
-    Trouble.BROKEN: "{host} gave no usable answer for {what}",
-}
-
-_MENDS = {
-    Trouble.UNREACHABLE: "check the network and the proxy (HTTPS_PROXY, NO_PROXY), or name a mirror: "
-    "--registry HOST/PATH",
-    Trouble.NEEDS_LOGIN: "log in: {login}",
-    Trouble.WRONG_LOGIN: "log in again: {login}",
-    Trouble.MISSING: "check the tag on the registry's pages: it was taken away, or never was there",
-    Trouble.LIMITED: "try again later; a login usually has a higher limit: {login}",
-    Trouble.DAMAGED: "ask again: something between here and the registry changes what it sends; with a proxy "
-    "or mirror, ask without it",
-    Trouble.BROKEN: "try again later; with a proxy or mirror, ask without it",
-}
-
-
+_TROUBLES = {  # what happened, and what to do about it
+    Trouble.UNREACHABLE: ("{host} cannot be reached for {what}", "check the network and the proxy "
+        "(HTTPS_PROXY, NO_PROXY), or name a mirror: --registry HOST/PATH"),
+    Trouble.NEEDS_LOGIN: ("{host} wants a login for {what}, or has no such image", "log in: {login}"),
+    Trouble.WRONG_LOGIN: ("{host} refuses the login that is used for {what}", "log in again: {login}"),
+    Trouble.MISSING: ("{host} has no {what}", "check the tag on the registry's pages: it was taken away, or "
+        "never was there"),
+    Trouble.LIMITED: ("{host} says to ask later for {what}", "try again later; a login usually has a higher "
+        "limit: {login}"),
+    Trouble.DAMAGED: ("{host} sent other bytes than their digest says for {what}", "ask again: something "
+        "between here and the registry changes what it sends; with a proxy or mirror, ask without it"),
+    Trouble.BROKEN: ("{host} gave no usable answer for {what}", "try again later; with a proxy or "
+        "mirror, ask without it"),
+}  # fmt: skip
 _GONE = (
     "a digest that was there is gone from it: nox -s lock shows what the tag stands for now; a host that has "
     "the image can hand it on: nox -s pack"
 )
 
 
-def mend(trouble: Trouble, host: str, what: str = "") -> str:
+def explain_trouble(trouble: Trouble, host: str, what: str, why: str) -> RegistryError:
+    """Return the error for what was asked of a registry: ``what``: its name; ``why``: what was answered."""
+    said = f": {why}" if why else ""
+    message = (
+        f"{_TROUBLES[trouble][0].format(host=host, what=what)}{said}\n  {remedy_for(trouble, host, what)}"
+    )
+    return RegistryError(message, trouble=trouble, host=host)
+
+
+def remedy_for(trouble: Trouble, host: str, what: str = "") -> str:
     """Return the next thing to do about a registry's trouble. ``what``: the name that was asked for."""
     if trouble is Trouble.MISSING and "@" in what:
         return _GONE
-    return _MENDS[trouble].format(login=login_command(host))
+    return _TROUBLES[trouble][1].format(login=login_command(host))
 
 
 def login_command(host: str) -> str:
@@ -180,3 +158,93 @@ def login_command(host: str) -> str:
     if host == "nvcr.io":
         return "docker login nvcr.io --username '$oauthtoken' (its password is an NGC API key)"
     return "docker login" if host == HUB else f"docker login {host}"
+
+
+def with_own_images(
+    matrix: Matrix, texts: Sequence[str], engine: str, read_file: Callable[[str], ImageOrigin]
+) -> Matrix:
+    """Return the matrix with the images of ``texts`` (``VERSION=REFERENCE|FILE``) in place of its own.
+
+    What is locked or built of an image that is replaced says nothing of the one that replaces it.
+    ``read_file`` returns a file as an origin. :class:`UsageError` where a text cannot be obeyed.
+    """
+    in_images = [v.name for v in matrix.versions if isinstance(v.origin, ImageOrigin)]
+    origins: dict[str, ImageOrigin] = {}
+    for text in texts:
+        name, _, image = text.partition("=")
+        if not (name and image):
+            raise UsageError(f"--image {text}: write VERSION=REFERENCE or VERSION=FILE")
+        if name not in in_images:
+            known = name in {version.name for version in matrix.versions}
+            why = "runs in no image" if known else "is no version of matrix.yaml"
+            raise UsageError(f"--image {text}: {name} {why}\n  name one of {', '.join(in_images)}")
+        if name in origins:
+            raise UsageError(f"--image {text}: {name} has an image by another --image: leave one out")
+        if not image.startswith(("/", "./", "../", "~")) and not image.endswith(FILES):
+            parse_reference(image)
+            origins[name] = ImageOrigin(image=image)
+        elif image.endswith(SUFFIXES[engine]):
+            origins[name] = read_file(image)
+        else:
+            taken = "; ".join(f"--engine {name}: {suffix}" for name, suffix in SUFFIXES.items())
+            raise UsageError(
+                f"--image {text}: --engine {engine} takes files that end in {SUFFIXES[engine]}\n  {taken}"
+            )
+    versions = (replace(v, origin=origins[v.name]) if v.name in origins else v for v in matrix.versions)
+    return replace(matrix, versions=tuple(versions))
+
+
+def read_file(name: str, cache: Path) -> ImageOrigin:
+    """Return a file as an origin, pinned by what is in it: its own SHA-256, or the ID of a tar's image.
+
+    It is read once for as long as path, size and time of its last change stay: a large one takes a while.
+    :class:`UsageError` where it is not there, or is no tar with one image.
+    """
+    path = Path(name).expanduser().absolute()
+    try:
+        status = path.stat()
+        if not path.is_file():
+            raise UsageError(f"--image: {path} is no file")
+        key = f"{path}\n{status.st_size}\n{status.st_mtime_ns}"
+        read = tar_ids if path.suffix == ".tar" else lambda file: (file_digest(file),)
+        ids = tuple(Remembered(cache).recall("image-file", key, lambda: list(read(path))))
+    except OSError as error:
+        raise UsageError(
+            f"--image: {path} cannot be read: {error.strerror or error}\n  name a file that this host sees"
+        ) from error
+    return ImageOrigin(image=str(path), pin=Pin(manifest=ids[0], ids=ids))
+
+
+def file_digest(path: Path) -> str:
+    """Return ``sha256:`` and the SHA-256 of a file."""
+    digest = sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def tar_ids(path: Path) -> tuple[str, ...]:
+    """Return the IDs that engines may give the image of a tar of ``docker save``.
+
+    That is the digest of its configuration; in engines with containerd's image store that of its manifest
+    or index, which Docker 25 and later write into index.json.
+    Source: https://github.com/opencontainers/image-spec/blob/main/image-layout.md.
+    """
+    import tarfile
+
+    listings = {}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                listed = member.name in {"manifest.json", "index.json"}
+                if listed and (stream := archive.extractfile(member)) is not None:
+                    listings[member.name] = json.load(stream)
+        configurations = {str(entry["Config"]) for entry in listings["manifest.json"]}
+        manifests = [str(entry["digest"]) for entry in listings.get("index.json", {}).get("manifests", [])]
+    except (tarfile.TarError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"--image: {path} is no image as docker save writes it: {error!r}") from error
+    if len(configurations) != 1:
+        raise UsageError(f"--image: {path} has {len(configurations)} images: save the one that is meant")
+    own = configurations.pop().rpartition("/")[2].removesuffix(".json")
+    return tuple(dict.fromkeys((f"sha256:{own}", *manifests)))

@@ -1,37 +1,124 @@
-"""Installs wheels into an environment: by uv, which is ten times faster, or by the user's own pip."""
+"""Wheels: environments of them, each made once; the wheelhouse that stands for every index; their locks.
+
+A lock is a requirements file that gives each wheel of an image its SHA-256.
+"""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
-from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.offline import need_network
+from packaging.requirements import Requirement
 
-OWN_INDEX = re.compile(r"^\s*(?:index-url|no-index)\s*=", re.MULTILINE)
-"""A setting by which pip is told where to look. uv does not read pip's files."""
+from trtmatrix.common.errors import ConfigError, MachineryError
+from trtmatrix.common.file_lock import hold
+from trtmatrix.common.offline import is_offline, need_network
+
+UV = (sys.executable, "-m", "uv")
+WHEELHOUSE = "wheelhouse"
+"""What the folder is called in a project; TRTMATRIX_WHEELHOUSE names another."""
+DEFAULT_INDEX = "https://pypi.org/simple/"
+"""Source: https://pip.pypa.io/en/stable/cli/pip_install/#cmdoption-i."""
+PIP_SETTINGS = ("index-url", "no-index", "extra-index-url", "find-links", "proxy")
+"""By these pip looks elsewhere, or in another way. uv does not read pip's files."""
+
+WHEEL = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?==[^\s*,;]+", re.ASCII)
+LINE = re.compile(r"(?P<wheel>\S+)\s+--hash=sha256:(?P<sha256>[0-9a-f]{64})")
+
+OWN_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX")
+"""Variables by which pip would look elsewhere too."""
+CUT = ("Retry(total=0", "Max retries exceeded", "Could not fetch URL")
+"""What pip prints of a network that fails to the last try; its errors only say that nothing matches."""
+
+
+def environment_digest(wheels: tuple[str, ...]) -> str:
+    """Return what identifies an environment: its requirements and this Python's version."""
+    return sha256(f"{sys.version_info[:3]} {sorted(wheels)}".encode()).hexdigest()[:16]
+
+
+def environment_folder(cache: Path, name: str, wheels: tuple[str, ...]) -> Path:
+    """Return where the environment of a version lies, made or not."""
+    return cache / "envs" / f"{name}-{environment_digest(wheels)}"
+
+
+def is_installed(cache: Path, name: str, wheels: tuple[str, ...]) -> bool:
+    """Whether the environment of a version is there, whole."""
+    return (environment_folder(cache, name, wheels) / "complete").exists()
+
+
+def make_environment(
+    folder: Path, wheels: Sequence[str], note: Callable[[str], None], *, wheelhouse: Path | None = None,
+    python: Sequence[str] = ("--no-python-downloads", f"--python={sys.executable}"),
+    pythons: Path | None = None,
+) -> Path:  # fmt: skip
+    """Return the Python of an environment with exactly these wheels, made now if it is not there.
+
+    ``note`` is told of what takes long; ``python``: uv's options for which Python it has, ``pythons``: the
+    folder of those that uv fetches. Raises :class:`MachineryError` where a wheel or the Python cannot be had.
+    """
+    with hold(folder.parent / f"{folder.name}.lock", note):
+        if not (folder / "complete").exists():
+            note(f"installing {', '.join(wheels)} into {folder} (once)")
+            for old in (folder, *folder.parent.glob(f"{folder.name}.partial-*")):
+                shutil.rmtree(old, ignore_errors=True)
+            # The uv of a run that was interrupted may still be writing: never where this one does.
+            partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.partial-", dir=folder.parent))
+            place = {**os.environ, **({"UV_PYTHON_INSTALL_DIR": str(pythons)} if pythons else {})}
+            command = [*UV, "venv", "--quiet", "--allow-existing", *python, str(partial)]
+            command += ["--offline"] if is_offline() else []
+            made = subprocess.run(command, env=place, capture_output=True, text=True, check=False)
+            new = [str(partial / "bin" / "python"), "-c", "import sys; sys.exit(sys.version_info < (3, 10))"]
+            if made.returncode or subprocess.run(new, check=False).returncode:
+                said = made.stderr.strip()[-300:]
+                raise MachineryError(f"uv makes no environment of Python 3.10 or later: {said}")
+            install_wheels(partial / "bin" / "python", tuple(wheels), wheelhouse)
+            (partial / "complete").touch()
+            partial.rename(folder)
+    return folder / "bin" / "python"
+
+
+def make_own_environment(root: Path, named: str | None, note: Callable[[str], None]) -> Path:
+    """Return a Python below ``root`` with all that this program needs, but for the program; made once.
+
+    ``named``: a Python 3.10 or later; without one uv fetches its own into ``root``. Raises
+    :class:`MachineryError` where there is none.
+    """
+    needed = [Requirement(text) for text in importlib.metadata.requires("trtmatrix") or ()]
+    plain = sorted(str(one) for one in needed if not (one.marker and "extra" in str(one.marker)))
+    python = ["--managed-python", "--python=3.12"]
+    if named:
+        python = ["--no-python-downloads", f"--python={named}"]
+    key = sha256("\n".join([*python, *plain]).encode()).hexdigest()[:16]
+    return make_environment(root / "env" / key, plain, note, python=python, pythons=root / "python")
 
 
 def install_wheels(python: Path, wheels: tuple[str, ...], wheelhouse: Path | None = None) -> None:
     """Install exactly these wheels and what they need, no source builds, for one interpreter.
 
-    Where pip has an index of its own (a mirror, say), or uv fails, pip does it. ``wheelhouse``: a folder that
-    stands for every index; nothing is asked of a network then. Raises :class:`MachineryError` with pip's own
-    words and the command to try.
+    uv does it, which is ten times faster; pip where it has an index of its own (a mirror, say), or uv fails.
+    ``wheelhouse``: a folder that stands for every index; nothing is asked of a network then. Raises
+    :class:`MachineryError` with pip's own words and the command to try.
     """
     if wheelhouse is None:
         need_network(f"installing {', '.join(wheels)}")
     source = [] if wheelhouse is None else ["--no-index", f"--find-links={wheelhouse}"]
-    own = wheelhouse is None and pip_has_own_index(os.environ, pip_files(os.environ))
-    if not own and _uv(python, [*source, *wheels]):
-        return
-    command = [sys.executable, "-m", "pip", f"--python={python}", "install", "--quiet"]
-    command += ["--disable-pip-version-check", "--no-input", "--no-compile"]
-    command += ["--only-binary=:all:", *source, *wheels]
+    words = ["--quiet", "--only-binary=:all:", *source, *wheels]
+    if wheelhouse is not None or not {"index-url", "no-index"} & set(pip_settings(os.environ)):
+        offline = [] if wheelhouse is None else ["--offline"]
+        command = [*UV, "pip", "install", f"--python={python}", *offline, *words]
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            return
+    command = [sys.executable, "-m", "pip", f"--python={python}", "install"]
+    command += ["--disable-pip-version-check", "--no-input", "--no-compile", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
@@ -41,43 +128,172 @@ def install_wheels(python: Path, wheels: tuple[str, ...], wheelhouse: Path | Non
         )
 
 
-def _uv(python: Path, words: Sequence[str]) -> bool:
-    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", f"--python={python}"]
-    command += ["--only-binary=:all:", *(["--offline"] if "--no-index" in words else []), *words]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+def pip_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return how pip is told to look elsewhere, by its files and variables.
 
-
-def pip_has_own_index(environment: Mapping[str, str], files: list[Path]) -> bool:
-    """Whether pip is told, by its variables or files, to look elsewhere than its default index."""
-    if {"PIP_INDEX_URL", "PIP_NO_INDEX"} & set(environment):
-        return True
-    return any(OWN_INDEX.search(file.read_text(errors="replace")) for file in files if file.is_file())
-
-
-def pip_files(environment: Mapping[str, str]) -> list[Path]:
-    """Return where pip keeps its settings. Source: https://pip.pypa.io/en/stable/topics/configuration/."""
+    Source: https://pip.pypa.io/en/stable/topics/configuration/.
+    """
     home = Path(environment.get("HOME", "/"))
-    config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
-    files = [Path("/etc/pip.conf"), Path("/etc/xdg/pip/pip.conf"), config / "pip" / "pip.conf"]
-    files += [home / ".pip" / "pip.conf", Path(sys.prefix) / "pip.conf"]
-    return files + [Path(environment[name]) for name in ("PIP_CONFIG_FILE",) if name in environment]
-
-
-DEFAULT_INDEX = "https://pypi.org/simple/"
-"""Source: https://pip.pypa.io/en/stable/cli/pip_install/#cmdoption-i."""
-_SETTING = re.compile(
-    r"^\s*(index-url|no-index|extra-index-url|find-links|proxy)\s*=\s*(.*?)\s*$", re.MULTILINE
-)
-
-
-def pip_index(environment: Mapping[str, str], files: list[Path]) -> str:
-    """Return the only index that pip would ask; nothing where it has other sources or a proxy of its own."""
+    own = Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / "pip"
+    folders = (Path("/etc"), Path("/etc/xdg/pip"), own, home / ".pip", Path(sys.prefix))
     settings: dict[str, str] = {}
-    for file in files:
+    for file in [*(folder / "pip.conf" for folder in folders), Path(environment.get("PIP_CONFIG_FILE", ""))]:
         if file.is_file():
-            settings |= dict(_SETTING.findall(file.read_text(errors="replace")))
-    for name in ("index-url", "no-index", "extra-index-url", "find-links", "proxy"):
+            text = file.read_text(errors="replace")
+            pattern = rf"^\s*({'|'.join(PIP_SETTINGS)})\s*=\s*(.*?)\s*$"
+            settings |= dict(re.findall(pattern, text, re.MULTILINE))
+    for name in PIP_SETTINGS:
         if value := environment.get(f"PIP_{name.upper().replace('-', '_')}"):
             settings[name] = value
+    return settings
+
+
+def pip_index(environment: Mapping[str, str]) -> str:
+    """Return the only index that pip would ask; nothing where it has other sources or a proxy of its own."""
+    settings = pip_settings(environment)
     index = settings.pop("index-url", DEFAULT_INDEX)
     return "" if settings else index
+
+
+def find_wheelhouse(folder: Path) -> Path | None:
+    """Return the folder that TRTMATRIX_WHEELHOUSE names, else ``wheelhouse`` in the project, or None."""
+    named = os.environ.get("TRTMATRIX_WHEELHOUSE")
+    found = Path(named) if named else folder.resolve() / WHEELHOUSE
+    return found if found.is_dir() else None
+
+
+def find_lacking(wheelhouse: Path | None, wheels: Sequence[str]) -> str:
+    """Return why wheels cannot be installed for this Python from the folder alone; nothing: they can.
+
+    uv looks, without installing anything: what the wheels need themselves must be there too.
+    """
+    if wheelhouse is None:
+        return f"{', '.join(wheels)}: not installed, and there is no {WHEELHOUSE}"
+    command = [
+        *UV,
+        "pip",
+        "compile",
+        "--quiet",
+        "--no-header",
+        "--offline",
+        "--no-index",
+        "--only-binary=:all:",
+    ]
+    command += [f"--find-links={wheelhouse}", f"--python={sys.executable}", "-"]
+    done = subprocess.run(command, input="\n".join(wheels), capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return ""
+    said = " ".join(done.stderr.split())
+    why = re.search(r"Because (.+?),? we can conclude", said)
+    return f"{', '.join(wheels)}: not installed, and not in {wheelhouse}: {why[1] if why else said[-200:]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockedWheel:
+    """A wheel as matrix.yaml names it; ``sha256`` is empty where the lock has none.
+
+    ``source`` is the comment above the lock's line: how the hash is known.
+    """
+
+    wheel: str
+    sha256: str = ""
+    source: str = ""
+
+    @property
+    def line(self) -> str:
+        """The wheel as pip reads it."""
+        return f"{self.wheel} --hash=sha256:{self.sha256}" if self.sha256 else self.wheel
+
+
+def parse_lock(text: str, wheels: Sequence[str], file: str) -> tuple[LockedWheel, ...]:
+    """Return each wheel of matrix.yaml, with the lock's hash where it has one.
+
+    matrix.yaml decides what is wanted. :class:`ConfigError` lists what the lock has besides, what cannot
+    be read, and wheels that name no single version.
+    """
+    problems = [
+        f"matrix.yaml: {wheel}: write NAME==VERSION" for wheel in wheels if not WHEEL.fullmatch(wheel)
+    ]
+    locked: dict[str, LockedWheel] = {}
+    comment: list[str] = []
+    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
+        match = LINE.fullmatch(line)
+        if not line:
+            comment = []
+        elif line.startswith("#"):
+            comment.append(line.lstrip("# "))
+        elif match is None:
+            problems.append(f"{file}:{number}: write NAME==VERSION --hash=sha256:… (found {line[:80]!r})")
+        elif match["wheel"] not in wheels:
+            problems.append(f"{file}:{number}: {match['wheel']} is not in matrix.yaml: remove this line")
+        elif match["wheel"] in locked:
+            problems.append(f"{file}:{number}: {match['wheel']} stands twice: remove one")
+        else:
+            source = " ".join(comment)
+            locked[match["wheel"]] = LockedWheel(wheel=match["wheel"], sha256=match["sha256"], source=source)
+    if problems:
+        raise ConfigError(problems)
+    return tuple(locked.get(wheel, LockedWheel(wheel=wheel)) for wheel in wheels)
+
+
+def target_options(python: str, glibc: str) -> list[str]:
+    """Return pip's options for another Python such as ``"3.10"`` on x86-64, with a glibc such as ``"2.36"``.
+
+    pip is told every platform tag that this glibc can load.
+    """
+    tags = ["manylinux1", "manylinux2010", "manylinux2014"]
+    tags += [f"manylinux_2_{minor}" for minor in range(5, int(glibc.split(".")[1]) + 1)]
+    platforms = [f"--platform={tag}_x86_64" for tag in tags]
+    return [
+        "--no-deps",
+        "--only-binary=:all:",
+        "--implementation=cp",
+        f"--python-version={python}",
+        *platforms,
+    ]
+
+
+def download_wheels(
+    what: Sequence[str], target: Sequence[str], folder: Path, *, wheels: Path | None = None, index: str = ""
+) -> None:
+    """Have pip download ``what`` into a folder: from the folder ``wheels``, else an index, else its own.
+
+    ``target``: see :func:`target_options`. :class:`MachineryError` says why it did not.
+    """
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-input", *target, f"--dest={folder}"]
+    environment = dict(os.environ)
+    if wheels or index:
+        # This folder or index and no other: PyPI has packages without libraries under the same names.
+        environment = {name: environment[name] for name in environment if name not in OWN_SETTINGS}
+        environment["PIP_CONFIG_FILE"] = os.devnull
+    if wheels:
+        command += ["--no-index", f"--find-links={wheels}"]
+    elif index:
+        command.append(f"--index-url={index}")
+    done = subprocess.run([*command, *what], capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        source = str(wheels or index or "the index that pip is set to")
+        raise MachineryError(explain_refusal(done.stderr, source))
+
+
+def explain_refusal(said: str, source: str) -> str:
+    """Return why pip downloaded nothing, from what it printed."""
+    lines = [line.strip() for line in said.splitlines()]
+    mismatch = next((i for i, line in enumerate(lines) if "DO NOT MATCH THE HASHES" in line), None)
+    if mismatch is not None:
+        facts = "\n  ".join(line for line in lines[mismatch + 1 :] if line)
+        return (
+            f"{source} gives other bytes than the lock allows; nothing is built\n  {facts}\n"
+            "  find out which is right before changing the lock: the wheels of a release do not change"
+        )
+    if (cut := next((line for line in lines if any(mark in line for mark in CUT)), None)) is not None:
+        return (
+            f"{source} cannot be reached: {cut[:300]}\n"
+            "  check network and proxy (HTTPS_PROXY, NO_PROXY), or take the wheels from a folder"
+        )
+    errors = " ".join(line for line in lines if line.startswith("ERROR"))
+    return (
+        f"pip could not download from {source}: {errors or said.strip()[-1500:]}\n"
+        "  wheels alone are taken: where a package is an sdist, name in matrix.yaml what it installs"
+    )

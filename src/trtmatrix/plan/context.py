@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from trtmatrix.common.errors import ConfigError, UsageError, shorten
 from trtmatrix.common.paths import Project, default_cache
 from trtmatrix.launchers.lock import MACHINES, Lock, pin_matrix
-from trtmatrix.launchers.references import parse_reference
+from trtmatrix.launchers.references import parse_reference, read_file, with_own_images
 from trtmatrix.plan.lockfile import REMEDY, parse_matrix_lock
 from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
 from trtmatrix.suite.digest import Code
@@ -121,9 +121,6 @@ def open_context(asked: ProjectOptions | Namespace) -> Context:
     engine = _engine(options)
     matrix = replace(matrix, registry=_registry(options, matrix))
     if options.images:
-        from trtmatrix.launchers.image_files import read_file
-        from trtmatrix.launchers.own_images import with_own_images
-
         matrix = with_own_images(matrix, options.images, engine, lambda file: read_file(file, project.cache))
     context = Context(
         project=project, matrix=pin_matrix(matrix, lock, own_platform()), selection=options.selection,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 
-from trtmatrix.launchers.interpreters import environment_digest
+from trtmatrix.launchers.wheels import environment_digest
 from trtmatrix.prepare.cases import case_digest
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin

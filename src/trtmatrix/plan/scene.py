@@ -121,12 +121,12 @@ def find_host(context: Context, scan: GpuScan) -> Host:
 def find_engine_of(context: Context, scan: GpuScan) -> Engine:
     """Look at the engine that is meant; a file of the user's counts as an image that is here."""
     if context.engine in CHILDREN:
-        from trtmatrix.launchers.found import find_child_engine
+        from trtmatrix.launchers.child_containers import find_child_engine
 
         engine = find_child_engine(context.engine, context.project.cache, gpu_here=bool(scan.gpus))
         engine = replace(engine, platform=own_platform())
     else:
-        from trtmatrix.launchers.engine import find_engine
+        from trtmatrix.launchers.docker_engine import find_engine
 
         engine = find_engine(gpu_here=bool(scan.gpus), offline=context.offline)
     origins = [v.origin for v in context.matrix.versions if isinstance(v.origin, ImageOrigin)]
@@ -136,8 +136,7 @@ def find_engine_of(context: Context, scan: GpuScan) -> Engine:
 
 def lacking_wheels(context: Context) -> dict[str, str]:
     """Return what each version of wheels lacks that is neither installed nor in the wheelhouse, in words."""
-    from trtmatrix.launchers.interpreters import is_installed
-    from trtmatrix.launchers.wheelhouse import find_lacking, find_wheelhouse
+    from trtmatrix.launchers.wheels import find_lacking, find_wheelhouse, is_installed
 
     wheelhouse, lacking = find_wheelhouse(context.project.folder), {}
     for version in context.matrix.versions:

@@ -9,7 +9,7 @@ from itertools import groupby
 from trtmatrix.images.rules import Finding, Level
 from trtmatrix.judge.compare import Entry
 from trtmatrix.judge.words import full_words
-from trtmatrix.launchers.interpreters import is_installed
+from trtmatrix.launchers.wheels import is_installed
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.scene import Scene, look_around
 from trtmatrix.run.perform import Options, perform

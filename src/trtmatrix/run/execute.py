@@ -42,7 +42,8 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
     away = [launch for launch in launches if launch.gpu.remote]
     # Where each cell has a container of its own, they come one after another.
     schedule = Schedule(here, plan.boards, seconds, split_cpu=run.isolation is not Isolation.CONTAINER)
-    run.uses.expect(here)
+    if run.images is not None:
+        run.images.expect(here)
     run.progress.begin(CELLS, sum(len(launch.cells) for launch in launches))
     boards = [(group, board) for group in schedule.groups for board in group.boards]
     with ending(run.hurry) as interrupted, ThreadPoolExecutor(2 + len(boards)) as threads:
@@ -107,7 +108,8 @@ def _take(launch: Launch, found: Ready | BaseException, schedule: Schedule, run:
                 run.records.append(record)
         else:
             run.leave_out(launch, str(found).splitlines()[0])
-        run.uses.ended(launch)
+        if run.images is not None:
+            run.images.ended(launch)
     finally:
         schedule.put(launch, None)
 
@@ -130,4 +132,5 @@ def _run_launch(ready: Ready, run: Run) -> None:
             early &= worker.had_tasks
     except Stopped:
         return
-    run.uses.ended(ready.launch)
+    if run.images is not None:
+        run.images.ended(ready.launch)

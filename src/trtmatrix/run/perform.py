@@ -22,7 +22,7 @@ from trtmatrix.suite.plan import Excluded, Isolation, Keep, Launch
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
     from trtmatrix.common.progress import Progress
     from trtmatrix.images.preflight import Terms
-    from trtmatrix.launchers.image_use import ImageUse, NoUse
+    from trtmatrix.launchers.images import Images
     from trtmatrix.launchers.launcher import Launcher
     from trtmatrix.run.state import Executor, Run
 
@@ -123,11 +123,11 @@ def tidy(context: Context, scene: Scene, options: Options, served: frozenset[Cel
     from trtmatrix.common.progress import QuietProgress
     from trtmatrix.launchers.containers import remove_leftovers
 
-    note = QuietProgress(sys.stderr).note
+    progress = QuietProgress(sys.stderr)
     for name in remove_leftovers():
-        note(f"removed the container {name}, whose run had died")
-    uses = use_images(context, scene, options, note)
-    if not uses.drop_leftovers(launch.version.origin for launch in launches):
+        progress.note(f"removed the container {name}, whose run had died")
+    images = make_images(context, scene, options, progress)
+    if not images.drop_leftovers(launch.version.origin for launch in launches):
         return scene
     return replace(scene, host=replace(scene.host, engine=find_engine_of(context, scene.scan)))
 
@@ -164,50 +164,53 @@ def execute(
 
     progress = QuietProgress(sys.stderr) if options.quiet else open_progress()
     try:
-        uses = None
+        images = None
         if any(needs_image(launch) for launch in scene.plan.here):
-            uses = use_images(context, scene, options, progress.note)
+            images = make_images(context, scene, options, progress)
         return execute_plan(
-            scene.plan, served, make_run(context, scene, options, progress, uses), executor
+            scene.plan, served, make_run(context, scene, options, progress, images), executor
         )  # fmt: skip
     finally:
         progress.close()
 
 
-def use_images(context: Context, scene: Scene, options: Options, note: Callable[[str], None]) -> ImageUse:
-    """Return what counts the cells that want an image, and drops it after the last one."""
-    from trtmatrix.launchers.image_use import ImageUse
-    from trtmatrix.launchers.pulled import Ledger
+def make_images(context: Context, scene: Scene, options: Options, progress: Progress) -> Images:
+    """Return what gets the images of this host's engine, and drops them after their last cell."""
+    from trtmatrix.launchers.images import Images, builder_command
+    from trtmatrix.launchers.pulls import Puller
 
-    platform = scene.host.engine.platform
-    return ImageUse(
-        ledger=Ledger(context.project.cache), keep=options.keep, note=note,
-        base_of=lambda base: base_origin(base, context.lock, platform, context.matrix.registry),
+    project, engine = context.project, scene.host.engine
+    puller = Puller(
+        pull_note=progress.pull, note=progress.note, platform=engine.platform, command=engine.command
+    )
+    return Images(
+        cache=project.cache, puller=puller, keep=options.keep,
+        builder=builder_command(project.image_builder, project.matrix),
+        base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
     )  # fmt: skip
 
 
 def make_run(
-    context: Context, scene: Scene, options: Options, progress: Progress, uses: NoUse | None = None
+    context: Context, scene: Scene, options: Options, progress: Progress, images: Images | None = None
 ) -> Run:
     """Return a run with the launchers that its plan needs."""
     from trtmatrix.judge.calibration import read_calibration
     from trtmatrix.launchers.gpu import clocks
-    from trtmatrix.launchers.image_use import NoUse
     from trtmatrix.launchers.interpreters import InterpreterLauncher
-    from trtmatrix.launchers.wheelhouse import find_wheelhouse
+    from trtmatrix.launchers.wheels import find_wheelhouse
     from trtmatrix.prepare.case_pool import CasePool
     from trtmatrix.prepare.cases import CaseCache
     from trtmatrix.run.state import Run
     from trtmatrix.run.tasks import new_run_id
 
-    project, launches, uses = context.project, scene.plan.here, uses or NoUse()
+    project, launches = context.project, scene.plan.here
     interpreters = InterpreterLauncher(
         project.cache, project.repros.resolve(), progress.note,
         find_wheelhouse(project.folder) if context.offline else None,
     )  # fmt: skip
     launchers: dict[str, Launcher] = {"wheels": interpreters, "host": interpreters}
-    if any(map(needs_image, launches)):
-        launchers["container"] = _container_launcher(context, scene, options, progress, uses)
+    if images is not None:
+        launchers["container"] = _container_launcher(context, scene, options, progress, images)
     surfaces = None
     if any(launch.version.product is Product.TENSORRT for launch in launches):
         from trtmatrix.api.section import SurfaceIntake
@@ -218,32 +221,25 @@ def make_run(
         cache=project.cache, local=project.local, probe_digest=context.code.probe, progress=progress,
         gpu_clocks=clocks, output_bytes=options.limits.output, calibration=read_calibration(),
         stored=scene.stored, rebuilds=options.rebuilds, confirm=options.confirm,
-        isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project), uses=uses,
+        isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project), images=images,
         surfaces=surfaces,
     )  # fmt: skip
 
 
 def _container_launcher(
-    context: Context, scene: Scene, options: Options, progress: Progress, uses: NoUse
+    context: Context, scene: Scene, options: Options, progress: Progress, images: Images
 ) -> Launcher:
     """Return what starts containers: by the engine's socket, or as children of this process."""
     engine, project, limits = scene.host.engine, context.project, options.limits
     if not engine.is_daemon:
-        from trtmatrix.launchers.child import ChildLauncher
-        from trtmatrix.launchers.found import find_runtime
+        from trtmatrix.launchers.child_containers import ChildLauncher, find_runtime
 
         return ChildLauncher(
             runtime=find_runtime(engine.command), engine=engine, cache=project.cache, repros=project.repros,
             limits=limits, note=progress.note,
         )  # fmt: skip
     from trtmatrix.launchers.containers import ContainerLauncher
-    from trtmatrix.launchers.engine_images import Images, builder_command
 
-    images = Images(
-        pull_note=progress.pull, note=progress.note,
-        builder=builder_command(project.image_builder, project.matrix), uses=uses,
-        platform=engine.platform, command=engine.command,
-    )  # fmt: skip
     return ContainerLauncher(
         engine=engine, cache=project.cache, repros=project.repros, limits=limits, images=images
     )
@@ -251,7 +247,7 @@ def _container_launcher(
 
 def here(project: Project) -> Callable[[Launch], bool]:
     """Return what tells whether a launch can start without a pull, a build or an installation."""
-    from trtmatrix.launchers.interpreters import is_installed
+    from trtmatrix.launchers.wheels import is_installed
 
     def is_here(launch: Launch) -> bool:
         origin = launch.version.origin

@@ -22,8 +22,7 @@ from trtmatrix.images.downloads import (
 )
 from trtmatrix.images.preflight import preflight
 from trtmatrix.images.rules import Finding, finding_lines
-from trtmatrix.launchers.container import Limits, docker_command
-from trtmatrix.launchers.launcher import launch_spec
+from trtmatrix.launchers.container import Limits, docker_command, make_container_spec
 from trtmatrix.launchers.pulled import pull_speed
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import equal_boards, estimate_seconds, known_cells, order_launches
@@ -137,14 +136,14 @@ def container_command(context: Context, scene: Scene, launch: Launch, limits: Li
     origin, engine, project = launch.version.origin, scene.host.engine, context.project
     held = engine.held(origin) if isinstance(origin, ImageOrigin) and origin.pin else None
     image = held or (origin.reference if isinstance(origin, ImageOrigin) else "")
-    spec = launch_spec(
+    spec = make_container_spec(
         launch, image, engine, cache=project.cache, repros=project.repros, folder=Path("JOB"), limits=limits
     )
     if engine.is_daemon:
         return docker_command(spec)
-    from trtmatrix.launchers.found import find_runtime
+    from trtmatrix.launchers.child_containers import child_command, find_runtime
 
-    return shlex.join(find_runtime(engine.command).words(spec, launch.gpu))
+    return shlex.join(child_command(find_runtime(engine.command), spec, launch.gpu))
 
 
 def plan_text(planned: Planned) -> str:

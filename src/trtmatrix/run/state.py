@@ -12,7 +12,6 @@ from trtmatrix.common.progress import Progress
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.compare import Stored
 from trtmatrix.judge.record import Record
-from trtmatrix.launchers.image_use import NoUse
 from trtmatrix.launchers.launcher import Launcher
 from trtmatrix.plan.order import Seconds
 from trtmatrix.prepare.case_pool import Preparer
@@ -23,8 +22,9 @@ from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.plan import Excluded, Isolation, Launch
 from trtmatrix.suite.repro_files import LoadedRepro
 
-if TYPE_CHECKING:  # where TensorRT is not run, nothing looks at its API
+if TYPE_CHECKING:  # where nothing runs in an image, and no TensorRT, neither is imported
     from trtmatrix.api.section import SurfaceIntake
+    from trtmatrix.launchers.images import Images
 
 CELLS = "cells"
 """The progress bar that counts cells."""
@@ -37,7 +37,7 @@ class Run:
     ``launchers``: by runtime. ``rebuilds``: the least number of engines of each cell. ``confirm``: failures
     are run again to be believed. ``stored``: the records that were there before. ``is_here``: whether a
     launch can start without a pull or an installation. ``surfaces`` asks for API surfaces that are not known.
-    ``uses`` is told which images are wanted. ``prepared``: the cases (repro, case) whose files are there.
+    ``images`` is told which are wanted. ``prepared``: the cases (repro, case) whose files are there.
     ``stop``: the run is to end; ``leave``: what other hosts run goes on, as nobody asked for its end;
     ``hurry``: whoever ends it is not to wait for other hosts any longer.
     """
@@ -56,7 +56,7 @@ class Run:
     calibration: Calibration
     stored: Sequence[Stored] = ()
     surfaces: SurfaceIntake | None = None
-    uses: NoUse = field(default_factory=NoUse)
+    images: Images | None = None
     rebuilds: int = 1
     confirm: bool = True
     isolation: Isolation = Isolation.WORKER

@@ -12,8 +12,7 @@ from typing import Any
 from trtmatrix.common.errors import UsageError
 from trtmatrix.judge.entry import Stored
 from trtmatrix.launchers.gpu import known_gpu
-from trtmatrix.launchers.image_files import read_file
-from trtmatrix.launchers.own_images import with_own_images
+from trtmatrix.launchers.references import read_file, with_own_images
 from trtmatrix.plan.context import Context
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import Site, SiteGpu, read_site

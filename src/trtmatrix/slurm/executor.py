@@ -20,7 +20,7 @@ from trtmatrix.common.errors import MachineryError
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.words import outcome_word
-from trtmatrix.launchers.environments import have_own_environment
+from trtmatrix.launchers.wheels import make_own_environment
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import Seconds, estimate_seconds, known_cells
 from trtmatrix.plan.scene import Scene, digests_now
@@ -342,7 +342,7 @@ class SlurmExecutor:
         write_json(own.folder / "run.json", {"claims": claims, "past": {**past, **facts["past"]}})
         tasks = cut_tasks(launch, self.seconds, self.site)
         suite = self.shared.stage_suite(self.project)
-        python = str(have_own_environment(self.shared.root, self.site.python, self.note))
+        python = str(make_own_environment(self.shared.root, self.site.python, self.note))
         sent = own.add([[str(cell.id) for cell in task] for task in tasks])
         folder = str(sent.folder)
         lines = [run_line(task, self.site, gpu, suite=suite, options=self.options) for task in tasks]

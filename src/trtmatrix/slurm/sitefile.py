@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from trtmatrix.common.errors import ConfigError, UsageError
-from trtmatrix.launchers.own_images import FILES
+from trtmatrix.launchers.references import FILES
 from trtmatrix.suite.gpus import slug_of
 from trtmatrix.suite.image_names import SUFFIXES
 from trtmatrix.suite.keys import check_keys, in_order, keys, schema_number

@@ -25,7 +25,7 @@ class Gpu:
     ``compute`` is the compute capability such as ``"8.9"``; ``variant`` holds what makes two boards
     of one name differ (memory in GiB, MIG profile), ``uuid_hash`` the SHA-256 of the UUID. ``seen``: the
     boards that jobs found on a site's nodes, the newest driver first; ``driver`` is then the newest one.
-    ``host``: the node's name as records have it (:func:`trtmatrix.launchers.job_gpus.host_hash`).
+    ``host``: what stands for the node's name in records (:func:`trtmatrix.launchers.gpu.job_gpus`).
     """
 
     slug: str

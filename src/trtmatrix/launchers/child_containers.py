@@ -1,0 +1,210 @@
+"""Containers that are children of this process: Apptainer and pyxis, with images as files in the cache.
+
+Each image is pulled once, also by several hosts that share the cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from trtmatrix.common.commands import run_to_end
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.common.file_lock import hold
+from trtmatrix.common.offline import need_network
+from trtmatrix.common.paths import scratch_folder
+from trtmatrix.launchers.apptainer import Apptainer
+from trtmatrix.launchers.container import (
+    SCRATCH,
+    ContainerSpec,
+    Limits,
+    image_origin,
+    make_container_spec,
+)
+from trtmatrix.launchers.launcher import Ended, Poll, Ready, gpu_variables, log_tail, run_session
+from trtmatrix.launchers.pyxis import Pyxis
+from trtmatrix.launchers.references import file_digest
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.plan import Engine, GpuAccess, Launch
+
+BEGAN = "began"
+"""What the first shell inside leaves: it tells a probe that failed from a container that never started."""
+
+FIRST_SHELL = """\
+echo began >"$0"
+for name in $(env | while IFS="=" read -r name rest; do
+    case $name in
+        *[!A-Za-z0-9_]*) ;;
+        SLURM* | SRUN_* | SBATCH_* | PMI* | OMPI_* | PRTE_* | PYXIS_*) echo "$name" ;;
+        APPTAINER* | SINGULARITY*) echo "$name" ;;
+    esac
+done); do
+    unset "$name"
+done
+exec "$@"
+"""
+"""It forgets what a scheduler or runtime says of this job: by it two runs of a cell differ."""
+
+SLURM_OOM = re.compile(r"(?im)^(srun|slurmstepd)[^:]*: (error: )?.*(oom[_-]kill|out of memory|out-of-memory)")
+"""Slurm's own words: the cgroup of a step is gone when the step is over."""
+NOT_UNDERSTOOD = "Invalid image reference"
+"""enroot's words for a form of a name that its release does not know."""
+
+
+Runtime = Apptainer | Pyxis
+
+
+def find_runtime(name: str) -> Runtime:
+    """Return the runtime ``apptainer`` or ``pyxis``, be it here or not."""
+    return Apptainer() if name == "apptainer" else Pyxis()
+
+
+def find_child_engine(name: str, cache: Path, *, gpu_here: bool) -> Engine:
+    """Return what is known of a runtime of this host; where it cannot be used it is said why."""
+    runtime, folder = find_runtime(name), cache / "images"
+    reason, remedy = runtime.find_trouble()
+    held = {}
+    for note in sorted(folder.glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            data = json.loads(note.read_text(encoding="utf-8"))
+            if note.with_suffix(runtime.suffix).is_file():
+                held[str(data["reference"])] = str(data["digest"])
+    return Engine(
+        available=not reason, reason=reason, remedy=remedy, name=runtime.name,
+        version="" if reason else runtime.version, images=held,
+        gpu_access=GpuAccess.RUNTIME if gpu_here else None,
+        root=str(next(each for each in (folder, *folder.parents) if each.is_dir())),
+    )  # fmt: skip
+
+
+def child_command(
+    runtime: Runtime, spec: ContainerSpec, gpu: Gpu, scratch: str = "JOB/scratch",
+    granted: Sequence[str] | None = None,
+) -> list[str]:  # fmt: skip
+    """Return the command line that starts a container; CUDA is told which GPU is the cell's.
+
+    ``env`` sets the variables inside: neither runtime takes HOME, and in pyxis the image's win over the
+    caller's. ``granted``: of the runtime's ``try_options``.
+    """
+    folders = [*((*pair, ":ro") for pair in spec.mounts.items()), (*spec.out, ""), (scratch, SCRATCH, "")]
+    if unclear := next((outside for outside, *_ in folders if re.search(r"[,:\"]", outside)), ""):
+        raise MachineryError(f'{unclear} cannot be given to a container: no path may have one of , : "')
+    mounts = [f"{outside}:{inside}{flag}" for outside, inside, flag in folders]
+    own = {name: value for name, value in spec.environment.items() if name != "NVIDIA_VISIBLE_DEVICES"}
+    settings = [f"{name}={value}" for name, value in {**own, **gpu_variables(gpu)}.items()]
+    inside = ["sh", "-c", FIRST_SHELL, f"{spec.out[1]}/{BEGAN}", "env", *settings, *spec.command]
+    return runtime.command(spec.image, gpu, mounts, inside, granted)
+
+
+class ChildLauncher:
+    """One container, a child process in a session of its own, for the cells of one version on one GPU."""
+
+    def __init__(
+        self, *, runtime: Runtime, engine: Engine, cache: Path, repros: Path, limits: Limits,
+        note: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.runtime, self.engine, self.note = runtime, engine, note
+        self.cache, self.repros, self.limits = cache, repros, limits
+
+    def make_ready(self, launch: Launch) -> Ready:
+        """Have the image, pulled now where the plan says so, and try what this host grants."""
+        image, digest = self._image(launch)
+        granted, lacking = self.runtime.try_options(str(image), self.limits)
+        for line in lacking:
+            self.note(f"{launch.version.name}: {line}")
+        digests = {"image": digest, "runtime": "container"}
+        return Ready(launch=launch, digests=digests, handle=(str(image), granted))
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        """Run the container to its end; nothing of it is left, however that comes."""
+        (folder / "job" / "scratch").write_text(SCRATCH)  # /dev/shm may be everybody's
+        (self.cache / "cases").mkdir(exist_ok=True)
+        (image, granted), gpu, log = ready.handle, ready.launch.gpu, folder / "container.log"
+        spec = make_container_spec(
+            ready.launch, image, self.engine, cache=self.cache, repros=self.repros, folder=folder,
+            limits=self.limits,
+        )  # fmt: skip
+        killed = count_oom_kills()
+        with scratch_folder() as scratch:
+            command = child_command(self.runtime, spec, gpu, scratch, granted)
+            environment = self.runtime.environment(gpu)
+            code = run_session(command, environment, log, folder, poll, largest_file=self.limits.file)
+        said = log_tail(log)
+        if not (folder / "out" / BEGAN).exists():
+            raise MachineryError(f"{self.runtime.name} cannot start the container of {image}: {said}")
+        memory = count_oom_kills() > killed or SLURM_OOM.search(said) is not None
+        return Ended(code=code if code >= 0 else 128 - code, out_of_memory=memory, log=said)
+
+    def _image(self, launch: Launch) -> tuple[Path, str]:
+        """Return the file of a launch's image and the digest that records have; pulled now where planned.
+
+        A locked image is the same from any registry. :class:`MachineryError` where it cannot be had.
+        """
+        origin = image_origin(launch)
+        which = origin.pin.ids[0] if origin.pin is not None else origin.reference
+        if origin.is_file:
+            return Path(origin.image), which
+        folder = self.cache / "images"
+        key = sha256(f"{self.runtime.name}\n{which}".encode()).hexdigest()[:16]
+        image, note = folder / f"{key}{self.runtime.suffix}", folder / f"{key}.json"
+        with hold(folder / f"{key}.lock", self.note):
+            if not image.exists():
+                if not launch.pull:
+                    raise MachineryError(f"{origin.reference} is not in {folder}")
+                self._pull(origin, image, note)
+            return image, str(json.loads(note.read_text(encoding="utf-8"))["digest"])
+
+    def _pull(self, origin: ImageOrigin, image: Path, note: Path) -> None:
+        """Pull under another name on the same disk; the image appears whole, and last. Nothing else stays.
+
+        Layers, several times as large as the image, go beside it, to no home folder.
+        """
+        reference = origin.reference
+        need_network(reference)
+        self.note(f"{self.runtime.name}: pulling {reference}")
+        for old in image.parent.glob(f".{image.stem}.*"):  # of a pull that was killed: the lock is ours
+            shutil.rmtree(old, ignore_errors=True)
+        work = image.parent / f".{image.stem}.{os.urandom(4).hex()}"
+        work.mkdir(mode=0o700)
+        try:
+            made, folders = work / image.name, self.runtime.pull_folders(os.environ, work)
+            for each in folders.values():
+                Path(each).mkdir(exist_ok=True)
+            for words in self.runtime.pull_commands(reference, str(made)):
+                code, said = run_to_end(words, {**os.environ, **folders})
+                if code == 0 or NOT_UNDERSTOOD not in said:
+                    break
+            if code or not made.is_file():
+                by_hand = " ".join(words).replace(str(made), made.name)
+                raise MachineryError(
+                    f"{reference} cannot be had: {said.strip()[-1000:]}\n  try it by hand: {by_hand}"
+                )
+            digest = origin.pin.ids[0] if origin.pin is not None else file_digest(made)
+            (work / "note").write_text(json.dumps({"reference": reference, "digest": digest}))
+            (work / "note").replace(note)
+            made.replace(image)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def count_oom_kills(own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return how many processes of this Slurm job the kernel has killed for memory; 0 outside of a job.
+
+    A cgroup of version 2 counts those below it too, one of version 1 its own alone:
+    https://docs.kernel.org/admin-guide/cgroup-v1/memory.html.
+    """
+    texts = []
+    with contextlib.suppress(OSError):
+        for controllers, job in re.findall(r"(?m)^\d+:([^:]*):/(.*?/job_[^/\n]*)", own.read_text()):
+            if not controllers:
+                texts.append((root / job / "memory.events").read_text())
+            elif "memory" in controllers.split(","):
+                texts += [file.read_text() for file in (root / "memory" / job).rglob("memory.oom_control")]
+    return sum(int(count) for text in texts for count in re.findall(r"(?m)^oom_kill (\d+)$", text))

@@ -1,0 +1,353 @@
+"""Which Docker or Podman is here: asked over its socket, without Docker's slow SDK where that can be."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import resource
+import shutil
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trtmatrix.common.offline import trouble_of
+from trtmatrix.launchers.lock import MACHINES
+from trtmatrix.suite.image_names import ENGINE, short_name
+from trtmatrix.suite.plan import Engine, GpuAccess
+
+if TYPE_CHECKING:
+    import docker
+
+DRIVER_FOLDER = "/usr/local/nvidia"
+CDI_KIND = "nvidia.com/gpu"
+CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+DOCKER, PODMAN = "Docker", "Podman"
+PODMAN_CDI = (5, 4)
+"""The first Podman that takes CDI's names over its socket: https://github.com/containers/podman/pull/25171."""
+PODMAN_LIMITS = {"nofile": (resource.RLIMIT_NOFILE, 1 << 16), "nproc": (resource.RLIMIT_NPROC, 1 << 15)}
+"""Open files and processes of a user: more than cells need, and no more than the caller's own limits."""
+
+DOCKER_SOCKET = "/var/run/docker.sock"
+PODMAN_SOCKET = "/run/podman/podman.sock"
+"""Where ``podman system service`` serves Docker's API for root; a user's is in the user's own folder.
+
+Source: https://docs.podman.io/en/latest/markdown/podman-system-service.1.html.
+"""
+CONTAINERD = Path("/var/lib/containerd")
+"""Its folder by default: https://github.com/containerd/containerd/blob/main/docs/ops.md."""
+ACCESS, DRIVER = "TRTMATRIX_GPU_ACCESS", "TRTMATRIX_DRIVER_FOLDER"
+"""How containers are given a GPU and where the driver's libraries are, in place of what is found here."""
+CORRECT = "correct it, or unset it: nothing is guessed"
+SECONDS, LISTS = 20, 3
+API = "Api-Version"
+"""The header in which an engine says the highest version of Docker's API that it speaks, in every answer."""
+
+BUILD_LABELS = "io.trtmatrix.image."
+"""The start of the labels that docker/wheels/build gives an image."""
+
+Answers = tuple[dict[str, Any], list[dict[str, Any]]]
+"""What ``/info`` and ``/images/json`` say. Source: https://docs.docker.com/reference/api/engine/."""
+
+
+class EngineError(Exception):
+    """The engine answers with an error, or a setting cannot be obeyed: why, and maybe what mends that."""
+
+
+def find_address() -> str:
+    """Return the engine's address: DOCKER_HOST, else Docker's socket, else Podman's where that is there.
+
+    The user's own Podman comes before root's, as in ``podman`` itself. Where one of both is meant
+    (:data:`ENGINE`) the other's sockets are not looked at.
+    """
+    if named := os.environ.get("DOCKER_HOST"):
+        return named
+    own = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    podman = (f"{own}/podman/podman.sock", PODMAN_SOCKET)
+    wanted = os.environ.get(ENGINE, "")
+    sockets = {"docker": (DOCKER_SOCKET,), "podman": podman}.get(wanted, (DOCKER_SOCKET, *podman))
+    return "unix://" + next((path for path in sockets if os.path.exists(path)), sockets[0])  # noqa: PTH110
+
+
+def open_client(timeout: int) -> docker.DockerClient:
+    """Connect to the engine at :func:`find_address`: the one way to do so; ``timeout`` is in seconds.
+
+    TLS and what else Docker's environment says of the address is obeyed. What Docker's SDK raises where no
+    engine answers is passed on.
+    """
+    import docker
+
+    address = find_address()
+    version = None
+    if address.startswith("unix:///"):
+        # The SDK would ask for /version, which takes Podman half a second; a ping takes a millisecond.
+        connection = _Connection(address)
+        try:
+            connection.request("GET", "/_ping")
+            version = connection.getresponse().headers.get(API)
+        except (OSError, HTTPException):
+            version = None
+        finally:
+            connection.close()
+    client: docker.DockerClient = docker.from_env(
+        version=version, timeout=timeout, environment={**os.environ, "DOCKER_HOST": address}
+    )
+    return client
+
+
+def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
+    """Ask the engine that is here (:func:`find_address`). None is no error: it is said why.
+
+    ``offline``: one that is reached over a network is not asked.
+    """
+    address = find_address()
+    try:
+        info, images = _ask(address, offline=offline)
+        access, folder = _gpu_settings(info)
+    except (OSError, HTTPException, ValueError, EngineError) as error:
+        known = isinstance(error, EngineError) and len(error.args) > 1
+        reason, remedy = error.args if known else _explain(str(error), address)
+        return Engine(available=False, reason=reason, remedy=remedy)
+    registries = info.get("RegistryConfig") or {}
+    plain = [
+        host for host, each in (registries.get("IndexConfigs") or {}).items() if not each.get("Secure", True)
+    ]
+    machine = str(info.get("Architecture") or "x86_64")
+    limits = {"MemoryLimit": "memory", "PidsLimit": "processes"}
+    podman = _is_podman(info)
+    return Engine(
+        available=True, name=PODMAN if podman else DOCKER,
+        version=str(info.get("ServerVersion", "?")), api=str(info.get(API, "")),
+        images=image_references(images), ids=frozenset(str(image["Id"]) for image in images),
+        sizes={str(image["Id"]): int(image.get("Size") or 0) for image in images},
+        snapshots=_has_snapshots(info), root=_image_folder(info),
+        platform=f"{info.get('OSType') or 'linux'}/{MACHINES.get(machine, machine)}",
+        memory=int(info.get("MemTotal") or 0),
+        insecure=(*(registries.get("InsecureRegistryCIDRs") or ()), *plain),
+        proxied=bool(info.get("HttpProxy") or info.get("HttpsProxy") or registries.get("Mirrors")),
+        gpu_access=access if gpu_here else None, driver_folder=folder,
+        rootless=bool(info.get("Rootless")) or "name=rootless" in (info.get("SecurityOptions") or []),
+        unlimited=tuple(word for key, word in limits.items() if info.get(key) is False),
+        ulimits=_podman_limits() if podman else {},
+    )  # fmt: skip
+
+
+def _ask(address: str, *, offline: bool) -> Answers:
+    """Ask the engine that is meant; :class:`EngineError` where it may not be asked, or is another."""
+    if address.startswith(("/", ".", "~")):
+        reason = f"DOCKER_HOST is {address}, a path: an engine's address begins with its scheme"
+        raise EngineError(reason, f"export DOCKER_HOST=unix://{address}, or unset it")
+    if offline and (trouble := trouble_of(address)):
+        raise EngineError(trouble, "unset DOCKER_HOST, or name a socket of this host")
+    info, images = ask_socket(address) if address.startswith("unix:///") else ask_by_sdk()
+    name, wanted = PODMAN if _is_podman(info) else DOCKER, os.environ.get(ENGINE, "")
+    if wanted in {"docker", "podman"} and wanted != name.lower():
+        reason = f"{wanted} was asked for, and what answers at {address} is {name}"
+        raise EngineError(reason, "unset DOCKER_HOST, or leave --engine out")
+    return info, images
+
+
+class _Connection(HTTPConnection):
+    """HTTP over a socket of this host."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__("localhost", timeout=SECONDS)
+        self._path = address.removeprefix("unix://")
+
+    def connect(self) -> None:
+        """Connect to the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def ask_socket(address: str) -> Answers:
+    """Ask an engine by its socket; a path without a version means the engine's own latest one.
+
+    Podman's list of images fails as a whole where one goes meanwhile, and is asked for again.
+    """
+    connection = _Connection(address)
+    try:
+        info = _get(connection, "/info")
+        for _ in range(LISTS - 1):
+            try:
+                return info, _get(connection, "/images/json")
+            except EngineError as error:
+                if "image not known" not in str(error):
+                    raise
+        return info, _get(connection, "/images/json")
+    finally:
+        connection.close()
+
+
+def _get(connection: HTTPConnection, path: str) -> Any:  # noqa: ANN401 - what the engine answers
+    connection.request("GET", path)
+    response = connection.getresponse()
+    text = response.read().decode("utf-8", "replace")
+    if response.status != 200:
+        raise EngineError(f"{response.status} {response.reason}: {text}")
+    found = json.loads(text)
+    return {**found, API: response.getheader(API, "")} if isinstance(found, dict) else found
+
+
+def ask_by_sdk() -> Answers:
+    """Ask an engine that is reached by TLS, SSH or TCP: Docker's SDK knows how."""
+    import docker.errors
+    import requests.exceptions
+
+    try:
+        client = open_client(SECONDS)
+        return {**client.info(), API: client.version().get("ApiVersion", "")}, client.api.images()
+    except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+        raise EngineError(str(error)) from error
+
+
+def _explain(text: str, address: str) -> tuple[str, str]:
+    """Return why no engine answers, and what mends that."""
+    named = os.environ.get("DOCKER_HOST")
+    unset = f"DOCKER_HOST is {address}: name another address, or unset it"
+    if "Permission denied" in text:
+        reason = "the Docker socket may not be used by this user: add it to the group docker"
+        return reason, "sudo usermod -aG docker $USER, then log in again"
+    if "No such file" in text:
+        if named:
+            return f"no socket at {address}", unset
+        if os.environ.get(ENGINE) == "podman":
+            return f"no socket of Podman at {address}", "systemctl --user start podman.socket"
+        reason = "no Docker socket: install Docker and start it, or set DOCKER_HOST"
+        return reason, "install and start Docker: https://docs.docker.com/engine/install/"
+    if "Connection refused" in text:
+        reason = "nothing answers at Docker's address: start dockerd, or set DOCKER_HOST"
+        return reason, f"start the engine there; {unset}" if named else "sudo systemctl start docker"
+    return f"Docker does not answer: {text[:200]}", unset if named else "docker info says more"
+
+
+def image_references(images: list[dict[str, Any]]) -> dict[str, str]:
+    """Return every tag and digest of the local images → ID; Podman's full names as Docker has them too."""
+    return {
+        name: str(image["Id"])
+        for image in images
+        for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]
+        for name in (reference, short_name(reference))
+    }
+
+
+def _has_snapshots(info: Mapping[str, Any]) -> bool:
+    """Whether containerd keeps the images. Source: https://docs.docker.com/engine/storage/containerd/."""
+    return any("io.containerd.snapshotter" in str(pair) for pair in info.get("DriverStatus") or ())
+
+
+def _image_folder(info: Mapping[str, Any]) -> str:
+    """Return where the images are, or nothing where that is not known.
+
+    containerd has a folder of its own; one that dockerd itself started has it below Docker's
+    (https://github.com/moby/moby/tree/master/daemon/internal/libcontainerd/supervisor).
+    """
+    root = str(info.get("DockerRootDir", ""))
+    if not _has_snapshots(info):
+        return root
+    return next((str(each) for each in (Path(root, "containerd/daemon"), CONTAINERD) if each.is_dir()), "")
+
+
+def _is_podman(info: Mapping[str, Any]) -> bool:
+    """Whether it is Podman that answers: Docker's description has no word on Buildah."""
+    return "BuildahVersion" in info
+
+
+def _podman_limits() -> dict[str, int]:
+    """Return the limits that Podman must be told where it is told any.
+
+    It raises what is left out to its own maximum, which cannot be set where CAP_SYS_RESOURCE is missing,
+    inside of a container say. https://docs.podman.io/en/latest/markdown/podman-run.1.html#ulimit-option
+    """
+    hard = {name: resource.getrlimit(number)[1] for name, (number, _) in PODMAN_LIMITS.items()}
+    return {n: most if hard[n] < 0 else min(most, hard[n]) for n, (_, most) in PODMAN_LIMITS.items()}
+
+
+def _gpu_settings(info: Mapping[str, Any]) -> tuple[GpuAccess | None, str | None]:
+    """Return how containers get the GPU, and the driver's folder: as set, else as found here.
+
+    :class:`EngineError` where a setting cannot be obeyed.
+    """
+    known = {access.name.lower(): access for access in GpuAccess if access is not GpuAccess.RUNTIME}
+    named, folder = os.environ.get(ACCESS, ""), os.environ.get(DRIVER, "")
+    if named and named not in known:
+        raise EngineError(f"{ACCESS} is {named}: known are {', '.join(known)}", CORRECT)
+    if folder and not (Path(folder).is_absolute() and Path(folder).is_dir()):
+        raise EngineError(f"{DRIVER} is {folder}, which is no folder by an absolute path", CORRECT)
+    own = DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None
+    return known[named] if named else find_gpu_access(info), folder or own
+
+
+def find_gpu_access(info: Mapping[str, Any]) -> GpuAccess | None:
+    """Choose how containers get the GPU: the toolkit, CDI, or plain device nodes.
+
+    Podman takes no GPU by ``--gpus`` over its socket, and does not say where CDI's specifications are.
+    """
+    if _is_podman(info):
+        release = tuple(int(part) for part in re.findall(r"\d+", str(info.get("ServerVersion", "")))[:2])
+        by_cdi = release >= PODMAN_CDI and _has_cdi_gpus({"CDISpecDirs": CDI_FOLDERS, **info})
+    elif "nvidia" in (info.get("Runtimes") or {}) or shutil.which("nvidia-container-runtime-hook"):
+        return GpuAccess.TOOLKIT
+    else:
+        by_cdi = _has_cdi_gpus(info)
+    if by_cdi:
+        return GpuAccess.CDI
+    nodes = Path("/dev/nvidiactl").exists() and Path(DRIVER_FOLDER).is_dir()
+    return GpuAccess.NODES if nodes else None
+
+
+def _has_cdi_gpus(info: Mapping[str, Any]) -> bool:
+    """Whether the engine knows GPUs by CDI.
+
+    Docker 28.3 and later list the devices; 25 to 28.2 only name the folders of the specifications,
+    which are read here (https://github.com/cncf-tags/container-device-interface).
+    """
+    import yaml
+
+    listed = [str(item.get("ID", "")) for item in info.get("DiscoveredDevices") or []]
+    if any(device.startswith(f"{CDI_KIND}=") for device in listed):
+        return True
+    files = [file for folder in info.get("CDISpecDirs") or [] for file in Path(folder).glob("*")]
+    for file in (file for file in files if file.suffix in {".json", ".yaml"}):
+        with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
+            found = yaml.safe_load(file.read_text(encoding="utf-8"))
+            if isinstance(found, dict) and found.get("kind") == CDI_KIND:
+                return True
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFacts:
+    """What the engine knows of an image of this host.
+
+    ``labels``: what the project says of an image that it made, without their common start (none: it made
+    none); ``environment``: the image's own variables.
+    """
+
+    id: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def inspect_image(name: str) -> ImageFacts | None:
+    """Return the image of a name or an id; None where it is not here or no engine answers."""
+    import docker.errors
+    import requests.exceptions
+
+    try:
+        image = open_client(60).images.get(name)
+    except (docker.errors.DockerException, requests.exceptions.RequestException):
+        return None
+    variables = (entry.partition("=") for entry in (image.attrs.get("Config") or {}).get("Env") or [])
+    return ImageFacts(
+        id=str(image.id), environment={variable: value for variable, _, value in variables},
+        labels={
+            label.removeprefix(BUILD_LABELS): text
+            for label, text in image.labels.items() if label.startswith(BUILD_LABELS)
+        },
+    )  # fmt: skip
