@@ -95,7 +95,6 @@ def add_merge_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="records: .json files, folders, packs of records"
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be merged, write nothing")
 
 
 def read_size(text: str) -> int:

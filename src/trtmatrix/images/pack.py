@@ -54,7 +54,7 @@ def pack_command(args: argparse.Namespace) -> ExitCode:
     """Write a pack; with ``--records`` one of records for ``merge``."""
     context = open_context(args)
     if args.records:
-        from trtmatrix.images.records import pack_records
+        from trtmatrix.images.record_packs import pack_records
 
         return pack_records(context, args)
     limit, pythons = part_limit(args.split), wanted_pythons(args.for_python)
