@@ -11,13 +11,13 @@ import os
 import shutil
 import tarfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
-from trtmatrix.common.archive import sums_text
+from trtmatrix.common.archive import digest_of, sums_text
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.images import unpacker
@@ -25,12 +25,6 @@ from trtmatrix.images.unpacker import BLOCK, MANIFEST, SCHEMA, SCRIPT, SUMS
 
 LEAST_SPLIT = 1 << 20
 """Bytes that a part must be allowed to have."""
-
-SCRATCH = ".trtmatrix-wheels-"
-"""How a folder's name begins that wheels are fetched into, inside of the pack's."""
-
-FLUSH = 64 << 20
-"""Bytes after which the disk is told to begin: it works while the next ones are hashed."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -61,7 +55,7 @@ class PackedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class PackManifest:
-    """What ``manifest.json`` says. ``made``: UTC, ISO 8601; ``commit``: of the suite, empty without git.
+    """What ``manifest.json`` says. ``made``: UTC, ISO 8601; ``commit``: of the suite.
 
     ``changed``: the suite's files are not those of that commit; ``pythons``: those that wheels are for.
     """
@@ -100,8 +94,7 @@ class PartWriter:
         """Name the parts; the first is opened at once."""
         self.folder, self.kind, self.limit = folder, kind, limit
         self.parts: list[PackedFile] = []
-        self._hasher, self._flusher = ThreadPoolExecutor(max_workers=1), ThreadPoolExecutor(max_workers=1)
-        self._flushing: Future[None] | None = None
+        self._hasher = ThreadPoolExecutor(max_workers=1)
         self._open()
 
     def _open(self) -> None:
@@ -113,44 +106,31 @@ class PartWriter:
         """Write bytes of the stream, into as many parts as it takes; returns their number."""
         rest = memoryview(data)
         while rest:
-            room = min(self.limit - self._size if self.limit else len(rest), len(rest))
-            if not room:
+            if self.limit and self._size == self.limit:
                 self._close()
                 self._open()
-                continue
-            # Beside the writing: both leave Python's lock.
-            hashed = self._hasher.submit(self._digest.update, rest[:room])
-            done = 0
-            while done < room:
-                done += self._out.write(rest[done:room])
+            piece = rest[: self.limit - self._size] if self.limit else rest
+            hashed = self._hasher.submit(self._digest.update, piece)  # both leave Python's lock
+            written = 0
+            while written < len(piece):
+                written += self._out.write(piece[written:])
             hashed.result()
-            if self._size // FLUSH < (self._size + done) // FLUSH:
-                self._wait()
-                self._flushing = self._flusher.submit(os.fdatasync, self._out.fileno())
-            self._size += done
-            rest = rest[done:]
+            self._size += written
+            rest = rest[written:]
         return len(data)
 
-    def _wait(self) -> None:
-        """Wait for the disk: what it has not yet is never more than twice what it is told of at once."""
-        if self._flushing is not None:
-            self._flushing.result()
-            self._flushing = None
-
     def _close(self) -> None:
-        self._wait()
         os.fdatasync(self._out.fileno())
         self._out.close()
         self.parts.append(PackedFile(name=self._name, size=self._size, sha256=self._digest.hexdigest()))
 
     def __enter__(self) -> PartWriter:
-        """Begin."""
+        """Write from here on."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Finish the last part."""
         self._hasher.shutdown()
-        self._flusher.shutdown()
         if kind is None:
             self._close()
         else:
@@ -166,22 +146,9 @@ def write_files(writer: PartWriter, files: Sequence[tuple[str, Path]]) -> tuple[
                 facts = os.fstat(stream.fileno())
                 info = tarfile.TarInfo(name)
                 info.size, info.mode = facts.st_size, 0o755 if facts.st_mode & 0o100 else 0o644
-                hashed = _Hashed(stream)
-                archive.addfile(info, hashed)
-            packed.append(PackedFile(name=name, size=facts.st_size, sha256=hashed.digest.hexdigest()))
+                archive.addfile(info, stream)
+            packed.append(PackedFile(name=name, size=facts.st_size, sha256=digest_of(file)))
     return tuple(packed)
-
-
-class _Hashed:
-    """A file whose bytes are hashed while they are read."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self.digest = stream, sha256()
-
-    def read(self, size: int) -> bytes:
-        data = self._stream.read(size)
-        self.digest.update(data)
-        return data
 
 
 def write_lists(folder: Path, manifest: PackManifest) -> str:
@@ -230,10 +197,8 @@ def open_target(folder: Path) -> Iterator[Path]:
             folder.rmdir()
         if isinstance(error, OSError):
             hint = ": name another disk by --to, or make room" if error.errno in FULL else ""
-            raise MachineryError(
-                f"--to {folder}: the pack cannot be written: {error.strerror or error}{hint}; nothing is "
-                "left of it"
-            ) from error
+            words = f"{error.strerror or error}{hint}; nothing is left of it"
+            raise MachineryError(f"--to {folder}: the pack cannot be written: {words}") from error
         raise
 
 

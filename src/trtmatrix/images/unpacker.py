@@ -46,7 +46,7 @@ LITTER = re.compile(
 """Folders that systems make at the root of a disk."""
 
 MARK = "made-by-trtmatrix-unpack"
-"""The file in an environment that says whose it is."""
+"""The file in an environment that says whose it is, and which pack made it whole."""
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 DAMAGED, USAGE, FAILED, INTERRUPTED = 1, 2, 3, 130
@@ -113,27 +113,14 @@ def parse_manifest(text: str) -> Json:
         words += [image["id"], *image["names"], *image["versions"], *filter(None, [image["manifest"]])]
     wrong = [f"{word!a} is no name" for word in words if not WORD.fullmatch(word)]
     wrong += [f"{part['name']!a} is no part" for part in data["parts"] if not PART.fullmatch(part["name"])]
-    wrong += wrong_names(file["name"] for file in data["files"])
+    wrong += [
+        f"{file['name']!a} is no name of a file" for file in data["files"] if not is_plain(file["name"])
+    ]
     wrong += [f"{file!a} has no digest" for file in data["files"] if not SHA256.fullmatch(file["sha256"])]
     sizes = [entry["size"] for key in ("parts", "files", "images") for entry in data[key]]
     if wrong or not all(type(size) is int and 0 <= size < 1 << 60 for size in sizes):
         raise ValueError((wrong or ["a size is none"])[0][:300])
     return dict(data)
-
-
-def wrong_names(names: Iterable[str]) -> List[str]:
-    """Say of each name that no file of a pack can have what is wrong with it."""
-    known = sorted(names)
-    wrong = [f"{name!a} is no name for a file of a pack" for name in known if not is_plain(name)]
-    folders = {name.lower()[:at] for name in known for at, letter in enumerate(name) if letter == "/"}
-    seen: Dict[str, str] = {}
-    for name in known:
-        if name.lower() in seen:
-            wrong.append(f"a name stands twice: {seen[name.lower()]!a} and {name!a}")
-        elif name.lower() in folders:
-            wrong.append(f"{name!a} is a file and a folder")
-        seen[name.lower()] = name
-    return wrong
 
 
 def is_plain(name: str) -> bool:
@@ -250,15 +237,12 @@ def find_engine() -> Tuple[Optional[Engine], str]:
     why = "neither docker nor podman is installed here"
     for command in filter(None, map(shutil.which, ("docker", "podman"))):
         code, said = call([command, "info", "--format={{json .}}"], ANSWER)
-        if code == 0:
-            try:
+        with contextlib.suppress(ValueError):  # not what an engine says
+            if code == 0:
                 return Engine(command, json.loads(said[said.index("{") :])), ""
-            except ValueError:
-                why = f"{command} info says what cannot be read: {said.strip()[:200]!a}"
-                continue
         why = (
             f"{command} does not answer this user: start it; for rights, sudo usermod -aG docker $USER and "
-            f"log in again, or start this by sudo: {said.strip()[-200:]}"
+            f"log in again, or start this by sudo: {said.strip()[-200:]!a}"
         )
     return None, why
 
@@ -281,11 +265,10 @@ def check_engine(engine: Engine, manifest: Json) -> List[Json]:
     missing = [image for image in manifest["images"] if not engine.held(image)]
     others = [image for image in missing if (image["id"] == image["manifest"]) != engine.containerd]
     if others:
-        names = ", ".join(version for image in others for version in image["versions"])
         raise Refused(
-            f"{engine.command} would give the images of {names} other IDs than they were packed by, so that "
-            "no run would find them: only one of both engines has containerd's image store; nothing was "
-            'loaded: switch it on or off here ("features": {"containerd-snapshotter": …} in daemon.json), or '
+            f"{engine.command} would give {len(others)} images other IDs than they were packed by, so that "
+            "no run would find them, so nothing was loaded: only one of both engines has containerd's image "
+            'store: switch it on or off here ("features": {"containerd-snapshotter": …} in daemon.json), or '
             "--no-images", FAILED
         )  # fmt: skip
     need = 2 * sum(part["size"] for part in manifest["parts"] if part["name"].startswith("images."))
@@ -379,72 +362,67 @@ def _write_file(source: IO[bytes], target: Path, digest: str, mode: int) -> None
 
 
 def find_python(named: Optional[str], pythons: List[str]) -> str:
-    """Return a Python that the wheels are for; :class:`Refused` where there is none."""
+    """Return a Python that the wheels are for, of a host with a C library that loads them."""
     code = "import os, sys, venv; print('%d.%d' % sys.version_info[:2], os.confstr('CS_GNU_LIBC_VERSION'))"
     tried = [named] if named else [sys.executable, *(f"python{version}" for version in pythons)]
-    old = ""
     for python in filter(None, map(shutil.which, tried)):
         version, _, libc = call([python, "-c", code])[1].strip().partition(" ")
         if version in pythons and is_new_enough(libc):
             return python
-        old = f"; {python} has {libc or 'no glibc'}" if version in pythons else old
     raise Refused(
-        f"the wheels of this pack are for Python {' or '.join(pythons)} and glibc {GLIBC} or later, and "
-        f"{' and '.join(tried)} is none{old}: name one by --python PATH, pack again with --for-python X.Y, "
-        "or --no-venv", USAGE
+        f"the wheels of this pack are for Python {' or '.join(pythons)} (with venv) and glibc {GLIBC} or "
+        f"later, and {' and '.join(tried)} is none: name one by --python PATH, pack again with --for-python "
+        "X.Y, or --no-venv", USAGE
     )  # fmt: skip
 
 
 def is_new_enough(libc: str) -> bool:
     """Whether a C library, as in ``glibc 2.36``, loads the wheels."""
-    name, _, version = libc.partition(" ")
-    numbers = version.split(".")
-    wanted = [int(number) for number in GLIBC.split(".")]
-    return name == "glibc" and all(map(str.isdigit, numbers)) and [int(n) for n in numbers] >= wanted
+    found = re.fullmatch(r"glibc (\d+)\.(\d+)(\..*)?", libc)
+    return found is not None and (int(found[1]), int(found[2])) >= tuple(map(int, GLIBC.split(".")))
 
 
-def check_environment(into: Path, python: str, manifest: Json) -> None:
+def check_environment(into: Path, manifest: Json) -> None:
     """Refuse a ``.venv`` that this script did not make, or whose Python these wheels are not for."""
     folder = into / ".venv"
     if os.path.lexists(str(folder)) and not (folder / MARK).is_file():
-        raise Refused(
-            f"{folder}: is there, and this script did not make it: name an empty folder by --into, move it "
-            "away, or --no-venv", USAGE
-        )  # fmt: skip
-    if any(folder.glob("complete-*")):
-        try:
-            find_python(str(folder / "bin" / "python"), manifest["pythons"])
-        except Refused as refused:
-            raise Refused(
-                f"{folder}: is of another pack, for another Python than {python}: name an empty folder by "
-                "--into, or move it away", USAGE
-            ) from refused  # fmt: skip
+        why = "is there, and this script did not make it"
+    elif folder.is_dir() and (folder / MARK).read_text() and python_of(folder) not in manifest["pythons"]:
+        why = f"is of another pack, for Python {python_of(folder)}"
+    else:
+        return
+    raise Refused(f"{folder}: {why}: name an empty folder by --into, move it away, or --no-venv", USAGE)
+
+
+def python_of(folder: Path) -> str:
+    """Return the version of an environment's Python, as in ``3.12``."""
+    return run([str(folder / "bin" / "python"), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
 
 
 def make_environment(python: str, into: Path, pack: str) -> None:
-    """Make the suite's environment from the wheels alone.
+    """Make the suite's environment from the wheels alone; its mark names the pack once it is whole.
 
     One that another pack made whole is added to: what its user installed stays.
     """
     folder, wheels = into / ".venv", into / "wheelhouse"
-    inner, done = str(folder / "bin" / "python"), folder / f"complete-{pack}"
-    if done.exists():
+    mark = folder / MARK
+    made = mark.read_text() if mark.exists() else ""
+    if made == pack:
         return
     print("making the suite's environment", flush=True)
-    if not any(folder.glob("complete-*")):
+    if not made:
         if folder.exists():
             shutil.rmtree(str(folder))  # it has our mark, and making it was cut off
         folder.mkdir()
-        (folder / MARK).touch()
+        mark.touch()
         run([python, "-m", "venv", "--without-pip", str(folder)])
-    (pip,) = [str(file / "pip") for file in sorted(wheels.glob("pip-*.whl"))[-1:]]
+    inner, pip = str(folder / "bin" / "python"), str(max(wheels.glob("pip-*.whl")) / "pip")
     install = [inner, pip, "install", "--isolated", "--quiet", "--no-index", "--no-deps", "--no-compile"]
     install += ["--disable-pip-version-check", "--require-hashes", f"--find-links={wheels}"]
-    version = run([inner, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
-    run([*install, f"--requirement={wheels / f'suite-{version}.txt'}"])
+    run([*install, f"--requirement={wheels / f'suite-{python_of(folder)}.txt'}"])
     site = run([inner, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
     Path(site, "trtmatrix-suite.pth").write_text(f"{(into / 'src').absolute()}\n", encoding="utf-8")
-    done.touch()
+    mark.write_text(pack)
 
 
 @contextlib.contextmanager
@@ -502,7 +480,7 @@ def unpack(args: argparse.Namespace) -> None:
         own = f"{platform.system().lower()}/{MACHINES.get(platform.machine(), platform.machine().lower())}"
         check_platform("wheels", own, manifest["platform"], "--no-venv")
         python = find_python(args.python, manifest["pythons"])
-        check_environment(into, python, manifest)
+        check_environment(into, manifest)
     if engine:
         load_images(engine, folder, manifest, check_engine(engine, manifest))
     write_files(folder, manifest, into)
