@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from reprosource import SOURCE
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ConfigError, MachineryError, TrtMatrixError, UsageError
 from trtmatrix.images.lock import resolve_all, update_lock, write_lock
+from trtmatrix.images.lock_report import Unresolved
 from trtmatrix.images.pins import check_pins, read_builds, recipe_digest
 from trtmatrix.launchers.image_facts import HeldImage
 from trtmatrix.launchers.lock import Lock, LockedImage
@@ -296,6 +298,18 @@ def test_one_registry_s_trouble_keeps_no_other_from_answering() -> None:
     assert list(found) == list(images)
     assert [name for name, answer in found.items() if not isinstance(answer, LockedImage)] == ["a3"]
     assert resolve_all(Stub({}), {}) == {}
+
+
+def test_who_does_not_answer_in_time_is_told_of_and_keeps_no_other() -> None:
+    class Slow(Stub):
+        def resolve(self, image: str, ask: str | None = None) -> LockedImage:
+            time.sleep(5.0 if image == "a0" else 0.0)
+            return super().resolve(image, ask)
+
+    found = resolve_all(Slow({}), {"a0": None, "a1": None}, seconds=0.2)
+    assert isinstance(found["a0"], Unresolved)
+    assert "no answer within 0.2 s" in found["a0"].message
+    assert isinstance(found["a1"], LockedImage)
 
 
 def test_what_is_no_registry_s_trouble_is_raised() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trtmatrix.images.downloads import Room, asked_for, find_downloads, gigabytes, image_of, need_here
-from trtmatrix.images.image_facts import locked_tensorrt
+from trtmatrix.images.lock_report import locked_tensorrt
 from trtmatrix.images.rules import RULES, Finding, Level, Rule
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.container import give_gpu

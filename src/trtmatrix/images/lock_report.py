@@ -1,0 +1,349 @@
+"""What moved since matrix.lock was written, why that matters, and what ``lock`` prints of it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from trtmatrix.images.pins import BuildParts, build_differences
+from trtmatrix.launchers.image_says import image_says
+from trtmatrix.launchers.lock import Lock, LockedBuild, LockedImage, LockedPlatform
+from trtmatrix.launchers.references import Trouble
+from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
+from trtmatrix.suite.model import Known, Product
+
+UPDATE = "nox -s lock -- --update"
+
+
+class Kind(Enum):
+    """What was found of an image or a build: its words, and why it matters."""
+
+    LOCKED = "as locked", ""
+    NEW = "not locked yet", "runs pull whatever its tag stands for that day, and nothing shows a change"
+    MOVED = (
+        "tag moved: another image",
+        "runs go on with the locked image while the registry has it; after --update records made in it are "
+        "no longer current and their cells run again",
+    )
+    RETAGGED = (
+        "tag moved: what runs is the same",
+        "records stay current, but for engines with containerd's image store: they know images by digest",
+    )
+    GONE = "no longer at the registry", "new hosts cannot pull it by its tag"
+    ABSENT = "not there", "no run can pull it: a mistake in matrix.yaml, or a mirror without it"
+    UNKNOWN = "could not be asked", "what it stands for is not known; the lock's entry stays as it was"
+    BUILD_NEW = "build not locked yet", "nothing shows when what it is made of changes"
+    BUILD_CHANGED = (
+        "built of other parts",
+        "the image is built anew and gets another ID: records made in the old one are no longer current",
+    )
+    UNHASHED = "wheels without SHA-256", "nothing says that they are those meant, so the image is not built"
+    UNUSED = "no longer in matrix.yaml", "no version needs it; --update without --trt removes it"
+    LOCAL = "made on this host: no registry has it", "it is known by its name alone, and runs say so"
+
+    @property
+    def words(self) -> str:
+        """What it is."""
+        return self.value[0]
+
+    @property
+    def why(self) -> str:
+        """Why it matters."""
+        return self.value[1]
+
+
+QUIET = frozenset({Kind.LOCKED, Kind.UNUSED, Kind.LOCAL})
+"""What needs nobody's decision."""
+
+UNRESOLVED = frozenset({Kind.ABSENT, Kind.UNKNOWN})
+"""What a registry gave no image for, and the lock has nothing new of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unresolved:
+    """An image that a registry gave no good answer for, with its words."""
+
+    trouble: Trouble
+    message: str
+
+
+Answer = LockedImage | Unresolved
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What was found of one image or build; ``versions`` use it, ``facts`` say what differs, a line each."""
+
+    subject: str
+    kind: Kind
+    versions: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is to be locked: images with the versions that use them, builds by version.
+
+    ``local``: images that no registry has, with their versions.
+    """
+
+    images: Mapping[str, tuple[str, ...]]
+    builds: Mapping[str, BuildParts]
+    local: Mapping[str, tuple[str, ...]]
+
+
+def find_changes(old: Lock, wanted: Wanted, answers: Mapping[str, Answer]) -> Iterator[Finding]:
+    """Yield a finding at least for each image and build that is wanted."""
+    for image, versions in wanted.images.items():
+        yield replace(_image_finding(image, old.images.get(image), answers[image]), versions=versions)
+    for version, parts in wanted.builds.items():
+        yield from _build_findings(version, old.builds.get(version), parts)
+    for image, versions in wanted.local.items():
+        yield Finding(subject=image, kind=Kind.LOCAL, versions=versions)
+
+
+def find_unused(old: Lock, used: Wanted) -> Iterator[Finding]:
+    """Yield what the lock has and no version of matrix.yaml needs. ``used``: of all versions."""
+    subjects = [image for image in old.images if image not in used.images]
+    subjects += [f"build {version}" for version in old.builds if version not in used.builds]
+    yield from (Finding(subject=subject, kind=Kind.UNUSED) for subject in subjects)
+
+
+def updated(
+    lock: Lock, wanted: Wanted, answers: Mapping[str, Answer], unused: Iterable[Finding] = ()
+) -> Lock:
+    """Return the lock with what was really resolved; entries that say the same stay, with their date.
+
+    ``unused``: what goes.
+    """
+    images, builds = dict(lock.images), dict(lock.builds)
+    for image, answer in answers.items():
+        if isinstance(answer, LockedImage) and not is_same(images.get(image), answer):
+            images[image] = answer
+    builds |= {version: parts.build for version, parts in wanted.builds.items()}
+    for finding in unused:
+        images.pop(finding.subject, None)
+        builds.pop(finding.subject.removeprefix("build "), None)
+    return Lock(images=images, builds=builds)
+
+
+def is_same(old: LockedImage | None, new: LockedImage) -> bool:
+    """Whether a lock's entry has what was answered, whoever answered when."""
+    return old is not None and replace(old, registry=new.registry, resolved=new.resolved) == new
+
+
+def _image_finding(image: str, old: LockedImage | None, answer: Answer) -> Finding:
+    if isinstance(answer, Unresolved):
+        missing = Kind.GONE if old is not None else Kind.ABSENT
+        kind = missing if answer.trouble is Trouble.MISSING else Kind.UNKNOWN
+        return Finding(subject=image, kind=kind, facts=tuple(answer.message.splitlines()))
+    if old is None:
+        return Finding(subject=image, kind=Kind.NEW, facts=tuple(_new_facts(answer)))
+    if is_same(old, answer):
+        return Finding(subject=image, kind=Kind.LOCKED, facts=(f"{old.digest}, of {old.resolved}",))
+    same = all((now := answer.of(p.platform)) and now.image_id == p.image_id for p in old.platforms)
+    kind = Kind.RETAGGED if same and old.digest != answer.digest else Kind.MOVED
+    return Finding(subject=image, kind=kind, facts=tuple(_moved_facts(old, answer)))
+
+
+def _new_facts(image: LockedImage) -> Iterator[str]:
+    yield f"{image.digest} at {image.registry}"
+    for found in image.platforms:
+        said = ", ".join(f"{name} {value}" for name, value in said_versions(found).items())
+        says = f"; says {said}" if said else ""
+        yield f"{found.platform}: {size_text(found.size)} in {len(found.layers)} layers{says}"
+
+
+def _moved_facts(old: LockedImage, new: LockedImage) -> Iterator[str]:
+    """Yield how an answer differs from the lock: digest, then platform by platform."""
+    yield f"{old.digest} → {new.digest}" + (f", by {new.registry}" if new.registry != old.registry else "")
+    for name in dict.fromkeys(each.platform for each in (*new.platforms, *old.platforms)):
+        before, found = old.of(name), new.of(name)
+        if before is None:
+            yield f"{name} is added: its hosts can be locked too"
+        elif found is None:
+            yield f"{name} is gone: its hosts cannot pull it by its tag any more"
+        elif before.image_id == found.image_id and before.manifest != found.manifest:
+            yield f"{name}: the same image, packed anew: {before.manifest} → {found.manifest}"
+        elif before.manifest == found.manifest and before != found:
+            yield f"{name}: {found.manifest} stands for one content, the lock has another: it was edited"
+        elif before != found:
+            versions, now = said_versions(before), said_versions(found)
+            for key in sorted({*versions, *now}):
+                if versions.get(key) != now.get(key):
+                    yield f"{name}: {key} {versions.get(key, 'not named')} → {now.get(key, 'not named')}"
+            if versions == now:
+                yield f"{name}: the versions that it names are the same: what else is in it changed"
+            fresh = {layer.digest: layer.size for layer in found.layers if layer not in before.layers}
+            yield f"{name}: {size_text(sum(fresh.values()))} in {len(fresh)} layers are not in the locked one"
+
+
+def said_versions(found: LockedPlatform) -> dict[str, str]:
+    """Return what an image says of its versions, by their names; what it does not say is left out."""
+    said = image_says(found.environment)
+    named = {"TensorRT": said.tensorrt, "CUDA": said.cuda, "driver": said.driver, "torch": said.torch}
+    return {name: value for name, value in named.items() if value}
+
+
+def _build_findings(version: str, old: LockedBuild | None, parts: BuildParts) -> Iterator[Finding]:
+    subject, versions = f"build {version}", (version,)
+    if old is None:
+        wheels, files = (", ".join(names) or "none" for names in (parts.build.wheels, parts.build.files))
+        made = f"{parts.build.image} on {parts.build.base}"
+        facts = (made, f"wheels with their SHA-256: {wheels}", f"files: {files}")
+        yield Finding(subject=subject, kind=Kind.BUILD_NEW, versions=versions, facts=facts)
+    elif differences := build_differences(old, parts.build):
+        yield Finding(subject=subject, kind=Kind.BUILD_CHANGED, versions=versions, facts=differences)
+    elif not parts.unhashed:
+        yield Finding(subject=subject, kind=Kind.LOCKED, versions=versions)
+    if parts.unhashed:
+        mend = f"nox -s image -- {version} --lock takes them as they come, this once, and writes them down"
+        yield Finding(subject=subject, kind=Kind.UNHASHED, versions=versions, facts=(*parts.unhashed, mend))
+
+
+def size_text(size: int) -> str:
+    """Write bytes by powers of ten, as registries show them: ``8.9 GB``."""
+    for unit, least in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= least:
+            return f"{size / least:.1f} {unit}"
+    return f"{size} B"
+
+
+class Agreement(Enum):
+    """What an image's own words do to a fact of matrix.yaml."""
+
+    CONFIRMED = "confirms"
+    CONTRADICTED = "contradicts"
+    SILENT = "says nothing of"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactCheck:
+    """A fact of a version, and what its image says of the same thing."""
+
+    version: str
+    name: str
+    fact: Fact
+    says: str
+
+    @property
+    def agreement(self) -> Agreement:
+        """Whether both agree; where one is shorter, as ``10.8.0`` is, its parts decide.
+
+        ``12.6.3`` agrees with ``12.6.3.004``, ``2.6.0a0+df5bbc09d1`` with ``2.6.0a0+df5bbc0``.
+        """
+        if not self.says:
+            return Agreement.SILENT
+        (release, _, commit), (its, _, built) = self.fact.value.partition("+"), self.says.partition("+")
+        # Numbers without leading zeros, as CUDA's 004 is 4.
+        ours, theirs = ([part.lstrip("0") for part in re.split(r"[.-]", text)] for text in (release, its))
+        least = min(len(ours), len(theirs))
+        same = ours[:least] == theirs[:least] and (commit.startswith(built) or built.startswith(commit))
+        return Agreement.CONFIRMED if same else Agreement.CONTRADICTED
+
+    @property
+    def settles(self) -> bool:
+        """Whether a fact that was not read anywhere so far can be read here."""
+        weak = self.fact.known in {Known.RECALLED, Known.INFERRED, Known.THIRD_PARTY}
+        return weak and self.agreement is Agreement.CONFIRMED
+
+
+def check_facts(version: Version, lock: Lock, platform: str) -> Iterator[FactCheck]:
+    """Yield what the locked image of a version says of its facts.
+
+    An image of ours says nothing: its base is asked for CUDA and torch, the library comes from the wheels.
+    """
+    origin = version.origin
+    if not isinstance(origin, ImageOrigin):
+        return
+    locked = lock.images.get(origin.build.base if origin.build else origin.image)
+    if locked is None or (found := locked.of(platform)) is None:
+        return
+    said = image_says(found.environment)
+    says = {"cuda": said.cuda, "torch": said.torch} | ({} if origin.build else {"library": said.tensorrt})
+    for name, fact in version.facts().items():
+        if name in says:
+            yield FactCheck(version=version.name, name=name, fact=fact, says=says[name])
+
+
+def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:
+    """Return the TensorRT that the locked image of a version says it has, or nothing."""
+    if version.product is not Product.TENSORRT:
+        return ""
+    return next((c.says for c in check_facts(version, lock, platform) if c.name == "library"), "")
+
+
+def needs_decision(findings: Iterable[Finding]) -> bool:
+    """Whether something moved or is not locked."""
+    return any(finding.kind not in QUIET | UNRESOLVED for finding in findings)
+
+
+def lock_text(
+    findings: Sequence[Finding], facts: Sequence[FactCheck], file: str, written: bool | None
+) -> str:
+    """Return the findings for a terminal. ``written``: whether the file was, None where nothing was to be."""
+    lines: list[str] = []
+    for kind in Kind:
+        found = [] if kind is Kind.LOCKED else [finding for finding in findings if finding.kind is kind]
+        if found:
+            lines += [f"{kind.words}: {len(found)}", f"  why it matters: {kind.why}"]
+        for finding in found:
+            used = ", ".join(name for name in finding.versions if finding.subject != f"build {name}")
+            lines += [
+                f"  {finding.subject}" + (f" · {used}" if used else ""),
+                *(f"    {fact}" for fact in finding.facts),
+            ]
+        lines += [""] if found else []
+    if told := [check for check in facts if check.settles or check.agreement is Agreement.CONTRADICTED]:
+        lines.append("what the images say of themselves, against matrix.yaml")
+        for check in told:
+            verdict = "is confirmed" if check.settles else "is contradicted"
+            remedy = (
+                "write known: read there" if check.settles else "correct matrix.yaml, or pin another image"
+            )
+            lines += [
+                f"  {check.version}: {check.name} {check.fact.value} ({check.fact.known.value}) {verdict}",
+                f"    the image says {check.says}: {remedy}",
+            ]
+        lines.append("")
+    counts = Counter(finding.kind.words for finding in findings)
+    summary = "; ".join(f"{words}: {count}" for words, count in counts.items())
+    lines.append(f"{file}: {summary or 'none of these versions comes from an image'}")
+    if names := ", ".join(dict.fromkeys(f.subject for f in findings if f.kind is Kind.UNKNOWN)):
+        lines.append(f"could not be asked, so their entries are as they were: {names}")
+    if written is not None:
+        lines.append(f"{file} is written: review it by git diff" if written else f"{file} is as it was")
+    elif needs_decision(findings):
+        lines.append(f"nothing was changed; to take over what was found: {UPDATE}")
+    return "\n".join(lines)
+
+
+def lock_json(
+    findings: Sequence[Finding], facts: Sequence[FactCheck], file: str, written: bool | None
+) -> dict[str, Any]:
+    """Return the findings as plain data."""
+    return {
+        "schema": 2,
+        "lock": file,
+        "written": written,
+        "findings": [
+            {
+                "subject": finding.subject, "kind": finding.kind.name.lower().replace("_", "-"),
+                "what": finding.kind.words, "why": finding.kind.why, "versions": list(finding.versions),
+                "facts": list(finding.facts), "decide": needs_decision([finding]),
+            }
+            for finding in findings
+        ],
+        "facts": [
+            {
+                "version": check.version, "fact": check.name, "value": check.fact.value,
+                "known": check.fact.known.value, "image_says": check.says or None,
+                "agreement": check.agreement.name.lower(),
+            }
+            for check in facts
+        ],
+    }  # fmt: skip
