@@ -61,23 +61,3 @@ def pip_files(environment: Mapping[str, str]) -> list[Path]:
     files = [Path("/etc/pip.conf"), Path("/etc/xdg/pip/pip.conf"), config / "pip" / "pip.conf"]
     files += [home / ".pip" / "pip.conf", Path(sys.prefix) / "pip.conf"]
     return files + [Path(environment[name]) for name in ("PIP_CONFIG_FILE",) if name in environment]
-
-
-DEFAULT_INDEX = "https://pypi.org/simple/"
-"""Source: https://pip.pypa.io/en/stable/cli/pip_install/#cmdoption-i."""
-_SETTING = re.compile(
-    r"^\s*(index-url|no-index|extra-index-url|find-links|proxy)\s*=\s*(.*?)\s*$", re.MULTILINE
-)
-
-
-def pip_index(environment: Mapping[str, str], files: list[Path]) -> str:
-    """Return the only index that pip would ask; nothing where it has other sources or a proxy of its own."""
-    settings: dict[str, str] = {}
-    for file in files:
-        if file.is_file():
-            settings |= dict(_SETTING.findall(file.read_text(errors="replace")))
-    for name in ("index-url", "no-index", "extra-index-url", "find-links", "proxy"):
-        if value := environment.get(f"PIP_{name.upper().replace('-', '_')}"):
-            settings[name] = value
-    index = settings.pop("index-url", DEFAULT_INDEX)
-    return "" if settings else index
