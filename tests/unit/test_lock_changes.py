@@ -13,15 +13,13 @@ from locks import IMAGE, SAID, digest_of, lock_of, make_build, make_image, make_
 from trtmatrix.images.lock_report import (
     QUIET,
     UNRESOLVED,
-    Agreement,
     Answer,
-    FactCheck,
     Finding,
     Kind,
     Unresolved,
     Wanted,
-    check_facts,
     find_changes,
+    find_contradictions,
     find_unused,
     lock_json,
     lock_text,
@@ -31,8 +29,6 @@ from trtmatrix.images.lock_report import (
 from trtmatrix.images.pins import BuildParts
 from trtmatrix.launchers.lock import Lock, LockedImage, LockedLayer
 from trtmatrix.launchers.references import Trouble
-from trtmatrix.suite.matrix import Fact
-from trtmatrix.suite.model import Known
 
 AMD, ARM = make_platform(), make_platform("linux/arm64", manifest=digest_of("1"), image_id=digest_of("2"))
 OLD = make_image(AMD)
@@ -160,7 +156,7 @@ def test_a_build_s_finding_says_what_changed(name: str) -> None:
 def test_every_kind_has_its_words_and_is_found_by_the_tables() -> None:
     assert all(kind.why for kind in Kind if kind is not Kind.LOCKED)
     shown = {kind for _, _, kinds, _ in [*IMAGES.values(), *BUILDS.values()] for kind in kinds}
-    assert shown == set(Kind) - {Kind.UNUSED, Kind.LOCAL}
+    assert shown == set(Kind) - {Kind.UNUSED, Kind.LOCAL, Kind.CONTRADICTED}
 
 
 def test_what_nobody_needs_and_what_no_registry_has_needs_no_decision() -> None:
@@ -207,45 +203,19 @@ def test_after_an_update_nothing_has_moved(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "says", "agreement"),
-    [
-        ("10.7.0.23", "10.7.0.23", Agreement.CONFIRMED),
-        ("10.8.0", "10.8.0.40", Agreement.CONFIRMED),
-        ("12.6.3", "12.6.3.004", Agreement.CONFIRMED),
-        ("12.8.0", "12.8.0.038", Agreement.CONFIRMED),
-        ("2.6.0a0+df5bbc09d1", "2.6.0a0+df5bbc0", Agreement.CONFIRMED),
-        ("2.6.0a0+df5bbc09d1", "2.6.0a0", Agreement.CONFIRMED),
-        ("10.7.0.23", "10.8.0.40", Agreement.CONTRADICTED),
-        ("12.6.3", "12.6.30", Agreement.CONTRADICTED),
-        ("2.6.0a0+df5bbc09d1", "2.6.0a0+ecf3bae", Agreement.CONTRADICTED),
-        ("10.7.0", "", Agreement.SILENT),
-    ],
+    ("library", "contradicted"),
+    [("10.7.0.23", False), ("10.7.0", False), ("10.8.0.40", True), ("10.7.0.24", True)],
 )
-def test_an_image_s_own_words_confirm_or_contradict_a_fact(
-    value: str, says: str, agreement: Agreement
-) -> None:
-    def agree(one: str, other: str) -> Agreement:
-        fact = Fact(value=one, known=Known.READ, source="x")
-        return FactCheck(version="1", name="cuda", fact=fact, says=other).agreement
-
-    assert agree(value, says) is agreement
-    assert not says or agree(says, value) is agreement
-
-
-def test_facts_are_held_against_the_image_of_the_platform() -> None:
+def test_an_image_that_has_another_tensorrt_is_told(library: str, contradicted: bool) -> None:
     version = read_version({
         "version": "10.7.0", "origin": {"image": IMAGE},
-        "library": {"value": "10.7.0.23", "known": "recalled", "source": "x"},
-        "cuda": {"value": "12.8", "known": "read", "source": "x"},
-        "torch": {"value": "2.6.0a0", "known": "recalled", "source": "x"},
+        "library": {"value": library, "known": "read", "source": "x"},
     })  # fmt: skip
-    checks = {check.name: check for check in check_facts(version, lock_of(OLD), "linux/amd64")}
-    assert {name: check.agreement for name, check in checks.items()} == {
-        "library": Agreement.CONFIRMED, "cuda": Agreement.CONTRADICTED, "torch": Agreement.SILENT,
-    }  # fmt: skip
-    assert [name for name, check in checks.items() if check.settles] == ["library"]
-    assert list(check_facts(version, lock_of(OLD), "linux/arm64")) == []
-    assert list(check_facts(make_version("onnxruntime-1.31.1"), lock_of(OLD), "linux/amd64")) == []
+    found = list(find_contradictions([version], lock_of(OLD), "linux/amd64"))
+    assert [finding.kind for finding in found] == [Kind.CONTRADICTED] * contradicted
+    assert needs_decision(found) is contradicted
+    assert list(find_contradictions([version], lock_of(OLD), "linux/arm64")) == []
+    assert list(find_contradictions([make_version("onnxruntime-1.31.1")], lock_of(OLD), "linux/amd64")) == []
 
 
 def test_a_build_s_base_says_nothing_of_its_library() -> None:
@@ -253,9 +223,8 @@ def test_a_build_s_base_says_nothing_of_its_library() -> None:
     version = read_version({
         "version": "10.0.0", "origin": {"image": "trtmatrix/tensorrt:10.0.0", "build": build},
         "library": {"value": "10.0.0.6", "known": "read", "source": "x"},
-        "cuda": {"value": "12.6.3", "known": "read", "source": "x"},
     })  # fmt: skip
-    assert [check.name for check in check_facts(version, lock_of(OLD), "linux/amd64")] == ["cuda"]
+    assert list(find_contradictions([version], lock_of(OLD), "linux/amd64")) == []
 
 
 def all_findings() -> list[Finding]:
@@ -267,17 +236,16 @@ def all_findings() -> list[Finding]:
 
 def test_the_text_says_why_each_kind_matters_and_how_to_go_on() -> None:
     findings = all_findings()
-    text = lock_text(findings, [], "matrix.lock", None)
+    text = lock_text(findings, "matrix.lock", None)
     assert [f.kind for f in findings if f.kind is not Kind.LOCKED and f.kind.why not in text] == []
     assert "nothing was changed; to take over what was found: nox -s lock -- --update" in text
-    assert f"could not be asked, so their entries are as they were: {IMAGE}" in text
-    assert "review it by git diff" in lock_text(findings, [], "matrix.lock", written=True)
-    assert "is as it was" in lock_text(findings, [], "matrix.lock", written=False)
-    assert "none of these versions comes from an image" in lock_text([], [], "matrix.lock", None)
+    assert "review it by git diff" in lock_text(findings, "matrix.lock", written=True)
+    assert "is as it was" in lock_text(findings, "matrix.lock", written=False)
+    assert "none of these versions comes from an image" in lock_text([], "matrix.lock", None)
 
 
 def test_the_json_has_every_finding_and_whether_it_is_to_be_decided() -> None:
-    data = lock_json(all_findings(), [], "matrix.lock", None)
+    data = lock_json(all_findings(), "matrix.lock", None)
     kinds = {finding["kind"]: finding["decide"] for finding in data["findings"]}
     assert not any(kinds[name] for name in ("locked", "unused", "unknown"))
     assert all(kinds[name] for name in ("new", "moved", "gone", "retagged", "build-changed", "unhashed"))

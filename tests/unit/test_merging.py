@@ -10,19 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_version
 from merges import CELL, NAN, Place, make_place, record_data
 from reprosource import SOURCE
 
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.images import merge
-from trtmatrix.images.merge import image_remarks
-from trtmatrix.judge.record import record_from
-from trtmatrix.launchers.lock import Lock, LockedImage, LockedPlatform
 from trtmatrix.records import store
 from trtmatrix.records.store import read_output
-from trtmatrix.suite.matrix import ImageOrigin, Pin
 
 WHERE = "nvidia-h200/10.7.0/plain/plain"
 
@@ -196,7 +191,7 @@ def test_json_says_what_became_of_each_record(there: Place, here: Place) -> None
     assert (code, text[-2:]) == (ExitCode.SURPRISE, "}\n")
     assert data["counts"] == {"new": 1, "same": 0, "conflict": 1, "refused": 0}
     assert (data["schema"], data["outputs"]) == (2, 1)
-    assert {"id", "run", "fate", "words", "sources", "remarks", "differences"} == set(data["records"][0])
+    assert {"id", "run", "fate", "words", "sources", "differences"} == set(data["records"][0])
     assert data["records"][1]["differences"] == ["measurements.outputs.y.sum_abs: 1.0 | 2.0"]
 
 
@@ -331,14 +326,6 @@ def test_a_model_of_the_user_s_own_comes_in_once_it_is_prepared_here(there: Plac
     assert list(here.files()) == ["nvidia-h200/10.7.0/mine/plain/r1.json"]
 
 
-def test_what_is_another_thing_by_now_is_told(there: Place, here: Place) -> None:
-    there.measure("r1", digests={"repro": "0" * 64, "image": "sha256:1"})
-    (here.folder / "repros" / "plain.py").write_text(SOURCE + "\n# another\n")
-    code, text = here.merge(there.results)
-    assert code is ExitCode.AS_EXPECTED
-    assert "note: 1 record: repro plain changed since: shown as recorded, not as current" in text
-
-
 def test_damage_in_the_results_here_stops_before_anything_is_written(there: Place, here: Place) -> None:
     there.measure("r1")
     bad = Path(here.measure("r2").file)
@@ -347,40 +334,3 @@ def test_damage_in_the_results_here_stops_before_anything_is_written(there: Plac
     assert code is ExitCode.USAGE
     assert "set aside as r2.json.damaged" in text
     assert list(here.files()) == [f"local/{WHERE}/r2.json.damaged"]
-
-
-LOCKED = LockedImage(
-    image="example.org/tensorrt:10.7.0", digest="sha256:index", registry="example.org", resolved="2026-01-01",
-    platforms=tuple(
-        LockedPlatform(platform=p, manifest=f"sha256:manifest-{p}", image_id=f"sha256:id-{p}", layers=())
-        for p in ("linux/amd64", "linux/arm64")
-    ),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("image", "runtime", "locked", "told"),
-    [
-        ("sha256:other", "container", True, True),
-        ("sha256:other", "container", False, False),
-        ("sha256:other", "host", True, False),
-        ("", "container", True, False),
-        ("sha256:id-linux/amd64", "container", True, False),
-        ("sha256:id-linux/arm64", "container", True, False),
-        ("sha256:manifest-linux/amd64", "container", True, False),
-        ("sha256:index", "container", True, False),
-    ],
-)
-def test_another_image_than_the_locked_one_is_told(
-    image: str, runtime: str, locked: bool, told: bool
-) -> None:
-    pin = Pin(
-        manifest="sha256:m", ids=("sha256:id-linux/amd64", "sha256:manifest-linux/amd64", "sha256:index")
-    )
-    origin = ImageOrigin(image="example.org/tensorrt:10.7.0", pin=pin if locked else None)
-    version = replace(make_version(), origin=origin)
-    record = record_from(record_data(digests={"image": image, "runtime": runtime}))
-    lock = Lock(images={origin.image: LOCKED}) if locked else Lock()
-    remarks = list(image_remarks(record, version, lock))
-    assert bool(remarks) is told
-    assert not told or "made in the image sha256:other, and matrix.lock has sha256:id" in remarks[0]

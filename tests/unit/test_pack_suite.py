@@ -126,8 +126,7 @@ def test_a_target_may_have_what_a_disk_has_and_keeps_it(tmp_path: Path) -> None:
 
     def fail() -> None:
         with open_target(tmp_path) as folder:
-            (folder / "scratch-x").mkdir()
-            (folder / "scratch-x" / "a.whl").touch()
+            (folder / "files.001").touch()
             raise OSError(28, "No space left on device")
 
     with pytest.raises(MachineryError, match="name another disk by --to"):

@@ -18,12 +18,11 @@ from trtmatrix.common.file_lock import hold_folder
 from trtmatrix.images.lock_report import (
     UNRESOLVED,
     UPDATE,
-    Agreement,
     Answer,
     Unresolved,
     Wanted,
-    check_facts,
     find_changes,
+    find_contradictions,
     find_unused,
     lock_json,
     lock_text,
@@ -73,19 +72,18 @@ def lock_command(args: argparse.Namespace) -> ExitCode:
     chosen = context.selection.versions or context.selection.runtimes
     used = wanted if chosen else find_wanted(context.matrix.versions, context)
     unused = () if chosen else tuple(find_unused(old, used))
-    findings = (*find_changes(old, wanted, answers), *unused)
     lock, file = updated(old, wanted, answers, unused), context.project.lock
-    facts = [check for version in versions for check in check_facts(version, lock, own_platform())]
+    contradictions = find_contradictions(versions, lock, own_platform())
+    findings = (*find_changes(old, wanted, answers), *contradictions, *unused)
     written = None
     if args.update:
         written = update_lock(file, read_lock, lambda now: updated(now, wanted, answers, unused))
     if args.json:
-        print(json.dumps(lock_json(findings, facts, str(file), written), indent=1))
+        print(json.dumps(lock_json(findings, str(file), written), indent=1))
     else:
-        print(lock_text(findings, facts, str(file), written))
+        print(lock_text(findings, str(file), written))
     codes = {ExitCode.MACHINERY} if any(finding.kind in UNRESOLVED for finding in findings) else set()
-    denied = any(check.agreement is Agreement.CONTRADICTED for check in facts)
-    if not args.update and (denied or needs_decision(findings)):
+    if not args.update and needs_decision(findings):
         codes.add(ExitCode.SURPRISE)
     return combine_exit_codes(codes)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +9,12 @@ from enum import Enum
 from typing import Any
 
 from trtmatrix.images.pins import BuildParts, build_differences
+from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.image_says import image_says
 from trtmatrix.launchers.lock import Lock, LockedBuild, LockedImage, LockedPlatform
 from trtmatrix.launchers.references import Trouble
-from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
-from trtmatrix.suite.model import Known, Product
+from trtmatrix.suite.matrix import ImageOrigin, Version
+from trtmatrix.suite.model import Product
 
 UPDATE = "nox -s lock -- --update"
 
@@ -42,6 +42,10 @@ class Kind(Enum):
         "the image is built anew and gets another ID: records made in the old one are no longer current",
     )
     UNHASHED = "wheels without SHA-256", "nothing says that they are those meant, so the image is not built"
+    CONTRADICTED = (
+        "another TensorRT than matrix.yaml says",
+        "no run in that image counts: correct library: or image: in matrix.yaml",
+    )
     UNUSED = "no longer in matrix.yaml", "no version needs it; --update without --trt removes it"
     LOCAL = "made on this host: no registry has it", "it is known by its name alone, and runs say so"
 
@@ -192,9 +196,8 @@ def said_versions(found: LockedPlatform) -> dict[str, str]:
 def _build_findings(version: str, old: LockedBuild | None, parts: BuildParts) -> Iterator[Finding]:
     subject, versions = f"build {version}", (version,)
     if old is None:
-        wheels, files = (", ".join(names) or "none" for names in (parts.build.wheels, parts.build.files))
-        made = f"{parts.build.image} on {parts.build.base}"
-        facts = (made, f"wheels with their SHA-256: {wheels}", f"files: {files}")
+        wheels = ", ".join(parts.build.wheels) or "none"
+        facts = (f"{parts.build.image} on {parts.build.base}", f"wheels with their SHA-256: {wheels}")
         yield Finding(subject=subject, kind=Kind.BUILD_NEW, versions=versions, facts=facts)
     elif differences := build_differences(old, parts.build):
         yield Finding(subject=subject, kind=Kind.BUILD_CHANGED, versions=versions, facts=differences)
@@ -213,68 +216,28 @@ def size_text(size: int) -> str:
     return f"{size} B"
 
 
-class Agreement(Enum):
-    """What an image's own words do to a fact of matrix.yaml."""
+def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:
+    """Return the TensorRT that the locked image of a version says it has, or nothing.
 
-    CONFIRMED = "confirms"
-    CONTRADICTED = "contradicts"
-    SILENT = "says nothing of"
-
-
-@dataclass(frozen=True, kw_only=True)
-class FactCheck:
-    """A fact of a version, and what its image says of the same thing."""
-
-    version: str
-    name: str
-    fact: Fact
-    says: str
-
-    @property
-    def agreement(self) -> Agreement:
-        """Whether both agree; where one is shorter, as ``10.8.0`` is, its parts decide.
-
-        ``12.6.3`` agrees with ``12.6.3.004``, ``2.6.0a0+df5bbc09d1`` with ``2.6.0a0+df5bbc0``.
-        """
-        if not self.says:
-            return Agreement.SILENT
-        (release, _, commit), (its, _, built) = self.fact.value.partition("+"), self.says.partition("+")
-        # Numbers without leading zeros, as CUDA's 004 is 4.
-        ours, theirs = ([part.lstrip("0") for part in re.split(r"[.-]", text)] for text in (release, its))
-        least = min(len(ours), len(theirs))
-        same = ours[:least] == theirs[:least] and (commit.startswith(built) or built.startswith(commit))
-        return Agreement.CONFIRMED if same else Agreement.CONTRADICTED
-
-    @property
-    def settles(self) -> bool:
-        """Whether a fact that was not read anywhere so far can be read here."""
-        weak = self.fact.known in {Known.RECALLED, Known.INFERRED, Known.THIRD_PARTY}
-        return weak and self.agreement is Agreement.CONFIRMED
-
-
-def check_facts(version: Version, lock: Lock, platform: str) -> Iterator[FactCheck]:
-    """Yield what the locked image of a version says of its facts.
-
-    An image of ours says nothing: its base is asked for CUDA and torch, the library comes from the wheels.
+    An image of ours is no witness: what its base says is not what its wheels are.
     """
     origin = version.origin
-    if not isinstance(origin, ImageOrigin):
-        return
-    locked = lock.images.get(origin.build.base if origin.build else origin.image)
-    if locked is None or (found := locked.of(platform)) is None:
-        return
-    said = image_says(found.environment)
-    says = {"cuda": said.cuda, "torch": said.torch} | ({} if origin.build else {"library": said.tensorrt})
-    for name, fact in version.facts().items():
-        if name in says:
-            yield FactCheck(version=version.name, name=name, fact=fact, says=says[name])
-
-
-def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:
-    """Return the TensorRT that the locked image of a version says it has, or nothing."""
-    if version.product is not Product.TENSORRT:
+    if version.product is not Product.TENSORRT or not isinstance(origin, ImageOrigin) or origin.build:
         return ""
-    return next((c.says for c in check_facts(version, lock, platform) if c.name == "library"), "")
+    locked = lock.images.get(origin.image)
+    found = locked.of(platform) if locked else None
+    return image_says(found.environment).tensorrt if found else ""
+
+
+def find_contradictions(versions: Iterable[Version], lock: Lock, platform: str) -> Iterator[Finding]:
+    """Yield the versions whose locked image says that it has another TensorRT than matrix.yaml says."""
+    for version in versions:
+        says = locked_tensorrt(version, lock, platform)
+        if says and isinstance(version.origin, ImageOrigin) and wrong_library(says, version) is not None:
+            facts = (f"matrix.yaml says {version.library.value}, the image {says}",)
+            yield Finding(
+                subject=version.origin.image, kind=Kind.CONTRADICTED, versions=(version.name,), facts=facts
+            )
 
 
 def needs_decision(findings: Iterable[Finding]) -> bool:
@@ -282,9 +245,7 @@ def needs_decision(findings: Iterable[Finding]) -> bool:
     return any(finding.kind not in QUIET | UNRESOLVED for finding in findings)
 
 
-def lock_text(
-    findings: Sequence[Finding], facts: Sequence[FactCheck], file: str, written: bool | None
-) -> str:
+def lock_text(findings: Sequence[Finding], file: str, written: bool | None) -> str:
     """Return the findings for a terminal. ``written``: whether the file was, None where nothing was to be."""
     lines: list[str] = []
     for kind in Kind:
@@ -293,28 +254,12 @@ def lock_text(
             lines += [f"{kind.words}: {len(found)}", f"  why it matters: {kind.why}"]
         for finding in found:
             used = ", ".join(name for name in finding.versions if finding.subject != f"build {name}")
-            lines += [
-                f"  {finding.subject}" + (f" · {used}" if used else ""),
-                *(f"    {fact}" for fact in finding.facts),
-            ]
+            lines += [f"  {finding.subject}" + (f" · {used}" if used else "")]
+            lines += [f"    {fact}" for fact in finding.facts]
         lines += [""] if found else []
-    if told := [check for check in facts if check.settles or check.agreement is Agreement.CONTRADICTED]:
-        lines.append("what the images say of themselves, against matrix.yaml")
-        for check in told:
-            verdict = "is confirmed" if check.settles else "is contradicted"
-            remedy = (
-                "write known: read there" if check.settles else "correct matrix.yaml, or pin another image"
-            )
-            lines += [
-                f"  {check.version}: {check.name} {check.fact.value} ({check.fact.known.value}) {verdict}",
-                f"    the image says {check.says}: {remedy}",
-            ]
-        lines.append("")
     counts = Counter(finding.kind.words for finding in findings)
     summary = "; ".join(f"{words}: {count}" for words, count in counts.items())
     lines.append(f"{file}: {summary or 'none of these versions comes from an image'}")
-    if names := ", ".join(dict.fromkeys(f.subject for f in findings if f.kind is Kind.UNKNOWN)):
-        lines.append(f"could not be asked, so their entries are as they were: {names}")
     if written is not None:
         lines.append(f"{file} is written: review it by git diff" if written else f"{file} is as it was")
     elif needs_decision(findings):
@@ -322,9 +267,7 @@ def lock_text(
     return "\n".join(lines)
 
 
-def lock_json(
-    findings: Sequence[Finding], facts: Sequence[FactCheck], file: str, written: bool | None
-) -> dict[str, Any]:
+def lock_json(findings: Sequence[Finding], file: str, written: bool | None) -> dict[str, Any]:
     """Return the findings as plain data."""
     return {
         "schema": 2,
@@ -337,13 +280,5 @@ def lock_json(
                 "facts": list(finding.facts), "decide": needs_decision([finding]),
             }
             for finding in findings
-        ],
-        "facts": [
-            {
-                "version": check.version, "fact": check.name, "value": check.fact.value,
-                "known": check.fact.known.value, "image_says": check.says or None,
-                "agreement": check.agreement.name.lower(),
-            }
-            for check in facts
         ],
     }  # fmt: skip

@@ -23,16 +23,9 @@ from trtmatrix.common.file_lock import hold_folder
 from trtmatrix.images.record_packs import kept_digests
 from trtmatrix.images.record_sources import Incoming, Refused, Source, content_digest, read_sources
 from trtmatrix.judge.record import Record, parse_record
-from trtmatrix.launchers.lock import Lock
 from trtmatrix.plan.context import Context, open_context
-from trtmatrix.plan.digests import cell_digests
-from trtmatrix.plan.stale import find_changes
 from trtmatrix.records.kept_outputs import kept_file, unpack_kept
 from trtmatrix.records.store import read_records, record_path, write_new
-from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.gpus import Gpu
-from trtmatrix.suite.matrix import ImageOrigin, Version
-from trtmatrix.suite.repro_files import LoadedRepro
 
 SCHEMA = 2
 """The number of the JSON's shape."""
@@ -54,14 +47,13 @@ class Fate(str, Enum):
 class Settled:
     """What becomes of the records of one run, and why.
 
-    ``differences``: where those that contradict each other differ; ``remarks``: on one that is taken in.
+    ``differences``: where those that contradict each other differ.
     """
 
     fate: Fate
     words: str
     incoming: Sequence[Incoming]
     differences: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
 
     @property
     def record(self) -> Record:
@@ -124,8 +116,8 @@ def merge(context: Context, sources: Sequence[Source]) -> Merged:
         key=lambda one: (one.record.cell, one.record.run, one.digest, one.source),
     ):
         runs.setdefault((one.record.cell, one.record.run), []).append(one)
-    repros: dict[tuple[str, str], LoadedRepro | None] = {}
-    settled = tuple(_settle(context, group, repros) for group in runs.values())
+    known: dict[tuple[str, str], bool] = {}
+    settled = tuple(_settle(context, group, known) for group in runs.values())
     outputs, damaged = _take_outputs(context.project.cache, sources, settled)
     return Merged(
         settled=settled, refused=(*(r for s in sources for r in s.refused), *damaged),
@@ -133,10 +125,8 @@ def merge(context: Context, sources: Sequence[Source]) -> Merged:
     )  # fmt: skip
 
 
-def _settle(
-    context: Context, incoming: list[Incoming], repros: dict[tuple[str, str], LoadedRepro | None]
-) -> Settled:
-    """Write the record of one run where it is new; ``repros``: those of cells that were looked up before."""
+def _settle(context: Context, incoming: list[Incoming], known: dict[tuple[str, str], bool]) -> Settled:
+    """Write the record of one run where it is new; ``known``: whether there is a case, where it was asked."""
     record, results = incoming[0].record, context.project.results
     places = [record_path(root, record) for root in (results, results / "local")]
     here = {file: parse_record(file.read_bytes(), str(file)).data for file in places if file.is_file()}
@@ -144,72 +134,39 @@ def _settle(
     new = {one.digest: one for one in reversed(incoming) if one.digest not in held}
     if not new:
         return Settled(fate=Fate.SAME, words=Fate.SAME.value, incoming=incoming)
-    row = (record.cell.repro, record.cell.case)
-    if row not in repros:
-        repros[row] = find_repro(context, *row)
-    version = next((v for v in context.matrix.versions if v.name == record.cell.version), None)
-    loaded = repros[row]
-    if version is None or loaded is None or version.product is not record.product:
-        return Settled(fate=Fate.REFUSED, words=_why_unknown(context, record, version), incoming=incoming)
+    if why := _why_unknown(context, record, known):
+        return Settled(fate=Fate.REFUSED, words=why, incoming=incoming)
     if here or len(new) > 1:
         first, *others = [*here.values(), *(one.record.data for one in new.values())]
         differences = next((found for each in others if (found := tuple(find_differences(first, each)))), ())
         stays = f"{next(iter(here))} stays as it is" if here else "none of them is taken in"
         return Settled(fate=Fate.CONFLICT, words=stays, incoming=incoming, differences=differences)
     write_new(places[0], Path(record.file).read_bytes())
-    remarks = tuple(_remarks(context, record, version, loaded))
-    return Settled(fate=Fate.NEW, words=Fate.NEW.value, incoming=incoming, remarks=remarks)
+    return Settled(fate=Fate.NEW, words=Fate.NEW.value, incoming=incoming)
 
 
-def find_repro(context: Context, repro: str, case: str) -> LoadedRepro | None:
-    """Return the repro that has a case, of the project or of a model of the user's that was prepared here."""
+def _why_unknown(context: Context, record: Record, known: dict[tuple[str, str], bool]) -> str:
+    """Return why a record's cell is none of this project's, nor of a model prepared here; or nothing."""
     from trtmatrix.model.own_model import stored_models
 
-    loaded = context.repros.get(repro)
-    if loaded is not None:
-        return loaded if any(known.id == case for known in loaded.repro.cases) else None
-    return next((opened.repros[repro] for opened in stored_models(context, repro, case)), None)
-
-
-def _why_unknown(context: Context, record: Record, version: Version | None) -> str:
-    """Return why a record's cell is none of this project's."""
     cell = record.cell
+    version = next((one for one in context.matrix.versions if one.name == cell.version), None)
     if version is None:
         return f"matrix.yaml has no version {cell.version}: add it, then merge again"
     if version.product is not record.product:
         return f"{cell.version} is of {version.product.value} here, and the record of {record.product.value}"
-    if cell.repro in context.repros:
+    loaded, row = context.repros.get(cell.repro), (cell.repro, cell.case)
+    if row not in known:
+        ours = loaded is not None and any(case.id == cell.case for case in loaded.repro.cases)
+        known[row] = ours or (loaded is None and bool(stored_models(context, *row)))
+    if known[row]:
+        return ""
+    if loaded is not None:
         return f"the repro {cell.repro} has no case {cell.case} here: merge where its repro is as it was"
     return (
         f"there is no repro {cell.repro} here: of a model of your own, prepare it first "
         "(python -m trtmatrix upgrade --model FILE --no-run); else add the repro, then merge again"
     )
-
-
-def _remarks(context: Context, record: Record, version: Version, loaded: LoadedRepro) -> Iterator[str]:
-    """Yield what is another thing here than it was for a record."""
-    case = next(case for case in loaded.repro.cases if case.id == record.cell.case)
-    gpu = Gpu(slug=record.cell.gpu, name=str(record.gpu.get("name", "")))
-    cell = Cell(repro=loaded.repro, case=case, version=version, gpu=gpu)
-    current = {**cell_digests(cell, loaded), "probe": context.code.probe}
-    for change in find_changes(record, current, cell):
-        said = str(change).replace(f"{cell.repro.id}/{case.id}", f"cases of {cell.repro.id}")  # one a repro
-        yield f"{said} changed since: shown as recorded, not as current"
-    yield from image_remarks(record, version, context.lock)
-
-
-def image_remarks(record: Record, version: Version, lock: Lock) -> Iterator[str]:
-    """Yield a remark where a record was made in another image than the locked one, of any platform."""
-    origin, ran = version.origin, str(record.digests.get("image", ""))
-    if not isinstance(origin, ImageOrigin) or record.digests.get("runtime", "container") != "container":
-        return
-    image = lock.images.get(origin.image)
-    locked = [*(origin.pin.ids if origin.pin else ())]
-    locked += [
-        digest for one in (image.platforms if image else ()) for digest in (one.image_id, one.manifest)
-    ]
-    if locked and ran and ran not in locked:
-        yield f"made in the image {ran[:19]}, and matrix.lock has {locked[0][:19]} for {origin.image}"
 
 
 def find_differences(first: Any, second: Any, where: str = "") -> Iterator[str]:  # noqa: ANN401 - JSON
@@ -278,8 +235,6 @@ def merge_text(merged: Merged) -> str:
     refused = [(one.source, one.words) for one in merged.refused]
     refused += [(one.incoming[0].source, one.words) for one in merged.of(Fate.REFUSED)]
     lines += ["", *(f"kept out: {source}: {words}" for source, words in refused)] if refused else []
-    remarks = Counter(remark for one in merged.settled for remark in one.remarks)
-    lines += ["", *(f"note: {_counted(n)}: {remark}" for remark, n in remarks.items())] if remarks else []
     following = "mend what is kept out or in conflict as said above, then merge again"
     if not merged.settled and not merged.refused:
         following = "python -m trtmatrix merge FILES, with packs of pack --records, or folders of records"
@@ -305,7 +260,7 @@ def merge_json(merged: Merged) -> dict[str, Any]:
             {
                 "id": str(one.record.cell), "run": one.record.run, "fate": one.fate.name.lower(),
                 "words": one.words, "sources": [incoming.source for incoming in one.incoming],
-                "remarks": list(one.remarks), "differences": list(one.differences),
+                "differences": list(one.differences),
             }
             for one in merged.settled
         ],

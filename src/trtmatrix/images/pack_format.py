@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import tarfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -179,20 +178,21 @@ def script_text() -> str:
 
 @contextlib.contextmanager
 def open_target(folder: Path) -> Iterator[Path]:
-    """Make a pack's folder, which must be new or empty; where this ends in an error, nothing stays in it.
+    """Make a pack's folder, in which no file may be; where this ends in an error, nothing stays in it.
 
-    What a system makes at the root of a disk, such as ``lost+found``, may be there.
+    Folders may be there: systems make some at the root of a disk, such as ``lost+found``.
     """
     made = not folder.exists()
-    if not made and (not folder.is_dir() or _content(folder)):
+    if not made and (not folder.is_dir() or any(not path.is_dir() for path in folder.iterdir())):
         words = "a pack is written into a new or empty folder, and this is none"
         raise UsageError(f"--to {folder}: {words}: remove what is in it (a killed pack may have left it)")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
     except BaseException as error:
-        for path in _content(folder) if folder.is_dir() else ():
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if not path.is_dir():
+                path.unlink()
         if made and folder.is_dir():
             folder.rmdir()
         if isinstance(error, OSError):
@@ -200,7 +200,3 @@ def open_target(folder: Path) -> Iterator[Path]:
             words = f"{error.strerror or error}{hint}; nothing is left of it"
             raise MachineryError(f"--to {folder}: the pack cannot be written: {words}") from error
         raise
-
-
-def _content(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.iterdir()) if not unpacker.is_litter(path)]

@@ -7,10 +7,11 @@ https://distribution.github.io/distribution/spec/auth/token/.
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlsplit
@@ -83,36 +84,27 @@ class Registry:
         Raises :class:`RegistryError`, and :class:`UsageError` where it is no image's name.
         """
         name = parse_reference(ask or image)
-        try:
+        with _told_as_broken(name):
             digest, platforms = _Repository(name, self).read()
-        except ManifestError as error:
-            raise explain_trouble(Trouble.BROKEN, name.host, str(name), str(error)) from error
         now = datetime.now(timezone.utc).replace(microsecond=0)
         return LockedImage(
             image=image, digest=digest, registry=name.host, resolved=now.isoformat(), platforms=platforms
         )
 
     def check(self, reference: str) -> str:
-        """Return the digest that a reference stands for now, mostly without reading its manifest.
-
-        Raises as :meth:`resolve` does.
-        """
+        """Return the digest that a reference stands for now, by its manifest alone; raises as the other."""
         name = parse_reference(reference)
-        repository = _Repository(name, self)
-        told = ""
-        try:
-            told = repository.get(f"manifests/{name.wanted}", "HEAD").headers.get("Docker-Content-Digest", "")
-        except RegistryError as error:
-            if error.trouble is not Trouble.BROKEN:  # a registry without HEAD is asked once more, by GET
-                raise
-        if not is_digest(told):
-            try:
-                return repository.manifest(name.wanted)[0]
-            except ManifestError as error:
-                raise explain_trouble(Trouble.BROKEN, name.host, str(name), str(error)) from error
-        if name.digest and name.digest != told:
-            raise repository.damaged(name.digest, told)
-        return told
+        with _told_as_broken(name):
+            return _Repository(name, self).manifest(name.wanted)[0]
+
+
+@contextlib.contextmanager
+def _told_as_broken(name: Reference) -> Iterator[None]:
+    """Say of what is no manifest that the registry's answer cannot be used."""
+    try:
+        yield
+    except ManifestError as error:
+        raise explain_trouble(Trouble.BROKEN, name.host, str(name), str(error)) from error
 
 
 class _Repository:
@@ -130,11 +122,8 @@ class _Repository:
         digest, kind, body = self.manifest(self.name.wanted)
         if kind not in INDEXES:
             return digest, (self._platform(digest, body),)
-        found = [
-            self._platform(entry.digest, self.manifest(entry.digest)[2], entry.platform)
-            for entry in parse_index(parse_body(body))
-        ]
-        return digest, tuple(found)
+        found = parse_index(parse_body(body))
+        return digest, tuple(self._platform(e.digest, self.manifest(e.digest)[2], e.platform) for e in found)
 
     def _platform(self, digest: str, body: bytes, platform: str = "") -> LockedPlatform:
         config, layers = parse_manifest(parse_body(body))
@@ -148,7 +137,7 @@ class _Repository:
         digest = wanted if is_digest(wanted) else told if is_digest(told) else digest_of(answer.content)
         self._hold(digest, answer.content)
         if is_digest(told) and told != digest:
-            raise self.damaged(digest, told)
+            raise self._damaged(digest, told)
         kind = media_type(parse_body(answer.content), answer.headers.get("Content-Type", ""))
         if kind not in (*INDEXES, *MANIFESTS):
             raise ManifestError(f"it is {shorten(kind)}, which is no image's manifest")
@@ -157,21 +146,20 @@ class _Repository:
     def _hold(self, wanted: str, body: bytes) -> bytes:
         """Hold bytes against their digest."""
         if (found := digest_of(body, like=wanted)) != wanted:
-            raise self.damaged(wanted, found)
+            raise self._damaged(wanted, found)
         return body
 
-    def damaged(self, wanted: str, found: str) -> RegistryError:
-        """Return the error for bytes of another digest than the wanted one."""
+    def _damaged(self, wanted: str, found: str) -> RegistryError:
         return self._trouble(Trouble.DAMAGED, f"{found} in the place of {wanted}")
 
-    def get(self, path: str, method: str = "GET") -> requests.Response:
+    def get(self, path: str) -> requests.Response:
         """Ask for something of the repository; :class:`RegistryError` where the answer is not good."""
         url = f"{self.base}/v2/{self.name.repository}/{path}"
-        answer = self._send(method, url, self.authorization)
+        answer = self._send(url, self.authorization)
         # Only the registry itself names who logs in to it, not a host that it sends on to.
         if answer.status_code == 401 and not answer.history:
             self.authorization = self._log_in(answer.headers.get("WWW-Authenticate", ""))
-            answer = self._send(method, url, self.authorization)
+            answer = self._send(url, self.authorization)
         if answer.status_code in {401, 403}:
             raise self._refusal(_said(answer))
         if answer.status_code != 200:
@@ -195,9 +183,7 @@ class _Repository:
         if realm.scheme.lower() not in allowed:
             raise self._trouble(Trouble.BROKEN, f"it wants a login in a way that is not known: {header!r}")
         scope = asked.get("scope") or f"repository:{self.name.repository}:pull"
-        answer = self._send(
-            "GET", realm.geturl(), basic, {"service": asked.get("service", ""), "scope": scope}
-        )
+        answer = self._send(realm.geturl(), basic, {"service": asked.get("service", ""), "scope": scope})
         if answer.status_code in {400, 401, 403}:
             raise self._refusal(_said(answer))
         try:
@@ -210,14 +196,14 @@ class _Repository:
         return f"Bearer {token}"
 
     def _send(
-        self, method: str, url: str, authorization: str = "", params: Mapping[str, str] | None = None
+        self, url: str, authorization: str = "", params: Mapping[str, str] | None = None
     ) -> requests.Response:
         """Return the answer, but one that says to ask later: that was asked often enough then."""
         headers = {"Accept": ", ".join(ACCEPTED)} | (
             {"Authorization": authorization} if authorization else {}
         )
         try:
-            answer = self.session.request(method, url, headers=headers, params=params)
+            answer = self.session.get(url, headers=headers, params=params)
         except (OSError, ValueError, TypeError, urllib3.exceptions.HTTPError) as error:
             raise self._trouble(*explain_error(error, self.name.server, self.settings.seconds)) from error
         if answer.status_code in LATER:
@@ -237,7 +223,7 @@ class _Repository:
             return f"https://{server}"
         first, second = ("http", "https") if urlsplit(f"//{server}").port else ("https", "http")
         try:
-            if self._send("GET", f"{first}://{server}/v2/").status_code != 400:
+            if self._send(f"{first}://{server}/v2/").status_code != 400:
                 return f"{first}://{server}"  # 400: a TLS server that was spoken to plainly
         except RegistryError as error:
             if error.trouble is not Trouble.UNREACHABLE:

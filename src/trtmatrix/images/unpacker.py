@@ -40,27 +40,19 @@ WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]*")
 GLIBC = "2.28"
 """What the other host is taken to have: any distribution since 2018, https://peps.python.org/pep-0600/."""
 
-LITTER = re.compile(
-    r"lost\+found|\.Trash.*|\$RECYCLE\.BIN|System Volume Information|\.Spotlight-V100|\.fseventsd"
-)
-"""Folders that systems make at the root of a disk."""
-
 MARK = "made-by-trtmatrix-unpack"
 """The file in an environment that says whose it is, and which pack made it whole."""
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 DAMAGED, USAGE, FAILED, INTERRUPTED = 1, 2, 3, 130
-
-
 ANSWER, LOAD = 60.0, 3600.0
-"""Seconds that an engine has for an answer, and for taking a block of an archive or coming to its end."""
+"""Seconds that an engine has for an answer, and for loading an archive, beside one for each megabyte."""
 
 
 class Refused(Exception):
     """What ends this program: words for the user, and an exit code."""
 
     def __init__(self, words: str, code: int) -> None:
-        """Keep both."""
         super().__init__(words)
         self.code = code
 
@@ -68,10 +60,10 @@ class Refused(Exception):
 # --- Whether every byte is as it was written
 
 
-def check_pack(folder: Path, besides: str = "") -> Json:
+def check_pack(folder: Path) -> Json:
     """Return the manifest of a pack; :class:`Refused` names every file that is not as it was written.
 
-    ``besides``: the name of what else may lie in its folder.
+    Folders beside its files may be there: what a system makes on a disk, or what was unpacked.
     """
     if not (folder / MANIFEST).is_file():
         why = f"no {MANIFEST}: this is no pack, or writing it was cut off: pack again"
@@ -84,8 +76,9 @@ def check_pack(folder: Path, besides: str = "") -> Json:
         raise Refused(f"{folder}: {SUMS} or {MANIFEST} cannot be used: {error!r}", DAMAGED) from error
     if named != set(sums):
         raise Refused(f"{folder}: {SUMS} and {MANIFEST} do not name the same files", DAMAGED)
-    known = {SUMS, besides, *sums}
-    found = sorted(path.name for path in folder.iterdir() if path.name not in known and not is_litter(path))
+    found = sorted(
+        path.name for path in folder.iterdir() if not path.is_dir() and path.name not in {SUMS, *sums}
+    )
     problems = [f"{name!a} is extra: it is none of this pack's, move it away" for name in found]
     with ThreadPoolExecutor(max_workers=2) as pool:  # hashing waits for no lock of Python's
         digests = dict(zip(sums, pool.map(lambda name: digest_file(folder / name), sums)))
@@ -129,11 +122,6 @@ def is_plain(name: str) -> bool:
     return good and not {"", ".", ".."} & set(name.split("/"))
 
 
-def is_litter(path: Path) -> bool:
-    """Whether this is a folder that a system makes at the root of a disk."""
-    return bool(LITTER.fullmatch(path.name)) and path.is_dir() and not path.is_symlink()
-
-
 def parse_sums(text: str) -> Dict[str, str]:
     """Read what ``sha256sum`` writes: name → digest; ``ValueError`` names the line that is none."""
     found: Dict[str, str] = {}
@@ -169,7 +157,6 @@ class Joined:
     """A stream of blocks that is read like a file, a block at a time."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
-        """Keep the blocks."""
         self._blocks = blocks
 
     def read(self, _: int) -> bytes:
@@ -184,7 +171,6 @@ class Engine:
     """The container engine of this host, by its own command line."""
 
     def __init__(self, command: str, info: Json) -> None:
-        """Keep its command and what it says of itself, in Docker's form or Podman's."""
         self.command, podman = command, info.get("host") or {}
         machine = str(info.get("Architecture") or podman.get("arch") or "")
         self.platform = (
@@ -203,27 +189,28 @@ class Engine:
         ids = sorted({image["id"], image["manifest"]} - {""})
         return next((one for one in ids if self.id_of(one) == one), "")
 
-    def load(self, blocks: Iterable[bytes]) -> None:
+    def load(self, blocks: Iterable[bytes], size: int) -> None:
         """Load an archive of images; :class:`Refused` with the engine's own words where it fails."""
         with subprocess.Popen(
             [self.command, "load", "--quiet"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         ) as process:  # fmt: skip
+            timer = threading.Timer(LOAD + size / 1e6, process.kill)
+            timer.daemon = True
+            timer.start()
             try:
-                for block in blocks:
-                    with killed_after(LOAD, process):
+                with contextlib.suppress(BrokenPipeError):  # it says why
+                    for block in blocks:
                         process.stdin.write(block)  # type: ignore[union-attr]  # it is piped
-            except BrokenPipeError:
-                pass  # it says why
+                said = process.communicate()[1].decode("utf-8", "replace").strip()
             except BaseException:
                 process.kill()
                 raise
-            with killed_after(LOAD, process):
-                said = process.communicate()[1].decode("utf-8", "replace").strip()
-        if process.returncode == -signal.SIGKILL:
-            said = f"it was killed, or did nothing for {LOAD:g} s; {said}"
+            finally:
+                timer.cancel()
         if process.returncode:
-            raise Refused(f"{self.command} load failed: {said[-500:]}", FAILED)
+            killed = "it was killed, or took too long; " if process.returncode == -signal.SIGKILL else ""
+            raise Refused(f"{self.command} load failed: {killed}{said[-500:]}", FAILED)
 
 
 def find_engine() -> Tuple[Optional[Engine], str]:
@@ -271,7 +258,7 @@ def check_engine(engine: Engine, manifest: Json) -> List[Json]:
             'store: switch it on or off here ("features": {"containerd-snapshotter": …} in daemon.json), or '
             "--no-images", FAILED
         )  # fmt: skip
-    need = 2 * sum(part["size"] for part in manifest["parts"] if part["name"].startswith("images."))
+    need = 2 * size_of_images(manifest)
     if missing and Path(engine.root).is_dir() and shutil.disk_usage(engine.root).free < need:
         raise Refused(
             f"{engine.root}: loading needs {need / 1e9:.1f} GB for a while, and "
@@ -281,11 +268,16 @@ def check_engine(engine: Engine, manifest: Json) -> List[Json]:
     return missing
 
 
+def size_of_images(manifest: Json) -> int:
+    """Return the bytes of the archive of images."""
+    return sum(part["size"] for part in manifest["parts"] if part["name"].startswith("images."))
+
+
 def load_images(engine: Engine, folder: Path, manifest: Json, missing: List[Json]) -> None:
     """Load the images, compare their IDs with the manifest's, and give them their names."""
     if missing:
         print(f"loading {len(missing)} images", flush=True)
-        engine.load(read_stream(folder, manifest, "images"))
+        engine.load(read_stream(folder, manifest, "images"), size_of_images(manifest))
     for image in manifest["images"]:
         held = engine.held(image)
         if not held:
@@ -425,18 +417,6 @@ def make_environment(python: str, into: Path, pack: str) -> None:
     mark.write_text(pack)
 
 
-@contextlib.contextmanager
-def killed_after(seconds: float, process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Kill a process that is still waited for then."""
-    timer = threading.Timer(seconds, process.kill)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 def call(command: List[str], seconds: Optional[float] = None) -> Tuple[int, str]:
     """Run a command to its end; returns its code and words: its warnings only where it fails."""
     pipe = subprocess.PIPE
@@ -464,8 +444,7 @@ def run(command: List[str], seconds: Optional[float] = None) -> str:
 def unpack(args: argparse.Namespace) -> None:
     """Check all that can be known to fail, then load images, write the suite, make its environment."""
     folder, into = args.folder, args.into or Path("trtmatrix")
-    inside = into.absolute().parent == folder.absolute()
-    manifest = check_pack(folder, besides=into.name if inside else "")
+    manifest = check_pack(folder)
     total = sum(part["size"] for part in manifest["parts"])
     print(
         f"the pack {manifest['pack']} is whole: {len(manifest['parts'])} parts, {total:,} bytes", flush=True
