@@ -12,12 +12,9 @@ from test_pack import project_of
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.images import pack_suite
-from trtmatrix.images.pack import check_words
-from trtmatrix.images.pack_format import PackManifest, open_target, write_lists
+from trtmatrix.images.pack_format import open_target
 from trtmatrix.images.pack_suite import fetch_wheels, find_suite, without_passwords
 from trtmatrix.suite.digest import PACKAGES
-from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
-from trtmatrix.suite.model import Known
 
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "core.autocrlf=false")
 
@@ -101,24 +98,6 @@ def test_a_folder_without_a_tracked_repro_cannot_be_packed(checkout: Project) ->
     git(checkout.folder, "rm", "-q", "--cached", "repros/good.py")
     with pytest.raises(UsageError, match="git add"):
         find_suite(checkout)
-
-
-def test_a_manifest_that_unpack_would_refuse_is_not_written(tmp_path: Path) -> None:
-    manifest = PackManifest(
-        pack="p", made="", by="", commit="", changed=False, platform="linux/amd64", pythons=("3.12",),
-        versions=("a;b",), parts=(), files=(), images=(),
-    )  # fmt: skip
-    with pytest.raises(MachineryError, match="'a;b' is no name"):
-        write_lists(tmp_path, manifest)
-    assert not list(tmp_path.iterdir())
-
-
-def test_names_of_versions_and_images_are_looked_at_first() -> None:
-    fact = Fact(value="1", known=Known.READ, source="here")
-    check_words([Version(version="10.7.0", origin=ImageOrigin(image="a.b/c:1"), library=fact)])
-    for version, image in (("1;2", "a:1"), ("1", "a b")):
-        with pytest.raises(UsageError, match="name it otherwise"):
-            check_words([Version(version=version, origin=ImageOrigin(image=image), library=fact)])
 
 
 def test_a_target_may_have_what_a_disk_has_and_keeps_it(tmp_path: Path) -> None:

@@ -148,10 +148,6 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
         "the image is here": (HERE.but(answers={IMAGE: bad(Trouble.MISSING)}), False),
     },
     "lock": {"locked": (LOCKED_HERE, False), "not locked": (HERE, True)},
-    "wheels": {
-        "all hashed": (TO_BUILD.but(unhashed={"10.7.0": ()}), False),
-        "one without": (TO_BUILD.but(unhashed={"10.7.0": ("tensorrt-libs==10.7.0",)}), True),
-    },
     "disk-images": {
         "ample": (drive(60), False),
         "at the least": (drive(9.4 + 5.36), True),

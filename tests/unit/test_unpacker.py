@@ -24,7 +24,7 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.images import unpacker
 from trtmatrix.images.pack_format import script_text
-from trtmatrix.images.unpacker import MANIFEST, MARK, SCRIPT, SUMS, is_new_enough, is_plain, next_command
+from trtmatrix.images.unpacker import MANIFEST, MARK, SCRIPT, SUMS, is_plain, next_command
 
 Spoil = Callable[[Path], object]
 LOADED = [sha256(IMAGE_BYTES).hexdigest()]
@@ -99,39 +99,23 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
         lambda p: manifest_of(p, lambda d: d["files"][0].update(name="../x")), r"'\.\./x' is no name"
     ),
     "a part elsewhere": (
-        lambda p: manifest_of(p, lambda d: d["parts"][0].update(name="/etc/passwd")), "is no part"
+        lambda p: manifest_of(p, lambda d: d["parts"][0].update(name="/etc/passwd")), "is no name"
     ),
+    "an entry that is none": (lambda p: manifest_of(p, lambda d: d["files"].append([])), UNUSABLE),
+    "nothing": (lambda p: manifest_of(p, lambda d: d.clear()), UNUSABLE),
     "a part that is not listed": (lambda p: manifest_of(p, lambda d: d["parts"].pop()), "the same files"),
 }  # fmt: skip
 
-LIES: dict[str, Callable[[Any], object]] = {
-    "a version for the shell": lambda d: d.update(versions=["1;touch x"]),
-    "a version that is none": lambda d: d.update(versions=[["1"]]),
-    "a Python that is none": lambda d: d.update(pythons=[312]),
-    "a pack that is none": lambda d: d.update(pack="\x1b[2J"),
-    "a platform that is none": lambda d: d.update(platform=""),
-    "an ID that is none": lambda d: d["images"][0].update(id="../containers"),
-    "a name that is none": lambda d: d["images"][0].update(names=["a b"]),
-    "a name that is no text": lambda d: d["images"][0].update(names=[{}]),
-    "an entry that is none": lambda d: d["files"].append([]),
-    "a size that is none": lambda d: d["files"][0].update(size=10**400),
-    "a size below none": lambda d: d["images"][0].update(size=-1),
-    "a digest that is none": lambda d: d["files"][0].update(sha256="x"),
-    "nothing": lambda d: d.clear(),
-}
 
-
-@pytest.mark.parametrize("how", [*SPOILT, *LIES])
+@pytest.mark.parametrize("how", SPOILT)
 def test_a_spoilt_pack_is_refused_by_name_before_anything_is_loaded(
     how: str, pack: Path, engine: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if how in SPOILT:
-        SPOILT[how][0](pack)
-    else:
-        manifest_of(pack, LIES[how])
+    spoil, words = SPOILT[how]
+    spoil(pack)
     assert unpack(pack) == ExitCode.SURPRISE
     told = capsys.readouterr().err
-    assert re.search(SPOILT[how][1] if how in SPOILT else UNUSABLE, told)
+    assert re.search(words, told)
     assert "\x1b" not in told
     assert engine.asked == []
     assert not (pack.parent / "into").exists()
@@ -245,9 +229,7 @@ def test_what_the_wheels_cannot_be_used_with_is_told_before_anything_is_loaded(
     pack: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["unpack", str(pack), f"--into={pack.parent / 'into'}"]
-    monkeypatch.setattr(
-        unpacker, "call", lambda command, *_: (0, "3.9 glibc 2.36" if "-c" in command else "{}")
-    )
+    monkeypatch.setattr(unpacker, "call", lambda command, *_: (0, "3.9" if "-c" in command else "{}"))
     assert cli.run(words) == ExitCode.USAGE
     assert "for Python 3.12" in capsys.readouterr().err
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
@@ -317,12 +299,6 @@ def test_in_its_own_folder_it_can_be_run_twice(pack: Path, monkeypatch: pytest.M
     monkeypatch.chdir(pack)
     words = ["unpack", ".", "--into=suite", "--no-venv", "--no-images"]
     assert [cli.run(words), cli.run(words)] == [0, 0]
-
-
-def test_an_old_or_another_c_library_is_known() -> None:
-    new = [each for each in ("2.27", "2.28", "2.36", "3.0") if is_new_enough(f"glibc {each}")]
-    assert new == ["2.28", "2.36", "3.0"]
-    assert not any(map(is_new_enough, ("", "musl 1.2", "glibc x")))
 
 
 def test_the_next_command_can_be_typed(tmp_path: Path) -> None:

@@ -48,9 +48,8 @@ class Facts:
 
     ``images``: where the engine keeps images, None where that is not on this host; ``memory`` and
     ``available``: of the host, in bytes, 0 where not known. ``nodes``: the device nodes of NVIDIA that are
-    here, None where the engine is on another host. ``answers``: by reference, what registries said;
-    ``unhashed``: by version, the wheels that its image is built from and that have no SHA-256. What was not
-    asked is not in these.
+    here, None where the engine is on another host. ``answers``: by reference, what
+    registries said where they were asked.
     """
 
     engine: Engine
@@ -63,7 +62,6 @@ class Facts:
     available: int = 0
     nodes: frozenset[str] | None = None
     answers: Mapping[str, Answer] = field(default_factory=dict)
-    unhashed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,9 +152,6 @@ def _find_image_lacks(launch: Launch, facts: Facts, wants: Wants) -> Iterator[Fi
     if says and wrong_library(says, version) is not None:  # as a run in the image compares
         pinned = f"{version.name} is pinned for TensorRT {version.library.value}"
         yield _trouble("library", f"{pinned}, and its locked image says that it has {says}")
-    if unhashed := facts.unhashed.get(version.name, ()) if launch.build else ():
-        remedy = RULES["wheels"].mends.replace("VERSION", version.name)
-        yield _trouble("wheels", f"no SHA-256 of {', '.join(unhashed)}", remedy)
     answer = facts.answers.get(_reference(launch, facts, wants))
     # The engine may reach what this process does not: by its own proxy, or from another host.
     own_way = {Trouble.UNREACHABLE} if engine.proxied or facts.images is None else set()

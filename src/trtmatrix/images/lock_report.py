@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.pins import BuildParts, build_differences
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.image_says import image_says
@@ -159,31 +160,25 @@ def _new_facts(image: LockedImage) -> Iterator[str]:
     for found in image.platforms:
         said = ", ".join(f"{name} {value}" for name, value in said_versions(found).items())
         says = f"; says {said}" if said else ""
-        yield f"{found.platform}: {size_text(found.size)} in {len(found.layers)} layers{says}"
+        yield f"{found.platform}: {gigabytes(found.size)} in {len(found.layers)} layers{says}"
 
 
 def _moved_facts(old: LockedImage, new: LockedImage) -> Iterator[str]:
-    """Yield how an answer differs from the lock: digest, then platform by platform."""
+    """Yield how an answer differs from the lock, platform by platform."""
     yield f"{old.digest} → {new.digest}" + (f", by {new.registry}" if new.registry != old.registry else "")
     for name in dict.fromkeys(each.platform for each in (*new.platforms, *old.platforms)):
         before, found = old.of(name), new.of(name)
-        if before is None:
-            yield f"{name} is added: its hosts can be locked too"
-        elif found is None:
-            yield f"{name} is gone: its hosts cannot pull it by its tag any more"
-        elif before.image_id == found.image_id and before.manifest != found.manifest:
-            yield f"{name}: the same image, packed anew: {before.manifest} → {found.manifest}"
-        elif before.manifest == found.manifest and before != found:
-            yield f"{name}: {found.manifest} stands for one content, the lock has another: it was edited"
-        elif before != found:
+        if before is None or found is None:
+            yield f"{name} is {'gone' if before else 'added'}"
+        elif before.image_id == found.image_id:
+            yield f"{name}: the same image, of manifest {found.manifest}"
+        else:
             versions, now = said_versions(before), said_versions(found)
             for key in sorted({*versions, *now}):
                 if versions.get(key) != now.get(key):
                     yield f"{name}: {key} {versions.get(key, 'not named')} → {now.get(key, 'not named')}"
             if versions == now:
                 yield f"{name}: the versions that it names are the same: what else is in it changed"
-            fresh = {layer.digest: layer.size for layer in found.layers if layer not in before.layers}
-            yield f"{name}: {size_text(sum(fresh.values()))} in {len(fresh)} layers are not in the locked one"
 
 
 def said_versions(found: LockedPlatform) -> dict[str, str]:
@@ -206,14 +201,6 @@ def _build_findings(version: str, old: LockedBuild | None, parts: BuildParts) ->
     if parts.unhashed:
         mend = f"nox -s image -- {version} --lock takes them as they come, this once, and writes them down"
         yield Finding(subject=subject, kind=Kind.UNHASHED, versions=versions, facts=(*parts.unhashed, mend))
-
-
-def size_text(size: int) -> str:
-    """Write bytes by powers of ten, as registries show them: ``8.9 GB``."""
-    for unit, least in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= least:
-            return f"{size / least:.1f} {unit}"
-    return f"{size} B"
 
 
 def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:

@@ -27,7 +27,7 @@ from trtmatrix.images.pack_format import (
     write_lists,
 )
 from trtmatrix.images.pack_suite import fetch_wheels, find_suite, wanted_pythons
-from trtmatrix.images.unpacker import BLOCK, GLIBC, WORD
+from trtmatrix.images.unpacker import BLOCK, GLIBC
 from trtmatrix.launchers.wheelhouse import find_wheelhouse
 from trtmatrix.plan.context import Context, open_context, own_platform
 from trtmatrix.suite.cells import select_versions
@@ -50,7 +50,6 @@ def pack_command(args: argparse.Namespace) -> ExitCode:
     suite, links = find_suite(context.project), find_links(context)
     _tell(*(f"NOT PACKED: {line}" for line in suite.left_out))
     chosen = select_versions(context.matrix, context.selection)
-    check_words(chosen)
     with open_target(args.to) as folder:
         client, held = hold_images(context, [v for v in chosen if v.runtime == "container"])
         versions = packed_versions(chosen, held)
@@ -88,17 +87,6 @@ def find_links(context: Context) -> Path | None:
     if own is None:
         raise UsageError("--offline: there is no wheelhouse to take wheels from; leave --offline out")
     return own
-
-
-def check_words(versions: Sequence[Version]) -> None:
-    """Refuse names of versions and images that the other side would refuse."""
-    names = [v.name for v in versions]
-    names += [v.origin.image for v in versions if isinstance(v.origin, ImageOrigin)]
-    if wrong := [ascii(name) for name in names if not WORD.fullmatch(name)]:
-        raise UsageError(
-            f"cannot be packed, name it otherwise in matrix.yaml: {', '.join(wrong)} (letters, digits and "
-            ". _ - + alone)"
-        )
 
 
 def hold_images(

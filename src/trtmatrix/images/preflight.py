@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,11 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.common.deadline import ask_all
-from trtmatrix.common.errors import ConfigError, TrtMatrixError
-from trtmatrix.common.paths import Project
+from trtmatrix.common.errors import TrtMatrixError
 from trtmatrix.images.checks import Answer, Facts, Wants, check, restrict
-from trtmatrix.images.downloads import LOW, Room, asked_references, gigabytes, image_of
-from trtmatrix.images.pins import read_build
+from trtmatrix.images.downloads import LOW, Room, asked_references, gigabytes
 from trtmatrix.images.rules import RULES, Finding, Level, finding_lines
 from trtmatrix.launchers.container import Limits
 from trtmatrix.launchers.references import Trouble, explain_trouble, parse_reference
@@ -106,7 +103,6 @@ def gather(context: Context, scene: Scene, launches: Sequence[Launch]) -> Facts:
         images=images, cache=find_room(project.cache), results=find_room(project.results),
         memory=total, available=available, nodes=find_nodes() if by_nodes else None,
         answers=ask_registries(asks, engine.insecure),
-        unhashed=unhashed_wheels((launch for launch in launches if launch.build), project),
     )  # fmt: skip
 
 
@@ -176,14 +172,3 @@ def _bad(error: TrtMatrixError) -> Answer:
 
 def _tell_waiting(hosts: Iterable[str]) -> None:
     print(f"trtmatrix: asking {', '.join(dict.fromkeys(hosts))} …", file=sys.stderr, flush=True)
-
-
-def unhashed_wheels(launches: Iterable[Launch], project: Project) -> dict[str, tuple[str, ...]]:
-    """Return by version the wheels of images to be built that the project's lock files have no SHA-256 of."""
-    found: dict[str, tuple[str, ...]] = {}
-    for launch in launches:
-        origin, name = image_of(launch), launch.version.name
-        if project.image_builder is not None and origin is not None and origin.build:
-            with contextlib.suppress(ConfigError):  # the build itself says what is wrong with its files
-                found[name] = read_build(name, origin, origin.build, project).unhashed
-    return found

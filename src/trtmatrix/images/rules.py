@@ -121,10 +121,6 @@ _ALL = (
     Rule("registry", (Exclusion.IMAGE_NOT_GIVEN,), "docker login nvcr.io"),
     Rule("lock", (), "nox -s lock -- --update"),
     Rule(
-        "wheels", (Exclusion.IMAGE_NOT_BUILT,),
-        "nox -s image -- VERSION --lock takes them as they come, this once",
-    ),
-    Rule(
         "disk-images", (Exclusion.NO_ROOM,),
         "free disk, run fewer versions (--trt), or let images go after their last cell (--keep none)",
         what="disk for images",

@@ -32,16 +32,15 @@ Json = Dict[str, Any]
 SCHEMA = 2
 BLOCK = 1 << 20
 MANIFEST, SUMS, SCRIPT = "manifest.json", "SHA256SUMS", "unpack"
-PART = re.compile(r"(files|images)\.\d{3,}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]*")
-"""What a name of a version or image, and an ID, must be: they go into commands."""
-
 GLIBC = "2.28"
 """What the other host is taken to have: any distribution since 2018, https://peps.python.org/pep-0600/."""
 
 MARK = "made-by-trtmatrix-unpack"
 """The file in an environment that says whose it is, and which pack made it whole."""
+
+VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
+"""What a Python is asked for its version by."""
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 DAMAGED, USAGE, FAILED, INTERRUPTED = 1, 2, 3, 130
@@ -101,18 +100,9 @@ def parse_manifest(text: str) -> Json:
     data = json.loads(text)
     if data["schema"] != SCHEMA:
         raise ValueError(f"it is of schema {data['schema']}, and this program reads {SCHEMA}")
-    words = [data["pack"], data["platform"], *data["pythons"], *data["versions"]]
-    for image in data["images"]:
-        words += [image["id"], *image["names"], *image["versions"], *filter(None, [image["manifest"]])]
-    wrong = [f"{word!a} is no name" for word in words if not WORD.fullmatch(word)]
-    wrong += [f"{part['name']!a} is no part" for part in data["parts"] if not PART.fullmatch(part["name"])]
-    wrong += [
-        f"{file['name']!a} is no name of a file" for file in data["files"] if not is_plain(file["name"])
-    ]
-    wrong += [f"{file!a} has no digest" for file in data["files"] if not SHA256.fullmatch(file["sha256"])]
-    sizes = [entry["size"] for key in ("parts", "files", "images") for entry in data[key]]
-    if wrong or not all(type(size) is int and 0 <= size < 1 << 60 for size in sizes):
-        raise ValueError((wrong or ["a size is none"])[0][:300])
+    for entry in [*data["parts"], *data["files"]]:
+        if not is_plain(entry["name"]):
+            raise ValueError(f"{entry['name']!a} is no name of a file")
     return dict(data)
 
 
@@ -258,14 +248,18 @@ def check_engine(engine: Engine, manifest: Json) -> List[Json]:
             'store: switch it on or off here ("features": {"containerd-snapshotter": …} in daemon.json), or '
             "--no-images", FAILED
         )  # fmt: skip
-    need = 2 * size_of_images(manifest)
-    if missing and Path(engine.root).is_dir() and shutil.disk_usage(engine.root).free < need:
-        raise Refused(
-            f"{engine.root}: loading needs {need / 1e9:.1f} GB for a while, and "
-            f"{shutil.disk_usage(engine.root).free / 1e9:.1f} GB are free there: make room (docker image "
-            "prune), or move the engine's data-root", FAILED
-        )  # fmt: skip
+    if missing and Path(engine.root).is_dir():  # loading takes it twice for a while
+        check_room(Path(engine.root), 2 * size_of_images(manifest))
     return missing
+
+
+def check_room(folder: Path, need: int) -> None:
+    """Refuse a folder, or the one that it will be made in, whose disk has less room than is needed."""
+    above = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.is_dir())
+    free = shutil.disk_usage(str(above)).free
+    if free < need:
+        words = f"needs {need / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there: make room"
+        raise Refused(f"{folder}: {words}", FAILED)
 
 
 def size_of_images(manifest: Json) -> int:
@@ -313,11 +307,7 @@ def check_target(into: Path, manifest: Json) -> None:
             f"{into}: has other files of the same names ({', '.join(changed[:5])}{more}): name an empty "
             "folder by --into", USAGE
         )  # fmt: skip
-    need = 4 * sum(file["size"] for file in manifest["files"])  # the environment is made of the wheels
-    above = next(path for path in [into.absolute(), *into.absolute().parents] if path.is_dir())
-    if (free := shutil.disk_usage(str(above)).free) < need:
-        words = f"needs about {need / 1e6:.0f} MB, and {free / 1e6:.0f} MB are free there"
-        raise Refused(f"{into}: {words}", FAILED)
+    check_room(into, 4 * sum(file["size"] for file in manifest["files"]))  # the wheels are installed too
 
 
 def write_files(folder: Path, manifest: Json, into: Path) -> None:
@@ -354,41 +344,26 @@ def _write_file(source: IO[bytes], target: Path, digest: str, mode: int) -> None
 
 
 def find_python(named: Optional[str], pythons: List[str]) -> str:
-    """Return a Python that the wheels are for, of a host with a C library that loads them."""
-    code = "import os, sys, venv; print('%d.%d' % sys.version_info[:2], os.confstr('CS_GNU_LIBC_VERSION'))"
+    """Return a Python that the wheels are for; :class:`Refused` where there is none."""
     tried = [named] if named else [sys.executable, *(f"python{version}" for version in pythons)]
     for python in filter(None, map(shutil.which, tried)):
-        version, _, libc = call([python, "-c", code])[1].strip().partition(" ")
-        if version in pythons and is_new_enough(libc):
+        if call([python, "-c", f"import venv; {VERSION}"])[1].strip() in pythons:
             return python
     raise Refused(
-        f"the wheels of this pack are for Python {' or '.join(pythons)} (with venv) and glibc {GLIBC} or "
-        f"later, and {' and '.join(tried)} is none: name one by --python PATH, pack again with --for-python "
-        "X.Y, or --no-venv", USAGE
+        f"the wheels of this pack are for Python {' or '.join(pythons)} with its venv, and "
+        f"{' and '.join(tried)} is none: name one by --python PATH, pack again with --for-python X.Y, or "
+        "--no-venv", USAGE
     )  # fmt: skip
 
 
-def is_new_enough(libc: str) -> bool:
-    """Whether a C library, as in ``glibc 2.36``, loads the wheels."""
-    found = re.fullmatch(r"glibc (\d+)\.(\d+)(\..*)?", libc)
-    return found is not None and (int(found[1]), int(found[2])) >= tuple(map(int, GLIBC.split(".")))
-
-
-def check_environment(into: Path, manifest: Json) -> None:
-    """Refuse a ``.venv`` that this script did not make, or whose Python these wheels are not for."""
+def check_environment(into: Path) -> None:
+    """Refuse a ``.venv`` that this script did not make."""
     folder = into / ".venv"
     if os.path.lexists(str(folder)) and not (folder / MARK).is_file():
-        why = "is there, and this script did not make it"
-    elif folder.is_dir() and (folder / MARK).read_text() and python_of(folder) not in manifest["pythons"]:
-        why = f"is of another pack, for Python {python_of(folder)}"
-    else:
-        return
-    raise Refused(f"{folder}: {why}: name an empty folder by --into, move it away, or --no-venv", USAGE)
-
-
-def python_of(folder: Path) -> str:
-    """Return the version of an environment's Python, as in ``3.12``."""
-    return run([str(folder / "bin" / "python"), "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+        raise Refused(
+            f"{folder}: is there, and this script did not make it: name an empty folder by --into, move it "
+            "away, or --no-venv", USAGE
+        )  # fmt: skip
 
 
 def make_environment(python: str, into: Path, pack: str) -> None:
@@ -411,7 +386,8 @@ def make_environment(python: str, into: Path, pack: str) -> None:
     inner, pip = str(folder / "bin" / "python"), str(max(wheels.glob("pip-*.whl")) / "pip")
     install = [inner, pip, "install", "--isolated", "--quiet", "--no-index", "--no-deps", "--no-compile"]
     install += ["--disable-pip-version-check", "--require-hashes", f"--find-links={wheels}"]
-    run([*install, f"--requirement={wheels / f'suite-{python_of(folder)}.txt'}"])
+    version = run([inner, "-c", VERSION])
+    run([*install, f"--requirement={wheels / f'suite-{version}.txt'}"])
     site = run([inner, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
     Path(site, "trtmatrix-suite.pth").write_text(f"{(into / 'src').absolute()}\n", encoding="utf-8")
     mark.write_text(pack)
@@ -459,7 +435,7 @@ def unpack(args: argparse.Namespace) -> None:
         own = f"{platform.system().lower()}/{MACHINES.get(platform.machine(), platform.machine().lower())}"
         check_platform("wheels", own, manifest["platform"], "--no-venv")
         python = find_python(args.python, manifest["pythons"])
-        check_environment(into, manifest)
+        check_environment(into)
     if engine:
         load_images(engine, folder, manifest, check_engine(engine, manifest))
     write_files(folder, manifest, into)
