@@ -21,44 +21,21 @@ UPDATE = "nox -s lock -- --update"
 
 
 class Kind(Enum):
-    """What was found of an image or a build: its words, and why it matters."""
+    """What was found of an image or a build, and what that means."""
 
-    LOCKED = "as locked", ""
-    NEW = "not locked yet", "runs pull whatever its tag stands for that day, and nothing shows a change"
-    MOVED = (
-        "tag moved: another image",
-        "runs go on with the locked image while the registry has it; after --update records made in it are "
-        "no longer current and their cells run again",
-    )
-    RETAGGED = (
-        "tag moved: what runs is the same",
-        "records stay current, but for engines with containerd's image store: they know images by digest",
-    )
-    GONE = "no longer at the registry", "new hosts cannot pull it by its tag"
-    ABSENT = "not there", "no run can pull it: a mistake in matrix.yaml, or a mirror without it"
-    UNKNOWN = "could not be asked", "what it stands for is not known; the lock's entry stays as it was"
-    BUILD_NEW = "build not locked yet", "nothing shows when what it is made of changes"
-    BUILD_CHANGED = (
-        "built of other parts",
-        "the image is built anew and gets another ID: records made in the old one are no longer current",
-    )
-    UNHASHED = "wheels without SHA-256", "nothing says that they are those meant, so the image is not built"
-    CONTRADICTED = (
-        "another TensorRT than matrix.yaml says",
-        "no run in that image counts: correct library: or image: in matrix.yaml",
-    )
-    UNUSED = "no longer in matrix.yaml", "no version needs it; --update without --trt removes it"
-    LOCAL = "made on this host: no registry has it", "it is known by its name alone, and runs say so"
-
-    @property
-    def words(self) -> str:
-        """What it is."""
-        return self.value[0]
-
-    @property
-    def why(self) -> str:
-        """Why it matters."""
-        return self.value[1]
+    LOCKED = "as locked"
+    NEW = "not locked yet: runs pull whatever the tag stands for that day"
+    MOVED = "tag moved to another image: runs stay with the locked one; --update makes its records stale"
+    RETAGGED = "tag moved, what runs is the same: records stay current but with containerd's image store"
+    GONE = "no longer at the registry: new hosts cannot pull it by its tag"
+    ABSENT = "not at the registry: a mistake in matrix.yaml, or a mirror without it"
+    UNKNOWN = "could not be asked: the lock's entry stays as it was"
+    BUILD_NEW = "build not locked yet: nothing shows when what it is made of changes"
+    BUILD_CHANGED = "built of other parts: it is built anew, and its records are no longer current"
+    UNHASHED = "wheels without SHA-256: nothing says that they are those meant, so the image is not built"
+    CONTRADICTED = "another TensorRT than matrix.yaml says: no run in that image counts"
+    UNUSED = "no longer in matrix.yaml: --update without --trt removes it"
+    LOCAL = "made on this host, known by its name alone: no registry has it"
 
 
 QUIET = frozenset({Kind.LOCKED, Kind.UNUSED, Kind.LOCAL})
@@ -232,20 +209,24 @@ def needs_decision(findings: Iterable[Finding]) -> bool:
     return any(finding.kind not in QUIET | UNRESOLVED for finding in findings)
 
 
+def _name_of(finding: Finding) -> str:
+    return finding.kind.name.lower().replace("_", "-")
+
+
 def lock_text(findings: Sequence[Finding], file: str, written: bool | None) -> str:
     """Return the findings for a terminal. ``written``: whether the file was, None where nothing was to be."""
     lines: list[str] = []
     for kind in Kind:
         found = [] if kind is Kind.LOCKED else [finding for finding in findings if finding.kind is kind]
         if found:
-            lines += [f"{kind.words}: {len(found)}", f"  why it matters: {kind.why}"]
+            lines.append(kind.value)
         for finding in found:
             used = ", ".join(name for name in finding.versions if finding.subject != f"build {name}")
             lines += [f"  {finding.subject}" + (f" · {used}" if used else "")]
             lines += [f"    {fact}" for fact in finding.facts]
         lines += [""] if found else []
-    counts = Counter(finding.kind.words for finding in findings)
-    summary = "; ".join(f"{words}: {count}" for words, count in counts.items())
+    counts = Counter(_name_of(finding).replace("-", " ") for finding in findings)
+    summary = ", ".join(f"{count} {name}" for name, count in counts.items())
     lines.append(f"{file}: {summary or 'none of these versions comes from an image'}")
     if written is not None:
         lines.append(f"{file} is written: review it by git diff" if written else f"{file} is as it was")
@@ -262,8 +243,8 @@ def lock_json(findings: Sequence[Finding], file: str, written: bool | None) -> d
         "written": written,
         "findings": [
             {
-                "subject": finding.subject, "kind": finding.kind.name.lower().replace("_", "-"),
-                "what": finding.kind.words, "why": finding.kind.why, "versions": list(finding.versions),
+                "subject": finding.subject, "kind": _name_of(finding), "what": finding.kind.value,
+                "versions": list(finding.versions),
                 "facts": list(finding.facts), "decide": needs_decision([finding]),
             }
             for finding in findings

@@ -20,8 +20,14 @@ from typing import Any
 from trtmatrix.common.archive import digest_stream
 from trtmatrix.common.errors import ExitCode, MachineryError, combine_exit_codes
 from trtmatrix.common.file_lock import hold_folder
-from trtmatrix.images.record_packs import kept_digests
-from trtmatrix.images.record_sources import Incoming, Refused, Source, content_digest, read_sources
+from trtmatrix.images.record_packs import (
+    Incoming,
+    Refused,
+    Source,
+    content_digest,
+    kept_digests,
+    read_sources,
+)
 from trtmatrix.judge.record import Record, parse_record
 from trtmatrix.plan.context import Context, open_context
 from trtmatrix.records.kept_outputs import kept_file, unpack_kept

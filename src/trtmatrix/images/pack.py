@@ -28,7 +28,6 @@ from trtmatrix.images.pack_format import (
 )
 from trtmatrix.images.pack_suite import fetch_wheels, find_suite, wanted_pythons
 from trtmatrix.images.unpacker import BLOCK, GLIBC
-from trtmatrix.launchers.wheelhouse import find_wheelhouse
 from trtmatrix.plan.context import Context, open_context, own_platform
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.gpus import NO_GPU
@@ -47,7 +46,9 @@ def pack_command(args: argparse.Namespace) -> ExitCode:
 
         return pack_records(context, args)
     limit, pythons = part_limit(args.split), wanted_pythons(args.for_python)
-    suite, links = find_suite(context.project), find_links(context)
+    if context.offline:
+        raise UsageError("pack fetches wheels, which --offline forbids: leave it out, or pack --records")
+    suite = find_suite(context.project)
     _tell(*(f"NOT PACKED: {line}" for line in suite.left_out))
     chosen = select_versions(context.matrix, context.selection)
     with open_target(args.to) as folder:
@@ -55,7 +56,7 @@ def pack_command(args: argparse.Namespace) -> ExitCode:
         versions = packed_versions(chosen, held)
         images = images_of(client, held, versions) if client else ()
         with tempfile.TemporaryDirectory(prefix=".trtmatrix-wheels-", dir=folder) as scratch:
-            found = suite.files | fetch_wheels(Path(scratch), versions, pythons, links)
+            found = suite.files | fetch_wheels(Path(scratch), versions, pythons)
             histories = [client.images.get(image.id).history() for image in images] if client else []
             check_room(folder, sum(f.stat().st_size for f in found.values()) + bytes_of_layers(histories))
             with PartWriter(folder, "files", limit) as writer:
@@ -79,30 +80,20 @@ def pack_command(args: argparse.Namespace) -> ExitCode:
     return ExitCode.AS_EXPECTED
 
 
-def find_links(context: Context) -> Path | None:
-    """Return the folder that wheels are taken from alone: with ``--offline`` the wheelhouse."""
-    if not context.offline:
-        return None
-    own = find_wheelhouse(context.project.folder)
-    if own is None:
-        raise UsageError("--offline: there is no wheelhouse to take wheels from; leave --offline out")
-    return own
-
-
 def hold_images(
     context: Context, versions: Sequence[Version]
 ) -> tuple[docker.DockerClient | None, dict[str, str]]:
     """Return version → image ID of those that are here; what ``--trt`` names and is missing is had first.
 
     Also the engine's client, None where no version is in an image, or there is no engine.
-    :class:`MachineryError` where one cannot be had; :class:`UsageError` where ``--offline`` forbids it.
+    :class:`MachineryError` where one cannot be had.
     """
     from trtmatrix.common.progress import open_progress
     from trtmatrix.launchers.engine import find_engine, open_client
     from trtmatrix.launchers.engine_images import Images, builder_command
     from trtmatrix.launchers.image_use import NoUse
 
-    engine = find_engine(gpu_here=False, offline=context.offline) if versions else None
+    engine = find_engine(gpu_here=False) if versions else None
     if engine is None or not engine.available:
         if engine is not None and context.selection.versions:
             raise MachineryError(f"no images can be packed: {engine.reason}")
@@ -111,9 +102,6 @@ def hold_images(
     found = {v.name: engine.held(v.origin) for v in versions if isinstance(v.origin, ImageOrigin)}
     held = {name: image for name, image in found.items() if image is not None}
     missing = [v for v in versions if v.name not in held] if context.selection.versions else []
-    if missing and context.offline:
-        names = ", ".join(version.name for version in missing)
-        raise UsageError(f"--offline: the images of {names} are not here; leave --offline out to pull them")
     progress = open_progress()
     try:
         store = Images(

@@ -127,12 +127,10 @@ def wanted_pythons(named: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(named)) or (f"{sys.version_info[0]}.{sys.version_info[1]}",)
 
 
-def fetch_wheels(
-    folder: Path, versions: Iterable[Version], pythons: Iterable[str], links: Path | None = None
-) -> dict[str, Path]:
+def fetch_wheels(folder: Path, versions: Iterable[Version], pythons: Iterable[str]) -> dict[str, Path]:
     """Fetch the wheels of the suite, nox included, and of versions; returns them by their names in the pack.
 
-    The suite's pins stay beside them as ``suite-X.Y.txt``. ``links``: take them from that folder alone.
+    The suite's pins stay beside them as ``suite-X.Y.txt``.
     """
     wheels, scratch = folder / "wheels", folder / "requirements"
     wheels.mkdir(parents=True)
@@ -141,18 +139,16 @@ def fetch_wheels(
     for python in pythons:
         print(f"fetching the wheels for Python {python}", file=sys.stderr, flush=True)
         extras = [f"--extra={extra}" for extra in EXTRAS]
-        pins = _pin([*extras, str(program_root() / "pyproject.toml")], TOOLS, python, scratch, links)
+        pins = _pin([*extras, str(program_root() / "pyproject.toml")], TOOLS, python, scratch)
         shutil.copyfile(pins, wheels / f"suite-{python}.txt")
-        _download(pins, python, wheels, links)
+        _download(pins, python, wheels)
         for origin in origins:
             if isinstance(origin, WheelsOrigin):
-                _download(_pin([], origin.wheels, python, scratch, links), python, wheels, links)
+                _download(_pin([], origin.wheels, python, scratch), python, wheels)
     return {f"wheelhouse/{file.name}": file for file in sorted(wheels.iterdir())}
 
 
-def _pin(
-    words: Sequence[str], requirements: Iterable[str], python: str, scratch: Path, links: Path | None
-) -> Path:
+def _pin(words: Sequence[str], requirements: Iterable[str], python: str, scratch: Path) -> Path:
     """Pin what is wanted, for a Python that need not be here; returns the file of pins with hashes."""
     number = len(list(scratch.iterdir()))
     wanted, pins = scratch / f"{number}.in", scratch / f"{number}.txt"
@@ -160,7 +156,7 @@ def _pin(
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
     command += [f"--python-version={python}", "--python-platform=x86_64-manylinux_2_28"]
     command += ["--only-binary=:all:", "--generate-hashes", *words, str(wanted), f"--output-file={pins}"]
-    command += ["--no-index", f"--find-links={links}"] if links else _own_index(scratch)
+    command += _own_index(scratch)
     code, said = _run(command, scratch)
     if code:
         raise MachineryError(
@@ -178,17 +174,14 @@ def _own_index(scratch: Path) -> list[str]:
     return [f"--default-index={index}"] if index else []
 
 
-def _download(pins: Path, python: str, folder: Path, links: Path | None) -> None:
+def _download(pins: Path, python: str, folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-input", "--require-hashes", f"--requirement={pins}", f"--dest={folder}"]
     command += Target(python=python, glibc=GLIBC).options()
-    command += ["--no-index", f"--find-links={links}"] if links else []
     code, said = _run(command, folder)
     if code:
-        source = str(links or "the index that pip is set to")
-        raise MachineryError(
-            f"wheels for Python {python}: {explain_refusal(without_passwords(said), source)}"
-        )
+        why = explain_refusal(without_passwords(said), "the index that pip is set to")
+        raise MachineryError(f"wheels for Python {python}: {why}")
 
 
 def without_passwords(text: str) -> str:
