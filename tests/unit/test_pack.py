@@ -68,7 +68,6 @@ def test_what_is_written_is_what_the_other_side_reads(tmp_path: Path) -> None:
     manifest = write_pack(tmp_path / "p", files={"matrix.yaml": b"1", "src/a.py": b"2" * 700})
     data = parse_manifest((tmp_path / "p" / MANIFEST).read_text())
     assert [part["name"] for part in data["parts"]] == ["files.001", "images.001"]
-    assert [file["name"] for file in data["files"]] == ["matrix.yaml", "src/a.py"]
     assert data["images"][0]["id"] == manifest.images[0].id
 
 
@@ -76,7 +75,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     first = write_pack(tmp_path / "a", files={"b": b"1", "a": b"2"})
     (tmp_path / "a-source" / "0").touch()
     second = write_pack(tmp_path / "b", files={"a": b"2", "b": b"1"})
-    assert (first.parts, first.files) == (second.parts, second.files)
+    assert first.parts == second.parts
     assert tree_of(tmp_path / "a") == tree_of(tmp_path / "b")
 
 

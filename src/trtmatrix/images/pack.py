@@ -60,7 +60,7 @@ def pack_command(args: argparse.Namespace) -> ExitCode:
             histories = [client.images.get(image.id).history() for image in images] if client else []
             check_room(folder, sum(f.stat().st_size for f in found.values()) + bytes_of_layers(histories))
             with PartWriter(folder, "files", limit) as writer:
-                files = write_files(writer, list(found.items()))
+                write_files(writer, list(found.items()))
         parts = writer.parts
         if client is not None and images:
             _tell(f"saving {len(images)} images")
@@ -72,7 +72,7 @@ def pack_command(args: argparse.Namespace) -> ExitCode:
         manifest = PackManifest(
             pack=f"{now:%Y%m%dt%H%M%S}-{os.urandom(4).hex()}", made=now.isoformat(timespec="seconds"),
             by=f"trtmatrix {__version__}", commit=suite.commit, changed=suite.changed, parts=tuple(parts),
-            files=files, platform=own_platform(), pythons=pythons, versions=tuple(v.name for v in versions),
+            platform=own_platform(), pythons=pythons, versions=tuple(v.name for v in versions),
             images=images,
         )  # fmt: skip
         digest = write_lists(folder, manifest)

@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
-from trtmatrix.common.archive import digest_of, sums_text
+from trtmatrix.common.archive import sums_text
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.images import unpacker
@@ -29,8 +29,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackedFile:
-    """A part of the pack, a file of the suite, or a wheel; by its path below the folder that it is for."""
+class PackedPart:
+    """A part of the pack."""
 
     name: str
     size: int
@@ -67,8 +67,7 @@ class PackManifest:
     platform: str
     pythons: tuple[str, ...]
     versions: tuple[str, ...]
-    parts: tuple[PackedFile, ...]
-    files: tuple[PackedFile, ...]
+    parts: tuple[PackedPart, ...]
     images: tuple[PackedImage, ...]
 
 
@@ -92,7 +91,7 @@ class PartWriter:
     def __init__(self, folder: Path, kind: str, limit: int = 0) -> None:
         """Name the parts; the first is opened at once."""
         self.folder, self.kind, self.limit = folder, kind, limit
-        self.parts: list[PackedFile] = []
+        self.parts: list[PackedPart] = []
         self._hasher = ThreadPoolExecutor(max_workers=1)
         self._open()
 
@@ -121,7 +120,7 @@ class PartWriter:
     def _close(self) -> None:
         os.fdatasync(self._out.fileno())
         self._out.close()
-        self.parts.append(PackedFile(name=self._name, size=self._size, sha256=self._digest.hexdigest()))
+        self.parts.append(PackedPart(name=self._name, size=self._size, sha256=self._digest.hexdigest()))
 
     def __enter__(self) -> PartWriter:
         """Write from here on."""
@@ -136,9 +135,8 @@ class PartWriter:
             self._out.close()
 
 
-def write_files(writer: PartWriter, files: Sequence[tuple[str, Path]]) -> tuple[PackedFile, ...]:
-    """Write files as a tar, by name; no owner and no time goes along. Returns what was written."""
-    packed = []
+def write_files(writer: PartWriter, files: Sequence[tuple[str, Path]]) -> None:
+    """Write files as a tar, by name; no owner and no time goes along."""
     with tarfile.open(fileobj=writer, mode="w|", format=tarfile.PAX_FORMAT, bufsize=BLOCK) as archive:  # type: ignore[call-overload]  # it writes alone
         for name, file in sorted(files):
             with file.open("rb") as stream:
@@ -146,8 +144,6 @@ def write_files(writer: PartWriter, files: Sequence[tuple[str, Path]]) -> tuple[
                 info = tarfile.TarInfo(name)
                 info.size, info.mode = facts.st_size, 0o755 if facts.st_mode & 0o100 else 0o644
                 archive.addfile(info, stream)
-            packed.append(PackedFile(name=name, size=facts.st_size, sha256=digest_of(file)))
-    return tuple(packed)
 
 
 def write_lists(folder: Path, manifest: PackManifest) -> str:

@@ -29,7 +29,7 @@ from typing import IO, Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 Json = Dict[str, Any]
 
-SCHEMA = 2
+SCHEMA = 3
 BLOCK = 1 << 20
 MANIFEST, SUMS, SCRIPT = "manifest.json", "SHA256SUMS", "unpack"
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -100,9 +100,6 @@ def parse_manifest(text: str) -> Json:
     data = json.loads(text)
     if data["schema"] != SCHEMA:
         raise ValueError(f"it is of schema {data['schema']}, and this program reads {SCHEMA}")
-    for entry in [*data["parts"], *data["files"]]:
-        if not is_plain(entry["name"]):
-            raise ValueError(f"{entry['name']!a} is no name of a file")
     return dict(data)
 
 
@@ -297,50 +294,51 @@ def check_platform(what: str, found: str, wanted: str, way_out: str) -> None:
 # --- The suite and its environment
 
 
-def check_target(into: Path, manifest: Json) -> None:
+def read_files(folder: Path, manifest: Json) -> Iterator[Tuple[tarfile.TarInfo, IO[bytes]]]:
+    """Yield each file of the suite and each wheel, with its content; anything else is refused."""
+    stream: Any = Joined(read_stream(folder, manifest, "files"))
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for member in archive:
+                source = archive.extractfile(member) if member.isreg() else None
+                if source is None or not is_plain(member.name):
+                    raise Refused(f"the pack holds {member.name!a}, which is no plain file", DAMAGED)
+                yield member, source
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
+        raise Refused(f"the pack's files are no tar that can be read: {error}", DAMAGED) from error
+
+
+def check_target(folder: Path, manifest: Json, into: Path) -> None:
     """Refuse a folder whose files differ from the pack's: what somebody changed is never overwritten."""
-    there = [file for file in manifest["files"] if (into / file["name"]).exists()]
-    changed = [file["name"] for file in there if digest_file(into / file["name"]) != file["sha256"]]
+    size, changed = 0, []
+    for member, source in read_files(folder, manifest):
+        size += member.size
+        if (into / member.name).exists():
+            content = hashlib.sha256()
+            for block in iter(lambda source=source: source.read(BLOCK), b""):  # type: ignore[misc]
+                content.update(block)
+            if digest_file(into / member.name) != content.hexdigest():
+                changed.append(member.name)
     if changed:
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise Refused(
             f"{into}: has other files of the same names ({', '.join(changed[:5])}{more}): name an empty "
             "folder by --into", USAGE
         )  # fmt: skip
-    check_room(into, 4 * sum(file["size"] for file in manifest["files"]))  # the wheels are installed too
+    check_room(into, 4 * size)  # the wheels are installed too
 
 
 def write_files(folder: Path, manifest: Json, into: Path) -> None:
     """Write suite and wheels, each file whole or not at all; those that are there are left."""
-    wanted = {file["name"]: file["sha256"] for file in manifest["files"]}
-    stream: Any = Joined(read_stream(folder, manifest, "files"))
-    try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            for member in archive:
-                source = archive.extractfile(member) if member.isreg() else None
-                if source is None or member.name not in wanted:
-                    words = f"the pack holds {member.name!a}, which its manifest does not name"
-                    raise Refused(words, DAMAGED)
-                digest = wanted.pop(member.name)
-                if not (into / member.name).exists():
-                    mode = 0o755 if member.mode & 0o100 else 0o644
-                    _write_file(source, into / member.name, digest, mode)
-    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
-        raise Refused(f"the pack's files are no tar that can be read: {error}", DAMAGED) from error
-    if wanted:
-        raise Refused(f"the pack lacks {', '.join(sorted(wanted)[:5])}", DAMAGED)
-
-
-def _write_file(source: IO[bytes], target: Path, digest: str, mode: int) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{target.name}.partial")
-    with partial.open("wb") as out:
-        shutil.copyfileobj(source, out, BLOCK)
-    if digest_file(partial) != digest:
-        partial.unlink()
-        raise Refused(f"{target} was not written as it is in the pack: is the disk sound?", FAILED)
-    partial.chmod(mode)
-    partial.replace(target)
+    for member, source in read_files(folder, manifest):
+        target = into / member.name
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f"{target.name}.partial")
+            with partial.open("wb") as out:
+                shutil.copyfileobj(source, out, BLOCK)
+            partial.chmod(0o755 if member.mode & 0o100 else 0o644)
+            partial.replace(target)
 
 
 def find_python(named: Optional[str], pythons: List[str]) -> str:
@@ -429,7 +427,7 @@ def unpack(args: argparse.Namespace) -> None:
         return
     wanted = manifest["images"] and not args.no_images
     engine, why = find_engine() if wanted else (None, "as asked for")
-    check_target(into, manifest)
+    check_target(folder, manifest, into)
     python = ""
     if not args.no_venv:
         own = f"{platform.system().lower()}/{MACHINES.get(platform.machine(), platform.machine().lower())}"
