@@ -324,7 +324,7 @@ def test_updates_at_once_lose_nothing_of_each_other(tmp_path: Path) -> None:
         def change(lock: Lock) -> Lock:
             return replace(lock, images={**lock.images, name: make_image(image=name)})
 
-        assert update_lock(file, read_lock, change)
+        assert update_lock(file, change)
 
     names = [f"a/b:{number}" for number in range(12)]
     threads = [threading.Thread(target=add, args=(name,)) for name in names]

@@ -77,7 +77,7 @@ def lock_command(args: argparse.Namespace) -> ExitCode:
     findings = (*find_changes(old, wanted, answers), *contradictions, *unused)
     written = None
     if args.update:
-        written = update_lock(file, read_lock, lambda now: updated(now, wanted, answers, unused))
+        written = update_lock(file, lambda now: updated(now, wanted, answers, unused))
     if args.json:
         print(json.dumps(lock_json(findings, str(file), written), indent=1))
     else:
@@ -123,15 +123,12 @@ def resolve_all(
     return {image: found.get(image, late) for image in images}
 
 
-def update_lock(path: Path, read: Callable[[Path], Lock], change: Callable[[Lock], Lock]) -> bool:
-    """Change what a lock has at this moment; no other update gets in between. Returns whether it changed.
-
-    ``read``: reads the file. Raises what it raises, and what :func:`write_lock` does.
-    """
+def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:
+    """Change what a lock has at this moment; no other update gets in between. Returns whether it changed."""
     folder = path.resolve().parent
     # What cannot be written is told by the writing.
     with hold_folder(folder) if folder.is_dir() else contextlib.nullcontext():
-        return write_lock(path, change(read(path)))
+        return write_lock(path, change(read_lock(path)))
 
 
 def write_lock(path: Path, lock: Lock) -> bool:
