@@ -113,7 +113,7 @@ def _git(folder: Path, *words: str) -> str:
         said = (done.stderr.strip().splitlines() or ["git failed"])[0] if done else "git is not installed"
         raise UsageError(
             f"{folder}: git cannot say which files are the suite's: {said}\n"
-            "  pack from a checkout (git clone, or git init && git add --all), as the user whose it is, or: "
+            "  pack from a checkout with a commit, as the user whose it is, or: "
             f"git config --global --add safe.directory {shlex.quote(str(folder))}"
         )
     return done.stdout

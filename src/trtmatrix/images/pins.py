@@ -111,16 +111,12 @@ def why_built_otherwise(context: Context, version: str, origin: ImageOrigin, loo
     parts, labels = read_build(version, origin, origin.build, context.project), held.labels
     base = asked_base(parts.build)
     pin = pin_of(context.lock, base, own_platform()) if base is not None else None
-    wanted = pin.ids if pin else (parts.build.base,)
-    names = ("base", "base-id", "base-digest", "recipe")
-    if missing := [name for name in names if not labels.get(name)]:
-        why = f"it does not say what it was built from (no label {', '.join(missing)})"
-    elif not {labels["base"], labels["base-id"], labels["base-digest"].rpartition("@")[2]} & {*wanted}:
-        why = f"it was built on another base: {labels['base-id'][:19]} in the place of {wanted[0][:40]}"
-    elif recipe_digest(labels["base-id"], parts.contents, parts.lines) != labels["recipe"]:
-        why = "it was built from other wheels or files"
-    else:
+    wanted = {*(pin.ids if pin else (parts.build.base,))}
+    base_id = labels.get("base-id", "")
+    bases = {labels.get("base"), base_id, labels.get("base-digest", "").rpartition("@")[2]}
+    if bases & wanted and recipe_digest(base_id, parts.contents, parts.lines) == labels.get("recipe"):
         return ""
+    why = "it was built on another base, or from other wheels or files"
     return f"{origin.image}: {why}: nox -s image -- {version}"
 
 
