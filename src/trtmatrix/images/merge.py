@@ -223,7 +223,7 @@ def is_whole(outputs: Path, digest: str) -> bool:
 
 
 def merge_text(merged: Merged) -> str:
-    """Return what was done: sources, counts, conflicts, what is kept out, remarks, and what to type next.
+    """Return what was done: sources, counts, conflicts, what is kept out, and what to type next.
 
     Nothing of a source's gets through that a terminal would act on.
     """
