@@ -147,7 +147,7 @@ def write_stream(blocks: Iterator[bytes], folder: Path, images: tuple[PackedImag
                 writer.write(block)
         manifest = PackManifest(
             pack="bench", made="", by="bench", commit="", changed=False, platform="linux/amd64", pythons=(),
-            versions=(), parts=tuple(writer.parts), files=(), images=images,
+            versions=(), parts=tuple(writer.parts), images=images,
         )  # fmt: skip
         write_lists(folder, manifest)
 

@@ -21,7 +21,7 @@ from tests.containers.conftest import HERE, Project, wait_until
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import Image, basic_auth, make_htpasswd, push_image, serve_registry
 from trtmatrix.cli import entry as cli
-from trtmatrix.images.checks import PROBE_LEAST_MEMORY, needed_api
+from trtmatrix.images.checks import PROBE_LEAST_MEMORY
 from trtmatrix.images.preflight import preflight
 from trtmatrix.images.registry import Registry
 from trtmatrix.launchers.container import Limits
@@ -31,7 +31,7 @@ from trtmatrix.plan.scene import Scene, look_around
 from trtmatrix.run.perform import Options, execute, terms_of
 from trtmatrix.run.state import Run
 from trtmatrix.suite.outcome import Exclusion
-from trtmatrix.suite.plan import Engine, GpuAccess, Pull
+from trtmatrix.suite.plan import Pull
 
 MB = 10**6
 LAYER, SMALL, LARGE = 24 * MB, 40 * MB, 72 * MB
@@ -179,23 +179,6 @@ def test_an_image_that_does_not_fit_fails_in_the_engine_too(
         assert [item.why for item in not_ready] == ([] if fits else [Exclusion.NOT_READY])
         if not fits:
             assert "no space left" in not_ready[0].detail
-
-
-@pytest.mark.parametrize(
-    ("engine", "refused"),
-    [
-        (Engine(available=True), "1.24"),
-        (Engine(available=True, gpu_access=GpuAccess.NODES), "1.24"),
-        (Engine(available=True, gpu_access=GpuAccess.TOOLKIT), "1.39"),
-    ],
-)
-def test_an_api_that_is_too_old_is_refused_by_docker_s_own_client(engine: Engine, refused: str) -> None:
-    needed, _ = needed_api(engine, with_gpu=True)
-    requests = [docker.types.DeviceRequest(count=1)] if engine.gpu_access is GpuAccess.TOOLKIT else None
-    for version, error in ((refused, docker.errors.InvalidVersion), (needed, None)):
-        client = docker.APIClient(version=version)
-        with pytest.raises(error) if error else contextlib.nullcontext():
-            client.create_host_config(init=True, device_requests=requests)
 
 
 def test_a_run_tells_what_it_leaves_out_and_runs_the_rest(plain: Serving, project: Project) -> None:

@@ -161,7 +161,7 @@ def test_bytes_that_rot_in_the_registry_are_refused(plain: Serving) -> None:
 
 
 @pytest.mark.parametrize("digest", [{}, {"Docker-Content-Digest": "nonsense"}])
-def test_a_registry_that_names_no_digest_or_knows_no_head_is_read(
+def test_a_registry_that_names_no_digest_is_read(
     front: Front, pushed: Pushed, digest: dict[str, str]
 ) -> None:
     def silent(asked: Asked, reply: Reply) -> Reply:
@@ -172,8 +172,6 @@ def test_a_registry_that_names_no_digest_or_knows_no_head_is_read(
     front.change = silent
     assert Registry().check(f"{front.host}/{ONE}:1") == pushed.digest
     assert Registry().resolve(f"{front.host}/{ONE}:1").digest == pushed.digest
-    front.rule = lambda asked: Reply(status=405) if asked.method == "HEAD" else None
-    assert Registry().check(f"{front.host}/{ONE}:1") == pushed.digest
 
 
 OLD = f'{{"schemaVersion": 1, "mediaType": "{DOCKER}.distribution.manifest.v1+prettyjws"}}'.encode()
@@ -245,3 +243,55 @@ def test_a_token_service_that_gives_no_token_is_told(front: Front, reply: Reply,
     named = {"WWW-Authenticate": f'Bearer realm="http://{front.host}/token"'}
     front.rule = lambda asked: reply if "/token" in asked.path else Reply(status=401, headers=named)
     assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is trouble
+
+
+def test_a_token_service_that_puts_off_is_told_as_such(waits: Waits, front: Front) -> None:
+    named = {"WWW-Authenticate": f'Bearer realm="http://{front.host}/token"'}
+    later = Reply(status=429, headers={"Retry-After": "3600"})
+    front.rule = lambda asked: later if "/token" in asked.path else Reply(status=401, headers=named)
+    error = fails(waits.registry, f"{front.host}/{ONE}:1")
+    assert (error.trouble, "asks to wait 3600 s" in str(error)) == (Trouble.LIMITED, True)
+
+
+@pytest.mark.parametrize("body", [b"[" * 200_000, b'{"token": ' + b"[" * 200_000, b"[]"])
+def test_a_token_of_any_depth_is_none(front: Front, body: bytes) -> None:
+    named = {"WWW-Authenticate": f'Bearer realm="http://{front.host}/token"'}
+    front.rule = lambda asked: (
+        Reply(body=body) if "/token" in asked.path else Reply(status=401, headers=named)
+    )
+    assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is Trouble.BROKEN
+
+
+@pytest.mark.parametrize("where", ["/manifests/", "/blobs/", "/token"])
+def test_an_answer_without_end_is_not_read(front: Front, where: str) -> None:
+    named = {"WWW-Authenticate": f'Bearer realm="http://{front.host}/token"'}
+    front.rule = lambda asked: (
+        Reply(body=b" " * (17 << 20)) if where in asked.path
+        else Reply(status=401, headers=named) if where == "/token" else None
+    )  # fmt: skip
+    error = fails(Registry(), f"{front.host}/{ONE}:1")
+    assert (error.trouble, "more than 16 MiB" in str(error)) == (Trouble.BROKEN, True)
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        'Bearer realm="HOST/token",service="a, b",scope="repository:x:pull,push"',
+        'Basic realm="a registry", Bearer realm="HOST/token",service="a, b",scope="repository:x:pull,push"',
+        'Bearer realm="HOST/token", service="a, b", scope="repository:x:pull,push", Basic realm="a registry"',
+        'Negotiate, bearer realm=HOST/token, service="a, b", scope="repository:x:pull,push"',
+    ],
+)
+def test_of_several_ways_to_log_in_the_token_is_taken(front: Front, pushed: Pushed, challenge: str) -> None:
+    named = {"WWW-Authenticate": challenge.replace("HOST", f"http://{front.host}")}
+
+    def rule(asked: Asked) -> Reply | None:
+        if "/token" in asked.path:
+            good = "service=a%2C+b&scope=repository%3Ax%3Apull%2Cpush" in asked.path
+            return Reply(body=b'{"token": "good"}') if good else Reply(status=400)
+        return (
+            None if asked.headers.get("Authorization") == "Bearer good" else Reply(status=401, headers=named)
+        )
+
+    front.rule = rule
+    assert Registry().resolve(f"{front.host}/{ONE}:1").digest == pushed.digest

@@ -96,7 +96,7 @@ def write_pack(
         found.append((name, source / str(number)))
     with open_target(folder):
         with PartWriter(folder, "files", limit) as writer:
-            packed = write_files(writer, found)
+            write_files(writer, found)
         parts = list(writer.parts)
         if images:
             with PartWriter(folder, "images", limit) as writer:
@@ -105,7 +105,7 @@ def write_pack(
         manifest = PackManifest(
             pack=pack, made="2026-11-22T00:00:00+00:00", by="trtmatrix 0", commit="", changed=False,
             platform="linux/amd64", pythons=("3.12",), versions=("onnxruntime-1.31.1",),
-            parts=tuple(parts), files=packed, images=images,
+            parts=tuple(parts), images=images,
         )  # fmt: skip
         write_lists(folder, manifest)
     return manifest

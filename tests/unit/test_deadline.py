@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -18,7 +17,6 @@ from trtmatrix.common import deadline
 from trtmatrix.common.deadline import ask_all
 from trtmatrix.images import preflight
 from trtmatrix.launchers.references import Trouble
-from trtmatrix.launchers.wheels import DEFAULT_INDEX, pip_index
 
 
 @contextlib.contextmanager
@@ -60,39 +58,23 @@ def test_a_registry_that_drips_is_not_waited_for(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == f"trtmatrix: asking {host} …\n"
 
 
-def test_an_index_that_drips_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
-    with dripping() as host:
-        found = preflight.ask_indexes([f"http://{host}/simple"], seconds=0.8)
-    assert found == {f"http://{host}/simple": "it does not answer within 1 s"}
-    assert "asking 127.0.0.1 …" in capsys.readouterr().err
+def test_a_registry_that_puts_off_for_longer_than_there_is_time_is_told_as_such() -> None:
+    class Later(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(429)
+            self.send_header("Retry-After", "30")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
 
-def test_the_index_that_pip_is_set_to_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/nowhere")
-    for name in [each for each in os.environ if each.startswith("PIP_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_INDEX_URL", "http://user:secret@127.0.0.1:1/simple")
-    assert preflight.ask_indexes([""]) == {"": "it does not answer (127.0.0.1): ConnectionError"}
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    assert preflight.ask_indexes([""]) == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "environment", "index"),
-    [
-        ("", {}, DEFAULT_INDEX),
-        ("[global]\nindex-url = http://a/simple\n", {}, "http://a/simple"),
-        ("[global]\nindex-url = http://a/simple\n", {"PIP_INDEX_URL": "http://b"}, "http://b"),
-        ("[global]\nextra-index-url = http://a\n", {}, ""),
-        ("[global]\nproxy = http://a\n", {}, ""),
-        ("", {"PIP_NO_INDEX": "1"}, ""),
-        ("", {"PIP_FIND_LINKS": "/wheels"}, ""),
-    ],
-)
-def test_whom_pip_asks(text: str, environment: dict[str, str], index: str, tmp_path: Path) -> None:
-    (tmp_path / "pip").mkdir()
-    (tmp_path / "pip" / "pip.conf").write_text(text)
-    assert pip_index({**environment, "XDG_CONFIG_HOME": str(tmp_path)}) == index
+    with ThreadingHTTPServer(("127.0.0.1", 0), Later) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        reference = f"127.0.0.1:{server.server_address[1]}/a:1"
+        (answer,) = preflight.ask_registries([reference], (), seconds=10).values()
+        server.shutdown()
+    assert (answer.trouble, "asks to wait 30 s" in answer.words) == (Trouble.LIMITED, True)
 
 
 def test_what_answers_in_time_is_kept_in_order_and_an_error_is_raised() -> None:

@@ -8,7 +8,7 @@ import pytest
 from builders import H200, make_cell, make_version
 from hosts import ENGINE, GB, layer, lock_of
 
-from trtmatrix.images.checks import Facts, Wants, find_room
+from trtmatrix.images.checks import Facts, Wants, check
 from trtmatrix.images.downloads import (
     USUAL_BUILT,
     Download,
@@ -18,7 +18,6 @@ from trtmatrix.images.downloads import (
     find_downloads,
     gigabytes,
     need_here,
-    need_of,
     without_counted,
 )
 from trtmatrix.launchers.lock import Lock, pin_of
@@ -97,24 +96,24 @@ def test_what_is_not_locked_has_no_known_size_and_is_asked_for_by_its_name() -> 
     downloads = find_downloads([*LAUNCHES, loose], LOCK, ENGINE)
     assert without_counted(downloads)[-1] is None
     assert asked_references([*LAUNCHES, loose], LOCK, ENGINE)[-1] == "example.org/a:5"
-    assert need_of(downloads, Keep.ALL).least == need_of(downloads[:-1], Keep.ALL).least
+    assert (
+        need_here(downloads, Keep.ALL, LOCK, ENGINE).least
+        == need_here(downloads[:-1], Keep.ALL, LOCK, ENGINE).least
+    )
 
 
-NGC = "nvcr.io/nvidia/pytorch:1"
 NEEDS: dict[str, tuple[list[Download], Keep, float, float]] = {
     # at the least layers unpacked and the largest of them compressed; usually twice its size and all
     "nothing": ([], Keep.ALL, 0, 0),
     "one": ([Download(image=ONE, reference=ONE, versions=("1",), layers=(layer("a", 1), layer("b", 3)))],
             Keep.ALL, 4 + 3, 8 + 4),
-    "one of NVIDIA's": ([Download(image=NGC, reference=NGC, versions=("1",), layers=(layer("a", 4),))],
-                        Keep.ALL, 6 + 4, 8 + 4),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NEEDS)
 def test_an_image_takes_its_layers_unpacked_and_what_is_being_pulled(name: str) -> None:
     downloads, keep, least, usual = NEEDS[name]
-    assert need_of(downloads, keep) == Need(least=round(least * GB), usual=round(usual * GB))
+    assert need_here(downloads, keep, LOCK, ENGINE) == Need(least=round(least * GB), usual=round(usual * GB))
 
 
 @pytest.mark.parametrize(
@@ -122,12 +121,15 @@ def test_an_image_takes_its_layers_unpacked_and_what_is_being_pulled(name: str) 
     [(Keep.ALL, 7 + 3 + 7 + 7), (Keep.LOCKED, 7 + 3 + 7 + 7), (Keep.NONE, 7 + 7 + 7)],
 )
 def test_images_that_go_after_their_last_cell_are_here_two_at_a_time(keep: Keep, least: float) -> None:
-    assert need_of(find_downloads(LAUNCHES, LOCK, ENGINE), keep).least == least * GB
+    assert need_here(find_downloads(LAUNCHES, LOCK, ENGINE), keep, LOCK, ENGINE).least == least * GB
 
 
 def test_what_is_not_locked_goes_where_locked_ones_are_kept() -> None:
     downloads = find_downloads([launch(f"10.{n}.0", f"example.org/a:1{n}") for n in range(4)], LOCK, ENGINE)
-    all_of, two = need_of(downloads, Keep.ALL).usual, need_of(downloads, Keep.LOCKED).usual
+    all_of, two = (
+        need_here(downloads, Keep.ALL, LOCK, ENGINE).usual,
+        need_here(downloads, Keep.LOCKED, LOCK, ENGINE).usual,
+    )
     assert (all_of - two) == 2 * 20 * GB
 
 
@@ -135,7 +137,7 @@ def test_an_image_that_is_built_stays_and_takes_its_wheels() -> None:
     downloads = find_downloads(
         [built("9.2.0", "trtmatrix/base"), built("9.3.0", "trtmatrix/base")], LOCK, ENGINE
     )
-    assert need_of(downloads, Keep.NONE) == Need(least=0, usual=2 * USUAL_BUILT)
+    assert need_here(downloads, Keep.NONE, LOCK, ENGINE) == Need(least=0, usual=2 * USUAL_BUILT)
 
 
 @pytest.mark.parametrize(
@@ -154,10 +156,10 @@ def test_room_goes_to_what_starts_first_and_to_all_that_still_fits(
     facts = Facts(engine=ENGINE, images=Room(path="/d", free=round(free * GB)))
     here = replace(launch("10.6.0", ONE), pull=False)
     launches = [*(LAUNCHES[number] for number in order), here]
-    fitting, lacking = find_room(launches, facts, Wants(launches=tuple(launches), lock=LOCK))
-    assert [each.version.name for each in fitting] == [*names, "10.6.0"]
-    for _, lack in lacking:
-        assert lack.detail.startswith(f"{gigabytes(free * GB)} free at /d, at least ")
+    checked = check(facts, Wants(launches=tuple(launches), lock=LOCK))
+    assert [each.version.name for each in checked.launches] == [*names, "10.6.0"]
+    for excluded in checked.excluded:
+        assert excluded.detail.startswith(f"{gigabytes(free * GB)} free at /d, at least ")
 
 
 @pytest.mark.parametrize(
@@ -177,9 +179,8 @@ KNOWN, OTHER = f"sha256:id-{TWO}", "sha256:pulled-by-hand"
     [
         ({}, 7 + 4),
         ({KNOWN: 9}, 7 + 4),  # its layers are known
-        ({OTHER: 1}, 6 + 4),
-        ({OTHER: 3}, 4 + 4),
-        ({OTHER: 4}, 3),  # it may be the largest layer, and what else is pulled may be here in part
+        ({OTHER: 1}, 7 + 4 - 2),  # what is here is neither unpacked nor pulled
+        ({OTHER: 4}, 3),
         ({OTHER: 3, "sha256:another": 6}, 0),
     ],
 )
@@ -192,8 +193,8 @@ def test_what_may_be_here_in_an_image_of_unknown_layers_is_not_needed(
     assert need == Need(least=round(least * GB), usual=(14 + 7) * GB)
     for free in (need.least, need.least - 1):
         facts = Facts(engine=engine, images=Room(path="/d", free=free))
-        fitting, _ = find_room([launch("10.1.0", ONE)], facts, Wants(lock=LOCK))
-        assert bool(fitting) is (free >= need.least)
+        checked = check(facts, Wants(lock=LOCK, launches=(launch("10.1.0", ONE),)))
+        assert bool(checked.launches) is (free >= need.least)
 
 
 def test_containerd_keeps_what_it_pulled_beside_what_it_unpacked() -> None:

@@ -36,12 +36,28 @@ def test_the_packs_in_a_folder_are_taken(there: Place, here: Place) -> None:
     assert kept_file(here.cache, kept["y"]["sha256"]).is_file()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"), [((), "python -m trtmatrix table"), (("--dry-run",), "the same without --dry-run")]
-)
-def test_it_ends_with_what_to_type_next(
-    options: tuple[str, ...], said: str, there: Place, here: Place
-) -> None:
+def test_it_ends_with_what_to_type_next(there: Place, here: Place) -> None:
     there.measure("r1")
-    assert here.merge(there.results, options=options)[1].endswith(f"\nnext: {said}\n")
+    assert here.merge(there.results)[1].endswith("\nnext: python -m trtmatrix table\n")
     assert "\nnext: python -m trtmatrix merge FILES" in here.merge(there.folder / "repros")[1]
+
+
+@pytest.mark.parametrize(
+    ("place", "right"),
+    [
+        ("r1.json", True),
+        ("plain/r1.json", True),
+        ("nvidia-h200/10.7.0/plain/plain/r1.json", True),
+        ("local/nvidia-h200/10.7.0/plain/plain/r1.json", True),
+        ("10.8.0/plain/plain/r1.json", False),
+        ("nvidia-l4/10.7.0/plain/plain/r1.json", False),
+        ("some/folder/r1.json", False),
+    ],
+)
+def test_a_file_lies_where_its_content_says(place: str, right: bool, there: Place, here: Place) -> None:
+    file = there.folder / "tree" / place
+    file.parent.mkdir(parents=True)
+    file.write_bytes(Path(there.measure("r1").file).read_bytes())
+    code, text = here.merge(there.folder / "tree")
+    assert code is (ExitCode.AS_EXPECTED if right else ExitCode.USAGE)
+    assert right or "by its content it is nvidia-h200/10.7.0/plain/plain/r1.json" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tarfile
 from dataclasses import replace
@@ -9,19 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_version
 from merges import CELL, NAN, Place, make_place, record_data
 from reprosource import SOURCE
 
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.images import merge
-from trtmatrix.images.known_cells import image_remarks
-from trtmatrix.judge.record import record_from
-from trtmatrix.launchers.lock import Lock, LockedImage, LockedPlatform
 from trtmatrix.records import store
 from trtmatrix.records.kept_outputs import kept_file
-from trtmatrix.suite.matrix import ImageOrigin, Pin
 
 WHERE = "nvidia-h200/10.7.0/plain/plain"
 
@@ -145,56 +141,58 @@ def test_a_forged_output_is_kept_out(there: Place, here: Place) -> None:
     assert list(here.files()) == [f"{WHERE}/r1.json"]
 
 
-def test_a_conflict_is_shown_and_none_counts_until_one_is_chosen(there: Place, here: Place) -> None:
+def test_a_record_that_contradicts_one_here_is_shown_and_kept_out(there: Place, here: Place) -> None:
     there.measure("r1", 1.0)
     here.merge(there.results)
+    before = here.files()
     forged = there.folder / "r1.json"
     forged.write_text(to_json(record_data("r1", 9.0)))
-    code, text = here.merge(forged)
-    assert code is ExitCode.SURPRISE
-    assert f"conflict: {CELL}, run r1" in text
-    assert "measurements.outputs.y.sum_abs: 1.0 | 9.0" in text
-    first, second = here.files()
-    assert first.startswith(f"{WHERE}/r1.json.conflict-")
-    assert second.startswith(f"{WHERE}/r1.json.conflict-")
-    assert store.read_records(here.results) == []
-    for source in (forged, there.results):
-        assert here.merge(source)[0] is ExitCode.SURPRISE
-    assert list(here.files()) == [first, second]
-    right = next(name for name, content in here.files().items() if b"9.0" not in content)
-    (here.results / right).rename(here.results / WHERE / "r1.json")
-    for source in (forged, there.results):
-        assert here.merge(source)[0] is ExitCode.AS_EXPECTED
-    assert [item.record.outputs["y"]["sum_abs"] for item in store.read_records(here.results)] == [1.0]
+    for _ in range(2):
+        code, text = here.merge(forged)
+        assert code is ExitCode.SURPRISE
+        assert f"conflict: {CELL}, run r1: {here.results / WHERE / 'r1.json'} stays as it is" in text
+        assert f"came: {forged}" in text
+        assert "measurements.outputs.y.sum_abs: 1.0 | 9.0" in text
+        assert here.files() == before
+    assert here.merge(there.results)[0] is ExitCode.AS_EXPECTED
 
 
 def test_what_was_measured_here_stays(there: Place, here: Place) -> None:
     there.measure("r1", 9.0)
     mine = Path(here.measure("r1", 1.0).file)
-    before = mine.read_bytes()
+    before = here.files()
     code, text = here.merge(there.results)
     assert code is ExitCode.SURPRISE
-    assert "the one measured here stays, 1 kept apart" in text
-    assert mine.read_bytes() == before
-    assert len(here.files()) == 2
-    assert [item.local for item in store.read_records(here.results)] == [True]
+    assert f"{mine} stays as it is" in text
+    assert here.files() == before
 
 
-def test_dry_run_says_the_same_and_writes_nothing(there: Place, here: Place) -> None:
+def test_of_two_new_records_that_contradict_each_other_none_comes_in(there: Place, here: Place) -> None:
+    there.measure("r1", 1.0)
+    there.measure("r2", 1.0)
+    other = there.folder / "r1.json"
+    other.write_text(to_json(record_data("r1", 9.0)))
+    for sources in ((there.results, other), (other, there.results)):
+        code, data = here.merge_json(*sources)
+        assert code is ExitCode.SURPRISE
+        one = data["records"][0]
+        assert (one["run"], one["fate"]) == ("r1", "conflict")
+        assert one["words"] == "none of them is taken in"
+        assert list(here.files()) == [f"{WHERE}/r2.json"]
+
+
+def test_json_says_what_became_of_each_record(there: Place, here: Place) -> None:
     there.measure("r1", kept=there.keep(1.0))
     here.measure("r2", 1.0)
     there.measure("r2", 2.0)
     _, pack, _ = there.pack()
-    before = here.files()
-    code, data = here.merge_json(pack, options=("--dry-run",))
-    assert (code, data["dry_run"], here.files()) == (ExitCode.SURPRISE, True, before)
-    assert not list((here.cache / "outputs").glob("*"))
-    code, real = here.merge_json(pack)
-    assert code is ExitCode.SURPRISE
-    assert real == {**data, "dry_run": False}
+    code, text = here.merge(pack, options=("--json",))
+    data = json.loads(text)
+    assert (code, text[-2:]) == (ExitCode.SURPRISE, "}\n")
     assert data["counts"] == {"new": 1, "same": 0, "conflict": 1, "refused": 0}
-    assert data["outputs"] == 1
-    assert {"id", "run", "fate", "words", "sources", "remarks", "differences"} == set(data["records"][0])
+    assert (data["schema"], data["outputs"]) == (2, 1)
+    assert {"id", "run", "fate", "words", "sources", "differences"} == set(data["records"][0])
+    assert data["records"][1]["differences"] == ["measurements.outputs.y.sum_abs: 1.0 | 2.0"]
 
 
 def mend(**change: Any) -> str:
@@ -328,16 +326,6 @@ def test_a_model_of_the_user_s_own_comes_in_once_it_is_prepared_here(there: Plac
     assert list(here.files()) == ["nvidia-h200/10.7.0/mine/plain/r1.json"]
 
 
-def test_what_is_another_thing_by_now_is_told(there: Place, here: Place) -> None:
-    there.measure("r1", digests={"repro": "0" * 64, "image": "sha256:1"})
-    here.measure("r0", gpu={"name": "NVIDIA H200", "driver": "570.1", "variant": "140 GiB"})
-    (here.folder / "repros" / "plain.py").write_text(SOURCE + "\n# another\n")
-    code, text = here.merge(there.results)
-    assert code is ExitCode.AS_EXPECTED
-    assert "note: 1 record: repro plain changed since: shown as recorded, not as current" in text
-    assert "NVIDIA H200: driver 580.159, 140 GiB in what comes, driver 570.1, 140 GiB here" in text
-
-
 def test_damage_in_the_results_here_stops_before_anything_is_written(there: Place, here: Place) -> None:
     there.measure("r1")
     bad = Path(here.measure("r2").file)
@@ -346,40 +334,3 @@ def test_damage_in_the_results_here_stops_before_anything_is_written(there: Plac
     assert code is ExitCode.USAGE
     assert "set aside as r2.json.damaged" in text
     assert list(here.files()) == [f"local/{WHERE}/r2.json.damaged"]
-
-
-LOCKED = LockedImage(
-    image="example.org/tensorrt:10.7.0", digest="sha256:index", registry="example.org", resolved="2026-01-01",
-    platforms=tuple(
-        LockedPlatform(platform=p, manifest=f"sha256:manifest-{p}", image_id=f"sha256:id-{p}", layers=())
-        for p in ("linux/amd64", "linux/arm64")
-    ),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("image", "runtime", "locked", "told"),
-    [
-        ("sha256:other", "container", True, True),
-        ("sha256:other", "container", False, False),
-        ("sha256:other", "host", True, False),
-        ("", "container", True, False),
-        ("sha256:id-linux/amd64", "container", True, False),
-        ("sha256:id-linux/arm64", "container", True, False),
-        ("sha256:manifest-linux/amd64", "container", True, False),
-        ("sha256:index", "container", True, False),
-    ],
-)
-def test_another_image_than_the_locked_one_is_told(
-    image: str, runtime: str, locked: bool, told: bool
-) -> None:
-    pin = Pin(
-        manifest="sha256:m", ids=("sha256:id-linux/amd64", "sha256:manifest-linux/amd64", "sha256:index")
-    )
-    origin = ImageOrigin(image="example.org/tensorrt:10.7.0", pin=pin if locked else None)
-    version = replace(make_version(), origin=origin)
-    record = record_from(record_data(digests={"image": image, "runtime": runtime}))
-    lock = Lock(images={origin.image: LOCKED}) if locked else Lock()
-    remarks = image_remarks(record, version, lock)
-    assert bool(remarks) is told
-    assert not told or "made in the image sha256:other, and matrix.lock has sha256:id" in remarks[0]

@@ -134,7 +134,7 @@ def test_a_case_that_needs_torch_tensorrt_runs_where_the_image_has_it() -> None:
 
 
 OF_PREFLIGHT = {
-    Exclusion.IMAGE_NOT_GIVEN, Exclusion.NO_ROOM, Exclusion.NO_MEMORY, Exclusion.ENGINE_TOO_OLD,
+    Exclusion.IMAGE_NOT_GIVEN, Exclusion.NO_ROOM, Exclusion.NO_MEMORY,
 }  # fmt: skip
 """What is found out after the plan, of the launches that it has."""
 

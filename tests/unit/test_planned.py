@@ -11,7 +11,7 @@ from hosts import ENGINE, GB
 from test_downloads import LOCK, ONE, TWO, built, launch
 
 from trtmatrix.common.counting import duration
-from trtmatrix.images.downloads import Room, find_downloads, need_of, without_counted
+from trtmatrix.images.downloads import Room, find_downloads, need_here, without_counted
 from trtmatrix.images.rules import Finding, Level
 from trtmatrix.run.planned import Planned, PlannedLaunch, plan_json, plan_text
 from trtmatrix.suite.plan import Isolation, Keep, Launch
@@ -33,7 +33,7 @@ def planned(*launches: Launch, recorded: int = 0, speed: float | None = None, ro
             )
             for each in launches
         ),
-        excluded=(), isolation=Isolation.WORKER, need=need_of(downloads, Keep.ALL),
+        excluded=(), isolation=Isolation.WORKER, need=need_here(downloads, Keep.ALL, LOCK, ENGINE),
         downloads=tuple(zip(downloads, without_counted(downloads), strict=True)),
         room=Room(path="/d", free=round(room * GB)), recorded=recorded, speed=speed,
     )  # fmt: skip

@@ -332,7 +332,6 @@ def _unpack(parser: ArgumentParser) -> None:
 
 def _merge(parser: ArgumentParser) -> None:
     _option(parser, "files", "FILE", "records: .json files, folders, packs of records", nargs="+", type=Path)
-    _flag(parser, "--dry-run", "say what would be merged, write nothing")
 
 
 def _prepare(parser: ArgumentParser) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from trtmatrix.images.checks import BY_WHOLE_GPU, Facts, Wants, check, restrict
+from trtmatrix.images.checks import Facts, Wants, check, restrict
 from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.preflight import Terms, disk_findings, find_wants, gather
-from trtmatrix.images.rules import RULES, Finding, Level, finding_lines, remedy_of
+from trtmatrix.images.rules import RULES, Finding, Level, finding_lines, rule_of
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.scene import Scene
 from trtmatrix.suite.cells import select_versions
@@ -17,8 +17,6 @@ from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin, Version
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.plan import Engine, Excluded, Launch, Pull, count_excluded, make_plan
-
-NO_REMEDIES: Mapping[Exclusion, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +44,10 @@ def examine(context: Context, scene: Scene) -> Findings:
     told = {item.why for item in checked.excluded}
     if not facts.engine.available:
         told.add(Exclusion.NO_ENGINE)
-    cannot = cannot_lines(plan.excluded, told)
     return Findings(
-        findings=tuple(findings), can_run=tuple(can_run_line(x) for x in plan.launches), cannot=tuple(cannot)
-    )
+        findings=tuple(findings), can_run=tuple(can_run_line(x) for x in plan.launches),
+        cannot=tuple(cannot_lines(plan.excluded, told)),
+    )  # fmt: skip
 
 
 def can_run_line(launch: Launch) -> str:
@@ -59,19 +57,12 @@ def can_run_line(launch: Launch) -> str:
     return f"{launch.version.name} on {launch.gpu.name}: {len(launch.cells)} cells{first}"
 
 
-def cannot_lines(
-    excluded: Sequence[Excluded], told: Collection[Exclusion],
-    remedies: Mapping[Exclusion, str] = NO_REMEDIES,
-) -> list[str]:  # fmt: skip
-    """Return why cells are not run, with what mends it where the findings have not ``told`` so.
-
-    ``remedies``: those that are others than on one host.
-    """
-    return [
-        f"{count} cells: {why.value}{f' ({detail})' if detail else ''}; "
-        f"{'see above' if why in told else remedies.get(why) or remedy_of(why)}".rstrip("; ")
-        for why, count, detail in count_excluded(excluded)
-    ]
+def cannot_lines(excluded: Sequence[Excluded], told: Collection[Exclusion]) -> Iterator[str]:
+    """Yield why cells are not run, with what mends it where the findings have not ``told`` so."""
+    for why, count, detail in count_excluded(excluded):
+        rule = rule_of(why)
+        remedy = "see above" if why in told else rule.mends if rule else ""
+        yield f"{count} cells: {why.value}{f' ({detail})' if detail else ''}; {remedy}".rstrip("; ")
 
 
 def doctor_text(findings: Findings) -> str:
@@ -93,41 +84,40 @@ def doctor_json(findings: Findings) -> dict[str, Any]:
 def host_findings(facts: Facts, wants: Wants, versions: Sequence[Version]) -> Iterator[Finding]:
     """Yield how everything stands that a run needs of a host."""
     engine = facts.engine
-    yield _engine(facts)
+    yield _engine_finding(facts)
     if engine.unlimited:
-        found = f"{engine.name} cannot limit {', '.join(engine.unlimited)} here"
-        yield RULES["engine-limits"].finding(found)
+        yield RULES["engine-limits"].finding(f"{engine.name} cannot limit {', '.join(engine.unlimited)} here")
     if not facts.gpus:
         yield RULES["gpu"].finding(facts.scan_reason)
     for gpu in facts.gpus:
         found = f"{gpu.name}, {gpu.variant}, compute capability {gpu.compute}, driver {gpu.driver}"
-        instances = facts.mig.get(-1 if gpu.index is None else gpu.index)
-        if instances and engine.gpu_access not in BY_WHOLE_GPU:
-            found += f"; its first MIG instance of {instances} is what cells run on"
-        yield _good("gpu", found, what=f"GPU {gpu.index}")
+        yield RULES["gpu"].finding(found, Level.GOOD, what=f"GPU {gpu.index}")
     for version in versions:
         yield from image_finding(version, engine)
-    yield from _registries(facts)
+    hosts: dict[str, list[bool]] = {}
+    for answer in facts.answers.values():
+        hosts.setdefault(answer.host, []).append(answer.trouble is None)
+    for host, good in hosts.items():
+        if all(good):  # others are told by what they prevent
+            images = "1 image" if len(good) == 1 else f"{len(good)} images"
+            yield RULES["registry"].finding(f"{host} answers, and has the {images} to be pulled", Level.GOOD)
     yield from disk_findings(facts)
     if facts.images is not None:
-        yield _good("disk-images", f"{facts.images.path}: {gigabytes(facts.images.free)} free")
+        found = f"{facts.images.path}: {gigabytes(facts.images.free)} free"
+        yield RULES["disk-images"].finding(found, Level.GOOD)
     elif engine.snapshots:
         found = "where containerd keeps them is not known here: no image is refused for want of room"
         yield RULES["disk-images"].finding(found, remedy="", prevents="")
     found = f"{gigabytes(facts.available)} of {gigabytes(facts.memory)} available"
     whole = engine.memory or facts.memory
     if not whole or wants.memory <= whole:
-        yield _good("memory", found)
+        yield RULES["memory"].finding(found, Level.GOOD)
     else:
         limit = f"a container's limit is {gigabytes(wants.memory)}, more than there is"
         yield RULES["memory"].finding(f"{found}; {limit}")
 
 
-def _good(rule: str, found: str, what: str = "") -> Finding:
-    return RULES[rule].finding(found, Level.GOOD, what=what, remedy="", prevents="")
-
-
-def _engine(facts: Facts) -> Finding:
+def _engine_finding(facts: Facts) -> Finding:
     engine = facts.engine
     if not engine.available:
         return RULES["engine"].finding(engine.reason, remedy=engine.remedy or None)
@@ -135,7 +125,7 @@ def _engine(facts: Facts) -> Finding:
     api = f" (API {engine.api})" if engine.api else ""
     found = f"{engine.name} {engine.version}{api}; containers get GPUs by: {access}"
     if not facts.gpus or engine.gpu_access is not None:
-        return _good("engine", found)
+        return RULES["engine"].finding(found, Level.GOOD)
     return RULES["gpu-access"].finding(found, Level.TROUBLE)
 
 
@@ -149,15 +139,13 @@ def image_finding(version: Version, engine: Engine) -> Iterator[Finding]:
     why = Exclusion.IMAGE_NOT_BUILT if made else Exclusion.IMAGE_NOT_PULLED
     absent = why.value if engine.available else "unknown: no container engine"
     pinned = origin.pin is not None or origin.build is not None or "@sha256:" in origin.image
-    loose = "" if pinned else " (not locked)"
-    remedies = [] if held is not None or not engine.available else [how_to_have(version, origin, engine)]
-    if loose and not remedies and not made:
-        remedies = [f"pin it: {RULES['lock'].mends}"]
-    good = held is not None and not loose
-    found = f"{origin.image}: {absent if held is None else held[:19]}{loose}"
+    remedy = how_to_have(version, origin, engine) if held is None and engine.available else ""
+    if not pinned and not remedy and not made:
+        remedy = f"pin it: {RULES['lock'].mends}"
+    found = f"{origin.image}: {absent if held is None else held[:19]}{'' if pinned else ' (not locked)'}"
     yield RULES["image" if held is None else "lock"].finding(
-        found, Level.GOOD if good else Level.LACKING, what=f"image of {version.name}",
-        remedy="; ".join(remedies), prevents="",
+        found, Level.GOOD if held is not None and pinned else Level.LACKING,
+        what=f"image of {version.name}", remedy=remedy, prevents="",
     )  # fmt: skip
 
 
@@ -172,15 +160,3 @@ def how_to_have(version: Version, origin: ImageOrigin, engine: Engine) -> str:
     if is_own(origin.image):
         return "make it on this host (docker/README.md): no registry has it"
     return "name the versions by --trt, or --pull all, or docker pull by hand"
-
-
-def _registries(facts: Facts) -> Iterator[Finding]:
-    """Yield the registries that have all that they were asked for; others are told by what they prevent."""
-    hosts: dict[str, list[bool]] = {}
-    for answer in facts.answers.values():
-        hosts.setdefault(answer.host, []).append(answer.trouble is None)
-    for host, good in hosts.items():
-        if all(good):
-            images = "1 image" if len(good) == 1 else f"{len(good)} images"
-            found = f"{host} answers, and has the {images} to be pulled"
-            yield _good("registry", found)

@@ -8,31 +8,27 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from trtmatrix.common.deadline import ask_all
 from trtmatrix.common.errors import ConfigError, ExitCode, MachineryError, UsageError, combine_exit_codes
 from trtmatrix.common.file_lock import hold_folder
-from trtmatrix.images.changes import (
+from trtmatrix.images.lock_report import (
+    UNRESOLVED,
+    UPDATE,
     Answer,
-    Finding,
     Unresolved,
     Wanted,
-    covers,
     find_changes,
+    find_contradictions,
     find_unused,
-    is_held,
     lock_json,
     lock_text,
     needs_decision,
-    unanswered,
     updated,
 )
-from trtmatrix.images.image_facts import Agreement, FactCheck, check_facts
 from trtmatrix.images.pins import asked_base, read_builds
 from trtmatrix.launchers.lock import Lock, LockedImage, mirrored
 from trtmatrix.launchers.references import RegistryError, Trouble
@@ -40,9 +36,9 @@ from trtmatrix.plan.context import Context, open_context, own_platform, read_loc
 from trtmatrix.plan.lockfile import format_matrix_lock, parse_matrix_lock
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.image_names import is_own
-from trtmatrix.suite.matrix import ImageOrigin, Version, repository_of
+from trtmatrix.suite.matrix import ImageOrigin, Version
 
-HOURS = 3600.0
+SECONDS = 3600.0
 """How long all registries together may take: each question has limits of its own."""
 
 
@@ -54,59 +50,49 @@ class Asked(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Looked:
-    """What registries and the project's files say now.
-
-    ``take``: puts what was resolved into a lock, into matrix.lock as it is when it is written.
-    """
-
-    findings: tuple[Finding, ...]
-    facts: tuple[FactCheck, ...]
-    take: Callable[[Lock], Lock]
-
-
 def lock_command(args: argparse.Namespace) -> ExitCode:
-    """Show what moved since matrix.lock was written; ``--update`` writes what was resolved."""
+    """Show what moved since matrix.lock was written; ``--update`` writes what was resolved.
+
+    Returns 3 where something could not be asked, 1 where something is to be decided and was not.
+    """
     from trtmatrix.images.registry import Registry
     from trtmatrix.launchers.docker_engine import find_engine
 
     context = open_context(args)
     if context.offline:
         raise UsageError("lock asks registries, which --offline forbids\n  run it on a host with a network")
-    registry = Registry(insecure=find_engine(gpu_here=False).insecure)
-    looked = look(context, registry)
-    written = update_lock(context.project.lock, read_lock, looked.take) if args.update else None
-    show = lock_json if args.json else lock_text
-    told = show(looked.findings, looked.facts, str(context.project.lock), written)
-    print(json.dumps(told, indent=1) if args.json else told)
-    return combine_exit_codes(exit_codes_of(looked, update=args.update))
-
-
-def look(context: Context, registry: Asked) -> Looked:
-    """Ask for the selected versions' images and read what our own are made of; writes nothing.
-
-    Raises :class:`ConfigError` where a lock of wheels has mistakes.
-    """
     old, versions = context.lock, select_versions(context.matrix, context.selection)
     wanted = find_wanted(versions, context)
-    asked = {image: mirrored(image, context.matrix.registry) for image in wanted.images}
-    if asked:
-        _note(f"asking for {len(asked)} images")
-    answers = resolve_all(registry, asked)
-    found = find_changes(old, wanted, answers, _ask_for_locked(registry, _moved(old, answers), asked))
+    if wanted.images:
+        print(f"trtmatrix: asking for {len(wanted.images)} images", file=sys.stderr, flush=True)
+    registry = Registry(insecure=find_engine(gpu_here=False).insecure)
+    mirrors = {image: mirrored(image, context.matrix.registry) for image in wanted.images}
+    answers = resolve_all(registry, mirrors)
     # What no version needs any more goes, but not where only some versions were looked at.
     chosen = context.selection.versions or context.selection.runtimes
-    used = None if chosen else find_wanted(context.matrix.versions, context)
-    unused = find_unused(old, used) if used is not None else ()
-    take = partial(updated, wanted=wanted, answers=answers, used=used, known=old)
-    lock = take(old)
-    facts = tuple(check for version in versions for check in check_facts(version, lock, own_platform()))
-    return Looked(findings=(*found, *unused), facts=facts, take=take)
+    used = wanted if chosen else find_wanted(context.matrix.versions, context)
+    unused = () if chosen else tuple(find_unused(old, used))
+    lock, file = updated(old, wanted, answers, unused), context.project.lock
+    contradictions = find_contradictions(versions, lock, own_platform())
+    findings = (*find_changes(old, wanted, answers), *contradictions, *unused)
+    written = None
+    if args.update:
+        written = update_lock(file, lambda now: updated(now, wanted, answers, unused))
+    if args.json:
+        print(json.dumps(lock_json(findings, str(file), written), indent=1))
+    else:
+        print(lock_text(findings, str(file), written))
+    codes = {ExitCode.MACHINERY} if any(finding.kind in UNRESOLVED for finding in findings) else set()
+    if not args.update and needs_decision(findings):
+        codes.add(ExitCode.SURPRISE)
+    return combine_exit_codes(codes)
 
 
 def find_wanted(versions: Iterable[Version], context: Context) -> Wanted:
-    """Return the images that registries are asked for, each with its versions, and the builds."""
+    """Return the images that registries are asked for, each with its versions, and the builds.
+
+    Raises :class:`ConfigError` where a lock of wheels has mistakes.
+    """
     versions = tuple(versions)
     builds = read_builds(versions, context.project)
     images: dict[str, tuple[str, ...]] = {}
@@ -121,16 +107,9 @@ def find_wanted(versions: Iterable[Version], context: Context) -> Wanted:
     return Wanted(images=images, builds=builds, local=local)
 
 
-def exit_codes_of(looked: Looked, *, update: bool) -> set[ExitCode]:
-    """Return 3 where something could not be asked, 1 where something is to be decided and was not."""
-    codes = {ExitCode.MACHINERY} if unanswered(looked.findings) else set()
-    denied = any(check.agreement is Agreement.CONTRADICTED for check in looked.facts)
-    if not update and (denied or needs_decision(looked.findings)):
-        codes.add(ExitCode.SURPRISE)
-    return codes
-
-
-def resolve_all(registry: Asked, images: Mapping[str, str | None]) -> dict[str, Answer]:
+def resolve_all(
+    registry: Asked, images: Mapping[str, str | None], seconds: float = SECONDS
+) -> dict[str, Answer]:
     """Return the answer for each image. ``images``: name → what is asked for it, where that is a mirror's."""
 
     def resolve(image: str) -> Answer:
@@ -139,48 +118,17 @@ def resolve_all(registry: Asked, images: Mapping[str, str | None]) -> dict[str, 
         except RegistryError as error:
             return Unresolved(trouble=error.trouble, message=str(error))
 
-    return ask_all(resolve, list(images), seconds=HOURS, note=lambda _: None)
+    found = ask_all(resolve, list(images), seconds=seconds, note=lambda _: None)
+    late = Unresolved(trouble=Trouble.UNREACHABLE, message=f"no answer within {seconds:g} s: try again later")
+    return {image: found.get(image, late) for image in images}
 
 
-def _moved(lock: Lock, answers: Mapping[str, Answer]) -> Iterator[LockedImage]:
-    """Yield the locked images whose tag stands for another now, or is gone."""
-    for image, answer in answers.items():
-        old = lock.images.get(image)
-        if old is None:
-            continue
-        if answer.trouble is Trouble.MISSING if isinstance(answer, Unresolved) else not covers(old, answer):
-            yield old
-
-
-def _ask_for_locked(
-    registry: Asked, images: Iterable[LockedImage], asked: Mapping[str, str | None]
-) -> dict[str, bool]:
-    """Return by image whether the registry has what runs pull by digest, where it says so."""
-    references: list[tuple[LockedImage, dict[str, str]]] = []
-    for image in images:
-        repository = repository_of(asked[image.image] or image.image)
-        references.append((image, {p.manifest: f"{repository}@{p.manifest}" for p in image.platforms}))
-    answers = resolve_all(registry, {ref: None for _, its in references for ref in its.values()})
-    held = {
-        image.image: is_held(image, {manifest: answers[ref] for manifest, ref in its.items()})
-        for image, its in references
-    }
-    return {image: there for image, there in held.items() if there is not None}
-
-
-def _note(text: str) -> None:
-    print(f"trtmatrix: {text}", file=sys.stderr, flush=True)
-
-
-def update_lock(path: Path, read: Callable[[Path], Lock], change: Callable[[Lock], Lock]) -> bool:
-    """Change what a lock has at this moment; no other update gets in between. Returns whether it changed.
-
-    ``read``: reads the file. Raises what it raises, and what :func:`write_lock` does.
-    """
+def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:
+    """Change what a lock has at this moment; no other update gets in between. Returns whether it changed."""
     folder = path.resolve().parent
     # What cannot be written is told by the writing.
     with hold_folder(folder) if folder.is_dir() else contextlib.nullcontext():
-        return write_lock(path, change(read(path)))
+        return write_lock(path, change(read_lock(path)))
 
 
 def write_lock(path: Path, lock: Lock) -> bool:
@@ -202,26 +150,25 @@ def write_lock(path: Path, lock: Lock) -> bool:
     try:
         if target.read_text(encoding="utf-8") == text if target.exists() else lock == Lock():
             return False
-        _replace(target, text.encode())
+        _replace(target, text)
     except OSError as error:
         raise MachineryError(
             f"{path} cannot be written: {error.strerror}; it is as it was\n"
-            "  check the folder's rights and its free disk, then run it again: nox -s lock -- --update"
+            f"  check the folder's rights and its free disk, then run it again: {UPDATE}"
         ) from error
     return True
 
 
-def _replace(target: Path, text: bytes) -> None:
-    descriptor, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-", suffix=".partial")
+def _replace(target: Path, text: str) -> None:
+    """Write a file whole or not at all, with the rights that it had."""
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-", suffix=".partial")
+    partial = Path(name)
     try:
-        with os.fdopen(descriptor, "wb") as out:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
             out.write(text)
             out.flush()
             os.fsync(out.fileno())
-            mask = os.umask(0o077)
-            os.umask(mask)
-            os.fchmod(out.fileno(), target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~mask)
-        Path(partial).replace(target)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+        partial.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o644)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,4 +1,8 @@
-"""``merge``: takes records that were made elsewhere into the results that git sees, each checked."""
+"""``merge``: takes records that were made elsewhere into the results that git sees, each checked.
+
+Of one run of one cell there is one record. What contradicts it is refused: what is here stays as it is, and
+of two new ones that contradict each other none comes in.
+"""
 
 from __future__ import annotations
 
@@ -6,59 +10,95 @@ import argparse
 import contextlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from trtmatrix.common.archive import digest_stream
 from trtmatrix.common.errors import ExitCode, MachineryError, combine_exit_codes
 from trtmatrix.common.file_lock import hold_folder
-from trtmatrix.images.fates import (
-    APART,
-    Fate,
-    Held,
+from trtmatrix.images.record_packs import (
     Incoming,
-    Key,
-    Merged,
     Refused,
-    Settled,
+    Source,
     content_digest,
-    find_differences,
-    gpu_lines,
-    group_runs,
-    mark_of,
-    merge_json,
-    merge_text,
-    settle,
+    kept_digests,
+    read_sources,
 )
-from trtmatrix.images.known_cells import KnownCells
-from trtmatrix.images.records import Source, kept_digests, read_sources
-from trtmatrix.judge.record import Record, parse_record
+from trtmatrix.judge.record import Record, parse_object
 from trtmatrix.plan.context import Context, open_context
 from trtmatrix.records.kept_outputs import kept_file, unpack_kept
 from trtmatrix.records.store import read_records, record_path, write_new
+from trtmatrix.suite.repro_files import stored_repros
+
+SCHEMA = 2
+"""The number of the JSON's shape."""
+
+SHOWN = 8
+"""Differences of two records that are shown in text."""
+
+
+class Fate(str, Enum):
+    """What becomes of the records of one run."""
+
+    NEW = "new"
+    SAME = "here already"
+    CONFLICT = "in conflict"
+    REFUSED = "kept out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """What becomes of the records of one run, and why.
+
+    ``differences``: where those that contradict each other differ.
+    """
+
+    fate: Fate
+    words: str
+    incoming: Sequence[Incoming]
+    differences: tuple[str, ...] = ()
+
+    @property
+    def record(self) -> Record:
+        """The record that came first."""
+        return self.incoming[0].record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """All that a merge did: ``sources`` with their numbers of records, kept ``outputs`` that came along."""
+
+    settled: tuple[Settled, ...]
+    refused: tuple[Refused, ...] = ()
+    sources: Mapping[str, int] = field(default_factory=dict)
+    outputs: int = 0
+
+    def of(self, fate: Fate) -> list[Settled]:
+        """Return the runs of one fate."""
+        return [one for one in self.settled if one.fate is fate]
 
 
 def merge_command(args: argparse.Namespace) -> ExitCode:
     """Read all sources, check each record, write what is new, tell of all."""
     context = open_context(args)
+    results, cache = context.project.results, context.project.cache
     try:
-        context.project.cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=context.project.cache, prefix="merge-") as scratch:
+        cache.mkdir(parents=True, exist_ok=True)
+        results.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix="merge-") as scratch:
             found = [read_sources(path, Path(scratch) / str(n)) for n, path in enumerate(args.files)]
-            sources = [source for each in found for source in each]
-            results = context.project.results
-            if not args.dry_run:
-                results.mkdir(parents=True, exist_ok=True)
-            with contextlib.nullcontext() if args.dry_run else hold_folder(results):
-                merged = merge(context, sources, dry=args.dry_run)
+            with hold_folder(results):
+                merged = merge(context, [source for each in found for source in each])
     except OSError as error:
         raise MachineryError(
             f"a file could not be written or read: {error}\n"
             "  what came in so far is whole: merge again once that is mended"
         ) from error
-    print(json.dumps(merge_json(merged), indent=1) if args.json else merge_text(merged), end="")
+    print(json.dumps(merge_json(merged), indent=1) if args.json else merge_text(merged))
     return exit_code(merged)
 
 
@@ -74,110 +114,100 @@ def exit_code(merged: Merged) -> ExitCode:
     return combine_exit_codes(codes)
 
 
-def merge(context: Context, sources: Sequence[Source], *, dry: bool = False) -> Merged:
-    """Take records in, unless ``dry``; :class:`ConfigError` where the results here are damaged."""
-    results, known = context.project.results, KnownCells(context)
-    here = [item.record for item in read_records(results)]
-    settled: list[Settled] = []
-    differences: dict[Key, tuple[str, ...]] = {}
-    for key, group in group_runs(one for source in sources for one in source.records).items():
-        record = group[0].record
-        unknown = known.unknown(record)
-        one = settle(group, read_held(results, record), unknown)
-        if one.fate is Fate.CONFLICT:
-            differences[key] = tuple(_differences(results, group))
-        if one.fate in {Fate.NEW, Fate.CONFLICT} and not unknown:
-            one = replace(one, remarks=known.remarks(record))
-        if not dry:
-            write_settled(results, one)
-        settled.append(one)
-    outputs, damaged = _take_outputs(context, sources, settled, dry=dry)
-    coming = [one.incoming[0].record for one in settled if one.fate is Fate.NEW]
+def merge(context: Context, sources: Sequence[Source]) -> Merged:
+    """Take records and their outputs in; :class:`ConfigError` where the results here are damaged."""
+    read_records(context.project.results)
+    runs: dict[tuple[object, str], list[Incoming]] = {}
+    for one in sorted(
+        (one for source in sources for one in source.records),
+        key=lambda one: (one.record.cell, one.record.run, one.digest, one.source),
+    ):
+        runs.setdefault((one.record.cell, one.record.run), []).append(one)
+    known: dict[tuple[str, str], bool] = {}
+    settled = tuple(_settle(context, group, known) for group in runs.values())
+    outputs, damaged = _take_outputs(context.project.cache, sources, settled)
     return Merged(
-        settled=tuple(settled), refused=(*(r for s in sources for r in s.refused), *damaged),
-        sources={source.name: len(source.records) for source in sources},
-        gpus=gpu_lines(here, coming), differences=differences, outputs=outputs, dry=dry,
+        settled=settled, refused=(*(r for s in sources for r in s.refused), *damaged),
+        sources={source.name: len(source.records) for source in sources}, outputs=outputs,
     )  # fmt: skip
 
 
-def _differences(results: Path, group: Sequence[Incoming]) -> list[str]:
-    """Return where the first record that contradicts what is here, or the first of the group, differs."""
-    datas: list[Mapping[str, Any]] = [one.record.data for one in group]
-    beside = read_beside(results, group[0].record)
-    first = beside if beside is not None else datas[0]
-    return next((found for data in datas if (found := find_differences(first, data))), [])
+def _settle(context: Context, incoming: list[Incoming], known: dict[tuple[str, str], bool]) -> Settled:
+    """Write the record of one run where it is new; ``known``: whether there is a case, where it was asked."""
+    record, results = incoming[0].record, context.project.results
+    places = [record_path(root, record) for root in (results, results / "local")]
+    here = {file: parse_object(file.read_bytes(), str(file)) for file in places if file.is_file()}
+    held = {content_digest(data) for data in here.values()}
+    new = {one.digest: one for one in reversed(incoming) if one.digest not in held}
+    if not new:
+        return Settled(fate=Fate.SAME, words=Fate.SAME.value, incoming=incoming)
+    if why := _why_unknown(context, record, known):
+        return Settled(fate=Fate.REFUSED, words=why, incoming=incoming)
+    if here or len(new) > 1:
+        told: list[Mapping[str, Any]] = [*here.values(), *(one.record.data for one in new.values())]
+        first, *others = told
+        differences = next((found for each in others if (found := tuple(find_differences(first, each)))), ())
+        stays = f"{next(iter(here))} stays as it is" if here else "none of them is taken in"
+        return Settled(fate=Fate.CONFLICT, words=stays, incoming=incoming, differences=differences)
+    write_new(places[0], Path(record.file).read_bytes())
+    return Settled(fate=Fate.NEW, words=Fate.NEW.value, incoming=incoming)
 
 
-def _take_outputs(
-    context: Context, sources: Sequence[Source], settled: Sequence[Settled], *, dry: bool
-) -> tuple[int, list[Refused]]:
-    """Copy the kept outputs of records that count into the cache, each checked; returns how many."""
-    counted = [one.incoming[0].record for one in settled if one.fate in {Fate.NEW, Fate.SAME}]
-    wanted = sorted({digest for record in counted for digest in kept_digests(record)})
-    cache, taken, damaged = context.project.cache, 0, []
-    for digest in wanted:
-        folder = next(
-            (s.outputs for s in sources if s.outputs and kept_file(s.outputs.parent, digest).is_file()), None
-        )
-        if folder is None or kept_file(cache, digest).is_file():
-            continue
-        if not is_whole(folder, digest):
-            damaged.append(Refused(source=f"outputs/{digest}.npz", words="does not hold what its name says"))
-            continue
-        taken += 1
-        if not dry:
-            with contextlib.suppress(FileExistsError):
-                file = kept_file(cache, digest)
-                write_new(file, (folder / file.name).read_bytes())
-    return taken, damaged
-
-
-def read_held(results: Path, record: Record) -> Held:
-    """Return what the tree has of a record's run."""
-    published = record_path(results, record)
-    start = f"{published.name}{APART}"
-    apart = frozenset(file.name.removeprefix(start) for file in published.parent.glob(f"{start}*"))
-    return Held(
-        published=_digest(published), local=_digest(record_path(results / "local", record)), apart=apart
+def _why_unknown(context: Context, record: Record, known: dict[tuple[str, str], bool]) -> str:
+    """Return why a record's cell is none of this project's, nor of a model prepared here; or nothing."""
+    cell = record.cell
+    version = next((one for one in context.matrix.versions if one.name == cell.version), None)
+    if version is None:
+        return f"matrix.yaml has no version {cell.version}: add it, then merge again"
+    if version.product is not record.product:
+        return f"{cell.version} is of {version.product.value} here, and the record of {record.product.value}"
+    loaded, row = context.repros.get(cell.repro), (cell.repro, cell.case)
+    if row not in known:
+        ours = loaded is not None and any(case.id == cell.case for case in loaded.repro.cases)
+        known[row] = ours or (loaded is None and bool(stored_repros(context.project.cache, *row)))
+    if known[row]:
+        return ""
+    if loaded is not None:
+        return f"the repro {cell.repro} has no case {cell.case} here: merge where its repro is as it was"
+    return (
+        f"there is no repro {cell.repro} here: of a model of your own, prepare it first "
+        "(python -m trtmatrix upgrade --model FILE --no-run); else add the repro, then merge again"
     )
 
 
-def _digest(file: Path) -> str:
-    return content_digest(_data(file)) if file.is_file() else ""
+def find_differences(first: Any, second: Any, where: str = "") -> Iterator[str]:  # noqa: ANN401 - JSON
+    """Yield each place at which two records differ, with both values."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        for name in sorted({*first, *second}):
+            inner = f"{where}.{name}" if where else str(name)
+            yield from find_differences(first.get(name, "nothing"), second.get(name, "nothing"), inner)
+    elif isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        for number, (one, other) in enumerate(zip(first, second, strict=True)):
+            yield from find_differences(one, other, f"{where}[{number}]")
+    elif first != second or type(first) is not type(second):
+        yield f"{where}: {str(first)[:60]} | {str(second)[:60]}"
 
 
-def _data(file: Path) -> Mapping[str, Any]:
-    return parse_record(file.read_bytes(), str(file)).data
-
-
-def read_beside(results: Path, record: Record) -> Mapping[str, Any] | None:
-    """Return the content that is here of a record's run, to compare another with, or None."""
-    published = record_path(results, record)
-    apart = sorted(published.parent.glob(f"{published.name}{APART}*"))
-    for file in (published, record_path(results / "local", record), *apart):
-        if file.is_file():
-            return _data(file)
-    return None
-
-
-def write_settled(results: Path, settled: Settled) -> None:
-    """Write what becomes of a run; each step leaves a whole tree, and merging again goes on from there."""
-    published = record_path(results, settled.incoming[0].record)
-    if settled.publish is not None:
-        write_new(published, _content(settled.publish))
-    if settled.move:
-        published.rename(_apart(published, _digest(published)))
-    for one in settled.apart:
+def _take_outputs(
+    cache: Path, sources: Sequence[Source], settled: Iterable[Settled]
+) -> tuple[int, list[Refused]]:
+    """Copy the kept outputs of records that count into the cache, each checked; returns how many."""
+    counted = [one.record for one in settled if one.fate in {Fate.NEW, Fate.SAME}]
+    folders = [source.outputs for source in sources if source.outputs]
+    taken, damaged = 0, []
+    for digest in sorted({digest for record in counted for digest in kept_digests(record)}):
+        target = kept_file(cache, digest)
+        files = [folder / target.name for folder in folders if (folder / target.name).is_file()]
+        if not files or target.is_file():
+            continue
+        if not is_whole(files[0].parent, digest):
+            words = "does not hold what its name says"
+            damaged.append(Refused(source=f"outputs/{target.name}", words=words))
+            continue
+        taken += 1
         with contextlib.suppress(FileExistsError):
-            write_new(_apart(published, one.digest), _content(one))
-
-
-def _apart(published: Path, digest: str) -> Path:
-    return published.with_name(f"{published.name}{APART}{mark_of(digest)}")
-
-
-def _content(one: Incoming) -> bytes:
-    return Path(one.record.file).read_bytes()
+            write_new(target, files[0].read_bytes())
+    return taken, damaged
 
 
 def is_whole(outputs: Path, digest: str) -> bool:
@@ -190,3 +220,55 @@ def is_whole(outputs: Path, digest: str) -> bool:
                 return digest_stream(stream) == digest
         except (OSError, ValueError):
             return False
+
+
+def merge_text(merged: Merged) -> str:
+    """Return what was done: sources, counts, conflicts, what is kept out, and what to type next.
+
+    Nothing of a source's gets through that a terminal would act on.
+    """
+    lines = [f"{name}: {_counted(count)}" for name, count in merged.sources.items()]
+    counts = Counter(one.fate for one in merged.settled)
+    lines.append(", ".join(f"{counts[fate]} {fate.value}" for fate in Fate if counts[fate]) or "no record")
+    if merged.outputs:
+        lines.append(f"{merged.outputs} kept outputs came along")
+    for one in merged.of(Fate.CONFLICT):
+        lines += ["", f"conflict: {one.record.cell}, run {one.record.run}: {one.words}"]
+        lines += [f"  came: {incoming.source}" for incoming in one.incoming]
+        lines += [f"  {line}" for line in one.differences[:SHOWN]]
+        if len(one.differences) > SHOWN:
+            lines.append(f"  and {len(one.differences) - SHOWN} more places")
+    refused = [(one.source, one.words) for one in merged.refused]
+    refused += [(one.incoming[0].source, one.words) for one in merged.of(Fate.REFUSED)]
+    lines += ["", *(f"kept out: {source}: {words}" for source, words in refused)] if refused else []
+    following = "mend what is kept out or in conflict as said above, then merge again"
+    if not merged.settled and not merged.refused:
+        following = "python -m trtmatrix merge FILES, with packs of pack --records, or folders of records"
+    elif counts[Fate.NEW] or counts[Fate.SAME]:
+        following = "python -m trtmatrix table"
+    lines += ["", f"next: {following}"]
+    return "\n".join(
+        "".join(c if c.isprintable() else " " for c in line) for line in "\n".join(lines).split("\n")
+    )
+
+
+def _counted(count: int) -> str:
+    return f"{count} record" + ("" if count == 1 else "s")
+
+
+def merge_json(merged: Merged) -> dict[str, Any]:
+    """Return the same as plain data."""
+    return {
+        "schema": SCHEMA, "outputs": merged.outputs,
+        "counts": {fate.name.lower(): len(merged.of(fate)) for fate in Fate},
+        "sources": [{"source": name, "records": count} for name, count in merged.sources.items()],
+        "records": [
+            {
+                "id": str(one.record.cell), "run": one.record.run, "fate": one.fate.name.lower(),
+                "words": one.words, "sources": [incoming.source for incoming in one.incoming],
+                "differences": list(one.differences),
+            }
+            for one in merged.settled
+        ],
+        "kept_out": [{"source": one.source, "words": one.words} for one in merged.refused],
+    }  # fmt: skip

@@ -8,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import tarfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -26,18 +25,12 @@ from trtmatrix.images.unpacker import BLOCK, MANIFEST, SCHEMA, SCRIPT, SUMS
 LEAST_SPLIT = 1 << 20
 """Bytes that a part must be allowed to have."""
 
-SCRATCH = ".trtmatrix-wheels-"
-"""How a folder's name begins that wheels are fetched into, inside of the pack's."""
-
-FLUSH = 64 << 20
-"""Bytes after which the disk is told to begin: it works while the next ones are hashed."""
-
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackedFile:
-    """A part of the pack, a file of the suite, or a wheel; by its path below the folder that it is for."""
+class PackedPart:
+    """A part of the pack."""
 
     name: str
     size: int
@@ -61,7 +54,7 @@ class PackedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class PackManifest:
-    """What ``manifest.json`` says. ``made``: UTC, ISO 8601; ``commit``: of the suite, empty without git.
+    """What ``manifest.json`` says. ``made``: UTC, ISO 8601; ``commit``: of the suite.
 
     ``changed``: the suite's files are not those of that commit; ``pythons``: those that wheels are for.
     """
@@ -74,8 +67,7 @@ class PackManifest:
     platform: str
     pythons: tuple[str, ...]
     versions: tuple[str, ...]
-    parts: tuple[PackedFile, ...]
-    files: tuple[PackedFile, ...]
+    parts: tuple[PackedPart, ...]
     images: tuple[PackedImage, ...]
 
 
@@ -99,9 +91,8 @@ class PartWriter:
     def __init__(self, folder: Path, kind: str, limit: int = 0) -> None:
         """Name the parts; the first is opened at once."""
         self.folder, self.kind, self.limit = folder, kind, limit
-        self.parts: list[PackedFile] = []
-        self._hasher, self._flusher = ThreadPoolExecutor(max_workers=1), ThreadPoolExecutor(max_workers=1)
-        self._flushing: Future[None] | None = None
+        self.parts: list[PackedPart] = []
+        self._hasher = ThreadPoolExecutor(max_workers=1)
         self._open()
 
     def _open(self) -> None:
@@ -113,75 +104,46 @@ class PartWriter:
         """Write bytes of the stream, into as many parts as it takes; returns their number."""
         rest = memoryview(data)
         while rest:
-            room = min(self.limit - self._size if self.limit else len(rest), len(rest))
-            if not room:
+            if self.limit and self._size == self.limit:
                 self._close()
                 self._open()
-                continue
-            # Beside the writing: both leave Python's lock.
-            hashed = self._hasher.submit(self._digest.update, rest[:room])
-            done = 0
-            while done < room:
-                done += self._out.write(rest[done:room])
+            piece = rest[: self.limit - self._size] if self.limit else rest
+            hashed = self._hasher.submit(self._digest.update, piece)  # both leave Python's lock
+            written = 0
+            while written < len(piece):
+                written += self._out.write(piece[written:])
             hashed.result()
-            if self._size // FLUSH < (self._size + done) // FLUSH:
-                self._wait()
-                self._flushing = self._flusher.submit(os.fdatasync, self._out.fileno())
-            self._size += done
-            rest = rest[done:]
+            self._size += written
+            rest = rest[written:]
         return len(data)
 
-    def _wait(self) -> None:
-        """Wait for the disk: what it has not yet is never more than twice what it is told of at once."""
-        if self._flushing is not None:
-            self._flushing.result()
-            self._flushing = None
-
     def _close(self) -> None:
-        self._wait()
         os.fdatasync(self._out.fileno())
         self._out.close()
-        self.parts.append(PackedFile(name=self._name, size=self._size, sha256=self._digest.hexdigest()))
+        self.parts.append(PackedPart(name=self._name, size=self._size, sha256=self._digest.hexdigest()))
 
     def __enter__(self) -> PartWriter:
-        """Begin."""
+        """Write from here on."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Finish the last part."""
         self._hasher.shutdown()
-        self._flusher.shutdown()
         if kind is None:
             self._close()
         else:
             self._out.close()
 
 
-def write_files(writer: PartWriter, files: Sequence[tuple[str, Path]]) -> tuple[PackedFile, ...]:
-    """Write files as a tar, by name; no owner and no time goes along. Returns what was written."""
-    packed = []
+def write_files(writer: PartWriter, files: Sequence[tuple[str, Path]]) -> None:
+    """Write files as a tar, by name; no owner and no time goes along."""
     with tarfile.open(fileobj=writer, mode="w|", format=tarfile.PAX_FORMAT, bufsize=BLOCK) as archive:  # type: ignore[call-overload]  # it writes alone
         for name, file in sorted(files):
             with file.open("rb") as stream:
                 facts = os.fstat(stream.fileno())
                 info = tarfile.TarInfo(name)
                 info.size, info.mode = facts.st_size, 0o755 if facts.st_mode & 0o100 else 0o644
-                hashed = _Hashed(stream)
-                archive.addfile(info, hashed)
-            packed.append(PackedFile(name=name, size=facts.st_size, sha256=hashed.digest.hexdigest()))
-    return tuple(packed)
-
-
-class _Hashed:
-    """A file whose bytes are hashed while they are read."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self.digest = stream, sha256()
-
-    def read(self, size: int) -> bytes:
-        data = self._stream.read(size)
-        self.digest.update(data)
-        return data
+                archive.addfile(info, stream)
 
 
 def write_lists(folder: Path, manifest: PackManifest) -> str:
@@ -190,11 +152,6 @@ def write_lists(folder: Path, manifest: PackManifest) -> str:
     Returns the SHA-256 of the list of digests, which stands for the whole pack.
     """
     texts = {SCRIPT: script_text(), MANIFEST: to_json({"schema": SCHEMA, **asdict(manifest)})}
-    try:
-        unpacker.parse_manifest(texts[MANIFEST])
-    except ValueError as error:
-        why = f"unpack would refuse this pack, so it is not written: {error}"
-        raise MachineryError(f"{folder}: {why}") from error
     digests = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
     texts[SUMS] = sums_text({**digests, **{part.name: part.sha256 for part in manifest.parts}})
     for name in (SCRIPT, SUMS, MANIFEST):
@@ -212,30 +169,25 @@ def script_text() -> str:
 
 @contextlib.contextmanager
 def open_target(folder: Path) -> Iterator[Path]:
-    """Make a pack's folder, which must be new or empty; where this ends in an error, nothing stays in it.
+    """Make a pack's folder, in which no file may be; where this ends in an error, nothing stays in it.
 
-    What a system makes at the root of a disk, such as ``lost+found``, may be there.
+    Folders may be there: systems make some at the root of a disk, such as ``lost+found``.
     """
     made = not folder.exists()
-    if not made and (not folder.is_dir() or _content(folder)):
+    if not made and (not folder.is_dir() or any(not path.is_dir() for path in folder.iterdir())):
         words = "a pack is written into a new or empty folder, and this is none"
         raise UsageError(f"--to {folder}: {words}: remove what is in it (a killed pack may have left it)")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
     except BaseException as error:
-        for path in _content(folder) if folder.is_dir() else ():
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if not path.is_dir():
+                path.unlink()
         if made and folder.is_dir():
             folder.rmdir()
         if isinstance(error, OSError):
             hint = ": name another disk by --to, or make room" if error.errno in FULL else ""
-            raise MachineryError(
-                f"--to {folder}: the pack cannot be written: {error.strerror or error}{hint}; nothing is "
-                "left of it"
-            ) from error
+            words = f"{error.strerror or error}{hint}; nothing is left of it"
+            raise MachineryError(f"--to {folder}: the pack cannot be written: {words}") from error
         raise
-
-
-def _content(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.iterdir()) if not unpacker.is_litter(path)]

@@ -9,19 +9,15 @@ from hashlib import sha256
 from trtmatrix.common.errors import ConfigError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.launchers.docker_engine import ImageFacts, inspect_image
-from trtmatrix.launchers.lock import Lock, LockedBuild, pin_of
+from trtmatrix.launchers.lock import LockedBuild, pin_of
 from trtmatrix.launchers.wheels import parse_lock
 from trtmatrix.plan.context import Context, own_platform
 from trtmatrix.suite.image_names import is_own
-from trtmatrix.suite.matrix import Build, ImageOrigin, Pin, Version
+from trtmatrix.suite.matrix import Build, ImageOrigin, Version
 from trtmatrix.suite.plan import Launch
-
-UPDATE = "nox -s lock -- --trt {versions} --update"
-BUILD = "nox -s image -- {version}"
 
 Look = Callable[[str], "ImageFacts | None"]
 """Finds an image of this host by its name."""
-
 
 FILES = ("Dockerfile", "tensorrt.py")
 """What of the builder's folder goes into every image."""
@@ -38,74 +34,24 @@ def check_pins(
     ``locked``: such a launch is refused: :class:`UsageError` names each version and the command.
     ``look``: asked for images of ours that are here and whose parts are locked.
     """
-    launches = [each for each in launches if each.python is None]
-    versions = {each.version.name: each.version for each in launches}
-    here = {each.version.name for each in launches if not each.lacks_image}
-    unlocked = {name: why for name, version in versions.items() if (why := why_unlocked(context, version))}
-    others = {
-        name: why for name in sorted(here - set(unlocked))
-        if (why := why_other_build(context, versions[name], look))
-    }  # fmt: skip
-    found = {**unlocked, **others}
-    if not found:
-        return []
-    lockable = [name for name in unlocked if not _is_local(versions[name])]
-    mend = [f"  to lock: {UPDATE.format(versions=','.join(lockable))}"] if lockable else []
-    if locked:
+    found: dict[str, str] = {}
+    lockable: list[str] = []
+    for launch in launches:
+        version, origin = launch.version, launch.version.origin
+        if launch.python is not None or not isinstance(origin, ImageOrigin) or version.name in found:
+            continue
+        if why := why_unlocked(context, version.name, origin):
+            if origin.build is not None or not (origin.is_file or is_own(origin.image)):
+                lockable.append(version.name)  # of the others no registry knows
+        elif not launch.lacks_image:
+            why = why_built_otherwise(context, version.name, origin, look)
+        if why:
+            found[version.name] = why
+    mend = [f"  to lock: nox -s lock -- --trt {','.join(lockable)} --update"] if lockable else []
+    if locked and found:
         lines = [f"  {name}: {why}" for name, why in found.items()]
         raise UsageError("\n".join(["--locked refuses to run what matrix.lock does not have", *lines, *mend]))
     return [*(f"NOT LOCKED: {name}: {why}" for name, why in found.items()), *mend]
-
-
-def _is_local(version: Version) -> bool:
-    """Whether no registry has a version's image, so that nothing can lock it."""
-    origin = version.origin
-    if not isinstance(origin, ImageOrigin) or origin.build is not None:
-        return False
-    return origin.is_file or is_own(origin.image)
-
-
-def why_unlocked(context: Context, version: Version) -> str | None:
-    """Return why what a version runs in is not pinned, or None: it is, or it is no image.
-
-    A name with a digest of its own is pinned without the lock.
-    """
-    origin = version.origin
-    if not isinstance(origin, ImageOrigin):
-        return None
-    if origin.is_file:
-        return f"{origin.image} is a file of yours, known by what is in it"
-    if origin.build is not None:
-        return _why_build(context, version.name, origin, origin.build)
-    if origin.pin is not None or "@sha256:" in origin.image:
-        return None
-    if is_own(origin.image):
-        return f"{origin.image} is made on this host and known by its name alone: no registry has it"
-    if origin.image in context.lock.images:
-        return f"{origin.image} is not locked for {own_platform()}"
-    return f"{origin.image} is whatever its tag stands for today"
-
-
-def _why_build(context: Context, version: str, origin: ImageOrigin, build: Build) -> str | None:
-    try:
-        parts = read_build(version, origin, build, context.project)
-    except ConfigError as error:
-        return f"what {origin.image} is made of cannot be read: {error.problems[0]}"
-    why = why_not_as_locked(version, parts, context.lock, own_platform())
-    return f"{origin.image}: {why}" if why else None
-
-
-def why_other_build(context: Context, version: Version, look: Look) -> str | None:
-    """Return how the image of ours that is here is another than the locked parts make, or None."""
-    origin = version.origin
-    held = look(origin.image) if isinstance(origin, ImageOrigin) and origin.build is not None else None
-    if not isinstance(origin, ImageOrigin) or origin.build is None or held is None:
-        return None
-    parts = read_build(version.name, origin, origin.build, context.project)
-    base = asked_base(parts.build)
-    pin = pin_of(context.lock, base, own_platform()) if base is not None else None
-    why = why_built_otherwise(held.labels, parts, pin)
-    return f"{origin.image}: {why}: {BUILD.format(version=version.name)}" if why else None
 
 
 def new_lines(context: Context, lines: Iterable[str]) -> Iterator[str]:
@@ -114,6 +60,64 @@ def new_lines(context: Context, lines: Iterable[str]) -> Iterator[str]:
         if line not in context.told:
             context.told.add(line)
             yield line
+
+
+def why_unlocked(context: Context, version: str, origin: ImageOrigin) -> str:
+    """Return why what a version runs in is not pinned, or nothing.
+
+    A name with a digest of its own is pinned without the lock.
+    """
+    image = origin.image
+    if origin.is_file:
+        return f"{image} is a file of yours, known by what is in it"
+    if origin.build is not None:
+        return _why_build_unlocked(context, version, origin, origin.build)
+    if origin.pin is not None or "@sha256:" in image:
+        return ""
+    if is_own(image):
+        return f"{image} is made on this host and known by its name alone: no registry has it"
+    if image in context.lock.images:
+        return f"{image} is not locked for {own_platform()}"
+    return f"{image} is whatever its tag stands for today"
+
+
+def _why_build_unlocked(context: Context, version: str, origin: ImageOrigin, build: Build) -> str:
+    """Return why an image of ours is not what matrix.lock says, or nothing."""
+    try:
+        parts = read_build(version, origin, build, context.project)
+    except ConfigError as error:
+        return f"what {origin.image} is made of cannot be read: {error.problems[0]}"
+    locked, base = context.lock.builds.get(version), asked_base(parts.build)
+    if locked is None:
+        return f"{origin.image}: not locked"
+    if differences := build_differences(locked, parts.build):
+        return f"{origin.image}: not as locked: {'; '.join(differences)}"
+    if parts.unhashed:
+        names = ", ".join(parts.unhashed)
+        return f"{origin.image}: no SHA-256 is known of {names} (nox -s image -- {version} --lock)"
+    if base is not None and pin_of(context.lock, base, own_platform()) is None:
+        return f"{origin.image}: its base {base} is not locked"
+    return ""
+
+
+def why_built_otherwise(context: Context, version: str, origin: ImageOrigin, look: Look) -> str:
+    """Return how the image of ours that is here came of something else than the locked parts, or nothing.
+
+    It says so by the labels that docker/wheels/build wrote on it.
+    """
+    held = look(origin.image) if origin.build is not None else None
+    if origin.build is None or held is None:
+        return ""
+    parts, labels = read_build(version, origin, origin.build, context.project), held.labels
+    base = asked_base(parts.build)
+    pin = pin_of(context.lock, base, own_platform()) if base is not None else None
+    wanted = {*(pin.ids if pin else (parts.build.base,))}
+    base_id = labels.get("base-id", "")
+    bases = {labels.get("base"), base_id, labels.get("base-digest", "").rpartition("@")[2]}
+    if bases & wanted and recipe_digest(base_id, parts.contents, parts.lines) == labels.get("recipe"):
+        return ""
+    why = "it was built on another base, or from other wheels or files"
+    return f"{origin.image}: {why}: nox -s image -- {version}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,42 +149,6 @@ def build_differences(old: LockedBuild, new: LockedBuild) -> tuple[str, ...]:
     )
 
 
-def why_not_as_locked(version: str, parts: BuildParts, lock: Lock, platform: str) -> str | None:
-    """Return why an image of ours is not what matrix.lock says, or None where it is."""
-    locked = lock.builds.get(version)
-    base = asked_base(parts.build)
-    if locked is None:
-        return "not locked"
-    if differences := build_differences(locked, parts.build):
-        return f"not as locked: {'; '.join(differences)}"
-    if parts.unhashed:
-        return f"no SHA-256 is known of {', '.join(parts.unhashed)} (nox -s image -- {version} --lock)"
-    if base is not None and pin_of(lock, base, platform) is None:
-        return f"its base {base} is not locked"
-    return None
-
-
-def recipe_digest(base_id: str, contents: Iterable[bytes], lines: Iterable[str]) -> str:
-    """Return the SHA-256 of all that goes into an image of ours: its label ``recipe`` (hexadecimal)."""
-    return sha256(b"\0".join([base_id.encode(), *contents, *(line.encode() for line in lines)])).hexdigest()
-
-
-def why_built_otherwise(labels: Mapping[str, str], parts: BuildParts, base: Pin | None) -> str | None:
-    """Return how an image that is here came of something else than these parts, or None: it is theirs.
-
-    ``labels``: what docker/wheels/build wrote on it; ``base``: what matrix.lock has of its base.
-    """
-    if missing := [name for name in ("base", "base-id", "base-digest", "recipe") if not labels.get(name)]:
-        return f"it does not say what it was built from (no label {', '.join(missing)})"
-    on_it = {labels["base"], labels["base-id"], labels["base-digest"].rpartition("@")[2]}
-    if not on_it & {*(base.ids if base else (parts.build.base,))}:
-        wanted = base.ids[0] if base else parts.build.base
-        return f"it was built on another base: {labels['base-id'][:19]} in the place of {wanted[:40]}"
-    if recipe_digest(labels["base-id"], parts.contents, parts.lines) != labels["recipe"]:
-        return "it was built from other wheels or files"
-    return None
-
-
 def _changed(what: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
     for name in sorted({*old, *new}):
         if name not in new:
@@ -191,22 +159,21 @@ def _changed(what: str, old: Mapping[str, str], new: Mapping[str, str]) -> Itera
             yield f"{what} {name} has another content ({old[name][:12]} → {new[name][:12]})"
 
 
+def recipe_digest(base_id: str, contents: Iterable[bytes], lines: Iterable[str]) -> str:
+    """Return the SHA-256 of all that goes into an image of ours: its label ``recipe`` (hexadecimal)."""
+    return sha256(b"\0".join([base_id.encode(), *contents, *(line.encode() for line in lines)])).hexdigest()
+
+
 def read_builds(versions: Iterable[Version], project: Project) -> dict[str, BuildParts]:
     """Return what the images that are made here would be made of now, by version.
 
-    :class:`ConfigError` lists what is wrong with the locks of their wheels, or cannot be read.
+    :class:`ConfigError` tells what is wrong with the lock of an image's wheels, or cannot be read.
     """
-    problems: list[str] = []
-    found: dict[str, BuildParts] = {}
-    for version in versions:
-        if isinstance(version.origin, ImageOrigin) and version.origin.build is not None:
-            try:
-                found[version.name] = read_build(version.name, version.origin, version.origin.build, project)
-            except ConfigError as error:
-                problems += error.problems
-    if problems:
-        raise ConfigError(problems)
-    return found
+    return {
+        version.name: read_build(version.name, version.origin, version.origin.build, project)
+        for version in versions
+        if isinstance(version.origin, ImageOrigin) and version.origin.build is not None
+    }
 
 
 def read_build(version: str, origin: ImageOrigin, build: Build, project: Project) -> BuildParts:
@@ -227,11 +194,9 @@ def read_build(version: str, origin: ImageOrigin, build: Build, project: Project
     files = {
         (folder / name).relative_to(top).as_posix(): sha256(data).hexdigest() for name, data in read.items()
     }
+    wheels = {pin.wheel: pin.sha256 for pin in pins if pin.sha256}
     return BuildParts(
-        build=LockedBuild(
-            image=origin.image, base=build.base, files=files,
-            wheels={pin.wheel: pin.sha256 for pin in pins if pin.sha256},
-        ),
+        build=LockedBuild(image=origin.image, base=build.base, files=files, wheels=wheels),
         unhashed=tuple(pin.wheel for pin in pins if not pin.sha256),
         contents=tuple(read[name] for name in FILES), lines=tuple(pin.line for pin in pins),
     )  # fmt: skip

@@ -29,38 +29,29 @@ from typing import IO, Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 Json = Dict[str, Any]
 
-SCHEMA = 2
+SCHEMA = 3
 BLOCK = 1 << 20
 MANIFEST, SUMS, SCRIPT = "manifest.json", "SHA256SUMS", "unpack"
-PART = re.compile(r"(files|images)\.\d{3,}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]*")
-"""What a name of a version or image, and an ID, must be: they go into commands."""
-
 GLIBC = "2.28"
 """What the other host is taken to have: any distribution since 2018, https://peps.python.org/pep-0600/."""
 
-LITTER = re.compile(
-    r"lost\+found|\.Trash.*|\$RECYCLE\.BIN|System Volume Information|\.Spotlight-V100|\.fseventsd"
-)
-"""Folders that systems make at the root of a disk."""
-
 MARK = "made-by-trtmatrix-unpack"
-"""The file in an environment that says whose it is."""
+"""The file in an environment that says whose it is, and which pack made it whole."""
+
+VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
+"""What a Python is asked for its version by."""
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 DAMAGED, USAGE, FAILED, INTERRUPTED = 1, 2, 3, 130
-
-
 ANSWER, LOAD = 60.0, 3600.0
-"""Seconds that an engine has for an answer, and for taking a block of an archive or coming to its end."""
+"""Seconds that an engine has for an answer, and for loading an archive, beside one for each megabyte."""
 
 
 class Refused(Exception):
     """What ends this program: words for the user, and an exit code."""
 
     def __init__(self, words: str, code: int) -> None:
-        """Keep both."""
         super().__init__(words)
         self.code = code
 
@@ -68,10 +59,10 @@ class Refused(Exception):
 # --- Whether every byte is as it was written
 
 
-def check_pack(folder: Path, besides: str = "") -> Json:
+def check_pack(folder: Path) -> Json:
     """Return the manifest of a pack; :class:`Refused` names every file that is not as it was written.
 
-    ``besides``: the name of what else may lie in its folder.
+    Folders beside its files may be there: what a system makes on a disk, or what was unpacked.
     """
     if not (folder / MANIFEST).is_file():
         why = f"no {MANIFEST}: this is no pack, or writing it was cut off: pack again"
@@ -84,8 +75,9 @@ def check_pack(folder: Path, besides: str = "") -> Json:
         raise Refused(f"{folder}: {SUMS} or {MANIFEST} cannot be used: {error!r}", DAMAGED) from error
     if named != set(sums):
         raise Refused(f"{folder}: {SUMS} and {MANIFEST} do not name the same files", DAMAGED)
-    known = {SUMS, besides, *sums}
-    found = sorted(path.name for path in folder.iterdir() if path.name not in known and not is_litter(path))
+    found = sorted(
+        path.name for path in folder.iterdir() if not path.is_dir() and path.name not in {SUMS, *sums}
+    )
     problems = [f"{name!a} is extra: it is none of this pack's, move it away" for name in found]
     with ThreadPoolExecutor(max_workers=2) as pool:  # hashing waits for no lock of Python's
         digests = dict(zip(sums, pool.map(lambda name: digest_file(folder / name), sums)))
@@ -108,43 +100,13 @@ def parse_manifest(text: str) -> Json:
     data = json.loads(text)
     if data["schema"] != SCHEMA:
         raise ValueError(f"it is of schema {data['schema']}, and this program reads {SCHEMA}")
-    words = [data["pack"], data["platform"], *data["pythons"], *data["versions"]]
-    for image in data["images"]:
-        words += [image["id"], *image["names"], *image["versions"], *filter(None, [image["manifest"]])]
-    wrong = [f"{word!a} is no name" for word in words if not WORD.fullmatch(word)]
-    wrong += [f"{part['name']!a} is no part" for part in data["parts"] if not PART.fullmatch(part["name"])]
-    wrong += wrong_names(file["name"] for file in data["files"])
-    wrong += [f"{file!a} has no digest" for file in data["files"] if not SHA256.fullmatch(file["sha256"])]
-    sizes = [entry["size"] for key in ("parts", "files", "images") for entry in data[key]]
-    if wrong or not all(type(size) is int and 0 <= size < 1 << 60 for size in sizes):
-        raise ValueError((wrong or ["a size is none"])[0][:300])
     return dict(data)
-
-
-def wrong_names(names: Iterable[str]) -> List[str]:
-    """Say of each name that no file of a pack can have what is wrong with it."""
-    known = sorted(names)
-    wrong = [f"{name!a} is no name for a file of a pack" for name in known if not is_plain(name)]
-    folders = {name.lower()[:at] for name in known for at, letter in enumerate(name) if letter == "/"}
-    seen: Dict[str, str] = {}
-    for name in known:
-        if name.lower() in seen:
-            wrong.append(f"a name stands twice: {seen[name.lower()]!a} and {name!a}")
-        elif name.lower() in folders:
-            wrong.append(f"{name!a} is a file and a folder")
-        seen[name.lower()] = name
-    return wrong
 
 
 def is_plain(name: str) -> bool:
     """Whether a name is relative, plain, and leads nowhere else."""
     good = name.isprintable() and "\\" not in name and ":" not in name
     return good and not {"", ".", ".."} & set(name.split("/"))
-
-
-def is_litter(path: Path) -> bool:
-    """Whether this is a folder that a system makes at the root of a disk."""
-    return bool(LITTER.fullmatch(path.name)) and path.is_dir() and not path.is_symlink()
 
 
 def parse_sums(text: str) -> Dict[str, str]:
@@ -182,7 +144,6 @@ class Joined:
     """A stream of blocks that is read like a file, a block at a time."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
-        """Keep the blocks."""
         self._blocks = blocks
 
     def read(self, _: int) -> bytes:
@@ -197,7 +158,6 @@ class Engine:
     """The container engine of this host, by its own command line."""
 
     def __init__(self, command: str, info: Json) -> None:
-        """Keep its command and what it says of itself, in Docker's form or Podman's."""
         self.command, podman = command, info.get("host") or {}
         machine = str(info.get("Architecture") or podman.get("arch") or "")
         self.platform = (
@@ -216,27 +176,28 @@ class Engine:
         ids = sorted({image["id"], image["manifest"]} - {""})
         return next((one for one in ids if self.id_of(one) == one), "")
 
-    def load(self, blocks: Iterable[bytes]) -> None:
+    def load(self, blocks: Iterable[bytes], size: int) -> None:
         """Load an archive of images; :class:`Refused` with the engine's own words where it fails."""
         with subprocess.Popen(
             [self.command, "load", "--quiet"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         ) as process:  # fmt: skip
+            timer = threading.Timer(LOAD + size / 1e6, process.kill)
+            timer.daemon = True
+            timer.start()
             try:
-                for block in blocks:
-                    with killed_after(LOAD, process):
+                with contextlib.suppress(BrokenPipeError):  # it says why
+                    for block in blocks:
                         process.stdin.write(block)  # type: ignore[union-attr]  # it is piped
-            except BrokenPipeError:
-                pass  # it says why
+                said = process.communicate()[1].decode("utf-8", "replace").strip()
             except BaseException:
                 process.kill()
                 raise
-            with killed_after(LOAD, process):
-                said = process.communicate()[1].decode("utf-8", "replace").strip()
-        if process.returncode == -signal.SIGKILL:
-            said = f"it was killed, or did nothing for {LOAD:g} s; {said}"
+            finally:
+                timer.cancel()
         if process.returncode:
-            raise Refused(f"{self.command} load failed: {said[-500:]}", FAILED)
+            killed = "it was killed, or took too long; " if process.returncode == -signal.SIGKILL else ""
+            raise Refused(f"{self.command} load failed: {killed}{said[-500:]}", FAILED)
 
 
 def find_engine() -> Tuple[Optional[Engine], str]:
@@ -250,15 +211,12 @@ def find_engine() -> Tuple[Optional[Engine], str]:
     why = "neither docker nor podman is installed here"
     for command in filter(None, map(shutil.which, ("docker", "podman"))):
         code, said = call([command, "info", "--format={{json .}}"], ANSWER)
-        if code == 0:
-            try:
+        with contextlib.suppress(ValueError):  # not what an engine says
+            if code == 0:
                 return Engine(command, json.loads(said[said.index("{") :])), ""
-            except ValueError:
-                why = f"{command} info says what cannot be read: {said.strip()[:200]!a}"
-                continue
         why = (
             f"{command} does not answer this user: start it; for rights, sudo usermod -aG docker $USER and "
-            f"log in again, or start this by sudo: {said.strip()[-200:]}"
+            f"log in again, or start this by sudo: {said.strip()[-200:]!a}"
         )
     return None, why
 
@@ -281,28 +239,36 @@ def check_engine(engine: Engine, manifest: Json) -> List[Json]:
     missing = [image for image in manifest["images"] if not engine.held(image)]
     others = [image for image in missing if (image["id"] == image["manifest"]) != engine.containerd]
     if others:
-        names = ", ".join(version for image in others for version in image["versions"])
         raise Refused(
-            f"{engine.command} would give the images of {names} other IDs than they were packed by, so that "
-            "no run would find them: only one of both engines has containerd's image store; nothing was "
-            'loaded: switch it on or off here ("features": {"containerd-snapshotter": …} in daemon.json), or '
+            f"{engine.command} would give {len(others)} images other IDs than they were packed by, so that "
+            "no run would find them, so nothing was loaded: only one of both engines has containerd's image "
+            'store: switch it on or off here ("features": {"containerd-snapshotter": …} in daemon.json), or '
             "--no-images", FAILED
         )  # fmt: skip
-    need = 2 * sum(part["size"] for part in manifest["parts"] if part["name"].startswith("images."))
-    if missing and Path(engine.root).is_dir() and shutil.disk_usage(engine.root).free < need:
-        raise Refused(
-            f"{engine.root}: loading needs {need / 1e9:.1f} GB for a while, and "
-            f"{shutil.disk_usage(engine.root).free / 1e9:.1f} GB are free there: make room (docker image "
-            "prune), or move the engine's data-root", FAILED
-        )  # fmt: skip
+    if missing and Path(engine.root).is_dir():  # loading takes it twice for a while
+        check_room(Path(engine.root), 2 * size_of_images(manifest))
     return missing
+
+
+def check_room(folder: Path, need: int) -> None:
+    """Refuse a folder, or the one that it will be made in, whose disk has less room than is needed."""
+    above = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.is_dir())
+    free = shutil.disk_usage(str(above)).free
+    if free < need:
+        words = f"needs {need / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there: make room"
+        raise Refused(f"{folder}: {words}", FAILED)
+
+
+def size_of_images(manifest: Json) -> int:
+    """Return the bytes of the archive of images."""
+    return sum(part["size"] for part in manifest["parts"] if part["name"].startswith("images."))
 
 
 def load_images(engine: Engine, folder: Path, manifest: Json, missing: List[Json]) -> None:
     """Load the images, compare their IDs with the manifest's, and give them their names."""
     if missing:
         print(f"loading {len(missing)} images", flush=True)
-        engine.load(read_stream(folder, manifest, "images"))
+        engine.load(read_stream(folder, manifest, "images"), size_of_images(manifest))
     for image in manifest["images"]:
         held = engine.held(image)
         if not held:
@@ -328,135 +294,101 @@ def check_platform(what: str, found: str, wanted: str, way_out: str) -> None:
 # --- The suite and its environment
 
 
-def check_target(into: Path, manifest: Json) -> None:
+def read_files(folder: Path, manifest: Json) -> Iterator[Tuple[tarfile.TarInfo, IO[bytes]]]:
+    """Yield each file of the suite and each wheel, with its content; anything else is refused."""
+    stream: Any = Joined(read_stream(folder, manifest, "files"))
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for member in archive:
+                source = archive.extractfile(member) if member.isreg() else None
+                if source is None or not is_plain(member.name):
+                    raise Refused(f"the pack holds {member.name!a}, which is no plain file", DAMAGED)
+                yield member, source
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
+        raise Refused(f"the pack's files are no tar that can be read: {error}", DAMAGED) from error
+
+
+def check_target(folder: Path, manifest: Json, into: Path) -> None:
     """Refuse a folder whose files differ from the pack's: what somebody changed is never overwritten."""
-    there = [file for file in manifest["files"] if (into / file["name"]).exists()]
-    changed = [file["name"] for file in there if digest_file(into / file["name"]) != file["sha256"]]
+    size, changed = 0, []
+    for member, source in read_files(folder, manifest):
+        size += member.size
+        if (into / member.name).exists():
+            content = hashlib.sha256()
+            for block in iter(lambda source=source: source.read(BLOCK), b""):  # type: ignore[misc]
+                content.update(block)
+            if digest_file(into / member.name) != content.hexdigest():
+                changed.append(member.name)
     if changed:
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
         raise Refused(
             f"{into}: has other files of the same names ({', '.join(changed[:5])}{more}): name an empty "
             "folder by --into", USAGE
         )  # fmt: skip
-    need = 4 * sum(file["size"] for file in manifest["files"])  # the environment is made of the wheels
-    above = next(path for path in [into.absolute(), *into.absolute().parents] if path.is_dir())
-    if (free := shutil.disk_usage(str(above)).free) < need:
-        words = f"needs about {need / 1e6:.0f} MB, and {free / 1e6:.0f} MB are free there"
-        raise Refused(f"{into}: {words}", FAILED)
+    check_room(into, 4 * size)  # the wheels are installed too
 
 
 def write_files(folder: Path, manifest: Json, into: Path) -> None:
     """Write suite and wheels, each file whole or not at all; those that are there are left."""
-    wanted = {file["name"]: file["sha256"] for file in manifest["files"]}
-    stream: Any = Joined(read_stream(folder, manifest, "files"))
-    try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            for member in archive:
-                source = archive.extractfile(member) if member.isreg() else None
-                if source is None or member.name not in wanted:
-                    words = f"the pack holds {member.name!a}, which its manifest does not name"
-                    raise Refused(words, DAMAGED)
-                digest = wanted.pop(member.name)
-                if not (into / member.name).exists():
-                    mode = 0o755 if member.mode & 0o100 else 0o644
-                    _write_file(source, into / member.name, digest, mode)
-    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
-        raise Refused(f"the pack's files are no tar that can be read: {error}", DAMAGED) from error
-    if wanted:
-        raise Refused(f"the pack lacks {', '.join(sorted(wanted)[:5])}", DAMAGED)
-
-
-def _write_file(source: IO[bytes], target: Path, digest: str, mode: int) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{target.name}.partial")
-    with partial.open("wb") as out:
-        shutil.copyfileobj(source, out, BLOCK)
-    if digest_file(partial) != digest:
-        partial.unlink()
-        raise Refused(f"{target} was not written as it is in the pack: is the disk sound?", FAILED)
-    partial.chmod(mode)
-    partial.replace(target)
+    for member, source in read_files(folder, manifest):
+        target = into / member.name
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f"{target.name}.partial")
+            with partial.open("wb") as out:
+                shutil.copyfileobj(source, out, BLOCK)
+            partial.chmod(0o755 if member.mode & 0o100 else 0o644)
+            partial.replace(target)
 
 
 def find_python(named: Optional[str], pythons: List[str]) -> str:
     """Return a Python that the wheels are for; :class:`Refused` where there is none."""
-    code = "import os, sys, venv; print('%d.%d' % sys.version_info[:2], os.confstr('CS_GNU_LIBC_VERSION'))"
     tried = [named] if named else [sys.executable, *(f"python{version}" for version in pythons)]
-    old = ""
     for python in filter(None, map(shutil.which, tried)):
-        version, _, libc = call([python, "-c", code])[1].strip().partition(" ")
-        if version in pythons and is_new_enough(libc):
+        if call([python, "-c", f"import venv; {VERSION}"])[1].strip() in pythons:
             return python
-        old = f"; {python} has {libc or 'no glibc'}" if version in pythons else old
     raise Refused(
-        f"the wheels of this pack are for Python {' or '.join(pythons)} and glibc {GLIBC} or later, and "
-        f"{' and '.join(tried)} is none{old}: name one by --python PATH, pack again with --for-python X.Y, "
-        "or --no-venv", USAGE
+        f"the wheels of this pack are for Python {' or '.join(pythons)} with its venv, and "
+        f"{' and '.join(tried)} is none: name one by --python PATH, pack again with --for-python X.Y, or "
+        "--no-venv", USAGE
     )  # fmt: skip
 
 
-def is_new_enough(libc: str) -> bool:
-    """Whether a C library, as in ``glibc 2.36``, loads the wheels."""
-    name, _, version = libc.partition(" ")
-    numbers = version.split(".")
-    wanted = [int(number) for number in GLIBC.split(".")]
-    return name == "glibc" and all(map(str.isdigit, numbers)) and [int(n) for n in numbers] >= wanted
-
-
-def check_environment(into: Path, python: str, manifest: Json) -> None:
-    """Refuse a ``.venv`` that this script did not make, or whose Python these wheels are not for."""
+def check_environment(into: Path) -> None:
+    """Refuse a ``.venv`` that this script did not make."""
     folder = into / ".venv"
     if os.path.lexists(str(folder)) and not (folder / MARK).is_file():
         raise Refused(
             f"{folder}: is there, and this script did not make it: name an empty folder by --into, move it "
             "away, or --no-venv", USAGE
         )  # fmt: skip
-    if any(folder.glob("complete-*")):
-        try:
-            find_python(str(folder / "bin" / "python"), manifest["pythons"])
-        except Refused as refused:
-            raise Refused(
-                f"{folder}: is of another pack, for another Python than {python}: name an empty folder by "
-                "--into, or move it away", USAGE
-            ) from refused  # fmt: skip
 
 
 def make_environment(python: str, into: Path, pack: str) -> None:
-    """Make the suite's environment from the wheels alone.
+    """Make the suite's environment from the wheels alone; its mark names the pack once it is whole.
 
     One that another pack made whole is added to: what its user installed stays.
     """
     folder, wheels = into / ".venv", into / "wheelhouse"
-    inner, done = str(folder / "bin" / "python"), folder / f"complete-{pack}"
-    if done.exists():
+    mark = folder / MARK
+    made = mark.read_text() if mark.exists() else ""
+    if made == pack:
         return
     print("making the suite's environment", flush=True)
-    if not any(folder.glob("complete-*")):
+    if not made:
         if folder.exists():
             shutil.rmtree(str(folder))  # it has our mark, and making it was cut off
         folder.mkdir()
-        (folder / MARK).touch()
+        mark.touch()
         run([python, "-m", "venv", "--without-pip", str(folder)])
-    (pip,) = [str(file / "pip") for file in sorted(wheels.glob("pip-*.whl"))[-1:]]
+    inner, pip = str(folder / "bin" / "python"), str(max(wheels.glob("pip-*.whl")) / "pip")
     install = [inner, pip, "install", "--isolated", "--quiet", "--no-index", "--no-deps", "--no-compile"]
     install += ["--disable-pip-version-check", "--require-hashes", f"--find-links={wheels}"]
-    version = run([inner, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+    version = run([inner, "-c", VERSION])
     run([*install, f"--requirement={wheels / f'suite-{version}.txt'}"])
     site = run([inner, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"])
     Path(site, "trtmatrix-suite.pth").write_text(f"{(into / 'src').absolute()}\n", encoding="utf-8")
-    done.touch()
-
-
-@contextlib.contextmanager
-def killed_after(seconds: float, process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Kill a process that is still waited for then."""
-    timer = threading.Timer(seconds, process.kill)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    mark.write_text(pack)
 
 
 def call(command: List[str], seconds: Optional[float] = None) -> Tuple[int, str]:
@@ -486,8 +418,7 @@ def run(command: List[str], seconds: Optional[float] = None) -> str:
 def unpack(args: argparse.Namespace) -> None:
     """Check all that can be known to fail, then load images, write the suite, make its environment."""
     folder, into = args.folder, args.into or Path("trtmatrix")
-    inside = into.absolute().parent == folder.absolute()
-    manifest = check_pack(folder, besides=into.name if inside else "")
+    manifest = check_pack(folder)
     total = sum(part["size"] for part in manifest["parts"])
     print(
         f"the pack {manifest['pack']} is whole: {len(manifest['parts'])} parts, {total:,} bytes", flush=True
@@ -496,13 +427,13 @@ def unpack(args: argparse.Namespace) -> None:
         return
     wanted = manifest["images"] and not args.no_images
     engine, why = find_engine() if wanted else (None, "as asked for")
-    check_target(into, manifest)
+    check_target(folder, manifest, into)
     python = ""
     if not args.no_venv:
         own = f"{platform.system().lower()}/{MACHINES.get(platform.machine(), platform.machine().lower())}"
         check_platform("wheels", own, manifest["platform"], "--no-venv")
         python = find_python(args.python, manifest["pythons"])
-        check_environment(into, python, manifest)
+        check_environment(into)
     if engine:
         load_images(engine, folder, manifest, check_engine(engine, manifest))
     write_files(folder, manifest, into)

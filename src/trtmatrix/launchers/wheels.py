@@ -148,13 +148,6 @@ def pip_settings(environment: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
-def pip_index(environment: Mapping[str, str]) -> str:
-    """Return the only index that pip would ask; nothing where it has other sources or a proxy of its own."""
-    settings = pip_settings(environment)
-    index = settings.pop("index-url", DEFAULT_INDEX)
-    return "" if settings else index
-
-
 def find_wheelhouse(folder: Path) -> Path | None:
     """Return the folder that TRTMATRIX_WHEELHOUSE names, else ``wheelhouse`` in the project, or None."""
     named = os.environ.get("TRTMATRIX_WHEELHOUSE")

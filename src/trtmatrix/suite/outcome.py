@@ -22,7 +22,6 @@ class Exclusion(str, Enum):
     IMAGE_NOT_GIVEN = "the registry does not give the image"
     NO_ROOM = "not enough disk"
     NO_MEMORY = "not enough memory"
-    ENGINE_TOO_OLD = "the container engine is too old"
     NOT_HERE = "not here, and --offline opens no connection"
     COMPONENT_MISSING = "component missing"
     NO_INTERPRETER = "no interpreter with this version"

@@ -1,0 +1,202 @@
+"""What goes into a pack beside images: the suite with the user's own matrix and repros, and wheels."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trtmatrix.common.commands import run_to_end
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.paths import Project
+from trtmatrix.images.unpacker import GLIBC, is_plain
+from trtmatrix.launchers.wheels import explain_refusal, target_options
+from trtmatrix.suite.digest import PACKAGES
+from trtmatrix.suite.matrix import Version, WheelsOrigin
+
+EXTRAS = ("model", "minimise")
+TOOLS = ("nox[uv]>=2025.2.9", "hatchling", "editables")
+"""What the suite's sessions need beside the suite's own requirements: nox, and what installs the suite."""
+
+PYTHON = re.compile(r"3\.\d+")
+SECONDS = 1800
+FULL = re.compile("No space left on device|Disk quota exceeded")
+
+READ = frozenset({".py", ".yaml", ".yml"})
+"""Ends of names of files in a folder of repros that a run reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """The suite's files by the name that they get on the other side, and the commit that they are of.
+
+    ``changed``: they are not those of that commit; ``left_out``: what of the user's own stays here, and why.
+    """
+
+    files: dict[str, Path]
+    commit: str
+    changed: bool
+    left_out: tuple[str, ...] = ()
+
+
+def find_suite(project: Project) -> Suite:
+    """Return the suite of this checkout, with the matrix, lock and repros that this call works with.
+
+    What git does not track stays here: records measured on this host, caches, environments, keys.
+    :class:`UsageError` where git cannot say what that is, or a name cannot be packed.
+    """
+    root, left_out = program_root(), list[str]()
+    elsewhere = project.repros.resolve() != root / "repros"
+    # The matrix and the repros are those of this call, which may lie elsewhere.
+    files = {name: root / name for name in tracked_files(root) if not name.startswith("repros/")}
+    repros = {f"repros/{name}": project.repros / name for name in find_repros(project.repros)}
+    left_out += [
+        f"{file}: git does not track it: git add takes it along"
+        for file in sorted({*project.repros.glob("*.py")} - set(repros.values()))
+    ]
+    files = {name: file for name, file in (files | repros).items() if file.is_file() or file.is_symlink()}
+    left_out += [f"{file}: a link" for file in files.values() if file.is_symlink()]
+    files = {name: file for name, file in files.items() if not file.is_symlink() and name != "matrix.lock"}
+    own = {"matrix.yaml": project.matrix, "matrix.lock": project.lock}
+    files |= {name: file for name, file in own.items() if file.is_file()}
+    if not any(re.fullmatch(r"repros/[^/]*\.py", name) for name in files):
+        raise UsageError(f"{project.repros}: no repro that can be packed: git add those that are to go along")
+    if wrong := [ascii(name) for name in files if not is_plain(name)]:
+        raise UsageError("the suite cannot be packed, rename these files first:\n  " + "\n  ".join(wrong))
+    changed = elsewhere or project.matrix.resolve() != root / "matrix.yaml"
+    changed = changed or bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+    commit = _git(root, "rev-parse", "HEAD").strip()
+    return Suite(files=files, commit=commit, changed=changed, left_out=tuple(left_out))
+
+
+def program_root() -> Path:
+    """Return the checkout that this program runs from."""
+    root = PACKAGES["trtmatrix"].resolve().parents[1]
+    if not (root / "pyproject.toml").is_file() or not (root / "src" / "trtmatrix").is_dir():
+        raise UsageError(
+            f"the suite cannot be packed: {PACKAGES['trtmatrix']} was installed without its checkout\n"
+            "  run this in a checkout: nox -s pack -- --to DIR"
+        )
+    return root
+
+
+def find_repros(folder: Path) -> list[str]:
+    """Return the names of repros: those that git tracks, or outside of a checkout all that a run reads."""
+    if any((place / ".git").exists() for place in (folder.resolve(), *folder.resolve().parents)):
+        return tracked_files(folder)
+    return [file.name for file in sorted(folder.iterdir()) if file.suffix in READ]
+
+
+def tracked_files(folder: Path) -> list[str]:
+    """Return the names of what git tracks below a folder."""
+    return sorted({name for name in _git(folder, "ls-files", "-z").split("\0") if name})
+
+
+def _git(folder: Path, *words: str) -> str:
+    """Return what git says of a folder's checkout; :class:`UsageError` where it says nothing."""
+    git = shutil.which("git")
+    # Git's hooks name their own checkout by these variables.
+    hooks = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"}
+    done = subprocess.run(
+        [git or "git", "-C", str(folder), *words], capture_output=True, check=False, text=True,
+        encoding="utf-8", errors="surrogateescape",
+        env={name: value for name, value in os.environ.items() if name not in hooks},
+    ) if git else None  # fmt: skip
+    if done is None or done.returncode:
+        said = (done.stderr.strip().splitlines() or ["git failed"])[0] if done else "git is not installed"
+        raise UsageError(
+            f"{folder}: git cannot say which files are the suite's: {said}\n"
+            "  pack from a checkout with a commit, as the user whose it is, or: "
+            f"git config --global --add safe.directory {shlex.quote(str(folder))}"
+        )
+    return done.stdout
+
+
+def wanted_pythons(named: Sequence[str]) -> tuple[str, ...]:
+    """Return the Pythons that wheels are for; :class:`UsageError` where one is none."""
+    for python in named:
+        if not PYTHON.fullmatch(python) or int(python.split(".")[1]) < 10:
+            raise UsageError(f"--for-python {python}: name one such as 3.12; the suite needs 3.10 or later")
+    return tuple(dict.fromkeys(named)) or (f"{sys.version_info[0]}.{sys.version_info[1]}",)
+
+
+def fetch_wheels(folder: Path, versions: Iterable[Version], pythons: Iterable[str]) -> dict[str, Path]:
+    """Fetch the wheels of the suite, nox included, and of versions; returns them by their names in the pack.
+
+    The suite's pins stay beside them as ``suite-X.Y.txt``.
+    """
+    wheels, scratch = folder / "wheels", folder / "requirements"
+    wheels.mkdir(parents=True)
+    scratch.mkdir()
+    origins = [version.origin for version in versions]
+    for python in pythons:
+        print(f"fetching the wheels for Python {python}", file=sys.stderr, flush=True)
+        extras = [f"--extra={extra}" for extra in EXTRAS]
+        pins = _pin([*extras, str(program_root() / "pyproject.toml")], TOOLS, python, scratch)
+        shutil.copyfile(pins, wheels / f"suite-{python}.txt")
+        _download(pins, python, wheels)
+        for origin in origins:
+            if isinstance(origin, WheelsOrigin):
+                _download(_pin([], origin.wheels, python, scratch), python, wheels)
+    return {f"wheelhouse/{file.name}": file for file in sorted(wheels.iterdir())}
+
+
+def _pin(words: Sequence[str], requirements: Iterable[str], python: str, scratch: Path) -> Path:
+    """Pin what is wanted, for a Python that need not be here; returns the file of pins with hashes."""
+    number = len(list(scratch.iterdir()))
+    wanted, pins = scratch / f"{number}.in", scratch / f"{number}.txt"
+    wanted.write_text("".join(f"{one}\n" for one in requirements), encoding="utf-8")
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
+    command += [f"--python-version={python}", "--python-platform=x86_64-manylinux_2_28"]
+    command += ["--only-binary=:all:", "--generate-hashes", *words, str(wanted), f"--output-file={pins}"]
+    command += _own_index(scratch)
+    code, said = _run(command, scratch)
+    if code:
+        raise MachineryError(
+            f"the wheels for Python {python} cannot be resolved: {without_passwords(said)[-1500:]}\n"
+            f"  try it by hand: {without_passwords(shlex.join(command))}"
+        )
+    return pins
+
+
+def _own_index(scratch: Path) -> list[str]:
+    """Return uv's options for the index that pip is set to, which uv does not read."""
+    _, said = _run([sys.executable, "-m", "pip", "config", "list"], scratch)
+    found = dict(re.findall(r"^\S+\.([a-z-]+)='(.*)'$", said, re.MULTILINE))
+    index = os.environ.get("PIP_INDEX_URL") or found.get("index-url", "")
+    return [f"--default-index={index}"] if index else []
+
+
+def _download(pins: Path, python: str, folder: Path) -> None:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-input", "--require-hashes", f"--requirement={pins}", f"--dest={folder}"]
+    command += target_options(python, GLIBC)
+    code, said = _run(command, folder)
+    if code:
+        why = explain_refusal(without_passwords(said), "the index that pip is set to")
+        raise MachineryError(f"wheels for Python {python}: {why}")
+
+
+def without_passwords(text: str) -> str:
+    """Return a text whose addresses name nobody: an index's may hold a user's name and password."""
+    return re.sub(r"(\w://)[^/\s'\"]*@", r"\1***@", text)
+
+
+def _run(command: list[str], folder: Path) -> tuple[int, str]:
+    """Run a command that writes into a folder; :class:`MachineryError` where a disk is full."""
+    code, said = run_to_end(command, os.environ, SECONDS)
+    if code == 124:
+        raise MachineryError(f"not done within {SECONDS} s: {without_passwords(shlex.join(command))}")
+    if code and FULL.search(said):
+        raise MachineryError(
+            f"a disk is full, so that the wheels cannot be fetched: make room in {folder} or "
+            f"{tempfile.gettempdir()}, or name other folders by --to and TMPDIR"
+        )
+    return code, said

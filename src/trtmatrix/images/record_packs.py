@@ -1,0 +1,251 @@
+"""Records that travel: ``pack --records`` writes those measured here, ``merge`` reads those of elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from trtmatrix.common.archive import SUFFIX, SUMS, Written, digest_of, sums_text, write_archive, write_size
+from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError
+from trtmatrix.common.jsontext import to_json
+from trtmatrix.common.unpack import Bounds, find_differences, read_archive
+from trtmatrix.judge.record import Pool, Record, RecordError, parse_object, record_from
+from trtmatrix.plan.context import Context
+from trtmatrix.records.kept_outputs import kept_file
+from trtmatrix.records.store import read_records, record_path
+from trtmatrix.suite.cells import select_cases, select_repros, select_versions
+from trtmatrix.suite.gpus import CPU, slug_of
+from trtmatrix.suite.model import Product
+from trtmatrix.tables.table import one_line
+
+RECORDS, OUTPUTS = "records", "outputs"
+"""The folders of a pack beside its SHA256SUMS: records, kept outputs by digest."""
+
+PACK = "records-"
+"""How the name of a pack begins that is named after its content."""
+
+LARGEST = 1 << 26
+"""Bytes from which on a file is no record."""
+
+RESERVED = frozenset({"local", "surfaces"})
+"""Folders of the results that hold something else than a GPU's records."""
+
+
+def pack_records(context: Context, args: argparse.Namespace) -> ExitCode:
+    """Write the selected records that were measured here, published or not, to ``--to``.
+
+    The exit code is NOTHING where there are none. :class:`UsageError` where the pack cannot be written.
+    """
+    records = select_records(context)
+    if not records:
+        print(
+            f"trtmatrix: no selected record was measured here: {context.project.local} has none of them\n"
+            "  measure some (python -m trtmatrix run), or select others: python -m trtmatrix table",
+            file=sys.stderr,
+        )
+        return ExitCode.NOTHING
+    try:
+        written, outputs, gone = write_record_pack(args.to, records, context.project.cache)
+    except OSError as error:
+        raise MachineryError(f"a record or an output cannot be read: {error}") from error
+    if gone:
+        print(f"trtmatrix: {gone} outputs that records name are gone from the cache", file=sys.stderr)
+    print(
+        f"{written.file}: {len(records)} records, {outputs} kept outputs, {write_size(written.size)}, "
+        f"sha256 {written.sha256}\nnext, on the other host: python -m trtmatrix merge {written.file.name}"
+    )
+    return ExitCode.AS_EXPECTED
+
+
+def select_records(context: Context) -> list[Record]:
+    """Return the records measured here that were selected, in the order of their cells and runs.
+
+    Where neither repros nor cases are named, also those of the user's own models and of repros that are gone.
+    """
+    selection = context.selection
+    versions = {version.name for version in select_versions(context.matrix, selection)}
+    repros = select_repros(context.plain_repros, selection)
+    rows = {(repro.id, case.id) for repro, case in select_cases(repros, selection)}
+    gpus = {slug for name in selection.gpus for slug in (name, slug_of(name))}
+    every_version = not (selection.versions or selection.runtimes)
+    every_row = not (selection.repros or selection.cases)
+    found = []
+    for item in read_records(context.project.results):
+        cell = item.record.cell
+        wanted = (every_version or cell.version in versions) and (not gpus or cell.gpu in gpus)
+        if item.local and wanted and (every_row or (cell.repro, cell.case) in rows):
+            found.append(item.record)
+    return sorted(found, key=lambda record: (record.cell, record.run))
+
+
+def write_record_pack(target: Path, records: Sequence[Record], cache: Path) -> tuple[Written, int, int]:
+    """Write records byte for byte, with the outputs that they name and SHA256SUMS.
+
+    ``target``: a file ``….tar.gz``, or a folder, in which it is named after its content: the same records
+    give the same bytes. Returns also how many outputs it holds, and how many are gone.
+    """
+    files: dict[str, bytes | Path] = {
+        f"{RECORDS}/{record_path(Path(), record).as_posix()}": Path(record.file) for record in records
+    }
+    kept = [kept_file(cache, digest) for digest in sorted({d for one in records for d in kept_digests(one)})]
+    here = [file for file in kept if file.is_file()]
+    files |= {f"{OUTPUTS}/{file.name}": file for file in here}
+    if not target.name.endswith(SUFFIX):
+        sums = sums_text({name: digest_of(content) for name, content in files.items()})
+        target = target / f"{PACK}{sha256(sums.encode()).hexdigest()[:12]}{SUFFIX}"
+    return write_archive(target, files), len(here), len(kept) - len(here)
+
+
+def kept_digests(record: Record) -> Iterator[str]:
+    """Yield the digests of the outputs that a record names as kept."""
+    kept = record.data.get("kept")
+    for facts in kept.values() if isinstance(kept, dict) else ():
+        digest = facts.get("sha256") if isinstance(facts, dict) else None
+        if isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef"):
+            yield digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Incoming:
+    """A record from elsewhere: its content's digest, and where it was found, in words."""
+
+    record: Record
+    digest: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """What is not taken in, and why."""
+
+    source: str
+    words: str
+
+
+@dataclass(kw_only=True)
+class Source:
+    """What was read of one file or folder. ``outputs``: where a pack has its kept outputs."""
+
+    name: str
+    records: list[Incoming] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    outputs: Path | None = None
+
+
+def read_sources(path: Path, scratch: Path) -> list[Source]:
+    """Read a file or folder, and each pack of records that a folder holds. ``scratch``: for unpacking."""
+    packs = sorted(path.glob(f"{PACK}*{SUFFIX}")) if path.is_dir() else []
+    sources = [read_source(pack, scratch / str(number)) for number, pack in enumerate(packs)]
+    beside = read_source(path, scratch / "folder")
+    return [*sources, beside] if beside.records or beside.refused or not packs else sources
+
+
+def read_source(path: Path, scratch: Path) -> Source:
+    """Read all records of one file or folder; what cannot be used is named with the reason.
+
+    A pack with one changed byte is refused whole.
+    """
+    source = Source(name=str(path))
+    try:
+        _read_path(path, source, scratch)
+    except (TrtMatrixError, ValueError) as error:
+        source.refused.append(Refused(source=str(path), words=str(error).removeprefix(f"{path}: ")))
+    return source
+
+
+def _read_path(path: Path, source: Source, scratch: Path) -> None:
+    if path.is_dir():
+        _read_folder(path, source)
+    elif not path.is_file():
+        raise ValueError("is not there: name records (.json), folders of them, or packs of pack --records")
+    elif path.name.endswith(SUFFIX):
+        # Records shrink by some ten times, outputs do not.
+        bounds = Bounds(size=(1 << 30) + 100 * path.stat().st_size, files=1_000_000, maker="pack --records")
+        _read_folder(read_archive(path, scratch, bounds), source)
+    elif path.suffix == ".json":
+        _read_files({str(path): (path, (path.name,))}, source)
+    else:
+        raise ValueError(f"is neither .json, {SUFFIX} nor a folder; a pack of images is for unpack")
+
+
+def _read_folder(folder: Path, source: Source) -> None:
+    """Read a tree of results, or what a pack unpacks to, whose digests are checked first."""
+    packed = (folder / SUMS).is_file()
+    if packed and (problems := find_differences(folder)):
+        raise ValueError("is not as it was made:\n" + "\n".join(f"    {one}" for one in problems))
+    root = folder / RECORDS if packed and (folder / RECORDS).is_dir() else folder
+    files: dict[str, tuple[Path, tuple[str, ...]]] = {}
+    for place, inner, names in os.walk(root):
+        inner[:] = sorted(name for name in inner if not name.startswith(".") and name != "surfaces")
+        for name in sorted(names):
+            if name.endswith(".json") and not name.startswith("."):
+                file = Path(place, name)
+                parts = file.relative_to(root).parts
+                files[f"{source.name}: {'/'.join(parts)}"] = (file, parts)
+    _read_files(files, source)
+    if root != folder and (folder / OUTPUTS).is_dir():
+        source.outputs = folder / OUTPUTS
+
+
+def _read_files(files: Mapping[str, tuple[Path, tuple[str, ...]]], source: Source) -> None:
+    """Read records, each with its path in the source, by the names under which they are told of."""
+    pool = Pool(_reread)
+    for name, (file, parts) in files.items():
+        try:
+            record, digest = _read_record(file, parts, pool)
+        except RecordError as error:
+            source.refused.append(Refused(source=name, words=f"line {str(error).removeprefix(':')}"))
+        except (OSError, ValueError, RecursionError) as error:
+            words = str(getattr(error, "strerror", None) or error)
+            source.refused.append(Refused(source=name, words=words))
+        else:
+            source.records.append(Incoming(record=record, digest=digest, source=name))
+
+
+def _read_record(file: Path, parts: tuple[str, ...], pool: Pool) -> tuple[Record, str]:
+    """Return a record and its content's digest; ``ValueError`` says why it is none, or not as it was made."""
+    if file.stat().st_size > LARGEST:
+        raise ValueError(f"has more than {LARGEST:,} bytes, which no record has")
+    data = parse_object(file.read_bytes())
+    record = record_from(data, str(file), pool)
+    if problem := next(problems_of(record, parts), ""):
+        raise ValueError(problem)
+    return record, content_digest(data)
+
+
+def _reread(file: str) -> Mapping[str, Any]:
+    return parse_object(Path(file).read_bytes(), file)
+
+
+def content_digest(data: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a record's content, however it is laid out; ``ValueError`` on a bare NaN."""
+    return sha256(to_json(data).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def problems_of(record: Record, parts: tuple[str, ...]) -> Iterator[str]:
+    """Yield why a record was renamed, moved or edited since it was measured.
+
+    ``parts``: its path in its source; as many folders as there are must be those of a tree of results. Its
+    cell must be of the GPU that its facts name; products other than TensorRT are run on the CPU.
+    """
+    cell, named = record.cell, record.gpu.get("name")
+    wanted = (cell.gpu, cell.version, cell.repro, cell.case, f"{record.run}.json")
+    seen = parts[-len(wanted) :]
+    if seen != wanted[-len(seen) :]:
+        yield f"by its content it is {'/'.join(wanted)}: a file was renamed, moved or edited"
+    if cell.gpu in RESERVED:
+        yield f"its cell's GPU is {cell.gpu}, and results/{cell.gpu} holds other things than a GPU's records"
+    elif record.product is not Product.TENSORRT:
+        if cell.gpu != CPU.slug or named:
+            product = record.product.value
+            yield f"a record of {product} is of the {CPU.slug} and names no GPU; this one of {cell.gpu}"
+    elif not isinstance(named, str) or not named:
+        yield f"its cell is of {cell.gpu}, and its facts (gpu) name no GPU: it was edited"
+    elif slug_of(named) != cell.gpu or one_line(named) != named:
+        yield f"its cell is of {cell.gpu}, and its facts (gpu) name {one_line(named, 60)!r}: it was edited"
