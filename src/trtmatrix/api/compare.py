@@ -68,6 +68,18 @@ def _settled(change: ApiChange, bracket: Bracket, kept: Replacement | None) -> I
         yield replace(change, kind=ChangeKind.DEPRECATED, note=_joined(note, change.note))
 
 
+def find_older(before: Surface, table: ChangeTable) -> list[ApiChange]:
+    """Return the names that had gone before a surface, as code that is older still has them."""
+    return [
+        ApiChange(
+            name=name, kind=ChangeKind.REMOVED, replacement=kept.write, source=kept.source,
+            note=f"gone since {kept.removed}: older than {before.version}",
+        )
+        for name, kept in table.replacements.items()
+        if kept.removed and release(kept.removed) < release(before.version) and before.find(name) is None
+    ]  # fmt: skip
+
+
 def find_behaviours(before: str, after: str, table: ChangeTable) -> tuple[Behaviour, ...]:
     """Return the changes of behaviour that a move between two versions meets, in either direction."""
     low, high = sorted((before, after), key=release)

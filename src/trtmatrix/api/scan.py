@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from trtmatrix.api.python_scan import Program, Source, parse, reason
+from trtmatrix.api.python_scan import Source, parse, reason, scan_python
 from trtmatrix.api.scan_names import Findings, Names, Place
 from trtmatrix.api.text_scan import Places, scan_cpp, scan_pins, scan_script
 from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, Surface
@@ -112,12 +112,12 @@ def scan_code(
             scan_script(text, place, names, findings, why)
         if kind not in (FileKind.NOTEBOOK, FileKind.CPP):
             scan_pins(text, place, names, findings)
-    program = Program(names, python)
-    findings.update(program.findings)
+    found, unparsed = scan_python(names, python)
+    findings.update(found)
     if cpp:
         by_name = "searched by name only: what a name is used on is not known"
         unread.append((f"{cpp} C++ file{'s' * (cpp != 1)}", by_name))
-    return Scan(uses=findings.listed(), unread=tuple(sorted([*unread, *program.unread])))
+    return Scan(uses=findings.listed(), unread=tuple(sorted([*unread, *unparsed])))
 
 
 def _places(path: str, lines: Sequence[str], cell: int = 0) -> Places:
