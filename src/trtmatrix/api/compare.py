@@ -75,8 +75,9 @@ def find_older(before: Surface, table: ChangeTable) -> list[ApiChange]:
             name=name, kind=ChangeKind.REMOVED, replacement=kept.write, source=kept.source,
             note=f"gone since {kept.removed}: older than {before.version}",
         )
-        for name, kept in table.replacements.items()
-        if kept.removed and release(kept.removed) < release(before.version) and before.find(name) is None
+        for kept in table.older
+        for name in kept.names
+        if before.find(name) is None
     ]  # fmt: skip
 
 
@@ -91,9 +92,9 @@ def compare_flags(before: str, after: str, table: ChangeTable) -> list[ApiChange
     """Return what happens to trtexec's flags on the way up; the last where several things happen to one."""
     met: dict[str, ApiChange] = {}
     for item in sorted(table.flags, key=lambda item: release(item.since)):
-        for flag in item.flags if lies_between(item.since, before, after) else ():
+        for flag in item.names if lies_between(item.since, before, after) else ():
             met[flag] = ApiChange(
-                name=f"{TRTEXEC} {flag}", kind=item.kind, replacement=item.write,
+                name=f"{TRTEXEC} {flag}", kind=item.kind or ChangeKind.CHANGED, replacement=item.write,
                 note=f"since {item.since}" + (f": {item.note}" if item.note else ""),
                 source=item.source, url=item.url,
             )  # fmt: skip
