@@ -181,7 +181,7 @@ class PythonFile:
         if not self.is_versioned(node):
             return "", ""
         text = " ".join(ast.unparse(node).split())
-        shown = f"behind `{text if len(text) <= 60 else text[:59] + '…'}`"
+        shown = f"`{text if len(text) <= 60 else text[:59] + '…'}`"
         got, meant = work_out(node, self.names.ends, self.look)
         if got is None or not self.names.after or meant not in (None, got):
             return shown, shown
@@ -276,7 +276,8 @@ class PythonFile:
     def note(self, node: ast.AST, change: ApiChange | None, why: str = "") -> None:
         """Note a use; a guard makes it possible."""
         if change is not None:
-            self.noted.append((node, change, self.guards[-1] if self.guards else why, self.function))
+            why = f"behind {self.guards[-1]}" if self.guards else why
+            self.noted.append((node, change, why, self.function))
 
     def note_used(self, name: str) -> None:
         """Note that a name is used here, and behind what."""
