@@ -14,13 +14,13 @@ from typing import Any
 
 from trtmatrix.api.types import ApiChange, ChangeKind, numbers_of
 
-FAILED = "an error"
-"""What stands for the outcome of an expression that raises."""
 VERSION = ast.Name(id="tensorrt.__version__")
 """What a lookup returns for TensorRT's version itself."""
 Look = Callable[[ast.expr], ast.expr | None]
 """Returns the expression that a name, an attribute or a call stands for; None where it stands for itself."""
-READERS = {"Version", "LooseVersion", "StrictVersion", "parse_version", "version", "parse"}
+Outcome = Any
+"""What an expression of the user's gives; None where that is unclear, :data:`FAILED` where it raises."""
+FAILED = "an error"
 _METHODS = {"split", "rsplit", "strip", "lstrip", "rstrip", "replace", "partition", "startswith"}
 _PARTS = {"major": 0, "minor": 1, "micro": 2, "release": slice(3), "base_version": slice(3)}
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -28,9 +28,14 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b, ast.Add: operator.add, ast.Mult: operator.mul,
 }  # fmt: skip
+_TURNED = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE}
 _CALLS: dict[str, Callable[[Any], Any]] = {
-    "int": int, "float": float, "str": str, "tuple": tuple, "list": tuple, "map": lambda parts: (*map(int, parts),),
-    **dict.fromkeys(READERS, lambda text: _padded(numbers_of(str(text).lstrip("v")), 6)),
+    "int": int, "float": float, "str": str, "tuple": tuple, "list": tuple,
+    "map": lambda parts: tuple(map(int, parts)),
+    **dict.fromkeys(
+        ("Version", "LooseVersion", "StrictVersion", "parse_version", "version", "parse"),
+        lambda text: _padded(numbers_of(str(text).lstrip("v"))),
+    ),
 }  # fmt: skip
 
 
@@ -58,12 +63,10 @@ class Numbers:
     def compare(self, how: ast.AST, literal: object) -> bool:
         """Return what a comparison with a literal is meant to say."""
         if isinstance(how, ast.In | ast.NotIn):
-            found = any(self.begins(each) for each in _listed(literal))
-            return found is isinstance(how, ast.In)
+            return self.begins(literal) is isinstance(how, ast.In)
         wanted = _meant(literal)
         mine = self.numbers[: len(wanted)] if isinstance(how, ast.Eq | ast.NotEq) else self.numbers
-        size = max(len(mine), len(wanted))
-        return bool(_OPERATORS[type(how)](_padded(mine, size), _padded(wanted, size)))
+        return bool(_OPERATORS[type(how)](_padded(mine), _padded(wanted)))
 
     def begins(self, literal: object) -> bool:
         """Whether the first numbers are those of a literal, or of one of several."""
@@ -71,13 +74,13 @@ class Numbers:
         return any(self.numbers[: len(_meant(each))] == _meant(each) for each in several)
 
 
-def fold(node: ast.expr, version: str | Numbers, look: Look) -> Any:
+def fold(node: ast.expr, version: str | Numbers, look: Look) -> Outcome:
     """Work an expression out at a version; raises :class:`Unclear`, or what Python raises."""
     if (found := look(node)) is not None:
         return version if found is VERSION else fold(found, version, look)
 
-    def of(part: ast.expr) -> Any:
-        return fold(part, version, look)
+    def of(part: ast.expr | None) -> Outcome:
+        return None if part is None else fold(part, version, look)
 
     match node:
         case ast.Constant(value=value):
@@ -93,17 +96,18 @@ def fold(node: ast.expr, version: str | Numbers, look: Look) -> Any:
         case ast.Attribute(value=inner, attr=name) if name in _PARTS:
             return of(inner)[_PARTS[name]]
         case ast.Subscript(value=inner, slice=ast.Slice(lower=lower, upper=upper)):
-            return of(inner)[slice(of(lower) if lower else None, of(upper) if upper else None)]
+            return of(inner)[slice(of(lower), of(upper))]
         case ast.Subscript(value=inner, slice=index):
             return of(inner)[ast.literal_eval(index)]
         case ast.ListComp(elt=part, generators=[one]) | ast.GeneratorExp(elt=part, generators=[one]):
             return _call("map" if isinstance(part, ast.Call) else "tuple", of(one.iter))
         case ast.Compare(left=left, ops=[how], comparators=[right]):
-            return _compare(of(left), how, of(right))
-        case ast.BinOp(left=left, op=how, right=right) if type(how) in _OPERATORS:
             one, other = of(left), of(right)
-            if not isinstance(one, Numbers) and not isinstance(other, Numbers):
-                return _OPERATORS[type(how)](one, other)
+            if isinstance(other, Numbers):
+                one, how, other = other, _TURNED.get(type(how), type(how))(), one
+            return one.compare(how, other) if isinstance(one, Numbers) else _OPERATORS[type(how)](one, other)
+        case ast.BinOp(left=left, op=how, right=right):
+            return _OPERATORS[type(how)](of(left), of(right))
         case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args) if name in _METHODS:
             base = of(inner)
             if isinstance(base, Numbers):
@@ -114,36 +118,22 @@ def fold(node: ast.expr, version: str | Numbers, look: Look) -> Any:
     raise Unclear
 
 
-def _call(name: str, value: Any) -> Any:
+def _call(name: str, value: Outcome) -> Outcome:
     if name not in _CALLS:
         raise Unclear
     return value if isinstance(value, Numbers) else _CALLS[name](value)
 
 
-def _compare(left: Any, how: ast.cmpop, right: Any) -> bool:
-    turned = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE}
-    if isinstance(right, Numbers):
-        left, how, right = right, turned.get(type(how), type(how))(), left
-    if isinstance(left, Numbers):
-        return left.compare(how, right)
-    if type(how) not in _OPERATORS:
-        raise Unclear
-    return bool(_OPERATORS[type(how)](left, right))
-
-
-def work_out(node: ast.expr, ends: tuple[str, str], look: Look, *, at: str = "") -> tuple[Any, Any]:
-    """Return what an expression gives at the version moved to (or ``at``), and what it is meant to give.
-
-    None where that is unclear, :data:`FAILED` where it raises.
-    """
-    at, found = at or ends[1], []
-    for version in (at, Numbers(numbers_of(at), ends[0])):
+def work_out(node: ast.expr, ends: tuple[str, str], look: Look, *, at: str = "") -> tuple[Outcome, Outcome]:
+    """Return what an expression gives at the version moved to (or ``at``), and what it is meant to give."""
+    found: list[Outcome] = []
+    for version in (at or ends[1], Numbers(numbers_of(at or ends[1]), ends[0])):
         try:
             found.append(fold(node, version, look))
-        except (Unclear, RecursionError):
+        except (Unclear, RecursionError, KeyError):
             found.append(None)
         except (TypeError, ValueError, IndexError, ArithmeticError, AttributeError):
-            found.append(FAILED)
+            found.append(None if isinstance(version, Numbers) else FAILED)
     return found[0], found[1]
 
 
@@ -153,13 +143,13 @@ def find_flip(node: ast.expr, ends: tuple[str, str], look: Look) -> ApiChange | 
     So is what reads one sign of a version for a number: the 1 of ``"10.8"[0]``.
     """
     got, meant = work_out(node, ends, look)
+    shown = meant
     if isinstance(meant, Numbers):
         wrong = isinstance(got, int | str) and numbers_of(str(got))[:1] != meant.numbers[:1]
         shown = ".".join(map(str, meant.numbers))
     else:
         was, meant_before = work_out(node, ends, look, at=ends[0])
-        wrong = got is not None and meant in (True, False) and got != meant and was in (meant_before, FAILED)
-        shown = str(meant)
+        wrong = None not in (got, meant) and got != meant and was in (meant_before, FAILED)
     if not wrong:
         return None
     return ApiChange(
@@ -177,9 +167,5 @@ def _meant(literal: object) -> tuple[int, ...]:
     return numbers_of(text.lstrip("v"))
 
 
-def _listed(literal: object) -> tuple[object, ...]:
-    return literal if isinstance(literal, tuple) else (literal,)
-
-
-def _padded(numbers: tuple[int, ...], size: int) -> tuple[int, ...]:
-    return (*numbers, *(0,) * (size - len(numbers)))
+def _padded(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    return (*numbers, *(0,) * (6 - len(numbers)))
