@@ -32,7 +32,7 @@ class Replacement:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeTable:
-    """All of the table; ``replacements`` by each of their names, ``older`` is of names that no surface has."""
+    """All of the table; ``replacements`` by each of their names, ``older`` is of what no surface has."""
 
     replacements: Mapping[str, Replacement] = field(default_factory=dict)
     behaviours: tuple[Behaviour, ...] = ()

@@ -44,7 +44,7 @@ class PythonFile:
         self.matters = "trtexec" in self.words or (self.is_near and not wanted.isdisjoint(self.words))
         self.own_classes = re.findall(r"^\s*class (\w+)", text, re.MULTILINE)
         self.flags: dict[str, ast.expr] = {}
-        """Names, attributes and calls (``f()``) that stand for a test of the version, with what they stand for."""
+        """Names, attributes and calls (``f()``) that stand for a test of the version, and for which."""
         self.guards: list[str] = []
         self.function = ""
         self.called: ast.Call | None = None
@@ -66,7 +66,7 @@ class PythonFile:
         return findings
 
     def parse(self) -> None:
-        """Parse the file, without the warnings that are its owner's concern; raises what the parser raises."""
+        """Parse the file; raises what the parser raises."""
         self.tree = parse("\n".join(self.lines))
         self.find_flags({})
 
@@ -122,8 +122,8 @@ class PythonFile:
             case ast.Expr(value=ast.Constant()):
                 return  # a docstring
             case ast.ImportFrom(module=str() as module, level=0) if BINDINGS.match(module):
-                for each in node.names:
-                    self.note_name(each, each.name)
+                for named in node.names:
+                    self.note_name(named, named.name)
             case ast.withitem(context_expr=expression):
                 held = self.values.value(expression)
                 if held and held.kind is Kind.OBJECT:
@@ -260,8 +260,6 @@ class PythonFile:
                         flags[name] = ast.Subscript(value, ast.Constant(index), ast.Load())
                 case ast.Assign(targets=[ast.Name(id=name) | ast.Attribute(attr=name)], value=value):
                     flags |= {name: value} if mentions(value) else {}
-                case ast.Return(value=ast.expr() as value) if mentions(value):
-                    pass
                 case ast.FunctionDef(name=name):
                     returned = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
                     if returned and returned[0] is not None and mentions(returned[0]):
@@ -347,10 +345,10 @@ class PythonFile:
         """Note an engine's item by a tensor's name, and an enum's by its own."""
         if base and base.kind is Kind.CLASS and text_of(index):
             self.note_attribute(node, base, text_of(index))
-        elif base and base.kind is Kind.OBJECT:
-            if text_of(index) or re.search(r"name$|(^|\.)binding$", dotted_name(index)):
-                why = _BY_NAME * (base.guessed and not self.imports)
-                self.note_member(node, f"{base.name}.__getitem__", why)
+        by_name = text_of(index) or re.search(r"name$|(^|\.)binding$", dotted_name(index))
+        if base and base.kind is Kind.OBJECT and by_name:
+            why = _BY_NAME * (base.guessed and not self.imports)
+            self.note_member(node, f"{base.name}.__getitem__", why)
 
     def note_call(self, node: ast.Call) -> None:
         """Note what a call uses besides its parts: ``getattr``, ``len``, names in texts."""

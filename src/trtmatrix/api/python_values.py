@@ -201,7 +201,7 @@ class FileValues:
             found = _join([None if each and each.guessed else each for each in values])
             self.bound[name] = [found]
             return found
-        return _join(given)
+        return _join([each for each in given if not isinstance(each, ast.expr)])
 
     def _call(self, node: ast.Call) -> Value | None:
         name, texts = dotted_name(node.func).rpartition(".")[2], [text_of(each) for each in node.args]

@@ -12,15 +12,12 @@ from trtmatrix.api.scan_names import Findings, Names, Place
 from trtmatrix.api.types import ApiChange, ChangeKind, numbers_of
 
 Places = Callable[[int], Place]
-IMAGES = dict(
-    pair.split("=")
-    for pair in (
-        "23.05=8.6.1 24.01=8.6.1 24.02=8.6.3 24.04=8.6.3 24.05=10.0.1 24.06=10.1.0 24.07=10.2.0 24.08=10.3.0 "
-        "24.09=10.4.0 24.10=10.5.0 24.11=10.6.0 24.12=10.7.0 25.01=10.8.0 25.02=10.8.0 25.03=10.9.0 "
-        "25.05=10.10.0 25.06=10.11.0 25.10=10.13.3 25.12=10.14.1 26.03=10.16.0 26.06=11.0.0 26.07=11.1.0 "
-        "26.08=11.2.1"
-    ).split()
-)
+IMAGES = {
+    "23.05": "8.6.1", "24.01": "8.6.1", "24.02": "8.6.3", "24.04": "8.6.3", "24.05": "10.0.1", "24.06": "10.1",
+    "24.07": "10.2", "24.08": "10.3", "24.09": "10.4", "24.10": "10.5", "24.11": "10.6", "24.12": "10.7",
+    "25.01": "10.8", "25.02": "10.8", "25.03": "10.9", "25.05": "10.10", "25.06": "10.11", "25.10": "10.13",
+    "25.12": "10.14", "26.03": "10.16", "26.06": "11.0", "26.07": "11.1", "26.08": "11.2",
+}  # fmt: skip
 """Months of NGC's images and the TensorRT in them; between two months it is between the two."""
 _IMAGE = re.compile(r"nvcr\.io/nvidia/(?:tensorrt|pytorch|tritonserver|tensorflow):(\d\d\.\d\d)[\w.-]*")
 _WHEEL = r"(?<![\w./-])(?:nvidia[-_])?tensorrt(?:[-_](?:cu1\d|libs|bindings|lean|dispatch))*(?:\[[^]]*\])?"
@@ -93,28 +90,27 @@ def _commands(text: str) -> Iterator[list[tuple[int, str]]]:
 
 
 def scan_commands(tree: ast.Module, place: Places, names: Names, findings: Findings) -> None:
-    """Find trtexec's options in Python statements that run it, or put its command line together."""
+    """Find trtexec's options in Python statements that run it, put its command line together, or tell of it."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt) or isinstance(node, ast.Raise) or hasattr(node, "body"):
             continue
-        calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
-        telling = [each for each in calls if _TELLS.fullmatch(ast.unparse(each.func).rpartition(".")[2])]
-        told = {id(inner) for each in telling for inner in ast.walk(each)}
-        constants = [
-            each for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)
-        ]
-        constants.sort(key=lambda each: (each.lineno, each.col_offset))
-        texts = [each.value for each in constants if id(each) not in told]
+        telling = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+        telling = [each for each in telling if _TELLS.fullmatch(ast.unparse(each.func).rpartition(".")[2])]
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        runs = any(map(_COMMAND.search, texts)) and not _SAID.match(texts[0]) and not docstring
-        given = not docstring and (runs or (texts and texts[0].lstrip().startswith("--")))
-        for each in constants:
-            for line in range(each.lineno, (each.end_lineno or each.lineno) + 1):
+        told = {id(inner) for each in [*telling, *[node] * docstring] for inner in ast.walk(each)}
+        texts = sorted(
+            (each.lineno, each.col_offset, each.end_lineno or each.lineno, each.value, id(each) not in told)
+            for each in ast.walk(node)
+            if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        )
+        said = [text for *_, text, is_said in texts if is_said]
+        runs = any(map(_COMMAND.search, said)) and not _SAID.match(said[0])
+        given = runs or bool(said and said[0].lstrip().startswith("--"))
+        for first, _, last, text, is_said in texts:
+            for line in range(first, last + 1):
                 shown = place(line).text
-                example = bool(re.search(r"--(fp16|int8|best|saveEngine|verbose)\b", shown))
-                for option in (
-                    _OPTION.findall(each.value) if example or (given and id(each) not in told) else ()
-                ):
+                example = re.search(r"--(fp16|int8|best|saveEngine|verbose)\b", shown)
+                for option in _OPTION.findall(text) if example or (given and is_said) else ():
                     if option in shown and option in names.flags:
                         why = "" if runs else "an option in a file that speaks of trtexec"
                         findings.add(place(line), names.flags[option], why)

@@ -99,8 +99,8 @@ def fold(node: ast.expr, version: str | Numbers, look: Look) -> Outcome:
             return of(inner)[slice(of(lower), of(upper))]
         case ast.Subscript(value=inner, slice=index):
             return of(inner)[ast.literal_eval(index)]
-        case ast.ListComp(elt=part, generators=[one]) | ast.GeneratorExp(elt=part, generators=[one]):
-            return _call("map" if isinstance(part, ast.Call) else "tuple", of(one.iter))
+        case ast.ListComp(elt=part, generators=[each]) | ast.GeneratorExp(elt=part, generators=[each]):
+            return _call("map" if isinstance(part, ast.Call) else "tuple", of(each.iter))
         case ast.Compare(left=left, ops=[how], comparators=[right]):
             one, other = of(left), of(right)
             if isinstance(other, Numbers):
