@@ -25,6 +25,7 @@ _NEWER = re.compile(
     r"num_io_tensors|[gs]et_tensor_|execute_async_v3|set_input_shape|build_serialized|memory_pool"
 )
 """Names of both ways of writing that stand in a try whose other way catches what goes wrong."""
+_VERSIONED = re.compile(r"(trt|tensorrt)\.__version__|\bhasattr\(|version\(['\"]tensorrt")
 _WHERE_SET = {"max_workspace_size", "fp16_mode", "int8_mode", "strict_type_constraints"}
 """Members that are told of on any receiver where they are set, in a file that imports TensorRT."""
 _BY_NAME = "only its name says what it is used on"
@@ -38,7 +39,7 @@ class PythonFile:
         self.path, (self.lines, self.cells), self.names = path, source, names
         text = "\n".join(self.lines)
         self.imports = bool(_IMPORTS.search(text))
-        self.words = set(re.findall(r"engine\[|\w+?(?=engine\[)|\w+", text))
+        self.words = set(re.findall(r"\w+|(?<=engine)\[", text))
         wanted = names.words if self.imports else {word for word in names.words if "_" in word.strip("_")}
         self.is_near = self.imports or bool(_NEAR.search(text))
         self.matters = "trtexec" in self.words or (self.is_near and not wanted.isdisjoint(self.words))
@@ -227,26 +228,17 @@ class PythonFile:
 
     def find_flags(self, others: Mapping[str, ast.expr]) -> None:
         """Gather what stands for a test of the version; ``others``: what does in all files."""
-        words = {"__version__", "hasattr", "version", *(key.removesuffix("()") for key in others)}
-        if words.isdisjoint(self.words):
+        words = {key.removesuffix("()") for key in others if key not in self.flags}
+        if (words or {"__version__", "hasattr", "version"}).isdisjoint(self.words):
             return
         flags = self.flags
 
         def mentions(node: ast.AST) -> bool:
-            for part in ast.walk(node):
-                match part:
-                    case ast.Attribute(value=holder, attr="__version__"):
-                        return bool(re.search(r"(trt|tensorrt)$", dotted_name(holder)))
-                    case ast.Call(func=ast.Name(id="hasattr"), args=[_, ast.Constant(value=str() as text)]):
-                        return text in self.names.members
-                    case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-                        if f"{name}()" in flags or _asks_for_version(part):
-                            return True
-                    case ast.Name(id=name) if name in flags:
-                        return True
-                    case ast.Attribute(attr=name) if name in flags or name in others:
-                        return True
-            return False
+            text = ast.unparse(node)
+            named = [*re.findall(r"\w+", text), *re.findall(r"\w+\(\)", text)]
+            attributes = re.findall(r"(?<=\.)\w+", text)
+            known = any(each in flags for each in named) or any(each in others for each in attributes)
+            return known or bool(_VERSIONED.search(text))
 
         for node in ast.walk(self.tree):
             match node:

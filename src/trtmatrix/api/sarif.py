@@ -88,7 +88,7 @@ def _locate(file: str, code: tuple[str, ...], root: str, bases: dict[str, str]) 
     whole = relpath(join(root, folder, path), root)
     if not whole.startswith("../"):
         return {"uri": quote(whole), "uriBaseId": ROOT}
-    base = f"file://{quote(normpath(join(root, folder if folder else '.')))}/"
+    base = f"file://{quote(normpath(join(root, folder or '.')))}/"
     key = next((key for key, uri in bases.items() if uri == base), f"CODE{len(bases)}")
     bases[key] = base
     return {"uri": quote(path.lstrip("/") if isabs(path) else path), "uriBaseId": key}

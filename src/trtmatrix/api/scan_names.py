@@ -56,7 +56,7 @@ class Names:
         self.members |= {name.rpartition(".")[2] for name in [*self.added, *before.classes, *before.names]}
         every = [*self.changes, *self.behaviours]
         self.words = {"__version__", *(word for name in every for word in name.split(".") if word[0] != "_")}
-        self.words.add("engine[")
+        self.words.add("[")  # behind a name that ends in engine
 
     def _is_gone(self, name: str) -> bool:
         change = self.changes.get(name)

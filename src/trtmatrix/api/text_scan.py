@@ -13,8 +13,8 @@ from trtmatrix.api.types import ApiChange, ChangeKind, numbers_of
 
 Places = Callable[[int], Place]
 IMAGES = {
-    "23.05": "8.6.1", "24.01": "8.6.1", "24.02": "8.6.3", "24.04": "8.6.3", "24.05": "10.0.1", "24.06": "10.1",
-    "24.07": "10.2", "24.08": "10.3", "24.09": "10.4", "24.10": "10.5", "24.11": "10.6", "24.12": "10.7",
+    "23.05": "8.6.1", "24.01": "8.6.1", "24.02": "8.6.3", "24.04": "8.6.3", "24.05": "10.0.1",
+    "24.06": "10.1", "24.07": "10.2", "24.08": "10.3", "24.09": "10.4", "24.10": "10.5", "24.11": "10.6", "24.12": "10.7",
     "25.01": "10.8", "25.02": "10.8", "25.03": "10.9", "25.05": "10.10", "25.06": "10.11", "25.10": "10.13",
     "25.12": "10.14", "26.03": "10.16", "26.06": "11.0", "26.07": "11.1", "26.08": "11.2",
 }  # fmt: skip
@@ -90,7 +90,7 @@ def _commands(text: str) -> Iterator[list[tuple[int, str]]]:
 
 
 def scan_commands(tree: ast.Module, place: Places, names: Names, findings: Findings) -> None:
-    """Find trtexec's options in Python statements that run it, put its command line together, or tell of it."""
+    """Find trtexec's options in Python statements that run it, put a command together, or tell of it."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt) or isinstance(node, ast.Raise) or hasattr(node, "body"):
             continue
