@@ -39,11 +39,10 @@ class PythonFile:
         self.path, (self.lines, self.cells), self.names = path, source, names
         text = "\n".join(self.lines)
         self.imports = bool(_IMPORTS.search(text))
-        self.words = set(re.findall(r"\w+|(?<=engine)\[", text))
-        wanted = names.words if self.imports else {word for word in names.words if "_" in word.strip("_")}
         self.is_near = self.imports or bool(_NEAR.search(text))
-        self.matters = "trtexec" in self.words or (self.is_near and not wanted.isdisjoint(self.words))
-        self.own_classes = re.findall(r"^\s*class (\w+)", text, re.MULTILINE)
+        self.words = set(re.findall(r"\w+|(?<=engine)\[", text)) if self.is_near else set()
+        wanted = names.words if self.imports else names.long_words
+        self.matters = not wanted.isdisjoint(self.words) or "trtexec" in self.words
         self.flags: dict[str, ast.expr] = {}
         """Names, attributes and calls (``f()``) that stand for a test of the version, and for which."""
         self.guards: list[str] = []
@@ -56,8 +55,7 @@ class PythonFile:
     def scan(self, values: FileValues, flags: Mapping[str, ast.expr]) -> Findings:
         """Return the uses in the file; ``flags``: those of all files."""
         self.values, self.all_flags, findings = values, flags, Findings()
-        if self.is_near:
-            self.visit(self.tree.body)
+        self.visit(self.tree.body)
         for node, change, why, function in self.noted:
             line = (node.end_lineno if isinstance(node, ast.Attribute) else getattr(node, "lineno", 0)) or 1
             guarded = "behind a test before each of its calls" * self.is_guarded(function, set())
@@ -377,7 +375,7 @@ def scan_python(names: Names, sources: Mapping[str, Source]) -> tuple[Findings, 
         file.find_flags(flags)
         flags.update(file.flags)
     parts = {part for path in sources for part in re.split(r"[/.]", path)}
-    own = {name for file in files for name in file.own_classes}
+    own = {name for file in files for line in file.lines for name in re.findall(r"^\s*class (\w+)", line)}
     for file in files:
         try:
             findings.update(file.scan(FileValues(file.tree, names, parts, own), flags))

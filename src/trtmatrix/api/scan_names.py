@@ -57,6 +57,7 @@ class Names:
         every = [*self.changes, *self.behaviours]
         self.words = {"__version__", *(word for name in every for word in name.split(".") if word[0] != "_")}
         self.words.add("[")  # behind a name that ends in engine
+        self.long_words = {word for word in self.words if "_" in word.strip("_")}
 
     def _is_gone(self, name: str) -> bool:
         change = self.changes.get(name)
