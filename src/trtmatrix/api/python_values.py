@@ -188,8 +188,6 @@ class FileValues:
                 return _join([self.value(one), self.value(other)])
             case ast.BoolOp(values=[*_, inner]) | ast.NamedExpr(value=inner) | ast.Await(value=inner):
                 return self.value(inner)
-            case ast.JoinedStr() | ast.Dict() | ast.ListComp() | ast.DictComp():
-                return None
         return None
 
     def held(self, name: str) -> Value | None:
