@@ -24,7 +24,7 @@ from bench.code_corpus import (
     found_uses,
     kind_named,
 )
-from trtmatrix.api.compare import compare_move
+from trtmatrix.api.compare import compare_move, find_older
 from trtmatrix.api.scan import read_code, scan_code
 from trtmatrix.api.section import read_change_table, read_surfaces
 
@@ -38,7 +38,8 @@ def measure_labels(labels: Path, sources: Path) -> Iterator[str]:
     surfaces = read_surfaces(sources)
     if (bracket := surfaces.between(BEFORE, AFTER)) is None:
         raise LookupError(f"the package has no surface of {BEFORE} or {AFTER}")
-    changes = compare_move(bracket, read_change_table())
+    table = read_change_table()
+    changes = (*compare_move(bracket, table), *find_older(bracket.before, table))
     wanted = defaultdict(list)
     for line in labels.read_text(encoding="utf-8").splitlines():
         label = json.loads(line)
@@ -71,7 +72,7 @@ def _is_named(change: str, name: str) -> bool:
     kinds = {"version test": "__version__", "image": "nvcr.io/nvidia"}
     kind = next((label for start, label in kinds.items() if change.startswith(start)), "")
     return name in (change, kind, change.rpartition(".")[2], change.rpartition(" ")[2]) or change.startswith(
-        f"pin {name}"
+        (f"pin {name}", f"image {name}")
     )
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtmatrix.api.changes import ChangeTable
-from trtmatrix.api.compare import compare_surfaces
+from trtmatrix.api.compare import compare_surfaces, find_older
 from trtmatrix.api.scan import FileKind, kind_of_file, read_code
-from trtmatrix.api.section import read_surfaces
+from trtmatrix.api.section import read_change_table, read_surfaces
 from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, ChangeKind, Surface
 
 CORPUS = Path(__file__).parents[1] / "tests" / "unit" / "code"
@@ -41,7 +41,7 @@ def corpus_changes() -> tuple[Surface, tuple[ApiChange, ...], tuple[Behaviour, .
         raise LookupError(f"the package has no surface of {BEFORE} or {AFTER}")
     changes = compare_surfaces(before, after, ChangeTable())
     flags = [ApiChange(name=f"trtexec {flag}", kind=ChangeKind.REMOVED) for flag in FLAGS]
-    return before, (*changes, *flags), ()
+    return before, (*changes, *find_older(before, read_change_table()), *flags), ()
 
 
 def corpus_files() -> Mapping[str, str]:

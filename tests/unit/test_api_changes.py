@@ -43,14 +43,14 @@ def test_every_name_of_the_table_is_one_of_the_bindings_and_what_is_to_be_writte
 def test_every_entry_names_its_source_and_every_source_is_named() -> None:
     told = {(item.source, item.url) for item in KEPT.replacements.values()}
     told |= {(item.source, item.url) for item in KEPT.behaviours}
-    told |= {(item.source, item.url) for item in KEPT.flags}
+    told |= {(item.source, item.url) for item in [*KEPT.flags, *KEPT.older]}
     known = r"Recalled, not read again|The two surfaces, side by side|Docstrings of NVIDIA's bindings"
     assert all(url.startswith("https://") or re.match(known, source) for source, url in told)
     raw = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
-    entries = [*raw["replacements"], *raw["behaviours"], *raw["flags"]]
+    entries = [*raw["replacements"], *raw["behaviours"], *raw["flags"], *raw["older"]]
     assert {entry["source"] for entry in entries} == set(raw["sources"])
     assert all(entry.get("known") for entry in entries if entry["source"] == "recalled"), "not read"
-    flags = [(flag, item["since"]) for item in raw["flags"] for flag in item["flags"]]
+    flags = [(flag, item["since"]) for item in raw["flags"] for flag in item["names"]]
     names = [name for item in raw["replacements"] for name in item["names"]]
     assert (len(flags), len(names)) == (len(set(flags)), len(set(names)))
 
@@ -65,7 +65,7 @@ def test_every_entry_names_its_source_and_every_source_is_named() -> None:
     ],
 )  # fmt: skip
 def test_flags_that_everybody_knows_are_there(flag: str, kind: str, since: str) -> None:
-    assert (kind, since) in {(item.kind, item.since) for item in KEPT.flags if flag in item.flags}
+    assert (kind, since) in {(item.kind, item.since) for item in KEPT.flags if flag in item.names}
 
 
 def test_releases_compare_as_releases() -> None:
@@ -82,7 +82,8 @@ replacements:
 - {names: [A.b], write: "c", source: a}
 - {names: [D], write: "e", source: recalled, known: recalled}
 behaviours: [{topic: "t", text: "u", since: "", source: a, known: inferred}]
-flags: [{flags: ["--x"], kind: removed, since: "10.0", source: a}]
+flags: [{names: ["--x"], kind: removed, since: "10.0", source: a}]
+older: [{names: [F.g], write: "h", removed: "8.0", source: a}]
 """
 
 
@@ -117,9 +118,9 @@ def test_every_entry_of_the_table_has_its_shape() -> None:
     for item in KEPT.flags:
         assert item.since
         assert item.kind in RULED
-        assert all(re.fullmatch(r"--[A-Za-z]\w*", flag) for flag in item.flags)
+        assert all(re.fullmatch(r"--[A-Za-z]\w*", flag) for flag in item.names)
     raw = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
-    entries = [*raw["replacements"], *raw["behaviours"], *raw["flags"]]
+    entries = [*raw["replacements"], *raw["behaviours"], *raw["flags"], *raw["older"]]
     known = {entry.get("known", "read") for entry in entries}
     assert known <= {"read", "measured", "inferred", "recalled"}
     assert all(re.fullmatch("(https://.+)?", source["url"]) for source in raw["sources"].values())

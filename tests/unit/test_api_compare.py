@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.api.changes import ChangeTable, FlagChange, Replacement
+from trtmatrix.api.changes import ChangeTable, Replacement
 from trtmatrix.api.compare import Bracket, compare_flags, compare_move, compare_surfaces, find_behaviours
 from trtmatrix.api.section import read_change_table, read_surfaces
 from trtmatrix.api.types import (
@@ -124,8 +124,8 @@ def test_what_is_new_is_added() -> None:
 def test_flags_are_met_on_the_way_up_and_the_last_change_counts() -> None:
     table = ChangeTable(
         flags=(
-            FlagChange(flags=("--fp16",), kind=ChangeKind.DEPRECATED, since="10.12"),
-            FlagChange(flags=("--fp16",), kind=ChangeKind.REMOVED, since="11.0"),
+            Replacement(names=("--fp16",), kind=ChangeKind.DEPRECATED, since="10.12"),
+            Replacement(names=("--fp16",), kind=ChangeKind.REMOVED, since="11.0"),
         )
     )
     met = {

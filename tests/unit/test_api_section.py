@@ -206,6 +206,7 @@ def test_the_exit_code_says_whether_code_must_change(words: list[str], code: int
 def test_what_cannot_be_asked_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     for words, told in (
         (["--to", "11.9.0", "--api"], "--to 11.9.0: its API is not known; known are 8.5.3.1,"),
+        (["--to", "99.0.0", "--code", "fine"], "--to 99.0.0: its API is not known; known are 8.5.3.1,"),
         (["--to", "10.8.0", "--api"], "are both 10.8.0"),
         (["--to", "11.4.0", "--code", "fine", "--repro", "a"], "--code DIR without --repro"),
     ):
@@ -239,7 +240,7 @@ PLACE = {
     "type": "object", "required": ["artifactLocation", "region"],
     "properties": {
         "artifactLocation": {
-            "type": "object", "required": ["uri"],
+            "type": "object", "required": ["uri", "uriBaseId"],
             "properties": {"uri": {"type": "string", "pattern": r"^(?!/|\.\./|[a-z]+:)[^ \\]+$"}},
         },
         "region": {
@@ -292,6 +293,8 @@ def test_sarif_has_what_code_scanning_needs(here: Path) -> None:
         (("src",), "a b/x.py", "src/a%20b/x.py"), (("./src/",), "x.py", "src/x.py"), ((".",), "x.py", "x.py"),
         (("src/x.py",), "x.py", "src/x.py"), (("/here/src",), "x.py", "src/x.py"),
         (("a/src", "b/tools"), "tools/x.py", "b/tools/x.py"), (("src", "x.py"), "x.py", "x.py"),
+        (("../src",), "a/x.py", "a/x.py"), (("/else/src",), "x.py", "x.py"), (("../x.py",), "x.py", "x.py"),
+        (("src", "../tools"), "tools/x.py", "x.py"),
     ],
 )  # fmt: skip
 def test_addresses_are_relative_to_where_the_command_ran(code: tuple[str, ...], file: str, uri: str) -> None:
@@ -306,3 +309,16 @@ def test_addresses_are_relative_to_where_the_command_ran(code: tuple[str, ...], 
     assert {place["artifactLocation"]["uri"] for place in places} == {uri}
     assert {place["region"]["startLine"] for place in places} == {1}, "a cell's line is none of its file"
     assert any(result["message"]["text"].startswith("Cell 2, line 7: A.b: removed") for result in results)
+    bases = {each["uri"] for each in log["runs"][0]["originalUriBaseIds"].values()}
+    assert bases >= {"file:///here/"}
+    outside = any(each.startswith(("../", "/else")) for each in code)
+    assert len(bases) == 1 + outside
+
+
+def test_sarif_tells_what_was_not_read() -> None:
+    section = replace(section_of(use(GONE, 1), unread=(("b/c.py", "it is binary"), CPP)), code=("src",))
+    (run,) = json.loads(render_sarif(section, "8.6.1", "10.8.0", "/here"))["runs"]
+    first, second = run["invocations"][0]["toolExecutionNotifications"]
+    assert first["message"]["text"] == "b/c.py: it is binary"
+    assert first["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "src/b/c.py"
+    assert "searched by name only" in second["message"]["text"]

@@ -1,7 +1,4 @@
-"""The hand-kept table (changes.yaml): what to write instead of names, changed behaviour, trtexec's flags.
-
-It belongs to the package, and tests hold it to its shape, to the surfaces and to its sources.
-"""
+"""The hand-kept table (changes.yaml): what to write instead of names, changed behaviour, trtexec's flags."""
 
 from __future__ import annotations
 
@@ -19,38 +16,28 @@ class Replacement:
     """What to write instead of names. ``deprecated`` and ``removed`` are releases, or nothing.
 
     They are kept where NVIDIA's documents say them and the bindings' docstrings do not; ``source`` is of what
-    ``write`` says.
+    ``write`` says. Of trtexec's options, which no surface has, ``kind`` says what happens to them ``since``.
     """
 
     names: tuple[str, ...]
-    write: str
+    write: str = ""
     note: str = ""
     deprecated: str = ""
     removed: str = ""
-    source: str = ""
-    url: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FlagChange:
-    """What happens at ``since`` to options of trtexec, written with their dashes."""
-
-    flags: tuple[str, ...]
-    kind: ChangeKind
-    since: str
-    write: str = ""
-    note: str = ""
+    kind: ChangeKind | None = None
+    since: str = ""
     source: str = ""
     url: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeTable:
-    """All of the table; ``replacements`` by each of their names."""
+    """All of the table; ``replacements`` by each of their names, ``older`` is of what no surface has."""
 
     replacements: Mapping[str, Replacement] = field(default_factory=dict)
     behaviours: tuple[Behaviour, ...] = ()
-    flags: tuple[FlagChange, ...] = ()
+    flags: tuple[Replacement, ...] = ()
+    older: tuple[Replacement, ...] = ()
 
     def of(self, name: str) -> Replacement | None:
         """Return what is kept of a name, or else of the class that it is a member of."""
@@ -71,15 +58,16 @@ def parse_change_table(text: str, file: str) -> ChangeTable:
         title = " ".join(data["sources"][key]["title"].split()) + ("" if plain else f" ({known})")
         lists = {name: tuple(value) for name, value in entry.items() if isinstance(value, list)}
         kept = {name: value for name, value in entry.items() if name != "known"}
+        kept |= {"kind": ChangeKind(entry["kind"])} if "kind" in entry else {}
         return {**kept, **lists, "source": title, "url": data["sources"][key]["url"]}
 
     try:
         replacements = [Replacement(**cited(entry)) for entry in data["replacements"]]
-        flags = [{**cited(entry), "kind": ChangeKind(entry["kind"])} for entry in data["flags"]]
         return ChangeTable(
             replacements={name: kept for kept in replacements for name in kept.names},
             behaviours=tuple(Behaviour(**cited(entry)) for entry in data["behaviours"]),
-            flags=tuple(FlagChange(**entry) for entry in flags),
+            flags=tuple(Replacement(**cited(entry)) for entry in data["flags"]),
+            older=tuple(Replacement(**cited(entry)) for entry in data["older"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError([f"{file}:1: the table of changes cannot be read: {error!r}"]) from error

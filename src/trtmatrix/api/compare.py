@@ -68,6 +68,19 @@ def _settled(change: ApiChange, bracket: Bracket, kept: Replacement | None) -> I
         yield replace(change, kind=ChangeKind.DEPRECATED, note=_joined(note, change.note))
 
 
+def find_older(before: Surface, table: ChangeTable) -> list[ApiChange]:
+    """Return the names that had gone before a surface, as code that is older still has them."""
+    return [
+        ApiChange(
+            name=name, kind=ChangeKind.REMOVED, replacement=kept.write, source=kept.source,
+            note=f"gone since {kept.removed}: older than {before.version}",
+        )
+        for kept in table.older
+        for name in kept.names
+        if before.find(name) is None
+    ]  # fmt: skip
+
+
 def find_behaviours(before: str, after: str, table: ChangeTable) -> tuple[Behaviour, ...]:
     """Return the changes of behaviour that a move between two versions meets, in either direction."""
     low, high = sorted((before, after), key=release)
@@ -79,9 +92,9 @@ def compare_flags(before: str, after: str, table: ChangeTable) -> list[ApiChange
     """Return what happens to trtexec's flags on the way up; the last where several things happen to one."""
     met: dict[str, ApiChange] = {}
     for item in sorted(table.flags, key=lambda item: release(item.since)):
-        for flag in item.flags if lies_between(item.since, before, after) else ():
+        for flag in item.names if lies_between(item.since, before, after) else ():
             met[flag] = ApiChange(
-                name=f"{TRTEXEC} {flag}", kind=item.kind, replacement=item.write,
+                name=f"{TRTEXEC} {flag}", kind=item.kind or ChangeKind.CHANGED, replacement=item.write,
                 note=f"since {item.since}" + (f": {item.note}" if item.note else ""),
                 source=item.source, url=item.url,
             )  # fmt: skip

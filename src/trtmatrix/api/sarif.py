@@ -7,29 +7,41 @@ from typing import Any
 from urllib.parse import quote
 
 from trtmatrix import __version__
-from trtmatrix.api.report import say_kind
+from trtmatrix.api.report import BY_NAME, say_kind
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, ChangeKind
 from trtmatrix.common.jsontext import to_json
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+ROOT = "%SRCROOT%"
+"""The folder that the command ran in; code scanning takes it for the repository's root."""
 
 
 def render_sarif(section: ApiSection, before: str, after: str, root: str) -> str:
-    """Return a log with a rule a changed name; ``root``: the folder that addresses are relative to.
+    """Return a log with a rule a changed name; ``root``: the folder that the command ran in, absolute.
 
-    What must change is an error, changed behaviour a note, all else a warning. A line of a notebook's cell
-    is no line of its file: there the first line stands, and the cell in the message.
+    What must change is an error, changed behaviour a note, all else a warning; what was not read is a
+    notification. A line of a notebook's cell is no line of its file: there the first line stands, and the
+    cell in the message. Addresses are relative to the root, or to a scanned folder that lies outside of it.
     """
     rules = {_id(use.change): _rule(use.change) for use in section.uses}
-    index = list(rules)
+    index, bases = list(rules), {ROOT: f"file://{quote(root)}/"}
     results = [
-        {**_result(use, _address(use.file, section.code, root)), "ruleIndex": index.index(_id(use.change))}
+        {
+            **_result(use, _locate(use.file, section.code, root, bases)),
+            "ruleIndex": index.index(_id(use.change)),
+        }
         for use in sorted(section.uses, key=lambda use: use.rank)
     ]
-    driver = {"name": "trtmatrix", "version": __version__, "rules": list(rules.values())}
+    unread = []
+    for file, why in section.unread:
+        where = {"physicalLocation": {"artifactLocation": _locate(file, section.code, root, bases)}}
+        located = {} if why.startswith(BY_NAME) else {"locations": [where]}
+        unread.append({"level": "warning", "message": {"text": f"{file}: {why}"}, **located})
     run = {
-        "tool": {"driver": driver},
+        "tool": {"driver": {"name": "trtmatrix", "version": __version__, "rules": list(rules.values())}},
         "automationDetails": {"id": f"TensorRT {before} to {after}"},
+        "invocations": [{"executionSuccessful": not section.lacking, "toolExecutionNotifications": unread}],
+        "originalUriBaseIds": {name: {"uri": uri} for name, uri in bases.items()},
         "results": results,
     }
     return to_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
@@ -48,27 +60,35 @@ def _rule(change: ApiChange) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _result(use: ApiUse, address: str) -> dict[str, Any]:
+def _result(use: ApiUse, artifact: dict[str, str]) -> dict[str, Any]:
     change, cell = use.change, f"Cell {use.cell}, line {use.line}: " if use.cell else ""
     text = "; ".join(filter(None, (f"{cell}{change.name}: {say_kind(use)}", use.why, change.note)))
     text += f". Instead: {change.replacement}" if change.replacement else ""
     minor = "note" if change.kind is ChangeKind.BEHAVIOUR else "warning"
     region = {"startLine": 1 if use.cell else use.line, "snippet": {"text": use.text}}
-    location = {"artifactLocation": {"uri": quote(address)}, "region": region}
     return {
-        "ruleId": _id(change), "level": "error" if use.must_change else minor,
-        "message": {"text": text}, "locations": [{"physicalLocation": location}],
+        "ruleId": _id(change), "level": "error" if use.must_change else minor, "message": {"text": text},
+        "locations": [{"physicalLocation": {"artifactLocation": artifact, "region": region}}],
     }  # fmt: skip
 
 
-def _address(file: str, code: tuple[str, ...], root: str) -> str:
-    """Return a file's path from the root; of several folders it begins with the name of its own."""
-    path, (first, _, rest) = file, file.partition("/")
-    for folder in code:
-        name = normpath(folder).rpartition("/")[2]
-        if len(code) == 1:
-            path = folder if name == file else join(folder, file)
-        elif first == name and rest:
-            path = join(folder, rest)
+def _locate(file: str, code: tuple[str, ...], root: str, bases: dict[str, str]) -> dict[str, str]:
+    """Return where a file is; a folder outside of the root gets a base of its own.
+
+    Of several folders a file's name begins with the name of its own.
+    """
+    folder, path, (first, _, rest) = "", file, file.partition("/")
+    for each in code:
+        name = normpath(each).rpartition("/")[2]
+        if len(code) == 1 or (first == name and rest):
+            folder, path = each, file if len(code) == 1 else rest
             break
-    return relpath(path, root) if isabs(path) else normpath(path)
+    if normpath(folder).rpartition("/")[2] == path:  # a single file
+        folder = folder.rpartition("/")[0]
+    whole = relpath(join(root, folder, path), root)
+    if not whole.startswith("../"):
+        return {"uri": quote(whole), "uriBaseId": ROOT}
+    base = f"file://{quote(normpath(join(root, folder or '.')))}/"
+    key = next((key for key, uri in bases.items() if uri == base), f"CODE{len(bases)}")
+    bases[key] = base
+    return {"uri": quote(path.lstrip("/") if isabs(path) else path), "uriBaseId": key}

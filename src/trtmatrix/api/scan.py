@@ -7,12 +7,12 @@ import json
 import os
 import re
 import tokenize
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from trtmatrix.api.python_scan import Program, Source, parse, reason
+from trtmatrix.api.python_scan import Source, parse, reason, scan_python
 from trtmatrix.api.scan_names import Findings, Names, Place
 from trtmatrix.api.text_scan import Places, scan_cpp, scan_pins, scan_script
 from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, Surface
@@ -24,7 +24,7 @@ LEFT_OUT = {
     ".mypy_cache", ".ruff_cache", ".pytest_cache", ".eggs", ".ipynb_checkpoints",
 }  # fmt: skip
 """Folders of other people's code and of caches; environments of Python are told by their own files."""
-_MATTERS = (b"tensorrt", b"trt", b"nvinfer", b"nvcr.io")
+_MATTERS = re.compile(rb"tensorrt|trt|nvinfer|nvcr\.io", re.IGNORECASE)
 
 
 class FileKind(str, Enum):
@@ -54,10 +54,9 @@ _KINDS = {
 def kind_of_file(path: str, beginning: str = "") -> FileKind | None:
     """Return how a file is read, by its name or its first line; None where it is not looked at."""
     kind = next((kind for kind, pattern in _KINDS.items() if re.search(pattern, path.lower())), None)
-    if kind is None and (
-        named := re.match(r"#!.*\b(python|sh|bash|zsh|dash)\b", beginning.replace("python3", "python"))
-    ):
-        return FileKind.PYTHON if named[1] == "python" else FileKind.SCRIPT
+    named = re.match(r"#!.*\b(python3?|sh|bash|zsh|dash)\b", beginning)
+    if kind is None and named:
+        return FileKind.PYTHON if named[1].startswith("python") else FileKind.SCRIPT
     return kind
 
 
@@ -96,28 +95,23 @@ def scan_code(
     cpp = 0
     for path in sorted(files):
         text = files[path].replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
-        lines = text.split("\n")
-        place, kind = _places(path, lines), kind_of_file(path, text[:200])
+        place, kind = _places(path, text.split("\n")), kind_of_file(path, text[:200])
         if kind is FileKind.PYTHON:
-            python[path] = lines, ()
+            python[path] = text.split("\n"), ()
         elif kind is FileKind.NOTEBOOK:
-            try:
-                python[path] = _read_notebook(path, text, names, findings, unread)
-            except ValueError as error:
-                unread.append((path, str(error)))
+            python[path] = _read_notebook(path, text, names, findings, unread)
         elif kind is FileKind.CPP:
             cpp += scan_cpp(text, place, names, findings)
         elif kind is not FileKind.PINS:
-            why = "an instruction in a text" if kind is FileKind.TEXT else ""
-            scan_script(text, place, names, findings, why)
+            scan_script(text, place, names, findings, "an instruction in a text" * (kind is FileKind.TEXT))
         if kind not in (FileKind.NOTEBOOK, FileKind.CPP):
             scan_pins(text, place, names, findings)
-    program = Program(names, python)
-    findings.update(program.findings)
+    found, unparsed = scan_python(names, python)
+    findings.update(found)
     if cpp:
         by_name = "searched by name only: what a name is used on is not known"
         unread.append((f"{cpp} C++ file{'s' * (cpp != 1)}", by_name))
-    return Scan(uses=findings.listed(), unread=tuple(sorted([*unread, *program.unread])))
+    return Scan(uses=findings.listed(), unread=tuple(sorted([*unread, *unparsed])))
 
 
 def _places(path: str, lines: Sequence[str], cell: int = 0) -> Places:
@@ -128,12 +122,13 @@ def _read_notebook(
     path: str, text: str, names: Names, findings: Findings, unread: list[tuple[str, str]]
 ) -> Source:
     """Return a notebook's Python with the cell and line of each line; scan what it gives to a shell."""
+    python: list[str] = []
+    places: list[tuple[int, int]] = []
     try:
         cells = [cell for cell in json.loads(text)["cells"] if isinstance(cell, dict)]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"it is no notebook: {' '.join(str(error).split())[:80]}") from None
-    python: list[str] = []
-    places: list[tuple[int, int]] = []
+        unread.append((path, f"it is no notebook: {' '.join(str(error).split())[:80]}"))
+        return python, places
     for number, cell in enumerate(cells, 1):
         source = cell.get("source", "") if cell.get("cell_type") == "code" else ""
         lines = ("".join(map(str, source)) if isinstance(source, list) else str(source)).split("\n")
@@ -168,8 +163,7 @@ def read_code(paths: Sequence[Path]) -> CodeFiles:
     for path in paths:
         several = f"{path.name or path.resolve().name}/" if len(paths) > 1 else ""
         if path.is_dir():
-            for file, name in _below(path, found, several):
-                _read(file, name, found)
+            _read_below(path, found, several)
         elif path.exists():
             _read(path, path.as_posix() if several else path.name, found, asked_for=True)
         else:
@@ -177,8 +171,8 @@ def read_code(paths: Sequence[Path]) -> CodeFiles:
     return found
 
 
-def _below(root: Path, found: CodeFiles, prefix: str) -> Iterator[tuple[Path, str]]:
-    """Return the files of a folder with their names; links to folders are followed once each."""
+def _read_below(root: Path, found: CodeFiles, prefix: str) -> None:
+    """Read the files of a folder; links to folders are followed once each."""
     seen: set[str] = set()
 
     def tell(error: OSError) -> None:
@@ -199,7 +193,8 @@ def _below(root: Path, found: CodeFiles, prefix: str) -> Iterator[tuple[Path, st
                 folders.remove(each)
                 found.unread.append((where + each, "left out: a cache, or other people's packages"))
         folders.sort()
-        yield from ((inside / file, where + file) for file in sorted(files))
+        for file in sorted(files):
+            _read(inside / file, where + file, found)
 
 
 def _read(file: Path, name: str, found: CodeFiles, *, asked_for: bool = False) -> None:
@@ -214,26 +209,22 @@ def _read(file: Path, name: str, found: CodeFiles, *, asked_for: bool = False) -
             return
         found.seen += 1
         if (size := file.stat().st_size) > LARGEST:
-            too_large = f"it has {size >> 20} MiB, more than the {LARGEST >> 20} that are read"
-            found.unread.append((name, too_large))
+            why = f"it has {size >> 20} MiB, more than the {LARGEST >> 20} that are read"
+            found.unread.append((name, why))
             return
         data = file.read_bytes()
-        lower = data.lower()
-        passes_on = file.name == "__init__.py" and 0 < size < 4096
-        if not passes_on and not any(word in lower for word in _MATTERS):
+        if _MATTERS.search(data) is None:
             return
         declared = file.suffix == ".py" and tokenize.detect_encoding(io.BytesIO(data).readline)[0]
-        text = data.decode(declared or "utf-8-sig")
+        found.texts[name] = data.decode(declared or "utf-8-sig")
+        if b"\0" in data:
+            del found.texts[name]
+            found.unread.append((name, "it is binary, or not in UTF-8"))
     except OSError as error:
         found.unread.append((name, f"it cannot be read: {error.strerror or error}"))
     except (UnicodeDecodeError, SyntaxError) as error:
         line = data.count(b"\n", 0, error.start) + 1 if isinstance(error, UnicodeDecodeError) else 1
         found.unread.append((name, f"it is not in UTF-8: line {line}"))
-    else:
-        if "\0" in text:
-            found.unread.append((name, "it is binary, or not in UTF-8"))
-        else:
-            found.texts[name] = text
 
 
 def _beginning(file: Path) -> str:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from trtmatrix.api.changes import ChangeTable, parse_change_table
-from trtmatrix.api.compare import Bracket, compare_move, find_behaviours
+from trtmatrix.api.compare import Bracket, compare_move, find_behaviours, find_older
 from trtmatrix.api.surface import format_surface, parse_store, parse_surface
 from trtmatrix.api.types import ApiSection, ApiUse, Certainty, Surface, numbers_of
 from trtmatrix.common.errors import ConfigError
@@ -111,7 +111,8 @@ def make_api_section(results: Path, before: str, after: str, code: Sequence[Path
     files = read_code(code)
     compared = f"{bracket.before.version} and {bracket.after.version}"
     stands_in = f"no surface of {' and '.join(missing)} is known: {compared} are compared instead. {reads}"
-    scan = scan_code(files.texts, bracket.before, changes, behaviours, after)
+    looked_for = (*changes, *find_older(bracket.before, table))
+    scan = scan_code(files.texts, bracket.before, looked_for, behaviours, after)
     return ApiSection(
         changes=changes, behaviours=behaviours, code=named, files=files.seen,
         uses=tuple(doubt_use(use, bracket) for use in scan.uses),

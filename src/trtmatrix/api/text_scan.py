@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from trtmatrix.api.scan_names import Findings, Names, Place
-from trtmatrix.api.types import ApiChange, ChangeKind
-from trtmatrix.api.version_tests import release_of
+from trtmatrix.api.types import ApiChange, ChangeKind, numbers_of
 
 Places = Callable[[int], Place]
-
-IMAGES = (
-    ("23.05", "8.6.1"), ("24.01", "8.6.1"), ("24.02", "8.6.3"), ("24.04", "8.6.3"), ("24.05", "10.0.1"),
-    ("24.06", "10.1.0"), ("24.07", "10.2.0"), ("24.08", "10.3.0"), ("24.09", "10.4.0"), ("24.10", "10.5.0"),
-    ("24.11", "10.6.0"), ("24.12", "10.7.0"), ("25.01", "10.8.0"), ("25.02", "10.8.0"), ("25.03", "10.9.0"),
-    ("25.05", "10.10.0"), ("25.06", "10.11.0"), ("25.10", "10.13.3"), ("25.12", "10.14.1"),
-    ("26.03", "10.16.0"), ("26.06", "11.0.0"), ("26.07", "11.1.0"), ("26.08", "11.2.1"),
-)  # fmt: skip
+IMAGES = {
+    "23.05": "8.6.1", "24.01": "8.6.1", "24.02": "8.6.3", "24.04": "8.6.3", "24.05": "10.0.1",
+    "24.06": "10.1", "24.07": "10.2", "24.08": "10.3", "24.09": "10.4", "24.10": "10.5", "24.11": "10.6",
+    "24.12": "10.7",
+    "25.01": "10.8", "25.02": "10.8", "25.03": "10.9", "25.05": "10.10", "25.06": "10.11", "25.10": "10.13",
+    "25.12": "10.14", "26.03": "10.16", "26.06": "11.0", "26.07": "11.1", "26.08": "11.2",
+}  # fmt: skip
 """Months of NGC's images and the TensorRT in them; between two months it is between the two."""
 _IMAGE = re.compile(r"nvcr\.io/nvidia/(?:tensorrt|pytorch|tritonserver|tensorflow):(\d\d\.\d\d)[\w.-]*")
 _WHEEL = r"(?<![\w./-])(?:nvidia[-_])?tensorrt(?:[-_](?:cu1\d|libs|bindings|lean|dispatch))*(?:\[[^]]*\])?"
@@ -28,9 +26,11 @@ _PIN = re.compile(
     rf"({_WHEEL})(?:[\"']?\s*[=:]\s*[\"'])?[\"']?\s*\(?((?:[=<>!~]{{1,3}}\s*\d[\w.*]*\s*,?\s*)+)"
 )
 _LOCKED = re.compile(rf"^name = \"({_WHEEL})\"\nversion = \"([\d.]+)", re.MULTILINE)
-_APT = re.compile(
-    r"((?:python3-)?(?:lib)?nv(?:infer|onnxparsers?|parsers)[\w-]*|tensorrt-(?:dev|libs))=(\d+\.[\d.]+)"
-)
+_LIBRARY = r"(?:python3-)?\w*nv(?:infer|onnxparsers?|parsers)(?:-plugin)?"
+_APT = re.compile(rf"({_LIBRARY}[\w-]*|tensorrt-(?:dev|libs))=(\d+\.[\d.]+)")
+_NUMBERED = re.compile(rf"\b({_LIBRARY})(\d+)(?![\w=.-])")
+_FORMER = re.compile(r"\bpip3? install\b.*(?<![\w./-])(nvidia-tensorrt)(?![\w=<>~!.-])")
+"""The name that NVIDIA's wheels had up to 8.4: nothing later has it."""
 _TRTEXEC = r"(?:[\w./~${}()-]*/)?(?:trtexec(?:\.exe)?|\$[({]?\w*TRT_?EXEC\w*[)}]?)(?=[\s\"',]|$)"
 _CALLED = re.compile(rf"(?:^|[\s;&|(`\"'=@!\[:]){_TRTEXEC}", re.IGNORECASE)
 _COMMAND = re.compile(rf"(?:^|[;&|]|\bsudo|\btime|=\S+)\s*{_TRTEXEC}", re.IGNORECASE)
@@ -44,9 +44,10 @@ _CPP_NAMES = {
     "getNumBindings": "getNbBindings", "executeAsyncV2": "enqueueV2", "getBindingDtype": "getBindingDataType",
     "buildEngine": "buildEngineWithConfig", "getBindingShape": "getBindingDimensions",
     "setBindingShape": "setBindingDimensions", "getProfileShape": "getProfileDimensions",
-    "buildCudaEngine": "buildCudaEngine", "executeAsync": "enqueue",
+    "executeAsync": "enqueue",
 }  # fmt: skip
 """Names of C++ that are not the Python ones in another spelling."""
+_ALSO = {"max_batch_size", "max_workspace_size", "fp16_mode", "int8_mode", "build_engine", "execute_async"}
 
 
 def scan_script(text: str, place: Places, names: Names, findings: Findings, why: str = "") -> None:
@@ -90,46 +91,43 @@ def _commands(text: str) -> Iterator[list[tuple[int, str]]]:
 
 
 def scan_commands(tree: ast.Module, place: Places, names: Names, findings: Findings) -> None:
-    """Find trtexec's options in Python statements that run it, or put its command line together."""
+    """Find trtexec's options in Python statements that run it, put a command together, or tell of it."""
     for node in ast.walk(tree):
-        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if (
-            docstring
-            or isinstance(node, ast.Raise)
-            or not isinstance(node, ast.stmt)
-            or hasattr(node, "body")
-        ):
+        if not isinstance(node, ast.stmt) or isinstance(node, ast.Raise) or hasattr(node, "body"):
             continue
-        calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
-        telling = [each for each in calls if _TELLS.fullmatch(ast.unparse(each.func).rpartition(".")[2])]
-        told = {id(inner) for each in telling for inner in ast.walk(each)}
+        telling = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+        telling = [each for each in telling if _TELLS.fullmatch(ast.unparse(each.func).rpartition(".")[2])]
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        told = {id(inner) for each in [*telling, *[node] * docstring] for inner in ast.walk(each)}
         texts = sorted(
-            (each.lineno, each.col_offset, each.value, each.end_lineno or each.lineno)
+            (each.lineno, each.col_offset, each.end_lineno or each.lineno, each.value, id(each) not in told)
             for each in ast.walk(node)
-            if isinstance(each, ast.Constant) and isinstance(each.value, str) and id(each) not in told
+            if isinstance(each, ast.Constant) and isinstance(each.value, str)
         )
-        runs = any(_COMMAND.search(text) for _, _, text, _ in texts) and not _SAID.match(texts[0][2])
-        why = "" if runs else "an option in a file that speaks of trtexec"
-        given = runs or (texts and texts[0][2].lstrip().startswith("--"))
-        for first, _, text, last in texts if given else ():
-            for option in _OPTION.findall(text):
-                if (change := names.flags.get(option)) is not None:
-                    lines = [line for line in range(first, last + 1) if option in place(line).text]
-                    findings.add(place([*lines, first][0]), change, why)
-
-
-def scan_examples(lines: Sequence[str], place: Places, names: Names, findings: Findings) -> None:
-    """Find trtexec's options in examples of help texts and docstrings, told by others beside them."""
-    for number, line in enumerate(lines, 1):
-        beside = re.search(r"--(fp16|int8|best|saveEngine|verbose)\b", line)
-        for option in _OPTION.findall(line) if beside else ():
-            if (change := names.flags.get(option)) is not None:
-                findings.add(place(number), change, "an example in a text")
+        said = [text for *_, text, is_said in texts if is_said]
+        runs = any(map(_COMMAND.search, said)) and not _SAID.match(said[0])
+        given = runs or bool(said and said[0].lstrip().startswith("--"))
+        for first, _, last, text, is_said in texts:
+            for line in range(first, last + 1):
+                shown = place(line).text
+                example = re.search(r"--(fp16|int8|best|saveEngine|verbose)\b", shown)
+                for option in _OPTION.findall(text) if example or (given and is_said) else ():
+                    if option in shown and option in names.flags:
+                        why = "" if runs else "an option in a file that speaks of trtexec"
+                        findings.add(place(line), names.flags[option], why)
 
 
 def scan_pins(text: str, place: Places, names: Names, findings: Findings) -> None:
     """Find packages and images that hold another TensorRT than the version moved to, where that is known."""
-    target = ".".join(str(part) for part in release_of(names.after)[:3])
+    target = ".".join(map(str, numbers_of(names.after)[:3]))
+
+    def note(number: int, name: str, says: str, why: str = "") -> None:
+        change = ApiChange(
+            name=name, kind=ChangeKind.CHANGED, note=f"{says} {names.after}", source="this line itself",
+            replacement=f"one of TensorRT {names.after}",
+        )  # fmt: skip
+        findings.add(place(number), change, why)
+
     for number, line in enumerate(text.split("\n") if target else [], 1):
         if "tensorrt" not in line and "nv" not in line:
             continue
@@ -137,14 +135,19 @@ def scan_pins(text: str, place: Places, names: Names, findings: Findings) -> Non
         for found in [*_PIN.finditer(code), *_APT.finditer(code)]:
             pin = re.sub(r"[\s,]+$", "", found[2])
             if not _allows(pin, target):
-                shown = pin if pin[0] in "=<>!~" else f"={pin}"
-                _note(f"pin {found[1]}{shown}", "does not allow", place(number), names, findings)
+                note(number, f"pin {found[1]}{'' if pin[0] in '=<>!~' else '='}{pin}", "does not allow")
+        for found in _NUMBERED.finditer(code):
+            if int(found[2]) != numbers_of(target)[0]:
+                note(number, f"pin {found[0]}", "is not of")
+        if (former := _FORMER.search(code)) is not None:
+            note(number, f"pin {former[1]}", "is a name that no wheel has of")
         for found in _IMAGE.finditer(code):
-            _note_image(found[0], found[1], place(number), names, findings)
+            says, why = _judge_image(found[1], target)
+            if says:
+                note(number, f"image {found[0]}", f"{says}, not", why)
     for found in _LOCKED.finditer(text if target else ""):
         if not _allows(found[2], target):
-            line_number = text.count("\n", 0, found.start()) + 2
-            _note(f"pin {found[1]}=={found[2]}", "does not allow", place(line_number), names, findings)
+            note(text.count("\n", 0, found.start()) + 2, f"pin {found[1]}=={found[2]}", "does not allow")
 
 
 def _allows(pin: str, target: str) -> bool:
@@ -158,39 +161,32 @@ def _allows(pin: str, target: str) -> bool:
         return True
 
 
-def _note_image(image: str, month: str, place: Place, names: Names, findings: Findings) -> None:
-    """Note an image by what is known of its month, or of those before and after."""
-    low = max((release_of(version)[:2] for known, version in IMAGES if known <= month), default=(0,))
-    high = min((release_of(version)[:2] for known, version in IMAGES if known >= month), default=(99,))
-    target = release_of(names.after)[:2]
-    if low == high == target:
-        return
+def _judge_image(month: str, target: str) -> tuple[str, str]:
+    """Say what an image of a month holds, where it is or may be another release, and why only maybe."""
+    low = max((numbers_of(version)[:2] for known, version in IMAGES.items() if known <= month), default=(0,))
+    high = min(
+        (numbers_of(version)[:2] for known, version in IMAGES.items() if known >= month), default=(99,)
+    )
+    wanted = numbers_of(target)[:2]
+    if low == high == wanted:
+        return "", ""
     says = f"holds TensorRT {'.'.join(map(str, low))}" if low != (0,) else "holds an older TensorRT"
     says += " or later" if low not in (high, (0,)) else ""
-    why = "" if high < target or low > target else f"it {says}, which is not known exactly"
-    _note(f"image {image}", f"{says}, not", place, names, findings, why)
-
-
-def _note(name: str, says: str, place: Place, names: Names, findings: Findings, why: str = "") -> None:
-    change = ApiChange(
-        name=name, kind=ChangeKind.CHANGED, note=f"{says} {names.after}", source="this line itself",
-        replacement=f"one of TensorRT {names.after}",
-    )  # fmt: skip
-    findings.add(place, change, why)
+    return says, "" if high < wanted or low > wanted else f"it {says}, which is not known exactly"
 
 
 def scan_cpp(text: str, place: Places, names: Names, findings: Findings) -> bool:
     """Find C++ names that are gone, by name alone; say whether the file is about TensorRT at all."""
     if not re.search(r"\b(NvInfer|nvinfer1|nvonnxparser)", text):
         return False
-    wanted = cpp_names(names)
+    wanted = _cpp_names(names)
     for number, line in enumerate(text.split("\n"), 1):
         for word in {*re.findall(r"\w{6,}|(?:->|\.)destroy\(", line.partition("//")[0])} & {*wanted}:
             findings.add(place(number), wanted[word], "C++ is searched by name only")
     return True
 
 
-def cpp_names(names: Names) -> dict[str, ApiChange]:
+def _cpp_names(names: Names) -> dict[str, ApiChange]:
     """Return what the names that go are called in C++, with what happens to them."""
     known: dict[str, ApiChange] = {}
     for dotted, change in names.changes.items():
@@ -201,19 +197,14 @@ def cpp_names(names: Names) -> dict[str, ApiChange]:
         camel = re.sub(r"_(\w)", lambda found: found[1].upper(), name)
         upper = camel[:1].upper() + camel[1:]
         words = [f"set{upper}", f"get{upper}"]
-        if name.isupper() or re.match("[A-Z]", name):
+        if re.match("[A-Z]", name):
             words = [f"k{name}"] if owner else [name] if re.match("I[A-Z]", name) else []
         elif re.match("get|set|is_|add|build|binding|execute|platform|create", name):
             words = [camel]
-        words = [_CPP_NAMES.get(word, word) for word in words]
-        if name == "num_bindings":
-            words += ["->destroy(", ".destroy("]
-        for word in words:
+        words += ["->destroy(", ".destroy("] * (name == "num_bindings")
+        for word in (_CPP_NAMES.get(word, word) for word in words):
             known[word] = ApiChange(
                 name=f"C++ {word.strip('->.(')}", kind=change.kind, replacement=change.replacement,
                 note=f"{dotted} in Python", source=change.source, url=change.url,
             )  # fmt: skip
     return known
-
-
-_ALSO = {"max_batch_size", "max_workspace_size", "fp16_mode", "int8_mode", "build_engine", "execute_async"}

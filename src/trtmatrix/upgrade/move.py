@@ -101,10 +101,11 @@ def asks_code_alone(args: argparse.Namespace, names: Sequence[str]) -> bool:
     """
     known = {ANY, *names, *(name.rpartition(".")[0] for name in names)}  # 10.0.1 is meant for 10.0.1.6
     beyond = [name for name in (args.before, args.after) if name not in known]
-    if not beyond or any(read_surfaces(args.results).of(name) is None for name in beyond):
-        return False
     more = [f"--{name}" for name in ("gpu", "repro", "case", "model", "check") if getattr(args, name)]
-    if args.code and not more and args.after != ANY:
+    code_alone = bool(args.code) and not more and args.after != ANY
+    if not beyond or any(read_surfaces(args.results).of(name) is None for name in beyond):
+        return code_alone and not names  # without a matrix nothing else tells that the API is not known
+    if code_alone:
         return True
     without = f" without {', '.join(more)}" if more else ""
     raise UsageError(

@@ -43,7 +43,7 @@ threading.Thread(target=work, args=(engines[1], 3)).start()
 b, n = pair()
 layers = [n.get_layer(i) for i in range(n.num_layers)]
 for layer in layers:
-    layer.get_output(0).dynamic_range = (-1, 1)  # expect: deprecated ITensor.dynamic_range
+    layer.get_output(0).dynamic_range = (-1, 1)  # possible: deprecated ITensor.dynamic_range
 for layer in n:
     layer.get_input(0).set_dynamic_range(-1, 1)  # expect: deprecated ITensor.set_dynamic_range
 with contextlib.ExitStack() as stack:

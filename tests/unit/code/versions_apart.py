@@ -14,7 +14,7 @@ else:
 if MAJOR >= 7:  # true for both: no guard
     print(engine.max_batch_size)  # expect: removed ICudaEngine.max_batch_size
 if trt.__version__ < "8":  # expect: changed version test trt.__version__ < '8'
-    context.execute(1, [])  # expect: removed IExecutionContext.execute
+    context.execute(1, [])  # possible: removed IExecutionContext.execute
 if trt.__version__[0] in ("7", "8"):
     context.execute_async(1, [], 0)  # possible: removed IExecutionContext.execute_async
 if trt.__version__.startswith("8."):

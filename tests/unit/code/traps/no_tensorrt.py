@@ -1,4 +1,4 @@
-"""A file that has nothing to do with TensorRT, though it looks like it."""
+"""A file of another runtime, though it looks like it."""
 from engines import load
 
 
