@@ -254,6 +254,8 @@ class Pool:
         before, tail = oom_kills(), Tail()
         order.limits.begin()
         cut, seconds = worker.perform(order, tail)
+        if not worker.done:  # it died or is to be ended: from here on even a look at a file needs room
+            self._ballast = b""
         done, words = worker.done or {}, {"number": worker.number, "position": worker.position}
         worker.position += 1
         goes_on = cut is None and bool(done) and not done["ended"]
