@@ -203,7 +203,7 @@ def image(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests that this host allows; --require-all fails where a part is missing."""
+    """Run the tests that need no container engine; --all: all that this host allows."""
     session.install("-e", ".", *_group("test"))
     session.run("python", "-m", "tests", *session.posargs)
 

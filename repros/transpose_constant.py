@@ -22,13 +22,29 @@ FACTS = {
     "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
     "expectations": [  # the first that fits counts
         {
-            "cases": ["constant-*", "onehot-*"],
-            "versions": ">=8.6,<9.1",
+            "cases": ["constant-int32-*"],
+            "versions": "==8.6.1",
             "verdict": "FAIL",
             "basis": "reported",
             "source": "https://github.com/NVIDIA/TensorRT/issues/3447",
             "on": "GTX 1660",
-            "note": "8.6.1 as reported, of int32 and Mul",
+            "note": "8.6.1; a maintainer reproduced it in 8.6",
+        },
+        {
+            "cases": ["constant-int32-*"],
+            "versions": ">=9.2,<9.3",
+            "verdict": "PASS",
+            "basis": "reported",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3447",
+            "note": "a maintainer: fixed in 9.1",
+        },
+        {
+            "cases": ["constant-*", "onehot-computed"],
+            "versions": ">=8.6,<9.1",
+            "verdict": "FAIL",
+            "basis": "assumed",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3447",
+            "note": "graphs like these were wrong on an H200 at 8.6.0, one build each, and right at 8.5.2.2",
         },
     ],
     "workarounds": [
