@@ -129,7 +129,7 @@ def check_options(args: argparse.Namespace) -> None:
 def open_asker(args: argparse.Namespace) -> Asker:
     """Return what asks, each kind imported only where it is wanted."""
     if args.shell_command is not None:
-        from trtmatrix.bugs.ask_command import open_command
+        from trtmatrix.bugs.ask_images import open_command
 
         return open_command(args)
     if args.image:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from trtmatrix.bugs.cell import Found, find_cell, read_cell_id
-from trtmatrix.bugs.files import Files
-from trtmatrix.bugs.gather import WHAT, check_found, gather_files, newest_known, recorded_of
+from trtmatrix.bugs.gather import WHAT, Files, check_found, gather_files, newest_known, recorded_of
 from trtmatrix.bugs.redact import Redactor, known_values
 from trtmatrix.bugs.verify import Outcome, find_place, verify_archive
 from trtmatrix.common.archive import SUFFIX, Written, check_name, write_archive, write_size

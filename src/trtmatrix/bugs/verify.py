@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.bugs.files import RUN, SCRIPT
+from trtmatrix.bugs.gather import RUN, SCRIPT
 from trtmatrix.bugs.script import read_recorded
 from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError, UsageError
