@@ -22,14 +22,15 @@ from spoiling import WIDTH, blocks, save  # noqa: E402
 
 from trtmatrix.cli.entry import make_parser  # noqa: E402
 from trtmatrix.judge.compare import Entry  # noqa: E402
+from trtmatrix.model.outcomes import WrongLayer  # noqa: E402
 from trtmatrix.model.own_model import model_repro, open_model  # noqa: E402
-from trtmatrix.model.section import add_extras  # noqa: E402
 from trtmatrix.plan.context import Context, open_context  # noqa: E402
 from trtmatrix.plan.scene import look_around  # noqa: E402
 from trtmatrix.run.perform import Options, perform  # noqa: E402
 from trtmatrix.suite.model import Verdict  # noqa: E402
 from trtmatrix.suite.plan import Pull  # noqa: E402
-from trtmatrix.upgrade.report import ModelSection, WrongLayer  # noqa: E402
+from trtmatrix.upgrade.model_section import add_extras  # noqa: E402
+from trtmatrix.upgrade.report import ModelSection  # noqa: E402
 
 ROOT = UNIT.parents[1]
 RIGHT, WRONG = "onnxruntime-1.31.1", "onnxruntime-1.31.2"

@@ -8,12 +8,12 @@ from typing import Any
 
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Behaviour, Certainty, ChangeKind
 from trtmatrix.judge.differences import Difference
+from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.upgrade.report import (
     CaseLine,
     Change,
-    CheckOutcome,
     FindingLine,
     ModelSection,
     SampleFigure,
@@ -21,7 +21,6 @@ from trtmatrix.upgrade.report import (
     Source,
     Weight,
     WorkaroundLine,
-    WrongLayer,
 )
 
 BEFORE, AFTER = "10.7.0", "10.8.0"

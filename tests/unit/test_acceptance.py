@@ -13,7 +13,7 @@ import pytest
 
 from trtmatrix.model.acceptance import SHOWN, run_check
 from trtmatrix.model.check_worker import Refused, read_answer
-from trtmatrix.upgrade.report import CheckOutcome
+from trtmatrix.model.outcomes import CheckOutcome
 
 BEFORE = [{"logits/out": np.arange(6, dtype=np.float32).reshape(2, 3)}]
 AFTER = [{"logits/out": np.arange(6, dtype=np.float32).reshape(2, 3) + 1}]

@@ -17,9 +17,9 @@ from trtmatrix.judge.factors import FAIL_FACTOR
 from trtmatrix.model.explain import search_for_layer
 from trtmatrix.model.explain_search import Errors, in_floors, is_wrong, step_budget
 from trtmatrix.model.marking import Markable, read_markable, write_marked
+from trtmatrix.model.outcomes import WrongLayer
 from trtmatrix.onnxmodel.computing import compute
 from trtmatrix.onnxmodel.sessions import Session
-from trtmatrix.upgrade.report import WrongLayer
 from trtprobe.measure import measure_output
 
 Spoil = Callable[[ModelProto], ModelProto]

@@ -12,10 +12,11 @@ import pytest
 from builders import make_case, make_cell, make_entry, make_loaded, make_repro, make_unknown
 
 from trtmatrix.judge.compare import Entry
-from trtmatrix.model.section import add_extras, explain_failing
+from trtmatrix.model.outcomes import WrongLayer
 from trtmatrix.records.store import keep_outputs
 from trtmatrix.suite.model import Cause
-from trtmatrix.upgrade.report import ModelSection, WrongLayer
+from trtmatrix.upgrade.model_section import add_extras, explain_failing
+from trtmatrix.upgrade.report import ModelSection
 
 BEFORE, AFTER = "8.6.1", "10.8.0"
 REPRO = make_repro(make_case("fp32", keep=True), id="my-0")

@@ -16,10 +16,10 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import NO_FLOOR, noise_troubles
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.model.own_model import with_model
-from trtmatrix.model.section import make_model_section
 from trtmatrix.plan.context import open_context
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.outcome import Evidence
+from trtmatrix.upgrade.model_section import make_model_section
 from trtmatrix.upgrade.report import SampleFigure
 from trtmatrix.upgrade.samples import (
     floor_words,

@@ -10,12 +10,13 @@ from upgrades import NEW, OLD, PLAIN, ask, entries_for
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
 from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
+from trtmatrix.model.outcomes import CheckOutcome
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.document import make_document
 from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.question import Own
 from trtmatrix.upgrade.render_text import render_text
-from trtmatrix.upgrade.report import CheckOutcome, Decision, ModelSection, SampleFigure, Upgrade, Weight
+from trtmatrix.upgrade.report import Decision, ModelSection, SampleFigure, Upgrade, Weight
 
 FLOOR = "reduced precision on the CPU"
 

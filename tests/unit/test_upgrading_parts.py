@@ -99,7 +99,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Asked:
     own_model.open_model = open_model  # type: ignore[attr-defined] # a module made here
     section.make_model_section = make_model_section  # type: ignore[attr-defined] # as above
     monkeypatch.setitem(sys.modules, "trtmatrix.model.own_model", own_model)
-    monkeypatch.setitem(sys.modules, "trtmatrix.model.section", section)
+    monkeypatch.setitem(sys.modules, "trtmatrix.upgrade.model_section", section)
     monkeypatch.setattr(perform, "perform", run)
     return done
 

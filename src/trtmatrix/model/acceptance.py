@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from trtmatrix.upgrade.report import CheckOutcome
+from trtmatrix.model.outcomes import CheckOutcome
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -34,6 +34,7 @@ from trtmatrix.model.explain_search import (
     step_budget,
 )
 from trtmatrix.model.explain_text import describe, step_text
+from trtmatrix.model.outcomes import WrongLayer
 from trtmatrix.model.own_model import (
     Inputs,
     choose_inputs,
@@ -44,7 +45,6 @@ from trtmatrix.model.own_model import (
 )
 from trtmatrix.plan.context import Context
 from trtmatrix.suite.model import Product
-from trtmatrix.upgrade.report import WrongLayer
 
 if TYPE_CHECKING:
     from trtmatrix.model.marking import Markable

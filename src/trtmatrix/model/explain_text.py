@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from trtmatrix.common.short import short
 from trtmatrix.model.explain_search import Ending, Found, Graph, Node, Reading, Search, conclude, is_wrong
-from trtmatrix.upgrade.report import WrongLayer
+from trtmatrix.model.outcomes import WrongLayer
 
 SHOWN = 6
 """Tensors of a region that are named."""

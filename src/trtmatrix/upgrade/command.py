@@ -99,8 +99,8 @@ def _own(
     if args.model is None:
         return None
     from trtmatrix.model.own_model import open_model
-    from trtmatrix.model.section import make_model_section
     from trtmatrix.run.perform import Options, perform
+    from trtmatrix.upgrade.model_section import make_model_section
 
     selection = replace(
         context.selection, versions=(before.name, after.name), repros=(), cases=(),

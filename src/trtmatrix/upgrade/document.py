@@ -15,6 +15,7 @@ from trtmatrix.api.types import ApiSection
 from trtmatrix.common.short import short
 from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.words import PRODUCT_NAMES
+from trtmatrix.model.outcomes import CheckOutcome
 from trtmatrix.suite.model import Verdict
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.plots import Plot
@@ -22,7 +23,6 @@ from trtmatrix.upgrade.performance import LEAST_VALUES, summarise_performance
 from trtmatrix.upgrade.report import (
     CaseLine,
     Change,
-    CheckOutcome,
     Decision,
     FactLine,
     FindingLine,

@@ -10,22 +10,14 @@ from trtmatrix.api.types import MUST_CHANGE
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.factors import PASS_FACTOR
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
+from trtmatrix.model.outcomes import CheckOutcome
 from trtmatrix.suite.model import Basis
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.table import one_line
 from trtmatrix.upgrade.findings import HEAVIEST, Standing, fixed_word, standing_of
 from trtmatrix.upgrade.performance import SLOWER, PerformanceSummary
 from trtmatrix.upgrade.question import Own, Question, describe_lack
-from trtmatrix.upgrade.report import (
-    CaseLine,
-    Change,
-    CheckOutcome,
-    FactLine,
-    FindingLine,
-    Source,
-    Weight,
-    count,
-)
+from trtmatrix.upgrade.report import CaseLine, Change, FactLine, FindingLine, Source, Weight, count
 from trtmatrix.upgrade.samples import FLOORS
 
 MODEL, CHECK, CODE = "your model", "your acceptance", "your code"

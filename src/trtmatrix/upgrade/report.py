@@ -13,6 +13,7 @@ from trtmatrix.common.errors import ExitCode, combine_exit_codes
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.record import write_number
+from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.plots import Series
@@ -208,35 +209,6 @@ class SampleFigure:
     worst: float
     worst_sample: int
     samples: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckOutcome:
-    """What the deployer's own acceptance said; ``passed`` is None where it raised, ``error`` says how."""
-
-    script: str
-    passed: bool | None
-    figure: float | None = None
-    label: str = ""
-    error: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WrongLayer:
-    """The first layer that goes wrong at a version, as far as it could be found.
-
-    ``tensor`` and ``node`` are ONNX names, ``operator`` the node's type. ``steps`` tells each marking in
-    words; ``why_not`` says why nothing was found (marking cured the failure, the step budget was used up),
-    or nothing.
-    """
-
-    version: str
-    tensor: str = ""
-    node: str = ""
-    operator: str = ""
-    error: str = ""
-    steps: tuple[str, ...] = ()
-    why_not: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

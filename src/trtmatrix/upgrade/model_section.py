@@ -18,13 +18,14 @@ from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.compare import Entry
 from trtmatrix.judge.noise import noise_troubles
 from trtmatrix.judge.record import RAN
+from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.model.own_model import model_repro, outputs_of, read_about
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtmatrix.suite.model import Verdict
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.upgrade.findings import Entries, make_case_line
-from trtmatrix.upgrade.report import CheckOutcome, ModelSection, WrongLayer
+from trtmatrix.upgrade.report import ModelSection
 from trtmatrix.upgrade.samples import floor_words, make_samples, reference_words
 
 if TYPE_CHECKING:

@@ -1,0 +1,34 @@
+"""What came of one's own model beside its verdict: one's own acceptance, the first wrong layer. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOutcome:
+    """What the deployer's own acceptance said; ``passed`` is None where it raised, ``error`` says how."""
+
+    script: str
+    passed: bool | None
+    figure: float | None = None
+    label: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrongLayer:
+    """The first layer that goes wrong at a version, as far as it could be found.
+
+    ``tensor`` and ``node`` are ONNX names, ``operator`` the node's type. ``steps`` tells each marking in
+    words; ``why_not`` says why nothing was found (marking cured the failure, the step budget was used up),
+    or nothing.
+    """
+
+    version: str
+    tensor: str = ""
+    node: str = ""
+    operator: str = ""
+    error: str = ""
+    steps: tuple[str, ...] = ()
+    why_not: str = ""
