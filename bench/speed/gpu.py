@@ -43,12 +43,12 @@ def measure_gpu(bench: Bench) -> None:
 def _versions_here() -> tuple[str, ...]:
     """Return the TensorRT versions that a run would run here without a pull or a build."""
     from trtmatrix.plan.context import ProjectOptions, open_context
-    from trtmatrix.plan.scene import look_around
+    from trtmatrix.plan.survey import take_survey
     from trtmatrix.suite.plan import Pull
 
     options = ProjectOptions(matrix=ROOT / "matrix.yaml", repros=ROOT / "repros", results=ROOT / "results")
     context = open_context(options)
-    launches = look_around(context, Pull.NEVER).plan.launches
+    launches = take_survey(context, Pull.NEVER).plan.launches
     names = [each.version.name for each in launches if each.version.product is Product.TENSORRT]
     return tuple(sorted(set(names), key=release_of))
 

@@ -27,7 +27,7 @@ from trtmatrix.images.registry import Registry
 from trtmatrix.launchers.container import Limits
 from trtmatrix.launchers.lock import Lock, pin_matrix
 from trtmatrix.plan.context import Context, open_context, own_platform
-from trtmatrix.plan.scene import Scene, look_around
+from trtmatrix.plan.survey import Survey, take_survey
 from trtmatrix.run.perform import Options, execute, terms_of
 from trtmatrix.run.state import Run
 from trtmatrix.suite.outcome import Exclusion
@@ -51,8 +51,8 @@ def _no_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
 
 
-def looked(project: Project, image: str, *, locked: bool = False) -> tuple[Context, Scene]:
-    """Return the project and the scene of one version with this image; ``locked``: by the registry itself."""
+def looked(project: Project, image: str, *, locked: bool = False) -> tuple[Context, Survey]:
+    """Return project and survey of one version with this image; ``locked``: by the registry itself."""
     write_matrix(project, {FIRST: image})
     words = ["run", f"--matrix={project.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
     words += [f"--results={project.results}", f"--cache={project.cache}", "--trt", FIRST, *PASSES]
@@ -60,20 +60,20 @@ def looked(project: Project, image: str, *, locked: bool = False) -> tuple[Conte
     if locked:
         lock = Lock(images={image: Registry().resolve(image)})
         context = replace(context, lock=lock, matrix=pin_matrix(context.matrix, lock, own_platform()))
-    return context, look_around(context, Pull.NAMED)
+    return context, take_survey(context, Pull.NAMED)
 
 
-def refusals(context: Context, scene: Scene, options: Options) -> set[Exclusion]:
+def refusals(context: Context, survey: Survey, options: Options) -> set[Exclusion]:
     """Return why preflight refuses what the plan has."""
-    looked = preflight(context, scene, terms_of(context, options))
-    able = looked.scene
-    assert any(finding.prevents for finding in looked.findings) is (able.plan != scene.plan)
+    looked = preflight(context, survey, terms_of(context, options))
+    able = looked.survey
+    assert any(finding.prevents for finding in looked.findings) is (able.plan != survey.plan)
     return {item.why for item in able.plan.excluded}
 
 
-def tried(context: Context, scene: Scene, options: Options) -> Run:
+def tried(context: Context, survey: Survey, options: Options) -> Run:
     """Run what the plan has, whatever preflight says."""
-    return execute(context, scene, options, frozenset())
+    return execute(context, survey, options, frozenset())
 
 
 OPTIONS = Options(limits=Limits(memory=1 << 30, output=64 << 20), quiet=True, confirm=False)
@@ -81,9 +81,9 @@ OPTIONS = Options(limits=Limits(memory=1 << 30, output=64 << 20), quiet=True, co
 
 @pytest.mark.parametrize("name", ["{plain}/large:no-such-tag", "{plain}/nowhere:1", "127.0.0.1:1/nowhere:1"])
 def test_an_image_that_is_refused_cannot_be_pulled(name: str, plain: Serving, project: Project) -> None:
-    context, scene = looked(project, name.format(plain=plain.host))
-    assert refusals(context, scene, OPTIONS) == {Exclusion.IMAGE_NOT_GIVEN}
-    performed = tried(context, scene, OPTIONS)
+    context, survey = looked(project, name.format(plain=plain.host))
+    assert refusals(context, survey, OPTIONS) == {Exclusion.IMAGE_NOT_GIVEN}
+    performed = tried(context, survey, OPTIONS)
     assert [item.why for item in performed.not_ready] == [Exclusion.NOT_READY]
     assert not performed.records
     if "no-such-tag" in name:
@@ -94,25 +94,25 @@ def test_a_registry_that_wants_a_login_gives_the_engine_nothing_either(
     tmp_path: Path, project: Project
 ) -> None:
     with serve_registry(tmp_path / "closed", auth=basic_auth(make_htpasswd(tmp_path / "users"))) as closed:
-        context, scene = looked(project, f"{closed.host}/large:1")
-        assert refusals(context, scene, OPTIONS) == {Exclusion.IMAGE_NOT_GIVEN}
-        assert tried(context, scene, OPTIONS).not_ready
+        context, survey = looked(project, f"{closed.host}/large:1")
+        assert refusals(context, survey, OPTIONS) == {Exclusion.IMAGE_NOT_GIVEN}
+        assert tried(context, survey, OPTIONS).not_ready
 
 
 @pytest.mark.parametrize("memory", [5 << 20, PROBE_LEAST_MEMORY - 1])
 def test_with_a_memory_limit_that_is_refused_nothing_runs(memory: int, project: Project) -> None:
-    context, scene = looked(project, TEST_IMAGE)
+    context, survey = looked(project, TEST_IMAGE)
     options = replace(OPTIONS, limits=Limits(memory=memory, output=64 << 20, scratch=memory))
-    assert refusals(context, scene, options) == {Exclusion.NO_MEMORY}
-    (record,) = tried(context, scene, options).records
+    assert refusals(context, survey, options) == {Exclusion.NO_MEMORY}
+    (record,) = tried(context, survey, options).records
     assert record.ended != "ran", "how it ends is the engine's and the kernel's affair"
 
 
 def test_what_passes_runs(project: Project) -> None:
-    context, scene = looked(project, TEST_IMAGE)
+    context, survey = looked(project, TEST_IMAGE)
     options = replace(OPTIONS, limits=Limits(memory=96 << 20, output=64 << 20, scratch=96 << 20))
-    assert refusals(context, scene, options) == set()
-    (record,) = tried(context, scene, options).records
+    assert refusals(context, survey, options) == set()
+    (record,) = tried(context, survey, options).records
     assert record.ended == "ran"
 
 
@@ -173,9 +173,9 @@ def test_an_image_that_does_not_fit_fails_in_the_engine_too(
 ) -> None:
     with small_engine(size) as address:
         monkeypatch.setenv("DOCKER_HOST", address)
-        context, scene = looked(project, f"{plain.host}/large:1", locked=True)
-        assert refusals(context, scene, OPTIONS) == (set() if fits else {Exclusion.NO_ROOM})
-        not_ready = tried(context, scene, OPTIONS).not_ready
+        context, survey = looked(project, f"{plain.host}/large:1", locked=True)
+        assert refusals(context, survey, OPTIONS) == (set() if fits else {Exclusion.NO_ROOM})
+        not_ready = tried(context, survey, OPTIONS).not_ready
         assert [item.why for item in not_ready] == ([] if fits else [Exclusion.NOT_READY])
         if not fits:
             assert "no space left" in not_ready[0].detail

@@ -25,7 +25,7 @@ from trtmatrix.judge.compare import Entry  # noqa: E402
 from trtmatrix.model.outcomes import WrongLayer  # noqa: E402
 from trtmatrix.model.own_model import model_repro, open_model  # noqa: E402
 from trtmatrix.plan.context import Context, open_context  # noqa: E402
-from trtmatrix.plan.scene import look_around  # noqa: E402
+from trtmatrix.plan.survey import take_survey  # noqa: E402
 from trtmatrix.run.perform import Options, perform  # noqa: E402
 from trtmatrix.suite.model import Verdict  # noqa: E402
 from trtmatrix.suite.plan import Pull  # noqa: E402
@@ -123,7 +123,7 @@ class Project:
         context: Context = open_model(open_context(args), args)
         name = model_repro(context).repro.id
         context = replace(context, selection=replace(context.selection, repros=(name,)))
-        entries = perform(context, look_around(context, Pull.NEVER), Options(confirm=False)).entries
+        entries = perform(context, take_survey(context, Pull.NEVER), Options(confirm=False)).entries
         bare = ModelSection(name="my.onnx", repro=name, facts=(), reference="", floor="", cases=())
         return add_extras(bare, context, entries, RIGHT, WRONG, args), list(entries)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trtmatrix.launchers.gpu import GpuScan
-from trtmatrix.plan import scene
+from trtmatrix.plan import survey
 from trtmatrix.upgrade import move
 
 ROOT = Path(__file__).parents[2]
@@ -25,5 +25,5 @@ def go_nowhere(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{folder}/none.sock")
     monkeypatch.setenv("TRTMATRIX_CACHE", str(folder / "cache"))
     scan = GpuScan(gpus=(), reason="none in this test")
-    for module in (move, scene):
+    for module in (move, survey):
         monkeypatch.setattr(module, "find_gpus", lambda: scan)

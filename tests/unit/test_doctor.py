@@ -16,7 +16,7 @@ from trtmatrix.images.doctor import image_finding
 from trtmatrix.images.rules import Level
 from trtmatrix.launchers import docker_engine, interpreters
 from trtmatrix.launchers.gpu import GpuScan
-from trtmatrix.plan.scene import Scene
+from trtmatrix.plan.survey import Survey
 from trtmatrix.run.controls import _finding
 from trtmatrix.suite.model import Control
 from trtmatrix.suite.plan import Engine, Host, Plan
@@ -29,10 +29,10 @@ MADE = {
 }
 
 
-def scene(*images: str, available: bool = True) -> Scene:
+def survey(*images: str, available: bool = True) -> Survey:
     engine = Engine(available=available, images=dict.fromkeys(images, f"sha256:{'0' * 64}"))
     plan = Plan(launches=(), excluded=())
-    return Scene(
+    return Survey(
         host=Host(engine=engine), scan=GpuScan(gpus=(), reason="none"), cells=(), plan=plan, stored=()
     )
 
@@ -59,13 +59,13 @@ def test_an_image_that_is_not_here_comes_with_the_command_that_gets_it(
     origin: dict[str, object], here: tuple[str, ...], found: str, remedy: str
 ) -> None:
     version = read_version({"version": "9.2.0", "origin": origin, "library": FACT})
-    (finding,) = image_finding(version, scene(*here).host.engine)
+    (finding,) = image_finding(version, survey(*here).host.engine)
     assert (finding.found, finding.remedy[: len(remedy)] if remedy else finding.remedy) == (found, remedy)
 
 
 def test_without_an_engine_nothing_is_said_of_images() -> None:
     version = read_version({"version": "9.2.0", "origin": MADE, "library": FACT})
-    (finding,) = image_finding(version, scene(available=False).host.engine)
+    (finding,) = image_finding(version, survey(available=False).host.engine)
     assert (finding.found, finding.remedy) == ("ours/tensorrt:9.2.0: unknown: no container engine", "")
 
 

@@ -21,7 +21,7 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.launchers.gpu import NVML
 from trtmatrix.plan.context import open_context
 from trtmatrix.plan.digests import current_digests, origin_digests
-from trtmatrix.plan.scene import look_around
+from trtmatrix.plan.survey import take_survey
 from trtmatrix.records.store import write_record
 from trtmatrix.suite.plan import Pull
 
@@ -116,13 +116,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def store_all(project: Path, value: float = 0.5) -> int:
     """Store a current record of every cell that can be run here; returns how many."""
     context = open_context(cli.make_parser().parse_args(["run"]))
-    scene = look_around(context, Pull.NEVER)
-    cells = [cell for launch in scene.plan.launches for cell in launch.cells]
+    survey = take_survey(context, Pull.NEVER)
+    cells = [cell for launch in survey.plan.launches for cell in launch.cells]
     current = current_digests(
         cells,
         context.repros,
         context.code.probe,
-        lambda cell: origin_digests(cell, scene.host, on_host=False),
+        lambda cell: origin_digests(cell, survey.host, on_host=False),
     )
     for cell in cells:
         record = make_record(cell, value, digests=current[cell.id])

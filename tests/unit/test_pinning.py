@@ -22,7 +22,7 @@ from trtmatrix.launchers.docker_engine import ImageFacts
 from trtmatrix.launchers.lock import Lock, LockedImage
 from trtmatrix.launchers.references import RegistryError, Trouble
 from trtmatrix.plan.context import Context, open_context, own_platform, read_lock
-from trtmatrix.plan.scene import look_around
+from trtmatrix.plan.survey import take_survey
 from trtmatrix.run.perform import Options, tell_pins
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.plan import Launch, Plan, Pull
@@ -226,18 +226,18 @@ def version_data(version: Version) -> dict[str, object]:
 @pytest.mark.usefixtures("folder")
 def test_a_command_of_many_runs_tells_each_line_once(capsys: pytest.CaptureFixture[str]) -> None:
     context = opened()
-    scene = look_around(context, Pull.NEVER)
-    scene = replace(scene, plan=Plan(launches=tuple(launches(context)), excluded=()))
-    tell_pins(context, scene, Options(quiet=True), frozenset())
+    survey = take_survey(context, Pull.NEVER)
+    survey = replace(survey, plan=Plan(launches=tuple(launches(context)), excluded=()))
+    tell_pins(context, survey, Options(quiet=True), frozenset())
     assert capsys.readouterr().err == ""
-    tell_pins(context, scene, Options(), frozenset())
+    tell_pins(context, survey, Options(), frozenset())
     assert capsys.readouterr().err.count("NOT LOCKED") == 2
-    tell_pins(replace(context, offline=True), scene, Options(), frozenset())
+    tell_pins(replace(context, offline=True), survey, Options(), frozenset())
     assert capsys.readouterr().err == ""
-    served = frozenset(cell.id for launch in scene.plan.launches for cell in launch.cells)
-    tell_pins(context, scene, Options(locked=True), served)
+    served = frozenset(cell.id for launch in survey.plan.launches for cell in launch.cells)
+    tell_pins(context, survey, Options(locked=True), served)
     with pytest.raises(UsageError):
-        tell_pins(context, scene, Options(locked=True, quiet=True), frozenset())
+        tell_pins(context, survey, Options(locked=True, quiet=True), frozenset())
 
 
 def test_a_lock_is_written_whole_and_only_where_it_changed(tmp_path: Path) -> None:

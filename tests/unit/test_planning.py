@@ -10,7 +10,7 @@ from builders import H200, make_case, make_cell, make_matrix, make_repro
 from trtmatrix.common.paths import Project, default_cache
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.scene import Scene
+from trtmatrix.plan.survey import Survey
 from trtmatrix.run.perform import Options
 from trtmatrix.run.planned import plan_all, plan_text
 from trtmatrix.suite.cells import Cell, Selection
@@ -34,12 +34,12 @@ def printed(
 def of_plan(plan: Plan) -> str:
     cells = tuple(cell for launch in plan.launches for cell in launch.cells)
     host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
-    scene = Scene(host=host, scan=scan, cells=cells, plan=plan, stored=())
+    survey = Survey(host=host, scan=scan, cells=cells, plan=plan, stored=())
     cache = default_cache()
     project = Project(matrix=cache, repros=cache, results=cache, cache=cache)
     matrix = make_matrix()
     context = Context(project=project, matrix=matrix, repros={}, selection=Selection(), pythons=())
-    return plan_text(plan_all(context, scene, frozenset(), Options())) + "\n"
+    return plan_text(plan_all(context, survey, frozenset(), Options())) + "\n"
 
 
 def test_the_plan_says_what_cells_share() -> None:

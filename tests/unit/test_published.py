@@ -18,7 +18,7 @@ from trtmatrix.judge.noise import read_noise
 from trtmatrix.judge.numbers import judge_build, read_floors
 from trtmatrix.judge.record import RAN, Measured
 from trtmatrix.plan.context import read_matrix
-from trtmatrix.plan.scene import recorded_gpus
+from trtmatrix.plan.survey import recorded_gpus
 from trtmatrix.records.store import read_records
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import CellId, Control, Product, Verdict

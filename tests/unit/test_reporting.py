@@ -15,7 +15,7 @@ from trtmatrix.cli.options import RunOptions, read_options
 from trtmatrix.cli.parser import make_parser
 from trtmatrix.cli.reporting import show
 from trtmatrix.plan.context import open_context
-from trtmatrix.plan.scene import look_around
+from trtmatrix.plan.survey import take_survey
 from trtmatrix.suite.plan import Pull
 
 __all__ = ["project"]
@@ -46,7 +46,7 @@ def test_a_run_that_executed_something_leaves_the_page_and_every_row(
 ) -> None:
     options = read_options(RunOptions, make_parser().parse_args(["run", *words]))
     context = open_context(options.project)
-    show(options, context, look_around(context, Pull.NEVER), [make_entry(executed=executed)], 61.0)
+    show(options, context, take_survey(context, Pull.NEVER), [make_entry(executed=executed)], 61.0)
     local = project / "results" / "local"
     assert {file.name for file in local.glob("*")} == left
     shown = capsys.readouterr().out

@@ -28,8 +28,8 @@ from trtmatrix.judge.compare import Entry, Stored, make_entries
 from trtmatrix.judge.record import ENDS
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.scene import Scene, digests_now, entries_of
 from trtmatrix.plan.stale import Finding, Reason, Why, find_changes, find_reason, stale_json, stale_text
+from trtmatrix.plan.survey import Survey, digests_now, entries_of
 from trtmatrix.run.perform import Options, find_stale, served_among, why_run
 from trtmatrix.suite.cells import Selection, expand
 from trtmatrix.suite.gpus import NO_GPU
@@ -264,7 +264,7 @@ class Desk:
         self.version = make_cell(version="onnxruntime-1.31.1").version
         self.file.write_text(SOURCE)
 
-    def scene(self) -> tuple[Context, Scene]:
+    def survey(self) -> tuple[Context, Survey]:
         loaded = {item.repro.id: item for item in read_repros(self.file.parent)}
         matrix, selection = replace(make_matrix(), versions=(self.version,)), Selection()
         context = Context(
@@ -278,19 +278,19 @@ class Desk:
         host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
         cells = expand(matrix, context.plain_repros, [NO_GPU], selection)
         plan = make_plan(cells, host, selection, Pull.NEVER)
-        return context, Scene(host=host, scan=scan, cells=cells, plan=plan, stored=tuple(self.stored))
+        return context, Survey(host=host, scan=scan, cells=cells, plan=plan, stored=tuple(self.stored))
 
     def measure(self) -> None:
-        context, scene = self.scene()
-        (cell,) = scene.cells
-        digests = digests_now(context, scene)[cell.id]
+        context, survey = self.survey()
+        (cell,) = survey.cells
+        digests = digests_now(context, survey)[cell.id]
         made = make_record(cell, run="r0", started="2026-11-20T08:00:00.000Z", digests=digests)
         self.stored = [Stored(record=made, local=True)]
 
     def why(self, **options: Any) -> str:
-        context, scene = self.scene()
-        (found,) = find_stale(context, scene, Options(**options))
-        served = served_among(entries_of(context, scene, scene.stored), Options(**options))
+        context, survey = self.survey()
+        (found,) = find_stale(context, survey, Options(**options))
+        served = served_among(entries_of(context, survey, survey.stored), Options(**options))
         assert served == ({found.cell.id} if found.reason is None else set())
         return found.words
 

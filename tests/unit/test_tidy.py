@@ -18,7 +18,7 @@ from trtmatrix.images.rules import Finding, Level
 from trtmatrix.launchers import containers, docker_engine, images
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.scene import Scene
+from trtmatrix.plan.survey import Survey
 from trtmatrix.run import perform
 from trtmatrix.run.perform import Options
 from trtmatrix.run.state import Run
@@ -54,10 +54,10 @@ def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Seen:
         seen.done.append("images")
         return seen.left
 
-    def preflight(_: Context, scene: Scene, *__: object) -> Preflight:
+    def preflight(_: Context, survey: Survey, *__: object) -> Preflight:
         seen.done.append("preflight")
-        seen.engine = scene.host.engine
-        return Preflight(facts=Facts(engine=scene.host.engine), wants=Wants(), scene=scene, findings=())
+        seen.engine = survey.host.engine
+        return Preflight(facts=Facts(engine=survey.host.engine), wants=Wants(), survey=survey, findings=())
 
     def execute(*_: object) -> Run:
         seen.done.append("run")
@@ -81,8 +81,8 @@ def perform_on(found: Engine, folder: Path, python: str | None = None) -> None:
     ]
     plan = Plan(launches=tuple(launches), excluded=())
     scan = GpuScan(gpus=(), reason="none")
-    scene = Scene(host=Host(engine=found), scan=scan, cells=(), plan=plan, stored=())
-    perform.perform(context, scene, Options(keep=Keep.NONE))
+    survey = Survey(host=Host(engine=found), scan=scan, cells=(), plan=plan, stored=())
+    perform.perform(context, survey, Options(keep=Keep.NONE))
 
 
 def test_what_dead_runs_left_goes_before_preflight(
@@ -118,11 +118,11 @@ def test_a_quiet_step_is_told_nothing_of_preflight(
     monkeypatch.setattr(
         preflighting,
         "preflight",
-        lambda _, scene, *__: Preflight(facts=facts, wants=Wants(), scene=scene, findings=(finding,)),
+        lambda _, survey, *__: Preflight(facts=facts, wants=Wants(), survey=survey, findings=(finding,)),
     )
     project = Project(matrix=tmp_path, repros=tmp_path, results=tmp_path, cache=tmp_path)
     context = Context(project=project, matrix=make_matrix(), repros={}, selection=Selection(), pythons=())
     plan, scan = Plan(launches=(), excluded=()), GpuScan(gpus=(), reason="none")
-    scene = Scene(host=Host(engine=BEFORE), scan=scan, cells=(), plan=plan, stored=())
-    perform.able(context, scene, Options(quiet=quiet), frozenset())
+    survey = Survey(host=Host(engine=BEFORE), scan=scan, cells=(), plan=plan, stored=())
+    perform.able(context, survey, Options(quiet=quiet), frozenset())
     assert capsys.readouterr().err == ("" if quiet else "[!!] disk: full\n")

@@ -17,7 +17,7 @@ from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, Change
 from trtmatrix.cli import entry as cli
 from trtmatrix.judge.compare import Entry
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.scene import Scene, entries_of
+from trtmatrix.plan.survey import Survey, entries_of
 from trtmatrix.run import perform
 from trtmatrix.run.perform import Options, Result
 from trtmatrix.upgrade.findings import Entries, make_case_line
@@ -90,9 +90,9 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Asked:
             name="my.onnx", repro=repro.id, facts=(), reference="float32", floor="a floor", cases=(line,)
         )
 
-    def run(context: Context, scene: Scene, options: Options) -> Result:
+    def run(context: Context, survey: Survey, options: Options) -> Result:
         done.append(("run", options.rebuilds))
-        entries = entries_of(context, scene, scene.stored)
+        entries = entries_of(context, survey, survey.stored)
         return Result(entries=entries, served=frozenset())
 
     own_model, section = ModuleType("own_model"), ModuleType("section")

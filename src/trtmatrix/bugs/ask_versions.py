@@ -17,8 +17,8 @@ from trtmatrix.judge.words import PRODUCT_NAMES, full_words
 from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.model.own_model import notes_of, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
-from trtmatrix.plan.scene import digests_now, entries_of, look_around
 from trtmatrix.plan.stale import Why, find_reason
+from trtmatrix.plan.survey import digests_now, entries_of, take_survey
 from trtmatrix.records.store import read_records
 from trtmatrix.run.perform import Options, perform
 from trtmatrix.suite.cells import CONTROLS, nearest_names
@@ -59,9 +59,9 @@ class CaseRun:
     def look(self, versions: Sequence[Version]) -> tuple[dict[str, Reply], dict[str, Answer]]:
         """Return by version what records answer, and what reports and older records let expect."""
         context = self.narrowed(versions)
-        scene = look_around(context, self.pull)
-        entries = self._mine(entries_of(context, scene, scene.stored))
-        current, images = digests_now(context, scene), scene.host.engine.images
+        survey = take_survey(context, self.pull)
+        entries = self._mine(entries_of(context, survey, survey.stored))
+        current, images = digests_now(context, survey), survey.host.engine.images
         replies: dict[str, Reply] = {}
         hints: dict[str, Answer] = {}
         for name, entry in entries.items():
@@ -82,15 +82,15 @@ class CaseRun:
         controls and the other products that go along with a run: they answer nothing here.
         """
         context = replace(self.narrowed([version]), controls=False)
-        scene = look_around(context, self.pull)
-        result = perform(context, scene, Options(rebuilds=self.rebuilds, isolation=Isolation.PROCESS))
+        survey = take_survey(context, self.pull)
+        result = perform(context, survey, Options(rebuilds=self.rebuilds, isolation=Isolation.PROCESS))
         entry = self._mine(result.entries).get(version.name)
         if entry is None or entry.outcome is None or entry.evidence is not Evidence.MEASURED:
             why = [item.detail or item.why.value for item in result.not_ready]
             why += [entry.excluded.detail if entry and entry.excluded else "it left no record"]
             silent = Reply(answer=Answer.CANNOT_SAY, words="not run", known="tried now", tried=True)
             return replace(silent, reason=why[0])
-        images = scene.host.engine.images
+        images = survey.host.engine.images
         return reply_of(entry, entry.outcome, rebuilds=self.rebuilds, images=images, tried=True)
 
     def _mine(self, entries: Sequence[Entry]) -> dict[str, Entry]:

@@ -16,7 +16,7 @@ from trtmatrix.judge.record import Record
 from trtmatrix.judge.words import full_words
 from trtmatrix.model.own_model import model_repro, stored_models, with_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
-from trtmatrix.plan.scene import Scene, entries_of, look_around
+from trtmatrix.plan.survey import Survey, entries_of, take_survey
 from trtmatrix.suite.cells import Selection, nearest_names
 from trtmatrix.suite.gpus import CPU, NO_GPU
 from trtmatrix.suite.model import CellId, Product, Verdict
@@ -37,7 +37,7 @@ class Found:
     """
 
     context: Context
-    scene: Scene
+    survey: Survey
     loaded: LoadedRepro
     entry: Entry
     record: Record
@@ -92,8 +92,8 @@ def find_cell(args: argparse.Namespace) -> Found:
         repros=(cell.repro,), cases=(f"{cell.repro}/{cell.case}",), gpus=(cell.gpu,) if on_gpu else ()
     )
     context = replace(context, selection=selection)
-    scene = look_around(context, Pull.NEVER)
-    entries = entries_of(context, scene, scene.stored)
+    survey = take_survey(context, Pull.NEVER)
+    entries = entries_of(context, survey, survey.stored)
     mine = [e for e in entries if (e.cell.id.repro, e.cell.id.case) == (cell.repro, cell.case)]
     entry = next((e for e in mine if e.cell.id == cell), None)
     if not (entry and entry.record and entry.outcome and entry.outcome.verdict in FAILURES):
@@ -102,7 +102,7 @@ def find_cell(args: argparse.Namespace) -> Found:
     same = (e for e in mine if e.cell.version.product is version.product)
     row = tuple(sorted(same, key=lambda e: e.cell.version.release))
     return Found(
-        context=context, scene=scene, loaded=loaded, entry=entry, calibration=calibration,
+        context=context, survey=survey, loaded=loaded, entry=entry, calibration=calibration,
         record=_failing_record(entry, calibration), row=row,
         others=tuple(e for e in mine if e not in row), own_model=loaded.file.parent != args.repros,
     )  # fmt: skip

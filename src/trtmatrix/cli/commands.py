@@ -16,8 +16,8 @@ from trtmatrix.cli.reporting import check_files, show
 from trtmatrix.common.errors import ExitCode, combine_exit_codes
 from trtmatrix.judge.compare import Entry, exit_codes
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
-from trtmatrix.plan.scene import Scene, entries_of, look_around
 from trtmatrix.plan.stale import find_reason
+from trtmatrix.plan.survey import Survey, entries_of, take_survey
 from trtmatrix.run.perform import Result, find_stale, perform, served_among
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.gpus import Gpu
@@ -32,37 +32,37 @@ def run_command(options: RunOptions) -> ExitCode:
     """Run what can be run here, print the tables."""
     check_files(options.output)
     context, cluster = open_where(open_model(options.project, options.model), options.where, options.memory)
-    scene, how = look_around(context, options.pull, cluster), options.how
-    tell_of_engine(context, scene.host)
+    survey, how = take_survey(context, options.pull, cluster), options.how
+    tell_of_engine(context, survey.host)
     if options.stale:
         from trtmatrix.plan.stale import stale_json, stale_text
 
-        findings = find_stale(context, scene, how)
+        findings = find_stale(context, survey, how)
         print(json.dumps(stale_json(findings), indent=1) if options.json else stale_text(findings))
         return ExitCode.AS_EXPECTED
     executor = None
     if cluster is not None:
         from trtmatrix.slurm.executor import SlurmExecutor
 
-        executor = SlurmExecutor(cluster, context, scene, how)
+        executor = SlurmExecutor(cluster, context, survey, how)
     if options.plan:
         from trtmatrix.run.planned import plan_all, plan_json, plan_text
 
-        served = served_among(entries_of(context, scene, scene.stored), how)
-        planned = plan_all(context, scene, served, how, executor)
+        served = served_among(entries_of(context, survey, survey.stored), how)
+        planned = plan_all(context, survey, served, how, executor)
         print(json.dumps(plan_json(planned), indent=1) if options.json else plan_text(planned))
         return ExitCode.AS_EXPECTED
     started = time.monotonic()
-    result = perform(context, scene, how, executor)
-    show(options, context, scene, result.entries, time.monotonic() - started)
-    return combine_exit_codes(run_codes(context.selection, scene.gpus, result))
+    result = perform(context, survey, how, executor)
+    show(options, context, survey, result.entries, time.monotonic() - started)
+    return combine_exit_codes(run_codes(context.selection, survey.gpus, result))
 
 
 def table_command(options: TableOptions) -> ExitCode:
     """Print the tables from stored records."""
     check_files(options.output)
-    context, scene, entries = stored_entries(options.project, options.where, options.model)
-    show(options, context, scene, entries)
+    context, survey, entries = stored_entries(options.project, options.where, options.model)
+    show(options, context, survey, entries)
     return shown_code(entries)[0]
 
 
@@ -75,8 +75,8 @@ def publish_command(options: HostCommand) -> ExitCode:
     from trtmatrix.records.store import publish
 
     context, cluster = open_where(open_context(options.project), options.where)
-    scene = look_around(context, Pull.NEVER, cluster)
-    entries = entries_of(context, scene, scene.stored)
+    survey = take_survey(context, Pull.NEVER, cluster)
+    entries = entries_of(context, survey, survey.stored)
     facts = [entry for entry in entries if find_reason(entry, confirm=False) is None]
     local = context.project.local.resolve()
     records = [
@@ -99,7 +99,7 @@ def doctor_command(options: HostCommand) -> ExitCode:
 
         findings = examine_site(options.where.site, context)
     else:
-        findings = examine(context, look_around(context, Pull.NAMED))
+        findings = examine(context, take_survey(context, Pull.NAMED))
     if context.controls:
         findings = replace(findings, controls=run_controls(context))
     print(json.dumps(doctor_json(findings), indent=1) if options.json else doctor_text(findings))
@@ -133,12 +133,12 @@ def open_where(context: Context, where: Where, memory: int = 0) -> tuple[Context
 
 def stored_entries(
     project: ProjectOptions, where: Where, model: ModelOptions | None = None
-) -> tuple[Context, Scene, tuple[Entry, ...]]:
+) -> tuple[Context, Survey, tuple[Entry, ...]]:
     """Return what stored records show of the selected cells, and what is here; nothing is run."""
     context = open_model(project, model) if model else open_context(project)
     context, cluster = open_where(context, where)
-    scene: Scene = look_around(context, Pull.NEVER, cluster)
-    return context, scene, entries_of(context, scene, scene.stored)
+    survey: Survey = take_survey(context, Pull.NEVER, cluster)
+    return context, survey, entries_of(context, survey, survey.stored)
 
 
 def shown_code(entries: Sequence[Entry]) -> tuple[ExitCode, int, int]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trtmatrix.cli.options import ReportOptions, TableOptions
     from trtmatrix.judge.entry import Entry
     from trtmatrix.plan.context import Context
-    from trtmatrix.plan.scene import Scene
+    from trtmatrix.plan.survey import Survey
 
 REPORT_SUFFIXES = (".html", ".md", ".json")
 TABLE_SUFFIXES = (*REPORT_SUFFIXES, ".xml", ".txt")
@@ -96,7 +96,7 @@ def render(suffix: str, entries: Sequence[Entry], *, all_rows: bool = False, aga
 
 
 def show(
-    options: TableOptions, context: Context, scene: Scene, entries: Sequence[Entry],
+    options: TableOptions, context: Context, survey: Survey, entries: Sequence[Entry],
     seconds: float | None = None,
 ) -> None:  # fmt: skip
     """Write the files asked for, and print the answer, or every row where that is asked for.
@@ -120,7 +120,7 @@ def show(
         if seconds is not None and any(entry.executed for entry in entries):
             details = [*_keep(options, context.project.local, entries), "--full"]
         answer = make_answer(
-            entries, again=_command(options, "matrix"), seconds=seconds, cost=_cost(context, scene, entries)
+            entries, again=_command(options, "matrix"), seconds=seconds, cost=_cost(context, survey, entries)
         )
         text = render_screen(answer, width=terminal_width(), details=details)
     with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
@@ -157,7 +157,7 @@ def _command(options: ReportOptions, session: str) -> str:
     return f"nox -s {session}" + (f" -- {shlex.join(words)}" if words else "")
 
 
-def _cost(context: Context, scene: Scene, entries: Sequence[Entry]) -> str:
+def _cost(context: Context, survey: Survey, entries: Sequence[Entry]) -> str:
     """Return what it takes to pull the images that are not here: how many, GB, and time as far as known."""
     absent = {Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT}
     cells = [e.cell for e in entries if e.excluded is not None and e.excluded.why in absent]
@@ -166,9 +166,9 @@ def _cost(context: Context, scene: Scene, entries: Sequence[Entry]) -> str:
     from trtmatrix.images.downloads import find_downloads, gigabytes, without_counted
     from trtmatrix.launchers.pulled import pull_speed
 
-    plan = make_plan(cells, scene.host, context.selection, Pull.ALL)
+    plan = make_plan(cells, survey.host, context.selection, Pull.ALL)
     sizes = without_counted(
-        find_downloads(plan.launches, context.lock, scene.host.engine, context.matrix.registry)
+        find_downloads(plan.launches, context.lock, survey.host.engine, context.matrix.registry)
     )
     if not sizes:
         return ""

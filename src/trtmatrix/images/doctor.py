@@ -11,7 +11,7 @@ from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.preflight import Terms, disk_findings, find_wants, gather
 from trtmatrix.images.rules import RULES, Finding, Level, finding_lines, rule_of
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.scene import Scene
+from trtmatrix.plan.survey import Survey
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin, Version
@@ -29,18 +29,18 @@ class Findings:
     controls: tuple[Finding, ...] = ()
 
 
-def examine(context: Context, scene: Scene) -> Findings:
+def examine(context: Context, survey: Survey) -> Findings:
     """Look at engine, GPUs, images, registries, disk and memory. Touches nothing.
 
     Registries and room are looked at as if all images that can be of use here were to be had.
     """
-    everything = replace(scene, plan=make_plan(scene.cells, scene.host, context.selection, Pull.ALL))
+    everything = replace(survey, plan=make_plan(survey.cells, survey.host, context.selection, Pull.ALL))
     wants = find_wants(context, everything, Terms(), frozenset())
     facts = gather(context, everything, wants.launches)
     versions = select_versions(context.matrix, context.selection)
     findings = [*host_findings(facts, wants, versions), *check(facts, wants).findings]
-    checked = check(facts, find_wants(context, scene, Terms(), frozenset()))
-    plan = restrict(scene.plan, checked.excluded)
+    checked = check(facts, find_wants(context, survey, Terms(), frozenset()))
+    plan = restrict(survey.plan, checked.excluded)
     told = {item.why for item in checked.excluded}
     if not facts.engine.available:
         told.add(Exclusion.NO_ENGINE)

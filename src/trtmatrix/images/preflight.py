@@ -18,7 +18,7 @@ from trtmatrix.launchers.container import Limits
 from trtmatrix.launchers.references import Trouble, explain_trouble, parse_reference
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import estimate_seconds, order_launches
-from trtmatrix.plan.scene import Scene
+from trtmatrix.plan.survey import Survey
 from trtmatrix.suite.model import CellId
 from trtmatrix.suite.plan import GpuAccess, Keep, Launch
 
@@ -46,28 +46,28 @@ class Terms:
 
 @dataclass(frozen=True, kw_only=True)
 class Preflight:
-    """What was gathered, what was wanted, and what came of both: the scene's plan holds only what can run."""
+    """What was gathered, what was wanted, and what came of both: its plan holds only what can run."""
 
     facts: Facts
     wants: Wants
-    scene: Scene
+    survey: Survey
     findings: tuple[Finding, ...]
 
 
 def preflight(
-    context: Context, scene: Scene, terms: Terms, served: frozenset[CellId] = frozenset()
+    context: Context, survey: Survey, terms: Terms, served: frozenset[CellId] = frozenset()
 ) -> Preflight:
     """Gather the facts that the wanted launches hang on, and hold them against every rule.
 
     Cells that are ``served`` from the store need nothing. With ``--offline`` nobody is asked.
     """
-    wants = find_wants(context, scene, terms, served)
-    facts = gather(context, scene, wants.launches)
+    wants = find_wants(context, survey, terms, served)
+    facts = gather(context, survey, wants.launches)
     checked = check(facts, wants)
     troubled = [item for item in disk_findings(facts) if item.level is Level.TROUBLE and wants.launches]
     return Preflight(
         facts=facts, wants=replace(wants, launches=checked.launches),
-        scene=replace(scene, plan=restrict(scene.plan, checked.excluded)),
+        survey=replace(survey, plan=restrict(survey.plan, checked.excluded)),
         findings=(*checked.findings, *troubled),
     )  # fmt: skip
 
@@ -78,20 +78,20 @@ def tell(findings: Sequence[Finding]) -> None:
         print(line, file=sys.stderr)
 
 
-def find_wants(context: Context, scene: Scene, terms: Terms, served: frozenset[CellId]) -> Wants:
+def find_wants(context: Context, survey: Survey, terms: Terms, served: frozenset[CellId]) -> Wants:
     """Return the launches with the cells that are to be run, in the order in which they start."""
-    every = [launch.of(c for c in launch.cells if c.id not in served) for launch in scene.plan.launches]
+    every = [launch.of(c for c in launch.cells if c.id not in served) for launch in survey.plan.launches]
     todo = [launch for launch in every if launch.cells]
-    seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], scene.stored)
+    seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], survey.stored)
     return Wants(
         launches=tuple(order_launches(todo, seconds, terms.is_here)), lock=context.lock, keep=terms.keep,
         memory=terms.memory, registry=context.matrix.registry,
     )  # fmt: skip
 
 
-def gather(context: Context, scene: Scene, launches: Sequence[Launch]) -> Facts:
+def gather(context: Context, survey: Survey, launches: Sequence[Launch]) -> Facts:
     """Look at what the launches hang on; registries are asked for what is to be pulled alone."""
-    engine, project = scene.host.engine, context.project
+    engine, project = survey.host.engine, context.project
     # Where the engine keeps images; None where that is on another host.
     images = find_room(Path(engine.root)) if engine.root and Path(engine.root).is_dir() else None
     silent = context.offline or not engine.is_daemon  # whose logins for registries are its own
@@ -99,7 +99,7 @@ def gather(context: Context, scene: Scene, launches: Sequence[Launch]) -> Facts:
     total, available = find_memory()
     by_nodes = engine.gpu_access is GpuAccess.NODES and images is not None
     return Facts(
-        engine=engine, gpus=scene.scan.gpus, scan_reason=scene.scan.reason,
+        engine=engine, gpus=survey.scan.gpus, scan_reason=survey.scan.reason,
         images=images, cache=find_room(project.cache), results=find_room(project.results),
         memory=total, available=available, nodes=find_nodes() if by_nodes else None,
         answers=ask_registries(asks, engine.insecure),

@@ -11,7 +11,7 @@ from trtmatrix.judge.compare import Entry
 from trtmatrix.judge.words import full_words
 from trtmatrix.launchers.wheels import is_installed
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.scene import Scene, look_around
+from trtmatrix.plan.survey import Survey, take_survey
 from trtmatrix.run.perform import Options, perform
 from trtmatrix.suite.cells import CONTROLS
 from trtmatrix.suite.matrix import WheelsOrigin
@@ -33,15 +33,15 @@ def run_controls(context: Context) -> tuple[Finding, ...]:
     alone = replace(
         context, selection=replace(context.selection, repros=(CONTROLS,), cases=()), controls=False
     )
-    scene = look_around(alone, Pull.NEVER)
-    absent = [launch for launch in scene.plan.launches if _must_be_installed(launch, context)]
-    launches = tuple(launch for launch in scene.plan.launches if launch not in absent)
+    survey = take_survey(alone, Pull.NEVER)
+    absent = [launch for launch in survey.plan.launches if _must_be_installed(launch, context)]
+    launches = tuple(launch for launch in survey.plan.launches if launch not in absent)
     if not launches and not absent:
         return (Finding(level=Level.LACKING, what="controls", found="no version can be run here"),)
-    result = perform(alone, replace(scene, plan=replace(scene.plan, launches=launches)), Options())
+    result = perform(alone, replace(survey, plan=replace(survey.plan, launches=launches)), Options())
     findings = [_not_installed(launch) for launch in absent]
     findings += _not_ready(result.not_ready)
-    return (*findings, *_came_out(result.entries, scene))
+    return (*findings, *_came_out(result.entries, survey))
 
 
 def _must_be_installed(launch: Launch, context: Context) -> bool:
@@ -72,9 +72,9 @@ def _not_ready(excluded: Sequence[Excluded]) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _came_out(entries: Sequence[Entry], scene: Scene) -> Iterator[Finding]:
+def _came_out(entries: Sequence[Entry], survey: Survey) -> Iterator[Finding]:
     """Say how the controls of each version came out on each GPU where they could be run."""
-    ran = {cell.id for launch in scene.plan.launches for cell in launch.cells}
+    ran = {cell.id for launch in survey.plan.launches for cell in launch.cells}
     shown = [e for e in entries if e.cell.id in ran and e.record is not None and e.cell.case.control]
     shown.sort(key=_place)
     for (name, gpu), group in groupby(shown, key=_place):

@@ -13,8 +13,8 @@ from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
 from trtmatrix.launchers.lock import base_origin
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.scene import Scene, digests_now, entries_of, find_engine_of
 from trtmatrix.plan.stale import Finding, Reason, find_reason
+from trtmatrix.plan.survey import Survey, digests_now, entries_of, find_engine_of
 from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
 from trtmatrix.suite.model import CellId, Product
 from trtmatrix.suite.plan import Excluded, Isolation, Keep, Launch
@@ -63,22 +63,22 @@ class Result:
     not_ready: tuple[Excluded, ...] = ()
 
 
-def perform(context: Context, scene: Scene, options: Options, executor: Executor | None = None) -> Result:
+def perform(context: Context, survey: Survey, options: Options, executor: Executor | None = None) -> Result:
     """Execute the plan but for what is served, and judge; where all is served, nothing is touched.
 
     ``executor``: runs the launches on other hosts' GPUs, where the plan has some.
     """
-    entries = entries_of(context, scene, scene.stored)
+    entries = entries_of(context, survey, survey.stored)
     served = served_among(entries, options)
-    if not launches_to_run(scene, served):
+    if not launches_to_run(survey, served):
         return Result(entries=entries, served=served)
-    tell_pins(context, scene, options, served)
-    scene = tidy(context, scene, options, served)
-    scene = able(context, scene, options, served)
-    run = execute(context, scene, options, served, executor)
-    stored = [*scene.stored, *(Stored(record=record, local=True) for record in run.records)]
+    tell_pins(context, survey, options, served)
+    survey = tidy(context, survey, options, served)
+    survey = able(context, survey, options, served)
+    run = execute(context, survey, options, served, executor)
+    stored = [*survey.stored, *(Stored(record=record, local=True) for record in run.records)]
     executed = frozenset(record.run for record in run.records)
-    entries = entries_of(context, scene.seen_since(stored), stored, run.not_ready, executed)
+    entries = entries_of(context, survey.seen_since(stored), stored, run.not_ready, executed)
     if options.rerun:
         entries = without_refused(entries)
     return Result(
@@ -86,12 +86,12 @@ def perform(context: Context, scene: Scene, options: Options, executor: Executor
     )  # fmt: skip
 
 
-def tell_pins(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> None:
+def tell_pins(context: Context, survey: Survey, options: Options, served: frozenset[CellId]) -> None:
     """Say on stderr which of the images that will run are not locked; ``--locked`` refuses them.
 
     Raises :class:`UsageError` then.
     """
-    launches = launches_to_run(scene, served)
+    launches = launches_to_run(survey, served)
     if not any(needs_image(launch) for launch in launches):
         return
     from trtmatrix.images.pins import check_pins, new_lines
@@ -101,9 +101,9 @@ def tell_pins(context: Context, scene: Scene, options: Options, served: frozense
         print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
 
 
-def launches_to_run(scene: Scene, served: frozenset[CellId]) -> list[Launch]:
+def launches_to_run(survey: Survey, served: frozenset[CellId]) -> list[Launch]:
     """Return the launches of the plan that have a cell which the store does not serve."""
-    return [launch for launch in scene.plan.launches if any(cell.id not in served for cell in launch.cells)]
+    return [launch for launch in survey.plan.launches if any(cell.id not in served for cell in launch.cells)]
 
 
 def needs_image(launch: Launch) -> bool:
@@ -111,40 +111,40 @@ def needs_image(launch: Launch) -> bool:
     return launch.python is None and isinstance(launch.version.origin, ImageOrigin)
 
 
-def tidy(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Scene:
+def tidy(context: Context, survey: Survey, options: Options, served: frozenset[CellId]) -> Survey:
     """Remove what dead runs left, containers and images, so that preflight counts the room that they took.
 
-    An image stays that a cell is still to be run in. Returns the scene with the engine as it is then: what is
+    One stays that a cell is still to be run in. Returns the survey with the engine as it is then; what is
     gone may have to be pulled again. Where nothing runs in a container, nothing is touched.
     """
-    launches, engine = launches_to_run(scene, served), scene.host.engine
+    launches, engine = launches_to_run(survey, served), survey.host.engine
     if not (engine.available and engine.is_daemon and any(map(needs_image, launches))):
-        return scene
+        return survey
     from trtmatrix.common.progress import QuietProgress
     from trtmatrix.launchers.containers import remove_leftovers
 
     progress = QuietProgress(sys.stderr)
     for name in remove_leftovers():
         progress.note(f"removed the container {name}, whose run had died")
-    images = make_images(context, scene, options, progress)
+    images = make_images(context, survey, options, progress)
     if not images.drop_leftovers(launch.version.origin for launch in launches):
-        return scene
-    return replace(scene, host=replace(scene.host, engine=find_engine_of(context, scene.scan)))
+        return survey
+    return replace(survey, host=replace(survey.host, engine=find_engine_of(context, survey.scan)))
 
 
-def able(context: Context, scene: Scene, options: Options, served: frozenset[CellId]) -> Scene:
-    """Return the scene without what is known to fail; that is told, before anything is pulled.
+def able(context: Context, survey: Survey, options: Options, served: frozenset[CellId]) -> Survey:
+    """Return the survey without what is known to fail; that is told, before anything is pulled.
 
     What nodes of a cluster lack is not known here: their own jobs tell.
     """
     from trtmatrix.images.preflight import preflight, tell
 
-    away = scene.plan.away
-    looked = preflight(context, scene.here_alone, terms_of(context, options), served)
+    away = survey.plan.away
+    looked = preflight(context, survey.here_alone, terms_of(context, options), served)
     if not options.quiet:
         tell(looked.findings)
-    scene = looked.scene
-    return replace(scene, plan=replace(scene.plan, launches=(*away, *scene.plan.launches)))
+    survey = looked.survey
+    return replace(survey, plan=replace(survey.plan, launches=(*away, *survey.plan.launches)))
 
 
 def terms_of(context: Context, options: Options) -> Terms:
@@ -155,7 +155,7 @@ def terms_of(context: Context, options: Options) -> Terms:
 
 
 def execute(
-    context: Context, scene: Scene, options: Options, served: frozenset[CellId],
+    context: Context, survey: Survey, options: Options, served: frozenset[CellId],
     executor: Executor | None = None,
 ) -> Run:  # fmt: skip
     """Run the cells of the plan that are not served; returns the run with its records."""
@@ -165,21 +165,21 @@ def execute(
     progress = QuietProgress(sys.stderr) if options.quiet else open_progress()
     try:
         images = None
-        if any(needs_image(launch) for launch in scene.plan.here):
-            images = make_images(context, scene, options, progress)
+        if any(needs_image(launch) for launch in survey.plan.here):
+            images = make_images(context, survey, options, progress)
         return execute_plan(
-            scene.plan, served, make_run(context, scene, options, progress, images), executor
+            survey.plan, served, make_run(context, survey, options, progress, images), executor
         )  # fmt: skip
     finally:
         progress.close()
 
 
-def make_images(context: Context, scene: Scene, options: Options, progress: Progress) -> Images:
+def make_images(context: Context, survey: Survey, options: Options, progress: Progress) -> Images:
     """Return what gets the images of this host's engine, and drops them after their last cell."""
     from trtmatrix.launchers.images import Images, builder_command
     from trtmatrix.launchers.pulls import Puller
 
-    project, engine = context.project, scene.host.engine
+    project, engine = context.project, survey.host.engine
     puller = Puller(
         pull_note=progress.pull, note=progress.note, platform=engine.platform, command=engine.command
     )
@@ -191,7 +191,7 @@ def make_images(context: Context, scene: Scene, options: Options, progress: Prog
 
 
 def make_run(
-    context: Context, scene: Scene, options: Options, progress: Progress, images: Images | None = None
+    context: Context, survey: Survey, options: Options, progress: Progress, images: Images | None = None
 ) -> Run:
     """Return a run with the launchers that its plan needs."""
     from trtmatrix.judge.calibration import read_calibration
@@ -203,14 +203,14 @@ def make_run(
     from trtmatrix.run.state import Run
     from trtmatrix.run.tasks import new_run_id
 
-    project, launches = context.project, scene.plan.here
+    project, launches = context.project, survey.plan.here
     interpreters = InterpreterLauncher(
         project.cache, project.repros.resolve(), progress.note,
         find_wheelhouse(project.folder) if context.offline else None,
     )  # fmt: skip
     launchers: dict[str, Launcher] = {"wheels": interpreters, "host": interpreters}
     if images is not None:
-        launchers["container"] = _container_launcher(context, scene, options, progress, images)
+        launchers["container"] = _container_launcher(context, survey, options, progress, images)
     surfaces = None
     if any(launch.version.product is Product.TENSORRT for launch in launches):
         from trtmatrix.api.section import SurfaceIntake
@@ -220,17 +220,17 @@ def make_run(
         id=new_run_id(), launchers=launchers, repros=context.repros, cases=CaseCache(project.cache),
         cache=project.cache, local=project.local, probe_digest=context.code.probe, progress=progress,
         gpu_clocks=clocks, output_bytes=options.limits.output, calibration=read_calibration(),
-        stored=scene.stored, rebuilds=options.rebuilds, confirm=options.confirm,
+        stored=survey.stored, rebuilds=options.rebuilds, confirm=options.confirm,
         isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project), images=images,
         surfaces=surfaces,
     )  # fmt: skip
 
 
 def _container_launcher(
-    context: Context, scene: Scene, options: Options, progress: Progress, images: Images
+    context: Context, survey: Survey, options: Options, progress: Progress, images: Images
 ) -> Launcher:
     """Return what starts containers: by the engine's socket, or as children of this process."""
-    engine, project, limits = scene.host.engine, context.project, options.limits
+    engine, project, limits = survey.host.engine, context.project, options.limits
     if not engine.is_daemon:
         from trtmatrix.launchers.child_containers import ChildLauncher, find_runtime
 
@@ -270,12 +270,12 @@ def why_run(entry: Entry, options: Options, current: Mapping[str, str] | None = 
     )
 
 
-def find_stale(context: Context, scene: Scene, options: Options) -> list[Finding]:
+def find_stale(context: Context, survey: Survey, options: Options) -> list[Finding]:
     """Return why each cell that could run here would be run, or the record that stands for it."""
-    can_run = {cell.id for launch in scene.plan.launches for cell in launch.cells}
-    current = digests_now(context, scene)
+    can_run = {cell.id for launch in survey.plan.launches for cell in launch.cells}
+    current = digests_now(context, survey)
     return [
         Finding(cell=entry.cell, reason=why_run(entry, options, current[entry.cell.id]), record=entry.record)
-        for entry in entries_of(context, scene, scene.stored)
+        for entry in entries_of(context, survey, survey.stored)
         if entry.cell.id in can_run
     ]

@@ -26,7 +26,7 @@ from trtmatrix.launchers.container import Limits, docker_command, make_container
 from trtmatrix.launchers.pulled import pull_speed
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import equal_boards, estimate_seconds, known_cells, order_launches
-from trtmatrix.plan.scene import Scene
+from trtmatrix.plan.survey import Survey
 from trtmatrix.run.perform import Options, here, tell_pins, terms_of
 from trtmatrix.run.state import Executor, PlannedJob
 from trtmatrix.suite.matrix import ImageOrigin
@@ -95,20 +95,20 @@ class Planned:
 
 
 def plan_all(
-    context: Context, scene: Scene, served: frozenset[CellId], options: Options,
+    context: Context, survey: Survey, served: frozenset[CellId], options: Options,
     executor: Executor | None = None,
 ) -> Planned:  # fmt: skip
     """Return each launch with its cells and its container's command, and what all of them cost.
 
     They come in the order in which they start.
     """
-    tell_pins(context, scene, options, served)
-    looked = preflight(context, scene.here_alone, terms_of(context, options), served)
-    plan, wants, facts = looked.scene.plan, looked.wants, looked.facts
+    tell_pins(context, survey, options, served)
+    looked = preflight(context, survey.here_alone, terms_of(context, options), served)
+    plan, wants, facts = looked.survey.plan, looked.wants, looked.facts
     todo = [launch.of(c for c in launch.cells if c.id not in served) for launch in plan.launches]
     whole = {(x.version.name, x.gpu.slug): len(x.cells) for x in plan.launches}
     cells = [cell for launch in todo for cell in launch.cells]
-    seconds = estimate_seconds(cells, scene.stored)
+    seconds = estimate_seconds(cells, survey.stored)
     launches = []
     for launch in order_launches(todo, seconds, here(context.project)):
         in_image = image_of(launch) is not None and launch.cells
@@ -117,23 +117,23 @@ def plan_all(
             served=whole[launch.version.name, launch.gpu.slug] - len(launch.cells),
             boards=len(equal_boards(launch.gpu, plan.boards)),
             seconds=sum(seconds[cell.id] for cell in launch.cells),
-            command=container_command(context, looked.scene, launch, options.limits) if in_image else "",
+            command=container_command(context, looked.survey, launch, options.limits) if in_image else "",
         ))  # fmt: skip
     downloads = find_downloads(wants.launches, wants.lock, facts.engine, wants.registry)
-    away = [launch.of(c for c in launch.cells if c.id not in served) for launch in scene.plan.away]
+    away = [launch.of(c for c in launch.cells if c.id not in served) for launch in survey.plan.away]
     return Planned(
         launches=tuple(launches), excluded=plan.excluded, isolation=options.isolation,
         downloads=tuple(zip(downloads, without_counted(downloads), strict=True)),
         need=need_here(downloads, wants.keep, wants.lock, facts.engine), room=facts.images,
-        findings=looked.findings, recorded=len(known_cells(cells, scene.stored)),
+        findings=looked.findings, recorded=len(known_cells(cells, survey.stored)),
         speed=pull_speed(context.project.cache),
-        jobs=None if executor is None else tuple(executor.jobs([x for x in away if x.cells], scene.stored)),
+        jobs=None if executor is None else tuple(executor.jobs([x for x in away if x.cells], survey.stored)),
     )  # fmt: skip
 
 
-def container_command(context: Context, scene: Scene, launch: Launch, limits: Limits) -> str:
+def container_command(context: Context, survey: Survey, launch: Launch, limits: Limits) -> str:
     """Return the line that a launch amounts to, such as ``docker run``; JOB stands for its own folder."""
-    origin, engine, project = launch.version.origin, scene.host.engine, context.project
+    origin, engine, project = launch.version.origin, survey.host.engine, context.project
     held = engine.held(origin) if isinstance(origin, ImageOrigin) and origin.pin else None
     image = held or (origin.reference if isinstance(origin, ImageOrigin) else "")
     spec = make_container_spec(

@@ -24,8 +24,8 @@ from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.record import RAN, Record
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.scene import digests_now, entries_of, look_around
 from trtmatrix.plan.stale import find_reason
+from trtmatrix.plan.survey import digests_now, entries_of, take_survey
 from trtmatrix.run.perform import Options, able, make_run, tidy
 from trtmatrix.run.recorder import Recorded, Recorder
 from trtmatrix.run.state import Run
@@ -65,8 +65,8 @@ class Session:
         try:
             self._folder.chmod(0o755)
             options, nothing = Options(confirm=False, quiet=True), frozenset[Any]()
-            scene = tidy(self._context, look_around(self._context, Pull.NEVER), options, nothing)
-            self._scene = able(self._context, scene, options, nothing)
+            survey = tidy(self._context, take_survey(self._context, Pull.NEVER), options, nothing)
+            self._scene = able(self._context, survey, options, nothing)
             shown = replace(self._context, project=replace(self._context.project, repros=self._folder))
             run = make_run(shown, self._scene, options, QuietProgress(sys.stderr))
             self._repros: dict[str, LoadedRepro] = {}
@@ -92,17 +92,17 @@ class Session:
         """
         cell = self._cell_of(loaded, builds)
         known = replace(self._context, repros={loaded.repro.id: loaded})
-        scene = replace(self._scene, cells=(cell,))
+        survey = replace(self._scene, cells=(cell,))
         mine = [item for item in self._stored if item.record.cell == cell.id]
-        (entry,) = entries_of(known, scene, mine)
-        current = digests_now(known, scene)[cell.id]
+        (entry,) = entries_of(known, survey, mine)
+        current = digests_now(known, survey)[cell.id]
         if results is None and find_reason(entry, confirm=False, current=current) is None:
             return entry
         record = self._run_task(loaded, cell, results)
         stored = Stored(record=record, local=True)
         if results is None:
             self._stored.append(stored)
-        (entry,) = entries_of(known, scene, [*mine, stored], executed=frozenset({record.run}))
+        (entry,) = entries_of(known, survey, [*mine, stored], executed=frozenset({record.run}))
         return entry
 
     def _cell_of(self, loaded: LoadedRepro, builds: int) -> Cell:

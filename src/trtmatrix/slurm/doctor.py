@@ -12,7 +12,7 @@ from trtmatrix.images.doctor import Findings, can_run_line, cannot_lines
 from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.rules import Finding, Level
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.scene import look_around
+from trtmatrix.plan.survey import take_survey
 from trtmatrix.slurm.cluster import Cluster, open_cluster, open_site
 from trtmatrix.slurm.commands import Refused, Slurm, run_command
 from trtmatrix.slurm.sitefile import Site, SiteGpu
@@ -30,11 +30,11 @@ def examine_site(site: Path | None, context: Context) -> Findings:
     if troubled - {gpu.name for gpu in cluster.site.gpus}:
         return Findings(findings=tuple(findings), can_run=(), cannot=())
     context, opened = open_cluster(site, 0, context)
-    scene = look_around(context, Pull.NAMED, opened)
-    able = [launch for launch in scene.plan.launches if launch.gpu.name not in troubled]
+    survey = take_survey(context, Pull.NAMED, opened)
+    able = [launch for launch in survey.plan.launches if launch.gpu.name not in troubled]
     return Findings(
         findings=tuple(findings), can_run=tuple(map(can_run_line, able)),
-        cannot=tuple(cannot_lines(scene.plan.excluded, ())),
+        cannot=tuple(cannot_lines(survey.plan.excluded, ())),
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from trtmatrix.judge.words import outcome_word
 from trtmatrix.launchers.wheels import make_own_environment
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import Seconds, estimate_seconds, known_cells
-from trtmatrix.plan.scene import Scene, digests_now
+from trtmatrix.plan.survey import Survey, digests_now
 from trtmatrix.run.perform import Options
 from trtmatrix.run.state import CELLS, PlannedJob, Run
 from trtmatrix.slurm.cluster import Cluster
@@ -135,21 +135,21 @@ class SlurmExecutor:
     """Runs launches on the cluster for one command."""
 
     def __init__(
-        self, cluster: Cluster, context: Context, scene: Scene, options: Options, slurm: Slurm | None = None
+        self, cluster: Cluster, context: Context, survey: Survey, options: Options, slurm: Slurm | None = None
     ) -> None:
         """Take what was planned, and how cells are to be run."""
         self.site, self.shared, self.project = cluster.site, cluster.shared, context.project
         self.options = options.words()
         self.options += ["--offline"] if context.offline else []
         self.options += [f"--registry={context.matrix.registry}"] if context.matrix.registry else []
-        digests = digests_now(context, scene)
+        digests = digests_now(context, survey)
         # Of all cells that the command means, those served from the store too: what tells each from the same
         # cell wanted otherwise.
         self.claims = {
             cell.id: f"{claim_of(cell.id, digests[cell.id])} engines={options.rebuilds}"
-            for launch in scene.plan.away for cell in launch.cells
+            for launch in survey.plan.away for cell in launch.cells
         }  # fmt: skip
-        self.known = known_cells(scene.cells, scene.stored)
+        self.known = known_cells(survey.cells, survey.stored)
         self.slurm = slurm or Slurm()
         wanted = [*sorted(self.claims.values()), *self.options, str(options.rerun)]
         self.key = sha256("\n".join(wanted).encode()).hexdigest()[:10]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.plan.context import Context, open_context
-from trtmatrix.plan.scene import entries_of, look_around
+from trtmatrix.plan.survey import entries_of, take_survey
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Pull
@@ -107,13 +107,13 @@ def _own(
         gpus=(gathered.gpu_word,) if gathered.gpu_word else (),
     )  # fmt: skip
     mine = open_model(replace(context, selection=selection), args)
-    scene = look_around(mine, Pull.NEVER if args.no_run else Pull.NAMED)
+    survey = take_survey(mine, Pull.NEVER if args.no_run else Pull.NAMED)
     if args.no_run:
-        entries = entries_of(mine, scene, scene.stored)
+        entries = entries_of(mine, survey, survey.stored)
     else:
         from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 
-        entries = perform(mine, scene, Options(rebuilds=CONFIRMING_BUILDS)).entries
+        entries = perform(mine, survey, Options(rebuilds=CONFIRMING_BUILDS)).entries
     section = make_model_section(mine, entries, before.name, after.name, args, gathered.calibration)
     tolerance = args.atol is not None or args.rtol is not None
     return Own(section=section, entries=Entries(entries, gathered.calibration), tolerance=tolerance)

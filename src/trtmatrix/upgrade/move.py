@@ -16,7 +16,7 @@ from trtmatrix.common.errors import UsageError
 from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.launchers.gpu import find_gpus, named_gpus
 from trtmatrix.plan.context import Context, read_matrix
-from trtmatrix.plan.scene import entries_of, look_around, recorded_gpus
+from trtmatrix.plan.survey import entries_of, recorded_gpus, take_survey
 from trtmatrix.records.store import read_records
 from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.matrix import Matrix, Version
@@ -173,9 +173,9 @@ def gather(context: Context, version: Version) -> Gathered:
         word = context.selection.gpus[0] if context.selection.gpus else gpu.name
     selection = replace(context.selection, versions=names, gpus=(word,) if word else ())
     narrowed = replace(context, selection=selection)
-    scene = look_around(narrowed, Pull.NEVER)
+    survey = take_survey(narrowed, Pull.NEVER)
     calibration = read_calibration()
-    entries = Entries(entries_of(narrowed, scene, scene.stored), calibration)
+    entries = Entries(entries_of(narrowed, survey, survey.stored), calibration)
     return Gathered(gpu=gpu, gpu_word=word, entries=entries, calibration=calibration)
 
 

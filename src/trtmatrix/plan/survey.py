@@ -33,7 +33,7 @@ class Nodes(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class Survey:
     """The host, the cells over its GPUs, and the plan for them.
 
     ``nodes``: whose GPUs stand for its own; ``nodes_host``: they as one host.
@@ -58,12 +58,12 @@ class Scene:
         return self.nodes_host if self.nodes_host is not None and on_gpu else self.host
 
     @property
-    def here_alone(self) -> Scene:
-        """The scene without what a cluster's nodes run: their own jobs tell what they lack."""
+    def here_alone(self) -> Survey:
+        """The survey without what a cluster's nodes run: their own jobs tell what they lack."""
         return replace(self, plan=replace(self.plan, launches=self.plan.here))
 
-    def seen_since(self, stored: Iterable[Stored]) -> Scene:
-        """Return the scene with the boards that a cluster's jobs have found by now."""
+    def seen_since(self, stored: Iterable[Stored]) -> Survey:
+        """Return the survey with the boards that a cluster's jobs have found by now."""
         if self.nodes is None:
             return self
         host = self.nodes.host(stored)
@@ -72,7 +72,7 @@ class Scene:
         return replace(self, nodes_host=host, cells=cells)
 
 
-def look_around(context: Context, pull: Pull, nodes: Nodes | None = None) -> Scene:
+def take_survey(context: Context, pull: Pull, nodes: Nodes | None = None) -> Survey:
     """Find GPUs (of a cluster's ``nodes`` where there are any), engine and records, and plan.
 
     Nothing is changed.
@@ -84,7 +84,7 @@ def look_around(context: Context, pull: Pull, nodes: Nodes | None = None) -> Sce
     every = expand_with_controls if context.controls else expand
     cells = every(context.matrix, context.plain_repros, gpus, context.selection)
     there = nodes.planned(context, stored) if nodes is not None else None
-    return Scene(
+    return Survey(
         host=host, scan=scan, cells=cells, plan=plan_cells(cells, host, context, pull, there), stored=stored,
         nodes=nodes, nodes_host=nodes_host,
     )  # fmt: skip
@@ -179,22 +179,22 @@ def _recorded_gpu(slug: str, records: Sequence[Record]) -> Gpu:
     )  # fmt: skip
 
 
-def digests_now(context: Context, scene: Scene) -> dict[CellId, dict[str, str]]:
+def digests_now(context: Context, survey: Survey) -> dict[CellId, dict[str, str]]:
     """Return the digests that a record of each cell must have to count as current."""
     return current_digests(
-        scene.cells,
+        survey.cells,
         context.repros,
         context.code.probe,
-        lambda c: origin_digests(c, scene.host_of(c), on_host="host" in context.selection.runtimes),
+        lambda c: origin_digests(c, survey.host_of(c), on_host="host" in context.selection.runtimes),
     )
 
 
 def entries_of(
-    context: Context, scene: Scene, stored: Sequence[Stored], extra: Sequence[Excluded] = (),
+    context: Context, survey: Survey, stored: Sequence[Stored], extra: Sequence[Excluded] = (),
     executed: frozenset[str] = frozenset(),
 ) -> tuple[Entry, ...]:  # fmt: skip
     """Return what the tables show."""
     return make_entries(
-        scene.cells, stored, digests_now(context, scene), [*scene.plan.excluded, *extra], executed,
+        survey.cells, stored, digests_now(context, survey), [*survey.plan.excluded, *extra], executed,
         calibration=read_calibration(),
     )  # fmt: skip
