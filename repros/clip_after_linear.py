@@ -44,7 +44,8 @@ FACTS = {
     ],
 }
 
-BASE = {"form": "matmul", "low": 0.0, "high": 6.0, "rows": 32, "width": 256, "outs": 128, "precision": "fp32"}
+HIGH = 6.0
+BASE = {"form": "matmul", "low": 0.0, "rows": 32, "width": 256, "outs": 128, "precision": "fp32"}
 REPORTED = {"rows": 2, "width": 3, "outs": 4}
 ROWS: Dict[str, Dict[str, Any]] = {  # what differs from BASE
     "relu6-3x4": REPORTED,
@@ -79,7 +80,7 @@ def emulate(
     """Clip(x W + b); without its upper bound where that is the defect."""
     x, weight, bias = drawn(params, seed)
     y = arithmetic.stored(arithmetic.matmul(x, weight) + bias.astype(arithmetic.working))
-    high = np.inf if defect or params["form"] == "relu" else params["high"]
+    high = np.inf if defect or params["form"] == "relu" else HIGH
     y = np.clip(y, params["low"], high)
     return {"y": y.T[np.newaxis, :, :, np.newaxis] if params["form"] == "conv" else y}
 
@@ -106,10 +107,10 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
     if form in ("relu", "wrong"):
         graph.node("Relu", linear, out="y")
     elif form == "minmax":
-        low, high = (graph.constant(np.array([params[name]], dtype)) for name in ("low", "high"))
+        low, high = (graph.constant(np.array([bound], dtype)) for bound in (params["low"], HIGH))
         graph.node("Min", graph.node("Max", linear, low), high, out="y")
     else:
-        low, high = (graph.constant(np.array(params[name], dtype)) for name in ("low", "high"))
+        low, high = (graph.constant(np.array(bound, dtype)) for bound in (params["low"], HIGH))
         graph.node("Clip", linear, low, high, out="y")
     reference = emulate(params, FLOAT64)
     graph.output("y", dtype, reference["y"].shape)
