@@ -150,13 +150,17 @@ SUITES = (
     Suite(name="registry", seconds=180, command=(*PYTEST, "tests/registry"), lacking=_registry, waits=True),
     Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi, waits=True),
     Suite(name="probe", seconds=540, command=(*BOTH_CORES, "tests/probe")),
-    Suite(name="containers", seconds=600, command=(*BY_FILE, "tests/containers"), lacking=_docker, waits=True),
     Suite(
-        name="podman", seconds=600, command=(*BY_FILE, "tests/containers"), lacking=_podman,
+        name="containers", seconds=900, command=(*BY_FILE, "tests/containers"), lacking=_docker, waits=True
+    ),
+    Suite(
+        name="podman", seconds=900, command=(*BY_FILE, "tests/containers"), lacking=_podman,
         engine="TRTMATRIX_TEST_PODMAN", waits=True,
     ),
-    Suite(name="launchers", seconds=240, command=(*BOTH_CORES, "tests/launchers"), lacking=_docker, waits=True),
-    Suite(name="bundles", seconds=600, command=(*BY_FILE, "tests/bundles"), lacking=_docker, waits=True),
+    Suite(
+        name="launchers", seconds=240, command=(*BOTH_CORES, "tests/launchers"), lacking=_docker, waits=True
+    ),
+    Suite(name="bundles", seconds=900, command=(*BY_FILE, "tests/bundles"), lacking=_docker, waits=True),
     Suite(name="browser", seconds=300, command=(*BY_FILE, "tests/browser"), lacking=_browser),
     Suite(
         name="torch", seconds=420, lacking=_torch,
