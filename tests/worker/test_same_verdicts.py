@@ -1,4 +1,4 @@
-"""Over all cases of the project: one warm process gives the verdicts that fresh processes give."""
+"""Over the repros that are quick: one warm process gives the verdicts that fresh processes give."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ import pytest
 from tests.worker.conftest import ROOT, Run, Table
 
 
+QUICK = (
+    "controls", "deformable-plugin", "gemm-mha-v2", "norm-fp16", "parser-drops", "streams", "transpose-constant",
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def shared(run: Run) -> Table:
-    return run("worker", ROOT / "repros")
+    return run("worker", ROOT / "repros", "--repro", ",".join(QUICK))
 
 
 @pytest.fixture(scope="module")
 def alone(run: Run) -> Table:
-    return run("process", ROOT / "repros")
+    return run("process", ROOT / "repros", "--repro", ",".join(QUICK))
 
 
 def test_all_cells_have_the_same_verdict(shared: Table, alone: Table) -> None:
     assert shared.said() == alone.said()
     assert shared.code == alone.code == 0
-    assert len(shared.said()) > 300
+    assert len(shared.said()) > 200
 
 
 def test_all_numbers_are_the_same(shared: Table, alone: Table) -> None:
