@@ -21,7 +21,7 @@ FACTS = {
     "defects": {"no-upper-bound": {"what": "the upper bound lost", "upstream": "NVIDIA/TensorRT#4606"}},
     "expectations": [  # the first that fits counts
         {
-            "cases": ["relu6-3x4", "relu6-256"],
+            "cases": ["relu6-3x4", "relu6-256", "relu6-tf32"],
             "versions": ">=10.12,<=10.13.3",
             "verdict": "FAIL",
             "basis": "reported",
@@ -30,12 +30,12 @@ FACTS = {
             "note": "10.12.0.36 and 10.13.3.9",
         },
         {
-            "cases": ["relu6-gemm"],
-            "versions": ">=10.12,<=10.13.3",
+            "cases": ["relu6-3x4", "relu6-256", "relu6-tf32", "relu6-gemm", "relu6-fp16"],
+            "versions": ">=10.12",
             "verdict": "FAIL",
             "basis": "assumed",
             "source": "https://github.com/NVIDIA/TensorRT/issues/4606",
-            "note": "the same as one operator",
+            "note": "open: no fix is reported",
         },
     ],
     "workarounds": [

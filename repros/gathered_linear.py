@@ -37,11 +37,6 @@ FACTS = {
     ],
     "workarounds": [
         {"what": "multiply first, reshape then", "case": "workaround-reshape-last"},
-        {
-            "what": "an inner tensor as an output",
-            "case": "linear-output",
-            "source": "https://github.com/NVIDIA/TensorRT/issues/3645",
-        },
     ],
 }
 

@@ -57,6 +57,14 @@ FACTS = {
             "basis": "assumed",
             "note": "a graph like this was wrong on an H200 at 8.5.2.2 and right at 8.6.0",
         },
+        {
+            "cases": ["layernorm-typed", "block-typed"],
+            "versions": ">=9.0",
+            "verdict": "FAIL",
+            "basis": "assumed",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/4493",
+            "note": "10.10 on an RTX 4090 as reported: still insufficient; no fix is reported",
+        },
     ],
     "workarounds": [
         {"what": "export at opset 17: one operator, in float32 inside", "case": "operator-typed"},

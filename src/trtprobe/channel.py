@@ -59,23 +59,28 @@ class Channel:
 
     def receive(self) -> Optional[Tuple[Message, Optional[int]]]:
         """Wait for a message; returns it with the file beside it, None where the other end is gone."""
-        message, files = self._read(0, socket.CMSG_SPACE(array.array("i").itemsize))
+        message, files = None, array.array("i")
+        while self.open and message is None:
+            message, files = self._read(0, socket.CMSG_SPACE(array.array("i").itemsize))
         return None if message is None else (message, files[0] if files else None)
 
     def _read(self, flags: int, room: int) -> Tuple[Optional[Message], array.array[int]]:
         files = array.array("i")
         try:
             data, beside, _, _ = self.connection.recvmsg(LARGEST, room, flags)
-            message = json.loads(data.decode()) if data else None
         except BlockingIOError:
             raise
-        except (OSError, ValueError):  # nothing but this package writes what is no JSON: a cell did
-            message, beside = None, []
+        except OSError:
+            data, beside = b"", []
+        try:
+            message = json.loads(data.decode())
+        except (ValueError, RecursionError):  # nothing but this package writes here: a cell did
+            message = None
         for level, kind, content in beside:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 files.frombytes(content[: len(content) - len(content) % files.itemsize])
-        self.open = self.open and isinstance(message, dict)
-        return message if self.open else None, files
+        self.open = self.open and bool(data)
+        return message if isinstance(message, dict) else None, files
 
     def close(self) -> None:
         """Hang up."""

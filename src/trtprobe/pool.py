@@ -125,7 +125,8 @@ class Worker:
         for message in self.channel.take():
             self.ready |= "ready" in message
             self.taken |= "taken" in message
-            self.done = message.get("done", self.done)
+            done = message.get("done")
+            self.done = done if isinstance(done, dict) and "ended" in done else self.done
 
     @property
     def is_over(self) -> bool:

@@ -12,7 +12,13 @@ import pytest
 from numpy.typing import NDArray
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, Arithmetic
+from trtmatrix.judge.entry import expected_verdict, find_expectation
 from trtmatrix.judge.factors import ALLOWED
+from trtmatrix.plan.context import read_matrix
+from trtmatrix.suite.cells import Selection, expand
+from trtmatrix.suite.gpus import NO_GPU
+from trtmatrix.suite.model import Control, Product, Verdict
+from trtmatrix.suite.repro_files import read_repros
 from trtprobe.cell import load_repro
 
 Array = NDArray[Any]
@@ -163,3 +169,15 @@ def test_every_case_can_be_emulated(name: str) -> None:
     with np.errstate(invalid="ignore" if saturated else "raise", over="ignore"):
         outputs = module.emulate(case["params"], member(case["params"]), small=True)
     assert all(saturated or np.isfinite(y).all() for y in outputs.values())
+
+
+def test_a_negative_control_is_expected_to_fail_at_every_version_of_tensorrt() -> None:
+    root = Path(__file__).parents[2]
+    repros = [loaded.repro for loaded in read_repros(root / "repros")]
+    wrong = [
+        f"{cell.id}: {expected}"
+        for cell in expand(read_matrix(root / "matrix.yaml"), repros, (NO_GPU,), Selection())
+        if cell.version.product is Product.TENSORRT and cell.case.control is Control.NEGATIVE
+        if (expected := expected_verdict(cell, find_expectation(cell))) is not Verdict.FAIL
+    ]
+    assert not wrong

@@ -213,3 +213,11 @@ def test_a_hangup_that_is_ignored_stays_so(before: signal.Handlers, kept: bool) 
         assert (signal.getsignal(signal.SIGHUP) is signal.SIG_IGN) is kept
     finally:
         signal.signal(signal.SIGHUP, was)
+
+
+@pytest.mark.parametrize("shell", ["PYTHONIOENCODING=ascii {} list", "{} list >&-"])
+def test_an_output_that_takes_no_marks_or_is_closed_is_no_trouble(shell: str) -> None:
+    command = shell.format(f"{sys.executable} -m trtmatrix")
+    root = Path(__file__).parents[2]
+    done = subprocess.run(["/bin/sh", "-c", command], cwd=root, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

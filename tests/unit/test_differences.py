@@ -82,7 +82,7 @@ def test_nan_at_one_version_is_counted_and_is_no_small_error(odd: float) -> None
     found = compare(samples([1.0, 2.0], [1.0, 2.0, 3.0]), samples([1.0, 2.0], [1.0, odd, 3.0]))
     assert (found.nan, found.worst_sample, found.samples) == (1, 1, 2)
     assert (found.max_abs, found.mean_abs, found.rel_l2) == (math.inf, math.inf, math.inf)
-    assert found.note == "1 of 5 elements are NaN or infinite at one version only"
+    assert found.note == "1 of 5 elements are NaN or infinite and differ"
 
 
 @pytest.mark.parametrize(

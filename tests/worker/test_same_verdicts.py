@@ -6,9 +6,9 @@ import pytest
 
 from tests.worker.conftest import ROOT, Run, Table
 
-
 QUICK = (
-    "controls", "deformable-plugin", "gemm-mha-v2", "norm-fp16", "parser-drops", "streams", "transpose-constant",
+    "controls", "deformable-plugin", "gemm-mha-v2", "norm-fp16", "parser-drops", "streams",
+    "transpose-constant",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -36,6 +37,10 @@ MODULES = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and exit with its code."""
+    if sys.stdout is None:  # it was closed: nobody reads
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a mark that the terminal lacks ends nothing
     code = run(sys.argv[1:] if argv is None else argv)
     try:
         sys.stdout.flush()

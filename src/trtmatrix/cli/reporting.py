@@ -108,6 +108,11 @@ def show(
         text = render(file.suffix, entries, all_rows=options.all_rows, again=_command(options, "report"))
         write_file(file, text)
         print(f"trtmatrix: wrote {file}", file=sys.stderr)
+    details = ["nox -s report", "--full"]
+    # A task of a cluster names its cases: a page for each would be drawn for nobody.
+    wanted = seconds is not None and not options.json and not options.project.selection.cases
+    if wanted and any(entry.executed for entry in entries):
+        details = [*_keep(options, context.project.local, entries), "--full"]
     if options.json:
         text = render(".json", entries)
     elif options.full or options.all_rows or options.project.selection.cases or options.model.model:
@@ -116,9 +121,6 @@ def show(
         from trtmatrix.tables.answer import make_answer
         from trtmatrix.tables.screen import render_screen, terminal_width
 
-        details = ["nox -s report", "--full"]
-        if seconds is not None and any(entry.executed for entry in entries):
-            details = [*_keep(options, context.project.local, entries), "--full"]
         answer = make_answer(
             entries, again=_command(options, "matrix"), seconds=seconds, cost=_cost(context, survey, entries)
         )
@@ -142,6 +144,8 @@ def _keep(options: TableOptions, folder: Path, entries: Sequence[Entry]) -> list
             partial.write_text(render(suffix, entries, again=_command(options, "report")), encoding="utf-8")
             partial.replace(folder / name)
             kept.append(str(folder / name))
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
     return kept
 
 

@@ -88,10 +88,14 @@ def program_root() -> Path:
 
 
 def find_repros(folder: Path) -> list[str]:
-    """Return the names of repros: those that git tracks, or outside of a checkout all that a run reads."""
+    """Return the names of repros: those that git tracks, or outside of a checkout all that a run reads.
+
+    Hidden files stay, and those whose name speaks of a secret.
+    """
     if any((place / ".git").exists() for place in (folder.resolve(), *folder.resolve().parents)):
         return tracked_files(folder)
-    return [file.name for file in sorted(folder.iterdir()) if file.suffix in READ]
+    found = (file.name for file in sorted(folder.iterdir()) if file.suffix in READ)
+    return [name for name in found if not re.search(r"^\.|passw|credential|secret", name, re.IGNORECASE)]
 
 
 def tracked_files(folder: Path) -> list[str]:

@@ -169,11 +169,16 @@ def read_builds(versions: Iterable[Version], project: Project) -> dict[str, Buil
 
     :class:`ConfigError` tells what is wrong with the lock of an image's wheels, or cannot be read.
     """
-    return {
-        version.name: read_build(version.name, version.origin, version.origin.build, project)
-        for version in versions
-        if isinstance(version.origin, ImageOrigin) and version.origin.build is not None
-    }
+    found, problems = dict[str, BuildParts](), list[str]()
+    for version in versions:
+        if isinstance(version.origin, ImageOrigin) and version.origin.build is not None:
+            try:
+                found[version.name] = read_build(version.name, version.origin, version.origin.build, project)
+            except ConfigError as error:
+                problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return found
 
 
 def read_build(version: str, origin: ImageOrigin, build: Build, project: Project) -> BuildParts:

@@ -101,7 +101,7 @@ def _compare(output: str, before: Samples, after: Samples, names: tuple[str, str
     shares = {note: f" ({n} of {count} samples)" if n < count else "" for note, n in Counter(notes).items()}
     words = ["bitwise equal"] if seen.samples and seen.same else []
     if seen.odd:
-        words.append(f"{seen.odd} of {seen.count} elements are NaN or infinite at one version only")
+        words.append(f"{seen.odd} of {seen.count} elements are NaN or infinite and differ")
     kinds = {tensor.dtype.rstrip("0123456789") for tensor in (*before, *after) if tensor is not None}
     worst, mean, rel = seen.figures()
     words += [note + share for note, share in shares.items()]

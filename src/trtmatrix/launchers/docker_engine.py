@@ -250,7 +250,9 @@ def _image_folder(info: Mapping[str, Any]) -> str:
     root = str(info.get("DockerRootDir", ""))
     if not _has_snapshots(info):
         return root
-    return next((str(each) for each in (Path(root, "containerd/daemon"), CONTAINERD) if each.is_dir()), "")
+    places = (f"{root}/containerd/daemon", str(CONTAINERD))
+    # Path.is_dir raises where this user may not look, as below /var/lib/docker.
+    return next((place for place in places if os.path.isdir(place)), "")  # noqa: PTH112
 
 
 def _is_podman(info: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md. The container is
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -100,9 +101,15 @@ class Pyxis:
         return [(self.enroot, "import", "--output", target, uri) for uri in uris]
 
     def pull_folders(self, environment: Mapping[str, str], work: Path) -> dict[str, str]:
-        """Return where layers go, unless the environment says.
+        """Return where layers go, unless the environment or enroot.conf says.
 
         Source: https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md.
         """
         names = {f"ENROOT_{kind}_PATH": str(work / kind) for kind in ("CACHE", "TEMP", "DATA", "RUNTIME")}
-        return {name: place for name, place in names.items() if not environment.get(name)}
+        folder = Path(environment.get("ENROOT_SYSCONF_PATH") or "/etc/enroot")
+        files = [folder / "enroot.conf", *(folder / "enroot.conf.d").glob("*.conf")]
+        said = "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
+        return {
+            name: place for name, place in names.items()
+            if not environment.get(name) and not re.search(rf"(?m)^\s*{name}[\s=]", said)
+        }  # fmt: skip

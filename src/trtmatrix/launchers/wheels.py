@@ -26,10 +26,8 @@ from trtmatrix.common.offline import is_offline, need_network
 UV = (sys.executable, "-m", "uv")
 WHEELHOUSE = "wheelhouse"
 """What the folder is called in a project; TRTMATRIX_WHEELHOUSE names another."""
-DEFAULT_INDEX = "https://pypi.org/simple/"
-"""Source: https://pip.pypa.io/en/stable/cli/pip_install/#cmdoption-i."""
-PIP_SETTINGS = ("index-url", "no-index", "extra-index-url", "find-links", "proxy")
-"""By these pip looks elsewhere, or in another way. uv does not read pip's files."""
+PIP_SETTINGS = ("index-url", "no-index")
+"""By these pip looks elsewhere. uv does not read pip's files."""
 
 WHEEL = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?==[^\s*,;]+", re.ASCII)
 LINE = re.compile(r"(?P<wheel>\S+)\s+--hash=sha256:(?P<sha256>[0-9a-f]{64})")

@@ -1,7 +1,6 @@
 """A model of the user's own: ``run --model``, ``prepare``, ``upgrade --model``.
 
 It makes a repro of a model (:mod:`.own_model`) from a template (:mod:`.page`), so that all else treats it as
-any other; runs the deployer's acceptance script (:mod:`.acceptance`), names the first layer that goes wrong
-(:mod:`.explain`), and makes the section of an upgrade report (:mod:`.section`). It may import all that
-prepares and runs cells, ``onnxmodel``, the types of upgrade's report, and what makes that report's lines.
+any other; runs the deployer's acceptance script (:mod:`.acceptance`), and names the first layer that goes
+wrong (:mod:`.explain`). It may import all that prepares and runs cells, and ``onnxmodel``.
 """

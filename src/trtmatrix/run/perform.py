@@ -164,12 +164,7 @@ def execute(
 
     progress = QuietProgress(sys.stderr) if options.quiet else open_progress()
     try:
-        images = None
-        if any(needs_image(launch) for launch in survey.plan.here):
-            images = make_images(context, survey, options, progress)
-        return execute_plan(
-            survey.plan, served, make_run(context, survey, options, progress, images), executor
-        )  # fmt: skip
+        return execute_plan(survey.plan, served, make_run(context, survey, options, progress), executor)
     finally:
         progress.close()
 
@@ -190,9 +185,7 @@ def make_images(context: Context, survey: Survey, options: Options, progress: Pr
     )  # fmt: skip
 
 
-def make_run(
-    context: Context, survey: Survey, options: Options, progress: Progress, images: Images | None = None
-) -> Run:
+def make_run(context: Context, survey: Survey, options: Options, progress: Progress) -> Run:
     """Return a run with the launchers that its plan needs."""
     from trtmatrix.judge.calibration import read_calibration
     from trtmatrix.launchers.gpu import clocks
@@ -209,7 +202,9 @@ def make_run(
         find_wheelhouse(project.folder) if context.offline else None,
     )  # fmt: skip
     launchers: dict[str, Launcher] = {"wheels": interpreters, "host": interpreters}
-    if images is not None:
+    images = None
+    if any(map(needs_image, launches)):
+        images = make_images(context, survey, options, progress)
         launchers["container"] = _container_launcher(context, survey, options, progress, images)
     surfaces = None
     if any(launch.version.product is Product.TENSORRT for launch in launches):

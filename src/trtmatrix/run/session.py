@@ -66,15 +66,15 @@ class Session:
             self._folder.chmod(0o755)
             options, nothing = Options(confirm=False, quiet=True), frozenset[Any]()
             survey = tidy(self._context, take_survey(self._context, Pull.NEVER), options, nothing)
-            self._scene = able(self._context, survey, options, nothing)
+            self._survey = able(self._context, survey, options, nothing)
             shown = replace(self._context, project=replace(self._context.project, repros=self._folder))
-            run = make_run(shown, self._scene, options, QuietProgress(sys.stderr))
+            run = make_run(shown, self._survey, options, QuietProgress(sys.stderr))
             self._repros: dict[str, LoadedRepro] = {}
             self._state = replace(run, surfaces=None, repros=self._repros)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
-        self._stored = list(self._scene.stored)
+        self._stored = list(self._survey.stored)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
@@ -92,7 +92,7 @@ class Session:
         """
         cell = self._cell_of(loaded, builds)
         known = replace(self._context, repros={loaded.repro.id: loaded})
-        survey = replace(self._scene, cells=(cell,))
+        survey = replace(self._survey, cells=(cell,))
         mine = [item for item in self._stored if item.record.cell == cell.id]
         (entry,) = entries_of(known, survey, mine)
         current = digests_now(known, survey)[cell.id]
@@ -112,7 +112,7 @@ class Session:
 
     def _launch(self) -> Launch:
         """Return how the version is started; :class:`MachineryError` with the reason where it is not."""
-        plan = self._scene.plan
+        plan = self._survey.plan
         launches = [launch for launch in plan.launches if launch.version.name == self.version]
         if not launches:
             reasons = {item.detail or item.why.value for item in plan.excluded} or {"nothing to run it with"}
