@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -201,10 +202,12 @@ def _cpp_names(names: Names) -> dict[str, ApiChange]:
             words = [f"k{name}"] if owner else [name] if re.match("I[A-Z]", name) else []
         elif re.match("get|set|is_|add|build|binding|execute|platform|create", name):
             words = [camel]
-        words += ["->destroy(", ".destroy("] * (name == "num_bindings")
         for word in (_CPP_NAMES.get(word, word) for word in words):
             known[word] = ApiChange(
                 name=f"C++ {word.strip('->.(')}", kind=change.kind, replacement=change.replacement,
                 note=f"{dotted} in Python", source=change.source, url=change.url,
             )  # fmt: skip
+        if name == "num_bindings":  # it went with the bindings, and has no name in Python
+            gone = replace(known["getNbBindings"], name="C++ destroy", replacement="delete", note="")
+            known |= {"->destroy(": gone, ".destroy(": gone}
     return known
