@@ -81,6 +81,35 @@ class Plot:
                     yield line, point, point.value
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Area:
+    """Where things stand in a figure: ``step`` is a column's width, ``foot`` where the values end."""
+
+    versions: Sequence[str]
+    step: float
+    foot: float
+    scale: Scale
+    last: int
+
+    def across(self, number: int, version: str) -> float:
+        """Return where a line's point stands: lines stand side by side in a column."""
+        aside = (number / self.last - 0.5) * min(0.62, 0.06 * self.last) if self.last else 0.0
+        return round(LEFT + self.step * (self.versions.index(version) + 0.5 + aside), 1)
+
+    def up(self, value: float) -> float:
+        """Return how far down a value stands."""
+        return round(TOP + (self.foot - TOP) * (1 - self.scale.share(value)), 1)
+
+    def path(self, number: int, line: Series) -> str:
+        """Return a line through the points of neighbouring versions; where one has no value is a gap."""
+        at = {point.version: self.up(point.value) for point in line.points if point.value is not None}
+        moves = [
+            f"{'L' if n and self.versions[n - 1] in at else 'M'}{self.across(number, version)} {at[version]}"
+            for n, version in enumerate(self.versions) if version in at
+        ]  # fmt: skip
+        return "".join(moves) if any(move[0] == "L" for move in moves) else ""
+
+
 def render_figure(plot: Plot) -> str:
     """Return the plot with its title, its key and its data, or nothing where there are no values.
 
@@ -96,25 +125,8 @@ def render_figure(plot: Plot) -> str:
     step = (right - LEFT) / len(versions)
     turned = any(step < 8 * len(version) for version in versions)
     foot = HEIGHT - (66 if turned else 30)
-    last = len(plot.series) - 1
-
-    def across(number: int, version: str) -> float:
-        """Return where a line's point stands: lines stand side by side in a column."""
-        aside = (number / last - 0.5) * min(0.62, 0.06 * last) if last else 0.0
-        return round(LEFT + step * (versions.index(version) + 0.5 + aside), 1)
-
-    def up(value: float) -> float:
-        return round(TOP + (foot - TOP) * (1 - scale.share(value)), 1)
-
-    def path(number: int, line: Series) -> str:
-        """Return a line through the points of neighbouring versions; where one has no value is a gap."""
-        at = {point.version: up(point.value) for point in line.points if point.value is not None}
-        moves = [
-            f"{'L' if n and versions[n - 1] in at else 'M'}{across(number, version)} {at[version]}"
-            for n, version in enumerate(versions) if version in at
-        ]  # fmt: skip
-        return "".join(moves) if any(move[0] == "L" for move in moves) else ""
-
+    area = _Area(versions=versions, step=step, foot=foot, scale=scale, last=len(plot.series) - 1)
+    across, up, path = area.across, area.up, area.path
     numbers = {id(line): number for number, line in enumerate(plot.series)}  # labels need not differ
     dots = [
         {
