@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.pack import FACTOR, MEMORY, measure
 
 BESIDE = 4.0
-"""So much slower it may be here, where other suites have the cores; ``nox -s bench -- pack`` holds the goal."""
+"""So much slower it may be here, beside other suites; ``nox -s bench -- pack`` holds the goal."""
 
 SIZE = int(os.environ.get("TRTMATRIX_TEST_PACK_MB", "2048")) << 20
 
