@@ -203,11 +203,11 @@ def test_a_file_that_is_no_surface_is_told_of_and_the_others_are_read(tmp_path: 
 
 def test_two_surfaces_are_there_quickly() -> None:
     read_store.cache_clear()
-    start = time.perf_counter()
+    start = time.process_time()
     surfaces = read_surfaces(Path("nowhere"))
     assert surfaces.of("8.6.1")
     assert surfaces.of("10.8.0")
-    assert time.perf_counter() - start < 0.5  # 0.01 s where nothing else runs
+    assert time.process_time() - start < 0.5  # 0.01 s where nothing else runs
 
 
 # Read again from PyPI
