@@ -153,7 +153,6 @@ WRONG: dict[str, tuple[str, Any]] = {
     "scalars": ("measurements", {"outputs": {}, "scalars": {"x": [1]}}),
     "worker": ("worker", "first"),
     "confirms": ("confirms", 7),
-    "remeasured from": ("remeasured_from", None),
 }
 
 
@@ -167,7 +166,7 @@ def test_a_part_that_is_wrong_is_refused(what: str, pool: Pool | None) -> None:
 
 def test_an_older_record_has_no_worker_and_confirms_nothing() -> None:
     record = make_record(make_cell())
-    assert (record.worker, record.confirms, record.processes, record.remeasured_from) == ({}, "", 1, "")
+    assert (record.worker, record.confirms, record.processes) == ({}, "", 1)
 
 
 def test_what_was_run_around_a_record_is_read() -> None:
@@ -180,6 +179,6 @@ def test_what_was_run_around_a_record_is_read() -> None:
         "ended": "",
     }
     data = {**make_record(make_cell()).data, "worker": worker, "confirms": "r1", "processes": 3}
-    record = record_from({**data, "remeasured_from": "r0"}, "f")
+    record = record_from(data, "f")
     assert (record.worker, record.confirms, record.processes) == (worker, "r1", 3)
-    assert (record.remeasured_from, record.engines) == ("r0", 3)
+    assert record.engines == 3

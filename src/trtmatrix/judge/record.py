@@ -102,9 +102,8 @@ class Record:
     """One run of one cell: what every record is asked for, and the rest as views.
 
     Numbers are finite or one of NaN and infinity, which JSON holds as strings. ``confirms``: the run whose
-    verdict was doubted, ``remeasured_from``: the one whose outputs were measured again, each empty where
-    there is none. ``processes``: fresh processes whose counts were added up. ``started`` and ``finished``: in
-    UTC. ``source``: the record's content, or the pool that reads it.
+    verdict was doubted, empty where there is none. ``processes``: fresh processes whose counts were added up.
+    ``started`` and ``finished``: in UTC. ``source``: the record's content, or the pool that reads it.
     """
 
     cell: CellId
@@ -118,7 +117,6 @@ class Record:
     gpu: Mapping[str, Any]
     confirms: str = ""
     processes: int = 1
-    remeasured_from: str = ""
     finished: str = ""
     file: str = ""
     source: Content | Pool = field(repr=False)
@@ -245,7 +243,7 @@ def _view(data: Mapping[str, Any], file: str, pool: Pool | None) -> Record:
     if not PART.fullmatch(_text(run, "run")):
         raise ValueError(f"run is {run!r}, which is no run's id")
     texts: dict[str, Any] = {name: _text(data[name], name) for name in ("detail", "started")}
-    for name in ("confirms", "remeasured_from", "finished"):
+    for name in ("confirms", "finished"):
         texts[name] = _text(data.get(name, ""), name)
     parts: dict[str, Any] = {name: _mapping(data[name], name) for name in ("digests", "observed", "gpu")}
     if pool:
