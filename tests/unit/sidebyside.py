@@ -10,7 +10,7 @@ from typing import Any
 
 from builders import make_case, make_cell, make_repro
 from playing import LIMIT, make_a_plan, make_run
-from test_cases import loaded
+from prepare.test_cases import loaded
 
 from trtmatrix.launchers.launcher import Launcher
 from trtmatrix.run.execute import execute_plan

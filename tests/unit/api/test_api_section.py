@@ -1,0 +1,324 @@
+"""What a move does to code: the section, its text, the gate by exit code, and SARIF."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+from bench.code_corpus import CORPUS
+
+from trtmatrix.api.report import WIDTH, count_uses, render_api_text
+from trtmatrix.api.sarif import render_sarif
+from trtmatrix.api.section import doubt_use, make_api_section, read_surfaces
+from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Behaviour, Certainty, ChangeKind
+from trtmatrix.cli import entry as cli
+
+GONE = ApiChange(name="A.b", kind=ChangeKind.REMOVED, replacement="A.c", source="guide", url="https://x/y")
+OLD = ApiChange(name="D", kind=ChangeKind.DEPRECATED, note="soon")
+PLANS = Behaviour(topic="Plans", text="build them again", since="10.0", names=("A.b",), source="guide")
+MET = ApiChange(name="Plans", kind=ChangeKind.BEHAVIOUR, note="build them again (2 places)")
+CPP = ("3 C++ files", "searched by name only: a.cpp, b.cpp, c.cpp")
+
+
+def use(change: ApiChange, line: int, file: str = "a.py", why: str = "", cell: int = 0) -> ApiUse:
+    certainty = Certainty.POSSIBLE if why else Certainty.SURE
+    return ApiUse(file=file, line=line, change=change, certainty=certainty, text="x.b", why=why, cell=cell)
+
+
+def section_of(*uses: ApiUse, unread: tuple[tuple[str, str], ...] = ()) -> ApiSection:
+    return ApiSection(uses=uses, code=("src",), files=2, unread=unread, behaviours=(PLANS,))
+
+
+def test_section_of_the_corpus_tells_what_is_broken(tmp_path: Path) -> None:
+    section = make_api_section(tmp_path, "8.6.1", "10.8.0", [CORPUS / "broken", CORPUS / "build_classic.py"])
+    assert {file.removeprefix("broken/") for file, _ in section.unread} == {
+        "python2.py", "syntax.py", "broken.ipynb", "no_notebook.ipynb", "latin1.py", "binary.py",
+    }  # fmt: skip
+    assert len(section.must_change) == 7
+    assert all(use.change.source for use in section.uses)
+    removed = next(use for use in section.uses if use.change.name == "Builder.build_engine")
+    assert "build_serialized_network" in removed.change.replacement
+    text = render_api_text(section)
+    assert text.startswith("7 uses must change, ")
+    assert "REMOVED Builder.build_engine" in text
+    assert "python2.py: it does not parse as Python 3, line 2" in text
+
+
+def test_without_code_it_is_the_difference_by_kind(tmp_path: Path) -> None:
+    section = make_api_section(tmp_path, "8.6.1", "10.8.0")
+    text = render_api_text(section)
+    assert text.startswith("API: ")
+    assert text.index("\nREMOVED") < text.index("\nDEPRECATED") < text.index("\nADDED")
+    assert "\n  ICudaEngine.num_bindings\n" in text
+    assert all(behaviour.text.split()[-1] in text for behaviour in section.behaviours)
+
+
+@pytest.mark.parametrize("code", [(), (CORPUS,)])
+def test_no_line_is_wider_than_it_must_be(tmp_path: Path, code: tuple[Path, ...]) -> None:
+    text = render_api_text(make_api_section(tmp_path, "8.6.1", "10.8.0", code))
+    assert not [line for line in text.splitlines() if len(line) > WIDTH and "https://" not in line]
+
+
+def test_uses_by_file_the_worst_first_a_name_once_a_file_and_explained_once() -> None:
+    section = section_of(
+        use(OLD, 1), use(GONE, 9), use(GONE, 5), use(GONE, 2, why="guarded by x"), use(OLD, 1, "b.py"),
+        use(GONE, 4, "c.ipynb", cell=3), use(MET, 5), unread=(("d.py", "it is binary"),),
+    )  # fmt: skip
+    assert render_api_text(section) == (
+        "3 uses must change, 2 should, 1 possible (2 files looked at)\n"
+        "\n"
+        "a.py\n"
+        "  lines 5, 9: REMOVED A.b\n"
+        "      | x.b\n"
+        "      instead: A.c [1]\n"
+        "  line 1: DEPRECATED D\n"
+        "      | x.b\n"
+        "      soon\n"
+        "  line 2: possibly removed A.b\n"
+        "      | x.b\n"
+        "      possible: guarded by x\n"
+        "      instead: A.c\n"
+        "\n"
+        "c.ipynb\n"
+        "  cell 3, line 4: REMOVED A.b\n"
+        "      | x.b\n"
+        "      instead: A.c\n"
+        "\n"
+        "b.py\n"
+        "  line 1: DEPRECATED D\n"
+        "      | x.b\n"
+        "\n"
+        "BEHAVIOUR that changes under the same names\n"
+        "  Plans (since 10.0): build them again First in a.py, line 5. [2]\n"
+        "\n"
+        "Not read, or not all of it:\n"
+        "  d.py: it is binary\n"
+        "\n"
+        "Sources\n"
+        "  [1] guide https://x/y\n"
+        "  [2] guide\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["pin tensorrt==8.6.1", "image nvcr.io/nvidia/tensorrt:23.12-py3"])
+def test_to_change_a_pin_is_the_move_itself(name: str) -> None:
+    pin = use(replace(GONE, name=name, kind=ChangeKind.CHANGED), 1)
+    assert not pin.must_change
+    assert count_uses(section_of(pin)).startswith("0 uses must change, 1 should, 0 possible")
+
+
+def test_nothing_found_is_said_and_behaviour_that_the_code_does_not_meet_is_not() -> None:
+    text = render_api_text(section_of())
+    assert text.startswith("0 uses must change, 0 should, 0 possible (2 files looked at)\nNo use of a name")
+    assert "Plans" not in text
+    everywhere = replace(section_of(), behaviours=(replace(PLANS, names=()),))
+    assert "Plans (since 10.0): build them again [1]" in render_api_text(everywhere)
+
+
+def test_it_is_never_zero_where_cpp_was_seen_and_not_read() -> None:
+    section = section_of(use(GONE, 1, "a.cpp", why="C++ is searched by name only"), unread=(CPP,))
+    text = render_api_text(section)
+    assert "0 uses must change" not in text
+    assert "In what was read no use must change, 0 should, 1 possible" in text
+    assert "3 C++ files searched by name only" in " ".join(text.split())
+    some = section_of(use(GONE, 1), unread=(CPP,))
+    assert count_uses(some).endswith("(2 files looked at; 3 C++ files searched by name only)")
+
+
+def test_a_version_without_a_surface_is_bracketed_and_said_so(tmp_path: Path) -> None:
+    code = tmp_path / "run.py"
+    code.write_text(
+        "import tensorrt as trt\n"
+        "engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(b'')\n"
+        "print(engine.num_bindings)\n"
+    )
+    gone = make_api_section(tmp_path, "9.3.0", "10.0.0", [code])
+    assert "no surface of 9.3.0 and 10.0.0 is known: 8.6.1 and 10.0.1 are compared" in gone.stands_in
+    assert "--trt 9.3.0,10.0.0" in gone.stands_in
+    assert [use.change.name for use in gone.must_change] == ["ICudaEngine.num_bindings"]
+    still = make_api_section(tmp_path, "8.6.1", "9.3.0", [code])
+    kinds = {use.change.kind for use in still.uses}
+    assert ChangeKind.DEPRECATED in kinds, "it goes in 10.0"
+    assert ChangeKind.REMOVED not in kinds
+    assert still.stands_in in render_api_text(still).replace("\n  ", " ")
+    assert not make_api_section(tmp_path, "10.0.0", "10.0.1.6", [code]).must_change
+    unknown = make_api_section(tmp_path, "8.6.1", "99.1.0", [tmp_path])
+    assert "nox -s matrix -- --trt 99.1.0" in unknown.lacking
+    assert "99.1.0" in render_api_text(unknown)
+
+
+def test_what_may_have_changed_outside_of_the_move_is_only_possible(tmp_path: Path) -> None:
+    bracket = read_surfaces(tmp_path).between("8.6.1", "9.3.0")
+    assert bracket is not None
+    unknown = replace(GONE, note=bracket.label)
+    assert doubt_use(use(unknown, 1), bracket).certainty is Certainty.POSSIBLE
+    assert doubt_use(use(GONE, 1), bracket).certainty is Certainty.SURE
+    assert not make_api_section(tmp_path, "10.7.0", "10.8.0").stands_in
+
+
+# The gate
+
+PYTHON_2 = "import tensorrt as trt\nprint trt.BuilderFlag.FP16\n"
+FINE = "import tensorrt as trt\nprint(trt.Logger())\n"
+BROKEN = (
+    f"{FINE}config = trt.Builder(trt.Logger()).create_builder_config()\n"
+    "config.set_flag(trt.BuilderFlag.FP16)\n"
+)
+MOVE = ["upgrade", "--from", "10.8.0", "--to", "11.4.0"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of a user's own, without matrix.yaml, with code that goes on and code that does not."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in {
+        "fine/a.py": FINE,
+        "broken/a.py": BROKEN,
+        "none/a.txt": "x",
+        "old/a.py": PYTHON_2,
+    }.items():
+        file = tmp_path / name
+        file.parent.mkdir()
+        file.write_text(text)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--api"], 0), (["--api", "--code", "fine"], 0), (["--api", "--code", "broken"], 11),
+        (["--code", "fine"], 0), (["--code", "broken"], 11), (["--code", "fine", "--code", "broken"], 11),
+        (["--code", "none"], 12), (["--code", "fine", "--code", "old"], 12),
+        (["--code", "broken", "--json"], 11),
+        (["--code", "broken", "--gpu", "L4"], 2), (["--api", "-o", "a.html"], 2), ([], 2),
+        (["--api", "-o", "a.sarif"], 2),
+    ],
+)  # fmt: skip
+def test_the_exit_code_says_whether_code_must_change(words: list[str], code: int) -> None:
+    assert cli.run([*MOVE, *words]) == code
+
+
+@pytest.mark.usefixtures("here")
+def test_what_cannot_be_asked_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, told in (
+        (["--to", "11.9.0", "--api"], "--to 11.9.0: its API is not known; known are 8.5.3.1,"),
+        (["--to", "99.0.0", "--code", "fine"], "--to 99.0.0: its API is not known; known are 8.5.3.1,"),
+        (["--to", "10.8.0", "--api"], "are both 10.8.0"),
+        (["--to", "11.4.0", "--code", "fine", "--repro", "a"], "--code DIR without --repro"),
+    ):
+        assert cli.run(["upgrade", "--from", "10.8.0", *words]) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_with_a_matrix_too_a_release_beyond_it_needs_no_entry(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[3])
+    assert cli.run([*MOVE, "--code", "tests/unit/code/build_classic.py"]) == 11
+    out = " ".join(capsys.readouterr().out.split())
+    assert "REMOVED BuilderFlag.FP16" in out
+    assert "python migrate.py DIR" in out, "NVIDIA's own script"
+    assert "python -m modelopt.onnx.autocast" in out
+    assert cli.run(MOVE) == 2
+    assert "by --api, or by --code DIR" in capsys.readouterr().err
+    assert cli.run(["upgrade", "--from", "9.3.0", "--to", "11.4.0", "--api"]) == 0
+    assert cli.run(["upgrade", "--from", "tensorrt-rtx-1.4", "--to", "11.4.0", "--api"]) == 2
+
+
+# SARIF: what GitHub's code scanning and the standard ask for
+
+TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}
+RULE = {
+    "type": "object", "required": ["id", "shortDescription", "help"],
+    "properties": {"shortDescription": TEXT, "help": TEXT, "helpUri": {"type": "string", "pattern": "^https://"}},
+}  # fmt: skip
+PLACE = {
+    "type": "object", "required": ["artifactLocation", "region"],
+    "properties": {
+        "artifactLocation": {
+            "type": "object", "required": ["uri", "uriBaseId"],
+            "properties": {"uri": {"type": "string", "pattern": r"^(?!/|\.\./|[a-z]+:)[^ \\]+$"}},
+        },
+        "region": {
+            "type": "object", "required": ["startLine"],
+            "properties": {"startLine": {"type": "integer", "minimum": 1}, "snippet": TEXT},
+        },
+    },
+}  # fmt: skip
+RESULT = {
+    "type": "object", "required": ["ruleId", "ruleIndex", "level", "message", "locations"],
+    "properties": {
+        "ruleIndex": {"type": "integer", "minimum": 0}, "level": {"enum": ["error", "warning", "note"]},
+        "message": TEXT,
+        "locations": {"type": "array", "minItems": 1, "items": {"properties": {"physicalLocation": PLACE}}},
+    },
+}  # fmt: skip
+RUN = {
+    "type": "object", "required": ["tool", "results"],
+    "properties": {
+        "tool": {"properties": {"driver": {"required": ["name", "version", "rules"],
+                                           "properties": {"rules": {"type": "array", "items": RULE}}}}},
+        "results": {"type": "array", "items": RESULT},
+    },
+}  # fmt: skip
+LOG = {
+    "type": "object", "required": ["$schema", "version", "runs"],
+    "properties": {"version": {"const": "2.1.0"}, "runs": {"type": "array", "minItems": 1, "items": RUN}},
+}  # fmt: skip
+
+
+def test_sarif_has_what_code_scanning_needs(here: Path) -> None:
+    words = ["--code", "broken", "--code", str(here / "fine"), "-o", "a.sarif", "-o", "a.json"]
+    assert cli.run([*MOVE, *words]) == 11
+    log = json.loads(Path("a.sarif").read_text())
+    jsonschema.validate(log, LOG)
+    (run,) = log["runs"]
+    ids = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert len(ids) == len(set(ids))
+    assert all(ids[result["ruleIndex"]] == result["ruleId"] for result in run["results"])
+    first = run["results"][0]
+    assert (first["level"], first["ruleId"]) == ("error", "removed/BuilderFlag.FP16")
+    place = first["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("broken/a.py", 4)
+    assert json.loads(Path("a.json").read_text())["exit_code"] == 11
+
+
+@pytest.mark.parametrize(
+    ("code", "file", "uri"),
+    [
+        (("src",), "a b/x.py", "src/a%20b/x.py"), (("./src/",), "x.py", "src/x.py"), ((".",), "x.py", "x.py"),
+        (("src/x.py",), "x.py", "src/x.py"), (("/here/src",), "x.py", "src/x.py"),
+        (("a/src", "b/tools"), "tools/x.py", "b/tools/x.py"), (("src", "x.py"), "x.py", "x.py"),
+        (("../src",), "a/x.py", "a/x.py"), (("/else/src",), "x.py", "x.py"), (("../x.py",), "x.py", "x.py"),
+        (("src", "../tools"), "tools/x.py", "x.py"),
+    ],
+)  # fmt: skip
+def test_addresses_are_relative_to_where_the_command_ran(code: tuple[str, ...], file: str, uri: str) -> None:
+    levels = {use(GONE, 1, file): "error", use(GONE, 1, file, "why"): "warning", use(OLD, 1, file): "warning"}
+    levels |= {use(MET, 1, file): "note", use(GONE, 7, file, cell=2): "error"}
+    section = replace(section_of(*levels), code=code)
+    log = json.loads(render_sarif(section, "8.6.1", "10.8.0", "/here"))
+    jsonschema.validate(log, LOG)
+    results = log["runs"][0]["results"]
+    assert sorted(result["level"] for result in results) == sorted(levels.values())
+    places = [result["locations"][0]["physicalLocation"] for result in results]
+    assert {place["artifactLocation"]["uri"] for place in places} == {uri}
+    assert {place["region"]["startLine"] for place in places} == {1}, "a cell's line is none of its file"
+    assert any(result["message"]["text"].startswith("Cell 2, line 7: A.b: removed") for result in results)
+    bases = {each["uri"] for each in log["runs"][0]["originalUriBaseIds"].values()}
+    assert bases >= {"file:///here/"}
+    outside = any(each.startswith(("../", "/else")) for each in code)
+    assert len(bases) == 1 + outside
+
+
+def test_sarif_tells_what_was_not_read() -> None:
+    section = replace(section_of(use(GONE, 1), unread=(("b/c.py", "it is binary"), CPP)), code=("src",))
+    (run,) = json.loads(render_sarif(section, "8.6.1", "10.8.0", "/here"))["runs"]
+    first, second = run["invocations"][0]["toolExecutionNotifications"]
+    assert first["message"]["text"] == "b/c.py: it is binary"
+    assert first["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "src/b/c.py"
+    assert "searched by name only" in second["message"]["text"]

@@ -1,0 +1,89 @@
+"""bisect --exec: what a command is told, how its exit codes are read, how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from bugs.test_bisecting import NOT_ODD, bisect
+
+from trtmatrix.bugs.ask_images import Command, fill, read_exit_code, run_shell
+from trtmatrix.bugs.bisect_report import Candidate
+from trtmatrix.bugs.search import Answer
+from trtmatrix.common.errors import MachineryError
+
+GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"), [(0, GOOD), (1, BAD), (124, BAD), (125, CANNOT_SAY), (126, BAD), (127, BAD)]
+)
+def test_exit_codes_are_read_as_git_does(code: int, answer: Answer) -> None:
+    assert read_exit_code(code, "10.7.0") is answer
+
+
+@pytest.mark.parametrize("code", [128, 255, -9])
+def test_codes_that_end_the_search(code: int) -> None:
+    with pytest.raises(MachineryError, match=r"10\.7\.0: the command ended with .* ends the search"):
+        read_exit_code(code, "10.7.0")
+
+
+def test_a_command_knows_its_version_and_image(capfd: pytest.CaptureFixture[str]) -> None:
+    odd = Candidate(name="a b'c", image="x:1; exit 9")
+    command = fill('printf "%s|%s|%s" {version} {image} "$TRTMATRIX_VERSION|${HOME:+{}}"', odd)
+    assert run_shell(command, odd) == 0
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err) == ("", "a b'c|x:1; exit 9|a b'c|{}")
+
+
+def test_a_command_over_the_versions_of_the_matrix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    assert bisect(tmp_path, "--exec", NOT_ODD, "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["last_good"], data["first_bad"], data["first_fixed"]) == ("9.3.0", "10.0.0", None)
+    assert len(data["tried"]) <= 6  # of 11
+
+
+def test_a_version_without_an_image_cannot_be_asked_about_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    assert bisect(tmp_path, "--exec", "run {image}", "--product", "tensorrt-rtx", "--json") == 1
+    data = json.loads(capsys.readouterr().out)
+    assert {line["answer"] for line in data["row"]} == {"cannot say"}
+    assert data["tried"] == []
+
+
+def test_a_command_is_run_again_before_it_counts_as_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    count = f"echo x >> {tmp_path}/{{version}}; test $(wc -l < {tmp_path}/{{version}}) -lt 3 || {NOT_ODD}"
+    assert bisect(tmp_path, "--exec", count, "--rebuilds", "3", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    said = {line["name"]: line.get("words") for line in data["row"]}
+    assert (said["9.3.0"], said["10.0.0"]) == ("exit code 0 3 times", "exit code 1 in run 3 of 3")
+
+
+def test_a_command_that_is_interrupted_starts_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+
+    def stop(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trtmatrix.bugs.ask_images.run_shell", stop)
+    assert bisect(tmp_path, "--exec", NOT_ODD) == 130
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"The search was cut short: {Command.interrupted}." in said
+    assert "1 of 11 versions run, 0 known without a run." in said
+    assert "stored" in Command.interrupted
+
+
+def test_a_product_with_too_few_versions_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bisect(tmp_path, "--exec", "true", "--product", "onnxruntime") == 2
+    assert "has 1 version of it" in capsys.readouterr().err

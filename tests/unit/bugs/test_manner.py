@@ -1,0 +1,227 @@
+"""In which way a cell fails: one of each kind, all published failures, and what counts as the same."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import make_case, make_cell, make_entry, make_record, make_reported, make_repro
+from hypothesis import given
+from hypothesis import strategies as st
+from judge.test_numbers import FLOOR, KNOWN, MEMBERS
+from judge.test_published import entries
+
+from trtmatrix.judge.calibration import Calibration, read_calibration
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.judge import judge
+from trtmatrix.judge.manner import Kind, Manner, manner_in, manner_of, plain_message, same_manner
+from trtmatrix.suite.model import Cause, Verdict
+from trtmatrix.suite.outcome import Outcome
+from trtmatrix.suite.repros import Case
+
+NOISE = {
+    "key": "k", "precision": "tf32", "outputs": {"y": MEMBERS, "z": MEMBERS},
+    "defects": {"lost-scale": {"y": 100 * FLOOR}}, "c": {"lost-scale": {"tf32": 0.0001}},
+}  # fmt: skip
+RIGHT = {"count": 12, "nan_unexpected": 0, "zeros": 0, "rel_l2": FLOOR}
+WRONG = {**RIGHT, "rel_l2": 100 * FLOOR}
+
+
+def engine(remark: str = "", c: float = 0.0, explained: float = 0.0, **outputs: Mapping[str, Any]) -> Any:
+    """What was measured of one engine: outputs y and z, a signature of the lost scale in y, a count."""
+    return {
+        "outputs": {"y": RIGHT, "z": RIGHT, **outputs}, "scalars": {"wrong": 0.0}, "remark": remark,
+        "signatures": {"lost-scale": {"y": {"c": c, "explained": explained}}},
+    }  # fmt: skip
+
+
+def entry_of(*engines: Any, case: Case | None = None, noise: Any = NOISE, **fields: Any) -> Entry:
+    case = case or make_case(limits={}, defects=("lost-scale",), bug_is=frozenset({Cause.BUILD_FAILED}))
+    repro = make_repro(case, defects=KNOWN)
+    cell = make_cell(repro, case)
+    if engines:
+        fields["builds"] = [{"measurements": measured, "engine": {}} for measured in engines]
+    record = make_record(cell, **{"noise": noise, **fields})
+    outcome = judge([record], case, cell.version, repro)
+    return replace(make_entry(cell), record=record, records=(record,), outcome=outcome)
+
+
+def manner(*engines: Any, **fields: Any) -> Manner | None:
+    return manner_of(entry_of(*engines, **fields), Calibration())
+
+
+def failing(*engines: Any, **fields: Any) -> Manner:
+    found = manner(*engines, **fields)
+    assert found is not None
+    return found
+
+
+LIMITED = make_case(limits={"wrong": 0.0}, defects=("lost-scale",))
+FUSED = make_case(limits={}, remarks=frozenset({"fused"}), defects=("lost-scale",))
+TOLERANT = make_case(limits={"beyond": 0.0}, tolerance={"atol": 0.0, "rtol": 1e-5}, defects=("lost-scale",))
+NAN = {**RIGHT, "nan_unexpected": 3, "nan": 3}
+ZERO = {**RIGHT, "zeros": 12, "rel_l2": 1.0}
+AS_BUG = engine(c=1.01, explained=0.99, y=WRONG)
+
+KINDS = [
+    (engine(y=NAN), None, Kind.NOT_FINITE, "", ("y",), 0.25),
+    (engine(z=ZERO, y=WRONG), None, Kind.ZEROS, "", ("z",), 1.0 / FLOOR),
+    (AS_BUG, None, Kind.DEFECT, "lost-scale", ("y",), 1.01),
+    (engine(c=1.01, explained=0.99, y=WRONG, z=WRONG), None, Kind.DEFECT, "lost-scale", ("y", "z"), 1.01),
+    (engine(c=0.5, explained=0.99, y=WRONG), None, Kind.DEFECT, "lost-scale", ("y",), 0.5),
+    (engine(c=0.5, explained=0.1, y=WRONG), None, Kind.WRONG, "", ("y",), 100.0),
+    (engine(c=1.0, explained=0.99), None, Kind.DEFECT, "lost-scale", ("y",), 1.0),
+    (engine(z=WRONG), None, Kind.WRONG, "", ("z",), 100.0),
+    ({**engine(y=WRONG), "scalars": {"wrong": 7.0}}, LIMITED, Kind.LIMIT, "wrong", (), 7.0),
+    ({**engine(z=WRONG), "scalars": {"beyond": 7.0}}, TOLERANT, Kind.WRONG, "", ("z",), 100.0),
+    (engine(remark="plain"), FUSED, Kind.REMARK, "plain", (), 1.0),
+]
+
+
+@pytest.mark.parametrize(("measured", "case", "kind", "what", "outputs", "size"), KINDS)
+def test_each_kind_is_told_by_what_the_judge_goes_by(
+    measured: Any, case: Case | None, kind: Kind, what: str, outputs: tuple[str, ...], size: float
+) -> None:
+    found = failing(measured, case=case)
+    assert (found.kind, found.what, found.outputs) == (kind, what, outputs)
+    assert found.sizes == pytest.approx((size,))
+    assert found.words
+
+
+def test_numbers_below_the_floors_of_what_was_asked_are_named_by_their_precision() -> None:
+    case = make_case(limits={}, params={"precision": "fp32"})
+    noise = {**NOISE, "precision": "fp32", "defects": {}, "c": {}}
+    found = failing(engine(), case=case, noise=noise)
+    assert (found.kind, found.what) == (Kind.WRONG, "tf32")
+    assert "as tf32 computes" in found.words
+
+
+def test_an_error_that_is_the_bug_is_told_by_its_message() -> None:
+    detail = "build 2 of 3: Error Code 10: no implementation for node {n12} at 0x7f12 (/tmp/a/b.cpp:31)"
+    found = failing(ended=Cause.BUILD_FAILED.value, detail=detail)
+    assert (found.kind, found.what) == (Kind.ENDED, "build failed")
+    assert found.message == "Error Code 10: no implementation for node {n12} at … (<path>:#)"
+    assert manner(ended=Cause.TIME_OUT.value, detail="too long") is None, "that is no bug of this case"
+    assert manner(ended="built") is None
+    too_long = entry_of(ended=Cause.TIME_OUT.value)
+    assert manner_in(too_long.records, too_long.cell, Calibration()) is None
+
+
+def test_of_several_engines_those_count_that_fail_in_the_commonest_way() -> None:
+    found = failing(engine(), engine(y=NAN), AS_BUG, engine(c=0.98, explained=0.99, y=WRONG))
+    assert found.kind is Kind.DEFECT
+    assert found.sizes == (1.01, 0.98)
+    assert found.errors == (100 * FLOOR, 100 * FLOOR)
+    assert found.words == "y: one √scale lost (NVIDIA/TensorRT#4333), c = 0.98 to 1.01"
+
+
+def test_what_does_not_fail_has_no_manner() -> None:
+    assert manner(engine()) is None
+    assert manner_of(make_reported(make_cell()), Calibration()) is None
+    said_nothing = replace(entry_of(AS_BUG), outcome=Outcome(verdict=Verdict.INVALID))
+    assert manner_of(said_nothing, Calibration()) is None, "a control says that it says nothing"
+
+
+def test_every_published_failure_has_a_manner_and_nothing_else_has() -> None:
+    calibration = read_calibration()
+    kinds: Counter[tuple[str, Kind]] = Counter()
+    for entry in entries():
+        found = manner_of(entry, calibration)
+        fails = entry.outcome is not None and entry.outcome.verdict in {Verdict.FAIL, Verdict.FLAKY}
+        assert (found is not None) == (fails and entry.record is not None), entry.cell.id
+        if found is not None:
+            kinds[entry.cell.repro.id, found.kind] += 1
+            assert found.words
+            assert same_manner(found, found) == ""
+            assert all(output in (entry.record.outputs if entry.record else ()) for output in found.outputs)
+    assert {repro for repro, _ in kinds} >= {"controls", "sdpa-scale", "streams", "flash-attention"}
+    assert {kind for repro, kind in kinds if repro == "streams"} == {Kind.LIMIT}
+    assert {kind for repro, kind in kinds if repro in {"sdpa-scale", "controls"}} == {Kind.DEFECT}
+    assert kinds["flash-attention", Kind.REMARK]
+
+
+def test_published_failures_of_other_repros_are_told_apart() -> None:
+    calibration, seen = read_calibration(), dict[str, Manner]()
+    for entry in entries():
+        if found := manner_of(entry, calibration):
+            seen.setdefault(f"{entry.cell.repro.id} {found.kind.value} {found.what}", found)
+    apart = [seen["streams own limit wrong"], seen["flash-attention remark plain"]]
+    apart += [seen["sdpa-scale known defect lost-scale"], seen["gemm-mha-v2 known defect lost-mask"]]
+    for one in apart:
+        assert [same_manner(one, other) == "" for other in apart] == [one is other for other in apart]
+
+
+BASE = Manner(kind=Kind.WRONG, outputs=("y", "z"), sizes=(40.0,), errors=(0.5,), words="y: wrong")
+SMALL = replace(BASE, errors=(0.01,))
+DEFECT = Manner(kind=Kind.DEFECT, what="lost-scale", outputs=("y",), sizes=(1.0,), errors=(0.3,))
+NAMELESS = replace(BASE, outputs=(), errors=(1.01,))
+FP16 = replace(BASE, what="fp16")
+ENDED = Manner(kind=Kind.ENDED, what="build failed", message="Error Code 10: no implementation for node a")
+
+SAME = [
+    (BASE, {"outputs": ()}, ""),
+    (BASE, {"sizes": (1e6,), "errors": (0.06,)}, ""),
+    (BASE, {"errors": (4.9,)}, ""),
+    (BASE, {"errors": (900.0,)}, "relative error 900 instead of 0.5"),
+    (SMALL, {"errors": (1.4,)}, ""),
+    (SMALL, {"errors": (50.0,)}, "relative error 50 instead of 0.01"),
+    (BASE, {"errors": (0.04,)}, "relative error 0.04 instead of 0.5"),
+    (BASE, {"what": "fp16"}, "y: wrong"),
+    (BASE, {"what": "fp16", "errors": (0.4,)}, "y: wrong"),
+    (BASE, {"kind": Kind.NOT_FINITE}, "y: wrong"),
+    (BASE, {"kind": Kind.DEFECT, "what": "lost-scale", "errors": (0.4,)}, "y: wrong"),
+    (BASE, {"kind": Kind.DEFECT, "what": "lost-scale", "outputs": ()}, "y: wrong"),
+    (BASE, {"kind": Kind.ZEROS}, "y: wrong"),
+    (NAMELESS, {"kind": Kind.ZEROS, "errors": (1.0,)}, "y: wrong"),
+    (NAMELESS, {"kind": Kind.DEFECT, "what": "lost-scale"}, "y: wrong"),
+    (NAMELESS, {"errors": (1.0,)}, ""),
+    (FP16, {"kind": Kind.DEFECT, "what": "lost-scale"}, "y: wrong"),
+    (DEFECT, {"kind": Kind.ZEROS, "what": ""}, "zeros"),
+    (DEFECT, {"what": "lost-mask"}, "known defect"),
+    (DEFECT, {"what": "lost-mask, lost-scale"}, ""),
+    (DEFECT, {"what": "lost-mask", "errors": (0.2,)}, "known defect"),
+    (ENDED, {"message": "Error Code 10: no implementation for node b"}, ""),
+    (ENDED, {"message": "Error Code 4: no implementation for node a"}, "Error Code 4"),
+    (ENDED, {"message": "Error Code 10: the plugin was not found there"}, "plugin"),
+    (ENDED, {"what": "crashed"}, "ended"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "changed", "words"), SAME)
+def test_what_is_the_same_failure(wanted: Manner, changed: dict[str, Any], words: str) -> None:
+    said = same_manner(wanted, replace(wanted, **changed))
+    assert bool(said) == bool(words)
+    assert words in said
+
+
+def test_what_does_not_fail_is_not_the_same() -> None:
+    assert same_manner(BASE, None) == "it does not fail"
+
+
+SIGNALS = ["killed by SIGSEGV", "killed by SIGABRT", "exited with code 3", "exited with code 134"]
+
+
+@pytest.mark.parametrize("text", SIGNALS)
+def test_signals_and_exit_codes_stay_what_they_are(text: str) -> None:
+    assert plain_message(f"build 1 of 2: {text}") == text
+    ended = [Manner(kind=Kind.ENDED, what="crashed", message=plain_message(other)) for other in SIGNALS]
+    mine = ended[SIGNALS.index(text)]
+    assert [same_manner(mine, other) == "" for other in ended] == [mine is other for other in ended]
+
+
+@given(st.text(max_size=200))
+def test_a_plain_message_is_plain_already(text: str) -> None:
+    assert plain_message(plain_message(text)) == plain_message(text)
+
+
+ERRORS = st.one_of(st.floats(min_value=0), st.just(math.nan))
+
+
+@given(st.floats(allow_nan=True), ERRORS, st.sampled_from(list(Kind)))
+def test_every_failure_is_the_same_as_itself(size: float, error: float, kind: Kind) -> None:
+    one = Manner(kind=kind, what="a", outputs=("y",), sizes=(size,), errors=(error,), message="m")
+    assert same_manner(one, one) == ""

@@ -1,0 +1,223 @@
+"""Bad input ends with exit code 2, says what to do, shows no traceback and writes nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from builders import make_cell, make_record
+from reprosource import SOURCE
+from suite.test_config import ENTRY, GOOD
+
+from trtmatrix.cli import entry as cli
+from trtmatrix.launchers import docker_engine
+from trtmatrix.records.store import read_records, write_record
+from trtmatrix.suite.plan import Engine
+
+COMMANDS = ("run", "table", "list", "doctor", "publish")
+
+
+@pytest.fixture(autouse=True)
+def _no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand in for a host without Docker: none may be asked in a unit test."""
+    monkeypatch.setattr(docker_engine, "find_engine", lambda **_: Engine(available=False, reason="none"))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "matrix.yaml").write_text(GOOD)
+    (tmp_path / "repros").mkdir()
+    (tmp_path / "repros" / "plain.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def tree(root: Path) -> dict[str, str]:
+    """What lies in a project."""
+    return {
+        str(path.relative_to(root)): sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+        for path in root.rglob("*")
+    }
+
+
+def refused(capsys: pytest.CaptureFixture[str], project: Path, *words: str) -> str:
+    """Return what is printed by a command that must be refused and must write nothing."""
+    before = tree(project)
+    assert cli.run(words) == 2
+    assert tree(project) == before
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "Traceback" not in printed.err
+    return printed.err
+
+
+MATRICES: dict[str, tuple[bytes, str]] = {
+    "unknown key": (GOOD.replace("    driver", "    drivr").encode(), "matrix.yaml:9: versions[0].drivr: "),
+    "unquoted 10.10": (GOOD.replace('"10.7.0"\n', "10.10\n").encode(), 'write "10.10"'),
+    "double key": ((GOOD + "sources: {}\n").encode(), "matrix.yaml:11: sources: the key stands twice"),
+    "version twice": ((GOOD + ENTRY).encode(), "matrix.yaml:11: versions[1].version: '10.7.0' stands twice"),
+    "no tag": (GOOD.replace("tensorrt:10.7.0", "tensorrt").encode(), "needs a tag or a digest"),
+    "empty": (b"", "matrix.yaml:1: the file is empty"),
+    "no yaml": (b"a: [\n", "not valid YAML"),
+    "latin-1": (
+        GOOD.replace("release notes", "version \xe9").encode("latin-1"),
+        "matrix.yaml: cannot be read",
+    ),
+    "utf-16": (GOOD.encode("utf-16"), "matrix.yaml: cannot be read"),
+    "null bytes": (b"\0" * 100, "#x0000"),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_a_matrix_with_mistakes_is_refused(
+    name: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content, words = MATRICES[name]
+    (project / "matrix.yaml").write_bytes(content)
+    assert words in refused(capsys, project, "run")
+
+
+REPROS = {
+    "syntax": (SOURCE + "def\n", "not valid Python"),
+    "import": ("import no_such_module_at_all\n" + SOURCE, "plain.py:1: does not load: ModuleNotFoundError"),
+    "not a literal": (SOURCE.replace('"a title"', "str(1)"), "plain.py:1: FACTS must be a literal"),
+    "cases raise": (SOURCE.replace("    yield", "    1 / 0\n    yield"), "cases() raised ZeroDivisionError"),
+    "case id": (SOURCE.replace('"id": "plain"', '"id": "A b"'), "'A b' must match [a-z0-9.-]+"),
+    "no run": (SOURCE.replace("def run", "def ran"), "no function run()"),
+    "exit": (SOURCE + "raise SystemExit(0)\n", "does not load: SystemExit"),
+}
+
+
+@pytest.mark.parametrize("name", REPROS)
+def test_a_repro_that_does_not_load_is_refused(
+    name: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, words = REPROS[name]
+    (project / "repros" / "plain.py").write_text(source)
+    assert words in refused(capsys, project, "run")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_refuses_and_tells_mistakes_of_all_files(
+    command: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "matrix.yaml").write_text(GOOD.replace('"10.7.0"\n', "10.10\n"))
+    (project / "repros" / "other.py").write_text("FACTS = {}\n1 / 0\n")
+    text = refused(capsys, project, command)
+    assert "matrix.yaml:5: versions[0].version: " in text
+    assert "repros/other.py:2: does not load" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--trt", "10.7"), "--trt 10.7: nothing is called so; perhaps you meant 10.7.0"),
+        (("--trt", "10.7.0,9.9"), "--trt 9.9: "),
+        (("--repro", "plian"), "perhaps you meant plain"),
+        (("--case", "plian"), "perhaps you meant plain"),
+        (("--case", "plain/x*"), "--case plain/x*: "),
+        (("--runtime", "docker"), "--runtime docker: known are container, wheels, host"),
+        (("--output", "table.pdf"), "the suffix must be one of"),
+        (("--output", "nowhere/table.md"), "there is no folder nowhere"),
+        (("--matrix", "nowhere.yaml"), "name the file by --matrix"),
+        (("--repros", "nowhere"), "--repros names the folder"),
+        (("--pull", "some"), "invalid choice"),
+        (("--rebuilds", "0"), "'0' is no number from 1 to 100"),
+        (("--rebuilds", "101"), "'101' is no number from 1 to 100"),
+        (("--rebuilds", "many"), "'many' is no number from 1 to 100"),
+        (("--memory", "much"), "no size such as 512m or 4GB"),
+        (("--nonsense",), "unrecognized arguments"),
+    ],
+    ids=" ".join,
+)
+def test_an_argument_that_matches_nothing_is_refused(
+    words: tuple[str, ...], told: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told in refused(capsys, project, "run", *words)
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "list"])
+def test_a_gpu_that_is_not_known_is_refused(
+    command: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "perhaps you meant L4" in refused(capsys, project, command, "--gpu", "NVIDIA L4x")
+
+
+@pytest.mark.parametrize("words", [(), ("runn",), ("prepare",)])
+def test_no_or_an_unknown_command_is_refused(
+    words: tuple[str, ...], project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "usage: python -m trtmatrix" in refused(capsys, project, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("plain/nothing",), "no such case"),
+        (("plain",), "no such case"),
+        (("plain/plain", "--to", "repros"), "by --to"),
+    ],
+)
+def test_prepare_refuses_what_is_not_there_or_already_there(
+    words: tuple[str, ...], told: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told in refused(capsys, project, "prepare", *words)
+
+
+def test_a_record_cut_short_is_told_set_aside_and_the_next_command_works(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = project / "results"
+    whole = write_record(results / "local", make_record(make_cell(), run="r1").data)
+    cut = Path(write_record(results / "local", make_record(make_cell(), run="r2").data).file)
+    cut.write_bytes(cut.read_bytes()[:200])
+    assert cli.run(["table"]) == 2
+    told = capsys.readouterr().err
+    assert "r2.json:" in told
+    assert "set aside as r2.json.damaged; remedy: type the command again" in told
+    assert "Traceback" not in told
+    assert cli.run(["table", "--gpu", "H200"]) in {0, 4}
+    assert [item.record.run for item in read_records(results)] == [whole.run]
+    assert cut.with_name("r2.json.damaged").stat().st_size == 200
+
+
+def test_the_real_program_ends_with_2_and_no_traceback(project: Path) -> None:
+    (project / "matrix.yaml").write_text(GOOD.replace("    driver", "    drivr"))
+    before = tree(project)
+    command = [sys.executable, "-m", "trtmatrix", "run"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "perhaps you meant 'driver'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert tree(project) == before
+
+
+def test_a_right_project_is_not_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = tree(project)
+    assert cli.run(["list"]) == 0
+    assert "10.7.0" in capsys.readouterr().out
+    assert cli.run(["run", "--plan"]) == 0
+    assert tree(project) == before
+
+
+@pytest.mark.parametrize(("before", "kept"), [(signal.SIG_IGN, True), (signal.SIG_DFL, False)])
+def test_a_hangup_that_is_ignored_stays_so(before: signal.Handlers, kept: bool) -> None:
+    was = signal.signal(signal.SIGHUP, before)
+    try:
+        cli.run(["list", "--matrix", "nowhere.yaml"])
+        assert (signal.getsignal(signal.SIGHUP) is signal.SIG_IGN) is kept
+    finally:
+        signal.signal(signal.SIGHUP, was)
+
+
+@pytest.mark.parametrize("shell", ["PYTHONIOENCODING=ascii {} list", "{} list >&-"])
+def test_an_output_that_takes_no_marks_or_is_closed_is_no_trouble(shell: str) -> None:
+    command = shell.format(f"{sys.executable} -m trtmatrix")
+    root = Path(__file__).parents[3]
+    done = subprocess.run(["/bin/sh", "-c", command], cwd=root, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,101 @@
+"""The command that writes the whole matrix: its files, its exit codes, and what it says of bad ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from builders import make_entry
+from cli.test_light import HEAVY, RUNNING, project, store_all, watched
+from pagereading import Page
+
+from trtmatrix.cli import entry as cli
+from trtmatrix.cli.options import RunOptions, read_options
+from trtmatrix.cli.parser import make_parser
+from trtmatrix.cli.reporting import show
+from trtmatrix.plan.context import open_context
+from trtmatrix.plan.survey import take_survey
+from trtmatrix.suite.plan import Pull
+
+__all__ = ["project"]
+
+
+def test_it_writes_what_it_is_asked_for(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store_all(project)
+    assert cli.run(["report"]) == 0
+    assert capsys.readouterr().out == "report.html\n"
+    Page((project / "report.html").read_text(encoding="utf-8"))
+    assert cli.run(["report", "-o", "a.md", "-o", "b.json", "-o", "c.html"]) == 0
+    assert (project / "a.md").read_text(encoding="utf-8").startswith("## TensorRT version matrix")
+    assert json.loads((project / "b.json").read_text(encoding="utf-8"))["schema"] == 1
+    assert (project / "c.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "executed", "left"),
+    [
+        ([], True, {"report.html", "last-run.txt"}),
+        ([], False, set()),
+        (["--json"], True, set()),
+        (["--full"], True, {"report.html", "last-run.txt"}),
+    ],
+)
+def test_a_run_that_executed_something_leaves_the_page_and_every_row(
+    words: list[str], executed: bool, left: set[str], project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = read_options(RunOptions, make_parser().parse_args(["run", *words]))
+    context = open_context(options.project)
+    show(options, context, take_survey(context, Pull.NEVER), [make_entry(executed=executed)], 61.0)
+    local = project / "results" / "local"
+    assert {file.name for file in local.glob("*")} == left
+    shown = capsys.readouterr().out
+    if left:
+        Page((local / "report.html").read_text(encoding="utf-8"))
+        assert "PASS¹ 175" in (local / "last-run.txt").read_text(encoding="utf-8")
+    if left and not words:
+        assert all(f"results/local/{name}" in shown for name in left)
+        assert "1 test run in 61 s, none unexpected" in shown
+    assert ("PASS¹ 175" in shown) is (words == ["--full"])
+
+
+def test_without_any_evidence_it_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["report"]) == 4
+    assert "nox -s matrix runs what can be run here" in capsys.readouterr().out
+    Page((project / "report.html").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("a.txt", "the suffix must be one of"),
+        ("no/a.html", "there is no folder no"),
+        ("f.html", "is a folder"),
+    ],
+)
+def test_bad_files_are_told_before_anything_is_read(
+    file: str, says: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "f.html").mkdir()
+    (project / "matrix.yaml").unlink()
+    assert cli.run(["report", "-o", file]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "a.html").symlink_to(project / "gone" / "b.html")
+    assert cli.run(["report", "-o", "a.html"]) == 2
+    assert "cannot be written: No such file or directory" in capsys.readouterr().err
+
+
+def test_a_report_imports_nothing_heavy_and_starts_nothing(project: Path) -> None:
+    store_all(project)
+    found = watched("report")
+    assert found.code == 0
+    assert found.imported(HEAVY | RUNNING) == set()
+
+
+def test_a_surprise_is_told_and_is_the_exit_code(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store_all(project, 1e9)
+    assert cli.run(["report"]) == 1
+    assert "cells are not as expected: see what needs attention" in capsys.readouterr().out

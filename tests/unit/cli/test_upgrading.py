@@ -1,0 +1,106 @@
+"""The command upgrade: what it refuses, what it prints and writes, the exit code."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from builders import H200
+
+from trtmatrix.cli import entry as cli
+from trtmatrix.common.errors import UsageError
+from trtmatrix.suite.gpus import Gpu
+from trtmatrix.upgrade.move import choose_gpu, command_of
+
+ROOT = Path(__file__).parents[3]
+MOVE = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4"]
+
+
+@pytest.fixture(autouse=True)
+def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The project itself, without an engine, its cache elsewhere."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--trt", "10.7.0"], "--trt: upgrade takes its two versions by --from and --to"),
+        (["--runtime", "host"], "--runtime: upgrade takes"),
+        (["--python", "/usr/bin/python3"], "--python: upgrade takes"),
+        (["--gpu", "H200"], "--gpu L4,H200: an answer is for one GPU"),
+        (["--repro", "sdpa-scal"], "sdpa-scale"),
+        (["--check", "accept.py"], "--check is about your own model: name it by --model FILE.onnx"),
+        (["--code", "/no/such/folder"], "--code /no/such/folder: there is no such file"),
+        (["--model", "m.onnx", "--check", "/no/accept.py"], "--check /no/accept.py: there is no such file"),
+        (["--atol", "0"], "--atol is about your own model"),
+        (["-o", "report.pdf"], "the suffix must be one of .html, .md, .json"),
+        (["-o", "/no/such/folder/report.md"], "there is no folder /no/such/folder"),
+        (["--from", "10.8.0"], "--from and --to are both 10.8.0: move to "),
+        (["--to", "10.8.1"], "--to 10.8.1: not in matrix.yaml; perhaps you meant 10.8.0"),
+        (["--from", "10.0.1"], "--from 10.0.1: not in matrix.yaml; perhaps you meant 10.0.1.6"),
+        (["--from", "latest"], "not in matrix.yaml; known are 8.5.3.1, 8.6.0"),
+        (["--to", "tensorrt-rtx-1.7"], "an upgrade stays inside one product; from 10.7.0 to 8.5.3.1"),
+        (["--from", "10.8.0", "--to", "any"], "matrix.yaml has no version newer than 10.8.0"),
+        (["--to", "any", "--api"], "--api: name one version by --to"),
+        (["--gpu", "L4", "--from", "tensorrt-rtx-1.7"], "--gpu L4,L4"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*MOVE, *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_an_answer_needs_a_gpu() -> None:
+    with pytest.raises(UsageError, match="no GPU is in this host: name the GPU that you deploy on"):
+        choose_gpu([], [], [])
+    other = Gpu(slug="nvidia-l4", name="NVIDIA L4", index=1)
+    with pytest.raises(UsageError, match="this host has "):
+        choose_gpu([], [H200, other], [])
+    assert choose_gpu([], [H200, H200], []) == H200
+    named = choose_gpu(["L4"], [H200], [])
+    assert (named.compute, named.datacenter, named.present) == ("8.9", True, False)
+
+
+def test_the_products_on_the_cpu_need_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["upgrade", "--from", "tensorrt-rtx-1.4", "--to", "tensorrt-rtx-1.7"]) == 12
+    assert "TensorRT-RTX 1.4 → 1.7 · no GPU is needed" in capsys.readouterr().out
+
+
+def test_the_exit_code_is_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(MOVE) == 12
+    assert "NOT ENOUGH EVIDENCE  (exit code 12)" in capsys.readouterr().out
+    assert cli.run(["upgrade", "--from", "10.0.1.6", "--to", "10.7.0", "--gpu", "L4"]) == 11
+
+
+def test_json_and_files_hold_the_same_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / f"report{suffix}" for suffix in (".json", ".md", ".html")]
+    assert cli.run([*MOVE, "--json", *(word for file in files for word in ("-o", str(file)))]) == 12
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["decision"] == json.loads(files[0].read_text())["decision"]
+    assert all("10.8.0" in file.read_text() for file in files)
+    assert "GMT" not in files[1].read_text()
+
+
+def test_the_command_is_told_as_it_was_given() -> None:
+    words = ["--repro", "sdpa-scale", "--results", "my results", "--code", "src", "--no-run"]
+    args = cli.make_parser().parse_args([*MOVE, *words])
+    assert command_of(args) == (
+        "nox -s upgrade -- --from 10.7.0 --to 10.8.0 --gpu L4 --repro sdpa-scale --code src --no-run "
+        "--results 'my results'"
+    )
+    again = cli.make_parser().parse_args(["upgrade", *shlex.split(command_of(args))[4:]])
+    assert vars(again) == vars(args)
+
+
+def test_a_gpu_that_a_version_dropped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["upgrade", "--full", "--from", "10.4.0", "--to", "10.7.0", "--gpu", "V100"]) == 11
+    out = capsys.readouterr().out
+    assert "10.7.0 no longer supports this GPU (7.0): it takes compute capability 7.5 to 9.0" in out
+    assert "nox -s matrix" not in out

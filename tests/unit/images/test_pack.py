@@ -1,0 +1,194 @@
+"""What goes into a pack, and what cannot be packed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packs import IMAGE_BYTES, tree_of, write_pack
+
+from trtmatrix.cli import entry as cli
+from trtmatrix.cli.parser import read_size
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.paths import Project
+from trtmatrix.images.pack import bytes_of_layers, check_room, packed_images
+from trtmatrix.images.pack_format import PartWriter, open_target, part_limit
+from trtmatrix.images.pack_suite import find_suite, wanted_pythons
+from trtmatrix.images.unpacker import MANIFEST, SUMS, parse_manifest, read_stream
+from trtmatrix.suite.digest import PACKAGES
+from trtmatrix.suite.matrix import Fact, ImageOrigin, Pin, Version
+from trtmatrix.suite.model import Known
+
+FACT = Fact(value="1", known=Known.READ, source="here")
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def version(name: str, image: str, pin: Pin | None = None) -> Version:
+    return Version(version=name, origin=ImageOrigin(image=image, pin=pin), library=FACT)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 3000), max_size=12),
+    limit=st.one_of(st.just(0), st.integers(1, 4000)),
+)
+def test_parts_hold_the_stream_whatever_its_pieces_and_the_limit(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limit: int
+) -> None:
+    folder = tmp_path_factory.mktemp("parts")
+    data = [os.urandom(size) for size in sizes]
+    with PartWriter(folder, "images", limit) as writer:
+        for piece in data:
+            assert writer.write(piece) == len(piece)
+    files = sorted(folder.iterdir(), key=lambda file: int(file.suffix[1:]))
+    assert [p.name for p in writer.parts] == [f.name for f in files]
+    assert [p.sha256 for p in writer.parts] == [sha256(f.read_bytes()).hexdigest() for f in files]
+    assert all(f.stat().st_size <= limit for f in files) or not limit
+    assert len(files) == 1 or limit
+    manifest = {"parts": [{"name": part.name} for part in writer.parts]}
+    assert b"".join(read_stream(folder, manifest, "images")) == b"".join(data)
+
+
+def test_a_part_can_be_put_together_by_hand(tmp_path: Path) -> None:
+    write_pack(tmp_path / "p", limit=4000)
+    parts = sorted((tmp_path / "p").glob("images.*"))
+    assert len(parts) > 2
+    assert b"".join(part.read_bytes() for part in parts) == IMAGE_BYTES
+    for line in (tmp_path / "p" / SUMS).read_text().splitlines():
+        digest, name = line.split("  ")
+        assert sha256((tmp_path / "p" / name).read_bytes()).hexdigest() == digest
+
+
+def test_what_is_written_is_what_the_other_side_reads(tmp_path: Path) -> None:
+    manifest = write_pack(tmp_path / "p", files={"matrix.yaml": b"1", "src/a.py": b"2" * 700})
+    data = parse_manifest((tmp_path / "p" / MANIFEST).read_text())
+    assert [part["name"] for part in data["parts"]] == ["files.001", "images.001"]
+    assert data["images"][0]["id"] == manifest.images[0].id
+
+
+def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
+    first = write_pack(tmp_path / "a", files={"b": b"1", "a": b"2"})
+    (tmp_path / "a-source" / "0").touch()
+    second = write_pack(tmp_path / "b", files={"a": b"2", "b": b"1"})
+    assert first.parts == second.parts
+    assert tree_of(tmp_path / "a") == tree_of(tmp_path / "b")
+
+
+def test_a_part_fits_where_files_have_less_than_4_gib() -> None:
+    assert part_limit(read_size("4GB")) < 2**32 - 1
+    assert part_limit(0) == 0
+    with pytest.raises(UsageError, match="at least 1MB"):
+        part_limit(1000)
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt, OSError])
+def test_nothing_stays_of_a_pack_that_was_cut_off(kind: type[BaseException], tmp_path: Path) -> None:
+    def write() -> None:
+        with open_target(tmp_path / "p") as folder, PartWriter(folder, "files") as writer:
+            writer.write(b"data")
+            raise kind(28, "No space left on device")
+
+    with pytest.raises(MachineryError if kind is OSError else kind, match="No space"):
+        write()
+    assert not (tmp_path / "p").exists()
+
+
+def test_a_folder_that_is_not_empty_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("x")
+    with pytest.raises(UsageError, match="new or empty"), open_target(tmp_path):
+        pass
+    assert tree_of(tmp_path).keys() == {"mine"}
+
+
+def test_images_that_versions_share_go_once() -> None:
+    pin = Pin(manifest="sha256:m", ids=("sha256:1",))
+    versions = [version("1", "a/b:1", pin), version("2", "a/b:2"), version("3", "c:1"), version("4", "d:1")]
+    held = {"1": "sha256:1", "2": "sha256:1", "3": "sha256:3"}
+    first, second = packed_images(held, {"sha256:1": 10, "sha256:3": 20}, versions, {"a/b:1": "sha256:1"})
+    assert (first.names, first.versions, first.manifest) == (("a/b:1", "a/b:2"), ("1", "2"), "sha256:m")
+    assert (second.id, second.names, second.versions) == ("sha256:3", ("c:1",), ("3",))
+    untagged = packed_images({"1": "sha256:1"}, {"sha256:1": 10}, versions, {"a/b:1": "sha256:other"})
+    assert untagged[0].names == (), "a locked image is found by its ID"
+
+
+def test_an_image_that_no_run_would_find_again_is_refused() -> None:
+    digest = f"a/b@sha256:{'0' * 64}"
+    with pytest.raises(UsageError, match="nox -s lock -- --update --trt 1"):
+        packed_images({"1": "sha256:1"}, {"sha256:1": 1}, [version("1", digest)], {})
+    pinned = version("1", digest, Pin(manifest="sha256:m", ids=("sha256:1",)))
+    assert packed_images({"1": "sha256:1"}, {"sha256:1": 1}, [pinned], {})[0].names == ()
+
+
+def test_shared_layers_count_once() -> None:
+    base = {"Created": 1, "CreatedBy": "base", "Size": 100}
+    tops = [{"Created": 2, "CreatedBy": "top", "Size": size} for size in (5, 7)]
+    assert bytes_of_layers([[tops[0], base], [tops[1], base]]) == 112
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    check_room(tmp_path, 1000)
+    with pytest.raises(MachineryError, match="name another disk by --to"):
+        check_room(tmp_path, 1 << 60)
+
+
+def test_pythons() -> None:
+    assert wanted_pythons([]) == (f"{sys.version_info[0]}.{sys.version_info[1]}",)
+    assert wanted_pythons(["3.10", "3.12", "3.10"]) == ("3.10", "3.12")
+    for bad in ("3", "3.8", "python3.12", "3.12.1"):
+        with pytest.raises(UsageError, match=r"such as 3\.12"):
+            wanted_pythons([bad])
+
+
+def project_of(folder: Path) -> Project:
+    return Project(
+        matrix=folder / "m.yaml", repros=folder / "own", results=folder / "results", cache=folder / "cache"
+    )
+
+
+def own_project(folder: Path) -> Project:
+    (folder / "own" / "__pycache__").mkdir(parents=True)
+    (folder / "own" / "__pycache__" / "x.pyc").write_text("x")
+    (folder / "own" / "mine.py").write_text("x")
+    (folder / "m.yaml").write_text("schema: 1\n")
+    return project_of(folder)
+
+
+def test_the_suite_is_what_git_knows_with_the_users_own_matrix_and_repros(tmp_path: Path) -> None:
+    suite = find_suite(own_project(tmp_path))
+    assert suite.files["matrix.yaml"] == tmp_path / "m.yaml"
+    assert {name for name in suite.files if name.startswith("repros/")} == {"repros/mine.py"}
+    assert {
+        "noxfile.py",
+        "pyproject.toml",
+        "src/trtmatrix/cli/entry.py",
+        "src/trtprobe/__init__.py",
+    } <= suite.files.keys()
+    assert "matrix.lock" not in suite.files, "the checkout's is about another matrix"
+    (tmp_path / "m.lock").write_text("schema: 1\n")
+    assert find_suite(project_of(tmp_path)).files["matrix.lock"] == tmp_path / "m.lock"
+
+
+def test_a_program_without_its_checkout_cannot_pack_the_suite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PACKAGES, "trtmatrix", tmp_path / "lib" / "site-packages" / "trtmatrix")
+    with pytest.raises(UsageError, match="in a checkout"):
+        find_suite(own_project(tmp_path))
+
+
+def test_the_command_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nowhere.sock")
+    words = [f"--matrix={ROOT / 'matrix.yaml'}", f"--repros={ROOT / 'repros'}", f"--cache={tmp_path}"]
+    assert cli.run(["pack", *words, "--to", "p", "--trt", "10.7.0"]) == 3
+    assert "no images can be packed" in capsys.readouterr().err
+    assert cli.run(["pack", *words, "--to", "p", "--runtime", "container"]) == 2
+    assert "nothing to pack" in capsys.readouterr().err
+    assert not (tmp_path / "p").exists()

@@ -1,0 +1,358 @@
+"""What is not locked is told once and loudly, or refused; the lock is written whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import H200, make_cell, make_version, read_version
+from locks import IMAGE, digest_of, lock_of, make_image, make_platform
+from reprosource import SOURCE
+
+from trtmatrix.cli import entry as cli
+from trtmatrix.common.errors import ConfigError, MachineryError, TrtMatrixError, UsageError
+from trtmatrix.images.lock import resolve_all, update_lock, write_lock
+from trtmatrix.images.lock_report import Unresolved
+from trtmatrix.images.pins import check_pins, read_builds, recipe_digest
+from trtmatrix.launchers.docker_engine import ImageFacts
+from trtmatrix.launchers.lock import Lock, LockedImage
+from trtmatrix.launchers.references import RegistryError, Trouble
+from trtmatrix.plan.context import Context, open_context, own_platform, read_lock
+from trtmatrix.plan.survey import take_survey
+from trtmatrix.run.perform import Options, tell_pins
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.plan import Launch, Plan, Pull
+
+ROOT = Path(__file__).resolve().parents[3]
+MATRIX = f"""\
+schema: 1
+sources: {{here: {{title: "this test"}}}}
+versions:
+  - version: "8.6.0"
+    origin:
+      image: "trtmatrix/tensorrt:8.6.0"
+      build: {{base: "{IMAGE}", wheels: ["a==1.0"]}}
+    library: {{value: "8.6.0", known: read, source: here}}
+  - version: "10.7.0"
+    origin: {{image: "{IMAGE}"}}
+    library: {{value: "10.7.0.23", known: read, source: here}}
+  - version: "onnxruntime-1.31.1"
+    product: onnxruntime
+    origin: {{wheels: ["onnxruntime==1.31.1"]}}
+    library: {{value: "1.31.1", known: read, source: here}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with the files that images are made of."""
+    (tmp_path / "matrix.yaml").write_text(MATRIX)
+    (tmp_path / "repros").mkdir()
+    (tmp_path / "repros" / "plain.py").write_text(SOURCE)
+    shutil.copytree(ROOT / "docker" / "wheels", tmp_path / "docker" / "wheels")
+    (tmp_path / "docker/wheels/locks/8.6.0.txt").write_text(f"a==1.0 --hash=sha256:{'b' * 64}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def opened(lock: Lock = Lock()) -> Context:  # noqa: B008 - frozen
+    """The project, with a lock written beside it."""
+    write_lock(Path("matrix.lock"), lock)
+    return open_context(cli.make_parser().parse_args(["run"]))
+
+
+def own_image() -> LockedImage:
+    return make_image(make_platform(own_platform()))
+
+
+def whole_lock(context: Context) -> Lock:
+    """The lock that has all that the project's versions need."""
+    builds = {
+        name: parts.build for name, parts in read_builds(context.matrix.versions, context.project).items()
+    }
+    return replace(lock_of(own_image()), builds=builds)
+
+
+def launches(context: Context, python: str | None = None) -> list[Launch]:
+    return [
+        Launch(version=v, gpu=H200, cells=(make_cell(version=v),), python=python)
+        for v in context.matrix.versions
+    ]
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_not_locked_is_told_with_the_command() -> None:
+    context = opened()
+    assert check_pins(context, launches(context), False) == [
+        "NOT LOCKED: 8.6.0: trtmatrix/tensorrt:8.6.0: not locked",
+        f"NOT LOCKED: 10.7.0: {IMAGE} is whatever its tag stands for today",
+        "  to lock: nox -s lock -- --trt 8.6.0,10.7.0 --update",
+    ]
+    assert check_pins(context, launches(context, python="/usr/bin/python3"), False) == []
+
+
+def none_here(name: str) -> None:
+    """No image is on this host."""
+    del name
+
+
+@pytest.mark.usefixtures("folder")
+def test_locked_refuses_and_names_each_version_and_the_command() -> None:
+    context = opened()
+    with pytest.raises(UsageError) as caught:
+        check_pins(context, launches(context), True)
+    for word in ("8.6.0: ", "10.7.0: ", "nox -s lock -- --trt 8.6.0,10.7.0 --update"):
+        assert word in str(caught.value)
+    locked = opened(whole_lock(context))
+    assert check_pins(locked, launches(locked), True, look=none_here) == []
+
+
+BASE_ID = own_image().platforms[0].image_id
+
+
+def labels_of(context: Context) -> dict[str, str]:
+    """What docker/wheels/build writes on 8.6.0's image, made of the parts as they are."""
+    parts = read_builds(context.matrix.versions, context.project)["8.6.0"]
+    return {
+        "base": IMAGE, "base-id": BASE_ID, "base-digest": f"nvcr.io/nvidia/pytorch@{digest_of('b')}",
+        "recipe": recipe_digest(BASE_ID, parts.contents, parts.lines),
+    }  # fmt: skip
+
+
+OTHER_BUILDS = {
+    "recipe": {"recipe": "0" * 64},
+    "base": {"base": "a/b:1", "base-id": digest_of("8"), "base-digest": "none: made here"},
+    "no label": {"recipe": ""},
+}
+
+
+@pytest.mark.parametrize("what", OTHER_BUILDS)
+@pytest.mark.usefixtures("folder")
+def test_an_image_of_ours_that_is_here_must_be_made_of_the_locked_parts(what: str) -> None:
+    context = opened(whole_lock(opened()))
+    labels, looked = labels_of(context), list[str]()
+
+    def look(name: str) -> ImageFacts:
+        looked.append(name)
+        return ImageFacts(id=digest_of("1"), labels=labels)
+
+    here = launches(context)
+    assert check_pins(context, here, True, look) == []
+    assert looked == ["trtmatrix/tensorrt:8.6.0"]
+    labels |= OTHER_BUILDS[what]
+    (line,) = check_pins(context, here, False, look)
+    assert line.startswith("NOT LOCKED: 8.6.0: trtmatrix/tensorrt:8.6.0: ")
+    assert line.endswith("built on another base, or from other wheels or files: nox -s image -- 8.6.0")
+    with pytest.raises(UsageError, match=r"nox -s image -- 8\.6\.0"):
+        check_pins(context, here, True, look)
+    to_build = [replace(launch, build=True) for launch in here]
+    assert check_pins(context, to_build, True, look) == []
+
+
+def changed(folder: Path, what: str) -> Lock:
+    """Change one thing of a project where all is locked; returns its lock."""
+    lock = whole_lock(opened())
+    match what:
+        case "Dockerfile" | "tensorrt.py":
+            (folder / "docker" / "wheels" / what).open("a").write("# more\n")
+        case "wheels":
+            (folder / "docker/wheels/locks/8.6.0.txt").write_text(f"a==1.0 --hash=sha256:{'c' * 64}\n")
+        case "no hash":
+            (folder / "docker/wheels/locks/8.6.0.txt").write_text("")
+        case "no lock that reads":
+            (folder / "docker/wheels/locks/8.6.0.txt").write_text("what is this\n")
+        case "base":
+            return replace(lock, images={})
+        case "platform":
+            return replace(lock, images={IMAGE: make_image(make_platform("linux/other"))})
+        case "no builder":
+            (folder / "docker/wheels/build").unlink()
+    return lock
+
+
+CHANGES = {
+    "Dockerfile": "not as locked: file docker/wheels/Dockerfile has another content",
+    "tensorrt.py": "not as locked: file docker/wheels/tensorrt.py has another content",
+    "wheels": "not as locked: wheel a==1.0 has another content",
+    "no hash": "not as locked: wheel a==1.0 is gone",
+    "no lock that reads": "is made of cannot be read: ",
+    "base": f"its base {IMAGE} is not locked",
+    "platform": f"its base {IMAGE} is not locked",
+    "no builder": "not as locked: ",
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_build_whose_parts_changed_since_is_told_by_a_run(folder: Path, what: str) -> None:
+    context = opened(changed(folder, what))
+    lines = check_pins(context, launches(context), False)
+    assert lines[0].startswith("NOT LOCKED: 8.6.0: ")
+    assert CHANGES[what] in lines[0]
+
+
+@pytest.mark.usefixtures("folder")
+def test_another_platform_s_lock_is_none_and_a_digest_in_the_name_is_one() -> None:
+    context = opened(lock_of(make_image(make_platform("linux/other"))))
+    (line, *_) = check_pins(context, launches(context)[1:], False)
+    assert line == f"NOT LOCKED: 10.7.0: {IMAGE} is not locked for {own_platform()}"
+    named = f"{IMAGE}@{digest_of('a')}"
+    by_digest = make_version("10.7.0")
+    by_digest = read_version({**version_data(by_digest), "origin": {"image": named}})
+    launch = Launch(version=by_digest, gpu=H200, cells=())
+    assert check_pins(context, [launch], True) == []
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_image_that_no_registry_has_is_told_without_a_command_that_cannot_help() -> None:
+    context = opened()
+    local = read_version({**version_data(make_version()), "origin": {"image": "trtmatrix/test:latest"}})
+    launch = Launch(version=local, gpu=H200, cells=())
+    (line,) = check_pins(context, [launch], False)
+    assert "no registry has it" in line
+    with pytest.raises(UsageError) as caught:
+        check_pins(context, [launch], True)
+    assert "nox -s lock" not in str(caught.value)
+
+
+def version_data(version: Version) -> dict[str, object]:
+    return {"version": version.version, "library": vars(version.library)}
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_command_of_many_runs_tells_each_line_once(capsys: pytest.CaptureFixture[str]) -> None:
+    context = opened()
+    survey = take_survey(context, Pull.NEVER)
+    survey = replace(survey, plan=Plan(launches=tuple(launches(context)), excluded=()))
+    tell_pins(context, survey, Options(quiet=True), frozenset())
+    assert capsys.readouterr().err == ""
+    tell_pins(context, survey, Options(), frozenset())
+    assert capsys.readouterr().err.count("NOT LOCKED") == 2
+    tell_pins(replace(context, offline=True), survey, Options(), frozenset())
+    assert capsys.readouterr().err == ""
+    served = frozenset(cell.id for launch in survey.plan.launches for cell in launch.cells)
+    tell_pins(context, survey, Options(locked=True), served)
+    with pytest.raises(UsageError):
+        tell_pins(context, survey, Options(locked=True, quiet=True), frozenset())
+
+
+def test_a_lock_is_written_whole_and_only_where_it_changed(tmp_path: Path) -> None:
+    file = tmp_path / "matrix.lock"
+    assert not write_lock(file, Lock())
+    assert not file.exists()
+    assert write_lock(file, lock_of(make_image()))
+    file.chmod(0o664)
+    before = file.stat()
+    assert not write_lock(file, lock_of(make_image()))
+    assert file.stat().st_mtime_ns == before.st_mtime_ns
+    assert write_lock(file, Lock())
+    assert (read_lock(file), file.stat().st_mode) == (Lock(), before.st_mode)
+    link = tmp_path / "link.lock"
+    link.symlink_to(file)
+    assert write_lock(link, lock_of(make_image()))
+    assert link.is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.lock", "matrix.lock"]
+
+
+def test_a_lock_that_cannot_be_kept_leaves_the_old_one(tmp_path: Path) -> None:
+    file = tmp_path / "matrix.lock"
+    write_lock(file, lock_of(make_image()))
+    text = file.read_bytes()
+    with pytest.raises(MachineryError, match="cannot be kept") as caught:
+        write_lock(file, lock_of(make_image(make_platform("amd 64"))))
+    assert "platforms.amd 64" in str(caught.value)
+    with pytest.raises(MachineryError, match=r"(?s)cannot be written.*nox -s lock"):
+        write_lock(tmp_path / "nowhere" / "matrix.lock", lock_of(make_image()))
+    assert file.read_bytes() == text
+
+
+class Stub:
+    """Answers for registries: it stands for no wire, but for what several threads make of answers."""
+
+    def __init__(self, troubles: dict[str, Exception]) -> None:
+        self.troubles, self.threads = troubles, set[int]()
+
+    def resolve(self, image: str, ask: str | None = None) -> LockedImage:
+        self.threads.add(threading.get_ident())
+        if image in self.troubles:
+            raise self.troubles[image]
+        return make_image(image=image, registry=ask or "own")
+
+
+def trouble(kind: Trouble) -> RegistryError:
+    return RegistryError("no", trouble=kind, host="a")
+
+
+def test_one_registry_s_trouble_keeps_no_other_from_answering() -> None:
+    images = {f"a{n}": None for n in range(9)}
+    found = resolve_all(Stub({"a3": trouble(Trouble.LIMITED)}), images)
+    assert list(found) == list(images)
+    assert [name for name, answer in found.items() if not isinstance(answer, LockedImage)] == ["a3"]
+    assert resolve_all(Stub({}), {}) == {}
+
+
+def test_who_does_not_answer_in_time_is_told_of_and_keeps_no_other() -> None:
+    class Slow(Stub):
+        def resolve(self, image: str, ask: str | None = None) -> LockedImage:
+            time.sleep(5.0 if image == "a0" else 0.0)
+            return super().resolve(image, ask)
+
+    found = resolve_all(Slow({}), {"a0": None, "a1": None}, seconds=0.2)
+    assert isinstance(found["a0"], Unresolved)
+    assert "no answer within 0.2 s" in found["a0"].message
+    assert isinstance(found["a1"], LockedImage)
+
+
+def test_what_is_no_registry_s_trouble_is_raised() -> None:
+    with pytest.raises(UsageError, match="no name"):
+        resolve_all(Stub({"a1": UsageError("no name")}), {"a0": None, "a1": None})
+
+
+def test_updates_at_once_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "matrix.lock"
+
+    def add(name: str) -> None:
+        def change(lock: Lock) -> Lock:
+            return replace(lock, images={**lock.images, name: make_image(image=name)})
+
+        assert update_lock(file, change)
+
+    names = [f"a/b:{number}" for number in range(12)]
+    threads = [threading.Thread(target=add, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(read_lock(file).images) == sorted(names)
+    assert [path.name for path in tmp_path.iterdir()] == ["matrix.lock"]
+
+
+@pytest.mark.parametrize("value", ["http://my.mirror/nvidia", "my.mirror/nvidia:latest", "a b", "//"])
+def test_a_mirror_that_is_none_is_refused_by_the_setting_s_name(
+    value: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse = cli.make_parser().parse_args
+    with pytest.raises(UsageError, match=r"--registry .*names no registry"):
+        open_context(parse(["run", f"--registry={value}"]))
+    monkeypatch.setenv("TRTMATRIX_REGISTRY", value)
+    with pytest.raises(UsageError, match=r"TRTMATRIX_REGISTRY .*names no registry"):
+        open_context(parse(["run"]))
+    monkeypatch.delenv("TRTMATRIX_REGISTRY")
+    (folder / "matrix.yaml").write_text(f'registry: "{value}"\n{MATRIX}')
+    with pytest.raises(TrtMatrixError, match="registry"):
+        open_context(parse(["run"]))
+    context = open_context(parse(["run", "--registry=my.mirror:5000/nvidia/"]))
+    assert context.matrix.registry == "my.mirror:5000/nvidia/"
+
+
+def test_a_lock_that_is_no_text_or_no_file_is_told_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "binary.lock").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "folder.lock").mkdir()
+    for file in tmp_path.iterdir():
+        with pytest.raises(ConfigError) as caught:
+            read_lock(file)
+        assert "git checkout" in caught.value.problems[-1]

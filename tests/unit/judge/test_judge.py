@@ -1,0 +1,361 @@
+"""The judge: total over every way to end, and NaN never passes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import make_case, make_cell, make_record, make_repro, make_version
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.common.short import short
+from trtmatrix.judge.calibration import Calibration, parse_calibration
+from trtmatrix.judge.judge import judge, observed_differences, read_figure
+from trtmatrix.judge.numbers import measured
+from trtmatrix.judge.record import BUILT, ENDS, RAN, Record, write_number
+from trtmatrix.suite.matrix import Fact
+from trtmatrix.suite.model import Cause, Known, Verdict
+from trtmatrix.suite.outcome import Outcome
+from trtmatrix.suite.repros import Case, Figure
+
+V107 = make_version("10.7.0", library="10.7.0.23")
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
+
+
+def judged(case: Case | None = None, library: Any = None, **record: Any) -> Outcome:
+    case = case or make_case()
+    observed = {} if library is None else {"library": library}
+    return one(make_record(make_cell(case=case), observed=observed, **record), case)
+
+
+def one(record: Record, case: Case, version: Any = V107) -> Outcome:
+    return judge([record], case, version, make_repro(case))
+
+
+def text_of(record: Record, figure: Figure) -> str:
+    return read_figure(record, make_case(), make_repro(figure=figure))[0]
+
+
+def measurements(outputs: dict[str, dict[str, float]], **scalars: float) -> dict[str, Any]:
+    written = {name: {k: write_number(v) for k, v in values.items()} for name, values in outputs.items()}
+    return {"outputs": written, "scalars": {k: write_number(v) for k, v in scalars.items()}}
+
+
+@pytest.mark.parametrize("ended", ENDS)
+@pytest.mark.parametrize("bug_is", [frozenset(), frozenset(Cause)], ids=["plain", "bug"])
+def test_every_way_to_end_has_one_outcome(ended: str, bug_is: frozenset[Cause]) -> None:
+    outcome = judged(make_case(bug_is=bug_is), ended=ended, detail="why")
+    match ended:
+        case "ran":
+            assert outcome == Outcome(verdict=Verdict.PASS, builds=1)
+        case "built":
+            assert outcome == Outcome(verdict=Verdict.BUILT, reason="why")
+        case _ if bug_is:
+            assert outcome == Outcome(verdict=Verdict.FAIL, reason=f"{ended}: why")
+        case _:
+            assert outcome == Outcome(verdict=Verdict.NO_VERDICT, cause=Cause(ended), reason="why")
+
+
+REMARKS = [
+    ("fused", Verdict.PASS, ""),
+    ("plain", Verdict.FAIL, "right, but plain, not fused"),
+    ("?", Verdict.INVALID, "right, but it cannot be seen whether fused"),
+    ("", Verdict.INVALID, "right, but it cannot be seen whether fused"),
+]
+
+
+@pytest.mark.parametrize(("remark", "verdict", "reason"), REMARKS)
+def test_the_remark_decides_where_the_numbers_pass(remark: str, verdict: Verdict, reason: str) -> None:
+    case = make_case(remarks=frozenset({"fused"}))
+    right = {**measurements({"y": {"sum_abs": 1.0}}), "remark": remark}
+    failed = int(verdict is Verdict.FAIL)
+    assert judged(case, measurements=right) == Outcome(
+        verdict=verdict, reason=reason, builds=1, failed=failed
+    )
+    wrong = {**measurements({"y": {"sum_abs": 1e6}}), "remark": remark}
+    assert judged(case, measurements=wrong).reason == "sum_abs 1e+06 > 690"
+    assert judged(make_case(), measurements=right).verdict is Verdict.PASS, (
+        "any will do where none is asked for"
+    )
+
+
+def test_only_tensorrt_is_asked_for_a_remark() -> None:
+    case = make_case(remarks=frozenset({"fused"}))
+    record = make_record(make_cell(case=case, version="onnxruntime-1.31.1"))
+    outcome = one(record, case, make_version("onnxruntime-1.31.1"))
+    assert outcome == Outcome(verdict=Verdict.PASS), "nothing is built there"
+
+
+def test_the_remark_stands_before_the_figure() -> None:
+    figure = Figure(measure="speedup", label="x")
+    seen = {**measurements({}, speedup=3.14159), "remark": "fused"}
+    assert text_of(make_record(make_cell(), measurements=seen), figure) == "fused 3.14"
+    assert text_of(make_record(make_cell(), measurements={**seen, "scalars": {}}), figure) == "fused"
+    assert text_of(make_record(make_cell(), measurements={**seen, "remark": ""}), figure) == "3.14"
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_trouble_with_the_machinery_is_never_pass_or_fail(cause: Cause) -> None:
+    assert judged(ended=cause.value).verdict is Verdict.NO_VERDICT
+    expected = {"interrupted", "launcher failed", "probe failed", "version mismatch", "image missing"}
+    assert cause.is_machinery is (cause.value in expected)
+
+
+@given(
+    st.dictionaries(st.sampled_from("yz"), st.dictionaries(st.sampled_from(("sum_abs", "max_abs")), NUMBERS)),
+    st.dictionaries(st.sampled_from(("own", "sum_abs")), NUMBERS),
+    st.dictionaries(st.sampled_from(("sum_abs", "max_abs", "own")), st.floats(-10, 10)),
+    st.integers(0, 3),
+)
+def test_pass_means_that_every_limit_holds_and_nothing_is_nan(
+    outputs: dict[str, dict[str, float]], scalars: dict[str, float], limits: dict[str, float], bad: int
+) -> None:
+    for values in outputs.values():
+        values["nan_unexpected"] = bad
+    record = make_record(make_cell(), measurements=measurements(outputs, **scalars))
+    outcome = one(record, make_case(limits=limits))
+    known = {name: measured(record.builds[0], name) for name in limits}
+    if outcome.verdict is Verdict.PASS:
+        assert limits
+        assert not (bad and outputs)
+        assert all(value is not None and value <= limits[name] for name, value in known.items())
+    elif outcome.verdict is Verdict.INVALID:
+        assert not limits or None in known.values()
+    else:
+        assert outcome.verdict is Verdict.FAIL
+        above = [value is not None and not value <= limits[name] for name, value in known.items()]
+        assert any(above) or (bad and outputs)
+    assert (outcome.verdict is Verdict.PASS) == (not outcome.reason)
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        (0.0, Verdict.PASS), (690.0, Verdict.PASS), (math.nextafter(690.0, 700.0), Verdict.FAIL),
+        (math.nan, Verdict.FAIL), (math.inf, Verdict.FAIL),
+    ],
+)  # fmt: skip
+def test_the_rule_is_measured_at_most_limit(value: float, verdict: Verdict) -> None:
+    assert judged(value=value).verdict is verdict
+
+
+def test_a_nan_in_one_output_of_many_fails() -> None:
+    outputs = {"a": {"sum_abs": 1.0}, "b": {"sum_abs": math.nan}, "c": {"sum_abs": 1.0}}
+    assert judged(measurements=measurements(outputs)).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("count", [1, 12, math.nan, math.inf])
+def test_nan_where_the_reference_is_finite_fails_below_every_limit(count: float) -> None:
+    outputs = {"y": {"sum_abs": 0.0, "count": 12, "nan_unexpected": count}}
+    outcome = judged(measurements=measurements(outputs))
+    assert outcome.verdict is Verdict.FAIL
+    assert "NaN or infinite where the reference is finite" in outcome.reason
+
+
+def test_a_limit_that_was_not_measured_is_no_pass() -> None:
+    outcome = judged(make_case(limits={"sum_abs": 690.0, "own": 1.0}))
+    assert outcome.verdict is Verdict.INVALID
+    assert "did not measure own" in outcome.reason
+
+
+def test_a_case_without_limits_says_nothing() -> None:
+    assert judged(make_case(limits={})).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("pinned", "known", "seen", "agrees"),
+    [
+        ("10.7.0.23", Known.READ, "10.7.0.23", True),
+        ("10.7.0.23", Known.READ, "10.7.0", True),
+        ("10.7.0.23", Known.READ, "10.7.0.24", False),
+        ("10.7.0.23", Known.RECALLED, "10.7.0.24", True),
+        ("10.7.0.23", Known.INFERRED, "10.7.0.24", True),
+        ("10.7.0.23", Known.INFERRED, "10.7.1.23", False),
+        ("10.7.0.23", Known.MEASURED, "10.10.0", False),
+        ("10.1.0", Known.READ, "10.10.0", False),
+        ("9.2.0.5", Known.READ, "9.2.0.post12.dev5", True),
+        ("10.7.0", Known.THIRD_PARTY, "8.6.1", False),
+    ],
+)
+def test_another_library_than_the_pinned_one_gives_no_verdict(
+    pinned: str,
+    known: Known,
+    seen: str,
+    agrees: bool,
+) -> None:
+    fact = Fact(value=pinned, known=known, source="a")
+    version = replace(make_version("10.7.0"), library=fact)
+    record = make_record(make_cell(), observed={"library": seen})
+    outcome = one(record, make_case(), version)
+    assert (outcome.cause is Cause.VERSION_MISMATCH) is not agrees
+    assert outcome.verdict is (Verdict.PASS if agrees else Verdict.NO_VERDICT)
+
+
+@pytest.mark.parametrize("ended", ENDS)
+def test_a_mismatch_outweighs_every_way_to_end(ended: str) -> None:
+    outcome = judged(make_case(bug_is=frozenset(Cause)), library="10.8.0", ended=ended)
+    assert outcome.cause is Cause.VERSION_MISMATCH
+
+
+@pytest.mark.parametrize("library", [None, 7, ["10.8.0"]])
+def test_a_library_that_was_not_observed_is_no_mismatch(library: object) -> None:
+    assert judged(library=library).verdict is Verdict.PASS
+
+
+def test_facts_that_the_image_contradicts_are_told() -> None:
+    version = make_version("10.7.0", python="3.12", torch="2.6.0a0+df5bbc09d1", cuda="12.6.3")
+    seen = {"python": "3.10.12", "torch": "2.6.0a0+df5bbc09d1", "cuda": None, "library": "10.7.0"}
+    record = make_record(make_cell(version=version), observed=seen)
+    assert observed_differences(record, version) == {"python": ("3.12", "3.10.12")}
+
+
+def test_the_cases_own_number_comes_before_the_outputs() -> None:
+    record = make_record(make_cell(), measurements=measurements({"y": {"wrong": 9.0}}, wrong=3.0))
+    assert measured(record.builds[0], "wrong") == 3.0
+    assert measured(record.builds[0], "nothing") is None
+
+
+@given(st.floats(0, 1e300, allow_subnormal=False))
+def test_a_figure_has_six_characters_at_most_and_keeps_its_size(value: float) -> None:
+    assert len(short(value)) <= 6
+    assert float(short(value)) == pytest.approx(value, rel=0.06 if 1e-9 <= value < 1e99 else 0.5)
+
+
+@given(NUMBERS)
+def test_every_number_has_a_figure(value: float) -> None:
+    assert math.isnan(float(short(value))) == math.isnan(value)
+    assert math.isinf(float(short(value))) or math.isfinite(value) or math.isnan(value)
+
+
+@pytest.mark.parametrize("ended", ENDS)
+def test_only_what_ran_has_a_figure(ended: str) -> None:
+    record: Record = make_record(make_cell(), 175.2, ended=ended)
+    text = text_of(record, Figure(measure="sum_abs", label="sum"))
+    assert text == ("175" if ended == RAN else "")
+    assert BUILT in ENDS
+
+
+RIGHT, WRONG = 175.0, 1373.0
+
+
+def pooled(*engines: tuple[float, ...]) -> Outcome:
+    """Judge records of one cell, each with so many engines, the newest first."""
+    cell = make_cell()
+    runs = (f"20250102t030405-0000000{i}" for i in range(9))
+    records = [
+        make_record(cell, values[0], others=values[1:], run=run)
+        for run, values in zip(runs, engines, strict=False)
+    ]
+    return judge(records, cell.case, cell.version, cell.repro)
+
+
+@pytest.mark.parametrize(
+    ("engines", "verdict", "builds", "failed"),
+    [
+        ([(RIGHT,)], Verdict.PASS, 1, 0),
+        ([(WRONG,)], Verdict.FAIL, 1, 1),
+        ([(RIGHT, RIGHT, RIGHT)], Verdict.PASS, 3, 0),
+        ([(WRONG,) * 3, (WRONG,)], Verdict.FAIL, 4, 4),
+        ([(RIGHT,) * 3, (WRONG,)], Verdict.FLAKY, 4, 1),
+        ([(RIGHT, WRONG)], Verdict.FLAKY, 2, 1),
+    ],
+)
+def test_every_engine_of_every_comparable_record_counts(
+    engines: list[tuple[float, ...]], verdict: Verdict, builds: int, failed: int
+) -> None:
+    outcome = pooled(*engines)
+    assert (outcome.verdict, outcome.builds, outcome.failed) == (verdict, builds, failed)
+
+
+def test_flaky_says_how_often_and_why() -> None:
+    assert pooled((RIGHT,) * 3, (WRONG,)).reason == "1 of 4 builds fail: sum_abs 1373 > 690"
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from([RIGHT, WRONG, math.nan]), min_size=1, max_size=3), min_size=1, max_size=4
+    )
+)
+def test_the_verdict_of_several_engines_does_not_depend_on_their_order(engines: list[list[float]]) -> None:
+    forth = pooled(*(tuple(one) for one in engines))
+    back = pooled(*(tuple(reversed(one)) for one in reversed(engines)))
+    assert (forth.verdict, forth.builds, forth.failed) == (back.verdict, back.builds, back.failed)
+
+
+def test_the_newest_decides_whether_there_is_a_verdict() -> None:
+    cell = make_cell()
+    crashed = make_record(cell, ended="crashed", run="20250102t030406-00000000")
+    old = make_record(cell)
+    assert judge([crashed, old], cell.case, cell.version, cell.repro).cause is Cause.CRASHED
+    outcome = judge([old, crashed], cell.case, cell.version, cell.repro)
+    assert (outcome.verdict, outcome.builds) == (Verdict.PASS, 1), "what did not run is no engine"
+
+
+def test_processes_count_as_engines() -> None:
+    cell = make_cell()
+    for value, verdict, failed in ((RIGHT, Verdict.PASS, 0), (WRONG, Verdict.FAIL, 3)):
+        outcome = judge([make_record(cell, value, processes=3)], cell.case, cell.version, cell.repro)
+        assert (outcome.verdict, outcome.builds, outcome.failed) == (verdict, 3, failed)
+
+
+def test_without_a_record_there_is_nothing_to_judge() -> None:
+    cell = make_cell()
+    with pytest.raises(ValueError, match="no record"):
+        judge([], cell.case, cell.version, cell.repro)
+
+
+def test_an_older_record_is_judged_by_the_calibrated_floor() -> None:
+    noise = {"precision": "tf32", "outputs": {"y": {"tf32": 1e-3}}}
+    data = {"schema": 1, "seeds": 21, "cases": {"k": {"noise": noise, "envelope": {}}}}
+    case = make_case(limits={}, noise_key="k")
+    cell = make_cell(case=case)
+    for rel_l2, verdict in ((4e-3, Verdict.PASS), (8.1e-3, Verdict.FAIL)):
+        record = make_record(cell, rel_l2=rel_l2)
+        calibration = parse_calibration(data)
+        assert judge([record], case, cell.version, cell.repro, calibration).verdict is verdict
+        assert judge([record], case, cell.version, cell.repro).verdict is Verdict.INVALID
+        own = make_record(cell, rel_l2=rel_l2, noise={**noise, "outputs": {"y": {"tf32": 0.1}}})
+        assert judge([own], case, cell.version, cell.repro, calibration).verdict is Verdict.PASS, (
+            "its own counts"
+        )
+
+
+def test_a_calibration_of_another_schema_is_refused() -> None:
+    with pytest.raises(ValueError, match="schema 2"):
+        parse_calibration({"schema": 2})
+
+
+@pytest.mark.parametrize(
+    ("envelope", "own", "bound"),
+    [({"tf32": 0.05, "tf32-truncated": 9.0}, 9.0, 0.10), ({"tf32": 0.001}, 9.0, 0.02), (None, 0.02, 0.2)],
+)
+def test_the_bound_is_the_envelope_with_its_margin(
+    envelope: dict[str, float] | None, own: float, bound: float
+) -> None:
+    from judge.test_numbers import make_noise
+
+    calibration = Calibration(envelopes={"k": {"lost-scale": envelope}} if envelope else {})
+    noise = make_noise(c={"lost-scale": {"tf32": own}})
+    assert calibration.bound(noise, "lost-scale") == pytest.approx(bound)
+    assert math.isinf(calibration.bound(noise, "lost-mask"))
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"by": "", "why_not": "no kernel of Strange"}, "; no reference: no kernel of Strange"),
+        ({"by": "it", "silent": ["y"]}, "; y: its reference has no element but zeros, NaN and infinity"),
+        ({"by": "it", "why_not": "opset 9"}, "; no noise floor: opset 9"),
+        ({}, "compared with each other only"),
+    ],
+)
+def test_what_says_nothing_for_want_of_a_floor_says_why_there_is_none(
+    told: dict[str, Any], words: str
+) -> None:
+    case = make_case(limits={}, keep=True)
+    outcome = judged(case, rel_l2=0.5, noise={"outputs": {}, "precision": "fp32", "reference": told})
+    assert outcome.verdict is Verdict.INVALID
+    assert words in outcome.reason

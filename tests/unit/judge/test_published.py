@@ -1,0 +1,177 @@
+"""The published records, judged again from what is stored: no GPU, no outputs, the same verdicts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from trtmatrix.judge.calibration import read_calibration
+from trtmatrix.judge.compare import Stored, make_entries
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.factors import NAMED, PASS_FACTOR
+from trtmatrix.judge.judge import subject_of
+from trtmatrix.judge.noise import read_noise
+from trtmatrix.judge.numbers import judge_build, read_floors
+from trtmatrix.judge.record import RAN, Measured
+from trtmatrix.plan.context import read_matrix
+from trtmatrix.plan.survey import recorded_gpus
+from trtmatrix.records.store import read_records
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import CellId, Control, Product, Verdict
+from trtmatrix.suite.outcome import Outcome
+from trtmatrix.suite.repro_files import read_repros
+
+ROOT = Path(__file__).resolve().parents[3]
+GPU = "nvidia-h200"
+
+
+@cache
+def published() -> tuple[Stored, ...]:
+    """Return all records of the GPU, older ones without noise too."""
+    stored = read_records(ROOT / "results")
+    return tuple(item for item in stored if item.record.cell.gpu == GPU and not item.local)
+
+
+@cache
+def with_noise() -> tuple[Stored, ...]:
+    return tuple(item for item in published() if "noise" in item.record.data)
+
+
+def judged(stored: Sequence[Stored]) -> tuple[Entry, ...]:
+    """Judge records of cases that there still are."""
+    versions = {version.name: version for version in read_matrix(ROOT / "matrix.yaml").versions}
+    cases = {
+        (loaded.repro.id, case.id): (loaded.repro, case)
+        for loaded in read_repros(ROOT / "repros") for case in loaded.repro.cases
+    }  # fmt: skip
+    gpu = recorded_gpus(stored)[GPU]
+    cells: dict[CellId, Cell] = {}
+    for cell in (item.record.cell for item in stored):
+        if (cell.repro, cell.case) in cases:
+            repro, case = cases[cell.repro, cell.case]
+            cells[cell] = Cell(repro=repro, case=case, version=versions[cell.version], gpu=gpu)
+    return make_entries(list(cells.values()), stored, {}, [], calibration=read_calibration())
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    return judged(with_noise())
+
+
+def engines(entry: Entry) -> Iterator[tuple[Measured, Outcome, float]]:
+    """Yield what was measured of each engine, its outcome and its worst output's error in noise floors."""
+    for record in (record for record in entry.records if record.ended == RAN):
+        subject = subject_of(record, entry.cell.case, entry.cell.repro, read_calibration())
+        for build in record.builds:
+            floors = read_floors(build, subject)
+            yield build, judge_build(build, subject), max(floors.values(), default=0.0)
+
+
+def outcome_of(entry: Entry) -> Outcome:
+    assert entry.outcome is not None, str(entry.cell.id)
+    return entry.outcome
+
+
+def test_there_are_records_of_both_versions_over_three_engines() -> None:
+    assert len(entries()) == len({item.record.cell for item in with_noise()}), "every case is still there"
+    versions = [entry.cell.version.name for entry in entries()]
+    assert min(versions.count("8.5.3.1"), versions.count("8.6.0")) >= 40
+    by_flag = [entry for entry in entries() if entry.cell.case.precision == "fp16-flag"]
+    assert {outcome_of(entry).builds >= 3 for entry in by_flag} == {True}
+    assert {entry.cell.version.product for entry in entries()} == {Product.TENSORRT}
+
+
+def test_every_verdict_is_the_expected_one() -> None:
+    other = {
+        str(entry.cell.id): (outcome_of(entry).verdict.value, entry.expected.value, outcome_of(entry).reason)
+        for entry in entries()
+        if outcome_of(entry).verdict is not entry.expected
+    }
+    assert not other
+    assert not [str(entry.cell.id) for entry in entries() if entry.surprise]
+
+
+def test_all_engines_of_a_cell_agree() -> None:
+    for entry in entries():
+        assert len({outcome.verdict for _, outcome, _ in engines(entry)}) == 1, str(entry.cell.id)
+
+
+def test_a_race_that_nothing_delays_goes_either_way() -> None:
+    races = [item.record for item in with_noise() if item.record.cell.case == "undelayed-no-wait"]
+    assert {race.scalars["wrong"] > 0 for race in races} == {True, False}
+
+
+def controls() -> list[Entry]:
+    return [entry for entry in entries() if entry.cell.case.control is Control.NEGATIVE]
+
+
+def test_every_negative_control_fails_in_every_engine() -> None:
+    assert {entry.cell.version.name for entry in controls()} == {"8.5.3.1", "8.6.0"}
+    for entry in controls():
+        outcome = outcome_of(entry)
+        assert (outcome.verdict, outcome.failed) == (Verdict.FAIL, outcome.builds), str(entry.cell.id)
+
+
+def test_every_defect_that_was_put_in_is_named() -> None:
+    put_in = [entry for entry in controls() if entry.cell.case.defect]
+    assert len(put_in) >= 20
+    for entry in put_in:
+        defect = entry.cell.repro.defects[entry.cell.case.defect]
+        for _, outcome, _ in engines(entry):
+            found = re.search(rf"{re.escape(defect.what)}, c = (\S+?)(?:\)| or |$)", outcome.reason)
+            assert found, f"{entry.cell.id}: {outcome.reason}"
+            assert NAMED[0] <= float(found.group(1)) <= NAMED[1]
+            assert f"consistent with {defect.upstream}" in outcome.reason or not defect.upstream
+
+
+def test_a_signature_is_looked_for_where_it_was_calibrated() -> None:
+    """The whole case and the part that was calibrated show a defect best in the same output."""
+    calibration = read_calibration()
+    looked = 0
+    for record in (item.record for item in with_noise()):
+        noise = read_noise(record.noise)
+        for defect in noise.defects if noise else ():
+            assert noise is not None
+            known = calibration.noises[noise.key]
+            assert noise.size(defect)[0] == known.size(defect)[0], f"{record.cell}: {defect}"
+            assert calibration.envelopes[noise.key][defect], f"{record.cell}: {defect}"
+            looked += 1
+    assert looked >= len(entries()) / 2
+
+
+def test_no_right_engine_is_above_half_the_factor() -> None:
+    right = [entry for entry in entries() if entry.expected is Verdict.PASS]
+    assert len(right) >= 100
+    seen = {
+        str(entry.cell.id): floors
+        for entry in right for _, outcome, floors in engines(entry)
+        if floors > PASS_FACTOR / 2 or outcome.verdict is not Verdict.PASS
+    }  # fmt: skip
+    fused = {"flash-attention/causal-512-fp16@8.6.0", "flash-attention/causal-2048-fp16-flag@8.6.0"}
+    assert {name.partition("#")[0] for name in seen} <= fused, "8.6.0's fused causal kernel is the exception"
+    assert max(seen.values()) < PASS_FACTOR
+
+
+def test_a_saturated_softmax_says_nothing() -> None:
+    saturated = [entry for entry in entries() if entry.cell.case.id.endswith("amplitude1000")]
+    assert len(saturated) == 4
+    for entry in saturated:
+        assert outcome_of(entry).verdict is Verdict.INVALID
+        assert "neither its size nor its shape would show" in outcome_of(entry).reason
+
+
+@pytest.mark.parametrize("records", [with_noise, published], ids=["with-noise", "all"])
+def test_the_order_of_records_changes_no_outcome(records: object) -> None:
+    assert callable(records)
+    stored: tuple[Stored, ...] = records()
+    first, second = judged(stored), judged(stored[::-1])
+    assert {entry.cell.id: entry.outcome for entry in first} == {
+        entry.cell.id: entry.outcome for entry in second
+    }
+    assert {entry.cell.id: entry.figure for entry in first} == {
+        entry.cell.id: entry.figure for entry in second
+    }

@@ -1,0 +1,231 @@
+"""The user's own tolerance decides; the noise floor is told beside it; outputs are kept."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import make_case, make_cell, make_record, make_repro
+from model.test_own_model import Opened, npz, opened
+from onnxmodels import mlp, normal, saved
+
+from trtmatrix.common.errors import ConfigError
+from trtmatrix.judge.judge import judge
+from trtmatrix.judge.noise import NO_FLOOR
+from trtmatrix.judge.record import record_from
+from trtmatrix.model.own_model import model_repro
+from trtmatrix.plan.digests import asked_digest
+from trtmatrix.prepare.cases import CaseCache, read_noise_file
+from trtmatrix.prepare.noise import compute_noise, has_noise
+from trtmatrix.suite.model import Product, Verdict
+from trtmatrix.suite.outcome import Outcome
+from trtmatrix.suite.repro_files import LoadedRepro, read_repro
+from trtmatrix.suite.reprofile import parse_repro
+from trtmatrix.suite.repros import Case
+from trtprobe.cell import run_cell
+
+__all__ = ["opened"]
+
+NOISE = {"precision": "tf32", "outputs": {"y": {"fp32": 1e-7, "tf32": 1e-4}}}
+OWN: dict[str, Any] = {"limits": {}, "keep": True}
+WITHIN: dict[str, Any] = {"limits": {"beyond": 0.0}, "tolerance": {"atol": 1e-3, "rtol": 0.01}, "keep": True}
+
+
+def judged(case: Case, rel_l2: float | None, noise: Any = None, **fields: Any) -> Outcome:
+    cell = make_cell(case=case)
+    record = make_record(cell, rel_l2=rel_l2, noise=noise or {}, **fields)
+    return judge([record], case, cell.version, cell.repro)
+
+
+@pytest.mark.parametrize(
+    ("rel_l2", "reason"),
+    [
+        (1e-4, ""),
+        (5e-4, "within atol 0.001, rtol 0.01; the noise floor does not decide: y: 5 noise floors"),
+        (1e-2, "within atol 0.001, rtol 0.01; the noise floor fails it: y: 100 noise floors"),
+    ],
+)
+def test_what_is_within_the_tolerance_passes_whatever_the_floor_says(rel_l2: float, reason: str) -> None:
+    outcome = judged(make_case(**WITHIN), rel_l2, NOISE, scalars={"beyond": 0.0})
+    assert outcome.verdict is Verdict.PASS
+    assert outcome.reason.startswith(reason)
+    assert bool(outcome.reason) == bool(reason)
+
+
+def test_one_element_beyond_fails_however_small_the_error_is() -> None:
+    outcome = judged(make_case(**WITHIN), 1e-9, NOISE, scalars={"beyond": 1.0})
+    assert (outcome.verdict, outcome.reason) == (Verdict.FAIL, "beyond 1 > 0")
+
+
+def test_nan_fails_within_every_tolerance() -> None:
+    case = make_case(**WITHIN)
+    cell = make_cell(case=case)
+    data = dict(make_record(cell, rel_l2=1e-9, noise=NOISE, scalars={"beyond": 0.0}).data)
+    data["measurements"] = {**data["measurements"], "outputs": {"y": {"count": 3, "nan_unexpected": 1}}}
+    assert judge([record_from(data)], case, cell.version, cell.repro).verdict is Verdict.FAIL
+
+
+def test_without_a_reference_a_tolerance_says_nothing() -> None:
+    outcome = judged(make_case(**WITHIN), None)
+    assert outcome.verdict is Verdict.INVALID
+    assert "no reference" in outcome.reason
+    assert NO_FLOOR in outcome.reason
+
+
+def test_without_a_floor_the_tolerance_alone_decides() -> None:
+    outcome = judged(make_case(**WITHIN), 0.5, scalars={"beyond": 0.0})
+    assert outcome.verdict is Verdict.PASS
+    assert "there is no noise floor" in outcome.reason
+
+
+def test_without_a_floor_only_what_is_exact_passes() -> None:
+    assert judged(make_case(**OWN), 1e-9) == Outcome(verdict=Verdict.INVALID, reason=NO_FLOOR, builds=1)
+    assert judged(make_case(**OWN), None).reason == NO_FLOOR
+    assert judged(make_case(**OWN), 0.0).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("nan", "zeros", "verdict"), [
+    (3, 0, Verdict.INVALID), (0, 3, Verdict.INVALID), (1, 2, Verdict.INVALID), (1, 1, Verdict.PASS),
+])  # fmt: skip
+def test_exact_outputs_of_nothing_but_zeros_and_nan_say_nothing(
+    nan: int, zeros: int, verdict: Verdict
+) -> None:
+    cell = make_cell(case=make_case(**OWN))
+    data = dict(make_record(cell, rel_l2=0.0).data)
+    seen = {"count": 3, "nan": nan, "inf": 0, "zeros": zeros, "nan_unexpected": 0, "rel_l2": 0.0}
+    seen["share_10_bits"] = 1.0  # as real numbers have it
+    data["measurements"] = {**data["measurements"], "outputs": {"y": seen}}
+    assert judge([record_from(data)], cell.case, cell.version, cell.repro).verdict is verdict
+
+
+def test_what_is_asked_of_other_cases_is_what_it_was() -> None:
+    """Records of the project's repros stay current."""
+    plain = make_case()
+    before = [sorted(plain.defects), plain.builds, plain.processes, plain.seconds]
+    assert asked_digest(plain) == sha256(json.dumps(before).encode()).hexdigest()
+    assert asked_digest(plain) == asked_digest(replace(plain, keep=True))
+    assert asked_digest(plain) != asked_digest(replace(plain, tolerance={"atol": 1.0, "rtol": 0.0}))
+
+
+SOURCE = """FACTS = {
+    "title": "t", "upstream": "u", "url": "", "summary": "s", "figure": {"measure": "m", "label": "l"}
+}"""
+
+
+def parsed(**case: Any) -> Case:
+    raw = {"id": "a", "params": {"precision": "tf32"}, **case}
+    return parse_repro(SOURCE, "f.py", "f", [raw]).cases[0]
+
+
+def test_a_case_may_keep_its_outputs_and_have_a_tolerance() -> None:
+    case = parsed(keep=True, tolerance={"atol": 1e-3, "rtol": 0.0}, limits={"slow": 2.0})
+    assert case.keep
+    assert case.tolerance == {"atol": 1e-3, "rtol": 0.0}
+    assert case.limits == {"slow": 2.0, "beyond": 0.0}
+    assert not parsed().keep
+    assert parsed().limits == {}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"atol": -1.0, "rtol": 0.0}, {"atol": math.nan, "rtol": 0.0}, {"atol": 1.0},
+        {"atol": 1.0, "rtol": 0.0, "x": 1.0},
+    ],
+)  # fmt: skip
+def test_a_tolerance_that_is_none_is_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="tolerance"):
+        parsed(tolerance=bad)
+
+
+class Giving(ModuleType):
+    """A repro's module that gives its noise itself."""
+
+    def __init__(self) -> None:
+        super().__init__("giving")
+
+    def noise(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {"outputs": {"y": {"tf32": 0.25}}, "c": {}, "precision": params["precision"] + "!"}
+
+
+def test_a_repro_may_give_its_noise_itself() -> None:
+    case = make_case()
+    loaded = LoadedRepro(repro=make_repro(case), file=Path("f.py"), module=Giving())
+    assert has_noise(loaded, case)
+    assert not has_noise(loaded, make_case(params={}))
+    assert compute_noise(loaded, case, {}) == (
+        {"key": "", "precision": "tf32!", "defects": {}, "outputs": {"y": {"tf32": 0.25}}, "c": {}}, {},
+    )  # fmt: skip
+
+
+def test_a_repros_noise_comes_from_one_function(tmp_path: Path) -> None:
+    file = tmp_path / "both.py"
+    body = "def cases(): yield {'id': 'a', 'params': {}}\ndef prepare(p): ...\ndef run(p, f, t): ...\n"
+    file.write_text(f"{SOURCE}\n{body}def noise(p): ...\ndef emulate(p, a): ...\n")
+    with pytest.raises(ConfigError, match="from one of them"):
+        read_repro(file)
+
+
+def ran(context: Any, tmp_path: Path) -> tuple[Any, Any]:
+    """Run a model's case in this process by ONNX Runtime; returns its result and its outcome."""
+    loaded = model_repro(context)
+    (case,) = loaded.repro.cases
+    folder = CaseCache(context.project.cache).prepare(loaded, case)
+    spec = {
+        "product": "onnxruntime", "repro": str(loaded.file), "params": {**case.params, **case.tolerance},
+        "files": str(folder), "keep_outputs": True,
+    }  # fmt: skip
+    out = tmp_path / "out"
+    out.mkdir(exist_ok=True)
+    result = run_cell(spec, out)
+    cell = make_cell(loaded.repro, case, "onnxruntime-1.31.1")
+    data = {**make_record(cell).data, **{key: result[key] for key in ("measurements", "engine", "ended")}}
+    record = record_from({**data, "noise": read_noise_file(folder), "product": Product.ONNXRUNTIME.value})
+    return result, judge([record], case, cell.version, loaded.repro)
+
+
+@pytest.mark.parametrize("atol", ["", "1e-4", "1e-12"])
+def test_a_model_runs_from_end_to_end(atol: str, opened: Opened, tmp_path: Path) -> None:
+    for number in range(2):
+        npz(tmp_path / "in" / f"{number}.npz", x=normal(number + 1, 64, seed=number))
+    words = ["--inputs", str(tmp_path / "in"), *(["--atol", atol] if atol else [])]
+    result, outcome = ran(opened(saved(mlp(), tmp_path / "m.onnx"), *words), tmp_path)
+    assert result["ended"] == "ran", result["detail"]
+    assert set(result["measurements"]["outputs"]) == {"y.s0", "y.s1"}
+    assert set(result["kept"]) == {"y.s0", "y.s1"}
+    assert outcome.verdict is (Verdict.FAIL if atol == "1e-12" else Verdict.PASS)
+    if atol:
+        beyond = result["measurements"]["scalars"]["beyond"]
+        assert (beyond > 0) == (atol == "1e-12")
+
+
+def test_a_model_with_another_weight_fails(opened: Opened, tmp_path: Path) -> None:
+    """What the versions would have to do wrong: a graph that is not the one of the reference."""
+    context = opened(saved(mlp(), tmp_path / "m.onnx"))
+    loaded = model_repro(context)
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    wrong = mlp()
+    wrong.graph.initializer[0].raw_data = (
+        np.frombuffer(wrong.graph.initializer[0].raw_data, np.float32) * np.float32(1.01)
+    ).tobytes()
+    (folder / "model.onnx").unlink()  # a link: the blob stays
+    saved(wrong, folder / "model.onnx")
+    result, outcome = ran(context, tmp_path)
+    assert result["ended"] == "ran"
+    assert outcome.verdict is Verdict.FAIL
+    assert "noise floors" in outcome.reason
+
+
+def test_every_element_counts_and_nan_never_is_near(opened: Opened, tmp_path: Path) -> None:
+    beyond = model_repro(opened(saved(mlp(), tmp_path / "m.onnx"))).module.beyond
+    r = np.array([1.0, -10.0, 0.0, np.inf, np.nan, 2.0])
+    y = np.array([1.1, -11.0, 0.1, np.inf, np.nan, np.nan], np.float32)
+    assert beyond(y, r, {"atol": 0.11, "rtol": 0.1}) == 2
+    assert beyond(y, r, {"atol": 0.0, "rtol": 0.101}) == 3

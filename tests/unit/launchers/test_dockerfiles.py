@@ -1,0 +1,141 @@
+"""Every Dockerfile pins what it is built on and what it installs, and is linted."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trtmatrix.launchers.wheels import LINE
+from trtmatrix.suite.image_names import is_own
+
+ROOT = Path(__file__).resolve().parents[3]
+SAMPLES = ROOT / "tests" / "unit" / "code"
+"""Files that are read and never built."""
+
+SCRIPTS = [ROOT / "docker" / name for name in ("test/build", "wheels/base", "wheels/build")]
+PINNED = re.compile(r"scratch|\S+@sha256:[0-9a-f]{64}")
+BY_ARG = re.compile(r"\$\{([A-Z]+)\}")
+
+
+def found(pattern: str) -> list[Path]:
+    """The project's own files of a pattern, without what lies in ignored folders and in samples."""
+    tops = [path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    files = [file for top in tops for file in top.rglob(pattern)]
+    return sorted(file for file in files if SAMPLES not in file.parents and "node_modules" not in file.parts)
+
+
+DOCKERFILES = [*found("Dockerfile*"), *found("*.dockerfile")]
+
+
+def instructions(text: str) -> Iterator[str]:
+    """Yield each instruction on one line, without comments."""
+    kept = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    yield from filter(None, (line.strip() for line in re.sub(r"\\\n\s*", " ", kept).splitlines()))
+
+
+def bases(text: str) -> list[str]:
+    return [line.split()[1] for line in instructions(text) if re.match(r"FROM\s", line, re.IGNORECASE)]
+
+
+def unpinned(text: str) -> list[str]:
+    """The bases that are neither digests nor arguments without a default, which a script has to set."""
+    arguments = {line.split(maxsplit=1)[1] for line in instructions(text) if line.startswith("ARG ")}
+    names = {base: BY_ARG.fullmatch(base) for base in bases(text)}
+    return [b for b, arg in names.items() if not PINNED.fullmatch(b) and not (arg and arg[1] in arguments)]
+
+
+def installs_without_hashes(text: str) -> list[str]:
+    """The calls of pip that take something from somewhere without holding it to a hash."""
+    calls = [call for line in instructions(text) for call in re.split(r"&&|\|\||;", line)]
+    words = r"\bpip[\"'\]}@[]*\s.*\b(install|download)\b"
+    return [call for call in calls if re.search(words, call) and "--require-hashes" not in call]
+
+
+def test_there_are_dockerfiles_and_each_is_linted() -> None:
+    assert [str(file.relative_to(ROOT)) for file in DOCKERFILES] == [
+        "docker/test/Dockerfile", "docker/wheels/Dockerfile",
+    ]  # fmt: skip
+    (line,) = re.findall(r'session\.run\("hadolint", (.*)\)', (ROOT / "noxfile.py").read_text())
+    assert set(re.findall(r'"([^"]+)"', line)) == {str(file.relative_to(ROOT)) for file in DOCKERFILES}
+
+
+@pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.parent.name)
+def test_a_dockerfile_pins_its_base_and_its_wheels(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert bases(text)
+    assert unpinned(text) == []
+    assert installs_without_hashes(text) == []
+
+
+def test_the_scripts_set_the_bases_by_digest_or_id_and_pull_by_digest() -> None:
+    test, base, build = (file.read_text(encoding="utf-8") for file in SCRIPTS)
+    assert "base_id=$(docker image inspect --format '{{.Id}}' \"$base\")" in test
+    assert '"BASE=$base_id"' in test
+    (pulled,) = re.findall(r"^pulled=(\S+)$", base, re.MULTILINE)
+    assert PINNED.fullmatch(pulled)
+    assert re.findall(r"docker pull (\S+)", base) == ['"$pulled"']
+    assert "find_base(args.base) if args.base else find_pinned_base(args.matrix, recipe)" in build
+    for text in (test, base):
+        assert installs_without_hashes(text) == installs_of_checked(text)
+
+
+def installs_of_checked(text: str) -> list[str]:
+    """The calls of pip that name their options elsewhere; the options must hold to hashes."""
+    calls = installs_without_hashes(text)
+    assert not calls or re.search(r"target=\(.*--require-hashes", text)
+    return [call for call in calls if '"${target[@]}"' in call and "-r requirements.txt" in call]
+
+
+def test_every_requirement_of_an_image_has_its_hash() -> None:
+    files = [*found("requirements*.txt"), *sorted((ROOT / "docker" / "wheels" / "locks").glob("*.txt"))]
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    assert [line for line in lines if line and not line.startswith("#") and not LINE.fullmatch(line)] == []
+    assert sum(bool(LINE.fullmatch(line)) for line in lines) > 10
+
+
+def texts_in(file: Path) -> Iterator[str]:
+    """Yield the texts of a Python file; what is put in by its code stands as ``${ARG}``."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            parts = node.values
+            yield "".join(str(p.value) if isinstance(p, ast.Constant) else "${ARG}" for p in parts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_dockerfiles_that_are_written_by_code_are_built_on_what_the_code_names() -> None:
+    files = [file for top in ("src", "bench", "docker") for file in (ROOT / top).rglob("*.py")]
+    texts = [(file, text) for file in files for text in texts_in(file) if re.search(r"(?m)^FROM \S", text)]
+    assert texts
+    wrong = {
+        (str(file.relative_to(ROOT)), base)
+        for file, text in texts
+        for base in bases(text)
+        if not (PINNED.fullmatch(base) or BY_ARG.fullmatch(base) or is_own(base))
+    }
+    assert wrong == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("FROM debian:12\n", ["debian:12"]),
+        ("FROM debian@sha256:12\n", ["debian@sha256:12"]),
+        (f"# x\nFROM debian:12@sha256:{'a' * 64} AS x\nFROM scratch\n", []),
+        ("ARG BASE\nFROM ${BASE}\n", []),
+        ("ARG BASE=debian:12\nFROM ${BASE}\n", ["${BASE}"]),
+        ("FROM ${BASE}\n", ["${BASE}"]),
+    ],
+)
+def test_what_is_not_pinned_is_seen(text: str, wrong: list[str]) -> None:
+    assert unpinned(text) == wrong
+
+
+def test_wheels_without_hashes_are_seen() -> None:
+    assert installs_without_hashes("RUN a && python3 -m pip install x\n") == [" python3 -m pip install x"]
+    assert installs_without_hashes("RUN pip \\\n  --isolated install --require-hashes -r x\n") == []
+    assert installs_without_hashes("RUN pip uninstall x\n") == []

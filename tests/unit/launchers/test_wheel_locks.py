@@ -1,0 +1,112 @@
+"""Locks of wheels: matrix.yaml decides, a hash is a hash, and every image of ours has a lock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trtmatrix.common.errors import ConfigError
+from trtmatrix.launchers.wheels import LockedWheel, explain_refusal, parse_lock, target_options
+from trtmatrix.plan.context import read_matrix
+from trtmatrix.suite.matrix import ImageOrigin
+
+ROOT = Path(__file__).resolve().parents[3]
+LOCKS = ROOT / "docker" / "wheels" / "locks"
+ONE, TWO = "1" * 64, "2" * 64
+LOCK = f"""\
+# What these are.
+
+# read: somewhere
+a-wheel==1.0 --hash=sha256:{ONE}
+b==2.0.post1.dev2 --hash=sha256:{TWO}
+"""
+
+
+def test_each_wheel_of_the_matrix_gets_its_hash_and_the_comment_above() -> None:
+    assert parse_lock(LOCK, ["b==2.0.post1.dev2", "a-wheel==1.0"], "x.txt") == (
+        LockedWheel(wheel="b==2.0.post1.dev2", sha256=TWO, source="read: somewhere"),
+        LockedWheel(wheel="a-wheel==1.0", sha256=ONE, source="read: somewhere"),
+    )
+
+
+def test_a_wheel_without_a_line_has_no_hash() -> None:
+    (pin,) = parse_lock("# nothing yet\n", ["a==1.0"], "x.txt")
+    assert (pin.sha256, pin.line) == ("", "a==1.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "wheels", "problem"),
+    [
+        (LOCK, ["a-wheel==1.0"], "x.txt:5: b==2.0.post1.dev2 is not in matrix.yaml: remove this line"),
+        (f"a==1 --hash=sha256:{ONE}\n" * 2, ["a==1"], "x.txt:2: a==1 stands twice: remove one"),
+        (f"a==1 --hash=sha256:{ONE[1:]}\n", ["a==1"], "x.txt:1: write NAME==VERSION --hash=sha256:"),
+        (f"a==1 --hash=md5:{ONE}\n", ["a==1"], "x.txt:1: write NAME==VERSION"),
+        ("--index-url=https://example.com\n", ["a==1"], "x.txt:1: write NAME==VERSION"),
+        ("a==1\n", ["a==1"], "x.txt:1: write NAME==VERSION"),
+        ("", ["a"], "matrix.yaml: a: write NAME==VERSION"),
+        ("", ["a>=1"], "matrix.yaml: a>=1: write NAME==VERSION"),
+        ("", ["a==1.*"], "matrix.yaml: a==1.*: write NAME==VERSION"),
+        ("", ["a==1,!=2"], "matrix.yaml: a==1,!=2: write NAME==VERSION"),
+        ("", ["a[extra]==1"], "matrix.yaml: a[extra]==1: write NAME==VERSION"),
+        ("", ["/tmp/a.whl"], "matrix.yaml: /tmp/a.whl: write NAME==VERSION"),  # noqa: S108
+    ],
+)
+def test_what_is_not_meant_is_refused(text: str, wheels: list[str], problem: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_lock(text, wheels, "x.txt")
+    assert any(line.startswith(problem) for line in raised.value.problems), raised.value.problems
+
+
+def recipes() -> dict[str, ImageOrigin]:
+    versions = read_matrix(ROOT / "matrix.yaml").versions
+    origins = {v.name: v.origin for v in versions if isinstance(v.origin, ImageOrigin)}
+    return {name: origin for name, origin in origins.items() if origin.build is not None}
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_every_image_of_ours_has_a_lock_that_fits_the_matrix(name: str) -> None:
+    build = recipes()[name].build
+    assert build is not None
+    file = LOCKS / f"{name}.txt"
+    pins = parse_lock(file.read_text(encoding="utf-8"), build.wheels, file.name)
+    assert all(pin.source for pin in pins if pin.sha256)
+    if name != "10.0.0":  # no hashes of its wheels were to be had
+        assert [pin.wheel for pin in pins if not pin.sha256] == []
+
+
+def test_no_lock_is_left_of_an_image_that_is_not_made() -> None:
+    assert {file.stem for file in LOCKS.iterdir()} == set(recipes())
+
+
+def test_pip_is_told_every_platform_that_the_image_s_glibc_can_load() -> None:
+    options = target_options("3.10", "2.17")
+    platforms = [option.removeprefix("--platform=") for option in options if option.startswith("--platform")]
+    assert platforms[0] == "manylinux1_x86_64"
+    assert platforms[-1] == "manylinux_2_17_x86_64"
+    assert "--only-binary=:all:" in options
+
+
+def test_a_refusal_names_both_hashes() -> None:
+    said = (
+        "WARNING: nothing\nERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. …\n"
+        f"    a==1 from file:///a.whl:\n        Expected sha256 {ONE}\n             Got        {TWO}\n\n"
+    )
+    text = explain_refusal(said, "https://example.com")
+    assert text.startswith("https://example.com gives other bytes than the lock allows; nothing is built")
+    assert f"Expected sha256 {ONE}" in text
+    assert f"Got        {TWO}" in text
+    assert "WARNING" not in text
+
+
+def test_a_network_that_fails_is_no_wheel_that_is_missing() -> None:
+    missing = "ERROR: No matching distribution found for numpy"
+    cut = "after connection broken by 'NewConnectionError(…: Connection refused)': /simple/numpy/"
+    last = f"WARNING: Retrying (Retry(total=0, connect=None)) {cut}"
+    text = explain_refusal(f"{last}\n{missing}\n", "https://a/simple")
+    assert text.startswith(f"https://a/simple cannot be reached: {last}")
+    assert "matching" not in text
+    once = f"WARNING: Retrying (Retry(total=4)) after connection broken by 'ProtocolError'\n{missing}\n"
+    assert explain_refusal(once, "https://a/simple").startswith(
+        f"pip could not download from https://a/simple: {missing}"
+    )

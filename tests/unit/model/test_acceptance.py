@@ -1,0 +1,197 @@
+"""The deployer's own acceptance: what a script is given, what it may say, what is said of a wrong one."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trtmatrix.model.acceptance import SHOWN, run_check
+from trtmatrix.model.check_worker import Refused, read_answer
+from trtmatrix.model.outcomes import CheckOutcome
+
+BEFORE = [{"logits/out": np.arange(6, dtype=np.float32).reshape(2, 3)}]
+AFTER = [{"logits/out": np.arange(6, dtype=np.float32).reshape(2, 3) + 1}]
+
+
+def write(folder: Path, code: str) -> Path:
+    script = folder / "accept.py"
+    script.write_text(textwrap.dedent(code), encoding="utf-8")
+    return script
+
+
+def run(folder: Path, code: str, reference: Any = None, **more: Any) -> tuple[CheckOutcome, list[str]]:
+    told: list[str] = []
+    outcome = run_check(write(folder, code), BEFORE, AFTER, reference, tell=told.append, **more)
+    return outcome, told
+
+
+def is_gone(process: int) -> bool:
+    """Whether a process ends within seconds, or is a zombie that nobody waits for."""
+    for _ in range(50):
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def check(body: str) -> str:
+    return "def check(before, after, reference):\n    " + body + "\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "passed", "figure", "label"),
+    [
+        ("return True", True, None, ""),
+        ("return False, 0.5", False, 0.5, ""),
+        ("return [True, 3, 'agree\\nment']", True, 3.0, "agree ment"),
+        ("import numpy as np; return np.bool_(True), np.float32(0.5), 'x'", True, 0.5, "x"),
+        ("a = after[0]['logits/out']; return (a > 0).all(), a.mean()", True, 3.5, ""),
+        ("return reference is None", True, None, ""),
+        ("after[0]['logits/out'][:] = 0; return after[0]['logits/out'].sum() == 0", True, None, ""),
+        ("import sys; return len(sys.argv) == 1 and sys.argv[0].endswith('accept.py')", True, None, ""),
+        ("return type(before[0]['logits/out']).__name__ == 'ndarray'", True, None, ""),
+    ],
+)
+def test_what_a_script_may_say(
+    body: str, passed: bool, figure: float | None, label: str, tmp_path: Path
+) -> None:
+    outcome, _ = run(tmp_path, check(body))
+    assert outcome == CheckOutcome(
+        script=str(tmp_path / "accept.py"), passed=passed, figure=figure, label=label
+    )
+
+
+def test_every_sample_comes_in_order_with_its_own_names_and_dtypes(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        def check(before, after, reference):
+            for part in (before, after, reference):
+                assert [list(sample) for sample in part] == [["y/0", "ids"], ["y/0", "ids"]]
+                assert [int(sample["ids"]) for sample in part] == [0, 1]
+                assert part[0]["y/0"].shape == (0, 4) and part[1]["y/0"].dtype == "float16"
+            return reference[1]["y/0"][0] == 7
+        """,
+    )
+    samples = [
+        {"y/0": np.zeros((0, 4), np.float16), "ids": np.int64(0)},
+        {"y/0": np.full(3, 7, np.float16), "ids": np.int64(1)},
+    ]
+    kept = tmp_path / "kept.npy"
+    np.save(kept, samples[1]["y/0"])
+    as_files: list[Any] = [samples[0], {**samples[1], "y/0": kept}]
+    assert run_check(script, samples, as_files, as_files) == CheckOutcome(script=str(script), passed=True)
+    assert np.load(kept)[0] == 7
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (
+            check("return before[0]['logit']"),
+            "accept.py:2: check() raised KeyError: 'logit' at: return before",
+        ),
+        (check("return before[0]['logit']"), "the outputs are called logits/out"),
+        (check("raise SystemExit(3)"), "accept.py:2: check() called sys.exit(3)"),
+        (check("import os; os._exit(5)"), "accept.py: it ended its process with code 5 and said nothing"),
+        (check("import os; os.kill(os.getpid(), 9)"), "was killed by SIGKILL"),
+        (
+            check("return None"),
+            "check() returned None (NoneType): it must return True or False, (passed, figure)",
+        ),
+        (check("return 1"), "check() returned 1 (int)"),
+        (check("return before[0]['logits/out'] == 1"), "did you mean .all()?"),
+        (check("return True, float('nan')"), "the figure nan, which is no finite number"),
+        (check("return True, 10 ** 400"), "the figure inf, which is no finite number"),
+        (check("return True, True"), "check() returned (True, True)"),
+        (check("return True, 1.0, 2"), "check() returned (True, 1.0, 2)"),
+        (check("return (True,)"), "check() returned (True,)"),
+        (check("import json\n    return json.loads('{')"), "accept.py:3: check() raised JSONDecodeError"),
+        ("x = 1\nimport no_such_module\n", "accept.py:2: loading it raised ModuleNotFoundError"),
+        ("import no_such_module\n", "install what it needs there"),
+        ("def check(before:\n", "accept.py:1: not valid Python"),
+        ("x = 1\n", "accept.py: there is no function check(before, after, reference)"),
+        ("check = 3\n", "accept.py: there is no function check(before, after, reference)"),
+        (
+            "\n\ndef check(a, b): ...\n",
+            "accept.py:3: check(a, b) cannot be called as check(before, after, refe",
+        ),
+        ("raise SystemExit\n", "accept.py:1: loading it called sys.exit(None)"),
+    ],
+)
+def test_what_is_said_of_a_script_that_is_wrong(code: str, words: str, tmp_path: Path) -> None:
+    outcome, told = run(tmp_path, code)
+    assert outcome.passed is None
+    assert words in outcome.error
+    assert "Traceback" not in " ".join(told)
+
+
+def test_what_a_script_prints_is_told_and_much_is_cut_short(tmp_path: Path) -> None:
+    outcome, told = run(tmp_path, check("print('top-1'); print('x' * 10_000_000); return True"))
+    assert outcome.passed is True
+    assert told[0] == "top-1"
+    assert "not shown" in told[-1]
+    assert sum(map(len, told)) < 2 * SHOWN
+
+
+def test_one_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    code = check(
+        "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid)\n    while True: pass"
+    )
+    started = time.monotonic()
+    outcome, told = run(tmp_path, code, seconds=3)
+    assert time.monotonic() - started < 30
+    assert outcome.error == "accept.py: check() did not end within 3 s and was stopped"
+    assert is_gone(int(told[0]))
+
+
+def test_an_answer_counts_though_the_process_does_not_end(tmp_path: Path) -> None:
+    code = check(
+        "import threading, time; threading.Thread(target=time.sleep, args=(600,)).start(); return True"
+    )
+    assert run(tmp_path, code, seconds=3)[0].passed is True
+
+
+def test_a_script_may_use_modules_beside_it_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "metrics.py").write_text("def iou(): return 0.9\n")
+    outcome, _ = run(tmp_path, "import metrics\n" + check("return True, metrics.iou()"))
+    assert outcome.figure == 0.9
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["accept.py", "metrics.py"]
+
+
+@pytest.mark.parametrize(("name", "words"), [("gone.py", "there is no such file"), (".", "is no file")])
+def test_a_script_that_is_not_there(name: str, words: str, tmp_path: Path) -> None:
+    outcome = run_check(tmp_path / name, BEFORE, AFTER, None)
+    assert words in outcome.error
+
+
+def test_nonsense_is_shortened() -> None:
+    with pytest.raises(Refused, match="…"):
+        read_answer("x" * 1000)
+
+
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "acceptance.md"
+
+
+def test_the_examples_of_the_documentation_work(tmp_path: Path) -> None:
+    found = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    examples = [code for code in found if "return" in code]
+    assert len(examples) == 2
+    random = np.random.RandomState(0)
+    samples = [{name: random.rand(4, 8).astype(np.float32) for name in ("logits", "embedding")} for _ in "ab"]
+    other = [{name: random.rand(4, 8).astype(np.float32) for name in sample} for sample in samples]
+    for code in examples:
+        script = write(tmp_path, code)
+        for reference in (None, samples):
+            assert run_check(script, samples, samples, reference).passed is True
+            assert run_check(script, samples, other, reference).passed is False

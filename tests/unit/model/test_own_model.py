@@ -1,0 +1,427 @@
+"""A user's model becomes a repro: ids by content, profiles, precisions, and clear words where it cannot."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from onnxmodels import FLOAT, HALF, INT64, Array, make_model, mlp, node, normal, saved, saved_outside
+
+from trtmatrix.cli.entry import make_parser
+from trtmatrix.judge.noise import noise_troubles, read_noise
+from trtmatrix.model.own_model import model_repro, notes_of, read_about, with_model
+from trtmatrix.onnxmodel.computing import compute
+from trtmatrix.onnxmodel.reading import read_model
+from trtmatrix.onnxmodel.sessions import Evaluator, Session
+from trtmatrix.plan.context import Context, open_context
+from trtmatrix.prepare.cases import CaseCache, read_noise_file
+from trtprobe.files import CaseFiles
+
+ROOT = Path(__file__).parents[3]
+Opened = Callable[..., Context]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Opened:
+    """Open a model in the project, with a cache of the test's own."""
+
+    def open_it(model: Path | None, *words: str) -> Context:
+        more = ["--model", str(model)] if model else []
+        args = arguments(tmp_path / "cache", *more, *words)
+        return with_model(open_context(args), args)
+
+    return open_it
+
+
+def arguments(cache: Path, *words: str) -> argparse.Namespace:
+    places = ["--matrix", ROOT / "matrix.yaml", "--repros", ROOT / "repros", "--cache", cache]
+    return make_parser().parse_args(["run", *map(str, places), *words])
+
+
+def ids(context: Context) -> tuple[str, str]:
+    repro = model_repro(context).repro
+    (case,) = repro.cases
+    return repro.id, case.id
+
+
+def npz(path: Path, **arrays: Array) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, allow_pickle=True, **arrays)
+    return path
+
+
+def test_the_ids_are_of_the_content_not_of_the_path(opened: Opened, tmp_path: Path) -> None:
+    one = opened(saved(mlp(), tmp_path / "a" / "My Net.onnx"))
+    two = opened(saved(mlp(), tmp_path / "b" / "My Net.onnx"))
+    other = opened(saved(mlp(layers=3), tmp_path / "c" / "My Net.onnx"))
+    assert ids(one) == ids(two)
+    assert model_repro(one).repro.digest == model_repro(two).repro.digest
+    assert ids(one)[0].startswith("my-net-")
+    assert ids(other)[0] != ids(one)[0]
+
+
+def test_other_inputs_are_another_case_and_a_tolerance_is_not(opened: Opened, tmp_path: Path) -> None:
+    model = saved(mlp(), tmp_path / "m.onnx")
+    drawn = ids(opened(model))
+    given = ids(opened(model, "--inputs", str(npz(tmp_path / "in.npz", x=normal(3, 64, seed=9)))))
+    judged = opened(model, "--atol", "1e-3")
+    assert drawn[0] == given[0]
+    assert drawn[1] != given[1]
+    assert ids(judged) == drawn
+    assert ids(opened(model, "--precision", "fp16"))[1].startswith("fp16-")
+    (case,) = model_repro(judged).repro.cases
+    assert case.tolerance == {"atol": 1e-3, "rtol": 0.0}
+    assert case.limits == {"beyond": 0.0}
+    assert model_repro(judged).repro.digest == model_repro(opened(model)).repro.digest
+
+
+def test_the_project_is_the_same_but_for_the_repros(opened: Opened, tmp_path: Path) -> None:
+    context = opened(saved(mlp(), tmp_path / "m.onnx"), "--repro", "sdpa-scale", "--trt", "10.7.0")
+    assert set(context.repros) == {ids(context)[0], "controls"}
+    assert context.selection.repros == (ids(context)[0],)
+    assert context.selection.versions == ("10.7.0",)
+    assert context.project.repros != ROOT / "repros"
+
+
+def test_it_is_a_page_that_the_probe_can_run(opened: Opened, tmp_path: Path) -> None:
+    """What run() needs is NumPy and the probe, in words of Python 3.8."""
+    loaded = model_repro(opened(saved(mlp(), tmp_path / "m.onnx")))
+    text = loaded.file.read_text()
+    tree = ast.parse(text, feature_version=(3, 8))
+    assert (loaded.module.INPUTS, loaded.module.OUTPUTS) == ({"x": "x"}, {"y": "y"})
+    assert (loaded.module.SAMPLES, loaded.module.FLOOR) == (1, "tf32")
+    run = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "run")
+    assert "trtmatrix" not in ast.unparse(run)
+    assert str(tmp_path) not in text
+    assert len(text.splitlines()) < 120
+
+
+def awkward() -> Any:
+    names = ["a/b", "a:b", "a b", "A_b", "…"]
+    total = [node("Sum", "p q", "s")]
+    total = [helper.make_node("Sum", names, ["out/1"]), helper.make_node("Neg", ["out/1"], ["out 1"])]
+    return make_model(total, {n: (FLOAT, [2]) for n in names}, {n: (FLOAT, [2]) for n in ("out/1", "out 1")})
+
+
+def test_awkward_names_become_files_of_their_own(opened: Opened, tmp_path: Path) -> None:
+    context = opened(saved(awkward(), tmp_path / "m.onnx"))
+    loaded = model_repro(context)
+    assert loaded.module.INPUTS == {
+        "a_b": "a/b",
+        "a_b-2": "a:b",
+        "a_b-3": "a b",
+        "A_b-4": "A_b",
+        "tensor": "…",
+    }
+    assert loaded.module.OUTPUTS == {"out_1": "out/1", "out_1-2": "out 1"}
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    files = CaseFiles(folder)
+    assert set(files.inputs) == set(loaded.module.INPUTS)
+    assert np.allclose(files.reference["out_1"], -np.asarray(files.reference["out_1-2"]))
+
+
+def test_a_case_has_inputs_references_and_a_floor_for_each_sample(opened: Opened, tmp_path: Path) -> None:
+    for number, batch in enumerate((2, 5, 2)):
+        npz(tmp_path / "in" / f"{number}.npz", x=normal(batch, 64, seed=number))
+    context = opened(saved(mlp(), tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in"))
+    loaded = model_repro(context)
+    assert loaded.module.PROFILE == {"x": ((2, 64), (2, 64), (5, 64))}
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    files, noise = CaseFiles(folder), read_noise_file(folder)
+    assert set(files.inputs) == {"x.s0", "x.s1", "x.s2"}
+    assert {name: array.shape for name, array in files.reference.items()} == {
+        "y.s0": (2, 64), "y.s1": (5, 64), "y.s2": (2, 64),
+    }  # fmt: skip
+    assert set(noise["outputs"]) == {"y.s0", "y.s1", "y.s2"}
+    assert noise["precision"] == "tf32"
+    assert noise["reference"]["precision"] == "float64"
+    assert 0 < noise["reference"]["own_error"]["y"] < 1e-6
+
+
+def test_weights_beside_a_model_come_along(opened: Opened, tmp_path: Path) -> None:
+    model = saved_outside(mlp(), tmp_path / "m.onnx", "weights.bin")
+    context = opened(model)
+    loaded = model_repro(context)
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    kept = folder / "weights.bin"
+    assert kept.read_bytes() == (tmp_path / "weights.bin").read_bytes()
+    assert (tmp_path / "weights.bin").stat().st_nlink == 1  # the user's file is nobody's link
+    assert kept.stat().st_nlink == 3  # the blob, the model's folder, the case
+    assert list(json.loads((folder / "case.json").read_text())["external"]) == ["weights.bin"]
+    assert (folder / "model.onnx").stat().st_size < 2000
+    assert (folder / "reference" / "y.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "asked", "built"),
+    [
+        (np.float32, "tf32", "tf32"), (np.float32, "fp32", "fp32"), (np.float32, "fp16", "fp16-flag"),
+        (np.float16, "fp16", "fp16"), (np.float16, "tf32", "fp16"),
+    ],
+)  # fmt: skip
+def test_the_precision_is_the_graphs_own(
+    dtype: Any, asked: str, built: str, opened: Opened, tmp_path: Path
+) -> None:
+    context = opened(saved(mlp(dtype=dtype), tmp_path / "m.onnx"), "--precision", asked)
+    (case,) = model_repro(context).repro.cases
+    assert case.precision == built
+    told = any("built as it is" in text for text in read_about(context)["troubles"])
+    assert told == (dtype is np.float16 and asked != "fp16")
+
+
+def quantized(kind: int) -> Any:
+    zero = helper.make_tensor("z", kind, [], [0])
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]
+    model = make_model(nodes, {"x": (FLOAT, [4])}, {"y": (FLOAT, [4])}, {"s": np.float32(0.1)}, opset=19)
+    model.graph.initializer.append(zero)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [(TensorProto.INT8, ("int8",)), (TensorProto.FLOAT8E4M3FN, ("fp8",))]
+)
+def test_what_is_quantized_is_told_to_the_build(
+    kind: int, expected: tuple[str, ...], opened: Opened, tmp_path: Path
+) -> None:
+    context = opened(saved(quantized(kind), tmp_path / "m.onnx"))
+    found = model_repro(context).module.QUANTIZED
+    assert found == expected
+
+
+def two_inputs() -> Any:
+    nodes = [
+        node("Gather", "table ids", "e"), node("Unsqueeze", "mask axes", "u"),
+        node("Cast", "u", "f", to=FLOAT), node("Mul", "e f", "y"),
+    ]  # fmt: skip
+    weights = {"table": normal(10, 8), "axes": np.array([2], np.int64)}
+    inputs = {"ids": (INT64, ["batch", "seq"]), "mask": (INT64, ["batch", "seq"])}
+    return make_model(nodes, inputs, {"y": (FLOAT, ["batch", "seq", 8])}, weights)
+
+
+def test_symbols_that_inputs_share_are_drawn_alike(opened: Opened, tmp_path: Path) -> None:
+    context = opened(saved(two_inputs(), tmp_path / "m.onnx"), "--profile", "ids=1x2:4x6:8x12")
+    loaded = model_repro(context)
+    assert loaded.module.PROFILE["mask"] == ((1, 2), (4, 6), (8, 12))
+    assert loaded.module.SAMPLES == 3
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    inputs = CaseFiles(folder).inputs
+    assert inputs["ids.s0"].shape == inputs["mask.s0"].shape == (4, 6)
+    assert inputs["ids.s2"].shape == (8, 12)
+    assert 4 < inputs["ids.s2"].max() < 10
+    assert np.all(inputs["mask.s2"] == 1)
+    assert any("drawn with seed 0" in note for note in notes_of(context))
+
+
+def test_drawn_inputs_are_the_same_every_time_and_said_to_be_drawn(opened: Opened, tmp_path: Path) -> None:
+    model = saved(mlp(), tmp_path / "m.onnx")
+    assert ids(opened(model)) == ids(opened(model))
+    assert "a batch of 1" in notes_of(opened(model))[0]
+    given = opened(model, "--inputs", str(npz(tmp_path / "in.npz", x=normal(2, 64))))
+    assert notes_of(given) == []
+
+
+def test_a_model_that_the_host_cannot_compute_is_still_run(opened: Opened, tmp_path: Path) -> None:
+    made = helper.make_node("Strange", ["x"], ["y"], domain="my.own")
+    model = make_model([made], {"x": (FLOAT, [4])}, {"y": (FLOAT, [4])}, domains=["my.own"])
+    context = opened(saved(model, tmp_path / "m.onnx"))
+    loaded = model_repro(context)
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    assert not CaseFiles(folder).reference
+    assert "Strange" in read_noise_file(folder)["reference"]["why_not"]
+    assert any("my.own::Strange" in text for text in read_about(context)["troubles"])
+
+
+def test_an_opset_of_tomorrow_is_told_and_still_run(opened: Opened, tmp_path: Path) -> None:
+    model = mlp()
+    model.opset_import[0].version = 99
+    context = opened(saved(model, tmp_path / "m.onnx"))
+    loaded = model_repro(context)
+    assert any("opset 99" in text for text in read_about(context)["troubles"])
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    assert not CaseFiles(folder).reference
+
+
+@pytest.mark.parametrize(("value", "silent"), [(np.nan, True), (0.0, True), (1.0, False)])
+def test_a_reference_without_a_finite_element_but_zeros_gives_no_floor(
+    opened: Opened, tmp_path: Path, value: float, silent: bool
+) -> None:
+    model = saved(make_model(
+        [node("Relu", "x", "y")], {"x": (FLOAT, [2, 3])}, {"y": (FLOAT, [2, 3])}
+    ), tmp_path / "m.onnx")  # fmt: skip
+    inputs = npz(tmp_path / "x.npz", x=np.full((2, 3), value, np.float32))
+    context = opened(model, "--inputs", str(inputs))
+    loaded = model_repro(context)
+    noise = read_noise_file(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    assert (noise["reference"]["silent"] == ["y"]) is silent
+    assert ("y" in noise["outputs"]) is not silent
+    assert bool(noise["reference"]["not_finite"]) is bool(np.isnan(value))
+
+
+def top_k(opset: int = 17) -> Any:
+    """Values and indices of the k + 1 largest, where k is an input."""
+    nodes = [node("Add", "k one", "more"), node("TopK", "x more", "values indices")]
+    outputs: Any = {"values": (FLOAT, [2, None]), "indices": (INT64, [2, None])}
+    weights = {"one": np.array([1], np.int64)}
+    return make_model(nodes, {"x": (FLOAT, [2, 9]), "k": (INT64, [1])}, outputs, weights, opset=opset)
+
+
+def test_what_decides_a_shape_takes_its_values_from_the_samples(opened: Opened, tmp_path: Path) -> None:
+    for number, k in enumerate((3, 1, 3)):
+        npz(tmp_path / "in" / f"{number}.npz", x=normal(2, 9), k=np.array([k], np.int64))
+    context = opened(saved(top_k(), tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in"))
+    loaded = model_repro(context)
+    assert loaded.module.PROFILE == {"k": ((1,), (3,), (3,))}
+    assert "k int64 [1] (TopK's k)" in dict(read_about(context)["facts"])["inputs"]
+    files = CaseFiles(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    assert [files.reference[f"values.s{n}"].shape for n in range(3)] == [(2, 4), (2, 2), (2, 4)]
+
+
+def test_what_decides_a_shape_is_drawn_with_the_values_of_the_profile(opened: Opened, tmp_path: Path) -> None:
+    context = opened(saved(top_k(), tmp_path / "m.onnx"), "--profile", "k=1:2:5")
+    loaded = model_repro(context)
+    assert loaded.module.PROFILE == {"k": ((1,), (2,), (5,))}
+    files = CaseFiles(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    assert [int(files.inputs[f"k.s{n}"][0]) for n in range(3)] == [2, 1, 5]
+
+
+FEEDING = [
+    ("TopK", "x n", [1], "TopK's k"), ("Expand", "x n", [3], "Expand's shape"),
+    ("Reshape", "x n", [3], "Reshape's shape"), ("Tile", "x n", [2], "Tile's repeats"),
+    ("Slice", "x n n", [2], "Slice's starts"), ("ConstantOfShape", "n", [2], "ConstantOfShape's shape"),
+    ("Gather", "x n", [2], ""), ("Add", "n n", [2], ""), ("Expand", "x n", [3, 1], ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "inputs", "shape", "feeds"), FEEDING)
+def test_inputs_that_decide_a_shape_are_found(
+    op: str, inputs: str, shape: list[int], feeds: str, tmp_path: Path
+) -> None:
+    made = node(op, inputs, "y z" if op == "TopK" else "y")
+    model = make_model([made], {"x": (FLOAT, [2, 9]), "n": (INT64, shape)}, {"y": (FLOAT, None)})
+    assert [tensor.feeds for tensor in read_model(saved(model, tmp_path / "m.onnx")).inputs] == ["", feeds]
+
+
+@pytest.mark.parametrize("where", ["loop", "body"])
+def test_a_loops_count_decides_a_shape_and_so_does_what_its_body_takes(where: str, tmp_path: Path) -> None:
+    kinds: dict[str, Any] = {
+        "i": (INT64, []),
+        "c": (TensorProto.BOOL, []),
+        "out": (TensorProto.BOOL, []),
+        "y": (FLOAT, None),
+    }
+    info = {name: helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items()}
+    nodes = [node("Identity", "c", "out"), node("Expand", "x n", "y")]
+    body = helper.make_graph(nodes, "body", [info["i"], info["c"]], [info["out"], info["y"]])
+    loop = node("Loop", f"{'n' if where == 'loop' else 'count'} ", "all", body=body)
+    inputs: Any = {"x": (FLOAT, [2]), "n": (INT64, [] if where == "loop" else [2])}
+    weights = {} if where == "loop" else {"count": np.array(2, np.int64)}
+    model = make_model([loop], inputs, {"all": (FLOAT, None)}, weights)
+    feeds = read_model(saved(model, tmp_path / "m.onnx")).inputs[1].feeds
+    assert feeds == ("Loop's trip count" if where == "loop" else "Expand's shape")
+
+
+def scaled() -> Any:
+    """A scalar beside what it scales."""
+    nodes = [node("Mul", "x s", "y"), node("Neg", "s", "z")]
+    return make_model(nodes, {"x": (FLOAT, [2]), "s": (FLOAT, [])}, {"y": (FLOAT, [2]), "z": (FLOAT, [])})
+
+
+def test_a_scalar_stays_one(opened: Opened, tmp_path: Path) -> None:
+    context = opened(saved(scaled(), tmp_path / "m.onnx"))
+    loaded = model_repro(context)
+    files = CaseFiles(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    assert (files.inputs["s"].shape, files.reference["z"].shape) == ((), ())
+
+
+def test_floors_know_the_types_of_outputs(opened: Opened, tmp_path: Path) -> None:
+    nodes = [
+        node("Cast", "x", "half", to=TensorProto.FLOAT16),
+        node("Relu", "x", "y"),
+        node("Shape", "x", "n"),
+    ]
+    outputs: Any = {"half": (HALF, [8]), "y": (FLOAT, [8]), "n": (INT64, [1])}
+    context = opened(saved(make_model(nodes, {"x": (FLOAT, [8])}, outputs), tmp_path / "m.onnx"))
+    loaded = model_repro(context)
+    told = read_noise_file(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    noise = read_noise(told)
+    assert told["types"] == {"half": "float16", "y": "float32"}
+    assert noise is not None
+    assert (noise.floor("half"), noise.floor("y"), noise.floor("n")) == (2.0**-11, 2.0**-24, None)
+
+
+@pytest.mark.parametrize(
+    ("versions", "by"),
+    [
+        ("onnxruntime", "onnx.reference"), ("onnxruntime,tensorrt-rtx", "onnx.reference"),
+        ("10.7.0", "ONNX Runtime"), ("10.7.0,onnxruntime", "ONNX Runtime"), ("", "ONNX Runtime"),
+    ],
+)  # fmt: skip
+def test_onnx_runtime_is_not_judged_by_itself(versions: str, by: str, opened: Opened, tmp_path: Path) -> None:
+    named = [f"--trt={versions}"] if versions else []
+    loaded = model_repro(context := opened(saved(mlp(), tmp_path / "m.onnx"), *named))
+    told = read_noise_file(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    assert told["reference"]["by"].startswith(by)
+    assert told["reference"]["instead"] == ""
+
+
+def test_where_the_evaluator_cannot_onnx_runtime_computes_and_that_is_told(
+    opened: Opened, tmp_path: Path
+) -> None:
+    fused = helper.make_node("FusedMatMul", ["x", "x"], ["y"], domain="com.microsoft", transB=1)
+    model = make_model([fused], {"x": (FLOAT, [4, 4])}, {"y": (FLOAT, [4, 4])}, domains=["com.microsoft"])
+    context = opened(saved(model, tmp_path / "m.onnx"), "--trt=onnxruntime")
+    loaded = model_repro(context)
+    told = read_noise_file(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    assert told["reference"]["by"].startswith("ONNX Runtime")
+    assert "FusedMatMul" in told["reference"]["instead"]
+    assert any("the reference is no independent one" in text for text in noise_troubles(told))
+
+
+def looped() -> Any:
+    """A loop whose body gives scalars: ONNX's evaluator makes [n, 1] of them, and the graph says [n]."""
+    kinds = {"i": INT64, "c": TensorProto.BOOL, "out": TensorProto.BOOL, "one": FLOAT}
+    info = {name: helper.make_tensor_value_info(name, kind, []) for name, kind in kinds.items()}
+    nodes = [node("Identity", "c", "out"), node("Cast", "i", "f", to=FLOAT), node("Add", "f s", "one")]
+    body = helper.make_graph(nodes, "body", [info["i"], info["c"]], [info["out"], info["one"]])
+    loop = helper.make_node("Loop", ["count", "go"], ["y"], body=body)
+    weights = {"count": np.array(3, np.int64), "go": np.array(True)}
+    return make_model([loop], {"s": (FLOAT, [])}, {"y": (FLOAT, [3])}, weights)
+
+
+def test_an_evaluator_that_contradicts_the_graphs_shapes_is_not_believed(
+    opened: Opened, tmp_path: Path
+) -> None:
+    context = opened(saved(looped(), tmp_path / "m.onnx"), "--trt=onnxruntime")
+    loaded = model_repro(context)
+    folder = CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0])
+    assert CaseFiles(folder).reference["y"].shape == (3,)
+    told = read_noise_file(folder)["reference"]
+    assert told["by"].startswith("ONNX Runtime")
+    assert told["instead"] == "it gives y the shape [3, 1], and the graph says [3]"
+
+
+@pytest.mark.parametrize(("off", "counts"), [(1e-6, True), (1e-4, False)])
+def test_a_plainer_sum_raises_the_floor_and_an_error_of_onnx_runtime_does_not(
+    off: float, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no model shows on demand: the float32 of ONNX Runtime is made to be off."""
+    run = Session.run
+
+    def off_by(self: Session, *given: Any, **named: Any) -> dict[str, Array]:
+        factor = 1.0 if self.independent else 1 + off
+        return {name: y * factor for name, y in run(self, *given, **named).items()}
+
+    monkeypatch.setattr(Session, "run", off_by)
+    computed = compute(
+        saved(mlp(), tmp_path / "m.onnx"), [{"x": normal(2, 64)}], "fp32", tmp_path, (Evaluator, Session)
+    )
+    assert computed.by.startswith("onnx.reference")
+    seen = computed.errors[0]["y"].get("fp32-runtime")
+    assert seen == (pytest.approx(off, rel=0.5) if counts else None)

@@ -1,0 +1,226 @@
+"""What a run pulls while it runs, what trouble ends it, and how it is cut off.
+
+The launchers are stand-ins: that a pull lasts as long as a launch cannot be arranged with real ones. What
+must happen together waits for each other, with a limit.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import H200
+from playing import RIGHT, Playing, always, make_a_plan, make_run
+from prepare.test_cases import Preparing
+from sidebyside import cells_of, perform, source_of, stored, wait
+
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.launchers.launcher import Ended, Poll, Ready
+from trtmatrix.run.execute import execute_plan
+from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.plan import Launch
+
+
+class Pulling(Playing):
+    """A launcher whose pulls and launches tell of themselves, and wait for what a test says."""
+
+    def __init__(self, before: Callable[[str, str], None] = lambda *_: None) -> None:
+        super().__init__(always(RIGHT))
+        self.before, self.told = before, list[str]()
+        self.pulling = threading.Lock()
+
+    def make_ready(self, launch: Launch) -> Ready:
+        name = launch.version.name
+        if launch.pull:
+            assert self.pulling.acquire(blocking=False), "two pulls at once"
+            try:
+                self.told.append(f"pull {name}")
+                self.before("pull", name)
+            finally:
+                self.pulling.release()
+        return super().make_ready(launch)
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        self.told.append(f"run {ready.launch.version.name}")
+        self.before("run", ready.launch.version.name)
+        return super().run(ready, folder, poll)
+
+
+def test_the_next_image_is_pulled_while_the_one_before_runs(tmp_path: Path) -> None:
+    second_is_pulled, first_runs = threading.Event(), threading.Event()
+
+    def before(what: str, name: str) -> None:
+        match what, name:
+            case "run", "10.7.0":
+                first_runs.set()
+                wait(second_is_pulled)
+            case "pull", "10.8.0":
+                wait(first_runs)
+            case "pull", "10.9.0":  # it begins while 10.7.0 still runs
+                second_is_pulled.set()
+
+    launcher = Pulling(before)
+    cells = cells_of("a", versions=("10.7.0", "10.8.0", "10.9.0"))
+    assert len(perform(tmp_path, launcher, cells, pull=True).records) == 3
+    assert [told for told in launcher.told if told.startswith("pull")] == [
+        "pull 10.7.0", "pull 10.8.0", "pull 10.9.0",
+    ]  # fmt: skip
+
+
+def test_what_is_here_runs_while_the_rest_is_pulled(tmp_path: Path) -> None:
+    here = threading.Event()
+
+    def before(what: str, name: str) -> None:
+        if (what, name) == ("pull", "10.7.0"):
+            wait(here)
+        if (what, name) == ("run", "10.8.0"):
+            here.set()
+
+    cells = cells_of("a", versions=("10.7.0", "10.8.0"))
+    plan = make_a_plan(cells)
+    launches = tuple(replace(launch, pull=launch.version.name == "10.7.0") for launch in plan.launches)
+    launcher = Pulling(before)
+    run = make_run(tmp_path, launcher, [source_of(cells)])
+    assert len(execute_plan(replace(plan, launches=launches), frozenset(), run).records) == 2
+
+
+def test_an_image_that_two_launches_want_is_pulled_once(tmp_path: Path) -> None:
+    cells = cells_of("a")
+    l4 = replace(H200, slug="l4", name="NVIDIA L4", index=1)
+    cells = [*cells, *(replace(cell, gpu=l4) for cell in cells)]
+    launcher = Pulling()
+    assert len(perform(tmp_path, launcher, cells, H200, l4, pull=True).records) == 2
+    assert [told for told in launcher.told if told.startswith("pull")] == ["pull 10.7.0"]
+
+
+def test_an_image_that_cannot_be_pulled_leaves_its_cells_out_and_no_others(tmp_path: Path) -> None:
+    def before(what: str, name: str) -> None:
+        if (what, name) == ("pull", "10.7.0"):
+            raise MachineryError("nobody answers\n  try it by hand")
+
+    launcher = Pulling(before)
+    performed = perform(tmp_path, launcher, cells_of("a", versions=("10.7.0", "10.8.0")), pull=True)
+    assert [record.cell.version for record in performed.records] == ["10.8.0"]
+    assert [(item.why, item.detail) for item in performed.not_ready] == [
+        (Exclusion.NOT_READY, "nobody answers")
+    ]
+
+
+def test_an_image_that_two_launches_want_fails_once_for_both(tmp_path: Path) -> None:
+    def before(what: str, name: str) -> None:
+        raise MachineryError(f"no {what} of {name}")
+
+    cells = cells_of("a")
+    l4 = replace(H200, slug="l4", name="NVIDIA L4", index=1)
+    launcher = Pulling(before)
+    cells = [*cells, *(replace(cell, gpu=l4) for cell in cells)]
+    performed = perform(tmp_path, launcher, cells, H200, l4, pull=True)
+    assert launcher.told == ["pull 10.7.0"]
+    assert [item.detail for item in performed.not_ready] == ["no pull of 10.7.0"] * 2
+
+
+def test_trouble_in_telling_of_trouble_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Absent(Playing):
+        def make_ready(self, launch: Launch) -> Ready:
+            raise MachineryError(f"no image of {launch.version.name}")
+
+    def broken(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("trtmatrix.common.progress.Progress.note", broken)
+    with pytest.raises((RuntimeError, BrokenPipeError, MachineryError)):
+        perform(tmp_path, Absent(always(RIGHT)), cells_of("a"))
+
+
+def test_a_mistake_in_making_ready_is_not_swallowed(tmp_path: Path) -> None:
+    def before(what: str, name: str) -> None:
+        del what, name
+        raise ZeroDivisionError("a mistake of ours")
+
+    with pytest.raises(ZeroDivisionError, match="a mistake of ours"):
+        perform(tmp_path, Pulling(before), cells_of("a"), pull=True)
+
+
+class Endless(Playing):
+    """A probe that plays its first cell and then does nothing until it is ended."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        super().__init__(always(RIGHT))
+        self.then, self.cleaned = then, False
+
+    def cell(self, index: int, cell: dict[str, Any], out: Path) -> None:
+        if index == 0:
+            super().cell(index, cell, out)
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        def watch() -> None:
+            poll()
+            if stored(folder.parents[1]):
+                self.then()
+
+        try:
+            return super().run(ready, folder, watch)
+        finally:
+            self.cleaned = True
+
+
+def test_a_run_that_is_stopped_keeps_what_came_out_and_leaves_nothing(tmp_path: Path) -> None:
+    cells = cells_of("a", "b")
+    stop = threading.Event()
+    launcher = Endless(stop.set)
+    run = make_run(tmp_path, launcher, [source_of(cells)], stop=stop)
+    execute_plan(make_a_plan(cells), frozenset(), run)
+    assert launcher.cleaned
+    assert stored(tmp_path) == ["a"]
+    assert not list(tmp_path.glob("jobs/*"))
+
+
+def test_an_interruption_ends_all_and_a_second_one_disturbs_nothing(tmp_path: Path) -> None:
+    sent = threading.Event()
+
+    def interrupt() -> None:
+        if not sent.is_set():
+            sent.set()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    cells, before = cells_of("a", "b"), {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    launcher = Endless(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            perform(tmp_path, launcher, cells)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert launcher.cleaned
+    assert stored(tmp_path) == ["a"]
+    assert not list(tmp_path.glob("jobs/*"))
+
+
+def test_a_repro_that_cannot_be_prepared_ends_the_run(tmp_path: Path) -> None:
+    cells = cells_of("a", "b")
+    broken = Preparing(reference={"y": object()})
+    run = make_run(tmp_path, Playing(always(RIGHT)), [replace(source_of(cells), module=broken)])
+    with pytest.raises(UsageError, match="prepare"):
+        execute_plan(make_a_plan(cells), frozenset(), run)
+    assert not list(tmp_path.glob("jobs/*"))
+
+
+def test_a_record_that_cannot_be_written_is_the_machinery_s_trouble(tmp_path: Path) -> None:
+    (tmp_path / "local").write_text("in the way")
+    with pytest.raises(MachineryError, match="a file could not be written"):
+        perform(tmp_path, Playing(always(RIGHT)), cells_of("a"))
+    assert not list(tmp_path.glob("jobs/*"))
+
+
+def test_nothing_is_done_where_all_is_served(tmp_path: Path) -> None:
+    cells = cells_of("a")
+    launcher = Pulling()
+    run = make_run(tmp_path, launcher, [source_of(cells)])
+    performed = execute_plan(make_a_plan(cells, pull=True), frozenset(cell.id for cell in cells), run)
+    assert (performed.records, launcher.told, list(tmp_path.iterdir())) == ([], [], [])

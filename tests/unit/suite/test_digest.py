@@ -1,0 +1,262 @@
+"""Digests of code: the same under every Python, deaf to what no run can see, and to nothing else."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trtmatrix.suite.digest import NOISE, digest_code, digest_modules, digest_own_code, split_lines
+from trtmatrix.suite.reprofile import APART
+
+ROOT = Path(__file__).resolve().parents[3]
+FILES = sorted(
+    path for name in ("src", "repros", "tests", "bench") for path in (ROOT / name).rglob("*.py")
+    if ROOT / "tests" / "unit" / "code" not in path.parents  # a corpus for the scanner, broken files too
+)  # fmt: skip
+
+SAMPLE = '''\
+"""A module."""
+import os  # where files lie
+
+FACTS = {"title": "one", "expectations": [{"cases": ["a"]}]}
+LIMIT = 1.5e-3
+
+
+def cases():
+    yield {"id": "a", "params": {}}
+
+
+def run(params, files, trt):
+    """Run it."""
+    y = f"{params['a']!r:>{LIMIT}} # no comment {{}}" + rb"\\"".decode() + 'é' + """
+    text  # that stays
+    """
+    if y:
+        return trt.run(
+            y,
+            os.sep,
+        )
+    return {}
+'''
+DIGEST = "3b392cf7015fe5c274f1c00c6cf6af4c9279d717204e0296b2917ef283b3e798"
+"""Of the sample, under each Python that runs these tests."""
+
+
+def digest(source: str) -> str:
+    compile(source, "sample", "exec")
+    return digest_code(source, APART)
+
+
+def changed(*pairs: tuple[str, str]) -> str:
+    source = SAMPLE
+    for old, new in pairs:
+        assert source.count(old) == 1, old
+        source = source.replace(old, new)
+    return source
+
+
+def test_the_sample_has_its_digest_under_every_python() -> None:
+    assert digest(SAMPLE) == DIGEST
+
+
+UNSEEN = {
+    "comment": changed(("  # where files lie", "  # elsewhere")),
+    "comment gone": changed(("  # where files lie", "")),
+    "comment line": changed(("LIMIT =", "# the limit\nLIMIT =")),
+    "comment line inside": changed(("    if y:", "  # odd\n    if y:")),
+    "comment in brackets": changed(("            y,", "            # first\n            y,  # y")),
+    "blank lines": changed(("    if y:", "\n\n    \n    if y:")),
+    "no blank lines": SAMPLE.replace("\n\n\n", "\n"),
+    "spaces": changed(("LIMIT = 1.5e-3", "LIMIT  =1.5e-3  ")),
+    "broken lines": changed(("trt.run(\n            y,\n            os.sep,", "trt.run(y,\n os.sep,")),
+    "a backslash": changed(("if y:", "if \\\n    y:")),
+    "line ends": SAMPLE.replace("\n", "\r\n"),
+    "byte order mark": "\ufeff" + SAMPLE,
+    "no last line end": SAMPLE.rstrip("\n"),
+    "docstring of the module": changed(('"""A module."""', '"""Another\n\nmodule."""')),
+    "docstring of a function": changed(('    """Run it."""\n', "")),
+    "docstring of a constant": changed(("LIMIT = 1.5e-3", 'LIMIT = 1.5e-3\n"""The limit."""')),
+    "title": changed(('"one"', '"two"')),
+    "expectation": changed(('[{"cases": ["a"]}]', "[]")),
+    "annotated facts": changed(("FACTS =", "FACTS: dict =")),
+    "facts over lines": changed(('{"title"', '{\n  "title"')),
+    "list of cases": changed(('{"id": "a", "params": {}}', '{"id": "b", "params": {"n": 1}}')),
+    "facts that cases read": changed(('{"id": "a"', '{"id": FACTS["title"]')),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_what_no_run_can_see_does_not_change_the_digest(name: str) -> None:
+    source = UNSEEN[name].replace("\r\n", "\n").removeprefix("\ufeff")
+    compile(source, "sample", "exec")
+    assert digest_code(UNSEEN[name], APART) == digest(SAMPLE)
+
+
+SEEN = {
+    "number": changed(("1.5e-3", "1.5e-4")),
+    "string": changed(("'é'", "'e'")),
+    "kind of string": changed(('rb"', 'Rb"')),
+    "what looks like a comment in a string": changed((" # no comment", " # a comment")),
+    "a line in a string": changed(("text  # that stays", "text  # that goes")),
+    "a blank line in a string": changed(("    text  #", "\n    text  #")),
+    "name": changed(("import os", "import sys"), ("os.sep", "sys.sep")),
+    "indentation": changed(("    return {}\n", "        return {}\n")),
+    "order": changed(("            y,\n            os.sep,", "            os.sep,\n            y,")),
+    "mark": changed(("+ 'é'", "- 'é'")),
+    "a trailing comma": changed(("os.sep,", "os.sep")),
+    "a name that was two": changed(("if y:", "if not y:")),
+    "a formatted string by itself": changed(("    if y:", "    f'{y}'\n    if y:")),
+    "decorated cases": changed(("def cases", "@staticmethod\ndef cases")),
+    "a decorator": changed(("def run", "@staticmethod\ndef run")),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_all_else_changes_the_digest(name: str) -> None:
+    assert digest(SEEN[name]) != digest(SAMPLE)
+    assert len({digest(source) for source in SEEN.values()}) == len(SEEN)
+
+
+@pytest.mark.parametrize(
+    ("added", "change"),
+    [
+        ("print(FACTS)\n", ('"one"', '"two"')),
+        ("FACTS['title'] += '!'\n", ('"one"', '"two"')),
+        ("def emulate(params):\n    return FACTS['title']\n", ('"one"', '"two"')),
+        ("ROWS = list(cases())\n", ('{"id": "a"', '{"id": "b"')),
+        ("def prepare(params):\n    return cases\n", ('{"id": "a"', '{"id": "b"')),
+        ("print(__doc__)\n", ("A module.", "Another.")),
+        ("def helper():\n    return run.__doc__\n", ("Run it.", "Run.")),
+    ],
+)
+def test_what_the_rest_of_a_repro_reads_counts(added: str, change: tuple[str, str]) -> None:
+    assert digest(SAMPLE + added) != digest(changed(change) + added)
+    assert digest(SAMPLE) == digest(changed(change))
+
+
+def test_facts_that_only_cases_read_count_where_cases_count() -> None:
+    source = changed(('{"id": "a"', '{"id": FACTS["title"]'))
+    added = "ROWS = list(cases())\n"
+    assert digest(source + added) != digest(source.replace('"one"', '"two"') + added)
+
+
+def test_what_shares_a_line_with_facts_counts() -> None:
+    assert digest("FACTS = {}; x = 1\n") != digest("FACTS = {}; x = 2\n")
+
+
+def test_only_repros_have_facts_apart() -> None:
+    assert digest_code(SAMPLE) != digest_code(changed(('"one"', '"two"')))
+    assert digest_code(SAMPLE) == digest_code(UNSEEN["comment"])
+
+
+LITERALS = st.one_of(st.text(max_size=12), st.binary(max_size=6), st.integers(0), st.floats(0, 9))
+
+
+@given(LITERALS, LITERALS, st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), max_size=12))
+def test_a_literal_counts_and_a_comment_does_not(one: object, other: object, comment: str) -> None:
+    line = "".join(comment.splitlines())
+    plain = f"x = {one!r}\ny = 2\n"
+    assert digest_code(f"\nx = {one!r}  # {line}\n\n# {line}\ny = 2\n") == digest_code(plain)
+    assert (digest_code(f"x = {other!r}\ny = 2\n") == digest_code(plain)) is (repr(one) == repr(other))
+
+
+def test_the_source_is_split_as_python_splits_it() -> None:
+    """Comments and strings are where Python's own tokens have them, line by line."""
+    for file in FILES:
+        source = file.read_text(encoding="utf-8")
+        ours, theirs = ["".join(line[1:]) for line in split_lines(source)], python_s_lines(source)
+        assert len(ours) == len(theirs), file
+        for our, their in zip(ours, theirs, strict=True):
+            assert their in {our, None}, file
+
+
+def python_s_lines(source: str) -> list[str | None]:
+    """The text of each logical line by Python's tokens; None where these take a formatted string apart."""
+    lines: list[str | None] = []
+    line: list[str] = []
+    whole = True
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NEWLINE:
+            lines.append("".join(line) if whole else None)
+            line, whole = [], True
+        elif token.type not in {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT}:
+            line.append(token.string)
+            whole = whole and not tokenize.tok_name[token.type].startswith("FSTRING")
+    return lines
+
+
+ALL_DIGESTS = """
+import json, sys
+from pathlib import Path
+from trtmatrix.suite.digest import digest_code
+names = json.load(sys.stdin)
+for apart in ((), ("FACTS", "cases")):
+    for name in names:
+        print(digest_code(Path(name).read_text(encoding="utf-8"), apart))
+"""
+
+
+def pythons() -> list[str]:
+    """Every Python from 3.10 on that is here, this one too, each once by its version."""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    names = [f"3.{minor}" for minor in range(10, 20)]
+    found = [shutil.which(f"python{name}") for name in names]
+    found += [str(path) for name in names for path in sorted(versions.glob(f"{name}.*/bin/python"))]
+    by_version: dict[str, str] = {}
+    for python in [sys.executable, *filter(None, found)]:
+        asked = subprocess.run(
+            [python, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        if not asked.returncode:  # a shim of a version that is not there
+            by_version.setdefault(asked.stdout, python)
+    return list(by_version.values())
+
+
+def digests_under(python: str) -> list[str]:
+    """Return the digests of all files, whole and with what is apart left out, under one Python."""
+    done = subprocess.run(
+        [python, "-S", "-c", ALL_DIGESTS], input=json.dumps([str(file) for file in FILES]), text=True,
+        capture_output=True, check=True, env={"PYTHONPATH": str(ROOT / "src"), "PYTHONUTF8": "1"},
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+def test_every_python_that_is_here_gives_the_same_digests() -> None:
+    """Where there is but this one, the sample's digest is what compares it with others."""
+    here = digests_under(sys.executable)
+    assert len(here) == 2 * len(FILES)
+    for python in pythons():
+        assert digests_under(python) == here, python
+
+
+def test_where_in_our_package_a_name_is_imported_from_may_be_left_out() -> None:
+    before, after = (f"import os\nfrom {name} import (\n    a,\n)\nx = a\n" for name in ("p.q", "p.r.s"))
+    assert digest_code(before) != digest_code(after)
+    assert digest_code(before, own="p") == digest_code(after, own="p")
+    assert digest_code(before, own="o") != digest_code(after, own="o")
+    assert digest_code(before, own="p") != digest_code(after.replace("x = a", "x = b"), own="p")
+
+
+def test_the_digest_of_emulation_is_of_its_code_alone_not_of_where_it_lies(tmp_path: Path) -> None:
+    files = [ROOT / "src" / "trtmatrix" / f"{name}.py" for name in NOISE]
+    assert digest_modules(files) == digest_own_code().noise
+    moved = [Path(shutil.copy(file, tmp_path / f"{n}-moved.py")) for n, file in enumerate(files)]
+    assert digest_modules(reversed(moved)) == digest_own_code().noise
+    changed = tmp_path / "0-moved.py"
+    changed.write_text(
+        changed.read_text().replace(" from trtmatrix", " from trtmatrix.elsewhere") + "\n# more\n"
+    )
+    assert digest_modules(moved) == digest_own_code().noise
+    changed.write_text(changed.read_text() + "x = 1\n")
+    assert digest_modules(moved) != digest_own_code().noise

@@ -1,0 +1,148 @@
+"""What a report tells of the user's own model: reference, floor, samples, cases at both versions."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import make_case, make_cell, make_record, make_repro
+from model.test_own_model import arguments
+from onnxmodels import mlp, saved
+
+from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.noise import NO_FLOOR, noise_troubles
+from trtmatrix.judge.record import Record, record_from
+from trtmatrix.model.own_model import with_model
+from trtmatrix.plan.context import open_context
+from trtmatrix.suite.model import Product
+from trtmatrix.suite.outcome import Evidence
+from trtmatrix.upgrade.model_section import make_model_section
+from trtmatrix.upgrade.report import SampleFigure
+from trtmatrix.upgrade.samples import (
+    floor_words,
+    make_samples,
+    quantile,
+    reference_words,
+    split_name,
+)
+
+OUTPUTS = {"y": "out/y"}
+TOLD = {
+    "by": "ONNX Runtime 1.31.1 on the CPU", "precision": "float64 (Erf in float32)", "why_not": "",
+    "own_error": {"y": 1.2e-7}, "own_error_means": "float32 against float64",
+}  # fmt: skip
+NOISE = {"precision": "tf32", "outputs": {"y": {"fp32": 1e-7, "tf32": 2e-4}}, "reference": TOLD}
+
+
+def test_the_reference_is_told_with_its_own_error() -> None:
+    assert reference_words(NOISE) == (
+        "ONNX Runtime 1.31.1 on the CPU, float64 (Erf in float32); relative L2 error of its own at most "
+        "1.2e-7 (float32 against float64)"
+    )
+    assert reference_words({}) == "not computed yet: nothing has run"
+    none = {"reference": {**TOLD, "by": "", "why_not": "no kernel of Strange"}}
+    assert reference_words(none) == "none: no kernel of Strange"
+
+
+def test_the_floor_is_told_by_its_worst_member_or_exactly_that_there_is_none() -> None:
+    assert (
+        floor_words(NOISE, OUTPUTS)
+        == "the same graph computed in TF32 on the CPU: relative L2 error up to 2.0e-4"
+    )
+    on_cpu = floor_words(NOISE, OUTPUTS, Product.ONNXRUNTIME)
+    assert on_cpu != floor_words(NOISE, OUTPUTS)
+    assert "computed in float32 on the CPU" in on_cpu
+    assert floor_words(NOISE, {**OUTPUTS, "k": "class"}).endswith("; none of class")
+    assert (
+        floor_words({"outputs": {}}, OUTPUTS)
+        == NO_FLOOR
+        == "no floor: versions compared with each other only"
+    )
+    assert noise_troubles(NOISE) == ()
+    none = {"outputs": {}, "reference": {**TOLD, "why_not": "its opset is 9"}}
+    assert noise_troubles(none) == ("no noise floor: its opset is 9",)
+
+
+@pytest.mark.parametrize(("name", "parts"), [("y", ("y", 0)), ("y.s12", ("y", 12)), ("a.s1b", ("a.s1b", 0))])
+def test_an_outputs_name_has_its_sample_behind_it(name: str, parts: tuple[str, int]) -> None:
+    assert split_name(name) == parts
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "expected"),
+    [([3.0], 0.5, 3.0), ([1.0, 2.0], 0.5, 1.0), ([1.0, 2.0, 3.0], 0.5, 2.0), (list(range(1, 11)), 0.9, 9)],
+)
+def test_a_quantile_is_one_of_the_values(values: list[float], share: float, expected: float) -> None:
+    assert quantile(values, share) == expected
+
+
+def sampled(*errors: float, noise: Any = None, bad: int = -1) -> Record:
+    """A record of an output's error in each sample; ``bad``: the sample that is NaN."""
+    case = make_case(keep=True, limits={})
+    data = dict(make_record(make_cell(case=case)).data)
+    outputs = {
+        f"y.s{i}": {"count": 4, "nan_unexpected": int(i == bad), "rel_l2": error}
+        for i, error in enumerate(errors)
+    }
+    data["measurements"] = {"outputs": outputs, "scalars": {}}
+    data["noise"] = noise or {}
+    return record_from(data)
+
+
+def entry(*records: Record, evidence: Evidence = Evidence.MEASURED) -> Entry:
+    case = make_case(keep=True, limits={})
+    return Entry(
+        cell=make_cell(make_repro(case), case), evidence=evidence, record=records[0], records=records
+    )
+
+
+def only(*entries: Entry) -> SampleFigure:
+    (found,) = make_samples(entries, OUTPUTS, Calibration())
+    return found
+
+
+FLOORS = {"precision": "tf32", "outputs": {f"y.s{i}": {"tf32": 1e-4 * (i + 1)} for i in range(4)}}
+
+
+def test_samples_are_told_in_floors_with_the_worst_named() -> None:
+    found = only(entry(sampled(1e-4, 4e-4, 3e-4, 2e-4, noise=FLOORS)))
+    assert (found.output, found.version, found.unit, found.samples) == ("out/y", "10.7.0", "floors", 4)
+    assert found.worst_sample == 1
+    assert [found.median, found.p90, found.worst] == pytest.approx([1.0, 2.0, 2.0])
+
+
+def test_the_worst_of_all_engines_counts() -> None:
+    found = only(entry(sampled(1e-4, 2e-4), sampled(3e-4, 1e-4)))
+    assert (found.unit, found.worst, found.worst_sample) == ("relative L2 error", 3e-4, 0)
+    assert found.median == 2e-4
+
+
+def test_what_is_nan_is_infinitely_wrong() -> None:
+    found = only(entry(sampled(1e-4, 1e-4, 1e-4, 1e-4, noise=FLOORS, bad=2)))
+    assert (found.worst, found.worst_sample) == (math.inf, 2)
+    assert found.median < 1.1
+
+
+def test_one_sample_without_a_floor_makes_all_relative() -> None:
+    noise = {**FLOORS, "outputs": {name: v for name, v in FLOORS["outputs"].items() if name != "y.s3"}}  # type: ignore[attr-defined]
+    assert only(entry(sampled(1e-4, 1e-4, 1e-4, 5e-4, noise=noise))).unit == "relative L2 error"
+
+
+def test_what_was_not_measured_has_no_samples() -> None:
+    assert make_samples([entry(sampled(1e-4), evidence=Evidence.REPORTED)], OUTPUTS, Calibration()) == ()
+
+
+def test_a_section_is_made_of_what_there_is(tmp_path: Path) -> None:
+    args = arguments(tmp_path / "cache", "--model", str(saved(mlp(), tmp_path / "my.onnx")))
+    context = with_model(open_context(args), args)
+    section = make_model_section(context, (), "10.7.0", "10.8.0", args, Calibration())
+    assert (section.name, section.floor) == ("my.onnx", NO_FLOOR)
+    assert dict(section.facts)["inputs"] == "x float32 [batch, 64]"
+    assert dict(section.facts)["samples"].startswith("1, drawn with seed 0")
+    assert section.reference == "not computed yet: nothing has run"
+    assert [line.case for line in section.cases] == [
+        case.id for case in context.repros[section.repro].repro.cases
+    ]
