@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from pathlib import Path
 
-from trtprobe.cell import run_cell
+from trtprobe.cell import run_and_measure
 from trtprobe.files import CaseFiles, strict
 
 
@@ -33,7 +32,6 @@ def main(repro: str) -> None:
         "files": str(args.files), "keep_outputs": False,
         "builds": args.builds,
     }  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        result = run_cell(spec, Path(folder))
+    result = run_and_measure(spec)
     print(json.dumps(strict(result), indent=1, sort_keys=True))
     sys.exit(0 if result["ended"] in {"ran", "built"} else 1)

@@ -1,4 +1,4 @@
-"""One cell: load the repro, run it once for each build, measure. Called in a process of its own."""
+"""One cell: load the repro, run it once for each build, hand over. Called in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,25 +10,38 @@ import traceback
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Protocol
 
 import numpy as np
 
 from trtprobe import ends, observe
+from trtprobe.answer import Answer, which_build
 from trtprobe.backends import Backend, Opened
-from trtprobe.files import CaseFiles, write_json
-from trtprobe.measure import measure_alone, measure_with_signatures
-
-RESULT = "result.json"
-SO_FAR = "so-far.json"
-"""A result as it is before each build, so that a crash does not lose what was observed and measured."""
+from trtprobe.files import CaseFiles
 
 TROUBLE = "trouble"
 """Where a result tells of an error that the GPU's context reports after the cell."""
 
 
-def run_cell(spec: Dict[str, Any], out: Path, opened: Optional[Opened] = None) -> Dict[str, Any]:
-    """Return the result of one cell; every exception becomes a way of ending.
+class Taker(Protocol):
+    """Who is told what comes of a cell: :class:`trtprobe.answer.Answer`, or a channel to one."""
+
+    def tell(self, result: Dict[str, Any], *, final: bool = False) -> None:
+        """Take the result, or what it is so far, so that a crash does not lose what was observed."""
+
+    def hand(self, number: int, outputs: Dict[str, np.ndarray]) -> None:
+        """Take the outputs of a build, from 0 on."""
+
+
+def run_and_measure(spec: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the result of one cell, run and measured in this process."""
+    answer = Answer(spec.get("builds", 1))
+    run_cell(spec, answer)
+    return answer.measured(spec)
+
+
+def run_cell(spec: Dict[str, Any], taker: Taker, opened: Optional[Opened] = None) -> Dict[str, Any]:
+    """Return the result of one cell, and tell it; every exception becomes a way of ending.
 
     ``spec`` has ``product``, ``repro`` (path of the file), ``params``, ``files`` (the case's folder),
     ``keep_outputs`` and, if there are any, ``needs`` (modules whose absence is no fault of the repro),
@@ -37,13 +50,14 @@ def run_cell(spec: Dict[str, Any], out: Path, opened: Optional[Opened] = None) -
     process keeps it open from cell to cell.
 
     The result's ``measurements`` and ``engine`` are the first build's; where several were asked for,
-    ``builds`` holds those of each that ended. ``counts`` tells which of the first's scalars are counts.
+    ``builds`` holds those of each that ended. ``counts`` tells which of the first's scalars are counts. Outputs
+    are not measured here, but handed to ``taker``.
     """
     result: Dict[str, Any] = {"observed": observe.observed(), "environment": observe.environment()}
-    result.update(ended=ends.PROBE_FAILED, detail="", counts={}, kept={}, **nothing_yet())
+    result.update(ended=ends.PROBE_FAILED, detail="", counts={}, **nothing_yet())
     opened = opened or Opened(spec["product"])
     try:
-        _run_builds(spec, out, result, opened)
+        _run_builds(spec, taker, result, opened)
         result["ended"] = ends.RAN
     except ends.CellEnd as end:
         result.update(ended=end.ended, detail=str(end))
@@ -54,20 +68,16 @@ def run_cell(spec: Dict[str, Any], out: Path, opened: Optional[Opened] = None) -
         traceback.print_exc()
     result["observed"].update(observe.loaded())
     if result["ended"] != ends.BUILT:
-        result["detail"] = which_build(spec, result) + result["detail"]
+        ended = len(result.get("builds", ()))
+        result["detail"] = which_build(spec.get("builds", 1) if "builds" in result else 1, ended) + result["detail"]
     trouble = opened.trouble()
     if trouble:
         result[TROUBLE] = trouble
         if result["ended"] == ends.RAN:
             detail = "the GPU's context reports an error after it: " + trouble
             result.update(ended=ends.CRASHED, detail=detail)
+    taker.tell(result, final=True)
     return result
-
-
-def which_build(spec: Dict[str, Any], result: Dict[str, Any]) -> str:
-    """Return ``"build 2 of 3: "`` where one of three builds has ended; nothing outside of several builds."""
-    ended, builds = len(result.get("builds", ())), spec.get("builds", 1)
-    return "build %d of %d: " % (ended + 1, builds) if "builds" in result and ended < builds else ""
 
 
 def nothing_yet() -> Dict[str, Any]:
@@ -75,24 +85,24 @@ def nothing_yet() -> Dict[str, Any]:
     return {"measurements": {"outputs": {}, "signatures": {}, "scalars": {}, "remark": ""}, "engine": {}}
 
 
-def _run_builds(spec: Dict[str, Any], out: Path, result: Dict[str, Any], opened: Opened) -> None:
+def _run_builds(spec: Dict[str, Any], taker: Taker, result: Dict[str, Any], opened: Opened) -> None:
     """Run the repro for each build; what each gave goes into the result at once."""
     backend, memo, plans = opened.backend(), spec.get("memo"), spec.get("plans")
     own_memo = Path(memo, str(os.getpid())) if memo else None  # what another process left is not believed
     backend.begin(own_memo, Path(plans) if plans else None)
     result["observed"].update(backend.observed())
-    write_json(out / SO_FAR, result, indent=None)
+    taker.tell(result)
     repro, builds = load_repro(Path(spec["repro"])), spec.get("builds", 1)
     if builds > 1:
         result["builds"] = []
     for number in range(builds):
         if builds > 1:
-            write_json(out / SO_FAR, result, indent=None)
+            taker.tell(result)
         backend.reset()
         build = nothing_yet()
         if number == 0:
             result.update(build, counts=backend.counts)
-        result["kept"].update(_run_build(repro, spec, backend, build, out, "@%d" % number if number else ""))
+        taker.hand(number, _run_build(repro, spec, backend, build))
         if builds > 1:
             result["builds"].append(build)
         if number == 0 and builds > 1:  # the last is told after them all
@@ -100,43 +110,16 @@ def _run_builds(spec: Dict[str, Any], out: Path, result: Dict[str, Any], opened:
 
 
 def _run_build(
-    repro: ModuleType, spec: Dict[str, Any], backend: Backend, build: Dict[str, Any], out: Path, suffix: str
-) -> Dict[str, Any]:
-    """Run the repro once and measure; what it measured by itself is noted also where it raises."""
+    repro: ModuleType, spec: Dict[str, Any], backend: Backend, build: Dict[str, Any]
+) -> Dict[str, np.ndarray]:
+    """Run the repro once and return its outputs; what it measured by itself is noted also where it raises."""
     files, started = CaseFiles(Path(spec["files"])), time.perf_counter()
     try:
         outputs = repro.run(dict(spec["params"]), files, backend)
     finally:
         build["engine"].update(backend.facts, run_seconds=time.perf_counter() - started)
         build["measurements"].update(scalars={**backend.scalars, **backend.counts}, remark=backend.word)
-    build["measurements"].update(measure_all(outputs, files))
-    kept: Dict[str, Any] = {}
-    for name, output in outputs.items() if spec["keep_outputs"] or not files.reference else ():
-        array = np.asarray(output, order="C")  # ascontiguousarray makes a scalar [1]
-        np.save(str(out / (name + suffix + ".npy")), array)
-        kept[name + suffix] = {"dtype": str(array.dtype), "shape": list(array.shape)}
-    return kept
-
-
-def measure_all(outputs: Dict[str, np.ndarray], files: CaseFiles) -> Dict[str, Any]:
-    """Measure each output against the reference of its name, and against each defect that changes it.
-
-    A case without any reference is a user's own: its outputs are looked at alone, and compared elsewhere.
-    """
-    reference, defects = files.reference, files.defects
-    if not reference:
-        return {"outputs": {n: measure_alone(np.asarray(y)) for n, y in outputs.items()}, "signatures": {}}
-    unknown = sorted(set(outputs) - set(reference))
-    if unknown:
-        raise ends.CellEnd("run() returned %s, which has no reference" % ", ".join(unknown))
-    found: Dict[str, Any] = {"outputs": {}, "signatures": {}}
-    for name, output in outputs.items():
-        own = {defect: changes[name] for defect, changes in defects.items() if name in changes}
-        measured, signatures = measure_with_signatures(np.asarray(output), reference[name], own)
-        found["outputs"][name] = measured
-        for defect, signature in signatures.items():
-            found["signatures"].setdefault(defect, {})[name] = signature
-    return found
+    return {name: np.asarray(output) for name, output in outputs.items()}
 
 
 def load_repro(path: Path) -> ModuleType:

@@ -6,7 +6,7 @@ import array
 import json
 import os
 import socket
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 LARGEST = 1 << 18
 """Bytes of a message; the kernel's own limit is below."""
@@ -46,28 +46,28 @@ class Channel:
             self.open = False
         return self.open
 
-    def take(self) -> List[Message]:
-        """Read what is there, without waiting; files are not taken."""
-        messages: List[Message] = []
+    def take(self) -> Iterator[Tuple[Message, Optional[int]]]:
+        """Yield what is there, each message with the file beside it, without waiting."""
         while self.open:
             try:
-                message, _ = self._read(socket.MSG_DONTWAIT, 0)
+                message, file = self._read(socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
-            messages += [message] if message is not None else []
-        return messages
+            if message is not None:
+                yield message, file
 
     def receive(self) -> Optional[Tuple[Message, Optional[int]]]:
         """Wait for a message; returns it with the file beside it, None where the other end is gone."""
-        message, files = None, array.array("i")
+        message, file = None, None
         while self.open and message is None:
-            message, files = self._read(0, socket.CMSG_SPACE(array.array("i").itemsize))
-        return None if message is None else (message, files[0] if files else None)
+            message, file = self._read(0)
+        return None if message is None else (message, file)
 
-    def _read(self, flags: int, room: int) -> Tuple[Optional[Message], array.array[int]]:
-        files = array.array("i")
+    def _read(self, flags: int) -> Tuple[Optional[Message], Optional[int]]:
+        """Read one message, None where it is none; more files than one beside it are closed."""
+        files, room = array.array("i"), socket.CMSG_SPACE(array.array("i").itemsize)
         try:
-            data, beside, _, _ = self.connection.recvmsg(LARGEST, room, flags)
+            data, beside, _, _ = self.connection.recvmsg(LARGEST, room, flags | socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             raise
         except OSError:
@@ -80,7 +80,10 @@ class Channel:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 files.frombytes(content[: len(content) - len(content) % files.itemsize])
         self.open = self.open and bool(data)
-        return message if isinstance(message, dict) else None, files
+        found = message if isinstance(message, dict) else None
+        for file in files[1:] if found is not None else files:
+            os.close(file)
+        return found, files[0] if files and found is not None else None
 
     def close(self) -> None:
         """Hang up."""

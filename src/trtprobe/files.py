@@ -90,12 +90,13 @@ def strict(value: Any) -> Any:
     return value
 
 
-def write_json(path: Path, data: Dict[str, Any], indent: Optional[int] = 1) -> None:
-    """Write strict JSON by a temporary file and a rename, so that no reader sees a part of it.
+def to_json(data: Dict[str, Any], indent: Optional[int] = None) -> str:
+    """Return strict JSON; in one line it takes a fraction of the time."""
+    return json.dumps(strict(data), allow_nan=False, indent=indent, sort_keys=True)
 
-    ``indent``: None writes one line, which takes a fraction of the time.
-    """
+
+def write_json(path: Path, data: Dict[str, Any]) -> None:
+    """Write strict JSON by a temporary file and a rename, so that no reader sees a part of it."""
     partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as stream:
-        stream.write(json.dumps(strict(data), allow_nan=False, indent=indent, sort_keys=True))
+    partial.write_text(to_json(data, indent=1), encoding="utf-8")
     partial.replace(path)

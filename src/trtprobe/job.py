@@ -123,7 +123,7 @@ def make_empty(folder: Path) -> None:
     """Make a folder, or empty it where it is there; whatever else has its name goes."""
     if folder.is_symlink() or not folder.is_dir():
         remove(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     empty(folder)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -12,9 +11,9 @@ from pathlib import Path
 from typing import Any, Callable, Deque, Dict, NamedTuple, Optional, Tuple
 
 from trtprobe import ends
-from trtprobe.cell import RESULT, SO_FAR, which_build
+from trtprobe.answer import Answer, Arrays, which_build
 from trtprobe.channel import open_channels
-from trtprobe.job import Cut, Job, Limits, make_empty
+from trtprobe.job import Cut, Job, Limits, make_empty, remove
 from trtprobe.observe import UNSET
 from trtprobe.processes import Child, kill_descendants, oom_kills
 from trtprobe.worker import serve
@@ -49,7 +48,7 @@ class Order(NamedTuple):
 class Exit(NamedTuple):
     """A cell that has ended in one process. ``worker``: the record's words of that process.
 
-    ``code``: an exit code of 0 also where the process lives on.
+    ``code``: an exit code of 0 also where the process lives on. ``kept``: the outputs worth keeping.
     """
 
     ended: str
@@ -59,6 +58,7 @@ class Exit(NamedTuple):
     oom_kills: int
     log: str
     worker: Dict[str, Any]
+    kept: Arrays
 
 
 class Tail:
@@ -115,6 +115,7 @@ class Worker:
         self.number, self.position, self.alone, self.warm = number, 0, alone, warm
         self.ready = self.taken = False
         self.done: Optional[Dict[str, Any]] = None
+        self.answer = Answer()
         self.started = time.monotonic()
         self.channel, theirs = open_channels()
         self.process = Child(lambda: serve(theirs, product, warm, alone), theirs.fileno(), UNSET)
@@ -122,7 +123,9 @@ class Worker:
 
     def hear(self) -> None:
         """Take in what the process has said."""
-        for message in self.channel.take():
+        for message, file in self.channel.take():
+            if file is not None:
+                self.answer.read(message, file)
             self.ready |= "ready" in message
             self.taken |= "taken" in message
             done = message.get("done")
@@ -141,8 +144,10 @@ class Worker:
 
         A process that says that it ends has ended when this returns, or is to be cut off.
         """
+        self.hear()  # whatever comes after the cell before is nobody's
         started = time.monotonic()
         self.taken, self.done = False, None
+        self.answer = Answer(order.spec.get("builds", 1), order.limits.largest)
         message = {"spec": order.spec, "folder": str(order.folder), "dangerous": order.dangerous}
         self.channel.send(message, tail.writing)
         tail.hand_over()
@@ -167,7 +172,9 @@ class Worker:
                 checked, cut = time.monotonic(), check()
                 if cut is not None:
                     return cut
-        return None
+            if self.answer.refused:
+                break
+        return (ends.CRASHED, self.answer.refused) if self.answer.refused else None
 
 
 class Pool:
@@ -270,8 +277,11 @@ class Pool:
             **words, "alone": worker.alone, "seconds": done.get("seconds", seconds),
             "builder_seconds": done.get("builder_seconds"), "ended": ended,
         }  # fmt: skip
-        result, (how, detail) = judge_exit(order, cut, code, killed)
-        return worker, Exit(how, detail, result, code, killed, tail.close(), worker_words)
+        result, (how, detail) = judge_exit(order, worker.answer, cut, code, killed)
+        found = Exit(how, detail, result, code, killed, tail.close(), worker_words, worker.answer.kept)
+        worker.answer = Answer()
+        remove(order.folder)
+        return worker, found
 
     def _why_end(self, worker: Worker, cut: Optional[Cut], oom_before: int) -> str:
         """Say why a process has to be ended that said nothing of it; nothing where it may go on."""
@@ -298,25 +308,24 @@ class Pool:
 
 
 def judge_exit(
-    order: Order, cut: Optional[Cut], code: Optional[int], killed: int
+    order: Order, answer: Answer, cut: Optional[Cut], code: Optional[int], killed: int
 ) -> Tuple[Dict[str, Any], Cut]:
-    """Return a cell's result and how it ended, by what is seen outside and what it wrote itself.
+    """Return a cell's result, measured, and how it ended, by what is seen outside and what it told itself.
 
-    Where it wrote no result, with what it had written so far.
+    Where it told no final result, with what it had told so far.
     """
-    result = _load(order.folder / RESULT)
-    so_far = result or _load(order.folder / SO_FAR)
-    at = which_build(order.spec, so_far)
+    result, builds = answer.measured(order.spec), order.spec.get("builds", 1)
+    at = which_build(builds, len(result["builds"])) if "builds" in result else ""
     if cut is not None:
-        return so_far, (cut[0], at + cut[1])
-    if result and not code:
+        return result, (cut[0], at + cut[1])
+    if answer.is_final and not code:
         ended, detail = result["ended"], result["detail"]
         if killed and ended not in {ends.RAN, ends.BUILT}:
-            return so_far, (ends.OUT_OF_HOST_MEMORY, "%s (%d killed for memory)" % (detail, killed))
-        return so_far, (ended, detail)
+            return result, (ends.OUT_OF_HOST_MEMORY, "%s (%d killed for memory)" % (detail, killed))
+        return result, (ended, detail)
     if killed:
-        return so_far, (ends.OUT_OF_HOST_MEMORY, at + "killed by the kernel: the memory limit was reached")
-    return so_far, (ends.CRASHED, at + exit_words(code or 0, bool(result)))
+        return result, (ends.OUT_OF_HOST_MEMORY, at + "killed by the kernel: the memory limit was reached")
+    return result, (ends.CRASHED, at + exit_words(code or 0, answer.is_final))
 
 
 def exit_words(code: int, finished: bool) -> str:
@@ -328,11 +337,3 @@ def exit_words(code: int, finished: bool) -> str:
         except ValueError:
             return "killed by signal %d%s" % (-code, when)
     return "exited with code %d%s" % (code, when)
-
-
-def _load(path: Path) -> Dict[str, Any]:
-    try:
-        data: Dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return data

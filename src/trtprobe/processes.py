@@ -17,7 +17,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence
 
 CGROUPS = Path("/sys/fs/cgroup")
 _LIBC = ctypes.CDLL(None)
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
 class Child:
@@ -34,8 +34,6 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             _be_child(work, keep, unset)
-        with contextlib.suppress(OSError):  # the kernel kills the cell, never its supervisor, for memory
-            Path("/proc/%d/oom_score_adj" % self.pid).write_text("1000")
 
     def poll(self) -> Optional[int]:
         """Return the exit code (negative: the signal) once the child has ended, else None."""
@@ -62,6 +60,9 @@ def _be_child(work: Callable[[], int], keep: int, unset: Sequence[str]) -> None:
     try:
         os.setsid()
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        _prctl(PR_SET_DUMPABLE, 1)
+        with contextlib.suppress(OSError):  # the kernel kills the cell, never its supervisor, for memory
+            Path("/proc/self/oom_score_adj").write_text("1000")
         become_subreaper()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -86,6 +87,14 @@ def flush() -> None:
         with contextlib.suppress(Exception):
             stream.flush()
     _LIBC.fflush(None)
+
+
+def hide() -> None:
+    """Let no other process of this user look into this one's memory or files, or trace it.
+
+    What it forks starts so too. https://man7.org/linux/man-pages/man2/pr_set_dumpable.2const.html.
+    """
+    _prctl(PR_SET_DUMPABLE, 0)
 
 
 def become_subreaper() -> None:

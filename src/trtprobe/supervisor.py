@@ -21,23 +21,25 @@ from typing import Any, Dict, List
 
 from trtprobe import SCHEMA, ends, observe
 from trtprobe.cell import nothing_yet
-from trtprobe.files import write_json
-from trtprobe.job import Job, Limits, Stopped, make_home, remove
+from trtprobe.delivery import Delivery
+from trtprobe.job import Job, Limits, Stopped, make_home
 from trtprobe.pool import Exit, Order, Pool
-from trtprobe.processes import become_subreaper, kill_descendants
-from trtprobe.surface import leave_surface
+from trtprobe.processes import become_subreaper, hide, kill_descendants
+from trtprobe.surface import FILE, ask_surface
 
 LOG_CHARACTERS = 1 << 16
 
 
 def main(argv: List[str]) -> int:
-    """Run the job in ``--job``; records appear in ``--out`` as ``<index>.record.json``."""
+    """Run the job in ``--job``; the host gets ``<index>.record.json``. ``--out``: where cells may write."""
     parser = argparse.ArgumentParser(prog="trtprobe supervise")
     for name in ("job", "cases", "repros", "out"):
         parser.add_argument("--" + name, type=Path, required=True)
     args = parser.parse_args(argv)
     job = Job(args.job)
     signal.signal(signal.SIGTERM, _stop)
+    hide()
+    delivery = Delivery(args.job)
     become_subreaper()
     make_home()
     _preload(job.product)
@@ -49,9 +51,11 @@ def main(argv: List[str]) -> int:
             cell = job.cell(index, pool.prepare)
             if cell is None:
                 break
-            supervise(job, pool, args, cell, index)
+            supervise(job, pool, delivery, args, cell, index)
         pool.close()
-        leave_surface(job.job.get("surface"), args.out)
+        surface = ask_surface(job.job["surface"]) if job.job.get("surface") else None
+        if surface is not None:
+            delivery.deliver_json(FILE, surface)
     except Stopped:
         kill_descendants()
         return 1
@@ -76,8 +80,10 @@ def _stop(number: int, _frame: Any) -> None:
     raise Stopped("signal %d" % number)
 
 
-def supervise(job: Job, pool: Pool, args: argparse.Namespace, cell: Dict[str, Any], index: int) -> None:
-    """Run a cell's processes until one does not end well, and write the record."""
+def supervise(
+    job: Job, pool: Pool, delivery: Delivery, args: argparse.Namespace, cell: Dict[str, Any], index: int
+) -> None:
+    """Run a cell's processes until one does not end well, and hand over its outputs, then the record."""
     out: Path = args.out
     plans = out / ("%d.plans" % index)
     processes, builds = int(cell.get("processes", 1)), int(cell.get("builds", 1))
@@ -91,29 +97,20 @@ def supervise(job: Job, pool: Pool, args: argparse.Namespace, cell: Dict[str, An
     pool.make_ready(alone)
     started = now()
     exits: List[Exit] = []
-    write_json(out / ("%d.started.json" % index), {"started": started})
+    delivery.deliver_json("%d.started.json" % index, {"started": started})
+    folder = out / str(index)
+    limits = Limits(job, out, folder, float(cell["seconds"]) * builds)
     while len(exits) < processes and all(process.ended == ends.RAN for process in exits):
-        folder = out / str(index)  # processes after the first have a folder below its
-        folder = folder / ("process-%d" % len(exits)) if exits else folder
-        limits = Limits(job, out, folder, float(cell["seconds"]) * builds)
         order = Order(spec, folder, alone, bool(cell.get("dangerous")), limits)
         exits.append(pool.run_beside(order) if exits else pool.run(order))
-        _drop_unkept(folder, exits[-1].result.get("kept", {}))
-    record = make_record(cell, job.product, {"started": started, "finished": now()}, exits)
-    _drop_unkept(out / str(index), record["kept"])
     if plans.is_dir():
         shutil.rmtree(str(plans), ignore_errors=True)
-    write_json(out / ("%d.record.json" % index), record, indent=None)
+    record = make_record(cell, job.product, {"started": started, "finished": now()}, exits)
+    for name in record["kept"]:
+        delivery.deliver_array("%d/%s.npy" % (index, name), exits[0].kept[name])
+    delivery.deliver_json("%d.record.json" % index, record)
     if record["ended"] == ends.INTERRUPTED:
         raise Stopped("no sign of life from the host")
-
-
-def _drop_unkept(folder: Path, kept: Dict[str, Any]) -> None:
-    """Remove what the cell left, but for the outputs that it was asked to keep."""
-    wanted = {name + ".npy" for name in kept}
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name not in wanted:
-            remove(path)
 
 
 def make_record(

@@ -3,7 +3,7 @@
 Nothing is called that opens a GPU: all of it stands in the docstrings that pybind11 writes. Members are
 listed only at the class that defines them; private names and addresses are left out.
 
-``python trtprobe surface MODULE FILE`` imports bindings and writes their surface, in a process of its own:
+``python trtprobe surface MODULE`` imports bindings and prints their surface, in a process of its own:
 the supervisor calls it after the last cell, so it disturbs none. It needs no NumPy.
 """
 
@@ -36,25 +36,25 @@ NOTE_LENGTH = 200
 
 
 def main(argv: List[str]) -> int:
-    """Write the surface of a module to a file."""
-    module, file = argv
-    surface = read_surface(importlib.import_module(module))
+    """Print the surface of a module as the last line."""
+    surface = read_surface(importlib.import_module(argv[0]))
     surface["origin"] = {"python": "%d.%d" % sys.version_info[:2]}
-    partial = Path(file + ".partial")
-    partial.write_text(json.dumps(surface, sort_keys=True), encoding="utf-8")
-    partial.replace(file)  # whole or not at all
+    print("\n" + json.dumps(surface, sort_keys=True))
     return 0
 
 
-def leave_surface(module: Optional[str], out: Path) -> None:
-    """Leave ``surface.json`` in a folder where a module is named; failing is told and no trouble."""
-    if not module:
-        return
-    command = [sys.executable, "-B", str(Path(__file__).resolve().parent), "surface", module, str(out / FILE)]
+def ask_surface(module: str) -> Optional[Dict[str, Any]]:
+    """Return the surface of a module, read in another process; failing is told and no trouble."""
+    command = [sys.executable, "-B", str(Path(__file__).resolve().parent), "surface", module]
     try:
-        subprocess.run(command, check=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.SubprocessError) as error:
+        done = subprocess.run(
+            command, check=True, timeout=SECONDS, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        )
+        surface: Dict[str, Any] = json.loads(done.stdout.splitlines()[-1].decode())
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         print("the surface of %s was not read: %s" % (module, error), flush=True)
+        return None
+    return surface
 
 
 def read_surface(module: ModuleType) -> Dict[str, Any]:

@@ -7,13 +7,15 @@ import gc
 import os
 import time
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Mapping
+
+import numpy as np
 
 from trtprobe import ends
+from trtprobe.answer import seal
 from trtprobe.backends import Opened
-from trtprobe.cell import RESULT, TROUBLE, run_cell
+from trtprobe.cell import TROUBLE, run_cell
 from trtprobe.channel import Channel, identity
-from trtprobe.files import write_json
 from trtprobe.processes import flush
 from trtprobe.traces import Traces
 
@@ -43,11 +45,32 @@ def serve(channel: Channel, product: str, warm: bool, alone: bool) -> int:
     return 0
 
 
+class Sender:
+    """Hands what comes of a cell to the supervisor, sealed."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel, self.pid = channel, os.getpid()
+
+    def tell(self, result: Mapping[str, Any], *, final: bool = False) -> None:
+        """Hand over a result, or what it is so far."""
+        self._send({"result": "final" if final else "so far"}, seal(result, {}))
+
+    def hand(self, number: int, outputs: Mapping[str, np.ndarray]) -> None:
+        """Hand over the outputs of a build."""
+        self._send({"build": number}, seal({}, outputs))
+
+    def _send(self, words: Dict[str, Any], file: int) -> None:
+        if os.getpid() != self.pid:
+            os._exit(0)  # the cell forked itself, and its copy must not answer too
+        self.channel.send(words, file)
+        os.close(file)
+
+
 class Server:
     """Runs cells, and judges after each whether the process may serve another."""
 
     def __init__(self, channel: Channel, opened: Opened, alone: bool) -> None:
-        self.channel, self.opened, self.pid, self.home = channel, opened, os.getpid(), Path.cwd()
+        self.channel, self.opened, self.home, self.sender = channel, opened, Path.cwd(), Sender(channel)
         self.traces = None if alone else Traces()
         opened.on_open = self._look_again
 
@@ -73,14 +96,11 @@ class Server:
         return self.channel.send({"done": done})
 
     def _run(self, order: Dict[str, Any]) -> Dict[str, Any]:
-        """Run a cell in its folder and leave its result there; returns what is told of this process."""
+        """Run a cell in its folder and hand over what comes of it; returns what is told of this process."""
         folder, started = Path(order["folder"]), time.perf_counter()
         os.chdir(str(folder))
         before = Path.cwd(), identity(1), identity(2)
-        result = run_cell(order["spec"], folder, self.opened)
-        if os.getpid() != self.pid:
-            os._exit(0)  # the cell forked itself, and its copy must not answer too
-        write_json(folder / RESULT, result, indent=None)
+        result = run_cell(order["spec"], self.sender, self.opened)
         seconds = time.perf_counter() - started
         ended = self._why_end(order, result, before)
         return {"seconds": seconds, "builder_seconds": self.opened.builder_seconds, "ended": ended}

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from trtprobe.cell import measure_all
+from trtprobe.answer import measure_all
 from trtprobe.files import CaseFiles, strict
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from trtmatrix.run.intake import Intake
 from trtprobe.files import write_json
 
 HERE = Path(__file__).resolve().parent
@@ -63,6 +65,29 @@ class Step:
     dangerous: bool = False
 
 
+class Probe(subprocess.Popen[bytes]):
+    """The supervisor's process, and the host's thread that takes what it hands over."""
+
+    def __init__(self, command: list[str], intake: Intake, **options: Any) -> None:
+        self.over = threading.Event()
+        self.host = threading.Thread(target=self._take, args=(intake,), daemon=True)
+        super().__init__(command, **options)
+        self.host.start()
+
+    def _take(self, intake: Intake) -> None:
+        while not self.over.wait(0.002):
+            intake.take()
+        intake.take()
+        intake.close()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended, and all is taken."""
+        code = super().wait(timeout)
+        self.over.set()
+        self.host.join()
+        return code
+
+
 class Job:
     """A job's folder, and the supervisor that runs it."""
 
@@ -71,9 +96,10 @@ class Job:
         **more: Any,
     ) -> None:  # fmt: skip
         """Write job.json, a heartbeat, the cases and the cells."""
-        self.folder, self.out, self.steps = folder, folder / "out", list(steps)
+        self.folder, self.out, self.work, self.steps = folder, folder / "out", folder / "work", list(steps)
+        self.output_bytes = output_bytes
         self.heartbeat = folder / "job" / "heartbeat"
-        for part in ("job", "out", "cases"):
+        for part in ("job", "out", "work", "cases"):
             (folder / part).mkdir()
         self.heartbeat.touch()
         job = {"product": "tensorrt", "output_bytes": output_bytes, "isolation": isolation, **more}
@@ -101,13 +127,13 @@ class Job:
             "alone": step.alone, "dangerous": step.dangerous,
         }  # fmt: skip
 
-    def start(self, python: Path, driver: Path, **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, python: Path, driver: Path, **environment: str) -> Probe:
         """Start the supervisor with the stand-ins where it will find them."""
         command = [str(python), str(PROBE), "supervise", f"--job={self.folder / 'job'}"]
-        command += [f"--cases={self.folder / 'cases'}", f"--repros={REPROS}", f"--out={self.out}"]
+        command += [f"--cases={self.folder / 'cases'}", f"--repros={REPROS}", f"--out={self.work}"]
         with (self.folder / "log").open("wb") as log:
-            return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder,
+            return Probe(
+                command, Intake(self.folder, self.output_bytes), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder,
                 env={**os.environ, **stand_in(driver), "HOME": str(self.folder / "home"), **environment},
             )  # fmt: skip
 

@@ -16,7 +16,7 @@ from tests.torch.comparing import described, tensors
 
 import torch
 from trtprobe import native
-from trtprobe.cell import load_repro, run_cell
+from trtprobe.cell import load_repro, run_and_measure
 
 REPROS = Path(__file__).parents[2] / "repros"
 SMALL = {
@@ -55,15 +55,14 @@ def test_what_this_torch_exports_computes_the_reference(
         return path
 
     monkeypatch.setattr(native, "export", watched)
-    files, out = tmp_path / "files", tmp_path / "out"
-    for folder in (files, out):
-        folder.mkdir()
+    files = tmp_path / "files"
+    files.mkdir()
     made = written(stem, params, files)
     spec = {
         "product": "onnxruntime", "repro": str(REPROS / f"{stem}.py"), "params": params,
         "files": str(files), "keep_outputs": False,
     }  # fmt: skip
-    result = run_cell(spec, out)
+    result = run_and_measure(spec)
     assert (result["ended"], result["detail"]) == ("ran", "")
     outputs = result["measurements"]["outputs"]
     assert set(outputs) == set(made["reference"])

@@ -78,6 +78,9 @@ def scratch_folder() -> Iterator[str]:
 def make_job_folder(cache: Path, name: str) -> Path:
     """Make a folder for one launch, marked with its owner; leftovers of dead owners are removed.
 
+    ``job`` is what the probe is told, ``out`` what it hands over, written by this host alone; in ``work`` cells
+    may write where their container has no file system of its own for that. No other user can enter it.
+
     It lies below TRTMATRIX_SCRATCH where that is set: a cache that hosts share is not on their own disks.
     """
     import shutil
@@ -89,9 +92,9 @@ def make_job_folder(cache: Path, name: str) -> Path:
             if is_dead((old / "owner").read_text()):
                 shutil.rmtree(old, ignore_errors=True)
     folder = jobs / name
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     (folder / "owner").write_text(own_identity())
-    for part in ("job", "out"):
+    for part in ("job", "out", "work"):
         (folder / part).mkdir()
     return folder
 

@@ -137,7 +137,7 @@ class ChildLauncher:
             environment = self.runtime.environment(gpu)
             code = run_session(command, environment, log, folder, poll, largest_file=self.limits.file)
         said = log_tail(log)
-        if not (folder / "out" / BEGAN).exists():
+        if not (folder / "work" / BEGAN).exists():
             raise MachineryError(f"{self.runtime.name} cannot start the container of {image}: {said}")
         memory = count_oom_kills() > killed or SLURM_OOM.search(said) is not None
         return Ended(code=code if code >= 0 else 128 - code, out_of_memory=memory, log=said)

@@ -55,6 +55,11 @@ class Limits:
         """The options of the scratch file system: executable, since some libraries compile."""
         return f"rw,exec,nosuid,nodev,size={self.scratch},mode=1777"
 
+    @property
+    def work(self) -> str:
+        """The options of the file system of cells' own folders: no cell can fill more than its limit."""
+        return f"rw,noexec,nosuid,nodev,size={self.output + (1 << 20)},mode=1777"
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuOptions:
@@ -74,7 +79,11 @@ class GpuOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerSpec:
-    """Everything that is asked of the engine for one container; ``mounts`` are read-only."""
+    """Everything that is asked of the engine for one container; ``mounts`` are read-only.
+
+    ``out``: where cells have their folders, a file system in memory; a folder of the host's where the engine is
+    none that can limit one.
+    """
 
     image: str
     name: str
@@ -126,7 +135,7 @@ def make_container_spec(
         image=image, name=f"trtmatrix-{folder.name}", engine=engine.command,
         command=("python3", "-B", f"{ROOT}/trtprobe", "supervise", *inside),
         user="0:0" if engine.rootless else f"{os.getuid()}:{os.getgid()}",
-        environment=environment, out=(str(folder / "out"), f"{ROOT}/out"),
+        environment=environment, out=(str(folder / "work"), f"{ROOT}/out"),
         mounts={
             str(probe_folder()): f"{ROOT}/trtprobe", str(repros.resolve()): f"{ROOT}/repros",
             str((cache / "cases").resolve()): f"{ROOT}/cases", str(folder / "job"): f"{ROOT}/job",
@@ -171,7 +180,7 @@ def docker_command(spec: ContainerSpec) -> str:
         *(f"--label={key}={value}" for key, value in spec.labels.items()),
         *(f"--env={key}={value}" for key, value in spec.environment.items()),
         *(f"--volume={host}:{inside}:ro" for host, inside in spec.mounts.items()),
-        f"--volume={spec.out[0]}:{spec.out[1]}",
+        f"--tmpfs={spec.out[1]}:{limits.work}",
         *spec.gpu.command_line, f"--entrypoint={spec.command[0]}", spec.image, *spec.command[1:],
     ]  # fmt: skip
     return shlex.join(words)

@@ -171,12 +171,11 @@ def create_container(client: docker.DockerClient, spec: ContainerSpec) -> Contai
     elif gpu.cdi:
         requests = [DeviceRequest(driver="cdi", device_ids=list(gpu.cdi))]
     volumes = {host: {"bind": inside, "mode": "ro"} for host, inside in spec.mounts.items()}
-    volumes[spec.out[0]] = {"bind": spec.out[1], "mode": "rw"}
     return client.containers.create(
         spec.image, list(spec.command[1:]), entrypoint=[spec.command[0]], name=spec.name, **ISOLATED,
         user=spec.user, environment=dict(spec.environment), labels=dict(spec.labels),
         mem_limit=limits.memory, memswap_limit=limits.memory, pids_limit=limits.processes,
-        tmpfs={SCRATCH: limits.tmpfs}, volumes=volumes,
+        tmpfs={SCRATCH: limits.tmpfs, spec.out[1]: limits.work}, volumes=volumes,
         ulimits=[Ulimit(name=name, soft=most, hard=most) for name, most in spec.ulimits.items()],
         log_config=LogConfig(type=LOG_DRIVERS[spec.engine], config={"max-size": str(limits.log)}),
         devices=[f"{node}:{node}:rwm" for node in gpu.nodes], device_requests=requests,

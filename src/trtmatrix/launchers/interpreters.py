@@ -44,7 +44,7 @@ class InterpreterLauncher:
         """Run the supervisor; its whole session is killed however this ends."""
         command = [
             str(ready.handle), str(probe_folder()), "supervise", f"--job={folder / 'job'}",
-            f"--cases={self.cache / 'cases'}", f"--repros={self.repros}", f"--out={folder / 'out'}",
+            f"--cases={self.cache / 'cases'}", f"--repros={self.repros}", f"--out={folder / 'work'}",
         ]  # fmt: skip
         environment = {
             **os.environ, "ORT_DISABLE_TELEMETRY": "1",

@@ -14,6 +14,7 @@ from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import make_job_folder
 from trtmatrix.launchers.launcher import Ended, Ready
 from trtmatrix.records.store import read_json
+from trtmatrix.run.intake import Intake
 from trtmatrix.run.recorder import Recorded, Recorder
 from trtmatrix.run.state import Run
 from trtmatrix.run.tasks import Task, TaskQueue
@@ -87,8 +88,14 @@ class Worker:
             **(run.surfaces.wanted(launch.version) if run.surfaces else {}),
         })  # fmt: skip
         self._feed(folder / "job")
+        intake = Intake(folder, run.output_bytes)
+
+        def poll() -> None:
+            intake.take()
+            self._poll(folder)
+
         try:
-            ended = run.launcher_of(launch).run(self.ready, folder, lambda: self._poll(folder))
+            ended = run.launcher_of(launch).run(self.ready, folder, poll)
         except Overdue:
             return Ended(code=-1, log="it was ended: a cell was long over its time limit")
         except MachineryError as error:
@@ -96,6 +103,8 @@ class Worker:
             run.progress.note(f"{launch.version.name}: {error}")
             self._launcher_failed = True
             return Ended(code=-1, log=str(error))
+        finally:
+            intake.close()
         if run.surfaces is not None:
             run.surfaces.take(self.ready, folder / "out")
         return ended

@@ -286,7 +286,7 @@ LEFT = {
     "numpy": lambda _: setattr(np, "maximum", np.minimum),
     "backend": lambda trt: setattr(type(trt), "build", None),
     "instance": lambda trt: setattr(trt, "build", None),
-    "measure": lambda _: setattr(sys.modules["trtprobe.cell"], "measure_all", lambda *_: {}),
+    "measure": lambda _: setattr(sys.modules["trtprobe.answer"], "measure_all", lambda *_: {}),
     "module": leave_module,
     "thread": leave_thread,
     "child": lambda _: subprocess.Popen(["/bin/sleep", "600"], start_new_session=True),

@@ -29,7 +29,7 @@ from trtmatrix.suite.outcome import Outcome
 from trtmatrix.suite.repro_files import LoadedRepro, read_repro
 from trtmatrix.suite.reprofile import parse_repro
 from trtmatrix.suite.repros import Case
-from trtprobe.cell import run_cell
+from trtprobe.cell import run_and_measure
 
 __all__ = ["opened"]
 
@@ -182,9 +182,7 @@ def ran(context: Any, tmp_path: Path) -> tuple[Any, Any]:
         "product": "onnxruntime", "repro": str(loaded.file), "params": {**case.params, **case.tolerance},
         "files": str(folder), "keep_outputs": True,
     }  # fmt: skip
-    out = tmp_path / "out"
-    out.mkdir(exist_ok=True)
-    result = run_cell(spec, out)
+    result = run_and_measure(spec)
     cell = make_cell(loaded.repro, case, "onnxruntime-1.31.1")
     data = {**make_record(cell).data, **{key: result[key] for key in ("measurements", "engine", "ended")}}
     record = record_from({**data, "noise": read_noise_file(folder), "product": Product.ONNXRUNTIME.value})
