@@ -69,7 +69,9 @@ def run_cell(spec: Dict[str, Any], taker: Taker, opened: Optional[Opened] = None
     result["observed"].update(observe.loaded())
     if result["ended"] != ends.BUILT:
         ended = len(result.get("builds", ()))
-        result["detail"] = which_build(spec.get("builds", 1) if "builds" in result else 1, ended) + result["detail"]
+        result["detail"] = (
+            which_build(spec.get("builds", 1) if "builds" in result else 1, ended) + result["detail"]
+        )
     trouble = opened.trouble()
     if trouble:
         result[TROUBLE] = trouble

@@ -22,7 +22,7 @@ SOCKET = "socket"
 
 
 def near(folder: int, name: str) -> str:
-    """Return a path of a file in an open folder that a socket's address has room for, however deep it lies."""
+    """Return a path of a file in an open folder that a socket's address has room for, wherever it lies."""
     return "/proc/self/fd/%d/%s" % (folder, name)
 
 

@@ -39,7 +39,11 @@ def main(argv: List[str]) -> int:
     job = Job(args.job)
     signal.signal(signal.SIGTERM, _stop)
     hide()
-    delivery = Delivery(args.job)
+    try:
+        delivery = Delivery(args.job)
+    except OSError as error:
+        print("nobody listens in %s: %s" % (args.job, error), flush=True)
+        return 1
     become_subreaper()
     make_home()
     _preload(job.product)

@@ -15,8 +15,9 @@ import signal
 import sys
 import sysconfig
 import warnings
+from operator import attrgetter
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
@@ -26,12 +27,18 @@ from trtprobe.processes import has_children
 WATCHED = (
     "builtins", "ctypes", "gc", "io", "json", "math", "os", "posix", "random", "shutil", "signal", "socket",
     "struct", "subprocess", "tempfile", "threading", "time", "numpy", "numpy.linalg", "numpy.random",
-    "numpy.lib", "numpy.fft", "tensorrt", "tensorrt_rtx_bindings", "onnxruntime",
+    "numpy.lib", "numpy.fft", "tensorrt", "tensorrt_rtx_bindings", "onnxruntime", "json.decoder", "json.encoder",
+    *("numpy.%s.%s" % (core, name) for core in ("core", "_core") for name in ("_methods", "fromnumeric", "numeric")),
 )  # fmt: skip
 """Modules whose names must stay bound to what they were, with all of this package."""
 
-PRODUCTS = ("tensorrt", "tensorrt_rtx_bindings", "onnxruntime")
-"""Packages whose classes are watched too."""
+OWNERS = ("tensorrt", "tensorrt_rtx_bindings", "onnxruntime", "json.decoder", "json.encoder")
+"""Modules whose classes are watched too, as are this package's."""
+
+WRAPPERS = ("_lru_cache_wrapper", "_ArrayFunctionDispatcher")
+"""Types of what is called and has a Python function inside: functools' and NumPy's."""
+
+BODY = attrgetter("__code__")
 
 REBOUND = {"tempfile": ("_name_sequence", "tempdir")}
 """Names that a module binds anew by itself."""
@@ -119,6 +126,12 @@ class Traces:
     def __init__(self) -> None:
         self._state = [(kept, kept.read()) for kept in KEPT]
         self._names = list(_namespaces())
+        self._functions = {
+            function: "%s.%s" % (owner, name)
+            for owner, _, was in self._names if owner.startswith(("trtprobe", "numpy"))
+            for name, thing in was.items() for function in _functions_of(thing)
+        }  # fmt: skip
+        self._bodies = list(map(BODY, self._functions))
         self._modules, self._tops = set(sys.modules), {name.split(".")[0] for name in sys.modules}
         self._randoms = random.getstate(), np.random.get_state()
         self._memory, self._files = anonymous_memory(), _open_files()
@@ -156,6 +169,9 @@ class Traces:
                     yield owner, name
             if isinstance(space, MappingProxyType) and len(space) != len(was):
                 yield owner, ", ".join(sorted(set(space) - set(was)))
+        for name, body, was_body in zip(self._functions.values(), map(BODY, self._functions), self._bodies):
+            if body is not was_body:
+                yield name, "the body"
 
     def _foreign(self) -> List[str]:
         """Return the packages that were imported since, but for Python's own and parts of known ones."""
@@ -176,11 +192,26 @@ def _namespaces() -> Iterator[Tuple[str, Any, Dict[str, Any]]]:
         space = vars(sys.modules[name]) if name in sys.modules else {}
         steady = {word: thing for word, thing in space.items() if word not in REBOUND.get(name, ())}
         yield name, space, steady
-        if name in ours or name in PRODUCTS:
+        if name in ours or name in OWNERS:
             own = [thing for thing in steady.values() if isinstance(thing, type)]
             classes.update((base, None) for thing in own for base in thing.__mro__ if _is_of(name, base))
     for kind in classes:
         yield "%s.%s" % (kind.__module__, kind.__qualname__), vars(kind), dict(vars(kind))
+
+
+def _functions_of(thing: Any) -> Iterator[FunctionType]:
+    """Yield the Python functions behind a name: itself, what it wraps, a property's."""
+    parts: List[Any] = [thing]
+    if isinstance(thing, (staticmethod, classmethod)):
+        parts = [thing.__func__]
+    elif isinstance(thing, property):
+        parts = [thing.fget, thing.fset]
+    elif type(thing).__name__ in WRAPPERS:
+        parts = [getattr(thing, name, None) for name in ("__wrapped__", "_implementation")]
+    for part in parts:
+        if isinstance(part, FunctionType):
+            yield part
+            yield from _functions_of(vars(part).get("__wrapped__"))
 
 
 def _is_of(name: str, kind: type) -> bool:

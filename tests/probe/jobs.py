@@ -133,7 +133,8 @@ class Job:
         command += [f"--cases={self.folder / 'cases'}", f"--repros={REPROS}", f"--out={self.work}"]
         with (self.folder / "log").open("wb") as log:
             return Probe(
-                command, Intake(self.folder, self.output_bytes), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder,
+                command, Intake(self.folder, self.output_bytes), stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, cwd=self.folder,
                 env={**os.environ, **stand_in(driver), "HOME": str(self.folder / "home"), **environment},
             )  # fmt: skip
 

@@ -7,11 +7,13 @@ runs while the next ones are made ready.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from trtmatrix.common.errors import HungUp, MachineryError
 from trtmatrix.common.interrupts import ending
+from trtmatrix.judge.confirm import sample_cells
 from trtmatrix.launchers.launcher import Ready, WrongVersion
 from trtmatrix.plan.order import estimate_seconds, group_cases, join_images, order_launches
 from trtmatrix.prepare.case_pool import Wanted
@@ -38,6 +40,7 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
     launches = join_images(order_launches([launch for launch in todo if launch.cells], seconds, run.is_here))
     if not launches:
         return run
+    run.sampled = sample_cells((cell.id for launch in launches for cell in launch.cells), os.urandom(16))
     here = [launch for launch in launches if not launch.gpu.remote]
     away = [launch for launch in launches if launch.gpu.remote]
     # Where each cell has a container of its own, they come one after another.

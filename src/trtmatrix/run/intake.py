@@ -17,7 +17,9 @@ from trtprobe.answer import LONGEST, sealed_size
 from trtprobe.channel import Channel
 from trtprobe.delivery import SOCKET, near
 
-NAMES = re.compile(r"(?:\d{1,9}\.(?:started|record)|surface)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]{1,200}\.npy")
+NAMES = re.compile(
+    r"(?:\d{1,9}\.(?:started|record)|surface)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]{1,200}\.npy"
+)
 MOST = 4096
 """Files that are taken of one cell."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.judge.compare import newest
-from trtmatrix.judge.confirm import FROM_THE_PROCESS, assess
+from trtmatrix.judge.confirm import FROM_THE_PROCESS, assess, is_shared
 from trtmatrix.judge.entry import are_comparable, expected_verdict, find_expectation
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.noise import fits, read_noise
@@ -56,6 +56,7 @@ class Recorder:
         cell, run = task.cell, self.state
         noise = read_noise_file(run.cases.folder(run.repros[cell.repro.id], cell.case))
         complete = {**data, **self._host_facts(task), "noise": noise}
+        complete.update(schema=SCHEMA, cell=vars(cell.id), run=task.run, product=cell.version.product.value)
         kept = complete.pop("kept", {})
         try:
             record = record_from(complete)
@@ -91,7 +92,9 @@ class Recorder:
         earlier = self._before.get(cell.id, [])
         records = [record, *(other for other in earlier if are_comparable(record, other))]
         self._before[cell.id] = [record, *earlier]
-        wanted = assess(cell, records, run.calibration).wanted
+        found = assess(cell, records, run.calibration)
+        sampled = cell.id in run.sampled and is_shared(record) and found.outcome.verdict is Verdict.PASS
+        wanted = found.wanted or int(sampled)
         return max(wanted, run.rebuilds) if wanted else 0
 
 

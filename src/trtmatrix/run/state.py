@@ -18,6 +18,7 @@ from trtmatrix.prepare.case_pool import Preparer
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.run.tasks import Clock, Task, new_run_id, utc_now
 from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.model import CellId
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.plan import Excluded, Isolation, Launch
 from trtmatrix.suite.repro_files import LoadedRepro
@@ -37,7 +38,7 @@ class Run:
     ``launchers``: by runtime. ``rebuilds``: the least number of engines of each cell. ``confirm``: failures
     are run again to be believed. ``stored``: the records that were there before. ``is_here``: whether a
     launch can start without a pull or an installation. ``surfaces`` asks for API surfaces that are not known.
-    ``images`` is told which are wanted. ``prepared``: the cases (repro, case) whose files are there.
+    ``images`` is told which are wanted. ``sampled``: the cells whose PASS is seen again in a fresh process. ``prepared``: the cases (repro, case) whose files are there.
     ``stop``: the run is to end; ``leave``: what other hosts run goes on, as nobody asked for its end;
     ``hurry``: whoever ends it is not to wait for other hosts any longer.
     """
@@ -65,6 +66,7 @@ class Run:
     stop: threading.Event = field(default_factory=threading.Event)
     leave: threading.Event = field(default_factory=threading.Event)
     hurry: threading.Event = field(default_factory=threading.Event)
+    sampled: frozenset[CellId] = frozenset()
     prepared: set[tuple[str, str]] = field(default_factory=set)
     records: list[Record] = field(default_factory=list)
     not_ready: list[Excluded] = field(default_factory=list)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import os
 import resource
 import signal
@@ -258,6 +259,19 @@ def leave_rounding(trt: Any) -> None:
     ctypes.CDLL("libm.so.6").fesetround(0x800)
 
 
+def leave_wrapped(trt: Any) -> None:
+    sys.modules["trtprobe.cell"]._compiled.__wrapped__.__code__ = (
+        lambda path, _modified, _size: None
+    ).__code__
+
+
+def leave_core(trt: Any) -> None:
+    name = next(name for name in ("numpy._core.fromnumeric", "numpy.core.fromnumeric") if name in sys.modules)
+    functions = [getattr(sys.modules[name], word) for word in ("amax", "amin")]
+    most, least = (getattr(function, "__wrapped__", function) for function in functions)
+    getattr(most, "_implementation", most).__code__ = getattr(least, "_implementation", least).__code__
+
+
 def leave_memory(trt: Any) -> None:
     KEPT.append(np.ones(5 << 26))
 
@@ -287,6 +301,10 @@ LEFT = {
     "backend": lambda trt: setattr(type(trt), "build", None),
     "instance": lambda trt: setattr(trt, "build", None),
     "measure": lambda _: setattr(sys.modules["trtprobe.answer"], "measure_all", lambda *_: {}),
+    "code": lambda trt: setattr(type(trt).measure, "__code__", type(trt).count.__code__),
+    "wrapped": leave_wrapped,
+    "core": leave_core,
+    "encoder": lambda _: setattr(json.JSONEncoder, "extra", 1),
     "module": leave_module,
     "thread": leave_thread,
     "child": lambda _: subprocess.Popen(["/bin/sleep", "600"], start_new_session=True),

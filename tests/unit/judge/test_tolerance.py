@@ -173,7 +173,7 @@ def test_a_repros_noise_comes_from_one_function(tmp_path: Path) -> None:
         read_repro(file)
 
 
-def ran(context: Any, tmp_path: Path) -> tuple[Any, Any]:
+def ran(context: Any) -> tuple[Any, Any]:
     """Run a model's case in this process by ONNX Runtime; returns its result and its outcome."""
     loaded = model_repro(context)
     (case,) = loaded.repro.cases
@@ -194,7 +194,7 @@ def test_a_model_runs_from_end_to_end(atol: str, opened: Opened, tmp_path: Path)
     for number in range(2):
         npz(tmp_path / "in" / f"{number}.npz", x=normal(number + 1, 64, seed=number))
     words = ["--inputs", str(tmp_path / "in"), *(["--atol", atol] if atol else [])]
-    result, outcome = ran(opened(saved(mlp(), tmp_path / "m.onnx"), *words), tmp_path)
+    result, outcome = ran(opened(saved(mlp(), tmp_path / "m.onnx"), *words))
     assert result["ended"] == "ran", result["detail"]
     assert set(result["measurements"]["outputs"]) == {"y.s0", "y.s1"}
     assert set(result["kept"]) == {"y.s0", "y.s1"}
@@ -215,7 +215,7 @@ def test_a_model_with_another_weight_fails(opened: Opened, tmp_path: Path) -> No
     ).tobytes()
     (folder / "model.onnx").unlink()  # a link: the blob stays
     saved(wrong, folder / "model.onnx")
-    result, outcome = ran(context, tmp_path)
+    result, outcome = ran(context)
     assert result["ended"] == "ran"
     assert outcome.verdict is Verdict.FAIL
     assert "noise floors" in outcome.reason

@@ -115,14 +115,18 @@ def test_the_image_s_own_driver_library_is_used_where_the_host_s_is_too_old(
 
 
 @pytest.mark.parametrize("access", [*GpuAccess, None])
-def test_one_folder_can_be_written_and_nothing_of_the_host_is_given(access: GpuAccess | None) -> None:
+def test_no_folder_of_the_host_can_be_written_and_what_can_is_limited(access: GpuAccess | None) -> None:
     spec = spec_of(access, driver_folder="/usr/local/nvidia")
-    assert spec.out == ("/h/x/out", "/opt/trtmatrix/out")
+    assert spec.out == ("/h/x/work", "/opt/trtmatrix/out")
     hosts = {str(probe_folder()), "/h/my repros", "/h/cases", "/h/x/job"}
     assert set(spec.mounts) - {"/usr/local/nvidia"} == hosts
     words = words_of(spec)
     volumes = [word for word in words if word.startswith("--volume")]
-    assert [word for word in volumes if not word.endswith(":ro")] == ["--volume=/h/x/out:/opt/trtmatrix/out"]
+    assert [word for word in volumes if not word.endswith(":ro")] == []
+    tmpfs = [word for word in words if word.startswith("--tmpfs=/opt/trtmatrix/out:")]
+    assert [{"nosuid", "noexec", "nodev", f"size={(2 << 30) + (1 << 20)}"} < set(tmpfs[0].split(","))] == [
+        True
+    ]
     assert "docker.sock" not in " ".join(words)
     risky = ("--privileged", "--cap-add", "--pid", "--ipc", "--mount", "--publish", "--volumes-from")
     assert not [word for word in words if word.split("=")[0] in risky]
