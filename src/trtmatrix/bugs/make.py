@@ -27,7 +27,7 @@ def bundle_command(args: argparse.Namespace) -> ExitCode:
     """Make an archive and verify it, or verify one."""
     if args.action == "make":
         return make_command(args)
-    outcome = verify_archive(args.file, args.seconds, tell)
+    outcome = verify_archive(args.file, args.seconds, tell, image=args.image, trust=args.trust)
     print(json.dumps(vars(outcome), indent=1) if args.json else outcome.text)
     return ExitCode.AS_EXPECTED if outcome.verified else ExitCode.SURPRISE
 

@@ -1,7 +1,8 @@
 """``bundle verify``: runs an archive where nothing else of ours is, and compares with what it records.
 
-An archive is code: it is run in a container without network that sees it read-only, or in a fresh environment
-where its failure was seen outside of containers. Nothing in it is believed or checked beyond that.
+An archive is code: it is run in a container without network that sees it read-only, in an image that the user
+names or that is here already. Nothing else that it brings is run or built. Where its failure was seen outside of
+containers it is run so only by who trusts it. Nothing in it is believed or checked beyond that.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import math
 import os
 import re
 import subprocess
-import tempfile
 import time
 import venv
 from collections.abc import Callable, Iterator, Mapping
@@ -24,8 +24,10 @@ from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.offline import is_offline
 from trtmatrix.common.owner import own_identity
+from trtmatrix.common.paths import scratch_folder
 from trtmatrix.common.unpack import ChangedError, read_archive
 from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL, give_gpu
+from trtmatrix.launchers.containers import remove_leftovers
 from trtmatrix.launchers.docker_engine import PODMAN, find_address, find_engine, inspect_image
 from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.launchers.wheels import find_wheelhouse, install_wheels
@@ -44,8 +46,9 @@ LATE = 124
 
 SAFE = (
     "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
-    "--tmpfs=/tmp:exec", "--env=HOME=/tmp", "--env=ORT_DISABLE_TELEMETRY=1", "--pids-limit=1024",
-    "--env=PYTHONDONTWRITEBYTECODE=1", "--workdir=/bug",
+    "--tmpfs=/tmp:exec,nosuid,nodev,size=8g", "--env=HOME=/tmp", "--env=ORT_DISABLE_TELEMETRY=1", "--pids-limit=1024",
+    "--env=PYTHONDONTWRITEBYTECODE=1", "--workdir=/bug", "--memory=32g", "--memory-swap=32g",
+    f"--ulimit=fsize={8 << 30}",
 )  # fmt: skip
 
 
@@ -82,12 +85,20 @@ class Place:
     notes: tuple[str, ...] = ()
 
 
-def find_place(recorded: Mapping[str, Any]) -> Place:
+def find_place(recorded: Mapping[str, Any], *, image: str = "", trust: bool = True) -> Place:
     """Return where a recorded failure can be looked for here; :class:`MachineryError` says why it cannot.
 
-    Nothing is started or installed yet.
+    ``image``: in which one, instead of the recorded one. ``trust``: it may run outside of containers. Nothing is
+    started or installed yet.
     """
-    if not recorded.get("image_id"):
+    if not image and not recorded.get("image_id"):
+        if not trust:
+            raise UsageError(
+                "this failure was seen outside of containers: the archive would run as you, with all that you "
+                "may do. Read it; then add --trust, or --image IMAGE to run it in a container"
+            )
+        if not re.fullmatch(r"\d[\w.+-]{0,60}", str(recorded.get("library", "0"))):
+            raise UsageError(f"{recorded['library']!r} is no version of ONNX Runtime")
         if recorded.get("product") != Product.ONNXRUNTIME.value or "library" not in recorded:
             raise MachineryError("the failure was seen in an interpreter of a host: run the archive by hand")
         wheels = (f"onnxruntime=={recorded['library']}", "numpy")
@@ -96,14 +107,16 @@ def find_place(recorded: Mapping[str, Any]) -> Place:
     engine = find_engine(gpu_here=on_gpu)
     if not engine.available:
         raise MachineryError(engine.reason)
-    wanted, name = str(recorded["image_id"]), str(recorded.get("image", ""))
+    wanted, name = str(recorded.get("image_id", "")), str(recorded.get("image", ""))
+    wanted, name = (image, "") if image else (wanted, name)
     held = inspect_image(wanted) or (inspect_image(name) if name else None)
     if held is None:
         raise MachineryError(
             f"the image {name or wanted} is not here: pull it or build it (docker pull, nox -s image), then "
             "bundle verify FILE; bundle make --no-verify writes the archive without"
         )
-    notes = [] if held.id == wanted else [f"run in {held.id}; it was recorded in {wanted}"]
+    then = recorded.get("image_id", "no container")
+    notes = [] if held.id == then else [f"run in {held.id}; it was recorded in {then}"]
     options = [f"--user={'0:0' if engine.rootless else f'{os.getuid()}:{os.getgid()}'}"]
     if on_gpu:
         options += _gpu_options(recorded, engine, notes)
@@ -130,15 +143,23 @@ def _gpu_options(recorded: Mapping[str, Any], engine: Engine, notes: list[str]) 
     yield from (f"--volume={host}:{inside}:ro" for host, inside in access.mounts.items())
 
 
-def verify_archive(file: Path, seconds: float, tell: Tell, place: Place | None = None) -> Outcome:
+def verify_archive(
+    file: Path,
+    seconds: float,
+    tell: Tell,
+    place: Place | None = None,
+    *,
+    image: str = "",
+    trust: bool = False,
+) -> Outcome:
     """Run an archive from itself alone and say whether its failure came back as it was recorded.
 
-    ``place``: where, if it is known already. :class:`UsageError` where it is no archive,
+    ``place``: where, if it is known already; else as :func:`find_place` says. :class:`UsageError` where it is no archive,
     :class:`MachineryError` where it cannot be run here.
     """
     if not file.is_file():
         raise UsageError(f"{file}: there is no such file; bundle make CELL writes one")
-    with tempfile.TemporaryDirectory(prefix="trtmatrix-verify-") as scratch:
+    with scratch_folder() as scratch:
         try:
             folder = read_archive(file, Path(scratch) / "archive")
         except ChangedError as error:
@@ -148,11 +169,16 @@ def verify_archive(file: Path, seconds: float, tell: Tell, place: Place | None =
             recorded = read_recorded((folder / script).read_text(encoding="utf-8"))
         except (OSError, SyntaxError, ValueError) as error:
             raise UsageError(f"{file}: has no {SCRIPT} that bundle make wrote") from error
-        place = place or find_place(recorded)
+        place = place or find_place(recorded, image=image, trust=trust)
         command = ["sh", RUN] if script != SCRIPT else ["python3", SCRIPT]
         if script == SCRIPT and recorded.get("product") == Product.ONNXRUNTIME.value:
             command.append("--onnxruntime")
-        tell(f"running {' '.join(command)} of the archive")
+        where = (
+            f"in a container of {place.image}" if place.engine else f"AS YOU, with {' '.join(place.wheels)}"
+        )
+        tell(f"running {' '.join(command)} of the archive {where}")
+        if place.engine is not None:
+            remove_leftovers()
         started = time.monotonic()
         code, said = _run(folder, command, place, seconds)
         found = list(compare(recorded, said)) if code == 1 else ["the failure did not come back"]
@@ -195,7 +221,7 @@ def _run(folder: Path, command: list[str], place: Place, seconds: float) -> tupl
         install_wheels(bin_folder / "python", place.wheels, find_wheelhouse(Path()) if is_offline() else None)
         path = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"
         return _call(command, seconds, folder, {"PATH": path, "ORT_DISABLE_TELEMETRY": "1"})
-    name, docker = folder.parent.parent.name, place.engine.command  # of the scratch folder
+    name, docker = f"trtmatrix-verify-{os.urandom(6).hex()}", place.engine.command
     labels = (f"--label={PROJECT_LABEL}=1", f"--label={OWNER_LABEL}={own_identity()}")
     words = [f"--name={name}", *labels, *SAFE, *place.options, f"--volume={folder}:/bug:ro"]
     words += [f"--entrypoint={command[0]}", place.image, *command[1:]]

@@ -28,8 +28,8 @@ UPGRADE_CODES = (
     "for --code alone."
 )
 VERIFY = (
-    "Run an archive where nothing else of ours is, in a container without network or in a "
-    "fresh environment, and say whether its failure comes back. An archive is code: read it first."
+    "Run an archive where nothing else of ours is, in a container without network, and say whether its "
+    "failure comes back. Nothing else that it brings is run or built; see docs/security.md."
 )
 SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 
@@ -265,6 +265,8 @@ def _bundle(parser: ArgumentParser) -> None:
     text = "run an archive from itself alone, in a fresh container"
     verify = actions.add_parser("verify", help=text, description=VERIFY)
     _option(verify, "file", "FILE", type=Path)
+    _option(verify, "--image", "IMAGE", "run it in this image instead of the recorded one", default="")
+    _flag(verify, "--trust", "run it outside of containers, as yourself, where its failure was seen so")
     for command in (make, verify):
         seconds = "time limit of a run of the archive"
         _option(command, "--seconds", "S", seconds, type=_seconds, default=1800.0)

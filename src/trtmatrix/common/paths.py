@@ -78,8 +78,8 @@ def scratch_folder() -> Iterator[str]:
 def make_job_folder(cache: Path, name: str) -> Path:
     """Make a folder for one launch, marked with its owner; leftovers of dead owners are removed.
 
-    ``job`` is what the probe is told, ``out`` what it hands over, written by this host alone; in ``work`` cells
-    may write where their container has no file system of its own for that. No other user can enter it.
+    ``job`` is what the probe is told, ``out`` what it hands over, written by this host alone; in ``work``
+    cells may write where their container has no file system of its own. No other user can enter it.
 
     It lies below TRTMATRIX_SCRATCH where that is set: a cache that hosts share is not on their own disks.
     """

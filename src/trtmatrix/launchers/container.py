@@ -81,8 +81,8 @@ class GpuOptions:
 class ContainerSpec:
     """Everything that is asked of the engine for one container; ``mounts`` are read-only.
 
-    ``out``: where cells have their folders, a file system in memory; a folder of the host's where the engine is
-    none that can limit one.
+    ``out``: where cells have their folders. Inside it is a file system in memory, of limited size; for an
+    engine that cannot make one, the folder of the host's that is named first.
     """
 
     image: str
