@@ -146,6 +146,7 @@ SUITES = (
     Suite(name="numerics", seconds=300, command=(*BOTH_CORES, "tests/numerics")),
     Suite(name="slurm", seconds=900, command=(*PYTEST, "tests/slurm"), lacking=_slurm, waits=True),
     Suite(name="worker", seconds=600, command=(*PYTEST, "tests/worker"), lacking=_docker, waits=True),
+    Suite(name="hostile", seconds=180, command=(*PYTEST, "tests/hostile"), lacking=_docker, waits=True),
     Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack, waits=True),
     Suite(name="registry", seconds=180, command=(*PYTEST, "tests/registry"), lacking=_registry, waits=True),
     Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi, waits=True),

@@ -1,0 +1,1 @@
+"""Attacks on what stands outside of a cell, through the real command line and real containers."""

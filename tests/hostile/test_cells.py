@@ -1,0 +1,114 @@
+"""Each attack costs the cell that made it, and nothing else: a right neighbour passes, a wrong one fails."""
+
+from __future__ import annotations
+
+import importlib.util
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.containers import conftest
+from tests.containers.conftest import GOOD, OUTPUT, Done, Project
+
+HERE = Path(__file__).resolve().parent
+
+
+def load_attacks() -> tuple[str, ...]:
+    """Return the attacks by name."""
+    spec = importlib.util.spec_from_file_location("attacks", HERE / "repros" / "attacks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return tuple(module.ATTACKS)
+
+
+ATTACKS = (*load_attacks(), "stops-the-supervisor")
+
+
+class Hostile:
+    """One run over all attacks, and the largest that its folders were while it ran."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project, self.largest, self.over = Project(folder), 0, threading.Event()
+        watch = threading.Thread(target=self._watch, daemon=True)
+        watch.start()
+        self.done: Done = self.project.run("--trt", GOOD, f"--repros={HERE / 'repros'}", seconds=170)
+        self.over.set()
+        watch.join()
+        self.records = self.project.records()
+
+    def _watch(self) -> None:
+        while not self.over.wait(0.3):
+            jobs = [path for path in (self.project.cache / "jobs").rglob("*") if path.is_file()]
+            sizes = [path.stat().st_blocks * 512 for path in jobs if path.exists()]
+            self.largest = max(self.largest, sum(sizes))
+
+    def record(self, case: str) -> dict[str, Any]:
+        """Return the first record of a case."""
+        found = [record for record in self.records if record["cell"]["case"] == case]
+        return min(found, key=lambda record: str(record["started"]))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
+    conftest.subprocess.run([str(conftest.BUILD)], check=True)
+    return Hostile(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_neighbours_are_judged_by_what_they_are(hostile: Hostile, attack: str) -> None:
+    right, wrong = (hostile.done.cell(f"{how}-after-{attack}") for how in ("right", "wrong"))
+    assert (right["verdict"], wrong["verdict"]) == ("PASS", "FAIL"), (right["reason"], wrong["reason"])
+
+
+@pytest.mark.parametrize(
+    "attack",
+    ["forges-records", "knocks-at-the-host", "looks-into-the-supervisor", "fills-the-disk", "fills-unseen",
+     "leaves-setuid", "removes-all"],
+)  # fmt: skip
+def test_no_step_of_it_comes_through(hostile: Hostile, attack: str) -> None:
+    record = hostile.record(attack)
+    assert record["ended"] == "ran", record["detail"]
+    assert record["measurements"]["scalars"] == {"reached": 0}, record["log"]
+
+
+@pytest.mark.parametrize(
+    ("attack", "detail"),
+    [("hands-over-a-pipe", "what was handed over is no sealed memory"),
+     ("hands-over-nonsense", "what was handed over is cut off"),
+     ("hands-over-what-changes", "what was handed over is no sealed memory"),
+     ("names-a-path", "the array ../../../../../../tmp/trtmatrix-was-here")],
+)  # fmt: skip
+def test_what_cannot_be_believed_is_refused_with_a_reason(hostile: Hostile, attack: str, detail: str) -> None:
+    record = hostile.record(attack)
+    assert (record["ended"], record["detail"]) == ("crashed", detail)
+    assert not Path("/tmp/trtmatrix-was-here.npy").exists()  # noqa: S108 - where the attack aims
+
+
+@pytest.mark.parametrize("attack", ["swaps-the-run", "swaps-the-measure", "swaps-a-wrapped", "changes-json", "changes-numpy"])
+def test_a_changed_process_serves_no_other_cell(hostile: Hostile, attack: str) -> None:
+    assert "the cell changed or left: " in hostile.record(attack)["worker"]["ended"]
+
+
+def test_a_cell_is_who_the_host_says(hostile: Hostile) -> None:
+    names = {(r["cell"]["version"], r["cell"]["gpu"], r["product"]) for r in hostile.records}
+    assert names == {(GOOD, "cpu", "onnxruntime")}
+    record = hostile.record("names-another-cell")
+    assert record["cell"]["case"] == "names-another-cell"
+
+
+def test_no_disk_is_filled_and_no_setuid_file_is_left(hostile: Hostile) -> None:
+    assert hostile.largest < OUTPUT
+    modes = [path.lstat().st_mode for path in hostile.project.folder.rglob("*")]
+    assert not [mode for mode in modes if mode & (stat.S_ISUID | stat.S_ISGID) and stat.S_ISREG(mode)]
+    assert hostile.project.jobs() == []
+
+
+@pytest.mark.parametrize("attack", ["stops-the-supervisor", "kills-the-supervisor"])
+def test_a_supervisor_that_is_gone_costs_its_own_cell(hostile: Hostile, attack: str) -> None:
+    cause = hostile.done.cell(attack)["cause"]
+    assert cause == ("interrupted" if attack.startswith("kills") else "probe failed")
