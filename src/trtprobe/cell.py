@@ -18,6 +18,7 @@ from trtprobe import ends, observe
 from trtprobe.backends import Backend, Opened
 from trtprobe.files import CaseFiles, write_json
 from trtprobe.measure import measure_alone, measure_with_signatures
+from trtprobe.plans import Plans
 
 RESULT = "result.json"
 SO_FAR = "so-far.json"
@@ -32,7 +33,8 @@ def run_cell(spec: Dict[str, Any], out: Path, opened: Optional[Opened] = None) -
 
     ``spec`` has ``product``, ``repro`` (path of the file), ``params``, ``files`` (the case's folder),
     ``keep_outputs`` and, if there are any, ``needs`` (modules whose absence is no fault of the repro),
-    ``memo`` (:attr:`Backend.memo`), ``plans`` (:attr:`Backend.plans`) and ``builds``: how often the repro is
+    ``memo`` (:attr:`Backend.memo`), ``plans`` (the folder of :class:`Plans`, for the ``cell`` of this name) and
+    ``builds``: how often the repro is
     run, over one backend that keeps its Builder and forgets all else. ``opened``: the product as this
     process keeps it open from cell to cell.
 
@@ -79,7 +81,7 @@ def _run_builds(spec: Dict[str, Any], out: Path, result: Dict[str, Any], opened:
     """Run the repro for each build; what each gave goes into the result at once."""
     backend, memo, plans = opened.backend(), spec.get("memo"), spec.get("plans")
     own_memo = Path(memo, str(os.getpid())) if memo else None  # what another process left is not believed
-    backend.begin(own_memo, Path(plans) if plans else None)
+    backend.begin(own_memo, Plans(Path(plans) if plans else None, spec.get("cell", "")))
     result["observed"].update(backend.observed())
     write_json(out / SO_FAR, result, indent=None)
     repro, builds = load_repro(Path(spec["repro"])), spec.get("builds", 1)

@@ -23,6 +23,7 @@ from trtprobe import SCHEMA, ends, observe
 from trtprobe.cell import nothing_yet
 from trtprobe.files import write_json
 from trtprobe.job import Job, Limits, Stopped, make_home, remove
+from trtprobe.plans import FOLDER
 from trtprobe.pool import Exit, Order, Pool
 from trtprobe.processes import become_subreaper, kill_descendants
 from trtprobe.surface import leave_surface
@@ -51,6 +52,7 @@ def main(argv: List[str]) -> int:
                 break
             supervise(job, pool, args, cell, index)
         pool.close()
+        shutil.rmtree(str(args.out / FOLDER), ignore_errors=True)
         leave_surface(job.job.get("surface"), args.out)
     except Stopped:
         kill_descendants()
@@ -79,14 +81,16 @@ def _stop(number: int, _frame: Any) -> None:
 def supervise(job: Job, pool: Pool, args: argparse.Namespace, cell: Dict[str, Any], index: int) -> None:
     """Run a cell's processes until one does not end well, and write the record."""
     out: Path = args.out
-    plans = out / ("%d.plans" % index)
     processes, builds = int(cell.get("processes", 1)), int(cell.get("builds", 1))
     alone = bool(cell.get("alone")) or not job.is_warm
+    # Who is alone builds all by itself: then the plans are shared by its own processes, if there are several.
+    plans = out / ("%d.plans" % index if alone else FOLDER) / str(index)
     spec = {
         "product": job.product, "repro": str(args.repros / cell["repro_file"]), "params": cell["params"],
         "files": str(args.cases / cell["files"]), "keep_outputs": cell["keep_outputs"],
         "needs": cell.get("needs", []), "memo": "" if alone else str(out / "memo"),
-        "plans": str(plans) if processes > 1 else "", "builds": builds,
+        "plans": str(plans) if processes > 1 or not alone else "", "builds": builds,
+        "cell": "%s/%s" % (cell["cell"]["repro"], cell["cell"]["case"]),
     }  # fmt: skip
     pool.make_ready(alone)
     started = now()
@@ -101,8 +105,8 @@ def supervise(job: Job, pool: Pool, args: argparse.Namespace, cell: Dict[str, An
         _drop_unkept(folder, exits[-1].result.get("kept", {}))
     record = make_record(cell, job.product, {"started": started, "finished": now()}, exits)
     _drop_unkept(out / str(index), record["kept"])
-    if plans.is_dir():
-        shutil.rmtree(str(plans), ignore_errors=True)
+    if alone or record["ended"] not in ends.ENDED_WELL:
+        shutil.rmtree(str(plans.parent if alone else plans), ignore_errors=True)
     write_json(out / ("%d.record.json" % index), record, indent=None)
     if record["ended"] == ends.INTERRUPTED:
         raise Stopped("no sign of life from the host")
