@@ -240,7 +240,9 @@ def test_an_engine_is_built_once_for_all_cells(driver: Path, tmp_path: Path) -> 
     assert shared == [[""] * 3, [first] * 3, [""], [""] * 3, [first] * 3 + [""], [""]]
     names = [[engine["name"] for engine in those] for those in engines]
     assert names[0] == names[1] == names[3] == names[4][:3]
-    assert len({name for those in names for name in those}) == 3 + 1 + 1 + 1, "builds of one cell stay several"
+    assert len({name for those in names for name in those}) == 3 + 1 + 1 + 1, (
+        "builds of one cell stay several"
+    )
     assert len(counted.read_text().split()) == 3 + 0 + 1 + 3 + 1 + 1 + 1
     served = job.record(1)["builds"][0]["engine"]
     assert "build_seconds" not in served, "it was not spent on this cell"
