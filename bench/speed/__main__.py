@@ -127,12 +127,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--seconds", type=float, default=540.0, help="wall time of the row gpu for each version (540)")
     add("--cache", type=Path, metavar="DIR", help="the row gpu's prepared cases, kept for the next time")
-    add(
-        "--records",
-        type=Path,
-        metavar="DIR",
-        help="the row whole: the results of one run, in a folder of its own",
-    )
+    add("--records", type=Path, metavar="DIR", help="what one run left, for the row whole")
     add("--keep", action="store_true", help="leave the scratch projects, with the records of their runs")
     add("--folder", type=Path, metavar="DIR", help="where scratch projects lie while they are measured")
     add("--to", type=Path, metavar="FILE", help="write the rows measured now there too, as they come")

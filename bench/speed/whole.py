@@ -1,6 +1,6 @@
 """The row of a whole version: all its cells in one run, from the records that the run left.
 
-Nothing is run: a run on a GPU is made once, and its records say what it took and the least that it could have.
+Nothing is run: the records say what the run took, and the least that it could have taken.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def make_row(version: str, records: Sequence[Json]) -> Row:
             "the run": [seconds], "the least": [least], "the first Builder": [bound.builder],
             "the same, building and running alone": [bound.builder + bound.strict],
         },
-        note=f"From the records: {bound.builds} engines; {len(records) - len(cells)} cells were seen again alone in "
-        f"a fresh process, whose Builder is not in the least.",
+        note=f"{bound.builds} engines; {len(records) - len(cells)} cells were seen again alone in a fresh "
+        "process, whose Builder is not in the least. From the first cell's start, as the records tell it.",
         command=f"nox -s bench -- speed --only whole --trt {version} --records FOLDER",
     )  # fmt: skip

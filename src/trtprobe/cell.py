@@ -33,10 +33,9 @@ def run_cell(spec: Dict[str, Any], out: Path, opened: Optional[Opened] = None) -
 
     ``spec`` has ``product``, ``repro`` (path of the file), ``params``, ``files`` (the case's folder),
     ``keep_outputs`` and, if there are any, ``needs`` (modules whose absence is no fault of the repro),
-    ``memo`` (:attr:`Backend.memo`), ``plans`` (the folder of :class:`Plans`, for the ``cell`` of this name) and
-    ``builds``: how often the repro is
-    run, over one backend that keeps its Builder and forgets all else. ``opened``: the product as this
-    process keeps it open from cell to cell.
+    ``memo`` (:attr:`Backend.memo`), ``plans`` (the folder of :class:`Plans`, for the ``cell`` of this name)
+    and ``builds``: how often the repro is run, over one backend that keeps its Builder and forgets all else.
+    ``opened``: the product as this process keeps it open from cell to cell.
 
     The result's ``measurements`` and ``engine`` are the first build's; where several were asked for,
     ``builds`` holds those of each that ended. ``counts`` tells which of the first's scalars are counts.

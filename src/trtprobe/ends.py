@@ -15,7 +15,7 @@ ELSEWHERE = "to be run in another process"
 """No record ends so: the cell is given to a fresh worker."""
 
 ENDED_WELL = {RAN, BUILT, UNSUPPORTED, COMPONENT_MISSING, BUILD_FAILED}
-"""After a cell that ended so, its process may serve another, and others may have the engines that it built."""
+"""After a cell that ended so, its process may serve another, and others may have its engines."""
 
 
 class CellEnd(Exception):

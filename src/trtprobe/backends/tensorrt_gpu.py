@@ -287,6 +287,7 @@ class RtxBackend(TensorRtBackend):
 
     def _engine(self, plan: Any) -> Engine:
         """End the cell: an engine was built, and this host cannot run it."""
+        del plan
         raise ends.BuiltOnly("parsed and built, %d bytes; not run" % self.facts["engine_bytes"])
 
 

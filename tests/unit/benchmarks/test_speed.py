@@ -141,7 +141,7 @@ def test_the_least_has_each_engine_once() -> None:
         {
             "worker": {**warm, "number": 1},
             **engine(built("a-0", 2.25), run_seconds=3.5),
-        },  # again, for nothing
+        },  # again
     ]
     bound = read_bound(records)
     assert (bound.inside, bound.strict, bound.builds) == (3.0 + 1.5 + 3.5 - 2.25, 3.0, 2)
