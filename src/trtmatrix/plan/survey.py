@@ -96,17 +96,18 @@ def take_survey(context: Context, pull: Pull, nodes: Nodes | None = None) -> Sur
 
 
 def find_hidden(context: Context, stored: Iterable[Stored], plan: Plan) -> frozenset[str]:
-    """Return the versions that are not shown: additions that nobody has measured or reported anything of.
-
-    One that was asked for by name, or that is run, is shown.
-    """
+    """Return the versions that are not shown: planned, not asked for by name and not run here."""
     if context.selection.versions:
         return frozenset()
+    return find_planned(context, stored) - {launch.version.name for launch in plan.launches}
+
+
+def find_planned(context: Context, stored: Iterable[Stored]) -> frozenset[str]:
+    """Return TensorRT's additions to the agreed versions that nobody has measured or reported anything of."""
     recorded, repros = {item.record.cell.version for item in stored}, context.plain_repros
-    running = {launch.version.name for launch in plan.launches}
     return frozenset(
         version.name for version in context.matrix.versions
-        if version.addition and version.product is Product.TENSORRT and version.name not in running
+        if version.addition and version.product is Product.TENSORRT
         and standing_of(version, repros, recorded) is Standing.PLANNED
     )  # fmt: skip
 

@@ -44,8 +44,8 @@ def list_text(versions: Sequence[Version], rows: Rows, standings: Mapping[str, S
     parts = ["\n".join(laid)]
     if any(version.addition for version in versions):
         parts.append(
-            "+ an addition to the seven versions that were agreed; where nothing is measured or reported of it "
-            "(planned),\n  tables show it only when --trt names it"
+            "+ an addition to the seven versions that were agreed; while it is planned, with nothing\n"
+            "  measured or reported of it, tables show it only where --trt names it"
         )
     return "\n\n".join([*parts, *(_repro_text(repro, cases) for repro, cases in _by_repro(rows))])
 
@@ -66,7 +66,8 @@ def _by_repro(rows: Rows) -> list[tuple[Repro, list[Case]]]:
 def list_json(versions: Sequence[Version], rows: Rows, standings: Mapping[str, Standing]) -> dict[str, Any]:
     """Return the lists as plain data."""
     return {
-        "versions": [{**_plain(asdict(v)), "results": standings[v.name].value} for v in versions],
+        "versions": [_plain(asdict(version)) for version in versions],
+        "results": {name: standing.value for name, standing in standings.items()},
         "repros": [
             {
                 "id": repro.id, "title": repro.title, "upstream": repro.upstream, "url": repro.url,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.plan.context import Context, open_context
-from trtmatrix.plan.survey import entries_of, take_survey
+from trtmatrix.plan.survey import entries_of, find_planned, take_survey
+from trtmatrix.records.store import read_records
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Pull
@@ -48,7 +49,8 @@ def upgrade_command(args: argparse.Namespace) -> ExitCode:
     context = open_context(args)
     if asks_code_alone(args, [version.name for version in context.matrix.versions]):
         return _tell_api(args)
-    before, afters = find_move(context.matrix, args.before, args.after)
+    planned = find_planned(context, read_records(context.project.results)) if args.after == ANY else ()
+    before, afters = find_move(context.matrix, args.before, args.after, planned)
     gathered = gather(context, before)
     if args.after == ANY:
         upgrade = _choose(args, context, gathered, before, afters)
