@@ -99,16 +99,17 @@ def find_hidden(context: Context, stored: Iterable[Stored], plan: Plan) -> froze
     """Return the versions that are not shown: planned, not asked for by name and not run here."""
     if context.selection.versions:
         return frozenset()
-    return find_planned(context, stored) - {launch.version.name for launch in plan.launches}
+    planned = find_additions(context, stored, Standing.PLANNED)
+    return planned - {launch.version.name for launch in plan.launches}
 
 
-def find_planned(context: Context, stored: Iterable[Stored]) -> frozenset[str]:
-    """Return TensorRT's additions to the agreed versions that nobody has measured or reported anything of."""
+def find_additions(context: Context, stored: Iterable[Stored], *standings: Standing) -> frozenset[str]:
+    """Return TensorRT's additions to the agreed versions whose results are known in one of these ways."""
     recorded, repros = {item.record.cell.version for item in stored}, context.plain_repros
     return frozenset(
         version.name for version in context.matrix.versions
         if version.addition and version.product is Product.TENSORRT
-        and standing_of(version, repros, recorded) is Standing.PLANNED
+        and standing_of(version, repros, recorded) in standings
     )  # fmt: skip
 
 

@@ -78,8 +78,8 @@ def _grid(grid: Grid, width: int, most_rows: int) -> Iterator[str]:
 def _looks(grid: Grid) -> Iterator[tuple[list[str], list[int], str, int]]:
     """Yield looks, the roomiest first: names, columns, what stands between, a label's most letters.
 
-    After shorter names, narrower columns and shorter labels, columns are left out one by one: first those of
-    which nothing is known, then additions that are only reported, then the oldest.
+    After shorter names, narrower columns and shorter labels, columns are left out one by one: first additions
+    that were not measured, then versions of which nothing is known, then the oldest.
     """
     short, columns = short_names(grid.columns), list(range(len(grid.columns)))
     yield [version.name for version in grid.columns], columns, "  ", _MOST_LABEL
@@ -93,8 +93,9 @@ def _looks(grid: Grid) -> Iterator[tuple[list[str], list[int], str, int]]:
 
 def _importance(version: Version, marks: Sequence[Mark]) -> int:
     known = [mark for mark in marks if mark.state is not State.UNKNOWN]
-    only_reported = version.addition and all(mark.reported for mark in known)
-    return 0 if not known else 1 if only_reported else 2
+    if version.addition and all(mark.reported for mark in known):
+        return 0
+    return 2 if known else 1
 
 
 def _news(news: Sequence[News], width: int, room: int) -> Iterator[str]:

@@ -68,17 +68,18 @@ def _find_problems(args: argparse.Namespace) -> Iterator[str]:
 
 
 def find_move(
-    matrix: Matrix, before: str, after: str, planned: Collection[str] = ()
+    matrix: Matrix, before: str, after: str, left_out: Collection[str] = ()
 ) -> tuple[Version, tuple[Version, ...]]:
     """Return the version moved from, and those that may be moved to: one, or all newer ones for ``any``.
 
-    ``planned``: versions of which nothing is known; ``any`` is none of these. :class:`UsageError` where a name is none of matrix.yaml's, both are the same, or of two products.
+    ``left_out``: versions that ``any`` does not mean. :class:`UsageError` where a name is none of
+    matrix.yaml's, both are the same, or of two products.
     """
     names = [version.name for version in matrix.versions]
     old = _find_version(matrix, "--from", before)
     same = [version for version in matrix.versions if version.product is old.product]
     if after == ANY:
-        newer = [v for v in same if v.release > old.release and v.name not in planned]
+        newer = [v for v in same if v.release > old.release and v.name not in left_out]
         newer.sort(key=lambda v: v.release)
         if not newer:
             raise UsageError(

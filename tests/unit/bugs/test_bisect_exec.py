@@ -80,7 +80,7 @@ def test_a_command_that_is_interrupted_starts_anew(
     assert bisect(tmp_path, "--exec", NOT_ODD) == 130
     said = " ".join(capsys.readouterr().out.split())
     assert f"The search was cut short: {Command.interrupted}." in said
-    assert "1 of 11 versions run, 0 known without a run." in said
+    assert "1 of 21 versions run, 0 known without a run." in said
     assert "stored" in Command.interrupted
 
 
