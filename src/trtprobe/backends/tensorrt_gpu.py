@@ -123,7 +123,7 @@ class TensorRtBackend(Backend):
             self._note_engine(name, **found[1])
             return self._engine(found[0])
         plan, seconds = self._build_plan(given, options)
-        facts = {"build_seconds": seconds, "engine_bytes": int(plan.nbytes)}
+        facts: Dict[str, Any] = {"build_seconds": seconds, "engine_bytes": int(plan.nbytes)}
         self._note_engine(name, **facts)
         self.plans.keep(name, memoryview(plan), facts)
         return self._engine(plan)
@@ -147,7 +147,7 @@ class TensorRtBackend(Backend):
             raise self.failure("the builder returned no engine")
         return plan, seconds
 
-    def _note_engine(self, name: str, build_seconds: float, engine_bytes: Any, shared_with: str = "") -> None:
+    def _note_engine(self, name: str, build_seconds: float, engine_bytes: int, shared_with: str = "") -> None:
         """Tell of an engine: what it took, and of which cell it is where it was not built for this one.
 
         ``build_seconds`` outside of ``engines`` is the last engine's, and only where this cell built it.
