@@ -22,9 +22,9 @@ FACTS = {
         "https://github.com/NVIDIA/TensorRT/issues/4410",
         "https://github.com/NVIDIA/TensorRT/issues/4537",
     ],
-    "summary": "A maintainer says that 9.2 has flash attention out of the box through ONNX; the one who "
-    "asked saw about 1.5 times the speed of torch 2.2. No shapes are given; masks and unequal lengths are "
-    "left open. Others saw it not fused: a large batch on 9.2, a model with masks on 10.8.",
+    "summary": "A maintainer believes that 9.2 supports flash attention out of the box through ONNX; the one "
+    "who asked saw about 1.5 times the speed of torch 2.2. Neither GPU nor shapes are given; masks and "
+    "unequal lengths are left open. Others saw it not fused: a large batch on 9.2, masks on 10.8.",
     "figure": {"measure": "speedup", "label": "latency where it cannot be fused ÷ latency"},
     "expectations": [  # the first that fits counts
         {
@@ -114,7 +114,7 @@ FACTS = {
             "verdict": "PASS",
             "basis": "reported",
             "source": "https://github.com/NVIDIA/TensorRT/issues/3647",
-            "note": "no shapes are given; #3665 has one that 9.2 did not fuse",
+            "note": "a maintainer believes so, no shapes are given; #3665 has one that 9.2 did not fuse",
         },
         {
             "cases": ["sdpa-128-*", "sdpa-512-fp16*", "sdpa-2048-*", "sdpa-4096-*", "explicit-*"],

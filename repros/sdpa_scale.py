@@ -19,7 +19,10 @@ FACTS = {
     "url": "https://github.com/NVIDIA/TensorRT/issues/4333",
     "related": [
         "https://github.com/NVIDIA/TensorRT/issues/4328",
+        "https://github.com/NVIDIA/TensorRT/issues/3908",
+        "https://github.com/NVIDIA/TensorRT/issues/4209",
         "https://github.com/NVIDIA/TensorRT/issues/4334",
+        "https://github.com/NVIDIA/TensorRT/issues/4419",
         "https://github.com/NVIDIA/TensorRT/issues/4482",
         "https://github.com/NVIDIA/TensorRT/issues/4796",
         "https://github.com/NVIDIA/TensorRT/issues/4813",
@@ -76,7 +79,7 @@ FACTS = {
             "verdict": "FAIL",
             "basis": "assumed",
             "source": "https://github.com/NVIDIA/TensorRT/issues/4328",
-            "note": "reported of a whole SigLIP (float32, largest error 0.0886)",
+            "note": "reported of a whole SigLIP (float32, before TF32 was turned off; largest error 0.0886)",
         },
         {
             "cases": ["sdpa-*", "native-sdpa-*", "identical-rows-sdpa-*"],
@@ -86,7 +89,8 @@ FACTS = {
             "source": "https://ohadravid.github.io/posts/2025-01-debugging-vit-and-tensorrt",
             "on": "L4",
             "note": "reported of a whole model (head size 64) on 10.3.0, with and without the FP16 "
-            "flag, at levels 3 and 0; explicit and multi_head_attention_forward are right",
+            "flag, at levels 3 and 0; explicit and multi_head_attention_forward are right. Doubtful at both "
+            "ends: #4419 has 10.3 wrong and 10.5 right, #4209 a fix in 10.5, #3908 a loss at 10.0.1.6",
         },
     ],
     "workarounds": [
@@ -106,7 +110,7 @@ FACTS = {
             "source": "https://ohadravid.github.io/posts/2025-01-debugging-vit-and-tensorrt",
         },
         {
-            "what": "turn TF32 off: advised, but the one who asked saw the error in float32 too",
+            "what": "turn TF32 off: advised; the error in float32 was reported before that was tried",
             "case": "sdpa-fp32",
             "source": "https://github.com/NVIDIA/TensorRT/issues/4328",
         },

@@ -25,9 +25,11 @@ from bench.speed.page import render_page, render_rows
 from bench.speed.pulls import measure_pull
 from bench.speed.rows import CannotMeasure, Row, merge, parse_rows, to_json
 from bench.speed.searches import measure_searches
+from bench.speed.whole import measure_whole
 
 KINDS = {
     "gpu": (measure_gpu, "an NVIDIA GPU and the image of a TensorRT version"),
+    "whole": (measure_whole, "--records: what a run of all cells of a TensorRT version left"),
     "search": (measure_searches, "an NVIDIA GPU and images of TensorRT 8.5.3.1 and 8.6.0"),
     "worker": (measure_worker, "Docker and the test image"),
     "again": (measure_again, "Docker and the test image"),
@@ -62,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             bench = Bench(
                 folder=folder, tell=tell, quick=args.quick, seconds=args.seconds, versions=tuple(args.trt),
                 repros=tuple(args.repro),
-                cache=args.cache and args.cache.resolve(),
+                cache=args.cache and args.cache.resolve(), records=args.records and args.records.resolve(),
             )  # fmt: skip
             troubles = measure(bench, args.only)
         finally:
@@ -125,6 +127,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--seconds", type=float, default=540.0, help="wall time of the row gpu for each version (540)")
     add("--cache", type=Path, metavar="DIR", help="the row gpu's prepared cases, kept for the next time")
+    add("--records", type=Path, metavar="DIR", help="what one run left, for the row whole")
     add("--keep", action="store_true", help="leave the scratch projects, with the records of their runs")
     add("--folder", type=Path, metavar="DIR", help="where scratch projects lie while they are measured")
     add("--to", type=Path, metavar="FILE", help="write the rows measured now there too, as they come")

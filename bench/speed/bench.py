@@ -32,7 +32,7 @@ class Bench:
     """One call of the benchmark. ``tell`` takes a row as soon as it has figures, and again as it grows.
 
     ``quick``: fewer cells and repetitions. On a GPU: ``seconds``, its row's wall time; ``versions``,
-    ``repros`` where not all; ``cache``, where cases lie prepared.
+    ``repros`` where not all; ``cache``, where cases lie prepared. ``records``: what a run left.
     """
 
     folder: Path
@@ -42,6 +42,7 @@ class Bench:
     versions: tuple[str, ...] = ()
     repros: tuple[str, ...] = ()
     cache: Path | None = None
+    records: Path | None = None
     _machine: dict[str, str] = field(default_factory=dict)
     _cases: list[str] = field(default_factory=list)
     _first: Timed | None = None

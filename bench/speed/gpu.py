@@ -58,7 +58,8 @@ class Bound:
     """What the builds and runs of some records take: ``builder``: the first Builder, all in seconds.
 
     ``inside``: each repro's own run, that is parsing, building, running and looking at the engine;
-    ``strict``: building and running alone. ``builds``: how many engines that is.
+    ``strict``: building and running alone. ``builds``: how many engines that is, each counted once. What a
+    cell builds alone, to be believed, is built anew and counts again.
     """
 
     builder: float
@@ -68,19 +69,29 @@ class Bound:
 
 
 def read_bound(records: Sequence[Json]) -> Bound:
-    """Add up what the records say; a Builder that was made inside a run is taken off it."""
-    inside, strict, builds = 0.0, 0.0, 0
+    """Add up what the records say; a Builder that was made inside a run is taken off it.
+
+    So is an engine that an earlier cell had built, outside of cells alone: it need not have been built again.
+    """
+    inside, strict = 0.0, 0.0
+    built: set[tuple[str, int | None]] = set()
     for record in records:
+        worker = record.get("worker", {})
+        place = worker.get("number") if worker.get("alone") else None
         for build in record.get("builds") or [record]:
             engine = build.get("engine", {})
             if "run_seconds" not in engine:
                 continue
-            builds += 1
             inside += engine["run_seconds"] - engine.get("builder_seconds", 0.0)
-            strict += engine.get("build_seconds", 0.0) + engine.get("run_ms", 0.0) / 1e3
-            strict += engine.get("latency_seconds", 0.0)
+            strict += engine.get("run_ms", 0.0) / 1e3 + engine.get("latency_seconds", 0.0)
+            for each in engine.get("engines", ()):
+                if (key := (each["name"], place)) not in built:
+                    built.add(key)
+                    strict += each["build_seconds"]
+                elif "shared_with" not in each:
+                    inside -= each["build_seconds"]
     starts = [s for record in records if (s := record.get("worker", {}).get("builder_seconds")) is not None]
-    return Bound(builder=starts[0] if starts else math.nan, inside=inside, strict=strict, builds=builds)
+    return Bound(builder=starts[0] if starts else math.nan, inside=inside, strict=strict, builds=len(built))
 
 
 class _Version:

@@ -18,6 +18,7 @@ from trtprobe import ends, observe
 from trtprobe.answer import Answer, which_build
 from trtprobe.backends import Backend, Opened
 from trtprobe.files import CaseFiles
+from trtprobe.plans import Plans
 
 TROUBLE = "trouble"
 """Where a result tells of an error that the GPU's context reports after the cell."""
@@ -45,9 +46,9 @@ def run_cell(spec: Dict[str, Any], taker: Taker, opened: Optional[Opened] = None
 
     ``spec`` has ``product``, ``repro`` (path of the file), ``params``, ``files`` (the case's folder),
     ``keep_outputs`` and, if there are any, ``needs`` (modules whose absence is no fault of the repro),
-    ``memo`` (:attr:`Backend.memo`), ``plans`` (:attr:`Backend.plans`) and ``builds``: how often the repro is
-    run, over one backend that keeps its Builder and forgets all else. ``opened``: the product as this
-    process keeps it open from cell to cell.
+    ``memo`` (:attr:`Backend.memo`), ``plans`` (the folder of :class:`Plans`, for the ``cell`` of this name)
+    and ``builds``: how often the repro is run, over one backend that keeps its Builder and forgets all else.
+    ``opened``: the product as this process keeps it open from cell to cell.
 
     The result's ``measurements`` and ``engine`` are the first build's; where several were asked for,
     ``builds`` holds those of each that ended. ``counts`` tells which of the first's scalars are counts. Outputs
@@ -91,7 +92,7 @@ def _run_builds(spec: Dict[str, Any], taker: Taker, result: Dict[str, Any], open
     """Run the repro for each build; what each gave goes into the result at once."""
     backend, memo, plans = opened.backend(), spec.get("memo"), spec.get("plans")
     own_memo = Path(memo, str(os.getpid())) if memo else None  # what another process left is not believed
-    backend.begin(own_memo, Path(plans) if plans else None)
+    backend.begin(own_memo, Plans(Path(plans) if plans else None, spec.get("cell", "")))
     result["observed"].update(backend.observed())
     taker.tell(result)
     repro, builds = load_repro(Path(spec["repro"])), spec.get("builds", 1)

@@ -14,6 +14,9 @@ PROBE_FAILED = "probe failed"
 ELSEWHERE = "to be run in another process"
 """No record ends so: the cell is given to a fresh worker."""
 
+ENDED_WELL = {RAN, BUILT, UNSUPPORTED, COMPONENT_MISSING, BUILD_FAILED}
+"""After a cell that ended so, its process may serve another, and others may have its engines."""
+
 
 class CellEnd(Exception):
     """Ends a cell in a known way."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from trtprobe import ends
+from trtprobe.plans import FOLDER as PLANS
 
 POLL_SECONDS = 0.005
 HEARTBEAT_SECONDS = 15.0
@@ -98,7 +99,7 @@ class Limits:
             return ends.TIME_OUT, "not done after %g s" % self.seconds
         if not self.job.alive():
             return ends.INTERRUPTED, "the host gave no sign of life"
-        total = folder_bytes(self.out)
+        total = folder_bytes(self.out) - folder_bytes(self.out / PLANS)  # which have a limit of their own
         if self._others is None:  # a cell that is done before costs no look at all
             self._others = total - folder_bytes(self.own)
         if total - self._others > self.largest:

@@ -23,6 +23,7 @@ from trtprobe import SCHEMA, ends, observe
 from trtprobe.cell import nothing_yet
 from trtprobe.delivery import Delivery
 from trtprobe.job import Job, Limits, Stopped, make_home
+from trtprobe.plans import FOLDER
 from trtprobe.pool import Exit, Order, Pool
 from trtprobe.processes import become_subreaper, hide, kill_descendants
 from trtprobe.surface import FILE, ask_surface
@@ -57,6 +58,7 @@ def main(argv: List[str]) -> int:
                 break
             supervise(job, pool, delivery, args, cell, index)
         pool.close()
+        shutil.rmtree(str(args.out / FOLDER), ignore_errors=True)
         surface = ask_surface(job.job["surface"]) if job.job.get("surface") else None
         if surface is not None:
             delivery.deliver_json(FILE, surface)
@@ -89,14 +91,16 @@ def supervise(
 ) -> None:
     """Run a cell's processes until one does not end well, and hand over its outputs, then the record."""
     out: Path = args.out
-    plans = out / ("%d.plans" % index)
     processes, builds = int(cell.get("processes", 1)), int(cell.get("builds", 1))
     alone = bool(cell.get("alone")) or not job.is_warm
+    # Who is alone builds all by itself: then the plans are shared by its own processes, if there are several.
+    plans = out / ("%d.plans" % index if alone else FOLDER) / str(index)
     spec = {
         "product": job.product, "repro": str(args.repros / cell["repro_file"]), "params": cell["params"],
         "files": str(args.cases / cell["files"]), "keep_outputs": cell["keep_outputs"],
         "needs": cell.get("needs", []), "memo": "" if alone else str(out / "memo"),
-        "plans": str(plans) if processes > 1 else "", "builds": builds,
+        "plans": str(plans) if processes > 1 or not alone else "", "builds": builds,
+        "cell": "%s/%s" % (cell["cell"]["repro"], cell["cell"]["case"]),
     }  # fmt: skip
     pool.make_ready(alone)
     started = now()
@@ -107,9 +111,9 @@ def supervise(
     while len(exits) < processes and all(process.ended == ends.RAN for process in exits):
         order = Order(spec, folder, alone, bool(cell.get("dangerous")), limits)
         exits.append(pool.run_beside(order) if exits else pool.run(order))
-    if plans.is_dir():
-        shutil.rmtree(str(plans), ignore_errors=True)
     record = make_record(cell, job.product, {"started": started, "finished": now()}, exits)
+    if alone or record["ended"] not in ends.ENDED_WELL:
+        shutil.rmtree(str(plans.parent if alone else plans), ignore_errors=True)
     for name in record["kept"]:
         delivery.deliver_array("%d/%s.npy" % (index, name), exits[0].kept[name])
     delivery.deliver_json("%d.record.json" % index, record)

@@ -19,9 +19,6 @@ from trtprobe.channel import Channel, identity
 from trtprobe.processes import flush
 from trtprobe.traces import Traces
 
-GOES_ON = {ends.RAN, ends.BUILT, ends.UNSUPPORTED, ends.COMPONENT_MISSING, ends.BUILD_FAILED}
-"""After a cell that ended so, its process may serve another."""
-
 
 def serve(channel: Channel, product: str, warm: bool, alone: bool) -> int:
     """Warm up, then run each cell that is ordered; returns after the last one, or when nobody asks any more.
@@ -109,7 +106,7 @@ class Server:
         """Say why this process can serve no other cell; nothing where it can."""
         if self.traces is None:
             return "it was for this cell alone"
-        if result["ended"] not in GOES_ON:
+        if result["ended"] not in ends.ENDED_WELL:
             return "the cell ended: %s" % result["ended"]
         if result.get(TROUBLE):
             return "the GPU's context reports an error"

@@ -232,6 +232,39 @@ def test_processes_of_one_cell_share_its_plans(driver: Path, tmp_path: Path) -> 
     assert len(set((tmp_path / "a").read_text().split())) == 3
 
 
+def test_an_engine_is_built_once_for_all_cells(driver: Path, tmp_path: Path) -> None:
+    """Twice the same graph, another level, alone, one build more, and after a crash: 3+0+1+3+1+1+1 builds."""
+    other = {**GRAPH, "layers": []}
+    steps = [
+        Step(does="pass", builds=3), Step(does="see", builds=3), Step(does="pass", params={"level": 0}),
+        Step(does="pass", builds=3, alone=True), Step(does="pass", builds=4),
+        Step(does="build-crash", graph=other), Step(does="pass", graph=other),
+    ]  # fmt: skip
+    counted = tmp_path / "built"
+    job = run(tmp_path, driver, *steps, STANDIN_BUILDS=str(counted))
+    assert ends(job) == ["ran"] * 5 + ["crashed", "ran"]
+    engines = [engines_of(job.record(index)) for index in (0, 1, 2, 3, 4, 6)]
+    shared = [[engine.get("shared_with", "") for engine in those] for those in engines]
+    first = "behaviour/pass"
+    assert shared == [[""] * 3, [first] * 3, [""], [""] * 3, [first] * 3 + [""], [""]]
+    names = [[engine["name"] for engine in those] for those in engines]
+    assert names[0] == names[1] == names[3] == names[4][:3]
+    assert len({name for those in names for name in those}) == 3 + 1 + 1 + 1, (
+        "builds of one cell stay several"
+    )
+    assert len(counted.read_text().split()) == 3 + 0 + 1 + 3 + 1 + 1 + 1
+    served = job.record(1)["builds"][0]["engine"]
+    assert "build_seconds" not in served, "it was not spent on this cell"
+    assert served["engines"][0]["build_seconds"] == job.record(0)["engine"]["build_seconds"]
+    assert {"layers", "engine_bytes", "run_ms", "latency"} <= set(served)
+    assert not list(job.out.glob("*plans*"))
+
+
+def engines_of(record: dict[str, Any]) -> list[dict[str, Any]]:
+    builds = record.get("builds") or [record]
+    return [engine for build in builds for engine in build["engine"]["engines"]]
+
+
 def test_plugins_of_one_cell_are_not_there_for_another(driver: Path, tmp_path: Path) -> None:
     graph = {**GRAPH, "plugins": ["P"]}
     with_plugins, without = Step(does="plugins", graph=graph), Step(does="pass", graph=graph)

@@ -13,12 +13,19 @@ from trtmatrix.suite.cells import select_cases, select_repros, select_versions
 
 def list_command(options: ProjectCommand) -> ExitCode:
     """List versions, repros and cases."""
+    from trtmatrix.judge.standing import standing_of
+    from trtmatrix.records.store import read_records
     from trtmatrix.tables.render_list import list_json, list_text
 
     context = open_context(options.project)
     versions = select_versions(context.matrix, context.selection)
     rows = select_cases(select_repros(context.plain_repros, context.selection), context.selection)
-    print(json.dumps(list_json(versions, rows), indent=1) if options.json else list_text(versions, rows))
+    recorded = {item.record.cell.version for item in read_records(context.project.results)}
+    standings = {v.name: standing_of(v, context.plain_repros, recorded) for v in versions}
+    if options.json:
+        print(json.dumps(list_json(versions, rows, standings), indent=1))
+    else:
+        print(list_text(versions, rows, standings))
     return ExitCode.AS_EXPECTED
 
 

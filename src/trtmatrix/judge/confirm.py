@@ -192,9 +192,12 @@ def _cause_of(record: Record) -> Cause | None:
 
 
 def is_shared(record: Record) -> bool:
-    """Whether other cells had run in a record's process before it; older records were made alone."""
+    """Whether other cells had run in a record's process before it, or it ran an engine that another built.
+
+    Older records were made alone.
+    """
     position = record.worker.get("position")
-    return isinstance(position, int) and position > 0
+    return (isinstance(position, int) and position > 0) or record.has_shared_engine
 
 
 def count_engines(records: Iterable[Record]) -> int:

@@ -161,6 +161,13 @@ class Record:
         return worker
 
     @property
+    def has_shared_engine(self) -> bool:
+        """Whether one of its engines was built for another cell of its run."""
+        builds = self.data.get("builds") or [self.data]
+        engines = (engine for build in builds for engine in build.get("engine", {}).get("engines", ()))
+        return any("shared_with" in engine for engine in engines)
+
+    @property
     def engines(self) -> int:
         """How many engines were built and run."""
         return max(len(self.builds), self.processes)

@@ -15,6 +15,7 @@ from trtmatrix.launchers.gpu import SLURM_CLUSTER, SLURM_JOB
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch, is_driver_enough
+from trtprobe.plans import ALL as ALL_PLANS
 
 ROOT = "/opt/trtmatrix"
 """Where our folders are mounted inside."""
@@ -57,8 +58,11 @@ class Limits:
 
     @property
     def work(self) -> str:
-        """The options of the file system of cells' own folders: no cell can fill more than its limit."""
-        return f"rw,noexec,nosuid,nodev,size={self.output + (1 << 20)},mode=1777"
+        """The options of the file system of cells' own folders, and of the plans that they share.
+
+        No cell can fill more than its limit and what room the plans leave.
+        """
+        return f"rw,noexec,nosuid,nodev,size={self.output + ALL_PLANS + (1 << 20)},mode=1777"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.compare import Entry, Stored, make_entries
 from trtmatrix.judge.controls import expand_with_controls
 from trtmatrix.judge.record import Record
+from trtmatrix.judge.standing import Standing, standing_of
 from trtmatrix.launchers.gpu import GpuScan, find_gpus, named_gpus
 from trtmatrix.plan.context import Context, own_platform
 from trtmatrix.plan.digests import current_digests, origin_digests
@@ -84,9 +85,31 @@ def take_survey(context: Context, pull: Pull, nodes: Nodes | None = None) -> Sur
     every = expand_with_controls if context.controls else expand
     cells = every(context.matrix, context.plain_repros, gpus, context.selection)
     there = nodes.planned(context, stored) if nodes is not None else None
+    plan = plan_cells(cells, host, context, pull, there)
+    if hidden := find_hidden(context, stored, plan):
+        cells = tuple(cell for cell in cells if cell.version.name not in hidden)
+        shown = tuple(item for item in plan.excluded if item.cell.version.name not in hidden)
+        plan = replace(plan, excluded=shown)
     return Survey(
-        host=host, scan=scan, cells=cells, plan=plan_cells(cells, host, context, pull, there), stored=stored,
-        nodes=nodes, nodes_host=nodes_host,
+        host=host, scan=scan, cells=cells, plan=plan, stored=stored, nodes=nodes, nodes_host=nodes_host
+    )
+
+
+def find_hidden(context: Context, stored: Iterable[Stored], plan: Plan) -> frozenset[str]:
+    """Return the versions that are not shown: planned, not asked for by name and not run here."""
+    if context.selection.versions:
+        return frozenset()
+    planned = find_additions(context, stored, Standing.PLANNED)
+    return planned - {launch.version.name for launch in plan.launches}
+
+
+def find_additions(context: Context, stored: Iterable[Stored], *standings: Standing) -> frozenset[str]:
+    """Return TensorRT's additions to the agreed versions whose results are known in one of these ways."""
+    recorded, repros = {item.record.cell.version for item in stored}, context.plain_repros
+    return frozenset(
+        version.name for version in context.matrix.versions
+        if version.addition and version.product is Product.TENSORRT
+        and standing_of(version, repros, recorded) in standings
     )  # fmt: skip
 
 

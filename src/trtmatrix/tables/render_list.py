@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from enum import Enum
 from typing import Any
 
+from trtmatrix.judge.standing import Standing
 from trtmatrix.suite.matrix import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
 from trtmatrix.suite.repros import Case, Repro
 
@@ -26,14 +27,15 @@ def origin_text(version: Version) -> str:
             return interpreter
 
 
-def list_text(versions: Sequence[Version], rows: Rows) -> str:
-    """Return the lists for a terminal."""
-    lines = [("version", "library", "known", "origin")]
+def list_text(versions: Sequence[Version], rows: Rows, standings: Mapping[str, Standing]) -> str:
+    """Return the lists for a terminal; ``standings``: how the results of each version are known."""
+    lines = [("version", "results", "library", "known", "origin")]
     for version in versions:
         recalled = [n for n, fact in version.facts().items() if fact.known.value == "recalled"]
         known = version.library.known.value + (f" (recalled: {', '.join(recalled)})" if recalled else "")
         name = version.name + (" +" if version.addition else "")
-        lines.append((name, version.library.value, known, origin_text(version)))
+        results = standings[version.name].value
+        lines.append((name, results, version.library.value, known, origin_text(version)))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     laid = [
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
@@ -41,7 +43,10 @@ def list_text(versions: Sequence[Version], rows: Rows) -> str:
     ]
     parts = ["\n".join(laid)]
     if any(version.addition for version in versions):
-        parts.append("+ an addition to the seven versions that were agreed")
+        parts.append(
+            "+ an addition to the seven versions that were agreed; while it is planned, with nothing\n"
+            "  measured or reported of it, tables show it only where --trt names it"
+        )
     return "\n\n".join([*parts, *(_repro_text(repro, cases) for repro, cases in _by_repro(rows))])
 
 
@@ -58,10 +63,11 @@ def _by_repro(rows: Rows) -> list[tuple[Repro, list[Case]]]:
     return [(repro, [case for owner, case in rows if owner.id == name]) for name, repro in repros.items()]
 
 
-def list_json(versions: Sequence[Version], rows: Rows) -> dict[str, Any]:
+def list_json(versions: Sequence[Version], rows: Rows, standings: Mapping[str, Standing]) -> dict[str, Any]:
     """Return the lists as plain data."""
     return {
         "versions": [_plain(asdict(version)) for version in versions],
+        "results": {name: standing.value for name, standing in standings.items()},
         "repros": [
             {
                 "id": repro.id, "title": repro.title, "upstream": repro.upstream, "url": repro.url,

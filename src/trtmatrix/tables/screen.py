@@ -9,7 +9,8 @@ from shutil import get_terminal_size
 
 from trtmatrix.common.counting import counted
 from trtmatrix.judge.words import MUST_FAIL
-from trtmatrix.tables.answer import Answer, Grid, News, State, join_some, short_names
+from trtmatrix.suite.matrix import Version
+from trtmatrix.tables.answer import Answer, Grid, Mark, News, State, join_some, short_names
 from trtmatrix.tables.table import shorten
 
 LINES = 40
@@ -77,17 +78,24 @@ def _grid(grid: Grid, width: int, most_rows: int) -> Iterator[str]:
 def _looks(grid: Grid) -> Iterator[tuple[list[str], list[int], str, int]]:
     """Yield looks, the roomiest first: names, columns, what stands between, a label's most letters.
 
-    After shorter names, narrower columns and shorter labels, columns are left out one by one: first those of
-    which nothing is known, then the oldest.
+    After shorter names, narrower columns and shorter labels, columns are left out one by one: first additions
+    that were not measured, then versions of which nothing is known, then the oldest.
     """
     short, columns = short_names(grid.columns), list(range(len(grid.columns)))
     yield [version.name for version in grid.columns], columns, "  ", _MOST_LABEL
     yield short, columns, "  ", _MOST_LABEL
     yield short, columns, " ", _MOST_LABEL
-    order = sorted(columns, key=lambda n: any(m[n].state is not State.UNKNOWN for _, m in grid.rows))
+    order = sorted(columns, key=lambda n: _importance(grid.columns[n], [marks[n] for _, marks in grid.rows]))
     names = [shorten(name, 16) for name in short]
     for count in range(len(columns)):
         yield names, [n for n in columns if n not in order[:count]], " ", _LEAST_LABEL
+
+
+def _importance(version: Version, marks: Sequence[Mark]) -> int:
+    known = [mark for mark in marks if mark.state is not State.UNKNOWN]
+    if version.addition and all(mark.reported for mark in known):
+        return 0
+    return 2 if known else 1
 
 
 def _news(news: Sequence[News], width: int, room: int) -> Iterator[str]:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode
+from trtmatrix.judge.standing import Standing
 from trtmatrix.plan.context import Context, open_context
-from trtmatrix.plan.survey import entries_of, take_survey
+from trtmatrix.plan.survey import entries_of, find_additions, take_survey
+from trtmatrix.records.store import read_records
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Pull
@@ -48,7 +50,11 @@ def upgrade_command(args: argparse.Namespace) -> ExitCode:
     context = open_context(args)
     if asks_code_alone(args, [version.name for version in context.matrix.versions]):
         return _tell_api(args)
-    before, afters = find_move(context.matrix, args.before, args.after)
+    left_out: frozenset[str] = frozenset()
+    if args.after == ANY:  # the agreed versions, and those that were measured
+        stored = read_records(context.project.results)
+        left_out = find_additions(context, stored, Standing.PLANNED, Standing.REPORTED)
+    before, afters = find_move(context.matrix, args.before, args.after, left_out)
     gathered = gather(context, before)
     if args.after == ANY:
         upgrade = _choose(args, context, gathered, before, afters)

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import difflib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,16 +67,20 @@ def _find_problems(args: argparse.Namespace) -> Iterator[str]:
             yield f"--output {file}: there is no folder {file.parent}"
 
 
-def find_move(matrix: Matrix, before: str, after: str) -> tuple[Version, tuple[Version, ...]]:
+def find_move(
+    matrix: Matrix, before: str, after: str, left_out: Collection[str] = ()
+) -> tuple[Version, tuple[Version, ...]]:
     """Return the version moved from, and those that may be moved to: one, or all newer ones for ``any``.
 
-    :class:`UsageError` where a name is none of matrix.yaml's, both are the same, or of two products.
+    ``left_out``: versions that ``any`` does not mean. :class:`UsageError` where a name is none of
+    matrix.yaml's, both are the same, or of two products.
     """
     names = [version.name for version in matrix.versions]
     old = _find_version(matrix, "--from", before)
     same = [version for version in matrix.versions if version.product is old.product]
     if after == ANY:
-        newer = sorted((v for v in same if v.release > old.release), key=lambda v: v.release)
+        newer = [v for v in same if v.release > old.release and v.name not in left_out]
+        newer.sort(key=lambda v: v.release)
         if not newer:
             raise UsageError(
                 f"--to any: matrix.yaml has no version newer than {old.name}: {', '.join(names)}"

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 
 from trtprobe import ends
+from trtprobe.plans import Plans
 
 PRECISIONS = ("tf32", "fp32", "fp16", "fp16-flag")
 """``tf32``: float32 graph, TF32 allowed. ``fp32``: TF32 forbidden. ``fp16``: a graph typed in
@@ -68,9 +69,9 @@ class Engine:
 class Backend:
     """A product as imported. ``facts``, ``scalars`` and ``counts`` go into the record.
 
-    ``memo``: where ONNX Runtime keeps outputs for cells of the same job with the same bytes. ``plans``: where
-    TensorRT keeps engine plans for the other processes of the same cell. ``builder_seconds``: what the
-    process's first Builder cost. ``word``: what :meth:`remark` was given last.
+    ``memo``: where ONNX Runtime keeps outputs for cells of the same job with the same bytes. ``plans``: the
+    engines of cells of the same job. ``builder_seconds``: what the process's first Builder cost. ``word``:
+    what :meth:`remark` was given last.
     """
 
     has_streams = False
@@ -78,14 +79,14 @@ class Backend:
 
     def __init__(self) -> None:
         self.memo: Optional[Path] = None
-        self.plans: Optional[Path] = None
+        self.plans = Plans()
         self.builder_seconds: Optional[float] = None
         self.reset()
 
     def warm_up(self) -> None:
         """Do what the first build would do once a process."""
 
-    def begin(self, memo: Optional[Path], plans: Optional[Path]) -> None:
+    def begin(self, memo: Optional[Path], plans: Plans) -> None:
         """Start a cell: forget the one before."""
         self.memo, self.plans = memo, plans
         self.reset()

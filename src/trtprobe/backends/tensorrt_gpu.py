@@ -6,7 +6,6 @@ API per release: https://docs.nvidia.com/deeplearning/tensorrt/latest/_static/py
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import importlib
 import json
 import re
@@ -21,6 +20,7 @@ from trtprobe.backends.refusals import parser_end, read_errors
 from trtprobe.cuda import Cuda
 from trtprobe.observe import loaded_libraries
 from trtprobe.onnxfile import Model
+from trtprobe.plans import Plans
 
 WORKSPACE = 4 << 30
 """Bytes of scratch memory that a builder may use."""
@@ -55,17 +55,15 @@ class TensorRtBackend(Backend):
         self._runtime: Any = None
         self._version: Optional[str] = None
         self._plugins = self._plugins_before = False
-        self._builds: Dict[str, int] = {}
 
     def warm_up(self) -> None:
         """Make the Builder."""
         self.builder  # noqa: B018 - it is made on first use
 
-    def begin(self, memo: Optional[Path], plans: Optional[Path]) -> None:
+    def begin(self, memo: Optional[Path], plans: Plans) -> None:
         """Start a cell; plugins that an earlier one has registered stay registered, and are remembered."""
         super().begin(memo, plans)
         self.messages.clear()
-        self._builds.clear()
         self._plugins_before = self._plugins
 
     def trouble(self) -> str:
@@ -116,10 +114,22 @@ class TensorRtBackend(Backend):
             self._register_plugins()
         elif self._plugins_before:
             raise ends.Elsewhere("an earlier cell has registered plugins, and this one asks for none")
+        if options.level is not None and not hasattr(self.trt.IBuilderConfig, "builder_optimization_level"):
+            self.facts["level_ignored"] = options.level
         given = Model(model)
-        place = self._place_plan(given, options)
-        if place is not None and place.is_file():
-            return self._engine(place.read_bytes())
+        name = self.plans.name_next(given.key(), tuple(options))
+        found = self.plans.find(name)
+        if found is not None:
+            self._note_engine(name, **found[1])
+            return self._engine(found[0])
+        plan, seconds = self._build_plan(given, options)
+        facts: Dict[str, Any] = {"build_seconds": seconds, "engine_bytes": int(plan.nbytes)}
+        self._note_engine(name, **facts)
+        self.plans.keep(name, memoryview(plan), facts)
+        return self._engine(plan)
+
+    def _build_plan(self, given: Model, options: BuildOptions) -> Tuple[Any, float]:
+        """Parse and build; returns the plan, and the seconds that building took."""
         network, parser = self._parse(given, self._network_flags(options.precision))
         config = self.builder.create_builder_config()
         self._configure(config, options)
@@ -131,29 +141,25 @@ class TensorRtBackend(Backend):
         )
         started = time.perf_counter()
         plan = self.builder.build_serialized_network(network, config)
-        self.facts["build_seconds"] = time.perf_counter() - started
+        seconds = time.perf_counter() - started
         del parser  # weights that it has read from files belong to it, and the network uses them
         if plan is None:
             raise self.failure("the builder returned no engine")
-        self.facts["engine_bytes"] = int(plan.nbytes)
-        if place is not None:  # whole or not at all
-            place.parent.mkdir(parents=True, exist_ok=True)
-            partial = place.with_name(place.name + ".partial")
-            partial.write_bytes(memoryview(plan))
-            partial.replace(place)
-        return self._engine(plan)
+        return plan, seconds
 
-    def _place_plan(self, model: Model, options: BuildOptions) -> Optional[Path]:
-        """Return where the plan of the cell's next build of a graph with these options lies, if it is kept.
+    def _note_engine(self, name: str, build_seconds: float, engine_bytes: int, shared_with: str = "") -> None:
+        """Tell of an engine: what it took, and of which cell it is where it was not built for this one.
 
-        The n-th build of one process is the n-th of another: engines that were built to be compared stay
-        several.
+        ``build_seconds`` outside of ``engines`` is the last engine's, and only where this cell built it.
         """
-        if self.plans is None:
-            return None
-        key = hashlib.sha256((model.key() + repr(tuple(options))).encode()).hexdigest()
-        self._builds[key] = number = self._builds.get(key, -1) + 1
-        return self.plans / ("%s-%d.plan" % (key, number))
+        told: Dict[str, Any] = {"name": name, "build_seconds": build_seconds}
+        self.facts.setdefault("engines", []).append(told)
+        self.facts["engine_bytes"] = engine_bytes
+        self.facts.pop("build_seconds", None)
+        if shared_with:
+            told["shared_with"] = shared_with
+        else:
+            self.facts["build_seconds"] = build_seconds
 
     def _engine(self, plan: Any) -> Engine:
         if self._runtime is None:
@@ -208,8 +214,6 @@ class TensorRtBackend(Backend):
                 config.set_flag(flag)
         if options.level is not None and hasattr(config, "builder_optimization_level"):
             config.builder_optimization_level = options.level
-        elif options.level is not None:
-            self.facts["level_ignored"] = options.level
         if hasattr(trt, "ProfilingVerbosity"):
             config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
 
@@ -283,7 +287,8 @@ class RtxBackend(TensorRtBackend):
 
     def _engine(self, plan: Any) -> Engine:
         """End the cell: an engine was built, and this host cannot run it."""
-        raise ends.BuiltOnly("parsed and built, %d bytes; not run" % plan.nbytes)
+        del plan
+        raise ends.BuiltOnly("parsed and built, %d bytes; not run" % self.facts["engine_bytes"])
 
 
 def _has_strong_types(trt: Any) -> bool:

@@ -165,6 +165,7 @@ def do_fills_unseen(outputs: Any, trt: Any) -> Iterator[Any]:
 
 def do_leaves_setuid(outputs: Any, trt: Any) -> Iterator[Any]:
     for folder in (Path(), ROOT / "out", ROOT / "job", Path("/tmp")):
+
         def leave(folder: Path = folder) -> bool:
             path = folder / "suid"
             path.write_bytes(Path("/bin/sh").read_bytes())

@@ -281,7 +281,10 @@ class IHostMemory(bytes):
 
 
 class Builder:
-    """STANDIN_BUILDERS: a file that gets a line for each; STANDIN_BUILDER: how the first goes wrong."""
+    """STANDIN_BUILDERS: a file that gets a line for each; STANDIN_BUILDER: how the first goes wrong.
+
+    STANDIN_BUILDS: a file that gets a line for each engine that is built.
+    """
 
     def __init__(self, logger: ILogger) -> None:
         self.logger = logger
@@ -321,6 +324,9 @@ class Builder:
         if "says" in network.graph:
             self.logger.log(ILogger.ERROR, network.graph["says"])
             return None
+        if "STANDIN_BUILDS" in os.environ:
+            with open(os.environ["STANDIN_BUILDS"], "a") as stream:  # noqa: PTH123 - as an image's own code may
+                stream.write("built\n")
         level = getattr(config, "builder_optimization_level", None)
         words = [*flags, *(["strong"] if strong else []), f"level={level}"]
         words += [f"{layer.type.name}=FLOAT" for layer in network.layers if layer.kept]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from bench.speed.machine import ROOT
 from bench.speed.page import render_page
 from bench.speed.project import Timed, graph_cases, open_scratch, prepare, selecting, spread_evenly
 from bench.speed.rows import CannotMeasure, Goal, Row, merge, parse_rows, spread, to_json
+from bench.speed.whole import measure_whole
 from goldenfile import check_golden
 
 from trtmatrix.suite.matrix import parse_matrix
@@ -106,22 +109,71 @@ def test_the_kept_page_is_that_of_the_kept_figures() -> None:
     assert speed.PAGE.read_text(encoding="utf-8") == render_page(rows, speed.NEEDS)
 
 
-def engine(**facts: float) -> dict[str, Any]:
-    return {"engine": facts}
+def engine(*engines: dict[str, Any], **facts: float) -> dict[str, Any]:
+    return {"engine": {**facts, "engines": list(engines)}}
+
+
+def built(name: str, seconds: float, **more: str) -> dict[str, Any]:
+    return {"name": name, "build_seconds": seconds, **more}
 
 
 def test_the_least_is_the_first_builder_and_all_runs() -> None:
-    warm = {"builder_seconds": 6.5}
+    warm, alone = {"builder_seconds": 6.5}, {"builder_seconds": 7.0, "alone": True, "number": 4}
+    twice = [engine(built("b-0", 0.5), run_seconds=1.0), engine(built("b-1", 0.25), run_seconds=2.0)]
     records = [
-        {"worker": warm, **engine(run_seconds=0.75, build_seconds=0.5, run_ms=1000.0)},
-        {"worker": warm, "builds": [engine(run_seconds=1.0), engine(run_seconds=2.0)], **engine()},
-        {"worker": {"builder_seconds": 7.0}, **engine(run_seconds=8.0, builder_seconds=7.0)},
-        {"worker": {"builder_seconds": None}, **engine(build_seconds=9.0)},
+        {"worker": warm, **engine(built("a-0", 0.5), run_seconds=0.75, run_ms=1000.0)},
+        {"worker": warm, "builds": twice, **engine()},
+        {"worker": alone, **engine(built("a-0", 0.5), run_seconds=8.0, builder_seconds=7.0)},
+        {"worker": {"builder_seconds": None}, **engine(built("c-0", 9.0))},
         {},
     ]
     bound = read_bound(records)
-    assert (bound.builder, bound.inside, bound.strict, bound.builds) == (6.5, 4.75, 1.5, 4)
+    assert (bound.builder, bound.inside, bound.strict, bound.builds) == (6.5, 4.75, 2.75, 4)
     assert math.isnan(read_bound([{}]).builder)
+
+
+def test_the_least_has_each_engine_once() -> None:
+    warm = {"builder_seconds": 6.5}
+    served = built("a-0", 2.0, shared_with="r/first")
+    records = [
+        {"worker": warm, **engine(built("a-0", 2.0), run_seconds=3.0)},
+        {"worker": warm, **engine(served, built("b-0", 1.0), run_seconds=1.5)},
+        {
+            "worker": {**warm, "number": 1},
+            **engine(built("a-0", 2.25), run_seconds=3.5),
+        },  # again
+    ]
+    bound = read_bound(records)
+    assert (bound.inside, bound.strict, bound.builds) == (3.0 + 1.5 + 3.5 - 2.25, 3.0, 2)
+
+
+def test_a_whole_version_is_timed_by_the_records_of_its_run(tmp_path: Path) -> None:
+    def write(case: str, version: str, began: str, ended: str, **more: Any) -> None:
+        cell = {"repro": "r", "case": case, "version": version, "gpu": "g"}
+        facts = {"product": "tensorrt", "started": began, "finished": ended, "cell": cell}
+        (tmp_path / f"{case}-{version}.json").write_text(json.dumps({**facts, **more}))
+
+    worker = {"builder_seconds": 6.0, "alone": False}
+    served = engine(built("a-0", 2.0, shared_with="r/b"), run_seconds=1.0)
+    write("a", "8.6.0", "2026-01-01T00:00:04.000Z", "2026-01-01T00:00:10.000Z", worker=worker, **served)
+    first = engine(built("a-0", 2.0), run_seconds=3.0)
+    write("b", "8.6.0", "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:04.000Z", worker=worker, **first)
+    write("b", "8.5.3.1", "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:04.000Z", worker=worker, **first)
+    write("c", "8.6.0", "2025-01-01T00:00:00.000Z", "2026-01-01T00:00:04.000Z")  # it could not run
+    rows: list[Row] = []
+    bench = Bench(folder=tmp_path, tell=rows.append, records=tmp_path)
+    measure_whole(bench)
+    assert [row.name for row in rows] == ["whole:8.5.3.1", "whole:8.6.0"]
+    assert rows[1].figures["the run"] == [16.0]
+    assert rows[1].figures["the least"] == [10.0]
+    assert [goal.value for goal in rows[1].goals] == [1.6, 16.0 / 60]
+    assert not rows[1].met
+    rows.clear()
+    measure_whole(replace(bench, versions=("8.5.3.1",)))
+    assert [row.name for row in rows] == ["whole:8.5.3.1"]
+    for without in (replace(bench, records=None), replace(bench, versions=("10.8.0",))):
+        with pytest.raises(CannotMeasure):
+            measure_whole(without)
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.compare import Stored, is_current, make_entries, newest
+from trtmatrix.judge.confirm import is_shared
 from trtmatrix.judge.entry import Entry, expected_verdict, find_expectation
 from trtmatrix.judge.noise import Noise
-from trtmatrix.judge.record import Record
+from trtmatrix.judge.record import Record, record_from
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.gpus import NO_GPU, Gpu
 from trtmatrix.suite.model import Basis, Product, Verdict
@@ -285,6 +286,18 @@ def test_what_a_shared_process_said_is_set_aside_and_told() -> None:
     assert "said FAIL; 3 engines built alone say PASS" in render_html([entry], generated="now")
     (told,) = json.loads(render_json([entry], generated="now"))["cells"]
     assert told["overruled"] == entry.overruled
+
+
+@pytest.mark.parametrize("where", ["engine", "builds"])
+def test_an_engine_that_another_cell_built_is_doubted_as_a_shared_process_is(where: str) -> None:
+    """A worker's first cell may be given what an earlier worker has built."""
+    engines = {"engines": [{"name": "a-0"}, {"name": "b-0", "shared_with": "r/other"}]}
+    first = at(1, 1373.0, worker={"position": 0, "alone": False})
+    assert not is_shared(first.record)
+    data = dict(first.record.data)
+    builds = [{"measurements": data["measurements"], "engine": engines}]
+    data.update({"engine": engines} if where == "engine" else {"builds": builds})
+    assert is_shared(record_from(data))
 
 
 def test_what_was_set_aside_is_not_shown_though_it_is_the_newest_here() -> None:

@@ -233,5 +233,5 @@ def test_a_matrix_reads_as_it_was_written(versions: list[dict[str, object]]) -> 
     matrix = parse_matrix(yaml.safe_dump(value, allow_unicode=True))
     assert matrix == TypeAdapter(Matrix).validate_python(value)
     sources = {key: vars(source) for key, source in matrix.sources.items()}
-    written = {"schema": 1, "sources": sources, "versions": list_json(matrix.versions, [])["versions"]}
+    written = {"schema": 1, "sources": sources, "versions": list_json(matrix.versions, [], {})["versions"]}
     assert parse_matrix(yaml.safe_dump(written)) == matrix

@@ -1,0 +1,106 @@
+"""Which versions are shown without being asked for, and what the repros say of the newest ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bench.speed.machine import ROOT
+from builders import H200, make_cell, make_record, make_repro
+
+from trtmatrix.judge.compare import Stored
+from trtmatrix.judge.entry import find_expectation
+from trtmatrix.judge.standing import Standing, standing_of
+from trtmatrix.plan.context import Context, ProjectOptions, open_context
+from trtmatrix.plan.survey import find_hidden, take_survey
+from trtmatrix.suite.cells import Selection
+from trtmatrix.suite.gpus import NO_GPU
+from trtmatrix.suite.model import Basis, Product, Verdict
+from trtmatrix.suite.plan import Launch, Plan, Pull
+
+AGREED = ["8.6.1", "9.2.0", "9.3.0", "10.0.0", "10.0.1.6", "10.7.0", "10.8.0"]
+NOTHING = Plan(launches=(), excluded=())
+
+
+@pytest.fixture(autouse=True)
+def _no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+
+
+def project(folder: Path, *versions: str) -> Context:
+    """The project itself, without any record."""
+    options = ProjectOptions(
+        matrix=ROOT / "matrix.yaml", repros=ROOT / "repros", results=folder / "results", cache=folder,
+        selection=Selection(versions=versions),
+    )  # fmt: skip
+    return open_context(options)
+
+
+def shown(context: Context) -> list[str]:
+    survey = take_survey(context, Pull.NEVER)
+    assert {item.cell.version.name for item in survey.plan.excluded} <= {
+        cell.version.name for cell in survey.cells
+    }
+    on_gpu = (cell.version for cell in survey.cells if cell.version.product is Product.TENSORRT)
+    return list(dict.fromkeys(version.name for version in on_gpu))
+
+
+def test_an_addition_is_shown_where_somebody_reports_of_it_or_where_it_is_named(tmp_path: Path) -> None:
+    context = project(tmp_path)
+    names = shown(context)
+    assert set(AGREED) <= set(names), "10.0.0 is shown though nobody reports of it"
+    assert {"8.5.1.7", "10.3.0", "10.11.0", "10.13.3"} <= set(names)
+    assert not {"10.9.0", "10.14.1", "10.16.0", "11.0.0", "11.1.0", "11.2.1"} & set(names)
+    assert shown(project(tmp_path, "10.8.0", "11.2.1")) == ["10.8.0", "11.2.1"]
+
+
+def test_an_addition_is_shown_where_it_was_measured_or_is_run_here(tmp_path: Path) -> None:
+    context = project(tmp_path)
+    newest = context.matrix.version("11.2.1")
+    assert "11.2.1" in find_hidden(context, [], NOTHING)
+    record = make_record(make_cell(make_repro(), version="11.2.1", gpu=H200))
+    assert "11.2.1" not in find_hidden(context, [Stored(record=record, local=False)], NOTHING)
+    launch = Launch(version=newest, gpu=H200, cells=())
+    assert "11.2.1" not in find_hidden(context, [], Plan(launches=(launch,), excluded=()))
+
+
+@pytest.mark.parametrize(
+    ("name", "recorded", "expected"),
+    [
+        ("8.6.0", {"8.6.0"}, Standing.MEASURED), ("10.7.0", set(), Standing.REPORTED),
+        ("10.9.0", set(), Standing.PLANNED), ("10.9.0", {"10.9.0"}, Standing.MEASURED),
+    ],
+)  # fmt: skip
+def test_how_a_version_s_results_are_known(
+    name: str, recorded: set[str], expected: Standing, tmp_path: Path
+) -> None:
+    context = project(tmp_path)
+    assert standing_of(context.matrix.version(name), context.plain_repros, recorded) is expected
+
+
+@pytest.mark.parametrize(
+    ("row", "version", "verdict", "basis"),
+    [
+        ("cumsum-axes/two-axes-4x2", "10.7.0", Verdict.PASS, Basis.ASSUMED),
+        ("cumsum-axes/two-axes-4x2", "10.9.0", Verdict.FAIL, Basis.ASSUMED),
+        ("cumsum-axes/two-axes-4x2", "10.11.0", Verdict.FAIL, Basis.REPORTED),
+        ("clip-after-linear/relu6-3x4", "10.13.3", Verdict.FAIL, Basis.REPORTED),
+        ("clip-after-linear/relu6-3x4", "10.14.1", Verdict.FAIL, Basis.ASSUMED),
+        ("norm-fp16/layernorm-typed", "8.5.1.7", Verdict.FAIL, Basis.REPORTED),
+        ("norm-fp16/layernorm-typed", "8.5.2.2", Verdict.FAIL, Basis.ASSUMED),
+        ("transpose-constant/constant-int32", "8.5.2.2", None, None),
+        ("parser-drops/reduce-max", "8.5.1.7", Verdict.FAIL, Basis.ASSUMED),
+        ("parser-drops/gridsample-linear", "10.13.3", Verdict.FAIL, Basis.REPORTED),
+        ("parser-drops/groupnorm-one", "10.16.0", Verdict.FAIL, Basis.ASSUMED),
+        ("gemv-pair/mlp-fp32", "11.0.0", Verdict.FAIL, Basis.ASSUMED),
+    ],
+)  # fmt: skip
+def test_the_repros_say_of_new_versions_what_their_sources_do(
+    row: str, version: str, verdict: Verdict | None, basis: Basis | None, tmp_path: Path
+) -> None:
+    context = project(tmp_path)
+    name, _, wanted = row.partition("/")
+    repro = context.repros[name].repro
+    case = next(case for case in repro.cases if case.id.startswith(wanted))
+    said = find_expectation(make_cell(repro, case, context.matrix.version(version), NO_GPU))
+    assert (said and said.verdict, said and said.basis) == (verdict, basis)

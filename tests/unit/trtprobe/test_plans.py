@@ -1,0 +1,70 @@
+"""Engine plans that cells share: how many are kept, and what is not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trtprobe import plans
+from trtprobe.files import write_json
+from trtprobe.job import Job, Limits
+from trtprobe.plans import Plans
+
+FACTS = {"build_seconds": 1.5, "engine_bytes": 4}
+PLAN = memoryview(b"plan")
+
+
+def test_another_cell_finds_a_plan_with_its_facts(tmp_path: Path) -> None:
+    ours, other = Plans(tmp_path / "0", "r/a"), Plans(tmp_path / "1", "r/b")
+    names = [ours.name_next("graph", options) for options in ("tf32", "tf32", "fp32")]
+    assert len(set(names)) == 3
+    assert [other.name_next("graph", "tf32") for _ in range(2)] == names[:2]
+    assert other.name_next("another graph", "tf32") not in names
+    ours.keep(names[0], PLAN, FACTS)
+    assert other.find(names[0]) == (b"plan", {**FACTS, "shared_with": "r/a"})
+    assert other.find(names[1]) is None
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    alone = Plans()
+    alone.keep("a-0", PLAN, FACTS)
+    assert alone.find("a-0") is None
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_what_was_used_longest_ago_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "ALL", 9)
+    cells = [Plans(tmp_path / str(number), f"r/{number}") for number in range(3)]
+    for age, (cell, name) in enumerate(zip(cells, "ab", strict=False)):
+        cell.keep(name, PLAN, FACTS)
+        os.utime(tmp_path / str(age) / f"{name}.plan", (age, age))
+    assert cells[2].find("a"), "now b was used longest ago"
+    cells[2].keep("c", PLAN, FACTS)
+    assert [cells[0].find(name) is not None for name in "abc"] == [True, False, True]
+
+
+def test_a_plan_that_cannot_be_kept_costs_no_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    Plans(tmp_path / "file" / "0", "r/a").keep("a", PLAN, FACTS)
+    monkeypatch.setattr(plans, "LARGEST", 3)
+    large = Plans(tmp_path / "0", "r/a")
+    large.keep("a", PLAN, FACTS)
+    assert large.find("a") is None
+
+
+def test_plans_do_not_count_as_a_cell_s_output(tmp_path: Path) -> None:
+    for folder in ("job", "out/0"):
+        (tmp_path / folder).mkdir(parents=True)
+    write_json(tmp_path / "job" / "job.json", {"product": "tensorrt", "output_bytes": 100_000})
+    (tmp_path / "job" / "heartbeat").touch()
+    limits = Limits(Job(tmp_path / "job"), tmp_path / "out", tmp_path / "out" / "0", 60.0)
+    limits.begin()
+    assert limits.check() is None
+    plan = memoryview(bytes(1 << 20))
+    Plans(tmp_path / "out" / plans.FOLDER / "0", "r/a").keep("a", plan, FACTS)
+    assert limits.check() is None
+    (tmp_path / "out" / "0" / "y.npy").write_bytes(plan)
+    assert limits.check() is not None
