@@ -89,7 +89,9 @@ def test_what_cannot_be_believed_is_refused_with_a_reason(hostile: Hostile, atta
     assert not Path("/tmp/trtmatrix-was-here.npy").exists()  # noqa: S108 - where the attack aims
 
 
-@pytest.mark.parametrize("attack", ["swaps-the-run", "swaps-the-measure", "swaps-a-wrapped", "changes-json", "changes-numpy"])
+@pytest.mark.parametrize(
+    "attack", ["swaps-the-run", "swaps-the-measure", "swaps-a-wrapped", "changes-json", "changes-numpy"]
+)
 def test_a_changed_process_serves_no_other_cell(hostile: Hostile, attack: str) -> None:
     assert "the cell changed or left: " in hostile.record(attack)["worker"]["ended"]
 
