@@ -1,8 +1,8 @@
 """``bundle verify``: runs an archive where nothing else of ours is, and compares with what it records.
 
 An archive is code: it is run in a container without network that sees it read-only, in an image that the user
-names or that is here already. Nothing else that it brings is run or built. Where its failure was seen outside of
-containers it is run so only by who trusts it. Nothing in it is believed or checked beyond that.
+names or that is here already. Nothing else that it brings is run or built. Where its failure was seen outside
+of containers it is run so only by who trusts it. Nothing in it is believed or checked beyond that.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ LATE = 124
 
 SAFE = (
     "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
-    "--tmpfs=/tmp:exec,nosuid,nodev,size=8g", "--env=HOME=/tmp", "--env=ORT_DISABLE_TELEMETRY=1", "--pids-limit=1024",
+    "--tmpfs=/tmp:exec,nosuid,nodev,size=8g", "--env=HOME=/tmp", "--env=ORT_DISABLE_TELEMETRY=1",
+    "--pids-limit=1024",
     "--env=PYTHONDONTWRITEBYTECODE=1", "--workdir=/bug", "--memory=32g", "--memory-swap=32g",
     f"--ulimit=fsize={8 << 30}",
 )  # fmt: skip
@@ -88,8 +89,8 @@ class Place:
 def find_place(recorded: Mapping[str, Any], *, image: str = "", trust: bool = True) -> Place:
     """Return where a recorded failure can be looked for here; :class:`MachineryError` says why it cannot.
 
-    ``image``: in which one, instead of the recorded one. ``trust``: it may run outside of containers. Nothing is
-    started or installed yet.
+    ``image``: in which one, instead of the recorded one. ``trust``: it may run outside of containers. Nothing
+    is started or installed yet.
     """
     if not image and not recorded.get("image_id"):
         if not trust:

@@ -99,8 +99,9 @@ def do_knocks_at_the_host(outputs: Any, trt: Any) -> Iterator[Any]:
 def do_looks_into_the_supervisor(outputs: Any, trt: Any) -> Iterator[Any]:
     libc, supervisor = ctypes.CDLL(None, use_errno=True), os.getppid()
     yield lambda: open("/proc/%d/mem" % supervisor, "rb+")  # noqa: SIM115
-    yield lambda: os.listdir("/proc/%d/fd" % supervisor)
-    yield lambda: open("/proc/%d/environ" % supervisor, "rb").read(1)  # noqa: SIM115
+    for number in range(1, 12):
+        yield lambda number=number: os.open("/proc/%d/fd/%d" % (supervisor, number), os.O_RDWR)
+    yield lambda: bool(open("/proc/%d/environ" % supervisor, "rb").read(1))  # noqa: SIM115
     yield lambda: libc.ptrace(16, supervisor, None, None) == 0  # PTRACE_ATTACH
     pidfd = libc.syscall(434, supervisor, 0)
     for number in range(3, 12):

@@ -1,0 +1,117 @@
+"""``bundle verify`` of archives that attack: nothing runs on the host, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import docker
+import pytest
+
+from trtmatrix.common.archive import SUFFIX, write_archive
+from trtmatrix.launchers.container import PROJECT_LABEL
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGE = "trtmatrix/test:latest"
+RECORDED = '{"product": "onnxruntime", "library": "1.31.1"%s}'
+
+
+def archive(folder: Path, recorded: str, body: str) -> Path:
+    """Write an archive whose script does something when it is run."""
+    script = f"RECORDED: dict = {recorded}  # what was seen\n{body}\n"
+    target = folder / f"hostile{SUFFIX}"
+    files = {"repro.py": script.encode(), "image/build.sh": b"touch HOST/was-here\n", "ISSUE.md": b"# it\n"}
+    write_archive(target, files)
+    return target
+
+
+def verify(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Verify an archive with a home and a temporary folder of its own."""
+    command = [sys.executable, "-m", "trtmatrix", "bundle", "verify", str(file), "--seconds=60", *words]
+    environment = {**os.environ, "TMPDIR": str(file.parent), "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def ours() -> list[str]:
+    """Return the containers of archives."""
+    found = docker.from_env().containers.list(
+        all=True, filters={"label": PROJECT_LABEL, "name": "trtmatrix-verify-"}
+    )
+    return [str(container.name) for container in found]
+
+
+def test_outside_of_containers_it_is_refused(tmp_path: Path) -> None:
+    mark = tmp_path / "was-here"
+    done = verify(archive(tmp_path, RECORDED % "", f"open({str(mark)!r}, 'w')"))
+    assert done.returncode == 2, done.stderr
+    assert "--trust" in done.stderr
+    assert not mark.exists()
+
+
+def test_no_requirement_is_smuggled_in(tmp_path: Path) -> None:
+    recorded = '{"product": "onnxruntime", "library": "1.0 --index-url=http://127.0.0.1:1"}'
+    done = verify(archive(tmp_path, recorded, ""), "--trust")
+    assert done.returncode == 2, done.stderr
+    assert "no version of ONNX Runtime" in done.stderr
+
+
+def test_in_the_image_that_the_user_names_it_reaches_nothing(tmp_path: Path) -> None:
+    mark = tmp_path / "was-here"
+    body = f"""
+import os, socket, subprocess, sys
+def reached():
+    for step in (
+        lambda: open({str(mark)!r}, "w"), lambda: open("/bug/x", "w"), lambda: open("/etc/x", "w"),
+        lambda: socket.create_connection(("1.1.1.1", 53), 2),
+        lambda: os.posix_fallocate(os.open("/tmp/big", os.O_RDWR | os.O_CREAT), 0, 20 << 30),
+    ):
+        try:
+            step()
+            print("REACHED", step)
+        except (OSError, MemoryError, ValueError) as error:
+            print("held", error)
+for group in ("memory.max", "pids.max", "memory/memory.limit_in_bytes", "pids/pids.max"):
+    if os.path.exists("/sys/fs/cgroup/" + group):
+        print("limit", open("/sys/fs/cgroup/" + group).read())
+reached()
+print("\\nrecorded: ")
+sys.exit(1)
+"""
+    done = verify(archive(tmp_path, RECORDED % "", body), f"--image={IMAGE}", "--json")
+    assert "REACHED" not in done.stdout, done.stdout
+    said = json.loads(done.stdout)["said"]
+    assert said.count("held") == 5, said
+    assert "limit 1024" in said
+    assert f"limit {32 << 30}" in said
+    assert not mark.exists()
+    assert not (tmp_path / "HOST").exists()
+    assert ours() == []
+
+
+def test_a_killed_verify_leaves_nothing_for_long(tmp_path: Path) -> None:
+    file = archive(tmp_path, RECORDED % "", "import time\ntime.sleep(50)")
+    command = [sys.executable, "-m", "trtmatrix", "bundle", "verify", str(file), f"--image={IMAGE}"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT / "src")}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while not ours():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert ours()
+    shorter = tmp_path / "next"
+    shorter.mkdir()
+    verify(archive(shorter, RECORDED % "", "raise SystemExit(0)"), f"--image={IMAGE}")
+    assert ours() == []
+
+
+@pytest.mark.parametrize(("says", "code"), [("wrong", 0), ("right", 1)])
+def test_an_honest_archive_is_told_as_it_is(tmp_path: Path, says: str, code: int) -> None:
+    body = "import sys\nprint('\\nrecorded: ')\nsys.exit(%d)" % (says == "wrong")
+    assert verify(archive(tmp_path, RECORDED % "", body), f"--image={IMAGE}").returncode == code
