@@ -124,7 +124,7 @@ def test_no_folder_of_the_host_can_be_written_and_what_can_is_limited(access: Gp
     volumes = [word for word in words if word.startswith("--volume")]
     assert [word for word in volumes if not word.endswith(":ro")] == []
     tmpfs = [word for word in words if word.startswith("--tmpfs=/opt/trtmatrix/out:")]
-    assert [{"nosuid", "noexec", "nodev", f"size={(2 << 30) + (1 << 20)}"} < set(tmpfs[0].split(","))] == [
+    assert [{"nosuid", "noexec", "nodev", f"size={(3 << 30) + (1 << 20)}"} < set(tmpfs[0].split(","))] == [
         True
     ]
     assert "docker.sock" not in " ".join(words)
