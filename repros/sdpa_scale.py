@@ -115,7 +115,7 @@ FACTS = {
         {
             "what": "attention whose q and kᵀ are both multiplied by √scale: one factor is lost",
             "graph": [
-                {"op": ["MatMul"], "after": ["Mul"], "where": ["scaled alike"], "named": True},
+                {"op": ["MatMul"], "rank": 4, "where": ["scaled alike"], "named": True},
                 {"op": ["Softmax"], "skip": ["Add", "Where"]},
                 {"op": ["MatMul"]},
             ],

@@ -157,6 +157,7 @@ def _fits(wiring: Wiring, step: Step, chain: Sequence[NodeProto]) -> bool | None
         all(wiring.input_of(node, index) for index in step.given),
         not step.constant or any(wiring.input_of(node, i) in wiring.constants for i in step.constant),
         all(_type(wiring, node, index) in types for index, types in step.types.items()),
+        step.rank is None or len(wiring.shape(node) or ()) == step.rank,
         not step.after or all(op in step.after for op in before),
         not any(op in step.not_after for op in before),
     )
@@ -269,13 +270,21 @@ def _scaled_alike(wiring: Wiring, node: NodeProto, chain: Chain) -> bool:  # noq
     makers = [wiring.producer.get(name) for name in node.input]
     if any(maker is None or maker.op_type != "Mul" for maker in makers):
         return False
-    names = [set(maker.input) for maker in makers if maker is not None]
-    shared = [name for name in names[0] & names[1] if wiring.known.shapes.get(name, (1,)) in {(), (1,)}]
+    scalars = [
+        {_origin(wiring, name) for name in maker.input if wiring.known.shapes.get(name, (1,)) in {(), (1,)}}
+        for maker in makers if maker is not None
+    ]  # fmt: skip
     numbers = [
-        {float(v.reshape(())) for name in each if (v := wiring.value(name)) is not None and v.size == 1}
-        for each in names
+        {str(value.item()) for name in each if (value := wiring.value(name)) is not None} for each in scalars
     ]
-    return any(value != 1 for value in numbers[0] & numbers[1]) or bool(shared and not any(numbers))
+    return bool(numbers[0] & numbers[1] - {"1.0"} or (scalars[0] & scalars[1] and not any(numbers)))
+
+
+def _origin(wiring: Wiring, name: str) -> str:
+    """Return the tensor that one is the root of, or a copy; else itself."""
+    while name in wiring.producer and wiring.producer[name].op_type in {"Sqrt", "Cast", "Identity"}:
+        name = wiring.producer[name].input[0]
+    return name
 
 
 def _no_output(wiring: Wiring, node: NodeProto, chain: Chain) -> bool:  # noqa: ARG001

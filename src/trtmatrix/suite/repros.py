@@ -221,8 +221,9 @@ class Step:
     It takes what the step before it gives, directly or through operators of ``skip``. ``opset``: of ONNX's
     own operators. ``attributes``: name → the values that fit; one that the node does not have fits never.
     ``given``: inputs that are there. ``constant``: inputs of which one at least does not depend on the
-    graph's inputs. ``types``: input → types that fit, as ONNX calls them (``"float16"``). ``after`` and
-    ``not_after``: operators that all, and that none, of its inputs come from that are not constant.
+    graph's inputs. ``types``: input → types that fit, as ONNX calls them (``"float16"``). ``rank``: the
+    dimensions of its first input. ``after`` and ``not_after``: operators that all, and that none, of its
+    inputs come from that are not constant.
     ``named``: the node that is told of the chain (none: its last).
     """
 
@@ -232,6 +233,7 @@ class Step:
     given: tuple[int, ...] = ()
     constant: tuple[int, ...] = ()
     types: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    rank: int | None = None
     after: tuple[str, ...] = ()
     not_after: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
