@@ -36,7 +36,6 @@ def _versions(options: CheckOptions) -> tuple[str, ...]:
         return tuple(version.name for version in listed if version.product is Product.TENSORRT)
     if wrong := [name for name in options.trt if not is_release(name)]:
         raise UsageError(
-            f"--trt {', '.join(wrong)}: no release of TensorRT such as 8.6.1; what is known of nodes is known of "
-            "those alone"
+            f"--trt {', '.join(wrong)}: no release of TensorRT such as 8.6.1; of nothing else are nodes known"
         )
     return options.trt

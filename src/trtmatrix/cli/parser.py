@@ -28,8 +28,8 @@ UPGRADE_CODES = (
     "for --code alone."
 )
 CHECK_CODES = (
-    "Example: check my.onnx --trt 8.6.1,10.8.0. Exit codes: 0 nothing is known against the model (something may "
-    "be feared), 1 a node is known to be ignored, wrong or refused at one of the versions, 2 usage."
+    "Example: check my.onnx --trt 8.6.1,10.8.0. Exit codes: 0 nothing is known against the model (something "
+    "may be feared), 1 a node is known to be ignored, wrong or refused at one of the versions, 2 usage."
 )
 VERIFY = (
     "Run an archive where nothing else of ours is, in a container without network or in a "
@@ -366,7 +366,7 @@ COMMANDS: tuple[tuple[str, str, tuple[Callable[[ArgumentParser], None], ...]], .
      (_files, _select, _show, _model, _no_controls("show no controls but those selected"), _where)),
     ("upgrade", "say whether to move from one version to another",
      (_files, _select, _model, _upgrade, _json)),
-    ("check", "name the nodes of a model that a version is known to get wrong, without a GPU", (_check,)),
+    ("check", "name the nodes of a model that versions get wrong, from its file alone", (_check,)),
     ("report", "write the whole matrix as one page with filters", (_files, _select, _report, _where)),
     ("bundle", "make or verify an archive that shows a failure to its maintainers", (_bundle,)),
     ("bisect", "find the version that a failure came in with", (_files, _model, _bisect, _json)),

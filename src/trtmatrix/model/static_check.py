@@ -12,7 +12,7 @@ from trtmatrix.onnxmodel.matching import Place, Wiring, find_places, make_wiring
 from trtmatrix.suite.model import release_of
 from trtmatrix.suite.repros import Effect, Facts, Rule
 
-UNSURE = "a size is as it would have to be, which the file does not tell"
+UNSURE = "its axes or sizes, which the file does not tell, are such"
 """What it depends on where a condition could not be looked at."""
 
 

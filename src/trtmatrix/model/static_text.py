@@ -19,8 +19,8 @@ HEIGHT, NAMED = 40, 3
 """Lines of a screen, and the nodes of a group that it names."""
 
 LIMITS = (
-    "operators that a version lacks, but for those that a rule names; what hangs on values, on sizes that the "
-    "file does not tell, or on the precision asked of the build; plugins; speed"
+    "operators that a version lacks, but for those that a rule names; what hangs on values, on sizes that "
+    "the file does not tell, or on the precision asked of the build; plugins; speed"
 )
 """What no rule can tell."""
 
@@ -41,7 +41,11 @@ def render_check(check: StaticCheck, width: int, *, full: bool = False) -> str:
         f"{counted(check.rules, 'rule')} at {name_versions(check.versions)}"
     )
     lines = textwrap.wrap(head, width, subsequent_indent="  ")
-    last = ["", *_wrap(_sum_up(check), width), *_wrap(f"Not looked at: {LIMITS}. {_silent(check)}", width)]
+    last = [
+        "",
+        *_wrap(f"{sum_up(check)}.", width),
+        *_wrap(f"Not looked at: {LIMITS}. {_silent(check)}", width),
+    ]
     room = HEIGHT - len(lines) - len(last) - 2
     for number, group in enumerate(check.groups):
         told = ["", *_tell(group, width)]
@@ -64,8 +68,7 @@ def _wrap(text: str, width: int, indent: str = "") -> list[str]:
 def _tell(group: NodeGroup, width: int) -> Iterator[str]:
     """Yield the lines of a group: what it is, what becomes of it where, which nodes, what helps."""
     yield from _wrap(describe_nodes(group), width)
-    for text in describe_versions(group.at):
-        yield from _wrap(text, width, "    ")
+    yield from _wrap(describe_versions(group.at), width, "    ")
     if group.instead:
         yield from _wrap(f"instead: {group.instead}", width, "    ")
     yield from _wrap(
@@ -79,20 +82,17 @@ def describe_nodes(group: NodeGroup) -> str:
     return f"{group.operator} ×{len(group.nodes)} ({names}): {group.what}"
 
 
-def describe_versions(at: Sequence[NodeAt]) -> list[str]:
-    """Return what becomes of nodes, and how that is known: a phrase for each stretch of versions alike."""
-    texts = []
-    for (effect, known, on, depends), alike in groupby(
-        at, key=lambda item: (item.effect, item.known, item.on, item.depends)
-    ):
-        names = name_versions([item.version for item in alike])
-        sure = known != "assumed" and not depends
-        how = f"{known}{f' of {on}' if on else ''}"
-        texts.append(
-            f"{names}: {'' if sure else 'may be '}{effect.value} ({how})"
-            + (f", if {depends}" if depends else "")
-        )
-    return texts
+def describe_versions(at: Sequence[NodeAt]) -> str:
+    """Return what becomes of nodes at which versions, and how that is known, in a few words."""
+    told = []
+    for (effect, sure, depends), same in groupby(at, key=lambda i: (i.effect, i.is_sure, i.depends)):
+        stretches = []
+        for (known, on), alike in groupby(same, key=lambda item: (item.known, item.on)):
+            gpu = f" {'on' if known == 'measured' else 'of'} {on}" if on else ""
+            stretches.append(f"{name_versions([item.version for item in alike])} ({known}{gpu})")
+        condition = f" if {depends}" if depends else ""
+        told.append(f"{'' if sure else 'may be '}{effect.value}{condition}: {', '.join(stretches)}")
+    return "; ".join(told)
 
 
 def name_versions(names: Sequence[str]) -> str:
@@ -106,19 +106,18 @@ def short_source(address: str) -> str:
     return f"{match[1]}#{match[2]}" if match else address
 
 
-def _sum_up(check: StaticCheck) -> str:
-    """Say for each version of how many nodes something is known, and of how many it is feared."""
+def sum_up(check: StaticCheck) -> str:
+    """Say of how many nodes something is known at each version, and of how many it is feared."""
     said = dict[str, list[str]]()
     for version in check.versions:
-        counts = {True: 0, False: 0}
-        for group in check.groups:
-            if (item := group.at_version(version)) is not None:
-                counts[item.is_sure] += len(group.nodes)
-        parts = [f"{counted(counts[True], 'node')} known to go wrong"] if counts[True] else []
-        parts += [f"{counted(counts[False], 'node')} may"] if counts[False] else []
+        found = [(group, item) for group in check.groups if (item := group.at_version(version))]
+        sure = {name for group, item in found if item.is_sure for name in group.nodes}
+        maybe = {name for group, item in found if not item.is_sure for name in group.nodes} - sure
+        parts = [f"{counted(len(sure), 'node')} known to fail"] if sure else []
+        parts += [f"{counted(len(maybe), 'node')} that may fail"] if maybe else []
         said.setdefault(", ".join(parts) or "nothing known against it", []).append(version)
-    return "; ".join(f"{name_versions(names)}: {text}" for text, names in said.items()) + "."
+    return "; ".join(f"{name_versions(names)}: {text}" for text, names in said.items())
 
 
 def _silent(check: StaticCheck) -> str:
-    return f"No rule have: {', '.join(check.silent)}." if check.silent else ""
+    return f"There are no rules for {', '.join(check.silent)}." if check.silent else ""

@@ -76,6 +76,10 @@ def _tell_model(own: Own) -> Iterator[FactLine]:
         yield _reason(MODEL, "; ".join(own.section.troubles) or "it did not run", Weight.LACKING)
     if own.section.check is not None:
         yield _tell_check(own.section.check)
+    passed = own.section.cases and all(line.weight is Weight.FOR for line in own.section.cases)
+    for node in own.section.nodes:  # what the model itself did is the better witness
+        weight = Weight.NOTE if passed else node.weight
+        yield replace(node, topic=MODEL, weight=weight)
 
 
 def _speaks_instead(own: Own, line: CaseLine) -> str:
