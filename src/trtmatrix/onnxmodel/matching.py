@@ -5,6 +5,7 @@ What a condition needs may not be in the file (a dynamic size): then the chain f
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, inliner
 from packaging.version import Version as Release
 
 from trtmatrix.onnxmodel.graphs import OWN, Dims, Known, all_graphs, attribute_of, infer, known_of, opset_of
@@ -91,19 +92,17 @@ def _array(tensor: TensorProto) -> NDArray[Any] | None:
 
 
 def make_wirings(model: ModelProto) -> list[Wiring]:
-    """Return a model's graph and those inside of it, local functions written out.
+    """Return a model's graph and those inside of it, local functions written out in their places.
 
     The data of large tensors is not looked at.
     """
     known = infer(model)
     if known.functions:
-        try:
-            known = infer(onnx.inliner.inline_local_functions(known))
-        except Exception:  # noqa: BLE001 - the nodes outside of functions are looked at all the same
-            known = infer(model)
+        with contextlib.suppress(Exception):  # what cannot be written out is looked at as it stands
+            known = infer(inliner.inline_local_functions(known))
     facts, opset = known_of(known.graph), opset_of(known)
     main = Wiring(known.graph, facts, opset, set())
-    inner = list(all_graphs(known.graph))[1:]
+    inner = [*all_graphs(known.graph)][1:] + [GraphProto(node=each.node) for each in known.functions]
     return [main, *(Wiring(graph, facts, opset, main.constants) for graph in inner)]
 
 
@@ -203,10 +202,10 @@ Chain = Sequence[NodeProto]
 def _some_axes(wiring: Wiring, node: NodeProto, chain: Chain) -> bool | None:  # noqa: ARG001
     """Whether the axes of input 1 are not all there are."""
     axes, shape = wiring.value(wiring.input_of(node, 1)), wiring.shape(node)
+    if wiring.shape(node, 1) == (0,):
+        return bool(attribute_of(node, "noop_with_empty_axes", 0))
     if axes is None or shape is None:
         return None
-    if not axes.size:
-        return bool(attribute_of(node, "noop_with_empty_axes", 0))
     return len({int(axis) % max(len(shape), 1) for axis in axes.reshape(-1)}) < len(shape)
 
 
@@ -266,9 +265,12 @@ def _turned_back(wiring: Wiring, node: NodeProto, chain: Chain) -> bool:  # noqa
 
 
 def _scaled_alike(wiring: Wiring, node: NodeProto, chain: Chain) -> bool:  # noqa: ARG001
-    """Whether both factors of a product were multiplied by the same number, which is not 1."""
+    """Whether both factors of a product were multiplied by the same number, which is not 1.
+
+    Not straight behind a Reshape: nn.MultiheadAttention has that, and is reported to be right.
+    """
     makers = [wiring.producer.get(name) for name in node.input]
-    if any(maker is None or maker.op_type != "Mul" for maker in makers):
+    if any(m is None or m.op_type != "Mul" or "Reshape" in wiring.before(m) for m in makers):
         return False
     scalars = [
         {_origin(wiring, name) for name in maker.input if wiring.known.shapes.get(name, (1,)) in {(), (1,)}}

@@ -130,7 +130,7 @@ def _with_nodes(
     from trtmatrix.upgrade.known_nodes import with_nodes
 
     facts = {name: loaded.repro for name, loaded in context.repros.items()}
-    check = check_model(load_model(model), model.name, facts, move, gathered.gpu.compute)
+    check = check_model(load_model(model), model.name, facts, move, gathered.gpu.compute or "")
     return with_nodes(section, check, *move)
 
 
