@@ -241,8 +241,8 @@ MODEL = ModelSection(
     troubles=("sample 12 has no array for ids: left out", ODD),
     nodes=(
         FactLine(
-            topic="Resize", text="Resize ×1 (/up/Resize): antialiasing; new at 10.8.0", weight=Weight.AGAINST,
-            known="reported", sources=(Source(title="NVIDIA/TensorRT#3560", url="https://example.org/3560"),),
+            topic="Resize ×1 (/up/Resize)", text="antialiasing; new at 10.8.0", weight=Weight.AGAINST,
+            known="reported", sources=(Source(title="NVIDIA/TensorRT#3560", url="https://github.com/NVIDIA/TensorRT/issues/3560"),),
         ),
     ),
 )  # fmt: skip

@@ -67,7 +67,7 @@ def _wrap(text: str, width: int, indent: str = "") -> list[str]:
 
 def _tell(group: NodeGroup, width: int) -> Iterator[str]:
     """Yield the lines of a group: what it is, what becomes of it where, which nodes, what helps."""
-    yield from _wrap(describe_nodes(group), width)
+    yield from _wrap(f"{name_nodes(group)}: {group.what}", width)
     yield from _wrap(describe_versions(group.at), width, "    ")
     if group.instead:
         yield from _wrap(f"instead: {group.instead}", width, "    ")
@@ -76,10 +76,10 @@ def _tell(group: NodeGroup, width: int) -> Iterator[str]:
     )
 
 
-def describe_nodes(group: NodeGroup) -> str:
-    """Return a group's operator, its number, its first nodes, and what is with them."""
+def name_nodes(group: NodeGroup) -> str:
+    """Return a group's operator with its number, then its first nodes."""
     names = ", ".join(group.nodes[:NAMED]) + (", …" if len(group.nodes) > NAMED else "")
-    return f"{group.operator} ×{len(group.nodes)} ({names}): {group.what}"
+    return f"{group.operator} ×{len(group.nodes)} ({names})"
 
 
 def describe_versions(at: Sequence[NodeAt]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trtmatrix.model.static_check import NodeGroup, StaticCheck
-from trtmatrix.model.static_text import describe_nodes, describe_versions, short_source, sum_up
+from trtmatrix.model.static_text import describe_versions, name_nodes, short_source, sum_up
 from trtmatrix.upgrade.report import FactLine, ModelSection, Source, Weight, count
 
 
@@ -25,11 +25,11 @@ def _tell(group: NodeGroup, before: str, after: str) -> FactLine:
         change = f"broken in both {before} and {after}" if failed else f"new at {after}"
     else:
         change = f"nothing known at {after}" if will is None else f"feared at {after}"
-    parts = [describe_nodes(group), change, describe_versions(group.at)]
+    parts = [group.what, change, describe_versions(group.at)]
     parts += [f"instead: {group.instead}"] if group.instead else []
     shown, weight = will or was, Weight.AGAINST if fails and not failed else Weight.NOTE
     return FactLine(
-        topic=group.operator, text="; ".join(parts), weight=weight, known=shown.known if shown else "none",
+        topic=name_nodes(group), text="; ".join(parts), weight=weight, known=shown.known if shown else "none",
         sources=tuple(_sources(group)),
     )  # fmt: skip
 

@@ -79,7 +79,7 @@ def _tell_model(own: Own) -> Iterator[FactLine]:
     passed = own.section.cases and all(line.weight is Weight.FOR for line in own.section.cases)
     for node in own.section.nodes:  # what the model itself did is the better witness
         weight = Weight.NOTE if passed else node.weight
-        yield replace(node, topic=MODEL, weight=weight)
+        yield replace(node, topic=MODEL, text=f"{node.topic}: {node.text}", weight=weight)
 
 
 def _speaks_instead(own: Own, line: CaseLine) -> str:

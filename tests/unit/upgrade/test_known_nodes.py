@@ -73,7 +73,7 @@ def test_a_model_that_ran_rightly_is_the_better_witness() -> None:
 def test_the_report_and_its_screen_say_so() -> None:
     upgrade = answer(looked_at(UNSEEN, at(NEW)))
     assert f"nodes 9 nodes held against 24 rules: {OLD}: nothing known against it" in told(upgrade)
-    assert "By the operators of its graph alone: against Mul: Mul ×2 (/a, /b)" in told(upgrade)
+    assert "By the operators of its graph alone: against Mul ×2 (/a, /b): a constant" in told(upgrade)
     screen = render_screen(upgrade, make_document(upgrade), 80)
     assert "against     your model: Mul ×2 (/a, /b): a constant factor; new at" in screen
     assert f"{OLD}, {NEW}: nothing known against it" in told(answer(looked_at(UNSEEN)))
