@@ -82,8 +82,8 @@ FACTS = {
             ],
             "at": [
                 {"versions": "==8.5.1.7", "effect": "wrong", "basis": "reported", "on": "T4"},
-                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "NVIDIA H200"},
-                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "NVIDIA H200"},
+                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
                 {"versions": ">=8.5", "effect": "wrong", "basis": "assumed"},
             ],
             "source": "https://github.com/NVIDIA/TensorRT/issues/2564",
@@ -99,7 +99,7 @@ FACTS = {
                 {"op": ["Sqrt"]},
             ],
             "at": [
-                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "NVIDIA H200"},
+                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
                 {"versions": ">=8.5,<8.6", "effect": "wrong", "basis": "assumed"},
             ],
             "source": "https://github.com/NVIDIA/TensorRT/issues/2564",
@@ -117,7 +117,7 @@ FACTS = {
                 {"op": ["Sqrt"]},
             ],
             "at": [
-                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "NVIDIA H200"},
+                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
                 {"versions": ">=8.5,<9.0", "effect": "wrong", "basis": "assumed"},
             ],
             "source": "https://github.com/NVIDIA/TensorRT/issues/2564",
@@ -128,7 +128,7 @@ FACTS = {
             "what": "the operator, which this parser does not have",
             "graph": [{"op": ["LayerNormalization"]}],
             "at": [
-                {"versions": "==8.5.2.2", "effect": "refused", "basis": "measured", "on": "NVIDIA H200"},
+                {"versions": "==8.5.2.2", "effect": "refused", "basis": "measured", "on": "H200, by hand"},
                 {"versions": "<8.6", "effect": "refused", "basis": "assumed"},
             ],
             "source": "https://github.com/NVIDIA/TensorRT/issues/3656",

@@ -60,7 +60,7 @@ FACTS = {
                 {"op": ["Transpose"], "where": ["turned back"]},
             ],
             "at": [
-                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "NVIDIA H200"},
+                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
                 {"versions": "==8.6.1.*", "effect": "wrong", "basis": "reported", "on": "GTX 1660"},
                 {"versions": ">=8.6,<9.1", "effect": "wrong", "basis": "assumed"},
             ],
@@ -76,7 +76,7 @@ FACTS = {
                 {"op": ["Add"]},
             ],
             "at": [
-                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "NVIDIA H200"},
+                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
                 {"versions": ">=8.6,<9.1", "effect": "wrong", "basis": "assumed"},
             ],
             "source": "https://github.com/NVIDIA/TensorRT/issues/3447",
