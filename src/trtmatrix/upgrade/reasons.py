@@ -50,7 +50,13 @@ def make_reasons(
                 f"{SLOWER:g}× beyond the spread, most {worst.repro}/{worst.case} ({worst.ratio or 0:.2f}×)"
             )
             lines.append(_reason("performance", text, Weight.NOTE, Evidence.RECORDED.value))
-    return tuple(sorted(lines, key=lambda line: HEAVIEST.index(line.weight)))
+    return tuple(sorted(lines, key=_rank))
+
+
+def _rank(line: FactLine) -> int:
+    """Return a reason's place: the weightiest first; notes on the user's own come before what is well."""
+    own = line.weight is Weight.NOTE and line.topic == MODEL
+    return HEAVIEST.index(Weight.FOR if own else line.weight)
 
 
 def _reason(

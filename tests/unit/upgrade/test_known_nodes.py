@@ -76,4 +76,7 @@ def test_the_report_and_its_screen_say_so() -> None:
     assert "By the operators of its graph alone: against Mul ×2 (/a, /b): a constant" in told(upgrade)
     screen = render_screen(upgrade, make_document(upgrade), 80)
     assert "against     your model: Mul ×2 (/a, /b): a constant factor; new at" in screen
+    both = answer(looked_at(UNSEEN, at(OLD), at(NEW)))
+    screen = " ".join(render_screen(both, make_document(both), 80).split())
+    assert f"your model: Mul ×2 (/a, /b): a constant factor; broken in both {OLD} and {NEW}" in screen
     assert f"{OLD}, {NEW}: nothing known against it" in told(answer(looked_at(UNSEEN)))
