@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_upgrade_own import answer, own
-from upgrades import NEW, OLD
+from upgrades import NEW, OLD, answer, own
 
 from trtmatrix.model.static_check import NodeAt, NodeGroup, StaticCheck
 from trtmatrix.suite.repros import Effect
