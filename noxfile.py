@@ -123,6 +123,12 @@ def upgrade(session: nox.Session) -> None:
 
 
 @nox.session
+def check(session: nox.Session) -> None:
+    """Name a model's nodes that a version gets wrong: nox -s check -- my.onnx --trt 8.6.1,10.8.0."""
+    _call(session, "check", *session.posargs)
+
+
+@nox.session
 def report(session: nox.Session) -> None:
     """Write the whole matrix as one page with filters."""
     _call(session, "report", *session.posargs)

@@ -42,7 +42,25 @@ FACTS = {
         {"what": "Max and Min instead of Clip", "case": "workaround-minmax"},
         {"what": "a lower bound other than 0", "case": "workaround-minus1"},
     ],
-}
+    "rules": [
+        {
+            "what": "Clip from 0 after a Linear loses its upper bound",
+            "graph": [
+                {"op": ["MatMul", "Gemm"], "constant": [0, 1]},
+                {"op": ["Clip"], "skip": ["Add"], "where": ["bounded from 0"]},
+            ],
+            "at": [
+                {
+                    "versions": ">=10.12,<10.13.4", "effect": "wrong", "basis": "reported",
+                    "on": "A100, H200",
+                },
+                {"versions": ">=10.12", "effect": "wrong", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/4606",
+            "instead": "Max and Min, or a lower bound other than 0",
+        },
+    ],
+}  # fmt: skip
 
 HIGH = 6.0
 BASE = {"form": "matmul", "low": 0.0, "rows": 32, "width": 256, "outs": 128, "precision": "fp32"}

@@ -58,7 +58,20 @@ FACTS = {
             "case": "workaround-transpose",
         },
     ],
-}
+    "rules": [
+        {
+            "what": "several CumSum run along the axis of one of them",
+            "graph": [{"op": ["CumSum"]}],
+            "differ": 1,
+            "at": [
+                {"versions": "==10.11.*", "effect": "wrong", "basis": "reported", "on": "A10"},
+                {"versions": ">=10.8", "effect": "wrong", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/4551",
+            "instead": "a MatMul by a triangle of ones, or Transposes, so that all have one axis",
+        },
+    ],
+}  # fmt: skip
 
 ROWS: Dict[str, Tuple[str, int, int]] = {  # form, rows, columns
     "two-axes-4x2": ("two", 4, 2),

@@ -87,7 +87,20 @@ FACTS = {
             "source": "https://github.com/NVIDIA/TensorRT/issues/3777",
         },
     ],
-}
+    "rules": [
+        {
+            "what": "its INT64 inputs 1 and 2, where the plugin takes INT32",
+            "graph": [{"op": ["MultiscaleDeformableAttnPlugin_TRT"], "types": {1: ["int64"]}}],
+            "at": [
+                {"versions": "==9.2.*", "effect": "refused", "basis": "reported"},
+                {"versions": "==9.3.*", "effect": "refused", "basis": "reported"},
+                {"versions": ">=9,<10", "effect": "refused", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3777",
+            "instead": "keep the shapes and starts as int32 tensors, or cast them in front of the plugin",
+        },
+    ],
+}  # fmt: skip
 
 BASE = {"batch": 2, "heads": 8, "channels": 32, "queries": 300, "points": 4}  # as Deformable-DETR's decoder
 VARIATIONS: Dict[str, Dict[str, Any]] = {  # levels: height x width; beyond: how far locations leave 0 to 1

@@ -38,7 +38,28 @@ FACTS = {
     "workarounds": [
         {"what": "multiply first, reshape then", "case": "workaround-reshape-last"},
     ],
-}
+    "rules": [
+        {
+            "what": "gathered rows, Linear, heads, product and sum: memory that was never computed",
+            "graph": [
+                {"op": ["Gather"]},
+                {"op": ["Gemm", "MatMul"], "constant": [1]},
+                {"op": ["Reshape"], "skip": ["Add"]},
+                {"op": ["Mul"], "after": ["Reshape"], "named": True},
+                {"op": ["ReduceSum"]},
+            ],
+            "at": [
+                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.5.3.1", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.1.*", "effect": "wrong", "basis": "reported"},
+                {"versions": ">=8.5,<8.6.2", "effect": "wrong", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3645",
+            "instead": "multiply first, reshape then",
+        },
+    ],
+}  # fmt: skip
 
 ROWS: Dict[str, Dict[str, Any]] = {  # what differs from 128 channels, 8 heads, two Gemm of gathered rows
     "linear-128x8": {},

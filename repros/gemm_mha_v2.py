@@ -81,7 +81,23 @@ FACTS = {
         {"what": "under the FP16 flag, keep softmax in float32", "case": "workaround-softmax-fp32"},
         {"what": "mark softmax's output as an output, against the fusion", "case": "workaround-output"},
     ],
-}
+    "rules": [
+        {
+            "what": "float16 attention that is fused into the kernel _gemm_mha_v2",
+            "graph": [
+                {
+                    "op": ["MatMul"], "types": {0: ["float16"]}, "where": ["several rows"], "named": True,
+                },
+                {"op": ["Softmax"], "skip": ["Mul", "Div", "Add", "Where"], "where": ["no output"]},
+                {"op": ["MatMul"]},
+            ],
+            "at": [{"versions": "==10.0.0.*", "effect": "wrong", "basis": "assumed"}],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3777",
+            "depends": "it is fused, and of a shape that NVIDIA's note does not give",
+            "instead": "10.0.1, or float32",
+        },
+    ],
+}  # fmt: skip
 
 BASE: Dict[str, Any] = {
     "precision": "fp16", "formulation": "explicit", "mask": "none", "lost": "", "keep_fp32": "",

@@ -33,7 +33,22 @@ FACTS = {
         },
     ],
     "workarounds": [{"what": "pad the rows to two", "case": "workaround-pad-fp32"}],
-}
+    "rules": [
+        {
+            "what": "two products of one row or column in a row",
+            "graph": [
+                {"op": ["MatMul"], "where": ["one row or column"]},
+                {"op": ["MatMul"], "skip": ["Add", "Relu"], "where": ["one row or column"]},
+            ],
+            "at": [
+                {"versions": ">=10.0", "effect": "wrong", "basis": "assumed", "on": "RTX 3090"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3969",
+            "depends": "it is of the form that is reported of a whole model at 10.0.1",
+            "instead": "pad the rows to two",
+        },
+    ],
+}  # fmt: skip
 
 FORMS = ("mlp", "mlp-relu", "hyper-network", "column")
 SIZE, OUT, PLACES = 256, 32, 4096

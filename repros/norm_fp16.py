@@ -70,7 +70,72 @@ FACTS = {
         {"what": "export at opset 17: one operator, in float32 inside", "case": "operator-typed"},
         {"what": "scale the input down before the squares", "case": "workaround-scaled-typed"},
     ],
-}
+    "rules": [
+        {
+            "what": "LayerNorm written out in float16: its squares overflow",
+            "graph": [
+                {"op": ["Sub"], "types": {0: ["float16"]}, "not_after": ["Mul"]},
+                {"op": ["Pow", "Mul"]},
+                {"op": ["ReduceMean"], "named": True},
+                {"op": ["Add"]},
+                {"op": ["Sqrt"]},
+            ],
+            "at": [
+                {"versions": "==8.5.1.7", "effect": "wrong", "basis": "reported", "on": "T4"},
+                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": ">=8.5", "effect": "wrong", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/2564",
+            "depends": "a value is beyond 256, its square beyond 65504",
+            "instead": "export at opset 17 (LayerNormalization), or scale the input down first",
+        },
+        {
+            "what": "RMSNorm written out in float16: its squares overflow",
+            "graph": [
+                {"op": ["Pow", "Mul"], "types": {0: ["float16"]}, "not_after": ["Sub"]},
+                {"op": ["ReduceMean"], "named": True},
+                {"op": ["Add"]},
+                {"op": ["Sqrt"]},
+            ],
+            "at": [
+                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": ">=8.5,<8.6", "effect": "wrong", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/2564",
+            "depends": "a value is beyond 256, its square beyond 65504",
+            "instead": "scale the input down first",
+        },
+        {
+            "what": "Casts to float32 around a norm are dropped: its squares overflow",
+            "graph": [
+                {"op": ["Cast"], "attributes": {"to": [1]}, "types": {0: ["float16"]}},
+                {"op": ["Sub"]},
+                {"op": ["Pow", "Mul"]},
+                {"op": ["ReduceMean"], "named": True},
+                {"op": ["Add"]},
+                {"op": ["Sqrt"]},
+            ],
+            "at": [
+                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": ">=8.5,<9.0", "effect": "wrong", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/2564",
+            "depends": "a value is beyond 256, its square beyond 65504",
+            "instead": "scale the input down first",
+        },
+        {
+            "what": "the operator, which this parser does not have",
+            "graph": [{"op": ["LayerNormalization"]}],
+            "at": [
+                {"versions": "==8.5.2.2", "effect": "refused", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "<8.6", "effect": "refused", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3656",
+            "instead": "export below opset 17: it is written out",
+        },
+    ],
+}  # fmt: skip
 
 SIZE, OUTLIER, EPSILON, SCALE = 768, 400.0, 1e-5, 1 / 64
 NOISE = ("form", "inputs", "precision")

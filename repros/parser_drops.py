@@ -49,7 +49,7 @@ FACTS = {
             "versions": "<10.9",
             "verdict": "NO VERDICT",
             "basis": "assumed",
-            "note": "opset 21's form, a scale a channel, is read from 10.9 on",
+            "note": "opset 21's form, with a scale a channel",
         },
         {
             "cases": ["groupnorm-one*"],
@@ -152,6 +152,135 @@ FACTS = {
         {"what": "take Shape whole and Gather from it", "case": "workaround-shape-by-gather"},
         {"what": "export GridSample at opset 16", "case": "control-gridsample-bilinear-opset16"},
         {"what": "write the norm of one group out", "case": "workaround-groupnorm-by-reduce"},
+    ],
+    "rules": [
+        {
+            "what": "the axes input: all axes are reduced",
+            "graph": [
+                {
+                    "op": [
+                        "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
+                        "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
+                    ],
+                    "opset": ">=18",
+                    "given": [1],
+                    "where": ["some axes"],
+                },
+            ],
+            "at": [
+                {"versions": "==8.5.2.2", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.0.*", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.1.*", "effect": "ignored", "basis": "reported"},
+                {"versions": ">=8.5,<10.0", "effect": "ignored", "basis": "read"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3467",
+            "instead": "export at opset 17 (the axes are an attribute there), or ReduceSum and a Mul by 1/n",
+        },
+        {
+            "what": "the reduction: updates overwrite",
+            "graph": [
+                {
+                    "op": ["ScatterElements", "ScatterND"],
+                    "attributes": {"reduction": ["add", "mul", "max", "min"]},
+                },
+            ],
+            "at": [
+                {"versions": "==8.5.2.2", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.0.*", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.1.*", "effect": "ignored", "basis": "reported"},
+                {"versions": ">=8.5,<10.0", "effect": "ignored", "basis": "read"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3750",
+        },
+        {
+            "what": "the reduction",
+            "graph": [{"op": ["ScatterND"], "attributes": {"reduction": ["add", "mul", "max", "min"]}}],
+            "at": [{"versions": ">=10.0,<10.2", "effect": "refused", "basis": "assumed"}],
+            "source": "https://github.com/microsoft/onnxruntime/issues/17434",
+        },
+        {
+            "what": "antialiasing",
+            "graph": [{"op": ["Resize"], "attributes": {"antialias": [1], "mode": ["linear", "cubic"]}}],
+            "at": [
+                {"versions": "==8.5.2.2", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.0.*", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.1.*", "effect": "ignored", "basis": "reported"},
+                {"versions": ">=8.5,<10.0", "effect": "ignored", "basis": "read"},
+                {"versions": ">=10.0,<10.2", "effect": "refused", "basis": "read"},
+                {"versions": ">=10.2", "effect": "refused", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3560",
+            "instead": "write it as two MatMuls with constant weights",
+        },
+        {
+            "what": "the uneven last part: rows are lost",
+            "graph": [{"op": ["Split"], "opset": ">=18", "where": ["uneven parts"]}],
+            "at": [
+                {"versions": "==8.5.2.2", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.0.*", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.1.*", "effect": "ignored", "basis": "reported"},
+                {"versions": ">=8.5,<10.0", "effect": "ignored", "basis": "read"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3466",
+            "instead": "give it its sizes, as an input",
+        },
+        {
+            "what": "start and end: it gives the whole shape",
+            "graph": [{"op": ["Shape"], "where": ["part of the shape"]}],
+            "at": [
+                {"versions": "==8.5.2.2", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.0.*", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.1.*", "effect": "ignored", "basis": "reported"},
+                {"versions": ">=8.5,<10.0", "effect": "ignored", "basis": "read"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3465",
+            "instead": "take Shape whole, and Gather or Slice from it",
+        },
+        {
+            "what": "opset 20's modes: sampled by nearest",
+            "graph": [
+                {"op": ["GridSample"], "opset": ">=20", "attributes": {"mode": ["linear", "cubic"]}},
+            ],
+            "at": [
+                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": ">=8.5,<10.2", "effect": "wrong", "basis": "read"},
+                {"versions": "==10.13.3.*", "effect": "wrong", "basis": "reported", "on": "RTX 5090"},
+                {"versions": ">=10.2", "effect": "wrong", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/4646",
+            "instead": "export at opset 16: bilinear, bicubic",
+        },
+        {
+            "what": "one group: computed as one a channel",
+            "graph": [
+                {"op": ["GroupNormalization"], "opset": "<21", "attributes": {"num_groups": [1]}},
+            ],
+            "at": [
+                {"versions": ">=8.6,<10.2", "effect": "wrong", "basis": "read"},
+                {"versions": ">=10.2", "effect": "wrong", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/4756",
+            "instead": "write the norm of one group out",
+        },
+        {
+            "what": "one group: computed as one a channel",
+            "graph": [
+                {"op": ["GroupNormalization"], "opset": ">=21", "attributes": {"num_groups": [1]}},
+            ],
+            "at": [
+                {"versions": "==10.16.1.*", "effect": "wrong", "basis": "reported"},
+                {"versions": ">=10.9", "effect": "wrong", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/4756",
+            "instead": "write the norm of one group out",
+        },
+        {
+            "what": "opset 21's form, with a scale a channel",
+            "graph": [{"op": ["GroupNormalization"], "opset": ">=21"}],
+            "at": [{"versions": "<10.9", "effect": "refused", "basis": "assumed"}],
+            "source": "https://github.com/onnx/onnx-tensorrt",
+        },
     ],
 }  # fmt: skip
 

@@ -115,7 +115,23 @@ FACTS = {
             "source": "https://github.com/NVIDIA/TensorRT/issues/4328",
         },
     ],
-}
+    "rules": [
+        {
+            "what": "attention whose q and kᵀ are both multiplied by √scale: one factor is lost",
+            "graph": [
+                {"op": ["MatMul"], "rank": 4, "where": ["scaled alike"], "named": True},
+                {"op": ["Softmax"], "skip": ["Add", "Where"]},
+                {"op": ["MatMul"]},
+            ],
+            "at": [
+                {"versions": "==10.7.0.*", "effect": "wrong", "basis": "reported", "on": "L4"},
+                {"versions": ">=10.3,<10.8", "effect": "wrong", "basis": "assumed", "on": "L4"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/4333",
+            "instead": "write softmax(q · scale @ kᵀ) @ v out, or put the scale on q and 1 on kᵀ",
+        },
+    ],
+}  # fmt: skip
 
 BASE: Dict[str, Any] = {
     "batch": 6, "length": 1568, "heads": 8, "head_size": 48, "amplitude": 0.0, "identical_rows": False,

@@ -44,7 +44,28 @@ FACTS = {
         },
     ],
     "workarounds": [{"what": "mark the projections as outputs", "case": "workaround-outputs-1-fp16"}],
-}
+    "rules": [
+        {
+            "what": "Linears of one row that share their input are merged: garbage",
+            "graph": [
+                {
+                    "op": ["MatMul"], "types": {0: ["float16"]}, "constant": [1],
+                    "where": ["one row or column", "no output"],
+                },
+            ],
+            "same": 0,
+            "at": [
+                {
+                    "versions": "==10.13.3.*", "effect": "wrong", "basis": "reported", "on": "Jetson Thor",
+                    "compute": "==11.0",
+                },
+                {"versions": ">=10.13", "effect": "wrong", "basis": "assumed", "compute": "==11.0"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT-Edge-LLM/issues/151",
+            "instead": "mark the projections as outputs",
+        },
+    ],
+}  # fmt: skip
 
 SIZE, HEADS, INNER, EPSILON = 512, 8, 1408, 1e-5
 NOISE = ("form", "length", "outputs", "precision")

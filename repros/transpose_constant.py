@@ -51,7 +51,38 @@ FACTS = {
         {"what": "make the constant an input", "case": "control-inputs-float-102"},
         {"what": "leave the Transposes out: they cancel", "case": "workaround-no-transpose-float"},
     ],
-}
+    "rules": [
+        {
+            "what": "a constant factor between Transposes that cancel",
+            "graph": [
+                {"op": ["Transpose"]},
+                {"op": ["Mul"], "constant": [0, 1], "named": True},
+                {"op": ["Transpose"], "where": ["turned back"]},
+            ],
+            "at": [
+                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.6.1.*", "effect": "wrong", "basis": "reported", "on": "GTX 1660"},
+                {"versions": ">=8.6,<9.1", "effect": "wrong", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3447",
+            "instead": "leave the Transposes out, or make the constant an input",
+        },
+        {
+            "what": "a product with a constant that nodes compare and cast",
+            "graph": [
+                {"op": ["Equal"], "constant": [0]},
+                {"op": ["Cast"], "constant": [0]},
+                {"op": ["MatMul"], "named": True},
+                {"op": ["Add"]},
+            ],
+            "at": [
+                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": ">=8.6,<9.1", "effect": "wrong", "basis": "assumed"},
+            ],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/3447",
+        },
+    ],
+}  # fmt: skip
 
 PERMUTATIONS: Dict[str, Tuple[int, ...]] = {"102": (1, 0, 2), "120": (1, 2, 0), "210": (2, 1, 0)}
 SHAPE = (30, 39, 1)

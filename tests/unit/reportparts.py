@@ -14,6 +14,7 @@ from trtmatrix.suite.outcome import Evidence
 from trtmatrix.upgrade.report import (
     CaseLine,
     Change,
+    FactLine,
     FindingLine,
     ModelSection,
     SampleFigure,
@@ -238,4 +239,10 @@ MODEL = ModelSection(
         WrongLayer(version=BEFORE, why_not="marking any output cured the failure: it is a fusion's"),
     ),
     troubles=("sample 12 has no array for ids: left out", ODD),
+    nodes=(
+        FactLine(
+            topic="Resize ×1 (/up/Resize)", text="antialiasing; new at 10.8.0", weight=Weight.AGAINST,
+            known="reported", sources=(Source(title="NVIDIA/TensorRT#3560", url="https://github.com/NVIDIA/TensorRT/issues/3560"),),
+        ),
+    ),
 )  # fmt: skip

@@ -19,14 +19,18 @@ from builders import (
 )
 
 from trtmatrix.judge.controls import apply_controls
+from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.entry import Entry
+from trtmatrix.model.outcomes import CheckOutcome
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Matrix, Source
 from trtmatrix.suite.model import Verdict
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.repros import Repro, Workaround
-from trtmatrix.upgrade.findings import Entries
-from trtmatrix.upgrade.question import Question
+from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.findings import Entries, make_case_line
+from trtmatrix.upgrade.question import Own, Question
+from trtmatrix.upgrade.report import ModelSection, Upgrade
 
 OLD, NEW = "10.7.0", "10.8.0"
 GOOD, WRONG = 175.0, 1373.0
@@ -88,3 +92,25 @@ def ask(entries: Sequence[Entry], old: str = OLD, new: str = NEW, **fields: Any)
         "entries": Entries(apply_controls(entries)), "command": "nox -s upgrade -- --from A --to B",
     }  # fmt: skip
     return Question(**{**defaults, **fields})
+
+
+FLOOR = "reduced precision on the CPU"
+
+
+def own(
+    before: str, after: str, floor: str = FLOOR, check: CheckOutcome | None = None,
+    differences: tuple[Difference, ...] = (), **fields: bool,
+) -> Own:  # fmt: skip
+    """The user's own model, as its one case stands at both versions."""
+    entries = Entries(entries_for({"sdpa": before}, {"sdpa": after}))
+    line = make_case_line(PLAIN.id, PLAIN.cases[0], entries, OLD, NEW, own=True)
+    section = ModelSection(
+        name="my.onnx", repro="my-model", facts=(("opset", "17"),), reference="float32", floor=floor,
+        cases=(line,), check=check, differences=differences,
+    )  # fmt: skip
+    return Own(section=section, entries=entries, **fields)
+
+
+def answer(mine: Own, finding: str = "unknown", command: str = "nox") -> Upgrade:
+    """The report on a move with a model of one's own."""
+    return decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": finding}), own=mine, command=command))

@@ -23,11 +23,13 @@ KEPT = "what had ended is kept, the next run goes on"
 OPTIONS = {
     "run": "RunOptions", "table": "TableOptions", "report": "ReportOptions", "list": "ProjectCommand",
     "doctor": "HostCommand", "publish": "HostCommand", "prepare": "PrepareOptions", "schema": "SchemaOptions",
+    "check": "CheckOptions",
 }  # fmt: skip
 """The type of the options (in ``options``) of each command that has one; the others get argparse's own."""
 
 MODULES = {
-    "list": "cli.listing", "schema": "cli.listing", "prepare": "cli.listing", "report": "cli.reporting",
+    "list": "cli.listing", "schema": "cli.listing", "prepare": "cli.listing", "check": "cli.checking",
+    "report": "cli.reporting",
     "upgrade": "upgrade.command", "surfaces": "api.read_bindings", "bundle": "bugs.make",
     "bisect": "bugs.bisect", "minimise": "bugs.minimise", "lock": "images.lock", "pack": "images.pack",
     "unpack": "images.unpacker", "merge": "images.merge",

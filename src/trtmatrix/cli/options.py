@@ -104,6 +104,18 @@ class PrepareOptions(ProjectCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """Those of ``check``; ``trt``: releases, all of ``matrix`` where none is named."""
+
+    file: Path
+    trt: tuple[str, ...]
+    matrix: Path
+    repros: Path
+    full: bool
+    json: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class SchemaOptions:
     """Those of ``schema``; ``site``: that of slurm.yaml."""
 

@@ -27,6 +27,10 @@ UPGRADE_CODES = (
     "no code could be looked at. A release whose API is known need not be in matrix.yaml for --api, nor "
     "for --code alone."
 )
+CHECK_CODES = (
+    "Example: check my.onnx --trt 8.6.1,10.8.0. Exit codes: 0 nothing is known against the model (something "
+    "may be feared), 1 a node is known to be ignored, wrong or refused at one of the versions, 2 usage."
+)
 VERIFY = (
     "Run an archive where nothing else of ours is, in a container without network, and say whether its "
     "failure comes back. Nothing else that it brings is run or built; see docs/security.md."
@@ -306,6 +310,17 @@ def _minimise(parser: ArgumentParser) -> None:
     _option(parser, "--seconds", "S", "stop after so long (default: 3600)", type=_seconds, default=3600.0)
 
 
+def _check(parser: ArgumentParser) -> None:
+    parser.epilog = CHECK_CODES
+    _option(parser, "file", "MODEL.onnx", "your model; its weights need not be there", type=Path)
+    versions = "releases of TensorRT, comma-separated (default: those of matrix.yaml)"
+    _option(parser, "--trt", "VERSION", versions, action="extend", type=_names, default=[])
+    _flag(parser, "--full", "print all that was found, not one screen of it")
+    _json(parser)
+    _option(parser, "--matrix", "FILE", type=Path, default=Path("matrix.yaml"))
+    _option(parser, "--repros", "DIR", "where the rules are", type=Path, default=Path("repros"))
+
+
 def _surfaces(parser: ArgumentParser) -> None:
     _option(parser, "--to", "DIR", "where to write (default: into the package)", type=Path)
 
@@ -353,6 +368,7 @@ COMMANDS: tuple[tuple[str, str, tuple[Callable[[ArgumentParser], None], ...]], .
      (_files, _select, _show, _model, _no_controls("show no controls but those selected"), _where)),
     ("upgrade", "say whether to move from one version to another",
      (_files, _select, _model, _upgrade, _json)),
+    ("check", "name the nodes of a model that versions get wrong, from its file alone", (_check,)),
     ("report", "write the whole matrix as one page with filters", (_files, _select, _report, _where)),
     ("bundle", "make or verify an archive that shows a failure to its maintainers", (_bundle,)),
     ("bisect", "find the version that a failure came in with", (_files, _model, _bisect, _json)),

@@ -67,9 +67,7 @@ def read_model(path: Path, digest_of: Callable[[Path], str] | None = None) -> Mo
 
     ``digest_of`` gives the SHA-256 of a file, where it is known already.
     """
-    model = _load(path)
-    if problems := [*_malformed(model)]:
-        raise UsageError("\n".join(f"--model {path}: {problem}: {EXPORT}" for problem in problems[:20]))
+    model = load_model(path)
     files = find_external(path, model)
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [_tensor(path, "input", info) for info in model.graph.input if info.name not in constants]
@@ -102,25 +100,31 @@ def digest_file(path: Path) -> str:
     return total.hexdigest()
 
 
-def _load(path: Path) -> ModelProto:
+def load_model(path: Path, option: str = "--model ") -> ModelProto:
+    """Load a model without its external data; :class:`UsageError` where it is none, or makes no sense.
+
+    ``option``: how the command line names it.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"--model {path}: cannot be read: {error.strerror or error}") from error
+        raise UsageError(f"{option}{path}: cannot be read: {error.strerror or error}") from error
     if content.startswith(b"version https://git-lfs"):
-        raise UsageError(f"--model {path}: is a pointer of Git LFS, not the model: git lfs pull fetches it")
+        raise UsageError(f"{option}{path}: is a pointer of Git LFS, not the model: git lfs pull fetches it")
     model = ModelProto()
     try:
         model.ParseFromString(content)
     except Exception as error:  # protobuf's own, which has no types
         raise UsageError(
-            f"--model {path}: is no ONNX file, or a truncated one ({len(content)} bytes): compare its size "
+            f"{option}{path}: is no ONNX file, or a truncated one ({len(content)} bytes): compare its size "
             f"with where it comes from, or {EXPORT}"
         ) from error
     if not model.graph.node or not model.graph.output:
         what = "has no nodes" if model.ir_version else "is no ONNX file"
         what = "has no outputs" if model.graph.node else what
-        raise UsageError(f"--model {path}: {what} ({len(content)} bytes): {EXPORT}")
+        raise UsageError(f"{option}{path}: {what} ({len(content)} bytes): {EXPORT}")
+    if problems := [*_malformed(model)]:
+        raise UsageError("\n".join(f"{option}{path}: {problem}: {EXPORT}" for problem in problems[:20]))
     return model
 
 

@@ -11,8 +11,9 @@ from types import ModuleType
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.digest import Code, digest_authoring, digest_own_code
+from trtmatrix.suite.keys import check_keys
 from trtmatrix.suite.reprofile import parse_facts, parse_repro
-from trtmatrix.suite.repros import Repro
+from trtmatrix.suite.repros import Facts, Repro
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +28,7 @@ class LoadedRepro:
 
 def read_repros(folder: Path) -> list[LoadedRepro]:
     """Load ``<folder>/*.py`` in order of name; :class:`ConfigError` lists every mistake in all."""
-    files = [path for path in sorted(folder.glob("*.py")) if not path.name.startswith(("_", "."))]
-    if not files:
-        raise ConfigError([f"{folder}: no repro here: --repros names the folder with the *.py files"])
+    files = _files_of(folder)
     loaded: dict[Path, LoadedRepro] = {}
     problems: list[str] = []
     for file in files:
@@ -43,15 +42,46 @@ def read_repros(folder: Path) -> list[LoadedRepro]:
     return list(loaded.values())
 
 
-def read_repro(file: Path) -> LoadedRepro:
-    """Load one repro; :class:`ConfigError` where it has mistakes."""
+def read_facts(folder: Path) -> dict[str, Facts]:
+    """Read the facts of each repro of a folder, by its id; no code is run.
+
+    :class:`ConfigError` lists every mistake.
+    """
+    found: dict[str, Facts] = {}
+    problems: list[str] = []
+    for file in _files_of(folder):
+        document = parse_facts(_source_of(file), str(file))
+        facts, wrong = check_keys(Facts, document, ("FACTS",))
+        problems += wrong
+        if facts is not None:
+            found[file.stem.replace("_", "-")] = facts
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """Return the files of the repros in a folder, in order of name."""
+    files = [path for path in sorted(folder.glob("*.py")) if not path.name.startswith(("_", "."))]
+    if not files:
+        raise ConfigError([f"{folder}: no repro here: --repros names the folder with the *.py files"])
+    return files
+
+
+def _source_of(file: Path) -> str:
+    """Return a repro's text; :class:`ConfigError` where it is none."""
     try:
         content = file.read_bytes()
-        source = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError([f"{file}:1: cannot be read as UTF-8 text: {error}"]) from error
+
+
+def read_repro(file: Path) -> LoadedRepro:
+    """Load one repro; :class:`ConfigError` where it has mistakes."""
+    source = _source_of(file)
     parse_facts(source, str(file))
-    module = _import(file, content)
+    module = _import(file, file.read_bytes())
     missing = [name for name in ("cases", "prepare", "run") if not callable(getattr(module, name, None))]
     emulates = callable(getattr(module, "emulate", None))
     if callable(getattr(module, "noise", None)) and emulates:

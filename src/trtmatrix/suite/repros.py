@@ -1,10 +1,11 @@
-"""A repro and its cases: the keys of FACTS and of what cases() yields, with type and rule of each. Pure."""
+"""A repro, its cases and rules: the keys of FACTS and of what cases() yields, each with its type. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 from typing import Annotated, Literal
 
@@ -198,6 +199,91 @@ class Figure:
     label: str
 
 
+class Effect(str, Enum):
+    """What a version does with a node that a rule describes."""
+
+    IGNORED = "ignored"
+    WRONG = "wrong"
+    REFUSED = "refused"
+
+
+Condition = Literal[
+    "some axes", "part of the shape", "uneven parts", "one row or column", "several rows",
+    "bounded from 0", "turned back", "scaled alike", "no output",
+]  # fmt: skip
+"""What a node is asked beside its operator; :mod:`trtmatrix.onnxmodel.matching` answers."""
+
+
+@keys
+class Step:
+    """One node of a chain: its operator (one of ``op``), and what else must hold of it.
+
+    It takes what the step before it gives, directly or through operators of ``skip``. ``opset``: of ONNX's
+    own operators. ``attributes``: name → the values that fit; one that the node does not have fits never.
+    ``given``: inputs that are there. ``constant``: inputs of which one at least does not depend on the
+    graph's inputs. ``types``: input → types that fit, as ONNX calls them (``"float16"``). ``rank``: the
+    dimensions of its first input. ``after`` and ``not_after``: operators that all, and that none, of its
+    inputs come from that are not constant.
+    ``named``: the node that is told of the chain (none: its last).
+    """
+
+    op: _Patterns
+    opset: _Specified = Specifier()
+    attributes: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    given: tuple[int, ...] = ()
+    constant: tuple[int, ...] = ()
+    types: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    rank: int | None = None
+    after: tuple[str, ...] = ()
+    not_after: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
+    skip: tuple[str, ...] = ()
+    named: _Flag = False
+
+
+@keys
+class RuleAt:
+    """What becomes of a rule's nodes at some versions, and how that is known.
+
+    ``read``: in the sources of the parser. ``compute``: on GPUs of these compute capabilities alone.
+    ``source``: where not the rule's own says so.
+    """
+
+    versions: _Specified
+    effect: Effect
+    basis: Literal["measured", "reported", "read", "assumed"]
+    source: str = ""
+    on: str = ""
+    compute: _Specified = Specifier()
+
+
+@keys
+class Rule:
+    """Nodes that versions get wrong, as a graph shows them: ``graph`` is a chain, each fed by the one before.
+
+    ``what`` happens to them; of ``at`` the first that fits a version counts. ``depends``: what it takes
+    beside that no graph tells. ``instead``: what helps. ``same``, ``differ``: it takes two such nodes, which
+    share this input, or whose inputs of this number have different values.
+    """
+
+    what: _Text
+    graph: Annotated[tuple[Step, ...], Field(min_length=1)]
+    at: Annotated[tuple[RuleAt, ...], Field(min_length=1)]
+    source: _Text
+    instead: str = ""
+    depends: str = ""
+    same: int | None = None
+    differ: int | None = None
+
+    def at_version(self, release: Release, compute: str = "") -> RuleAt | None:
+        """Return what is known of a version, on a GPU of a compute capability where that is known."""
+        for item in self.at:
+            elsewhere = item.compute.text and compute and not item.compute.contains(Release(compute))
+            if item.versions.contains(release) and not elsewhere:
+                return item
+        return None
+
+
 @keys
 class Facts:
     """FACTS: what a repro says of its finding."""
@@ -212,6 +298,7 @@ class Facts:
     related: tuple[str, ...] = ()
     defects: Mapping[Annotated[str, AfterValidator(_defect_name)], Defect] = field(default_factory=dict)
     twins: tuple[Twin, ...] = ()
+    rules: tuple[Rule, ...] = ()
 
 
 @keys

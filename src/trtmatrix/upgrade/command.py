@@ -34,7 +34,7 @@ from trtmatrix.upgrade.move import (
     make_question,
 )
 from trtmatrix.upgrade.question import Own
-from trtmatrix.upgrade.report import Upgrade, plain, upgrade_json
+from trtmatrix.upgrade.report import ModelSection, Upgrade, plain, upgrade_json
 
 if TYPE_CHECKING:
     from trtmatrix.upgrade.document import Document
@@ -121,8 +121,23 @@ def _own(
 
         entries = perform(mine, survey, Options(rebuilds=CONFIRMING_BUILDS)).entries
     section = make_model_section(mine, entries, before.name, after.name, args, gathered.calibration)
+    if after.product is Product.TENSORRT:
+        section = _with_nodes(section, args.model, context, gathered, (before.name, after.name))
     tolerance = args.atol is not None or args.rtol is not None
     return Own(section=section, entries=Entries(entries, gathered.calibration), tolerance=tolerance)
+
+
+def _with_nodes(
+    section: ModelSection, model: Path, context: Context, gathered: Gathered, move: tuple[str, str]
+) -> ModelSection:
+    """Return a model's section with what the repros know of its nodes."""
+    from trtmatrix.model.static_check import check_model
+    from trtmatrix.onnxmodel.reading import load_model
+    from trtmatrix.upgrade.known_nodes import with_nodes
+
+    facts = {name: loaded.repro for name, loaded in context.repros.items()}
+    check = check_model(load_model(model), model.name, facts, move, gathered.gpu.compute or "")
+    return with_nodes(section, check, *move)
 
 
 def _tell_api(args: argparse.Namespace) -> ExitCode:

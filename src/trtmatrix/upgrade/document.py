@@ -433,6 +433,8 @@ def _model(model: ModelSection, before: str, after: str) -> Iterator[Block]:
     marked += [_check_words(model.check)] if model.check is not None else []
     marked += [(Span("trouble"), trouble) for trouble in model.troubles]
     yield Lines(tuple(Item(words=(value,), mark=mark) for mark, value in marked))
+    if model.nodes:
+        yield Lines((_item("By the operators of its graph alone:"), *map(_fact_item, model.nodes)))
     if model.cases:
         yield _case_table(f"Cases of {model.name}", model.cases, before, after)
     if model.samples:

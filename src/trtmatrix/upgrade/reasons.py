@@ -50,7 +50,13 @@ def make_reasons(
                 f"{SLOWER:g}× beyond the spread, most {worst.repro}/{worst.case} ({worst.ratio or 0:.2f}×)"
             )
             lines.append(_reason("performance", text, Weight.NOTE, Evidence.RECORDED.value))
-    return tuple(sorted(lines, key=lambda line: HEAVIEST.index(line.weight)))
+    return tuple(sorted(lines, key=_rank))
+
+
+def _rank(line: FactLine) -> int:
+    """Return a reason's place: the weightiest first; notes on the user's own come before what is well."""
+    own = line.weight is Weight.NOTE and line.topic == MODEL
+    return HEAVIEST.index(Weight.FOR if own else line.weight)
 
 
 def _reason(
@@ -76,6 +82,10 @@ def _tell_model(own: Own) -> Iterator[FactLine]:
         yield _reason(MODEL, "; ".join(own.section.troubles) or "it did not run", Weight.LACKING)
     if own.section.check is not None:
         yield _tell_check(own.section.check)
+    passed = own.section.cases and all(line.weight is Weight.FOR for line in own.section.cases)
+    for node in own.section.nodes:  # what the model itself did is the better witness
+        weight = Weight.NOTE if passed else node.weight
+        yield replace(node, topic=MODEL, text=f"{node.topic}: {node.text}", weight=weight)
 
 
 def _speaks_instead(own: Own, line: CaseLine) -> str:

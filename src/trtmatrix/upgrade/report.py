@@ -217,7 +217,8 @@ class ModelSection:
 
     ``facts`` are pairs to show (file, opset, inputs, outputs, weights, profiles, samples and where they come
     from). ``reference`` says who computed it, in which precision, with which error of its own; ``floor``
-    what the noise floor comes from, or ``"no floor: versions compared with each other only"``.
+    what the noise floor comes from, or ``"no floor: versions compared with each other only"``. ``nodes``:
+    what is known of its nodes by their operators alone, a line a group of them.
     """
 
     name: str
@@ -231,6 +232,7 @@ class ModelSection:
     check: CheckOutcome | None = None
     wrong_layers: tuple[WrongLayer, ...] = ()
     troubles: tuple[str, ...] = ()
+    nodes: tuple[FactLine, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

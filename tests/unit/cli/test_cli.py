@@ -39,7 +39,7 @@ def run_options(*words: str) -> RunOptions:
 
 @pytest.mark.parametrize("name", cli.OPTIONS)
 def test_each_command_gets_frozen_options_of_its_own(name: str) -> None:
-    words = [name, "a/b"] if name == "prepare" else [name]
+    words = [name, "a/b"] if name in {"prepare", "check"} else [name]
     kind = getattr(options, cli.OPTIONS[name])
     found = read_options(kind, cli.make_parser().parse_args(words))
     assert isinstance(found, kind)

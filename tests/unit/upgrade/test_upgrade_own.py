@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from upgrades import NEW, OLD, PLAIN, ask, entries_for
+from upgrades import FLOOR, NEW, answer, ask, entries_for, own
 
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
 from trtmatrix.judge.differences import Difference
@@ -13,30 +13,9 @@ from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.model.outcomes import CheckOutcome
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.document import make_document
-from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.question import Own
 from trtmatrix.upgrade.render_text import render_text
-from trtmatrix.upgrade.report import Decision, ModelSection, SampleFigure, Upgrade, Weight
-
-FLOOR = "reduced precision on the CPU"
-
-
-def own(
-    before: str, after: str, floor: str = FLOOR, check: CheckOutcome | None = None,
-    differences: tuple[Difference, ...] = (), **fields: bool,
-) -> Own:  # fmt: skip
-    entries = Entries(entries_for({"sdpa": before}, {"sdpa": after}))
-    line = make_case_line(PLAIN.id, PLAIN.cases[0], entries, OLD, NEW, own=True)
-    section = ModelSection(
-        name="my.onnx", repro="my-model", facts=(("opset", "17"),), reference="float32", floor=floor,
-        cases=(line,), check=check, differences=differences,
-    )  # fmt: skip
-    return Own(section=section, entries=entries, **fields)
-
-
-def answer(mine: Own, finding: str = "unknown", command: str = "nox") -> Upgrade:
-    return decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": finding}), own=mine, command=command))
-
+from trtmatrix.upgrade.report import Decision, SampleFigure, Weight
 
 PASSED = CheckOutcome(script="accept.py", passed=True, figure=0.5, label="IoU")
 REFUSED = CheckOutcome(script="accept.py", passed=False)

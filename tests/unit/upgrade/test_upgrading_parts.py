@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from nowhere import go_nowhere
+from onnxmodels import mlp, saved
 
 from trtmatrix.api import section
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
@@ -73,9 +75,11 @@ def test_code_is_scanned_for_the_version_moved_to_alone(
 
 
 @pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """A stand-in for the user's model: it is one of the repros; running it is only noted."""
+def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
+    """A stand-in for the user's model: one of the repros; running it is only noted, its graph is read."""
     done: Asked = []
+    go_nowhere(monkeypatch, tmp_path)
+    saved(mlp(), Path("my.onnx"))
 
     def open_model(context: Context, args: argparse.Namespace) -> Context:
         done.append(("open", context.selection.versions, str(args.model)))

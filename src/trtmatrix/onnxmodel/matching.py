@@ -1,0 +1,303 @@
+"""Finds the nodes of a graph that a repro's rule describes: chains of operators, with conditions. Pure.
+
+What a condition needs may not be in the file (a dynamic size): then the chain fits, and is marked unsure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, inliner
+from packaging.version import Version as Release
+
+from trtmatrix.onnxmodel.graphs import OWN, Dims, Known, all_graphs, attribute_of, infer, known_of, opset_of
+from trtmatrix.suite.repros import Condition, Rule, Step
+
+RANDOM = frozenset(
+    {
+        "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial",
+    }
+)  # fmt: skip
+"""Operators that give no constant, also of constants."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a rule fits: its chain of nodes, the one that is told, whether something is not in the file."""
+
+    chain: tuple[NodeProto, ...]
+    node: NodeProto
+    unsure: bool = False
+
+
+class Wiring:
+    """A graph's nodes by operator, by what they give and by what they take; its constants and shapes."""
+
+    def __init__(self, graph: GraphProto, known: Known, opset: int, constants: set[str]) -> None:
+        self.known, self.opset = known, Release(str(opset))
+        self.outputs = {info.name for info in graph.output}
+        self.constants = constants | {tensor.name for tensor in graph.initializer}
+        self.by_operator: dict[str, list[NodeProto]] = defaultdict(list)
+        self.producer: dict[str, NodeProto] = {}
+        self.consumers: dict[str, list[NodeProto]] = defaultdict(list)
+        self._tensors = {tensor.name: tensor for tensor in graph.initializer}
+        for node in graph.node:
+            self.by_operator[node.op_type].append(node)
+            self.producer.update(dict.fromkeys(node.output, node))
+            for name in dict.fromkeys(node.input):
+                self.consumers[name].append(node)
+            if node.op_type not in RANDOM and all(name in self.constants for name in node.input if name):
+                self.constants.update(node.output)  # nodes are sorted
+
+    def input_of(self, node: NodeProto, index: int) -> str:
+        """Return the name of an input; nothing where it is not given."""
+        return node.input[index] if index < len(node.input) else ""
+
+    def shape(self, node: NodeProto, index: int = 0) -> Dims | None:
+        """Return an input's dims, as far as known (None: not even their number)."""
+        return self.known.shapes.get(self.input_of(node, index))
+
+    def value(self, name: str) -> NDArray[Any] | None:
+        """Return a constant's value, where the file tells it without computing."""
+        if name in self._tensors:
+            return _array(self._tensors[name])
+        node = self.producer.get(name)
+        if node is None or node.op_type not in {"Constant", "Identity", "Cast"}:
+            return None
+        if node.op_type != "Constant":
+            return self.value(node.input[0])
+        found = onnx.helper.get_attribute_value(node.attribute[0]) if node.attribute else None
+        return (
+            _array(found) if isinstance(found, TensorProto) else None if found is None else np.asarray(found)
+        )
+
+    def before(self, node: NodeProto) -> list[str]:
+        """Return the operators that give a node what is not constant; nothing for the graph's inputs."""
+        names = [name for name in node.input if name and name not in self.constants]
+        return [self.producer[name].op_type if name in self.producer else "" for name in names]
+
+
+def _array(tensor: TensorProto) -> NDArray[Any] | None:
+    """Return a tensor's value; none where it lies in another file."""
+    outside = tensor.data_location == TensorProto.EXTERNAL
+    return None if outside else np.asarray(onnx.numpy_helper.to_array(tensor))
+
+
+def make_wirings(model: ModelProto) -> list[Wiring]:
+    """Return a model's graph and those inside of it, local functions written out in their places.
+
+    The data of large tensors is not looked at.
+    """
+    known = infer(model)
+    if known.functions:
+        with contextlib.suppress(Exception):  # what cannot be written out is looked at as it stands
+            known = infer(inliner.inline_local_functions(known))
+    facts, opset = known_of(known.graph), opset_of(known)
+    main = Wiring(known.graph, facts, opset, set())
+    inner = [*all_graphs(known.graph)][1:] + [GraphProto(node=each.node) for each in known.functions]
+    return [main, *(Wiring(graph, facts, opset, main.constants) for graph in inner)]
+
+
+def find_places(wirings: Sequence[Wiring], rule: Rule) -> list[Place]:
+    """Return where a rule fits, each last node of a chain once, in the graph's order."""
+    found: list[Place] = []
+    for wiring in wirings:
+        starts = [node for op in rule.graph[0].op for node in wiring.by_operator.get(op, ())]
+        chains = (chain for node in starts for chain in _extend(wiring, rule.graph, (node,), False))
+        last: dict[int, Place] = {}
+        for chain, unsure in chains:
+            told = next((n for n, step in zip(chain, rule.graph, strict=True) if step.named), chain[-1])
+            last.setdefault(id(chain[-1]), Place(chain=chain, node=told, unsure=unsure))
+        found += _together(wiring, rule, list(last.values()))
+    return found
+
+
+def _extend(
+    wiring: Wiring, steps: Sequence[Step], chain: tuple[NodeProto, ...], unsure: bool
+) -> Iterator[tuple[tuple[NodeProto, ...], bool]]:
+    """Yield the whole chains that begin with this part of one, if its last node fits."""
+    fits = _fits(wiring, steps[len(chain) - 1], chain)
+    if fits is False:
+        return
+    unsure = unsure or fits is None
+    if len(chain) == len(steps):
+        yield chain, unsure
+        return
+    for node in _behind(wiring, chain[-1], steps[len(chain)]):
+        yield from _extend(wiring, steps, (*chain, node), unsure)
+
+
+def _behind(wiring: Wiring, node: NodeProto, step: Step) -> Iterator[NodeProto]:
+    """Yield the nodes of a step's operators that take what a node gives, also through those to skip."""
+    for taker in (taker for name in node.output for taker in wiring.consumers[name]):
+        if taker.op_type in step.op:
+            yield taker
+        elif taker.op_type in step.skip:
+            yield from _behind(wiring, taker, step)
+
+
+def _fits(wiring: Wiring, step: Step, chain: Sequence[NodeProto]) -> bool | None:
+    """Say whether the last node of a chain is what a step describes; None: the file does not say."""
+    node = chain[-1]
+    if node.domain not in OWN and onnx.defs.has(node.op_type):
+        return False  # another operator of the same name
+    before = wiring.before(node)
+    plain = (
+        not step.opset.text or step.opset.contains(wiring.opset),
+        all(_text(attribute_of(node, name)) in values for name, values in step.attributes.items()),
+        all(wiring.input_of(node, index) for index in step.given),
+        not step.constant or any(wiring.input_of(node, i) in wiring.constants for i in step.constant),
+        all(_type(wiring, node, index) in types for index, types in step.types.items()),
+        step.rank is None or len(wiring.shape(node) or ()) == step.rank,
+        not step.after or all(op in step.after for op in before),
+        not any(op in step.not_after for op in before),
+    )
+    if not all(plain):
+        return False
+    asked = [CONDITIONS[name](wiring, node, chain) for name in step.where]
+    return False if False in asked else None if None in asked else True
+
+
+def _text(value: object) -> object:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _type(wiring: Wiring, node: NodeProto, index: int) -> str:
+    kind = wiring.known.types.get(wiring.input_of(node, index), 0)
+    return str(TensorProto.DataType.Name(kind)).lower()
+
+
+def _together(wiring: Wiring, rule: Rule, places: list[Place]) -> list[Place]:
+    """Return the places that share an input with another, or that differ in an input's value, as asked."""
+    if rule.same is not None:
+        names = [wiring.input_of(place.node, rule.same) for place in places]
+        return [place for place, name in zip(places, names, strict=True) if names.count(name) > 1]
+    if rule.differ is not None:
+        values = [_axis(wiring, place.node, rule.differ) for place in places]
+        known = [place for place, value in zip(places, values, strict=True) if value is not None]
+        return known if len({value for value in values if value is not None}) > 1 else []
+    return places
+
+
+def _axis(wiring: Wiring, node: NodeProto, index: int) -> int | None:
+    """Return the axis that an input names, counted from the front where the rank is known."""
+    value, shape = wiring.value(wiring.input_of(node, index)), wiring.shape(node)
+    if value is None or value.size != 1:
+        return None
+    axis = int(value.reshape(()))
+    return axis % len(shape) if shape else axis
+
+
+Chain = Sequence[NodeProto]
+
+
+def _some_axes(wiring: Wiring, node: NodeProto, chain: Chain) -> bool | None:  # noqa: ARG001
+    """Whether the axes of input 1 are not all there are."""
+    axes, shape = wiring.value(wiring.input_of(node, 1)), wiring.shape(node)
+    if wiring.shape(node, 1) == (0,):
+        return bool(attribute_of(node, "noop_with_empty_axes", 0))
+    if axes is None or shape is None:
+        return None
+    return len({int(axis) % max(len(shape), 1) for axis in axes.reshape(-1)}) < len(shape)
+
+
+def _part_of_shape(wiring: Wiring, node: NodeProto, chain: Chain) -> bool | None:  # noqa: ARG001
+    """Whether Shape's start and end leave out a dimension."""
+    start, end, shape = (
+        int(str(attribute_of(node, "start", 0))),
+        attribute_of(node, "end"),
+        wiring.shape(node),
+    )
+    if start == 0 and end is None:
+        return False
+    if shape is None:
+        return None
+    return list(range(len(shape)))[start : None if end is None else int(str(end))] != list(range(len(shape)))
+
+
+def _uneven(wiring: Wiring, node: NodeProto, chain: Chain) -> bool | None:  # noqa: ARG001
+    """Whether Split's num_outputs do not divide the dimension."""
+    number, shape = int(str(attribute_of(node, "num_outputs", 0))), wiring.shape(node)
+    axis = int(str(attribute_of(node, "axis", 0)))
+    size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
+    if number < 2:
+        return False
+    return None if size is None else size % number != 0
+
+
+def _one_row(wiring: Wiring, node: NodeProto, chain: Chain) -> bool:  # noqa: ARG001
+    """Whether a matrix product has one row or one column, as far as the file tells."""
+    left, right = wiring.shape(node, 0), wiring.shape(node, 1)
+    if not left or not right or len(left) < 2 or len(right) < 2:
+        return False
+    rows = left[:-1] if len(right) == 2 else left[-2:-1]
+    return right[-1] == 1 or (None not in rows and prod(size or 0 for size in rows) == 1)
+
+
+def _bounded(wiring: Wiring, node: NodeProto, chain: Chain) -> bool | None:  # noqa: ARG001
+    """Whether Clip goes from 0 to a bound; before opset 11 both are attributes."""
+    given = [wiring.input_of(node, index) for index in (1, 2)]
+    if not any(given):
+        low, high = (attribute_of(node, name) for name in ("min", "max"))
+        return low == 0 and high is not None
+    values = [wiring.value(name) for name in given]
+    if not all(given) or any(value is not None and value.size != 1 for value in values):
+        return False
+    if values[0] is None or values[1] is None:
+        return None
+    return float(values[0].reshape(())) == 0 and bool(np.isfinite(values[1]).all())
+
+
+def _turned_back(wiring: Wiring, node: NodeProto, chain: Chain) -> bool:  # noqa: ARG001
+    """Whether a Transpose undoes the one that the chain begins with."""
+    first, last = (attribute_of(each, "perm") for each in (chain[0], node))
+    if not isinstance(first, list) or not isinstance(last, list) or len(first) != len(last):
+        return first is None and last is None
+    return [first[axis] for axis in last] == list(range(len(first)))
+
+
+def _scaled_alike(wiring: Wiring, node: NodeProto, chain: Chain) -> bool:  # noqa: ARG001
+    """Whether both factors of a product were multiplied by the same number, which is not 1.
+
+    Not straight behind a Reshape: nn.MultiheadAttention has that, and is reported to be right.
+    """
+    makers = [wiring.producer.get(name) for name in node.input]
+    if any(m is None or m.op_type != "Mul" or "Reshape" in wiring.before(m) for m in makers):
+        return False
+    scalars = [
+        {_origin(wiring, name) for name in maker.input if wiring.known.shapes.get(name, (1,)) in {(), (1,)}}
+        for maker in makers if maker is not None
+    ]  # fmt: skip
+    numbers = [
+        {str(value.item()) for name in each if (value := wiring.value(name)) is not None} for each in scalars
+    ]
+    return bool(numbers[0] & numbers[1] - {"1.0"} or (scalars[0] & scalars[1] and not any(numbers)))
+
+
+def _origin(wiring: Wiring, name: str) -> str:
+    """Return the tensor that one is the root of, or a copy; else itself."""
+    while name in wiring.producer and wiring.producer[name].op_type in {"Sqrt", "Cast", "Identity"}:
+        name = wiring.producer[name].input[0]
+    return name
+
+
+def _no_output(wiring: Wiring, node: NodeProto, chain: Chain) -> bool:  # noqa: ARG001
+    """Whether nothing that a node gives is an output of the graph."""
+    return not wiring.outputs & set(node.output)
+
+
+CONDITIONS: Mapping[Condition, Callable[[Wiring, NodeProto, Chain], bool | None]] = {
+    "some axes": _some_axes, "part of the shape": _part_of_shape, "uneven parts": _uneven,
+    "one row or column": _one_row, "several rows": lambda *asked: not _one_row(*asked),
+    "bounded from 0": _bounded, "turned back": _turned_back, "scaled alike": _scaled_alike,
+    "no output": _no_output,
+}  # fmt: skip
+"""What a rule may ask of a node; None: the file does not say."""

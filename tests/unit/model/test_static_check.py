@@ -1,0 +1,323 @@
+"""A model's file held against the rules of the repros: what is found in it, what not, and how it is told."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper
+from onnxmodels import FLOAT, HALF, INT64, make_model, node, saved
+
+from trtmatrix.cli import entry as cli
+from trtmatrix.model.static_check import NodeGroup, check_model
+from trtmatrix.suite.model import Product, Verdict, release_of
+from trtmatrix.suite.repro_files import LoadedRepro, read_facts, read_repro, read_repros
+from trtmatrix.suite.repros import Case, Effect, Expectation
+
+ROOT = Path(__file__).parents[3]
+REPROS = ROOT / "repros"
+FACTS = read_facts(REPROS)
+VERSIONS = (
+    "8.5.1.7", "8.5.2.2", "8.5.3.1", "8.6.0", "8.6.1", "9.2.0", "9.3.0", "10.0.0", "10.0.1.6", "10.3",
+    "10.7.0", "10.8.0", "10.9.0", "10.11.0", "10.13.3", "10.16.1", "11.2.1",
+)  # fmt: skip
+SMALL = (
+    "parser_drops", "transpose_constant", "gathered_linear", "norm_fp16", "clip_after_linear", "cumsum_axes",
+    "gemv_pair", "shared_input_linears", "deformable_plugin",
+)  # fmt: skip
+"""Repros whose graphs are made in a moment, and whose failures a file shows."""
+
+ALIKE = {
+    "norm-fp16/control-small-typed": "its graph is that of layernorm-typed: only its values are small",
+    "norm-fp16/control-overflow-typed": "it is layernorm-typed, multiplied by 0",
+    "gemv-pair/control-no-bias-fp32": "it is mlp-relu without the last bias",
+}
+"""Controls that hold what their repro is about: a rule fears for them, and none is sure."""
+
+
+def cases_of(name: str) -> Iterator[tuple[LoadedRepro, Case]]:
+    loaded = read_repro(REPROS / f"{name}.py")
+    yield from ((loaded, case) for case in loaded.repro.cases)
+
+
+def found(model: ModelProto, *versions: str, compute: str = "") -> tuple[NodeGroup, ...]:
+    return check_model(model, "m.onnx", FACTS, versions or VERSIONS, compute).groups
+
+
+def expected(loaded: LoadedRepro, case: Case, version: str) -> Verdict | None:
+    """What a repro says of a case; work-arounds and controls are right."""
+
+    def fits(item: Expectation) -> bool:
+        named = any(fnmatch.fnmatchcase(case.id, pattern) for pattern in item.cases)
+        return named and item.product is Product.TENSORRT and item.versions.contains(release_of(version))
+
+    said = next((item.verdict for item in loaded.repro.expectations if fits(item)), None)
+    right = case.control is not None or case.id.startswith("workaround")
+    return Verdict.PASS if right and said is None else said
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_each_graph_that_fails_is_found_at_the_versions_where_it_does(name: str) -> None:
+    """And nothing is told of work-arounds, controls, and what passes."""
+    for loaded, case in cases_of(name):
+        groups = found(loaded.module.prepare(dict(case.params))["model"], compute="11.0")
+        for version in VERSIONS:
+            told = [i for g in groups if g.repro == loaded.repro.id and (i := g.at_version(version))]
+            others = [i for g in groups if g.repro != loaded.repro.id and (i := g.at_version(version))]
+            assert not any(item.is_sure for item in others)
+            where = f"{loaded.repro.id}/{case.id}"
+            match expected(loaded, case, version):
+                case Verdict.FAIL:
+                    assert told, (where, version)
+                case Verdict.NO_VERDICT:
+                    assert Effect.REFUSED in [item.effect for item in told], (where, version)
+                case Verdict.PASS if where in ALIKE:
+                    assert not any(item.is_sure for item in told), (where, version)
+                case Verdict.PASS:
+                    assert not told, (where, version)
+
+
+def test_the_lost_scale_is_found_in_both_of_torch_s_exports_alone() -> None:
+    from trtmatrix.authoring import attention as block
+    from trtmatrix.authoring.randoms import TorchRandom
+
+    size = block.Size(batch=1, length=16, heads=2, head_size=8)
+    weights = block.Weights.draw(TorchRandom(0), size.embed)
+    for wrong in (block.sdpa(size, weights), block.sdpa_default(size, weights)):
+        (group,) = found(wrong, "10.3.0", "10.7.0", "10.8.0")
+        assert (group.repro, group.operator, len(group.nodes)) == ("sdpa-scale", "MatMul", 1)
+        assert [(item.version, item.is_sure) for item in group.at] == [("10.3.0", False), ("10.7.0", True)]
+    on_q = block.sdpa(size, weights, q_factor=size.scale, k_factor=1.0)
+    for right in (block.explicit(size, weights), block.mha(size, weights), on_q):
+        assert not found(right, "10.7.0")
+
+
+PLAIN = (
+    "abs", "add", "relu", "sigmoid", "softmax_axis_1", "matmul_2d", "gemm_default_no_bias",
+    "basic_conv_with_padding", "maxpool_2d_default", "averagepool_2d_default", "concat_2d_axis_0",
+    "transpose_default", "reshape_reordered_all_dims", "reduce_sum_keepdims_example", "gather_0", "slice",
+    "clip_example", "instancenorm_example", "leakyrelu", "scatter_elements_without_axis", "scatternd",
+    "resize_upsample_scales_nearest", "gridsample_nearest", "cumsum_2d_axis_0",
+    "split_equal_parts_1d_opset18", "shape", "reduce_mean_default_axes_keepdims_example", "pow", "tanh",
+)  # fmt: skip
+
+
+def test_nothing_is_told_of_onnx_s_own_tests_of_plain_operators() -> None:
+    from onnx.backend.test.loader import load_model_tests
+
+    tests = {test.name: test.model or ModelProto() for test in load_model_tests(kind="node")}
+    assert len(PLAIN) >= 25
+    for name in PLAIN:
+        assert not found(tests[f"test_{name}"]), name
+    assert found(tests["test_gridsample_bilinear"], "8.6.0")
+    assert found(tests["test_reduce_l2_keep_dims_example"], "8.6.0")
+
+
+def reduction(axes: list[int], dims: list[int | str | None] | None, opset: int = 18) -> ModelProto:
+    return make_model(
+        [node("ReduceMean", "x axes", "y")], {"x": (FLOAT, dims or [None])}, {"y": (FLOAT, None)},
+        {"axes": np.array(axes, np.int64)}, opset=opset,
+    )  # fmt: skip
+
+
+def test_what_makes_no_difference_is_not_told() -> None:
+    assert found(reduction([1], [2, 3]), "8.6.0")
+    assert not found(reduction([0, -1], [2, 3]), "8.6.0"), "all axes"
+    assert not found(reduction([0, 1], [2, 3]), "10.0.0"), "another version"
+    whole = make_model([node("Shape", "x", "y", start=0)], {"x": (FLOAT, [2, 3])}, {"y": (INT64, None)})
+    assert not found(whole, "8.6.0")
+    part = make_model([node("Shape", "x", "y", start=-1)], {"x": (FLOAT, [2, 3])}, {"y": (INT64, None)})
+    assert found(part, "8.6.0")
+    custom = make_model(
+        [helper.make_node("ReduceMean", ["x", "x"], ["y"], domain="mine")], {"x": (FLOAT, [2])},
+        {"y": (FLOAT, None)}, opset=18, domains=["mine"],
+    )  # fmt: skip
+    assert not found(custom, "8.6.0"), "another operator of the same name"
+
+
+def split(size: int | str) -> ModelProto:
+    return make_model(
+        [node("Split", "x", "a b", num_outputs=2)], {"x": (FLOAT, [size])},
+        {"a": (FLOAT, None), "b": (FLOAT, None)}, opset=18,
+    )  # fmt: skip
+
+
+def test_what_the_file_does_not_tell_is_feared_and_not_known() -> None:
+    assert not found(split(4), "8.6.0")
+    assert [item.is_sure for group in found(split(5), "8.6.0") for item in group.at] == [True]
+    (group,) = found(split("n"), "8.6.0")
+    assert not group.at[0].is_sure
+    assert "the file does not tell" in group.at[0].depends
+
+
+def test_nodes_inside_of_branches_and_of_local_functions_are_found() -> None:
+    inner = reduction([1], [2, 3]).graph
+    branch = helper.make_graph(
+        [helper.make_node("ReduceMean", ["x", "axes"], ["z"])], "then", [],
+        [helper.make_tensor_value_info("z", FLOAT, None)], list(inner.initializer),
+    )  # fmt: skip
+    other = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["v"])], "else", [],
+        [helper.make_tensor_value_info("v", FLOAT, None)],
+    )  # fmt: skip
+    chosen = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=other)
+    model = make_model(
+        [chosen], {"x": (FLOAT, [2, 3]), "c": (TensorProto.BOOL, [])}, {"y": (FLOAT, None)}, opset=18
+    )
+    assert found(model, "8.6.0")
+    function = helper.make_function(
+        "mine", "Mean", ["x", "axes"], ["y"], [node("ReduceMean", "x axes", "y")],
+        [helper.make_opsetid("", 18)],
+    )  # fmt: skip
+    calling = reduction([1], [2, 3])
+    calling.graph.node[0].CopyFrom(helper.make_node("Mean", ["x", "axes"], ["y"], domain="mine"))
+    calling.functions.append(function)
+    calling.opset_import.append(helper.make_opsetid("mine", 1))
+    assert [group.operator for group in found(calling, "8.6.0")] == ["ReduceMean"]
+
+
+def test_a_rule_for_some_gpus_is_told_with_them_or_of_them_alone() -> None:
+    weights = {name: np.zeros((8, 8), np.float16) for name in ("q", "k")}
+    model = make_model(
+        [node("MatMul", "x q", "a"), node("MatMul", "x k", "b"), node("Add", "a b", "y")],
+        {"x": (HALF, [1, 8])}, {"y": (HALF, [1, 8])}, weights,
+    )  # fmt: skip
+    assert [i.is_sure for g in found(model, "10.13.3", compute="11.0") for i in g.at] == [True]
+    assert [i.depends for g in found(model, "10.13.3") for i in g.at] == ["compute capability 11.0"]
+    assert not found(model, "10.13.3", compute="9.0")
+
+
+def test_what_is_sure_names_who_says_so() -> None:
+    for loaded in read_repros(REPROS):
+        for rule in loaded.repro.rules:
+            assert rule.source.startswith("https://"), rule
+            measured = [item for item in rule.at if item.basis == "measured"]
+            assert all(item.on for item in measured), "the GPU"
+
+
+def large(nodes: int) -> ModelProto:
+    """A chain of so many nodes, a tenth of them an opset-18 ReduceMean."""
+    made, last = [], "x"
+    for i in range(nodes):
+        op, inputs = ("ReduceMean", f"{last} axes") if i % 10 == 9 else ("Tanh", last)
+        made.append(helper.make_node(op, inputs.split(), [f"t{i}"], name=f"/{op}_{i}"))
+        last = f"t{i}"
+    return make_model(
+        made, {"x": (FLOAT, [2, 3])}, {last: (FLOAT, None)}, {"axes": np.array([1], np.int64)}, opset=18
+    )
+
+
+def test_a_thousand_nodes_take_less_than_a_second() -> None:
+    model = large(1000)
+    started = time.process_time()
+    (group,) = found(model)
+    assert time.process_time() - started < 1.0
+    assert len(group.nodes) == 100
+
+
+class TestCommand:
+    """``trtmatrix check``."""
+
+    @pytest.fixture(autouse=True)
+    def here(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(ROOT)
+
+    def test_it_tells_which_nodes_fail_where_and_what_helps(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = str(saved(large(50), tmp_path / "my.onnx"))
+        assert cli.run(["check", file, "--trt", "10.8.0,8.6.1,8.6.0"]) == 1
+        told = " ".join(capsys.readouterr().out.split())
+        assert "my.onnx · opset 18 · 50 nodes · held against" in told
+        assert "ReduceMean ×5 (/ReduceMean_9, /ReduceMean_19, /ReduceMean_29, …): the axes input" in told
+        assert "ignored: 8.6.0 (measured on H200, by hand), 8.6.1 (reported)" in told
+        assert "instead: export at opset 17" in told
+        assert "parser-drops: NVIDIA/TensorRT#3467" in told
+        assert "8.6.0, 8.6.1: 5 nodes known to fail; 10.8.0: nothing known against it." in told
+        assert "Not looked at: operators that a version lacks" in told
+        assert "no rules for flash-attention" in told
+
+    def test_what_is_not_known_at_the_versions_asked_about_is_no_failure(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = str(saved(large(50), tmp_path / "my.onnx"))
+        assert cli.run(["check", file, "--trt", "10.8.0"]) == 0
+        assert "10.8.0: nothing known against it." in capsys.readouterr().out
+        assert cli.run(["check", str(saved(split("n"), tmp_path / "n.onnx")), "--trt", "8.6.0"]) == 0
+        assert "1 node that may fail" in capsys.readouterr().out
+
+    def test_json_has_all_of_it(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file = str(saved(large(50), tmp_path / "my.onnx"))
+        assert cli.run(["check", file, "--trt", "8.6.0", "--json"]) == 1
+        data: dict[str, Any] = json.loads(capsys.readouterr().out)
+        assert (data["exit_code"], data["versions"], data["nodes"]) == (1, ["8.6.0"], 50)
+        (group,) = data["groups"]
+        assert len(group["nodes"]) == 5
+        assert group["at"] == [
+            {
+                "version": "8.6.0", "effect": "ignored", "known": "measured", "on": "H200, by hand",
+                "sure": True, "depends": "", "source": "https://github.com/NVIDIA/TensorRT/issues/3467",
+            }
+        ]  # fmt: skip
+
+    def test_all_versions_of_the_matrix_fit_one_screen(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        names = (
+            "reduce-max",
+            "scatter-nd-add",
+            "resize-linear",
+            "split-uneven",
+            "shape-scale",
+            "gridsample-linear",
+        )
+        loaded = {case.id: (loaded, case) for loaded, case in cases_of("parser_drops")}
+        made = [loaded[name][0].module.prepare(dict(loaded[name][1].params))["model"] for name in names]
+        whole = made[0]
+        for i, part in enumerate(made[1:]):
+            prefixed = onnx.compose.add_prefix(part, f"p{i}/")
+            prefixed.opset_import[0].version = whole.opset_import[0].version = 20
+            whole = _beside(whole, prefixed)
+        file = str(saved(whole, tmp_path / "my.onnx"))
+        assert cli.run(["check", file]) == 1
+        screen = capsys.readouterr().out
+        assert len(screen.splitlines()) <= 40
+        assert max(map(len, screen.splitlines())) <= 80
+        assert "more groups of nodes: --full" in screen
+        assert cli.run(["check", file, "--full"]) == 1
+        full = capsys.readouterr().out
+        assert all(f"{op} ×" in full for op in ("ReduceMax", "ScatterND", "Resize", "Split", "Shape"))
+
+    def test_mistakes_are_told_with_what_to_do(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        good, bad = str(saved(large(10), tmp_path / "my.onnx")), tmp_path / "bad.onnx"
+        bad.write_text("no model")
+        for words, said in (
+            ([good, "--trt", "onnxruntime"], "--trt onnxruntime: no release of TensorRT such as 8.6.1"),
+            ([str(bad)], "bad.onnx: is no ONNX file"),
+            ([str(tmp_path / "none.onnx")], "none.onnx: cannot be read"),
+            ([good, "--repros", str(tmp_path)], "no repro here"),
+        ):
+            assert cli.run(["check", *words]) == 2
+            assert said in capsys.readouterr().err
+
+    def test_help_has_an_example(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.run(["check", "--help"]) == 0
+        assert "check my.onnx --trt 8.6.1,10.8.0" in " ".join(capsys.readouterr().out.split())
+
+
+def _beside(one: ModelProto, other: ModelProto) -> ModelProto:
+    """Both graphs in one model, not connected."""
+    model = ModelProto()
+    model.CopyFrom(one)
+    for name in ("node", "input", "output", "initializer"):
+        getattr(model.graph, name).extend(getattr(other.graph, name))
+    return model
