@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from trtmatrix.common.jsontext import parse_json
 from trtmatrix.judge.noise import Noise, read_noise
 from trtmatrix.suite.model import PART, Cause, CellId, Product
 
@@ -195,23 +196,15 @@ def parse_object(text: str | bytes | memoryview, file: str = "") -> dict[str, An
     An integer beyond 64 bits is read as a float.
     """
     try:
-        data = orjson.loads(text)
-    except orjson.JSONDecodeError:  # or half a character, or a number that it has no room for
-        try:
-            plain = text if isinstance(text, str) else str(text, "utf-8")
-            data = json.loads(plain, parse_constant=_refuse)
-        except json.JSONDecodeError as error:
-            where = f"{file}:{error.lineno}: damaged at column {error.colno}"
-            raise RecordError(f"{where}: {error.msg}") from error
-        except (ValueError, RecursionError) as error:
-            raise RecordError(f"{file}:1: {error}") from error
+        data = parse_json(text)
+    except json.JSONDecodeError as error:
+        where = f"{file}:{error.lineno}: damaged at column {error.colno}"
+        raise RecordError(f"{where}: {error.msg}") from error
+    except ValueError as error:
+        raise RecordError(f"{file}:1: {error}") from error
     if not isinstance(data, dict):
         raise RecordError(f"{file}:1: a record is a JSON object, not {type(data).__name__}")
     return data
-
-
-def _refuse(token: str) -> float:
-    raise ValueError(f"a bare {token} is not JSON")
 
 
 def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = None) -> Record:
