@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+from trtmatrix.common.border import BorderError, read_json, remove_tree
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import make_job_folder
 from trtmatrix.launchers.launcher import Ended, Ready
-from trtmatrix.records.store import read_json
 from trtmatrix.run.recorder import Recorded, Recorder
 from trtmatrix.run.state import Run
 from trtmatrix.run.tasks import Task, TaskQueue
@@ -73,7 +73,7 @@ class Worker:
             with self._threads:  # on the way out it waits until what came out is stored
                 ended = self._run_probe(folder)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
             self._take_recorded()
         self._settle(ended)
 
@@ -126,16 +126,20 @@ class Worker:
         """Hand each record that has appeared to the recorder; they appear in order."""
         while self._next < len(self._fed):
             index, task = self._next, self._fed[self._next]
-            data = read_json(out / f"{index}.record.json")
-            if data is None:
-                if index > self._started and (out / f"{index}.started.json").exists():
+            data: dict[str, Any] | BorderError
+            try:
+                data = read_json(out / f"{index}.record.json", below=out)
+                self._told_of_memory |= bool(data.get("oom_kills"))
+            except FileNotFoundError:
+                if index > self._started and os.path.lexists(out / f"{index}.started.json"):
                     self._started = index
                     self._due = time.monotonic() + task.seconds + OVERDUE_SECONDS
                 if time.monotonic() > self._due:
-                    raise Overdue
+                    raise Overdue from None
                 return
+            except BorderError as error:
+                data = error
             self._started, self._next, self._due = index, index + 1, math.inf
-            self._told_of_memory |= bool(data.get("oom_kills"))
             stored = self._threads.submit(self.recorder.store, task, data, out / str(index))
             self._pending.append((task, stored))
 
