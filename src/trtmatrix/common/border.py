@@ -1,8 +1,8 @@
 """The border: what came out of a container, an archive, a pack, a merge or the results folder is read here.
 
-Regular files alone, reached without following a link and without waiting; each with a largest size, strict
-JSON, arrays by their header and never by pickle. Whatever is wrong is a :class:`BorderError`, which costs that
-file or cell alone. Nothing else opens such files.
+Regular files alone, reached without following a link and without waiting, each of a bounded size; strict
+JSON; arrays by their header and never by pickle. Whatever is wrong is a :class:`BorderError`, which costs
+that file or cell alone. Nothing else opens such files.
 """
 
 from __future__ import annotations
@@ -238,8 +238,8 @@ def read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
 @contextlib.contextmanager
 def opened_npz(file: Path, largest: int = ARRAY) -> Iterator[Npz]:
     """Open a ``.npz``; :class:`BorderError` also for what turns out to be wrong with it inside the block."""
+    import zlib
     from zipfile import BadZipFile, ZipFile
-    from zlib import error as BadData
 
     with opened(file, largest) as (stream, _):
         try:
@@ -247,7 +247,7 @@ def opened_npz(file: Path, largest: int = ARRAY) -> Iterator[Npz]:
                 if len(archive.infolist()) > MEMBERS:
                     raise BorderError(f"holds more than {MEMBERS:,} arrays")
                 yield Npz(archive)
-        except (BadZipFile, BadData, EOFError, NotImplementedError, RuntimeError, UnicodeError) as error:
+        except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, UnicodeError) as error:
             raise BorderError(f"is damaged, or no .npz: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Strict JSON, in one form for every file that is kept, and read the same way wherever it comes from. Pure."""
+"""Strict JSON, in one form for every file that is kept, and one way to read it. Pure."""
 
 from __future__ import annotations
 

@@ -26,6 +26,13 @@ ENDS = (RAN, BUILT, *(cause.value for cause in Cause))
 """How a cell can end."""
 
 
+MOST_ENGINES = 10_000
+"""Engines or processes that a record can be of."""
+
+BOARD_FACTS = frozenset({"name", "compute", "variant", "driver", "host", "uuid_sha256"})
+"""Facts of a record's GPU that are texts, where it has them."""
+
+
 class RecordError(ValueError):
     """A record's text cannot be used; the message says where and why."""
 
@@ -226,11 +233,22 @@ def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = Non
 
 
 def _view(data: Mapping[str, Any], file: str, pool: Pool | None) -> Record:
-    for build in data.get("builds") or [data]:
+    builds = data.get("builds") or [data]
+    if type(builds) is not list or len(builds) > MOST_ENGINES:
+        raise ValueError(f"builds is no list of at most {MOST_ENGINES:,}")
+    for build in builds:
         _check_measured(build["measurements"])
-    for name in ("noise", "worker"):
+        _mapping(build.get("engine") or {}, "engine")
+    for name in ("noise", "worker", "kept"):
         _mapping(data.get(name, {}), name)
+    for name, facts in data.get("kept", {}).items():
+        _text(_mapping(facts, name).get("sha256", ""), "sha256")
+    for name in BOARD_FACTS & data["gpu"].keys():
+        if data["gpu"][name] is not None:
+            _text(data["gpu"][name], name)
     ended, run, processes = data["ended"], data["run"], data.get("processes", 1)
+    if type(processes) is not int or not 1 <= processes <= MOST_ENGINES:
+        raise ValueError(f"processes is {processes!r}, which is no number from 1 to {MOST_ENGINES:,}")
     if _text(ended, "ended") not in ENDS:
         raise ValueError(f"ended is {ended!r}, which is none of {', '.join(ENDS)}")
     if not PART.fullmatch(_text(run, "run")):
@@ -243,7 +261,7 @@ def _view(data: Mapping[str, Any], file: str, pool: Pool | None) -> Record:
         parts = {name: pool.share(part) for name, part in parts.items()}
     return Record(
         cell=pool.cell(data["cell"]) if pool else _cell(data["cell"]), run=run, ended=ended, file=file,
-        product=Product(data["product"]), processes=processes if isinstance(processes, int) else 1,
+        product=Product(data["product"]), processes=processes,
         source=pool or Content(data), **texts, **parts,
     )  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import time
@@ -19,6 +18,7 @@ from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Ulimit
 
 from trtmatrix.common.errors import MachineryError
+from trtmatrix.common.jsontext import parse_json
 from trtmatrix.common.owner import is_dead, own_identity
 from trtmatrix.common.remembered import Remembered
 from trtmatrix.judge.judge import wrong_library
@@ -220,7 +220,7 @@ def read_contents(image_id: str) -> dict[str, str]:
     except ENGINE_ERRORS as error:
         raise MachineryError(f"it cannot be looked into: {one_line(str(error))}") from error
     with contextlib.suppress(ValueError, IndexError):
-        found = None if code else json.loads(said[-1])
+        found = None if code else parse_json(said[-1])
         if isinstance(found, dict):
             return {str(package): str(version) for package, version in found.items()}
     last = (told or said or ["it said nothing"])[-1]

@@ -35,9 +35,11 @@ def kept_file(cache: Path, digest: str) -> Path:
 
 def unpack_kept(cache: Path, digest: str, target: Path) -> None:
     """Write a kept output as ``.npy``; ``OSError`` or ``ValueError`` where it is gone or damaged."""
-    with opened_npz(kept_file(cache, digest)) as archive, archive.member("output") as (stream, _):
-        with target.open("wb") as out:
-            shutil.copyfileobj(stream, out, 1 << 20)
+    with (
+        opened_npz(kept_file(cache, digest)) as archive, archive.member("output") as (stream, _),
+        target.open("wb") as out,
+    ):  # fmt: skip
+        shutil.copyfileobj(stream, out, 1 << 20)
 
 
 def _blocks(file: Path) -> Iterator[NDArray[Any]]:
