@@ -41,10 +41,10 @@ BLOCK = 1 << 20
 _HEADER = 1 << 16
 """Bytes in which an array's header must end; NumPy itself takes 10,000."""
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-_THEIRS = frozenset(
-    {errno.ELOOP, errno.ENXIO, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EISDIR}
-)
+_THEIRS = frozenset({errno.ELOOP, errno.ENXIO, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR})
 """Errors of opening that say what somebody left, and nothing of this host."""
+_DENIED = frozenset({errno.EACCES, errno.EPERM})
+"""Errors that a container's process can bring about for what it left, and that are this host's elsewhere."""
 
 
 class BorderError(ValueError):
@@ -71,7 +71,7 @@ def open_file(file: Path | str, largest: int = RECORD, below: Path | None = None
                 folder = inner
         descriptor = os.open(file, _FLAGS, dir_fd=folder if below is not None else None)
     except OSError as error:
-        if error.errno not in _THEIRS:
+        if error.errno not in (_THEIRS | _DENIED if below is not None else _THEIRS):
             raise
         raise BorderError(f"is no file that can be read: {error.strerror}") from error
     finally:

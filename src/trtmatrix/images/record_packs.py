@@ -16,6 +16,7 @@ from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError
 from trtmatrix.common.jsontext import check_depth, to_json
 from trtmatrix.common.unpack import Bounds, find_differences, read_archive
+from trtmatrix.judge.noise import check_noise
 from trtmatrix.judge.record import Pool, Record, RecordError, parse_object, record_from
 from trtmatrix.plan.context import Context
 from trtmatrix.records.kept_outputs import kept_file
@@ -202,6 +203,7 @@ def _read_record(file: Path, parts: tuple[str, ...], pool: Pool) -> tuple[Record
     data = parse_object(read_file(file))
     check_depth(data)
     record = record_from(data, str(file), pool)
+    check_noise(data.get("noise", {}))
     if problem := next(problems_of(record, parts), ""):
         raise ValueError(problem)
     return record, content_digest(data)

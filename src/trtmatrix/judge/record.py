@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from trtmatrix.common.jsontext import parse_json
-from trtmatrix.judge.noise import Noise, read_noise
+from trtmatrix.judge.noise import Noise, check_noise, read_noise
 from trtmatrix.suite.model import PART, Cause, CellId, Product
 
 SCHEMA = 1
@@ -71,7 +71,17 @@ class Content:
     @cached_property
     def emulation(self) -> Noise | None:
         """The case's noise; None where the record has none."""
-        return read_noise(self.data.get("noise", {}))
+        return read_noise(self.noise)
+
+    @cached_property
+    def noise(self) -> Mapping[str, Any]:
+        """The case's noise as stored; nothing where it is no noise that can be read."""
+        noise: Mapping[str, Any] = self.data.get("noise", {})
+        try:
+            check_noise(noise)
+        except ValueError:  # who edited it has a record without a floor
+            return {}
+        return noise
 
 
 class Pool:
@@ -154,8 +164,7 @@ class Record:
     @property
     def noise(self) -> Mapping[str, Any]:
         """The host's emulation of the case (:mod:`trtmatrix.judge.noise`); older records have none."""
-        noise: Mapping[str, Any] = self.data.get("noise", {})
-        return noise
+        return self._content.noise
 
     @property
     def emulation(self) -> Noise | None:

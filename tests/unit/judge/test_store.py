@@ -18,7 +18,6 @@ from trtmatrix.judge.record import Record, RecordError
 from trtmatrix.records.store import (
     keep_outputs,
     publish,
-    read_json,
     read_records,
     write_record,
 )
@@ -180,10 +179,3 @@ def test_outputs_are_kept_once_by_their_content(tmp_path: Path) -> None:
     (kept,) = (tmp_path / "cache" / "outputs").iterdir()
     assert kept.name == f"{first['y']['sha256']}.npz"
     np.testing.assert_array_equal(np.load(kept)["output"], np.array([1.0, np.nan], np.float32))
-
-
-@pytest.mark.parametrize(("content", "value"), [(b"{}", {}), (b"{", None), (b"[]", None), (b"\xff", None)])
-def test_half_a_json_file_is_none(content: bytes, value: object, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_bytes(content)
-    assert read_json(tmp_path / "a.json") == value
-    assert read_json(tmp_path / "nothing.json") is None
