@@ -120,10 +120,10 @@ def run(argv: Sequence[str]) -> ExitCode:
 
 
 REMEDIES = {
-    errno.ENOSPC: "free some room there, or name another folder: TRTMATRIX_CACHE=DIR, --results DIR",
-    errno.EDQUOT: "the quota is used up: free some room there, or name another folder: TRTMATRIX_CACHE=DIR",
+    errno.ENOSPC: "free some room there, or name another: --cache DIR, --results DIR",
+    errno.EDQUOT: "the quota is used up: free some room there, or name another: --cache DIR",
     errno.EACCES: "look who owns it: this user must be able to read and write there",
-    errno.EROFS: "it is mounted read-only: name another folder: TRTMATRIX_CACHE=DIR, --results DIR",
+    errno.EROFS: "it is mounted read-only: name another: --cache DIR, --results DIR",
     errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
 }
 """What mends an error of the operating system."""

@@ -29,10 +29,6 @@ ENDS = (RAN, BUILT, *(cause.value for cause in Cause))
 MOST_ENGINES = 10_000
 """Engines or processes that a record can be of."""
 
-BOARD_FACTS = frozenset({"name", "compute", "variant", "driver", "host", "uuid_sha256"})
-"""Facts of a record's GPU that are texts, where it has them."""
-
-
 class RecordError(ValueError):
     """A record's text cannot be used; the message says where and why."""
 
@@ -252,9 +248,6 @@ def _view(data: Mapping[str, Any], file: str, pool: Pool | None) -> Record:
         _mapping(data.get(name, {}), name)
     for name, facts in data.get("kept", {}).items():
         _text(_mapping(facts, name).get("sha256", ""), "sha256")
-    for name in BOARD_FACTS & data["gpu"].keys():
-        if data["gpu"][name] is not None:
-            _text(data["gpu"][name], name)
     ended, run, processes = data["ended"], data["run"], data.get("processes", 1)
     if type(processes) is not int or not 1 <= processes <= MOST_ENGINES:
         raise ValueError(f"processes is {processes!r}, which is no number from 1 to {MOST_ENGINES:,}")

@@ -92,7 +92,7 @@ def check_paths(project: Project, launches: Iterable[Launch]) -> None:
     """Refuse paths that jobs and engines cannot name: :class:`UsageError` says which, and what to do."""
     in_containers = any(map(needs_image, launches))
     for path, remedy in (
-        (project.cache, "TRTMATRIX_CACHE=DIR"), (project.repros, "--repros DIR"),
+        (project.cache, "--cache DIR"), (project.repros, "--repros DIR"),
         (project.results, "--results DIR"), (probe_folder(), "install trtmatrix elsewhere"),
     ):  # fmt: skip
         text = str(path.absolute())
