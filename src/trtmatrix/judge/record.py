@@ -29,6 +29,7 @@ ENDS = (RAN, BUILT, *(cause.value for cause in Cause))
 MOST_ENGINES = 10_000
 """Engines or processes that a record can be of."""
 
+
 class RecordError(ValueError):
     """A record's text cannot be used; the message says where and why."""
 

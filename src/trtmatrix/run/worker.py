@@ -156,10 +156,14 @@ class Worker:
     def _settle(self, ended: Ended) -> None:
         """Record the task that took the probe down; what else is left goes back to the queue.
 
-        All that is left fails where the probe cannot be started. One that ended before there was anything
+        All that is left fails where the probe cannot be started. One whose engine went away while it ran is
+        started again for what is left. One that ended before there was anything
         to do is no trouble yet.
         """
-        if self._launcher_failed or (self._fed and self._started < 0 and not self.queue.is_done):
+        again = self._launcher_failed and self._started >= 0  # it had worked: the engine may be back
+        if (self._launcher_failed and not again) or (
+            self._fed and self._started < 0 and not self.queue.is_done
+        ):
             what = "the probe did not start" if self._started < 0 else "the launcher failed"
             for task in self.queue.drop():
                 detail = f"{what}: {ended.log[-1500:]}"
@@ -170,6 +174,8 @@ class Worker:
             cause = Cause.PROBE_FAILED
             if ended.out_of_memory and not self._told_of_memory:
                 cause = Cause.OUT_OF_HOST_MEMORY
+            elif self._launcher_failed:
+                cause = Cause.LAUNCHER_FAILED
             elif ended.code in {137, 143}:
                 cause = Cause.INTERRUPTED
             detail = f"the probe ended with code {ended.code}: {ended.log[-1500:]}"
