@@ -113,7 +113,7 @@ LEAST_ROOM = 1 << 24
 
 def find_host_trouble(data: Mapping[str, Any], out: Path) -> str:
     """Return what of this host may have ended a cell, or nothing: no room on the disk that it writes to."""
-    if data.get("ended") not in {Cause.CRASHED.value, Cause.BUILD_FAILED.value, Cause.PROBE_FAILED.value}:
+    if data.get("ended") not in (Cause.CRASHED.value, Cause.BUILD_FAILED.value, Cause.PROBE_FAILED.value):
         return ""
     if os.strerror(errno.EDQUOT) in str(data.get("detail")):
         return f"the disk quota of {out} is exceeded"
