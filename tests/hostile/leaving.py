@@ -22,7 +22,10 @@ from trtprobe.files import write_json
 
 SECONDS = 20
 """An attack that hangs the client fails after so long."""
-CASES = tuple(make_case(name, keep=True, **LIMIT) for name in ("right", "attacked", "wrong", "last"))
+CASES = tuple(
+    make_case(name, keep=True, limits=LIMIT["limits"], params={"n": number})
+    for number, name in enumerate(("right", "attacked", "wrong", "last"))
+)
 CELLS = tuple(make_cell(make_repro(*CASES), case) for case in CASES)
 SECRET = np.arange(64, dtype=np.float64)
 """What is kept elsewhere on the host, and must not get into the cache."""
