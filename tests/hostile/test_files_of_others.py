@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import zipfile
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from merges import CELL, Place, make_place, record_data
 
@@ -53,7 +54,7 @@ def sparse(path: Path) -> None:
 NOISE = {"precision": "fp32", "outputs": {"y": {"fp32": 1e-7}}}
 RECORDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a FIFO": (os.mkfifo, "no regular file"),
-    "a link to a record": (lambda path: path.symlink_to(path.with_name("r1.json")), "no file that can be read"),
+    "a link to a record": (lambda path: path.symlink_to("r1.json"), "no file that can be read"),
     "a link to /dev/zero": (lambda path: path.symlink_to("/dev/zero"), "no file that can be read"),
     "4 TB": (sparse, "more than the"),
     "nothing": (Path.touch, "damaged"),
@@ -150,6 +151,16 @@ def boasting(path: Path, size: int = 1 << 50) -> None:
     path.write_bytes(data)
 
 
+def zipped(path: Path, content: bytes) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", content)
+
+
+def halved(path: Path) -> None:
+    np.savez(path, x=np.arange(4096.0))
+    path.write_bytes(path.read_bytes()[:9000])
+
+
 SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a FIFO": (os.mkfifo, "no regular file"),
     "/dev/zero": (lambda path: path.symlink_to("/dev/zero"), "no regular file"),
@@ -160,18 +171,8 @@ SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a header of 8 TB": (
         lambda path: zipped(path, header("'<f8'", "(1099511627776,)")), "which are not",
     ),
-    "half of it": (lambda path: halved(path), "damaged"),
+    "half of it": (halved, "damaged"),
 }  # fmt: skip
-
-
-def zipped(path: Path, content: bytes) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("x.npy", content)
-
-
-def halved(path: Path) -> None:
-    np.savez(path, x=np.arange(4096.0))
-    path.write_bytes(path.read_bytes()[:9000])
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -193,20 +194,17 @@ def test_a_model_that_is_no_file_is_named(make: Callable[[Path], object], tmp_pa
 # --- Fuzzed: whatever is read, it is an answer or a BorderError
 
 
+@settings(deadline=None, derandomize=True)
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes_are_an_object_or_refused(content: bytes) -> None:
     file = Path("/dev/shm") / f"trtmatrix-fuzz-{os.getpid()}"  # noqa: S108 - thousands of files
     file.write_bytes(content)
     try:
-        try:
+        with contextlib.suppress(BorderError):
             assert isinstance(read_json(file), dict)
-        except BorderError:
-            pass
         for read in (_array_in, _arrays_in):
-            try:
+            with contextlib.suppress(BorderError):
                 read(file)
-            except BorderError:
-                pass
     finally:
         file.unlink()
 
@@ -234,6 +232,7 @@ VALUES = st.recursive(
 FIELDS = sorted({*record_data("r1"), "builds", "processes", "kept", "worker", "confirms", "finished"})
 
 
+@settings(deadline=None, derandomize=True)
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, min_size=1, max_size=3))
 def test_any_field_makes_a_record_or_is_refused(fields: dict[str, Any]) -> None:
     data = parse_json(json.dumps({**record_data("r1"), **fields}))
@@ -246,6 +245,7 @@ def test_any_field_makes_a_record_or_is_refused(fields: dict[str, Any]) -> None:
     assert record.emulation is None or record.noise
 
 
+@settings(deadline=None, derandomize=True)
 @given(st.integers(0, 300), st.binary(min_size=1, max_size=4))
 def test_any_change_of_an_array_is_read_or_refused(at: int, change: bytes) -> None:
     folder = Path("/dev/shm") / f"trtmatrix-fuzz-{os.getpid()}"  # noqa: S108
@@ -255,11 +255,9 @@ def test_any_change_of_an_array_is_read_or_refused(at: int, change: bytes) -> No
         data = bytearray((folder / "0" / "y.npy").read_bytes())
         data[at % len(data) : at % len(data) + len(change)] = change
         (folder / "0" / "y.npy").write_bytes(data)
-        try:
+        with contextlib.suppress(BorderError):
             (facts,) = keep_outputs(folder, folder / "0", ["y"]).values()
             assert facts["sha256"] == sha256(data).hexdigest()
-        except BorderError:
-            pass
     finally:
         for path in sorted(folder.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
