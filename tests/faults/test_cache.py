@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def test_a_full_disk_is_no_finding(ended: str, tmp_path: Path, monkeypatch: pyte
     """A stand-in for a full disk: none can be had on demand."""
 
     def attack(left: Left) -> None:
-        monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))  # type: ignore[attr-defined]
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
         left.record.update(ended=ended, detail="raised OSError: [Errno 28] No space left on device")
         left.keep()
 

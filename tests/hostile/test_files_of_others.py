@@ -88,9 +88,9 @@ def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
     return make_place(tmp_path / "place", capsys)
 
 
-@pytest.mark.parametrize("name", {**RECORDS, **STRANGERS})
+@pytest.mark.parametrize("name", [*RECORDS, *STRANGERS])
 def test_a_merge_takes_the_others_in(name: str, place: Place, tmp_path: Path) -> None:
-    make, words = {**RECORDS, **STRANGERS}[name]
+    make, words = (RECORDS | STRANGERS)[name]
     folder = tmp_path / "came" / WHERE
     folder.mkdir(parents=True)
     (folder / "r1.json").write_text(to_json(record_data("r1")))
