@@ -28,6 +28,8 @@ from trtmatrix.common.border import (
 )
 from trtmatrix.common.errors import ConfigError, ExitCode, UsageError
 from trtmatrix.common.jsontext import parse_json, to_json
+from trtmatrix.images.unpacker import main as unpack
+from trtmatrix.images.unpacker import make_parser
 from trtmatrix.judge.record import RecordError, record_from
 from trtmatrix.onnxmodel.reading import read_model
 from trtmatrix.onnxmodel.samples import read_samples
@@ -68,6 +70,7 @@ RECORDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "kept in a list": (changed(kept=["y"]), "no object"),
     "kept of texts": (changed(kept={"y": "x"}), "no object"),
     "a digest that is none": (changed(kept={"y": {"sha256": 7}}), "no text"),
+    "a digest that leads up": (changed(kept={"y": {"sha256": "../../secret"}}), "no digest"),
     "20,000 builds": (changed(builds=[{}] * 20_000), "builds"),
     "a run that leads up": (changed(run="../../r1"), "no run's id"),
     "a cell that leads up": (changed(cell={**vars(CELL), "case": "../x"}), "no cell id"),
@@ -189,6 +192,61 @@ def test_a_model_that_is_no_file_is_named(make: Callable[[Path], object], tmp_pa
     make(tmp_path / "m.onnx")
     with in_time(), pytest.raises(UsageError, match="--model"):
         read_model(tmp_path / "m.onnx")
+
+
+def pack(folder: Path, **fields: Any) -> None:
+    """A pack without parts, its manifest with other fields."""
+    data = {"schema": 3, "pack": "p", "platform": "linux/amd64", "versions": ["10.7.0"], "pythons": ["3.11"]}
+    content = json.dumps({**data, "images": [], "parts": [], **fields})
+    (folder / "manifest.json").write_text(content)
+    (folder / "unpack").touch()
+    digests = {name: sha256((folder / name).read_bytes()).hexdigest() for name in ("manifest.json", "unpack")}
+    sums = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    (folder / "SHA256SUMS").write_text(sums)
+
+
+def instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
+    """A pack in which something else lies in place of a file."""
+
+    def write(folder: Path) -> None:
+        pack(folder)
+        (folder / name).unlink()
+        make(folder / name)
+
+    return write
+
+
+PACKS: dict[str, Callable[[Path], object]] = {
+    "a FIFO of digests": instead("SHA256SUMS", os.mkfifo),
+    "digests of 4 TB": instead("SHA256SUMS", sparse),
+    "a link to /dev/zero": instead("SHA256SUMS", lambda path: path.symlink_to("/dev/zero")),
+    "a script that is a FIFO": instead("unpack", os.mkfifo),
+    "a manifest that is a link": instead("manifest.json", lambda path: path.symlink_to("/etc/hostname")),
+    "a deep manifest": lambda folder: pack(folder, odd=json.loads("[" * 900 + "]" * 900)),
+    "a name of markup": lambda folder: pack(folder, pack="\x1b[2J"),
+    "versions of numbers": lambda folder: pack(folder, versions=[1]),
+    "an image in a list": lambda folder: pack(folder, images=[["x"]]),
+    "a size of text": lambda folder: pack(folder, parts=[{"name": "unpack", "size": "1"}]),
+    "a size below nothing": lambda folder: pack(folder, parts=[{"name": "unpack", "size": -1}]),
+    "a part that leads up": lambda folder: pack(folder, parts=[{"name": "../x", "size": 1}]),
+}
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_a_pack_that_is_none_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    PACKS[name](tmp_path)
+    args = make_parser().parse_args([str(tmp_path), "--check"])
+    with in_time():
+        code = unpack(args)
+    said = capsys.readouterr()
+    if name == "a deep manifest":  # what nobody reads harms nobody
+        assert code in {0, 1}
+    else:
+        assert (code, said.out) == (1, "")
+        assert said.err.startswith("unpack: ")
+    assert "Traceback" not in said.err
 
 
 # --- Fuzzed: whatever is read, it is an answer or a BorderError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -248,7 +249,10 @@ def _view(data: Mapping[str, Any], file: str, pool: Pool | None) -> Record:
     for name in ("noise", "worker", "kept"):
         _mapping(data.get(name, {}), name)
     for name, facts in data.get("kept", {}).items():
-        _text(_mapping(facts, name).get("sha256", ""), "sha256")
+        if not re.fullmatch(
+            "[0-9a-f]{64}", digest := _text(_mapping(facts, name).get("sha256", ""), "sha256")
+        ):
+            raise ValueError(f"kept: {name}: {digest[:80]!r} is no digest")
     ended, run, processes = data["ended"], data["run"], data.get("processes", 1)
     if type(processes) is not int or not 1 <= processes <= MOST_ENGINES:
         raise ValueError(f"processes is {processes!r}, which is no number from 1 to {MOST_ENGINES:,}")

@@ -205,7 +205,7 @@ def take_record(file: Path, source: Path, root: Path, cache: Path) -> Record:
         name = f"{digest}.npz"
         if (source / "outputs" / name).exists() and not (cache / "outputs" / name).exists():
             with opened(source / "outputs" / name, ARRAY) as (stream, _):
-                _write_blob(cache / "outputs" / name, lambda out: shutil.copyfileobj(stream, out, BLOCK))
+                write_blob(cache / "outputs" / name, lambda out: shutil.copyfileobj(stream, out, BLOCK))
     target = record_path(root, record)
     with contextlib.suppress(FileExistsError):
         write_new(target, content)
@@ -237,7 +237,7 @@ def keep_outputs(cache: Path, folder: Path, kept: Iterable[str]) -> dict[str, An
                 target = cache / "outputs" / f"{digest}.npz"
                 if not target.exists():
                     stream.seek(0)
-                    _write_blob(target, lambda out, stream=stream: _write_npz(out, stream))  # type: ignore[misc]
+                    write_blob(target, lambda out, stream=stream: _write_npz(out, stream))  # type: ignore[misc]
         except FileNotFoundError as error:
             raise BorderError(f"the output {name} is not there") from error
         except BorderError as error:
@@ -246,7 +246,7 @@ def keep_outputs(cache: Path, folder: Path, kept: Iterable[str]) -> dict[str, An
     return result
 
 
-def _write_blob(target: Path, write: Callable[[IO[bytes]], object]) -> None:
+def write_blob(target: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file that is named after its content, whole or not at all."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".partial", delete=False) as out:

@@ -152,13 +152,14 @@ def test_a_record_of_a_newer_trtmatrix_stays_where_it_is(tmp_path: Path) -> None
     assert files(tmp_path) == [str(path.relative_to(tmp_path))]
 
 
-def test_what_cannot_be_opened_is_told_and_left(tmp_path: Path) -> None:
+def test_what_is_no_file_is_set_aside(tmp_path: Path) -> None:
     path = Path(write_record(tmp_path, data()).file)
     path.unlink()
     path.mkdir()
-    with pytest.raises(ConfigError, match=r"r1\.json:1: "):
+    with pytest.raises(ConfigError, match=r"r1\.json:1: is no regular file"):
         read_records(tmp_path)
-    assert path.is_dir()
+    assert path.with_name("r1.json.damaged").is_dir()
+    assert read_records(tmp_path) == []
 
 
 def test_publishing_copies_bytes_once(tmp_path: Path) -> None:
