@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -87,6 +88,15 @@ def test_a_changed_case_is_prepared_anew_and_told(fault: str, file: str, tmp_pat
     assert find_change(folder) == ""
     after = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert after == before
+
+
+@pytest.mark.parametrize("field", ["params", "content", "files"])
+def test_facts_that_were_edited_are_noticed(field: str, tmp_path: Path) -> None:
+    folder = CaseCache(tmp_path).prepare(loaded(), make_case())
+    facts = json.loads((folder / "case.json").read_text())
+    facts[field] = {} if field != "content" else "0"
+    (folder / "case.json").write_text(json.dumps(facts))
+    assert find_change(folder) == "case.json differs"
 
 
 def test_a_file_that_cases_share_is_mended_for_all(tmp_path: Path) -> None:
