@@ -142,6 +142,8 @@ BY_FILE = (*PYTEST, "-n", "2", "--dist", "loadfile")
 
 SUITES = (
     Suite(name="unit", seconds=720, command=(*BOTH_CORES, "tests/unit"), quick=True),
+    Suite(name="border", seconds=240, command=(*BOTH_CORES, "tests/border"), quick=True),
+    Suite(name="faults", seconds=240, command=(*BOTH_CORES, "tests/faults"), quick=True),
     Suite(name="nox", seconds=240, command=(*PYTEST, "tests/nox"), quick=True),
     Suite(name="numerics", seconds=300, command=(*BOTH_CORES, "tests/numerics")),
     Suite(name="slurm", seconds=900, command=(*PYTEST, "tests/slurm"), lacking=_slurm, waits=True),

@@ -1,6 +1,6 @@
-"""What a cell answers: a result and each build's outputs, in memory that nobody can change any more; measured.
+"""What a cell answers: a result and each build's outputs, in memory that nobody can change any more.
 
-A cell's process only hands over. It is measured by one that never ran a repro.
+A cell's process only hands over. What it hands over is measured by one that never ran a repro.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def run_cell(spec: Dict[str, Any], taker: Taker, opened: Optional[Opened] = None
     ``opened``: the product as this process keeps it open from cell to cell.
 
     The result's ``measurements`` and ``engine`` are the first build's; where several were asked for,
-    ``builds`` holds those of each that ended. ``counts`` tells which of the first's scalars are counts. Outputs
-    are not measured here, but handed to ``taker``.
+    ``builds`` holds those of each that ended. ``counts`` tells which of the first's scalars are counts.
+    Outputs are not measured here, but handed to ``taker``.
     """
     result: Dict[str, Any] = {"observed": observe.observed(), "environment": observe.environment()}
     result.update(ended=ends.PROBE_FAILED, detail="", counts={}, **nothing_yet())

@@ -27,8 +27,9 @@ from trtprobe.processes import has_children
 WATCHED = (
     "builtins", "ctypes", "gc", "io", "json", "math", "os", "posix", "random", "shutil", "signal", "socket",
     "struct", "subprocess", "tempfile", "threading", "time", "numpy", "numpy.linalg", "numpy.random",
-    "numpy.lib", "numpy.fft", "tensorrt", "tensorrt_rtx_bindings", "onnxruntime", "json.decoder", "json.encoder",
-    *("numpy.%s.%s" % (core, name) for core in ("core", "_core") for name in ("_methods", "fromnumeric", "numeric")),
+    "numpy.lib", "numpy.fft", "tensorrt", "tensorrt_rtx_bindings", "onnxruntime", "json.decoder",
+    "json.encoder", "numpy.core._methods", "numpy.core.fromnumeric", "numpy.core.numeric",
+    "numpy._core._methods", "numpy._core.fromnumeric", "numpy._core.numeric",
 )  # fmt: skip
 """Modules whose names must stay bound to what they were, with all of this package."""
 

@@ -13,6 +13,7 @@ from trtmatrix.api.changes import ChangeTable, parse_change_table
 from trtmatrix.api.compare import Bracket, compare_move, find_behaviours, find_older
 from trtmatrix.api.surface import format_surface, parse_store, parse_surface
 from trtmatrix.api.types import ApiSection, ApiUse, Certainty, Surface, numbers_of
+from trtmatrix.common.border import BorderError, read_file
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.launchers.launcher import Ready
@@ -82,9 +83,9 @@ def read_surfaces(results: Path) -> Surfaces:
     known, problems = dict(read_store()), list[tuple[str, str]]()
     for file in sorted((results / LOCAL).glob("*.json")):
         try:
-            surface = parse_surface(file.read_bytes(), str(file))
+            surface = parse_surface(read_file(file), str(file))
             known[surface.version] = surface
-        except (OSError, ConfigError) as error:
+        except (OSError, BorderError, ConfigError) as error:
             problems.append((str(file), str(error)))
     versions = {name: known[name] for name in sorted(known, key=numbers_of)}
     return Surfaces(versions=versions, problems=tuple(problems))
@@ -158,17 +159,17 @@ class SurfaceIntake:
     def take(self, ready: Ready, out: Path) -> None:
         """Keep the surface that a job left, if it was asked for one and left it; never troubles a cell."""
         file, name = out / LEFT, ready.launch.version.name
-        if self._had.get(name, True) or not file.is_file():
+        if self._had.get(name, True) or not os.path.lexists(file):
             return
         target = self.results / LOCAL / f"{name}.json"
         try:
-            surface = parse_surface(file.read_bytes(), f"{name}: {LEFT}")
+            surface = parse_surface(read_file(file, below=out), f"{name}: {LEFT}")
             origin = replace(surface.origin, image=ready.digests.get("image", ""), extracted=today())
             target.parent.mkdir(parents=True, exist_ok=True)
             partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
             partial.write_text(to_json(format_surface(replace(surface, origin=origin))), encoding="utf-8")
             partial.replace(target)
-        except (ConfigError, OSError) as error:
+        except (BorderError, ConfigError, OSError) as error:
             self.note(f"{name}: the API surface that was read inside could not be kept: {error}")
             return
         self._had[name] = True

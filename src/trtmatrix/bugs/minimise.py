@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import shutil
 import sys
 import time
 from collections import Counter
@@ -23,6 +22,7 @@ from typing import Any
 from trtmatrix.bugs.failing_model import FailingModel, batch_of, size_text, with_batch, write_failing_model
 from trtmatrix.bugs.reducer import check_installed, fold_to_static, reduce_nodes
 from trtmatrix.bugs.trials import Start, Trials, find_start
+from trtmatrix.common.border import read_json, remove_tree
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.interrupts import undisturbed
 from trtmatrix.common.jsontext import to_json
@@ -333,7 +333,7 @@ def check_target(target: Path, cell: str) -> None:
     if not target.exists():
         return
     try:
-        known = str(json.loads((target / REPORT).read_text(encoding="utf-8"))["cell"])
+        known = str(read_json(target / REPORT)["cell"])
     except (OSError, ValueError, TypeError, KeyError):
         known = ""
     if known != cell:
@@ -344,7 +344,7 @@ def write_minimised(target: Path, model: FailingModel, end: Minimised) -> None:
     """Write the smallest model so far with its inputs and the report, in place of those of before."""
     target.mkdir(parents=True, exist_ok=True)
     with undisturbed():  # all of it is replaced, or none
-        shutil.rmtree(target / "inputs", ignore_errors=True)
+        remove_tree(target / "inputs")
         (target / "inputs.npz").unlink(missing_ok=True)
         write_failing_model(model, target)
         text = json.dumps(end.data, indent=1, sort_keys=True, allow_nan=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ import numpy as np
 from trtmatrix.bugs.cell import Found, find_cell
 from trtmatrix.bugs.failing_model import FailingModel, read_failing_model, write_failing_model
 from trtmatrix.bugs.recipe import read_recipe
+from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import TrtMatrixError, UsageError
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.manner import Manner, manner_of
@@ -201,7 +201,7 @@ def _remove(blobs: Path, folders: Iterable[Path]) -> None:
         for file in folder.rglob("*"):
             status = file.lstat()
             mine.add((status.st_dev, status.st_ino))
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
     with contextlib.suppress(OSError):
         for blob in blobs.iterdir():
             status = blob.lstat()

@@ -95,8 +95,8 @@ def find_place(recorded: Mapping[str, Any], *, image: str = "", trust: bool = Tr
     if not image and not recorded.get("image_id"):
         if not trust:
             raise UsageError(
-                "this failure was seen outside of containers: the archive would run as you, with all that you "
-                "may do. Read it; then add --trust, or --image IMAGE to run it in a container"
+                "this failure was seen outside of containers: the archive would run as you, with all that "
+                "you may do. Read it; then add --trust, or --image IMAGE to run it in a container"
             )
         if not re.fullmatch(r"\d[\w.+-]{0,60}", str(recorded.get("library", "0"))):
             raise UsageError(f"{recorded['library']!r} is no version of ONNX Runtime")
@@ -155,8 +155,8 @@ def verify_archive(
 ) -> Outcome:
     """Run an archive from itself alone and say whether its failure came back as it was recorded.
 
-    ``place``: where, if it is known already; else as :func:`find_place` says. :class:`UsageError` where it is no archive,
-    :class:`MachineryError` where it cannot be run here.
+    ``place``: where, if it is known already; else as :func:`find_place` says. :class:`UsageError` where it
+    is no archive, :class:`MachineryError` where it cannot be run here.
     """
     if not file.is_file():
         raise UsageError(f"{file}: there is no such file; bundle make CELL writes one")

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import importlib
 import io
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trtmatrix.cli.parser import make_parser
-from trtmatrix.common.errors import ExitCode, TrtMatrixError
+from trtmatrix.common.errors import ExitCode, TrtMatrixError, combine_exit_codes
 from trtmatrix.common.interrupts import interruptible
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 __all__ = ["main", "make_parser", "run"]
 
@@ -39,18 +44,51 @@ MODULES = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and exit with its code."""
-    if sys.stdout is None:  # it was closed: nobody reads
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a mark that the terminal lacks ends nothing
+    os.umask(os.umask(0o077) & 0o077)  # what is made here can be used here, whatever the shell says
+    outlets = _keep_streams()
     code = run(sys.argv[1:] if argv is None else argv)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader had seen enough: that changes nothing of the outcome
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.stdout.flush()
+    if trouble := next((outlet.trouble for outlet in outlets if outlet.trouble), ""):
+        print(f"trtmatrix: what was to be said could not be written: {trouble}", file=sys.stderr)
+        code = combine_exit_codes({code, ExitCode.MACHINERY})
     if file := os.environ.get("TRTMATRIX_EXIT_CODE_FILE"):
         Path(file).write_text(str(int(code)))
     sys.exit(int(code))
+
+
+class _Outlet(io.FileIO):
+    """The standard output or error; who reads it may go, which changes nothing of the outcome."""
+
+    trouble = ""
+    """Why else something could not be written, as on a full disk."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write what can be written."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            pass
+        except OSError as error:
+            self.trouble = error.strerror or str(error)
+        return memoryview(data).nbytes
+
+
+def _keep_streams() -> list[_Outlet]:
+    """Put streams in place of this process's own that no reader's end, and no mark that one lacks, breaks."""
+    outlets = []
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:  # it was closed: nobody reads
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - until the end
+        elif stream is getattr(sys, f"__{name}__"):
+            stream.flush()
+            outlets.append(_Outlet(number, "w", closefd=False))
+            kept = io.TextIOWrapper(
+                io.BufferedWriter(outlets[-1]), encoding=stream.encoding, errors="replace",
+                line_buffering=stream.line_buffering, write_through=name == "stderr",
+            )  # fmt: skip
+            setattr(sys, name, kept)
+    return outlets
 
 
 def run(argv: Sequence[str]) -> ExitCode:
@@ -72,13 +110,32 @@ def run(argv: Sequence[str]) -> ExitCode:
         kept = "nothing was verified" if verifies else KEPT
         print(f"trtmatrix: interrupted; {kept}", file=sys.stderr)
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.AS_EXPECTED
+    except (OSError, MemoryError) as error:
+        if args.traceback:
+            _print_traceback()
+        print(f"trtmatrix: trouble of this host: {_explain(error)}", file=sys.stderr)
+        return ExitCode.MACHINERY
     except Exception:  # noqa: BLE001 - the last resort: Python's own exit code 1 would read as a surprise
         _print_traceback()
         print("trtmatrix: this is a mistake in trtmatrix itself; please report it", file=sys.stderr)
         return ExitCode.MACHINERY
+
+
+REMEDIES = {
+    errno.ENOSPC: "free some room there, or name another: --cache DIR, --results DIR",
+    errno.EDQUOT: "the quota is used up: free some room there, or name another: --cache DIR",
+    errno.EACCES: "look who owns it: this user must be able to read and write there",
+    errno.EROFS: "it is mounted read-only: name another: --cache DIR, --results DIR",
+    errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
+}
+"""What mends an error of the operating system."""
+
+
+def _explain(error: OSError | MemoryError) -> str:
+    """Return what went wrong with this host, and what mends it."""
+    if isinstance(error, MemoryError):
+        return "its memory is full\n  end what else needs it, or choose fewer cells: --repro, --case"
+    return f"{error}\n  {REMEDIES.get(error.errno or 0, 'see it whole: --traceback')}"
 
 
 def find_command(args: argparse.Namespace) -> Callable[[], ExitCode]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import trtprobe
+from trtmatrix.common.border import remove_tree
 from trtmatrix.common.owner import is_dead, own_identity
 
 
@@ -58,21 +59,20 @@ def probe_folder() -> Path:
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[str]:
     """Make a folder on this host's own disk, not in a cache that may be shared; those of dead owners go."""
-    import shutil
     import tempfile
 
     base = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
     for owner in base.glob("trtmatrix-scratch.*/owner"):
         with contextlib.suppress(OSError):  # another user's
             if is_dead(owner.read_text()):
-                shutil.rmtree(owner.parent, ignore_errors=True)
+                remove_tree(owner.parent)
     folder = Path(tempfile.mkdtemp(prefix="trtmatrix-scratch.", dir=base))
     try:
         (folder / "owner").write_text(own_identity())
         (folder / "scratch").mkdir()
         yield str(folder / "scratch")
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
 
 
 def make_job_folder(cache: Path, name: str) -> Path:
@@ -83,14 +83,12 @@ def make_job_folder(cache: Path, name: str) -> Path:
 
     It lies below TRTMATRIX_SCRATCH where that is set: a cache that hosts share is not on their own disks.
     """
-    import shutil
-
     jobs = Path(os.environ.get("TRTMATRIX_SCRATCH") or cache) / "jobs"
     jobs.mkdir(parents=True, exist_ok=True)
     for old in jobs.iterdir():
         with contextlib.suppress(OSError):  # another run may be removing its own folder just now
             if is_dead((old / "owner").read_text()):
-                shutil.rmtree(old, ignore_errors=True)
+                remove_tree(old)
     folder = jobs / name
     folder.mkdir(mode=0o700)
     (folder / "owner").write_text(own_identity())
@@ -101,12 +99,10 @@ def make_job_folder(cache: Path, name: str) -> Path:
 
 def publish_folder(partial: Path, target: Path) -> None:
     """Give a folder that was made beside it its name; where somebody else was sooner, theirs is as good."""
-    import shutil
-
     partial.chmod(0o755)
     try:
         partial.rename(target)
     except OSError:
-        shutil.rmtree(partial)
+        remove_tree(partial)
         if not target.is_dir():
             raise

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from trtmatrix.common.archive import SUMS, digest_stream
+from trtmatrix.common.border import ARRAY, BorderError, opened, read_file, remove_tree
 from trtmatrix.common.errors import ExitCode, TrtMatrixError, UsageError
 
 LARGEST = 1_000_000_000
@@ -73,7 +74,7 @@ def read_archive(file: Path, folder: Path, bounds: Bounds | None = None) -> Path
 def _empty(folder: Path, *, gone: bool) -> None:
     for inner in folder.iterdir():
         if inner.is_dir() and not inner.is_symlink():
-            shutil.rmtree(inner, ignore_errors=True)
+            remove_tree(inner)
         else:
             inner.unlink()
     if gone:
@@ -180,15 +181,19 @@ def find_differences(top: Path) -> list[str]:
     if not sums.is_file():
         return [f"{SUMS} is missing"]
     try:
-        wanted = parse_sums(sums.read_text(encoding="utf-8"))
+        wanted = parse_sums(read_file(sums).decode())
     except ValueError as error:
         return [f"{SUMS} {error}"]
     there = {path.relative_to(top).as_posix(): path for path in _files(top) if path != sums}
     problems = [f"{name} is missing" for name in sorted(wanted.keys() - there.keys())]
     problems += [f"{name} is extra: {SUMS} does not name it" for name in sorted(there.keys() - wanted.keys())]
     for name in sorted(wanted.keys() & there.keys()):
-        with there[name].open("rb") as stream:
-            found = digest_stream(stream)
+        try:
+            with opened(there[name], ARRAY) as (stream, _):
+                found = digest_stream(stream)
+        except BorderError as error:
+            problems.append(f"{name} {error}")
+            continue
         if found != wanted[name]:
             problems.append(f"{name} differs: sha256 {found}, and {SUMS} says {wanted[name]}")
     return problems

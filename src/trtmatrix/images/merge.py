@@ -7,8 +7,8 @@ of two new ones that contradict each other none comes in.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.common.archive import digest_stream
+from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, opened_npz, read_file
 from trtmatrix.common.errors import ExitCode, MachineryError, combine_exit_codes
 from trtmatrix.common.file_lock import hold_folder
 from trtmatrix.images.record_packs import (
@@ -25,13 +26,12 @@ from trtmatrix.images.record_packs import (
     Refused,
     Source,
     content_digest,
-    kept_digests,
     read_sources,
 )
 from trtmatrix.judge.record import Record, parse_object
 from trtmatrix.plan.context import Context, open_context
-from trtmatrix.records.kept_outputs import kept_file, unpack_kept
-from trtmatrix.records.store import read_records, record_path, write_new
+from trtmatrix.records.kept_outputs import kept_file
+from trtmatrix.records.store import kept_digests, read_records, record_path, write_blob, write_new
 from trtmatrix.suite.repro_files import stored_repros
 
 SCHEMA = 2
@@ -136,7 +136,7 @@ def _settle(context: Context, incoming: list[Incoming], known: dict[tuple[str, s
     """Write the record of one run where it is new; ``known``: whether there is a case, where it was asked."""
     record, results = incoming[0].record, context.project.results
     places = [record_path(root, record) for root in (results, results / "local")]
-    here = {file: parse_object(file.read_bytes(), str(file)) for file in places if file.is_file()}
+    here = {file: parse_object(read_file(file), str(file)) for file in places if file.is_file()}
     held = {content_digest(data) for data in here.values()}
     new = {one.digest: one for one in reversed(incoming) if one.digest not in held}
     if not new:
@@ -149,7 +149,7 @@ def _settle(context: Context, incoming: list[Incoming], known: dict[tuple[str, s
         differences = next((found for each in others if (found := tuple(find_differences(first, each)))), ())
         stays = f"{next(iter(here))} stays as it is" if here else "none of them is taken in"
         return Settled(fate=Fate.CONFLICT, words=stays, incoming=incoming, differences=differences)
-    write_new(places[0], Path(record.file).read_bytes())
+    write_new(places[0], read_file(Path(record.file)))
     return Settled(fate=Fate.NEW, words=Fate.NEW.value, incoming=incoming)
 
 
@@ -205,21 +205,21 @@ def _take_outputs(
             damaged.append(Refused(source=f"outputs/{target.name}", words=words))
             continue
         taken += 1
-        with contextlib.suppress(FileExistsError):
-            write_new(target, files[0].read_bytes())
+        with opened(files[0], ARRAY) as (stream, _):
+            write_blob(target, lambda out, stream=stream: shutil.copyfileobj(stream, out, BLOCK))  # type: ignore[misc]
     return taken, damaged
 
 
 def is_whole(outputs: Path, digest: str) -> bool:
     """Whether a pack's kept output holds the bytes that its name says."""
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch) / "output.npy"
-        try:
-            unpack_kept(outputs.parent, digest, file)
-            with file.open("rb") as stream:
-                return digest_stream(stream) == digest
-        except (OSError, ValueError):
-            return False
+    try:
+        with (
+            opened_npz(kept_file(outputs.parent, digest)) as archive,
+            archive.member("output") as (stream, _),
+        ):
+            return digest_stream(stream) == digest
+    except (OSError, BorderError):
+        return False
 
 
 def merge_text(merged: Merged) -> str:

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.common.archive import SUFFIX, SUMS, Written, digest_of, sums_text, write_archive, write_size
+from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError
-from trtmatrix.common.jsontext import to_json
+from trtmatrix.common.jsontext import check_depth, to_json
 from trtmatrix.common.unpack import Bounds, find_differences, read_archive
+from trtmatrix.judge.noise import check_noise
 from trtmatrix.judge.record import Pool, Record, RecordError, parse_object, record_from
 from trtmatrix.plan.context import Context
 from trtmatrix.records.kept_outputs import kept_file
-from trtmatrix.records.store import read_records, record_path
+from trtmatrix.records.store import kept_digests, read_records, record_path
 from trtmatrix.suite.cells import select_cases, select_repros, select_versions
 from trtmatrix.suite.gpus import CPU, slug_of
 from trtmatrix.suite.model import Product
@@ -29,9 +31,6 @@ RECORDS, OUTPUTS = "records", "outputs"
 
 PACK = "records-"
 """How the name of a pack begins that is named after its content."""
-
-LARGEST = 1 << 26
-"""Bytes from which on a file is no record."""
 
 RESERVED = frozenset({"local", "surfaces"})
 """Folders of the results that hold something else than a GPU's records."""
@@ -100,15 +99,6 @@ def write_record_pack(target: Path, records: Sequence[Record], cache: Path) -> t
         sums = sums_text({name: digest_of(content) for name, content in files.items()})
         target = target / f"{PACK}{sha256(sums.encode()).hexdigest()[:12]}{SUFFIX}"
     return write_archive(target, files), len(here), len(kept) - len(here)
-
-
-def kept_digests(record: Record) -> Iterator[str]:
-    """Yield the digests of the outputs that a record names as kept."""
-    kept = record.data.get("kept")
-    for facts in kept.values() if isinstance(kept, dict) else ():
-        digest = facts.get("sha256") if isinstance(facts, dict) else None
-        if isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef"):
-            yield digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,17 +200,17 @@ def _read_files(files: Mapping[str, tuple[Path, tuple[str, ...]]], source: Sourc
 
 def _read_record(file: Path, parts: tuple[str, ...], pool: Pool) -> tuple[Record, str]:
     """Return a record and its content's digest; ``ValueError`` says why it is none, or not as it was made."""
-    if file.stat().st_size > LARGEST:
-        raise ValueError(f"has more than {LARGEST:,} bytes, which no record has")
-    data = parse_object(file.read_bytes())
+    data = parse_object(read_file(file))
+    check_depth(data)
     record = record_from(data, str(file), pool)
+    check_noise(data.get("noise", {}))
     if problem := next(problems_of(record, parts), ""):
         raise ValueError(problem)
     return record, content_digest(data)
 
 
 def _reread(file: str) -> Mapping[str, Any]:
-    return parse_object(Path(file).read_bytes(), file)
+    return parse_object(read_file(Path(file)), file)
 
 
 def content_digest(data: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ import re
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import tarfile
 import threading
@@ -33,6 +34,8 @@ SCHEMA = 3
 BLOCK = 1 << 20
 MANIFEST, SUMS, SCRIPT = "manifest.json", "SHA256SUMS", "unpack"
 SHA256 = re.compile(r"[0-9a-f]{64}")
+TEXT = 1 << 26
+"""Bytes that a list or manifest may have."""
 GLIBC = "2.28"
 """What the other host is taken to have: any distribution since 2018, https://peps.python.org/pep-0600/."""
 
@@ -68,8 +71,8 @@ def check_pack(folder: Path) -> Json:
         why = f"no {MANIFEST}: this is no pack, or writing it was cut off: pack again"
         raise Refused(f"{folder}: {why}", DAMAGED)
     try:
-        sums = parse_sums((folder / SUMS).read_text(encoding="utf-8"))
-        manifest = parse_manifest((folder / MANIFEST).read_text(encoding="utf-8"))
+        sums = parse_sums(read_text(folder / SUMS))
+        manifest = parse_manifest(read_text(folder / MANIFEST))
         named = {MANIFEST, SCRIPT, *(part["name"] for part in manifest["parts"])}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(f"{folder}: {SUMS} or {MANIFEST} cannot be used: {error!r}", DAMAGED) from error
@@ -100,7 +103,34 @@ def parse_manifest(text: str) -> Json:
     data = json.loads(text)
     if data["schema"] != SCHEMA:
         raise ValueError(f"it is of schema {data['schema']}, and this program reads {SCHEMA}")
+    texts = [data["pack"], data["platform"], *data["versions"], *data["pythons"]]
+    for image in data["images"]:
+        texts += [image["id"], image["manifest"], *image["names"], *image["versions"]]
+    texts += [part["name"] for part in data["parts"]]
+    sizes = [part["size"] for part in data["parts"]]
+    if not all(type(text) is str and text.isprintable() for text in texts):
+        raise ValueError("a part of it is no text")
+    if not all(type(size) is int and 0 <= size < 1 << 50 for size in sizes):
+        raise ValueError("a size in it is none")
     return dict(data)
+
+
+def open_plain(file: Path) -> IO[bytes]:
+    """Open a regular file; ``OSError`` where it is a link, or what one would wait for, as a FIFO."""
+    descriptor = os.open(str(file), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    stream = os.fdopen(descriptor, "rb", buffering=0)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        stream.close()
+        raise OSError(f"{file} is no regular file")
+    return stream
+
+
+def read_text(file: Path) -> str:
+    """Return a text of at most :data:`TEXT` bytes."""
+    with open_plain(file) as stream:
+        if os.fstat(stream.fileno()).st_size > TEXT:
+            raise ValueError(f"{file.name} has more than {TEXT:,} bytes")
+        return stream.readall().decode("utf-8")  # type: ignore[attr-defined, no-any-return]  # unbuffered
 
 
 def is_plain(name: str) -> bool:
@@ -124,8 +154,8 @@ def digest_file(file: Path) -> str:
     """Return the SHA-256 of a file, or nothing where it cannot be read."""
     total, block = hashlib.sha256(), memoryview(bytearray(BLOCK))
     try:
-        with file.open("rb", buffering=0) as stream:
-            for count in iter(lambda: stream.readinto(block), 0):
+        with open_plain(file) as stream:
+            for count in iter(lambda: stream.readinto(block), 0):  # type: ignore[attr-defined]
                 total.update(block[:count])
     except OSError:
         return ""
@@ -136,7 +166,7 @@ def read_stream(folder: Path, manifest: Json, kind: str) -> Iterator[bytes]:
     """Yield the bytes of all parts of a kind, one part after another."""
     for part in manifest["parts"]:
         if part["name"].startswith(f"{kind}."):
-            with (folder / part["name"]).open("rb", buffering=0) as stream:
+            with open_plain(folder / part["name"]) as stream:
                 yield from iter(lambda stream=stream: stream.read(BLOCK), b"")  # type: ignore[misc]
 
 

@@ -7,7 +7,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Strict, TypeAdapter
+from typing_extensions import TypedDict
 
 from trtmatrix.judge.factors import ALLOWED, FIT, POSSIBLE, ROUNDING
 
@@ -69,6 +72,44 @@ class Noise:
                 scale: float = self.right_scale * factor * (other / factor) ** share
                 return scale
         return None
+
+
+_Number = Annotated[float, Strict()]
+_Numbers = dict[str, dict[str, _Number]]
+
+
+class _Scales(TypedDict, total=False):
+    right: _Number | None
+    curve: list[tuple[_Number, _Number]]
+
+
+class _Reference(TypedDict, total=False):
+    silent: list[str]
+    not_finite: dict[str, _Number]
+
+
+class _Stored(TypedDict, total=False):
+    """A case's noise as JSON has it, as far as it is read; what else there may be is left alone."""
+
+    key: str
+    precision: str
+    outputs: _Numbers
+    defects: _Numbers
+    c: _Numbers
+    scales: _Scales | None
+    types: dict[str, str]
+    fits: dict[str, str]
+    reference: _Reference
+
+
+_STORED = TypeAdapter(_Stored)
+
+
+def check_noise(data: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` where a record's noise is not what :func:`read_noise` and the others take."""
+    _STORED.validate_python(data)
+    if data.get("outputs") and "precision" not in data:
+        raise ValueError("its noise names no precision")
 
 
 @lru_cache(maxsize=1024)
@@ -152,7 +193,7 @@ def _distance(error: float, member: float) -> float:
     """Return how far two errors are apart, as the logarithm of their quotient; equal ones are 0."""
     if error == member:
         return 0.0
-    if not error or not member or not math.isfinite(error):
+    if error <= 0 or member <= 0 or not math.isfinite(error):
         return math.inf
     return abs(math.log(error / member))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -13,7 +14,8 @@ from typing import Any
 
 import orjson
 
-from trtmatrix.judge.noise import Noise, read_noise
+from trtmatrix.common.jsontext import parse_json
+from trtmatrix.judge.noise import Noise, check_noise, read_noise
 from trtmatrix.suite.model import PART, Cause, CellId, Product
 
 SCHEMA = 1
@@ -23,6 +25,10 @@ RAN = "ran"
 BUILT = "built"
 ENDS = (RAN, BUILT, *(cause.value for cause in Cause))
 """How a cell can end."""
+
+
+MOST_ENGINES = 10_000
+"""Engines or processes that a record can be of."""
 
 
 class RecordError(ValueError):
@@ -63,7 +69,17 @@ class Content:
     @cached_property
     def emulation(self) -> Noise | None:
         """The case's noise; None where the record has none."""
-        return read_noise(self.data.get("noise", {}))
+        return read_noise(self.noise)
+
+    @cached_property
+    def noise(self) -> Mapping[str, Any]:
+        """The case's noise as stored; nothing where it is no noise that can be read."""
+        noise: Mapping[str, Any] = self.data.get("noise", {})
+        try:
+            check_noise(noise)
+        except ValueError:  # who edited it has a record without a floor
+            return {}
+        return noise
 
 
 class Pool:
@@ -146,8 +162,7 @@ class Record:
     @property
     def noise(self) -> Mapping[str, Any]:
         """The host's emulation of the case (:mod:`trtmatrix.judge.noise`); older records have none."""
-        noise: Mapping[str, Any] = self.data.get("noise", {})
-        return noise
+        return self._content.noise
 
     @property
     def emulation(self) -> Noise | None:
@@ -202,23 +217,15 @@ def parse_object(text: str | bytes | memoryview, file: str = "") -> dict[str, An
     An integer beyond 64 bits is read as a float.
     """
     try:
-        data = orjson.loads(text)
-    except orjson.JSONDecodeError:  # or half a character, or a number that it has no room for
-        try:
-            plain = text if isinstance(text, str) else str(text, "utf-8")
-            data = json.loads(plain, parse_constant=_refuse)
-        except json.JSONDecodeError as error:
-            where = f"{file}:{error.lineno}: damaged at column {error.colno}"
-            raise RecordError(f"{where}: {error.msg}") from error
-        except (ValueError, RecursionError) as error:
-            raise RecordError(f"{file}:1: {error}") from error
+        data = parse_json(text)
+    except json.JSONDecodeError as error:
+        where = f"{file}:{error.lineno}: damaged at column {error.colno}"
+        raise RecordError(f"{where}: {error.msg}") from error
+    except ValueError as error:
+        raise RecordError(f"{file}:1: {error}") from error
     if not isinstance(data, dict):
         raise RecordError(f"{file}:1: a record is a JSON object, not {type(data).__name__}")
     return data
-
-
-def _refuse(token: str) -> float:
-    raise ValueError(f"a bare {token} is not JSON")
 
 
 def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = None) -> Record:
@@ -240,11 +247,22 @@ def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = Non
 
 
 def _view(data: Mapping[str, Any], file: str, pool: Pool | None) -> Record:
-    for build in data.get("builds") or [data]:
+    builds = data.get("builds") or [data]
+    if type(builds) is not list or len(builds) > MOST_ENGINES:
+        raise ValueError(f"builds is no list of at most {MOST_ENGINES:,}")
+    for build in builds:
         _check_measured(build["measurements"])
-    for name in ("noise", "worker"):
+        _mapping(build.get("engine") or {}, "engine")
+    for name in ("noise", "worker", "kept"):
         _mapping(data.get(name, {}), name)
+    for name, facts in data.get("kept", {}).items():
+        if not re.fullmatch(
+            "[0-9a-f]{64}", digest := _text(_mapping(facts, name).get("sha256", ""), "sha256")
+        ):
+            raise ValueError(f"kept: {name}: {digest[:80]!r} is no digest")
     ended, run, processes = data["ended"], data["run"], data.get("processes", 1)
+    if type(processes) is not int or not 1 <= processes <= MOST_ENGINES:
+        raise ValueError(f"processes is {processes!r}, which is no number from 1 to {MOST_ENGINES:,}")
     if _text(ended, "ended") not in ENDS:
         raise ValueError(f"ended is {ended!r}, which is none of {', '.join(ENDS)}")
     if not PART.fullmatch(_text(run, "run")):
@@ -257,7 +275,7 @@ def _view(data: Mapping[str, Any], file: str, pool: Pool | None) -> Record:
         parts = {name: pool.share(part) for name, part in parts.items()}
     return Record(
         cell=pool.cell(data["cell"]) if pool else _cell(data["cell"]), run=run, ended=ended, file=file,
-        product=Product(data["product"]), processes=processes if isinstance(processes, int) else 1,
+        product=Product(data["product"]), processes=processes,
         source=pool or Content(data), **texts, **parts,
     )  # fmt: skip
 

@@ -9,11 +9,11 @@ import contextlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
+from trtmatrix.common.border import remove_tree
 from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.file_lock import hold
@@ -170,7 +170,7 @@ class ChildLauncher:
         need_network(reference)
         self.note(f"{self.runtime.name}: pulling {reference}")
         for old in image.parent.glob(f".{image.stem}.*"):  # of a pull that was killed: the lock is ours
-            shutil.rmtree(old, ignore_errors=True)
+            remove_tree(old)
         work = image.parent / f".{image.stem}.{os.urandom(4).hex()}"
         work.mkdir(mode=0o700)
         try:
@@ -191,7 +191,7 @@ class ChildLauncher:
             (work / "note").replace(note)
             made.replace(image)
         finally:
-            shutil.rmtree(work, ignore_errors=True)
+            remove_tree(work)
 
 
 def count_oom_kills(own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import queue
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import docker
 import docker.errors
@@ -19,6 +20,7 @@ from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Ulimit
 
 from trtmatrix.common.errors import MachineryError
+from trtmatrix.common.jsontext import parse_json
 from trtmatrix.common.owner import is_dead, own_identity
 from trtmatrix.common.remembered import Remembered
 from trtmatrix.judge.judge import wrong_library
@@ -43,8 +45,12 @@ from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Engine, Launch
 from trtmatrix.tables.table import one_line
 
+T = TypeVar("T")
+
 ENGINE_SECONDS = 0.1
 """How often the engine is asked whether a container still runs: that costs it milliseconds."""
+ANSWER_SECONDS, LEAVE_SECONDS, BACK_SECONDS = 120.0, 10.0, 30.0
+"""How long the engine may take to answer; so when all is being ended; and to come back when it was gone."""
 EMPTIED = (SCRATCH, "/dev/shm")  # noqa: S108 - inside the container, file systems of its own
 """What the probe empties after each cell: it lies in memory, and the next cell would pay for it."""
 LOOK_SECONDS = 120
@@ -130,37 +136,83 @@ class ContainerLauncher:
         (folder / "job" / "scratch").write_text("\n".join(EMPTIED))
         (self.cache / "cases").mkdir(exist_ok=True)  # the engine would make it, as root
         try:
+            wait_for_engine(self.client, poll)
             with removed_at_last(self.client, spec.name):
                 with heartbeat(folder):
-                    container = create_container(self.client, spec)
-                    container.start()
+                    container = answer_of(lambda: create_container(self.client, spec), poll)
+                    answer_of(container.start, poll)
                     while container.status not in {"exited", "dead"}:
                         asked = time.monotonic()
                         while time.monotonic() < asked + ENGINE_SECONDS:
                             poll()
                             time.sleep(POLL_SECONDS)
-                        container.reload()
+                        answer_of(container.reload, poll)
                 poll()
-                state, log = container.attrs["State"], container.logs(tail=100).decode("utf-8", "replace")
+                state, log = container.attrs["State"], answer_of(lambda: container.logs(tail=100), poll)
         except ENGINE_ERRORS as error:
             said = str(error)
             remedy = next((f"\n  {remedy}" for part, remedy in REMEDIES.items() if part in said), "")
             raise MachineryError(f"the container of {spec.image} failed: {said[:500]}{remedy}") from error
-        return Ended(code=int(state["ExitCode"]), out_of_memory=bool(state["OOMKilled"]), log=log[-TAIL:])
+        text = log.decode("utf-8", "replace")[-TAIL:]
+        return Ended(code=int(state["ExitCode"]), out_of_memory=bool(state["OOMKilled"]), log=text)
+
+
+def answer_of(ask: Callable[[], T], poll: Poll, seconds: float = ANSWER_SECONDS) -> T:
+    """Return what the engine answers; ``poll`` is called meanwhile, so that a hung one delays no interrupt.
+
+    :class:`MachineryError` where it does not answer in so many seconds. The thread that asks is left behind.
+    """
+    answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            answers.put((ask(), None))
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            answers.put((None, error))
+
+    threading.Thread(target=work, daemon=True).start()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            answer, error = answers.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            poll()
+            continue
+        if error is not None:
+            raise error
+        return cast("T", answer)
+    raise MachineryError(f"the container engine has not answered for {seconds:g} s")
+
+
+def wait_for_engine(client: docker.DockerClient, poll: Poll, seconds: float = BACK_SECONDS) -> None:
+    """Wait for an engine that does not answer, as one that is started again, but no longer than that."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            answer_of(client.ping, poll)
+        except ENGINE_ERRORS:
+            if time.monotonic() > end:
+                raise
+            poll()
+            time.sleep(POLL_SECONDS)
+        else:
+            return
 
 
 @contextlib.contextmanager
 def removed_at_last(client: docker.DockerClient, name: str) -> Iterator[None]:
     """Remove a container by its name at the end of the block, also where creating it was cut off."""
+    seconds = LEAVE_SECONDS
     try:
         yield
+        seconds = ANSWER_SECONDS
     finally:
         try:
-            client.api.remove_container(name, force=True, v=True)
+            answer_of(lambda: client.api.remove_container(name, force=True, v=True), lambda: None, seconds)
         except docker.errors.NotFound:
             pass
-        except ENGINE_ERRORS as error:
-            print(f"could not remove the container {name}: {error}", file=sys.stderr)
+        except (MachineryError, *ENGINE_ERRORS) as error:
+            print(f"could not remove the container {name}: {error}; the next run removes it", file=sys.stderr)
 
 
 def create_container(client: docker.DockerClient, spec: ContainerSpec) -> Container:
@@ -219,7 +271,7 @@ def read_contents(image_id: str) -> dict[str, str]:
     except ENGINE_ERRORS as error:
         raise MachineryError(f"it cannot be looked into: {one_line(str(error))}") from error
     with contextlib.suppress(ValueError, IndexError):
-        found = None if code else json.loads(said[-1])
+        found = None if code else parse_json(said[-1])
         if isinstance(found, dict):
             return {str(package): str(version) for package, version in found.items()}
     last = (told or said or ["it said nothing"])[-1]

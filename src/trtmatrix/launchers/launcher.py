@@ -83,7 +83,8 @@ def heartbeat(folder: Path) -> Iterator[None]:
 
     def beat() -> None:
         while not done.wait(HEARTBEAT_SECONDS):
-            file.touch()
+            with contextlib.suppress(OSError):  # the probe ends by itself where it cannot be told
+                file.touch()
 
     file.touch()
     thread = threading.Thread(target=beat, daemon=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,9 @@ ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestExcep
 WAITS = (2.0, 8.0, 30.0)
 """Seconds before each further try of a pull that may yet succeed. The engine itself, before it gives up,
 tries each layer five times more (https://docs.docker.com/reference/cli/dockerd/, max-download-attempts)."""
+
+LEAST, LEAST_SECONDS = 1 << 20, 600.0
+"""A pull must get so many bytes further, or a step, in so many seconds: one that drips would never end."""
 
 LONGEST = 300
 """Letters of the engine's own words that are told."""
@@ -131,16 +134,30 @@ class Puller:
     command: str = "docker"
     waits: Sequence[float] = WAITS
     sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
 
     def pull(self, reference: str, client: docker.DockerClient) -> int:
         """Pull an image; returns the bytes that came. :class:`MachineryError` says why it cannot be had."""
         came: dict[str, tuple[int, int]] = {}  # bytes of each layer over all tries: so far, in all
         for wait in (*self.waits, None):
+            steps, mark, since = set[tuple[str, str]](), 0, self.clock()
+            events = client.api.pull(reference, stream=True, decode=True, platform=self.platform or None)
             try:
-                for event in client.api.pull(
-                    reference, stream=True, decode=True, platform=self.platform or None
-                ):
+                for event in events:
                     self._take(reference, event, came)
+                    status = str(event.get("status", ""))
+                    if not status.startswith("Retrying"):
+                        steps.add((str(event.get("id", "")), status))
+                    current = int((event.get("progressDetail") or {}).get("current", 0))
+                    reached = sum(size for size, _ in came.values()) + LEAST * len(steps)
+                    if reached >= mark + LEAST or (status == "Extracting" and current):
+                        mark, since = reached, self.clock()
+                    elif self.clock() - since > LEAST_SECONDS:
+                        raise MachineryError(
+                            f"{reference} cannot be had: less than {LEAST:,} bytes came in "
+                            f"{LEAST_SECONDS / 60:g} minutes\n  look at the connection and the registry, or "
+                            f"pull it by hand: {self.command} pull {reference}"
+                        )
                 break
             except ENGINE_ERRORS as error:
                 # What Docker's SDK adds tells of the engine, not of the registry.
@@ -150,6 +167,9 @@ class Puller:
                     raise failure from error
                 self.note(f"{reference}: {one_line(said)[:LONGEST]}; tried again in {wait:g} s")
                 self.sleep(wait)
+            finally:
+                if isinstance(events, Generator):
+                    events.close()  # the engine ends a pull that nobody listens to
         return sum(size for size, _ in came.values())
 
     def _take(self, reference: str, event: dict[str, Any], came: dict[str, tuple[int, int]]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import ConfigError, MachineryError
 from trtmatrix.common.file_lock import hold
 from trtmatrix.common.offline import is_offline, need_network
@@ -67,7 +67,7 @@ def make_environment(
         if not (folder / "complete").exists():
             note(f"installing {', '.join(wheels)} into {folder} (once)")
             for old in (folder, *folder.parent.glob(f"{folder.name}.partial-*")):
-                shutil.rmtree(old, ignore_errors=True)
+                remove_tree(old)
             # The uv of a run that was interrupted may still be writing: never where this one does.
             partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.partial-", dir=folder.parent))
             place = {**os.environ, **({"UV_PYTHON_INSTALL_DIR": str(pythons)} if pythons else {})}

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from trtmatrix.common.border import BorderError, read_json
 from trtmatrix.model.outcomes import CheckOutcome
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ def run_check(
         (folder / "job.json").write_text(text, encoding="utf-8")
         error = _run(folder / "job.json", script, seconds, tell or _to_stderr(script))
         try:  # an answer counts though the process did not end
-            said = json.loads(answer.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            said = read_json(answer)
+        except (OSError, BorderError):
             said = {"error": error}
     return CheckOutcome(script=str(script), **{"passed": None, **said})
 

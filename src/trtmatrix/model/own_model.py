@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from pathlib import Path
 from pprint import pformat
 from typing import TYPE_CHECKING, Any
 
+from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.remembered import Remembered
 from trtmatrix.common.tensors import (
@@ -292,7 +292,7 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, args: argparse.Na
         if not folder.is_dir():
             partial.rename(folder)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        remove_tree(partial)
     return folder
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
+from trtmatrix.common.border import BorderError, read_file
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.tensors import Dim, Tensor
 from trtmatrix.onnxmodel.graphs import (
@@ -33,6 +34,8 @@ FEEDABLE = frozenset(
 FP8 = frozenset(
     TensorProto.DataType.Value(f"FLOAT8{kind}") for kind in ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ")
 )
+LARGEST = 1 << 31
+"""Bytes of a protobuf message, external data apart: protobuf itself takes no more."""
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 EXPORT = 'export it again, for example with torch.onnx.export(module, args, "my.onnx", dynamo=True)'
 
@@ -106,7 +109,9 @@ def load_model(path: Path, option: str = "--model ") -> ModelProto:
     ``option``: how the command line names it.
     """
     try:
-        content = path.read_bytes()
+        content = read_file(path.resolve(), LARGEST)
+    except BorderError as error:
+        raise UsageError(f"--model {path}: {error}") from error
     except OSError as error:
         raise UsageError(f"{option}{path}: cannot be read: {error.strerror or error}") from error
     if content.startswith(b"version https://git-lfs"):

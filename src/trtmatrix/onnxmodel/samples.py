@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trtmatrix.common.border import BorderError, opened_npz, read_array
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.tensors import Shapes, Tensor, bind_symbols, fits_shape, shape_text
 
@@ -22,7 +22,6 @@ SHOWN = 20
 """Problems that are told at once; of the others their number."""
 
 SEED = 0
-UNREADABLE = (OSError, ValueError, EOFError, BadZipFile)
 
 
 def read_samples(path: Path, inputs: Sequence[Tensor]) -> list[dict[str, Array]]:
@@ -48,25 +47,20 @@ def read_samples(path: Path, inputs: Sequence[Tensor]) -> list[dict[str, Array]]
 
 def _read(file: Path) -> tuple[dict[str, Array], list[str]]:
     """Return a file's arrays by name, and what is wrong with it."""
+    arrays, problems = dict[str, Array](), list[str]()
     try:
-        archive = np.load(file, allow_pickle=False)
-    except UNREADABLE as error:
-        return {}, [f"is no .npz file: {error}; write one with np.savez('{file.name}', name=array, …)"]
-    if isinstance(archive, np.ndarray):
-        return {}, ["holds one array without a name: write it with np.savez('inputs.npz', name=array)"]
-    arrays, problems = {}, []
-    with archive:
-        for name in archive.files:
-            try:
-                array = archive[name]
-            except UNREADABLE as error:
-                why = "pickled arrays are refused" if "allow_pickle" in str(error) else str(error)
-                problems.append(f"input {name}: cannot be read: {why}")
-                continue
-            if isinstance(array, np.ndarray):
+        with opened_npz(file.resolve()) as archive:
+            for name in archive.names:
+                try:
+                    with archive.member(name) as (stream, size):
+                        array = read_array(stream, size)
+                except BorderError as error:
+                    problems.append(f"input {name}: cannot be read: it {error}")
+                    continue
                 arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
-            else:  # any other member of the archive comes as its bytes
-                problems.append(f"input {name}: is no array")
+    except (OSError, BorderError) as error:
+        why = f"it {error}" if isinstance(error, BorderError) else f"{error}"
+        return {}, [f"is no .npz file: {why}; write one with np.savez('{file.name}', name=array, …)"]
     return arrays, problems
 
 

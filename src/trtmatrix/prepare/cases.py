@@ -12,8 +12,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from trtmatrix.common.border import BorderError, read_json, remove_tree
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.paths import publish_folder
+from trtmatrix.prepare.intact import CASE, digest_known, drop, find_change, sealed
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case
 
@@ -41,17 +43,18 @@ def case_digest(case: Case) -> str:
 
 def read_noise_file(folder: Path) -> dict[str, Any]:
     """Return the noise of a prepared case; nothing where its repro does not emulate it."""
-    file = folder / "noise.json"
-    noise: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return noise
+    try:
+        return read_json(folder / NOISE)
+    except FileNotFoundError:
+        return {}
 
 
 def read_content(folder: Path) -> str:
     """Return the digest of what a prepared case gives to a product: graphs, inputs and the like."""
-    content: str = json.loads((folder / "case.json").read_text(encoding="utf-8"))["content"]
-    return content
+    return str(read_json(folder / CASE)["content"])
 
 
+NOISE = "noise.json"
 FOLDERS = ("inputs", "reference", "extra", "others")
 REMEMBERED = 8
 """Arrays that are known again when another case gives them."""
@@ -66,19 +69,29 @@ class CaseCache:
         self.blobs = cache / "blobs"
         self.tag = tag
         self._seen: dict[int, tuple[Array, Path]] = {}
+        self._digests: dict[Path, str] = {}  # of blobs, by what was to be written
         self._noises: dict[tuple[str, ...], tuple[dict[str, Any], Blobs]] = {}
 
     def folder(self, loaded: LoadedRepro, case: Case) -> Path:
         """Return where a case lies, prepared or not."""
         return self.root / case_key(loaded, case)
 
+    def is_whole(self, folder: Path, note: Callable[[str], object] = lambda _: None) -> bool:
+        """Whether a case is prepared and as it was then; one that is not is removed, and ``note`` is told."""
+        if not folder.is_dir():
+            return False
+        if why := find_change(folder):
+            drop(folder, self.blobs)
+            note(f"a prepared case is not as it was made, and is prepared anew: {why} in {folder}")
+        return not why
+
     def prepare(self, loaded: LoadedRepro, case: Case) -> Path:
-        """Return a case's folder, prepared now if it is not there.
+        """Return a case's folder, prepared now if it is not there as it was made.
 
         :class:`UsageError` where the repro's ``prepare`` or ``emulate`` raises or returns something unusable.
         """
         final = self.folder(loaded, case)
-        if final.is_dir():
+        if self.is_whole(final):
             return final
         module = loaded.module
         try:
@@ -104,7 +117,7 @@ class CaseCache:
     def remove_partial(self) -> None:
         """Remove what processes that were killed left under this tag."""
         for folder in self.root.glob(f".partial-{self.tag}*"):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
         for file in self.blobs.glob(f"{self.tag}*.partial"):
             file.unlink(missing_ok=True)
 
@@ -138,22 +151,24 @@ class CaseCache:
             partial.chmod(0o755)
             for name in FOLDERS:
                 (partial / name).mkdir()
-            for name, blob in files.items():
+            shared = dict(files)
+            for defect, by_output in shapes.items():
+                shared |= {f"defects/{defect}/{output}.npy": blob for output, blob in by_output.items()}
+            for name, blob in shared.items():
                 (partial / name).parent.mkdir(parents=True, exist_ok=True)
                 os.link(blob, partial / name)
-            for defect, by_output in shapes.items():
-                (partial / "defects" / defect).mkdir(parents=True)
-                for output, blob in by_output.items():
-                    os.link(blob, partial / "defects" / defect / f"{output}.npy")
             facts: dict[str, Any] = {"repro": loaded.repro.id, "case": case.id, "params": dict(case.params)}
+            digests = {name: self._digests[blob] for name, blob in shared.items()}
+            if noise:
+                _write_json(partial / NOISE, noise)
+                digests[NOISE] = digest_known(partial / NOISE)
             if external:  # the probe need not read them to know their content
                 facts["external"] = {name: blob.stem for name, blob in external.items()}
-            _write_json(partial / "case.json", {**facts, "content": _content(files)})
-            if noise:
-                _write_json(partial / "noise.json", noise)
+            facts |= {"content": _content(files), "files": digests}
+            _write_json(partial / CASE, sealed(facts))
             _rename(partial, final)
         finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            remove_tree(partial)
 
     def _blob(self, array: Array, *, narrow: bool) -> Path:
         """Return the file that holds an array; one that several cases share is looked at once.
@@ -189,8 +204,10 @@ class CaseCache:
         from trtmatrix.onnxmodel.reading import digest_file
 
         self.blobs.mkdir(parents=True, exist_ok=True)
-        path = self.blobs / f"{digest_file(file)}{suffix}"
-        if path.exists():
+        digest = digest_file(file)
+        path = self.blobs / f"{digest}{suffix}"
+        self._digests[path] = digest
+        if _holds_digest(path, digest):
             return path
         partial = self.blobs / f"{self.tag}{os.urandom(6).hex()}.partial"
         try:
@@ -210,7 +227,11 @@ class CaseCache:
     ) -> Path:
         """Return the file named after its content, written now if it is not there."""
         path = self.blobs / _blob_name(head, data, suffix)
-        if not path.exists():
+        if path in self._digests and path.exists():
+            return path
+        content = _Hashed()
+        write(content)  # type: ignore[arg-type]  # it is only written to
+        if not _holds_digest(path, content.digest):
             with tempfile.NamedTemporaryFile(
                 dir=self.blobs, prefix=self.tag, suffix=".partial", delete=False
             ) as out:
@@ -223,7 +244,31 @@ class CaseCache:
                 except BaseException:
                     partial.unlink()
                     raise
+        self._digests[path] = content.digest
         return path
+
+
+class _Hashed:
+    """Takes the digest of what is written to it."""
+
+    def __init__(self) -> None:
+        self._total = sha256()
+
+    def write(self, data: bytes | memoryview) -> int:
+        self._total.update(data)
+        return len(data)
+
+    @property
+    def digest(self) -> str:
+        return self._total.hexdigest()
+
+
+def _holds_digest(path: Path, digest: str) -> bool:
+    """Whether a file is there and has that content: one that somebody changed is written again."""
+    try:
+        return digest_known(path) == digest
+    except (FileNotFoundError, BorderError):
+        return False
 
 
 def _arrays(prepared: dict[str, Any], key: str) -> dict[str, Array]:

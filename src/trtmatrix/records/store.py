@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
+from trtmatrix.common.archive import digest_stream
+from trtmatrix.common.border import (
+    ARRAY,
+    BLOCK,
+    BorderError,
+    check_name,
+    open_file,
+    opened,
+    read_file,
+    read_head,
+)
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.compare import Stored
@@ -26,9 +36,6 @@ from trtmatrix.judge.record import (
     record_from,
 )
 from trtmatrix.suite.model import CellId
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 DAMAGED = ".damaged"
 
@@ -53,7 +60,7 @@ def keep_record(root: Path, record: Record) -> Record:
         return write_record(root, record)
     except FileExistsError:
         file = record_path(root, record)
-        return parse_record(file.read_bytes(), str(file))
+        return parse_record(read_file(file), str(file))
 
 
 def write_new(path: Path, content: bytes) -> None:
@@ -101,8 +108,9 @@ def _read_all(results: Path) -> list[Stored]:
         except (NewerRecordError, OSError) as error:
             problems.append(str(error) if isinstance(error, NewerRecordError) else f"{file}:1: {error}")
             continue
-        except RecordError as error:
-            problems.append(f"{error}\n  {_set_aside(Path(file))}")
+        except (RecordError, BorderError) as error:
+            words = error if isinstance(error, RecordError) else f"{file}:1: {error}"
+            problems.append(f"{words}\n  {_set_aside(Path(file))}")
             continue
         key = (record.cell, record.run)
         if local or key not in found:
@@ -115,8 +123,8 @@ def _read_all(results: Path) -> list[Stored]:
 def _reread(file: str) -> Mapping[str, Any]:
     """Return the JSON object of a record that was read before; :class:`ConfigError` where it is gone."""
     try:
-        return parse_object(Path(file).read_bytes(), file)
-    except (OSError, RecordError) as error:
+        return parse_object(read_file(Path(file)), file)
+    except (OSError, RecordError, BorderError) as error:
         raise ConfigError([f"{file}:1: it was a record a moment ago: {error}"]) from error
 
 
@@ -129,7 +137,7 @@ class _Reader:
 
     def read(self, file: str) -> memoryview:
         """Return a file's content, which is good until the next file is read."""
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor, _ = open_file(file)
         try:
             size = os.readv(descriptor, [self._room])
             while size == len(self._room):
@@ -184,75 +192,80 @@ def publish(results: Path, records: Iterable[Record]) -> list[Path]:
     for record in records:
         target = record_path(results, record)
         if not target.exists():
-            write_new(target, Path(record.file).read_bytes())
+            write_new(target, read_file(Path(record.file)))
             new.append(target)
     return new
 
 
 def take_record(file: Path, source: Path, root: Path, cache: Path) -> Record:
     """Copy a record to ``root``, its kept outputs first, from the cache ``source`` to ``cache``."""
-    content = file.read_bytes()
+    content = read_file(file)
     record = parse_record(content, str(file))
-    for facts in dict(record.data.get("kept", {})).values():
-        output = Path("outputs", f"{facts['sha256']}.npz")
-        if (source / output).exists() and not (cache / output).exists():
-            (cache / "outputs").mkdir(parents=True, exist_ok=True)
-            partial = cache / "outputs" / f".{os.urandom(8).hex()}.partial"
-            shutil.copyfile(source / output, partial)
-            partial.replace(cache / output)
+    for digest in kept_digests(record):
+        name = f"{digest}.npz"
+        if (source / "outputs" / name).exists() and not (cache / "outputs" / name).exists():
+            with opened(source / "outputs" / name, ARRAY) as (stream, _):
+                write_blob(cache / "outputs" / name, lambda out: shutil.copyfileobj(stream, out, BLOCK))
     target = record_path(root, record)
     with contextlib.suppress(FileExistsError):
         write_new(target, content)
     return parse_record(content, str(target))
 
 
-def keep_outputs(cache: Path, folder: Path, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Move a cell's outputs into the cache, compressed, by digest; returns where each went."""
-    import numpy as np
+def kept_digests(record: Record) -> Iterator[str]:
+    """Yield the digests of the outputs that a record names as kept."""
+    for facts in record.data.get("kept", {}).values():
+        digest = facts.get("sha256")
+        if isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef"):
+            yield digest
 
+
+def keep_outputs(cache: Path, folder: Path, kept: Iterable[str]) -> dict[str, Any]:
+    """Copy a cell's outputs into the cache, compressed, by digest; returns what each is and where it went.
+
+    ``kept``: their names; what they are is read from the files, in ``folder``, which is in a folder of ours.
+    :class:`BorderError` where one is not there, or is no array.
+    """
     result: dict[str, Any] = {}
-    store = cache / "outputs"
-    store.mkdir(parents=True, exist_ok=True)
-    for name, facts in kept.items():
-        file = folder / f"{name}.npy"
-        array = np.load(file)
-        digest = _sha256(file)
-        target = store / f"{digest}.npz"
-        if not target.exists():
-            with tempfile.NamedTemporaryFile(dir=store, suffix=".partial", delete=False) as out:
-                _write_npz(out, array)
-            Path(out.name).replace(target)
-        result[name] = {**facts, "sha256": digest}
+    for name in kept:
+        file = folder / f"{check_name(name)}.npy"
+        try:
+            with opened(file, ARRAY, below=folder.parent) as (stream, size):
+                head = read_head(stream, size)
+                stream.seek(0)
+                digest = digest_stream(stream)
+                target = cache / "outputs" / f"{digest}.npz"
+                if not target.exists():
+                    stream.seek(0)
+                    write_blob(target, lambda out, stream=stream: _write_npz(out, stream))  # type: ignore[misc]
+        except FileNotFoundError as error:
+            raise BorderError(f"the output {name} is not there") from error
+        except BorderError as error:
+            raise BorderError(f"the output {name} {error}") from error
+        result[name] = {"dtype": str(head.dtype), "shape": list(head.shape), "sha256": digest}
     return result
 
 
-def _write_npz(out: IO[bytes], array: NDArray[Any]) -> None:
+def write_blob(target: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file that is named after its content, whole or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".partial", delete=False) as out:
+        partial = Path(out.name)
+        try:
+            write(out)
+            out.flush()
+            partial.replace(target)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def _write_npz(out: IO[bytes], array: IO[bytes]) -> None:
     """Write ``output`` as np.savez_compressed does, but at zlib's level 1: five times faster."""
     from zipfile import ZIP_DEFLATED, ZipFile
-
-    import numpy as np
 
     with (
         ZipFile(out, "w", ZIP_DEFLATED, compresslevel=1) as archive,
         archive.open("output.npy", "w", force_zip64=True) as stream,
     ):
-        np.lib.format.write_array(stream, array, allow_pickle=False)
-
-
-def _sha256(file: Path) -> str:
-    from hashlib import sha256
-
-    total = sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            total.update(block)
-    return total.hexdigest()
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Return a JSON object, or None where it is not there or not whole."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) else None
+        shutil.copyfileobj(array, stream, BLOCK)

@@ -79,7 +79,7 @@ def _prepare_cases(launches: Sequence[Launch], run: Run) -> None:
     """Prepare each distinct case that is not there, and note of each that it is there."""
     missing = []
     for cell in (cell for launch in launches for cell in launch.cells):
-        if run.cases.folder(run.repros[cell.repro.id], cell.case).is_dir():
+        if run.cases.is_whole(run.cases.folder(run.repros[cell.repro.id], cell.case), run.progress.note):
             run.prepared.add((cell.repro.id, cell.case.id))
         else:
             missing.append(cell)

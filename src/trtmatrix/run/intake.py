@@ -1,8 +1,9 @@
 """The host's end of a probe's one connection: what the probe hands over is written below the job's ``out``.
 
 Whoever connects first is the probe, since nothing of a repro has run by then; nobody can after it. What comes
-is sealed memory: it can neither change nor block who reads it, and each file's name is checked here. So the
-folder that the records are read from is written by this process alone, and no container has it.
+is sealed memory: it can neither change nor block who reads it, and each file's name and size is checked here
+by the limits of the border (:mod:`trtmatrix.common.border`), by which the files are read, too. So the folder
+that the records are read from is written by this process alone, and no container has it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import re
 import socket
 from pathlib import Path
 
+from trtmatrix.common.border import RECORD, BorderError, check_name
 from trtmatrix.common.errors import MachineryError
-from trtprobe.answer import LONGEST, sealed_size
+from trtprobe.answer import sealed_size
 from trtprobe.channel import Channel
 from trtprobe.delivery import SOCKET, near
 
 NAMES = re.compile(
-    r"(?:\d{1,9}\.(?:started|record)|surface)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]{1,200}\.npy"
+    r"(?:\d{1,9}\.(?:started|record)|surface)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]+\.npy"
 )
 MOST = 4096
 """Files that are taken of one cell."""
@@ -47,7 +49,7 @@ class Intake:
             ) from error
 
     def take(self) -> None:
-        """Write what has come since, without waiting."""
+        """Write what has come since, without waiting; :class:`MachineryError` where this host cannot."""
         if self._channel is None and self._listening is not None:
             try:
                 connection, _ = self._listening.accept()
@@ -56,24 +58,28 @@ class Intake:
             self._hang_up()
             self._channel = Channel(connection)
         for words, file in () if self._channel is None else self._channel.take():
-            if file is not None:
-                try:
-                    self._write(str(words.get("file")), file)
-                finally:
-                    os.close(file)
+            if file is None:
+                continue
+            try:
+                self._write(str(words.get("file")), file)
+            except ValueError:  # of no use: whoever reads the record finds that it is not there
+                continue
+            except OSError as error:
+                raise MachineryError(f"what came out cannot be written to {self.out}: {error}") from error
+            finally:
+                os.close(file)
 
     def _write(self, name: str, file: int) -> None:
-        """Write one file below ``out``, whole; what has no right name, or is too large, is left out."""
-        try:
-            size, (files, total) = sealed_size(file), self._taken
-        except ValueError:
-            return
+        """Write one file below ``out``, whole; ``ValueError`` where it has no right name, or is too large."""
+        size, (files, total) = sealed_size(file), self._taken
         array = name.endswith(".npy")
         self._taken = (files + 1, total + size) if array else (0, 0)
-        room = self._taken[1] <= self.most + LONGEST and files < MOST if array else size <= LONGEST
-        if not NAMES.fullmatch(name) or not room:
-            return
+        if not NAMES.fullmatch(name) or files >= MOST or self._taken[1] > self.most + RECORD:
+            raise BorderError("has no right name, or is one too many")
+        if not array and size > RECORD:
+            raise BorderError(f"has {size:,} bytes, more than a record may have")
         path = self.out / name
+        check_name(path.stem)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         partial = path.with_name(path.name + ".partial")
         target = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

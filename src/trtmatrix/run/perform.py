@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from trtmatrix.common.paths import Project
+from trtmatrix.common.errors import UsageError
+from trtmatrix.common.paths import Project, probe_folder
 from trtmatrix.judge.compare import Entry, Stored, without_refused
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
@@ -72,6 +73,7 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
     served = served_among(entries, options)
     if not launches_to_run(survey, served):
         return Result(entries=entries, served=served)
+    check_paths(context.project, launches_to_run(survey, served))
     tell_pins(context, survey, options, served)
     survey = tidy(context, survey, options, served)
     survey = able(context, survey, options, served)
@@ -84,6 +86,20 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
     return Result(
         entries=entries, served=served, records=tuple(run.records), not_ready=tuple(run.not_ready)
     )  # fmt: skip
+
+
+def check_paths(project: Project, launches: Iterable[Launch]) -> None:
+    """Refuse paths that jobs and engines cannot name: :class:`UsageError` says which, and what to do."""
+    in_containers = any(map(needs_image, launches))
+    for path, remedy in (
+        (project.cache, "--cache DIR"), (project.repros, "--repros DIR"),
+        (project.results, "--results DIR"), (probe_folder(), "install trtmatrix elsewhere"),
+    ):  # fmt: skip
+        text = str(path.absolute())
+        if not text.isascii() and text != text.encode("utf-8", "replace").decode():
+            raise UsageError(f"{text!a}: a path that is not UTF-8 cannot be named to a job: {remedy}")
+        if in_containers and ":" in text:
+            raise UsageError(f"{text}: container engines take a path with a colon for two: {remedy}")
 
 
 def tell_pins(context: Context, survey: Survey, options: Options, served: frozenset[CellId]) -> None:

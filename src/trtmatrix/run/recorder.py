@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trtmatrix.common.border import BorderError, remove_tree
 from trtmatrix.judge.compare import newest
 from trtmatrix.judge.confirm import FROM_THE_PROCESS, assess, is_shared
 from trtmatrix.judge.entry import are_comparable, expected_verdict, find_expectation
@@ -17,6 +21,7 @@ from trtmatrix.judge.record import SCHEMA, Record, RecordError, record_from
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan.digests import cell_digests
 from trtmatrix.prepare.cases import read_content, read_noise_file
+from trtmatrix.prepare.intact import find_change
 from trtmatrix.records.store import keep_outputs, keep_record
 from trtmatrix.run.state import CELLS, Run
 from trtmatrix.run.tasks import Task
@@ -45,24 +50,31 @@ class Recorder:
         groups = newest(item for item in run.stored if item.record.cell in ours)
         self._before = {cell: [item.record for item in items] for cell, items in groups.items()}
 
-    def store(self, task: Task, data: dict[str, Any], folder: Path) -> Recorded:
-        """Write a cell's record; ``folder`` holds its outputs, and is removed."""
+    def store(self, task: Task, data: dict[str, Any] | BorderError, folder: Path) -> Recorded:
+        """Write a cell's record; ``folder`` holds its outputs, and is removed.
+
+        What it left is a stranger's: whatever cannot be read or judged (``data``: why) costs this cell alone.
+        """
         try:
+            if isinstance(data, BorderError):
+                raise data
             return self._store(task, data, folder)
+        except (BorderError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            said = str(error) if isinstance(error, (BorderError, RecordError)) else repr(error)
+            return self.fail(task, Cause.PROBE_FAILED, f"what the cell left cannot be used: {said[:1000]}")
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
 
     def _store(self, task: Task, data: Mapping[str, Any], folder: Path) -> Recorded:
         cell, run = task.cell, self.state
-        noise = read_noise_file(run.cases.folder(run.repros[cell.repro.id], cell.case))
+        case = run.cases.folder(run.repros[cell.repro.id], cell.case)
+        if trouble := find_change(case) or find_host_trouble(data, folder.parent):
+            return self.fail(task, Cause.LAUNCHER_FAILED, f"trouble of this host, not of the cell: {trouble}")
+        noise = read_noise_file(case)
         complete = {**data, **self._host_facts(task), "noise": noise}
         complete.update(schema=SCHEMA, cell=vars(cell.id), run=task.run, product=cell.version.product.value)
         kept = complete.pop("kept", {})
-        try:
-            record = record_from(complete)
-        except RecordError as error:
-            detail = f"the probe left a record that cannot be used: {error}"
-            return self.fail(task, Cause.PROBE_FAILED, detail)
+        record = record_from(complete)
         if ensemble := read_noise(record.noise):
             noise["fits"] = fits(ensemble, record.outputs)  # the record is a view of these very objects
         outcome = judge([record], cell.case, cell.version, cell.repro, run.calibration)
@@ -98,14 +110,28 @@ class Recorder:
         return max(wanted, run.rebuilds) if wanted else 0
 
 
+LEAST_ROOM = 1 << 24
+"""Bytes on the disk with a cell's outputs below which no cell can be expected to end well."""
+
+
+def find_host_trouble(data: Mapping[str, Any], out: Path) -> str:
+    """Return what of this host may have ended a cell, or nothing: no room on the disk that it writes to."""
+    if data.get("ended") not in (Cause.CRASHED.value, Cause.BUILD_FAILED.value, Cause.PROBE_FAILED.value):
+        return ""
+    if os.strerror(errno.EDQUOT) in str(data.get("detail")):
+        return f"the disk quota of {out} is exceeded"
+    free = shutil.disk_usage(out).free
+    return f"the disk of {out} has {free:,} bytes left" if free < LEAST_ROOM else ""
+
+
 def host_facts(
     task: Task, digests: Mapping[str, str], clocks: Mapping[str, Any], run: Run
 ) -> dict[str, Any]:  # fmt: skip
     """Return what the host adds to a record: digests, the GPU as NVML sees it, the run that it confirms."""
     cell, loaded = task.cell, run.repros[task.cell.repro.id]
     own = {"probe": run.probe_digest}
-    if (folder := run.cases.folder(loaded, cell.case)).is_dir():  # a launch may fail before a case is there
-        own["content"] = read_content(folder)
+    with contextlib.suppress(OSError, BorderError, KeyError):  # a launch may fail before a case is there
+        own["content"] = read_content(run.cases.folder(loaded, cell.case))
     return {
         "digests": {**cell_digests(cell, loaded), **digests, **own}, "gpu": _gpu_facts(cell.gpu, clocks),
         **({"confirms": task.confirms} if task.confirms else {}),

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from trtmatrix.common.border import ARRAY, BorderError, check_name, opened, read_array, remove_tree
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.interrupts import undisturbed
 from trtmatrix.common.progress import QuietProgress
@@ -72,7 +73,7 @@ class Session:
             self._repros: dict[str, LoadedRepro] = {}
             self._state = replace(run, surfaces=None, repros=self._repros)
         except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_tree(self._folder)
             raise
         self._stored = list(self._survey.stored)
         return self
@@ -81,7 +82,7 @@ class Session:
         """End the process and remove its container; a second interrupt does not cut that short."""
         with undisturbed():
             self._end(at_once=kind is not None)
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_tree(self._folder)
 
     def ask(self, loaded: LoadedRepro, *, builds: int = 0, results: Path | None = None) -> Entry:
         """Try a repro's only case and return what it shows; records that still stand are not made again.
@@ -143,7 +144,7 @@ class Session:
         finally:
             file.unlink(missing_ok=True)
             if bare is not None:
-                shutil.rmtree(bare, ignore_errors=True)
+                remove_tree(bare)
 
     def _wait_for(self, run: str) -> Record:
         """Wait for the record of a trial; raises what ended the session, where something has."""
@@ -192,10 +193,13 @@ class _TrialRecorder(Recorder):
         self.stored = threading.Event()
         self.records: dict[str, Record] = {}
 
-    def store(self, task: Task, data: dict[str, Any], folder: Path) -> Recorded:
-        if task.files:
+    def store(self, task: Task, data: dict[str, Any] | BorderError, folder: Path) -> Recorded:
+        if task.files and not isinstance(data, BorderError):
             case = self.state.cases.folder(self.state.repros[task.cell.repro.id], task.cell.case)
-            _measure(data, folder, CaseFiles(case))
+            try:
+                _measure(data, folder, CaseFiles(case))
+            except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+                data = BorderError(f"its outputs cannot be measured: {error!r}")
         return self._answer(task, super().store(task, data, folder))
 
     def fail(self, task: Task, cause: Cause, detail: str) -> Recorded:
@@ -227,8 +231,6 @@ def _measure(data: dict[str, Any], folder: Path, case: CaseFiles) -> None:
 
     An output of another shape than its reference has none; the record says so and names both shapes.
     """
-    import numpy as np
-
     kept = data.pop("kept", {})
     reference, shapes = case.reference, dict[str, str]()
     if data["ended"] != RAN or not reference:
@@ -237,13 +239,16 @@ def _measure(data: dict[str, Any], folder: Path, case: CaseFiles) -> None:
         measured: dict[str, Any] = {}
         for name in build["measurements"]["outputs"]:
             mark = f"@{number}" if number else ""
-            output = np.load(folder / f"{name}{mark}.npy", mmap_mode="r") if name + mark in kept else None
+            output = None
+            if name + mark in kept:
+                with opened(folder / f"{check_name(name)}{mark}.npy", ARRAY, folder.parent) as (stream, size):
+                    output = read_array(stream, size)
             if output is None or name not in reference:
                 continue
             if output.shape != reference[name].shape:
                 shapes[name] = f"shape {output.shape}, the reference has {reference[name].shape}"
             else:
-                measured[name] = strict(measure_output(np.asarray(output), reference[name]))
+                measured[name] = strict(measure_output(output, reference[name]))
         build["measurements"]["outputs"] = measured
     if shapes:
         data["ended"] = Cause.PROBE_FAILED.value

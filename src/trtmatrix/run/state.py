@@ -38,7 +38,8 @@ class Run:
     ``launchers``: by runtime. ``rebuilds``: the least number of engines of each cell. ``confirm``: failures
     are run again to be believed. ``stored``: the records that were there before. ``is_here``: whether a
     launch can start without a pull or an installation. ``surfaces`` asks for API surfaces that are not known.
-    ``images`` is told which are wanted. ``sampled``: the cells whose PASS is seen again in a fresh process. ``prepared``: the cases (repro, case) whose files are there.
+    ``images`` is told which are wanted. ``sampled``: the cells whose PASS is seen again in a fresh process.
+    ``prepared``: the cases (repro, case) whose files are there.
     ``stop``: the run is to end; ``leave``: what other hosts run goes on, as nobody asked for its end;
     ``hurry``: whoever ends it is not to wait for other hosts any longer.
     """

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+from trtmatrix.common.border import BorderError, read_json, remove_tree
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import make_job_folder
 from trtmatrix.launchers.launcher import Ended, Ready
-from trtmatrix.records.store import read_json
 from trtmatrix.run.intake import Intake
 from trtmatrix.run.recorder import Recorded, Recorder
 from trtmatrix.run.state import Run
@@ -74,7 +74,7 @@ class Worker:
             with self._threads:  # on the way out it waits until what came out is stored
                 ended = self._run_probe(folder)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
             self._take_recorded()
         self._settle(ended)
 
@@ -135,16 +135,20 @@ class Worker:
         """Hand each record that has appeared to the recorder; they appear in order."""
         while self._next < len(self._fed):
             index, task = self._next, self._fed[self._next]
-            data = read_json(out / f"{index}.record.json")
-            if data is None:
-                if index > self._started and (out / f"{index}.started.json").exists():
+            data: dict[str, Any] | BorderError
+            try:
+                data = read_json(out / f"{index}.record.json", below=out)
+                self._told_of_memory |= bool(data.get("oom_kills"))
+            except FileNotFoundError:
+                if index > self._started and os.path.lexists(out / f"{index}.started.json"):
                     self._started = index
                     self._due = time.monotonic() + task.seconds + OVERDUE_SECONDS
                 if time.monotonic() > self._due:
-                    raise Overdue
+                    raise Overdue from None
                 return
+            except BorderError as error:
+                data = error
             self._started, self._next, self._due = index, index + 1, math.inf
-            self._told_of_memory |= bool(data.get("oom_kills"))
             stored = self._threads.submit(self.recorder.store, task, data, out / str(index))
             self._pending.append((task, stored))
 
@@ -161,10 +165,14 @@ class Worker:
     def _settle(self, ended: Ended) -> None:
         """Record the task that took the probe down; what else is left goes back to the queue.
 
-        All that is left fails where the probe cannot be started. One that ended before there was anything
+        All that is left fails where the probe cannot be started. One whose engine went away while it ran is
+        started again for what is left. One that ended before there was anything
         to do is no trouble yet.
         """
-        if self._launcher_failed or (self._fed and self._started < 0 and not self.queue.is_done):
+        again = self._launcher_failed and self._started >= 0  # it had worked: the engine may be back
+        if (self._launcher_failed and not again) or (
+            self._fed and self._started < 0 and not self.queue.is_done
+        ):
             what = "the probe did not start" if self._started < 0 else "the launcher failed"
             for task in self.queue.drop():
                 detail = f"{what}: {ended.log[-1500:]}"
@@ -175,6 +183,8 @@ class Worker:
             cause = Cause.PROBE_FAILED
             if ended.out_of_memory and not self._told_of_memory:
                 cause = Cause.OUT_OF_HOST_MEMORY
+            elif self._launcher_failed:
+                cause = Cause.LAUNCHER_FAILED
             elif ended.code in {137, 143}:
                 cause = Cause.INTERRUPTED
             detail = f"the probe ended with code {ended.code}: {ended.log[-1500:]}"

@@ -12,12 +12,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from trtmatrix.common.border import BorderError, read_json
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.file_lock import hold
 from trtmatrix.common.paths import Project, publish_folder
 from trtmatrix.judge.record import NewerRecordError, Record, RecordError
 from trtmatrix.prepare.cases import copy_case
-from trtmatrix.records.store import read_json, take_record
+from trtmatrix.records.store import take_record
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.model import CellId
 from trtprobe.files import write_json
@@ -77,14 +78,14 @@ class RunFolder:
 
     def facts(self) -> dict[str, Any] | None:
         """Return ``claims`` and ``past`` (each cell's records that were there before); None where closed."""
-        return read_json(self.folder / "run.json")
+        return _read(self.folder / "run.json")
 
     def submissions(self) -> list[Submission]:
         """Return what was submitted, in order."""
         for name in [n for n, sent in self._read.items() if not (sent.folder / "tasks.json").exists()]:
             del self._read[name]
         for folder in self.folder.glob("[0-9]*"):
-            if folder.name not in self._read and (data := read_json(folder / "tasks.json")):
+            if folder.name not in self._read and (data := _read(folder / "tasks.json")):
                 self._read[folder.name] = Submission(folder=folder, tasks=data["tasks"])
         return [self._read[name] for name in sorted(self._read, key=int)]
 
@@ -185,7 +186,7 @@ class Shared:
                 taken.append(take_record(file, self.root / "cache", project.local, project.cache))
             except NewerRecordError as error:
                 self.note(str(error))
-            except RecordError as error:
+            except (RecordError, BorderError) as error:
                 self.note(f"{error}; it is set aside")
                 with contextlib.suppress(OSError):
                     file.rename(file.with_name(f"{file.name}.damaged"))
@@ -201,6 +202,14 @@ class Shared:
     def known_here(self, cell: CellId, project: Project) -> set[str]:
         """Return the names of a cell's records that are there and in this project."""
         return self.names(cell) & _names(project.local, cell)
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    """Return a JSON object of ours; None where it is not there, or damaged."""
+    try:
+        return read_json(file)
+    except (OSError, BorderError):
+        return None
 
 
 def _folder(root: Path, cell: CellId) -> Path:

@@ -12,7 +12,7 @@ from trtmatrix.tables.board_kinds import kind_lines
 from trtmatrix.tables.markdown import bullets, code, link, plain
 from trtmatrix.tables.remarks import find_remarks
 from trtmatrix.tables.summary import count_lines, count_products
-from trtmatrix.tables.table import Section, Table, make_tables, one_line
+from trtmatrix.tables.table import Section, Table, make_tables
 
 _MOST_ITEMS = 40
 
@@ -69,5 +69,5 @@ def _body(section: Section) -> list[list[str]]:
 
 
 def _cell(entry: Entry | None) -> str:
-    text = one_line(cell_text(entry))
+    text = plain(cell_text(entry)).replace("\\|", "&#124;")  # a record's remark is a stranger's
     return f"**{text}**" if entry is not None and entry.surprise else text

@@ -18,7 +18,6 @@ from trtmatrix.judge.record import Record, RecordError
 from trtmatrix.records.store import (
     keep_outputs,
     publish,
-    read_json,
     read_records,
     write_record,
 )
@@ -153,13 +152,14 @@ def test_a_record_of_a_newer_trtmatrix_stays_where_it_is(tmp_path: Path) -> None
     assert files(tmp_path) == [str(path.relative_to(tmp_path))]
 
 
-def test_what_cannot_be_opened_is_told_and_left(tmp_path: Path) -> None:
+def test_what_is_no_file_is_set_aside(tmp_path: Path) -> None:
     path = Path(write_record(tmp_path, data()).file)
     path.unlink()
     path.mkdir()
-    with pytest.raises(ConfigError, match=r"r1\.json:1: "):
+    with pytest.raises(ConfigError, match=r"r1\.json:1: is no regular file"):
         read_records(tmp_path)
-    assert path.is_dir()
+    assert path.with_name("r1.json.damaged").is_dir()
+    assert read_records(tmp_path) == []
 
 
 def test_publishing_copies_bytes_once(tmp_path: Path) -> None:
@@ -180,10 +180,3 @@ def test_outputs_are_kept_once_by_their_content(tmp_path: Path) -> None:
     (kept,) = (tmp_path / "cache" / "outputs").iterdir()
     assert kept.name == f"{first['y']['sha256']}.npz"
     np.testing.assert_array_equal(np.load(kept)["output"], np.array([1.0, np.nan], np.float32))
-
-
-@pytest.mark.parametrize(("content", "value"), [(b"{}", {}), (b"{", None), (b"[]", None), (b"\xff", None)])
-def test_half_a_json_file_is_none(content: bytes, value: object, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_bytes(content)
-    assert read_json(tmp_path / "a.json") == value
-    assert read_json(tmp_path / "nothing.json") is None

@@ -16,6 +16,7 @@ from builders import make_case, make_cell, make_record, make_repro
 from model.test_own_model import Opened, npz, opened
 from onnxmodels import mlp, normal, saved
 
+from trtmatrix.common.border import read_json
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.noise import NO_FLOOR
@@ -23,6 +24,7 @@ from trtmatrix.judge.record import record_from
 from trtmatrix.model.own_model import model_repro
 from trtmatrix.plan.digests import asked_digest
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
+from trtmatrix.prepare.intact import CASE, SEAL, digest_known, sealed
 from trtmatrix.prepare.noise import compute_noise, has_noise
 from trtmatrix.suite.model import Product, Verdict
 from trtmatrix.suite.outcome import Outcome
@@ -30,6 +32,7 @@ from trtmatrix.suite.repro_files import LoadedRepro, read_repro
 from trtmatrix.suite.reprofile import parse_repro
 from trtmatrix.suite.repros import Case
 from trtprobe.cell import run_and_measure
+from trtprobe.files import write_json
 
 __all__ = ["opened"]
 
@@ -215,6 +218,10 @@ def test_a_model_with_another_weight_fails(opened: Opened, tmp_path: Path) -> No
     ).tobytes()
     (folder / "model.onnx").unlink()  # a link: the blob stays
     saved(wrong, folder / "model.onnx")
+    facts = read_json(folder / CASE)  # as if it had been prepared so
+    facts["files"]["model.onnx"] = digest_known(folder / "model.onnx")
+    del facts[SEAL]
+    write_json(folder / CASE, sealed(facts))
     result, outcome = ran(context)
     assert result["ended"] == "ran"
     assert outcome.verdict is Verdict.FAIL

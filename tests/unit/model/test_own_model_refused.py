@@ -193,14 +193,14 @@ def test_every_array_that_does_not_fit_is_told_at_once(opened: Opened, tmp_path:
 def test_pickled_arrays_are_refused(opened: Opened, tmp_path: Path) -> None:
     path = npz(tmp_path / "in.npz", x=np.array([{}, None], dtype=object))
     message = refused(opened, saved(mlp(), tmp_path / "m.onnx"), "--inputs", str(path))
-    assert "input x: cannot be read: pickled arrays are refused" in message
+    assert "input x: cannot be read: it holds objects" in message
 
 
 def test_a_member_that_is_no_array_is_told(opened: Opened, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "in.npz", "w") as archive:
         archive.writestr("x", b"1 2 3")
     message = refused(opened, saved(mlp(), tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in.npz"))
-    assert "input x: is no array" in message
+    assert "input x: cannot be read: it holds no array x" in message
 
 
 def test_inputs_that_are_not_there_are_told(opened: Opened, tmp_path: Path) -> None:

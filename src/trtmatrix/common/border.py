@@ -1,0 +1,271 @@
+"""The border: what came out of a container, an archive, a pack, a merge or the results folder is read here.
+
+Regular files alone, reached without following a link and without waiting, each of a bounded size; strict
+JSON; arrays by their header and never by pickle. Whatever is wrong is a :class:`BorderError`, which costs
+that file or cell alone. Nothing else opens such files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from trtmatrix.common.jsontext import check_depth, parse_json
+
+if TYPE_CHECKING:  # a run that is served starts without NumPy
+    from zipfile import ZipFile
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+RECORD = 1 << 26
+"""Bytes that a record, or any other JSON, may have."""
+ARRAY = 1 << 36
+"""Bytes that an array may have."""
+MEMBERS = 10_000
+"""Arrays that a ``.npz`` may hold."""
+SQUEEZED = 1100
+"""How many times larger a member of an archive can be than it is packed: deflate's own limit is 1032."""
+NAME = 200
+"""Bytes that the name of an output may have."""
+BLOCK = 1 << 20
+
+_HEADER = 1 << 16
+"""Bytes in which an array's header must end; NumPy itself takes 10,000."""
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_THEIRS = frozenset({errno.ELOOP, errno.ENXIO, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR})
+"""Errors of opening that say what somebody left, and nothing of this host."""
+_DENIED = frozenset({errno.EACCES, errno.EPERM})
+"""Errors that a container's process can bring about for what it left, and that are this host's elsewhere."""
+
+
+class BorderError(ValueError):
+    """A file, or what is in it, cannot be used; the message says why, and names no path."""
+
+
+# --- Files
+
+
+def open_file(file: Path | str, largest: int = RECORD, below: Path | None = None) -> tuple[int, int]:
+    """Return the descriptor of a regular file, and its size in bytes.
+
+    ``below``: a folder of ours above it; nothing between it and the file may be a link either.
+    :class:`BorderError` where it is anything else, or larger; ``FileNotFoundError`` where nothing is there.
+    """
+    folder = -1
+    try:
+        if below is not None:
+            *parts, file = Path(file).relative_to(below).parts
+            folder = os.open(below, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            for part in parts:
+                inner = os.open(part, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+        descriptor = os.open(file, _FLAGS, dir_fd=folder if below is not None else None)
+    except OSError as error:
+        if error.errno not in (_THEIRS | _DENIED if below is not None else _THEIRS):
+            raise
+        raise BorderError(f"is no file that can be read: {error.strerror}") from error
+    finally:
+        if folder >= 0:
+            os.close(folder)
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size > largest:
+        os.close(descriptor)
+        many = f"has {facts.st_size:,} bytes, more than the {largest:,} that it may have"
+        raise BorderError(many if stat.S_ISREG(facts.st_mode) else "is no regular file")
+    return descriptor, facts.st_size
+
+
+@contextlib.contextmanager
+def opened(file: Path, largest: int = RECORD, below: Path | None = None) -> Iterator[tuple[IO[bytes], int]]:
+    """Open a file as :func:`open_file` does; gives a stream and the size."""
+    descriptor, size = open_file(file, largest, below)
+    with os.fdopen(descriptor, "rb") as stream:
+        yield stream, size
+
+
+def read_file(file: Path, largest: int = RECORD, below: Path | None = None) -> bytes:
+    """Return the content of a file; see :func:`open_file`. One that grows meanwhile is refused."""
+    with opened(file, largest, below) as (stream, size):
+        content = stream.read(size + 1)
+    if len(content) > size:
+        raise BorderError("is still written to")
+    return content
+
+
+def read_json(file: Path, largest: int = RECORD, below: Path | None = None) -> dict[str, Any]:
+    """Return the JSON object in a file; see :func:`open_file` and :func:`.jsontext.parse_json`."""
+    content = read_file(file, largest, below)
+    try:
+        data = parse_json(content)
+        check_depth(data)
+    except ValueError as error:
+        raise BorderError(f"is no JSON that can be used: {error}") from error
+    if not isinstance(data, dict):
+        raise BorderError(f"is no JSON object but {type(data).__name__}")
+    return data
+
+
+def check_name(name: str) -> str:
+    """Return a name that can be a file's, with what is put behind it, in one folder alone."""
+    if not name or "/" in name or "\0" in name or len(name.encode("utf-8", "replace")) > NAME:
+        raise BorderError(f"{name[:NAME]!r} is no plain name")
+    return name
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all in it, however deep, as far as that can be done; no link is followed."""
+    with contextlib.suppress(OSError):
+        here = _open_folder(str(folder), None)
+        try:
+            stack = [("", _identity(here), _unlink_files(here))]  # the folders that we are in: neither paths
+            while True:  # nor calls nor descriptors grow with their number
+                name, _, inner = stack[-1]
+                if inner:
+                    with contextlib.suppress(OSError):
+                        following = _open_folder(child := inner.pop(), here)
+                        os.close(here)
+                        here, folders = following, list[str]()
+                        stack.append((child, _identity(here), folders))
+                        folders += _unlink_files(here)
+                    continue
+                stack.pop()
+                if not stack:
+                    break
+                above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here)
+                os.close(here)
+                here = above
+                if _identity(here) != stack[-1][1]:  # somebody has moved it
+                    break
+                with contextlib.suppress(OSError):
+                    os.rmdir(name, dir_fd=here)
+        finally:
+            os.close(here)
+        folder.rmdir()
+
+
+def _open_folder(name: str, above: int | None) -> int:
+    """Open a folder that is no link; one that its owner may not look into is changed so that they may."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    seen = os.open(name, flags | os.O_PATH, dir_fd=above)
+    try:
+        itself = f"/proc/self/fd/{seen}"  # the very folder, whatever has its name by now
+        if os.fstat(seen).st_mode & 0o700 != 0o700:
+            os.chmod(itself, 0o700)  # noqa: PTH101
+        return os.open(itself, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        os.close(seen)
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    facts = os.fstat(folder)
+    return facts.st_dev, facts.st_ino
+
+
+def _unlink_files(folder: int) -> list[str]:
+    """Remove what is no folder; returns the names of the folders."""
+    folders = []
+    for name in os.listdir(folder):
+        try:
+            os.unlink(name, dir_fd=folder)
+        except OSError:  # what unlink says of a folder depends on the file system
+            folders.append(name)
+    return folders
+
+
+# --- Arrays
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What an array's header says. ``start``: bytes before its first element; ``count``: its elements."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    start: int
+    count: int
+
+
+def read_head(stream: IO[bytes], size: int) -> Head:
+    """Read the header of a ``.npy`` that has so many bytes in all; the stream stands behind it then.
+
+    :class:`BorderError` where it is none, holds objects or structures, or promises other than the file has.
+    """
+    from numpy.lib import format as npy
+
+    room = BytesIO(stream.read(min(size, _HEADER)))
+    try:
+        version = npy.read_magic(room)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = read(room)
+    except Exception as error:  # NumPy reads Python's own syntax, and raises whatever that does
+        raise BorderError(f"is no array: {str(error)[:200]}") from error
+    if dtype.hasobject or dtype.fields or dtype.subdtype:
+        raise BorderError("holds objects or structures, no numbers")
+    if any(type(extent) is not int or extent < 0 for extent in shape) or len(shape) > 32:
+        raise BorderError("has a shape that no array can have")
+    start, count = room.tell(), math.prod(shape)
+    if start + count * dtype.itemsize != size:
+        words = f"{dtype} {list(shape)}"[:200]
+        raise BorderError(f"has {size - start:,} bytes of numbers, which are not the {words} of its header")
+    stream.seek(start)
+    return Head(dtype=dtype, shape=tuple(shape), fortran=bool(fortran), start=start, count=count)
+
+
+def read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
+    """Return the array in a ``.npy``; memory is taken as its numbers come, not as its header promises."""
+    import numpy as np
+
+    head, data = read_head(stream, size), bytearray()
+    while block := stream.read(BLOCK):
+        data += block
+    if len(data) != size - head.start:
+        raise BorderError("ends too early")
+    flat = np.frombuffer(data, head.dtype)
+    return flat.reshape(head.shape, order="F" if head.fortran else "C")
+
+
+@contextlib.contextmanager
+def opened_npz(file: Path, largest: int = ARRAY) -> Iterator[Npz]:
+    """Open a ``.npz``; :class:`BorderError` also for what turns out to be wrong with it inside the block."""
+    import zlib
+    from zipfile import BadZipFile, ZipFile
+
+    with opened(file, largest) as (stream, _):
+        try:
+            with ZipFile(stream) as archive:
+                if len(archive.infolist()) > MEMBERS:
+                    raise BorderError(f"holds more than {MEMBERS:,} arrays")
+                yield Npz(archive)
+        except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, UnicodeError) as error:
+            raise BorderError(f"is damaged, or no .npz: {error}") from error
+
+
+class Npz:
+    """An open ``.npz``."""
+
+    def __init__(self, archive: ZipFile) -> None:
+        """Take an archive whose number of members was looked at."""
+        self._members = {info.filename: info for info in archive.infolist()}
+        self._archive, self.names = archive, [name.removesuffix(".npy") for name in self._members]
+
+    @contextlib.contextmanager
+    def member(self, name: str) -> Iterator[tuple[IO[bytes], int]]:
+        """Give an array's ``.npy`` as a stream, and its size; :class:`BorderError` where there is none."""
+        info = self._members.get(f"{name}.npy")
+        if info is None:
+            raise BorderError(f"holds no array {name}")
+        if info.file_size > ARRAY or info.file_size > SQUEEZED * info.compress_size + _HEADER:
+            raise BorderError(f"says that {name} has {info.file_size:,} bytes, which it cannot have")
+        with self._archive.open(info) as stream:
+            yield stream, info.file_size

@@ -1,0 +1,322 @@
+"""Results, merge folders, packs, models and samples of others: one clear line each, and the rest is read."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from merges import CELL, Place, make_place, record_data
+
+from tests.border.leaving import in_time
+from tests.border.test_left_by_cells import header
+from trtmatrix.common.border import (
+    BorderError,
+    opened,
+    opened_npz,
+    read_array,
+    read_json,
+)
+from trtmatrix.common.errors import ConfigError, ExitCode, UsageError
+from trtmatrix.common.jsontext import parse_json, to_json
+from trtmatrix.images.unpacker import main as unpack
+from trtmatrix.images.unpacker import make_parser
+from trtmatrix.judge.record import RecordError, record_from
+from trtmatrix.onnxmodel.reading import read_model
+from trtmatrix.onnxmodel.samples import read_samples
+from trtmatrix.records.store import keep_outputs, read_records
+
+WHERE = f"{CELL.gpu}/{CELL.version}/{CELL.repro}/{CELL.case}"
+
+
+def changed(**fields: Any) -> Callable[[Path], object]:
+    """A record with other fields."""
+    return lambda path: path.write_text(to_json({**record_data("bad"), **fields}))
+
+
+def raw(value: str) -> Callable[[Path], object]:
+    """A record with a field as it is written."""
+    return lambda path: path.write_text(f'{to_json(record_data("bad")).rstrip()[:-1]}, "odd": {value}}}')
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as out:
+        out.truncate(1 << 42)
+
+
+NOISE = {"precision": "fp32", "outputs": {"y": {"fp32": 1e-7}}}
+RECORDS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a FIFO": (os.mkfifo, "no regular file"),
+    "a link to a record": (lambda path: path.symlink_to("r1.json"), "no file that can be read"),
+    "a link to /dev/zero": (lambda path: path.symlink_to("/dev/zero"), "no file that can be read"),
+    "4 TB": (sparse, "more than the"),
+    "nothing": (Path.touch, "damaged"),
+    "zeros": (lambda path: path.write_bytes(b"\0" * 999), "damaged"),
+    "a list": (lambda path: path.write_text("[]"), "is a JSON object"),
+    "NaN": (raw("NaN"), "NaN"),
+    "1e400": (raw("1e400"), "1e400"),
+    "100,000 lists": (raw("[" * 100_000 + "]" * 100_000), "inside of each other"),
+    "a billion processes": (changed(processes=10**9), "processes"),
+    "processes of text": (changed(processes="2"), "processes"),
+    "kept in a list": (changed(kept=["y"]), "no object"),
+    "kept of texts": (changed(kept={"y": "x"}), "no object"),
+    "a digest that is none": (changed(kept={"y": {"sha256": 7}}), "no text"),
+    "a digest that leads up": (changed(kept={"y": {"sha256": "../../secret"}}), "no digest"),
+    "20,000 builds": (changed(builds=[{}] * 20_000), "builds"),
+    "a run that leads up": (changed(run="../../r1"), "no run's id"),
+    "a cell that leads up": (changed(cell={**vars(CELL), "case": "../x"}), "no cell id"),
+    "a cell of numbers": (changed(cell=7), "a part is missing"),
+}  # fmt: skip
+"""What lies where a record should → the words of why it is none."""
+STRANGERS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "500 lists": (raw("[" * 500 + "]" * 500), "inside of each other"),
+    "noise in a list": (changed(noise={**NOISE, "outputs": ["y"]}), "outputs"),
+    "noise of texts": (changed(noise={**NOISE, "outputs": {"y": {"fp32": "x"}}}), "outputs"),
+    "a curve of one number": (changed(noise={**NOISE, "scales": {"curve": [[1.0]]}}), "curve"),
+    "noise of no precision": (changed(noise={"outputs": NOISE["outputs"]}), "no precision"),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
+    return make_place(tmp_path / "place", capsys)
+
+
+@pytest.mark.parametrize("name", [*RECORDS, *STRANGERS])
+def test_a_merge_takes_the_others_in(name: str, place: Place, tmp_path: Path) -> None:
+    make, words = (RECORDS | STRANGERS)[name]
+    folder = tmp_path / "came" / WHERE
+    folder.mkdir(parents=True)
+    (folder / "r1.json").write_text(to_json(record_data("r1")))
+    make(folder / "bad.json")
+    with in_time():
+        code, told = place.merge(tmp_path / "came")
+    assert code is ExitCode.USAGE
+    assert words in told
+    assert "Traceback" not in told
+    assert place.files() == {f"{WHERE}/r1.json": (folder / "r1.json").read_bytes()}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_what_is_no_record_is_set_aside_and_named(name: str, tmp_path: Path) -> None:
+    make, words = RECORDS[name]
+    folder = tmp_path / "results" / WHERE
+    folder.mkdir(parents=True)
+    (folder / "r1.json").write_text(to_json(record_data("r1")))
+    make(folder / "bad.json")
+    with in_time():
+        with pytest.raises(ConfigError, match=r"set aside as bad\.json\.damaged") as raised:
+            read_records(tmp_path / "results")
+        assert words in str(raised.value)
+        assert [one.record.run for one in read_records(tmp_path / "results")] == ["r1"]
+
+
+def test_a_deep_record_of_the_results_harms_no_table(place: Place) -> None:
+    folder = place.results / "local" / WHERE
+    folder.mkdir(parents=True)
+    raw("[" * 900 + "]" * 900)(folder / "bad.json")
+    assert [cell["case"] for cell in place.table()]
+
+
+@pytest.mark.parametrize("target", ["/etc/hostname", "/dev/zero"])
+def test_a_folder_with_digests_and_links_is_refused(target: str, place: Place, tmp_path: Path) -> None:
+    came = tmp_path / "came"
+    (came / "records" / WHERE).mkdir(parents=True)
+    content = to_json(record_data("r1"))
+    (came / "records" / WHERE / "r1.json").write_text(content)
+    digest = sha256(content.encode()).hexdigest()
+    (came / "outputs").mkdir()
+    (came / "outputs" / "x.npz").symlink_to(target)
+    (came / "SHA256SUMS").write_text(f"{digest}  records/{WHERE}/r1.json\n{digest}  outputs/x.npz\n")
+    with in_time():
+        code, told = place.merge(came)
+    assert (code, place.files()) == (ExitCode.USAGE, {})
+    assert "not as it was made" in told
+
+
+def boasting(path: Path, size: int = 1 << 50) -> None:
+    """An archive whose member says that it has so many bytes unpacked."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("output.npy", header("'<f8'", f"({size // 8},)"))
+        archive.writestr("x.npy", header("'<f8'", f"({size // 8},)"))
+    data = bytearray(path.read_bytes())
+    for at in (at for at in range(len(data) - 4) if data[at : at + 4] == b"PK\x01\x02"):
+        data[at + 24 : at + 28] = (0xFFFFFFF0).to_bytes(4, "little")
+    path.write_bytes(data)
+
+
+def zipped(path: Path, content: bytes) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", content)
+
+
+def halved(path: Path) -> None:
+    np.savez(path, x=np.arange(4096.0))
+    path.write_bytes(path.read_bytes()[:9000])
+
+
+SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a FIFO": (os.mkfifo, "no regular file"),
+    "/dev/zero": (lambda path: path.symlink_to("/dev/zero"), "no regular file"),
+    "4 TB": (sparse, "bytes"),
+    "text": (lambda path: path.write_text("x"), "no .npz"),
+    "a size that cannot be": (boasting, "which it cannot have"),
+    "a pickle": (lambda path: np.savez(path, x=np.array([{}], dtype=object)), "objects"),
+    "a header of 8 TB": (
+        lambda path: zipped(path, header("'<f8'", "(1099511627776,)")), "which are not",
+    ),
+    "half of it": (halved, "damaged"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_samples_that_are_none_are_named(name: str, tmp_path: Path) -> None:
+    make, words = SAMPLES[name]
+    make(tmp_path / "in.npz")
+    with in_time(), pytest.raises(UsageError) as raised:
+        read_samples(tmp_path / "in.npz", [])
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir, sparse])
+def test_a_model_that_is_no_file_is_named(make: Callable[[Path], object], tmp_path: Path) -> None:
+    make(tmp_path / "m.onnx")
+    with in_time(), pytest.raises(UsageError, match="--model"):
+        read_model(tmp_path / "m.onnx")
+
+
+def pack(folder: Path, **fields: Any) -> None:
+    """A pack without parts, its manifest with other fields."""
+    data = {"schema": 3, "pack": "p", "platform": "linux/amd64", "versions": ["10.7.0"], "pythons": ["3.11"]}
+    content = json.dumps({**data, "images": [], "parts": [], **fields})
+    (folder / "manifest.json").write_text(content)
+    (folder / "unpack").touch()
+    digests = {name: sha256((folder / name).read_bytes()).hexdigest() for name in ("manifest.json", "unpack")}
+    sums = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    (folder / "SHA256SUMS").write_text(sums)
+
+
+def instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
+    """A pack in which something else lies in place of a file."""
+
+    def write(folder: Path) -> None:
+        pack(folder)
+        (folder / name).unlink()
+        make(folder / name)
+
+    return write
+
+
+PACKS: dict[str, Callable[[Path], object]] = {
+    "a FIFO of digests": instead("SHA256SUMS", os.mkfifo),
+    "digests of 4 TB": instead("SHA256SUMS", sparse),
+    "a link to /dev/zero": instead("SHA256SUMS", lambda path: path.symlink_to("/dev/zero")),
+    "a script that is a FIFO": instead("unpack", os.mkfifo),
+    "a manifest that is a link": instead("manifest.json", lambda path: path.symlink_to("/etc/hostname")),
+    "a deep manifest": lambda folder: pack(folder, odd=json.loads("[" * 900 + "]" * 900)),
+    "a name of markup": lambda folder: pack(folder, pack="\x1b[2J"),
+    "versions of numbers": lambda folder: pack(folder, versions=[1]),
+    "an image in a list": lambda folder: pack(folder, images=[["x"]]),
+    "a size of text": lambda folder: pack(folder, parts=[{"name": "unpack", "size": "1"}]),
+    "a size below nothing": lambda folder: pack(folder, parts=[{"name": "unpack", "size": -1}]),
+    "a part that leads up": lambda folder: pack(folder, parts=[{"name": "../x", "size": 1}]),
+}
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_a_pack_that_is_none_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    PACKS[name](tmp_path)
+    args = make_parser().parse_args([str(tmp_path), "--check"])
+    with in_time():
+        code = unpack(args)
+    said = capsys.readouterr()
+    if name == "a deep manifest":  # what nobody reads harms nobody
+        assert code in {0, 1}
+    else:
+        assert (code, said.out) == (1, "")
+        assert said.err.startswith("unpack: ")
+    assert "Traceback" not in said.err
+
+
+# --- Fuzzed: whatever is read, it is an answer or a BorderError
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_any_bytes_are_an_object_or_refused(content: bytes) -> None:
+    file = Path("/dev/shm") / f"trtmatrix-fuzz-{os.getpid()}"  # noqa: S108 - thousands of files
+    file.write_bytes(content)
+    try:
+        with contextlib.suppress(BorderError):
+            assert isinstance(read_json(file), dict)
+        for read in (_array_in, _arrays_in):
+            with contextlib.suppress(BorderError):
+                read(file)
+    finally:
+        file.unlink()
+
+
+def _array_in(file: Path) -> object:
+    with opened(file) as (stream, size):
+        return read_array(stream, size)
+
+
+def _arrays_in(file: Path) -> object:
+    found = []
+    with opened_npz(file) as archive:
+        for name in archive.names:
+            with archive.member(name) as (stream, size):
+                found.append(read_array(stream, size))
+    return found
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(["NaN", "Infinity", "x", "ran", "../x", "\ud800"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abyz"), inner, max_size=2),
+    max_leaves=4,
+)  # fmt: skip
+FIELDS = sorted({*record_data("r1"), "builds", "processes", "kept", "worker", "confirms", "finished"})
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.dictionaries(st.sampled_from(FIELDS), VALUES, min_size=1, max_size=3))
+def test_any_field_makes_a_record_or_is_refused(fields: dict[str, Any]) -> None:
+    data = parse_json(json.dumps({**record_data("r1"), **fields}))
+    try:
+        record = record_from(data)
+    except RecordError:
+        return
+    assert record.builds
+    assert record.engines <= 10_000
+    assert record.emulation is None or record.noise
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.integers(0, 300), st.binary(min_size=1, max_size=4))
+def test_any_change_of_an_array_is_read_or_refused(at: int, change: bytes) -> None:
+    folder = Path("/dev/shm") / f"trtmatrix-fuzz-{os.getpid()}"  # noqa: S108
+    (folder / "0").mkdir(parents=True)
+    try:
+        np.save(folder / "0" / "y.npy", np.arange(20.0))
+        data = bytearray((folder / "0" / "y.npy").read_bytes())
+        data[at % len(data) : at % len(data) + len(change)] = change
+        (folder / "0" / "y.npy").write_bytes(data)
+        with contextlib.suppress(BorderError):
+            (facts,) = keep_outputs(folder, folder / "0", ["y"]).values()
+            assert facts["sha256"] == sha256(data).hexdigest()
+    finally:
+        for path in sorted(folder.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        folder.rmdir()

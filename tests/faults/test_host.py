@@ -1,0 +1,222 @@
+"""Trouble of this host ends a command with a clear line and code 3; a reader that goes changes nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docker.errors
+import pytest
+from builders import make_case, make_cell, make_repro
+from merges import Place, make_place
+from playing import make_a_plan
+
+from trtmatrix.cli import entry
+from trtmatrix.common.border import remove_tree
+from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.common.paths import Project, make_job_folder
+from trtmatrix.launchers.containers import answer_of, wait_for_engine
+from trtmatrix.launchers.pulls import LEAST_SECONDS, Puller
+from trtmatrix.run.perform import check_paths
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
+    place = make_place(tmp_path / "place", capsys)
+    place.measure("r1")
+    return place
+
+
+def table(place: Place, shell: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run ``table`` as a shell would, with its streams as the line says; ``@`` stands for the command."""
+    words = " ".join(place.words(sys.executable, "-m", "trtmatrix", "table", "--full", "--offline"))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run(
+        ["/bin/bash", "-c", shell.replace("@", words)], check=False, capture_output=True, env=environment,
+        timeout=60, **more,
+    )  # fmt: skip
+
+
+CODE = "; echo ${PIPESTATUS[0]} >&2"
+STREAMS = {
+    "the reader of the output is gone": f"@ | true{CODE}",
+    "the reader has seen enough": f"@ | head -c 1 >/dev/null{CODE}",
+    "the output is closed": "@ >&-; echo $? >&2",
+    "the errors are closed": "@ 2>&- >/dev/null; echo $? >&2",
+    "both are closed": "(@ >&- 2>&-); echo $? >&2",
+    "all three are closed": "(@ <&- >&- 2>&-); echo $? >&2",
+    "the reader of the errors is gone": "{ { @ 2>&1 >/dev/null; echo $? >&3; } | true; } 3>&2",
+    "the errors' disk is full": "@ 2>/dev/full >/dev/null; echo $? >&2",
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_who_reads_changes_nothing(name: str, project: Place) -> None:
+    plain = table(project, "@ >/dev/null 2>&1; echo $? >&2").stderr
+    said = table(project, STREAMS[name]).stderr
+    assert said.splitlines()[-1] == plain.splitlines()[-1] in {b"0", b"1"}
+    assert b"Traceback" not in said
+
+
+def test_a_full_disk_under_the_output_is_told(project: Place) -> None:
+    said = table(project, "@ >/dev/full; echo $? >&2").stderr
+    assert said.splitlines()[-1] == b"3"
+    assert b"could not be written: No space left on device" in said
+    assert b"Traceback" not in said
+
+
+TROUBLES: dict[str, tuple[BaseException, str]] = {
+    "full disk": (OSError(errno.ENOSPC, "No space left on device", "/cache/x"), "free some room"),
+    "quota": (OSError(errno.EDQUOT, "Disk quota exceeded", "/cache/x"), "quota"),
+    "rights": (PermissionError(errno.EACCES, "Permission denied", "/cache/x"), "who owns it"),
+    "read-only": (OSError(errno.EROFS, "Read-only file system", "/cache/x"), "mounted read-only"),
+    "files": (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
+    "disk": (OSError(errno.EIO, "Input/output error", "/cache/x"), "--traceback"),
+    "memory": (MemoryError(), "memory is full"),
+    "gone": (FileNotFoundError(errno.ENOENT, "No such file", "/cache/x"), "--traceback"),
+    "a pipe of ours": (BrokenPipeError(errno.EPIPE, "Broken pipe"), "--traceback"),
+}
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_trouble_of_the_host_is_named(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error, words = TROUBLES[name]
+
+    def raising() -> ExitCode:
+        raise error
+
+    monkeypatch.setattr(entry, "find_command", lambda _: raising)
+    assert entry.run(["table"]) is ExitCode.MACHINERY
+    said = capsys.readouterr().err
+    assert words in said
+    assert "trouble of this host" in said
+    assert "Traceback" not in said
+    assert "mistake in trtmatrix" not in said
+
+
+@pytest.mark.parametrize("mask", ["777", "700", "477", "077"])
+def test_the_shell_s_umask_keeps_nobody_out_of_what_is_made(mask: str, project: Place) -> None:
+    shutil.rmtree(project.cache, ignore_errors=True)
+    command = table(project, f"umask {mask}; @ --output {project.folder}/page.html >/dev/null; echo $? >&2")
+    assert command.stderr.splitlines()[-1] in {b"0", b"1"}
+    assert (project.folder / "page.html").stat().st_mode & 0o600 == 0o600
+
+
+@pytest.mark.parametrize("name", ["with:colon", os.fsdecode(b"no-utf8-\xff")])
+def test_a_path_that_jobs_cannot_name_is_refused(name: str, tmp_path: Path) -> None:
+    cell = make_cell(make_repro(make_case()))
+    place = {
+        "matrix": tmp_path / "matrix.yaml",
+        "repros": tmp_path / "repros",
+        "results": tmp_path / "results",
+    }
+    check_paths(Project(**place, cache=tmp_path), make_a_plan([cell]).launches)
+    with pytest.raises(UsageError, match="--cache DIR") as raised:
+        check_paths(Project(**place, cache=tmp_path / name), make_a_plan([cell]).launches)
+    assert str(raised.value).isprintable() or "\n" in str(raised.value)
+
+
+def test_a_hung_engine_delays_no_interrupt() -> None:
+    class Interrupted(Exception):
+        pass
+
+    def poll() -> None:
+        raise Interrupted
+
+    started, never = time.monotonic(), threading.Event()
+    with pytest.raises(Interrupted):
+        answer_of(never.wait, poll)
+    assert time.monotonic() - started < 2
+    never.set()
+
+
+def test_a_hung_engine_is_not_waited_for_for_ever() -> None:
+    never = threading.Event()
+    with pytest.raises(MachineryError, match="has not answered"):
+        answer_of(never.wait, lambda: None, seconds=0.1)
+    never.set()
+
+
+class Client:
+    """A client of an engine that answers after so many tries."""
+
+    def __init__(self, tries: int) -> None:
+        self.left = tries
+
+    def ping(self) -> bool:
+        self.left -= 1
+        if self.left > 0:
+            raise docker.errors.APIError("it is being started")
+        return True
+
+
+def test_an_engine_that_is_started_again_is_waited_for() -> None:
+    client = Client(5)
+    wait_for_engine(client, lambda: None)  # type: ignore[arg-type]  # a stand-in
+    assert client.left == 0
+    with pytest.raises(docker.errors.APIError):
+        wait_for_engine(Client(10_000), lambda: None, seconds=0.1)  # type: ignore[arg-type]
+
+
+class Dripping:
+    """An engine whose pull brings so many bytes in each event, for ever."""
+
+    def __init__(self, size: int, events: int) -> None:
+        self.api, self.size, self.events, self.closed = self, size, events, False
+
+    def pull(self, *_: Any, **__: Any) -> Iterator[dict[str, Any]]:
+        try:
+            for number in range(self.events):
+                detail = {"current": self.size * number, "total": 1 << 40}
+                yield {"id": "layer", "status": "Downloading", "progressDetail": detail}
+        finally:
+            self.closed = True
+
+
+@pytest.mark.parametrize(("size", "ends"), [(100, True), (1 << 20, False)])
+def test_a_pull_that_drips_ends(size: int, *, ends: bool) -> None:
+    seconds = iter(range(0, 10**9, 10))
+    puller = Puller(pull_note=lambda *_: None, note=lambda _: None, clock=lambda: float(next(seconds)))
+    engine = Dripping(size, int(LEAST_SECONDS))
+    if ends:
+        with pytest.raises(MachineryError, match="bytes came in 10 minutes"):
+            puller.pull("example.org/a:1", engine)  # type: ignore[arg-type]  # a stand-in
+    else:
+        assert puller.pull("example.org/a:1", engine) > 0  # type: ignore[arg-type]
+    assert engine.closed
+
+
+def test_what_a_dead_run_left_goes_however_deep(tmp_path: Path) -> None:
+    left = make_job_folder(tmp_path, "old")
+    (left / "owner").write_text("gone:1:1:1")
+    here = Path.cwd()
+    os.chdir(left / "out")
+    for _ in range(3000):
+        Path("d").mkdir()
+        os.chdir("d")
+    os.chdir(here)
+    make_job_folder(tmp_path, "new")
+    assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["new"]
+
+
+def test_removing_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").touch()
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone" / "link").symlink_to(tmp_path / "kept")
+    remove_tree(tmp_path / "gone")
+    (tmp_path / "gone").symlink_to(tmp_path / "kept")
+    remove_tree(tmp_path / "gone")
+    assert (tmp_path / "kept" / "file").is_file()
