@@ -104,7 +104,7 @@ def unseal(file: int) -> Tuple[Dict[str, Any], Arrays]:
     except (RecursionError, KeyError, TypeError, MemoryError) as error:
         raise ValueError("what was handed over is damaged: %r" % error) from error
     if not isinstance(data, dict):
-        raise ValueError("what was handed over is no object")
+        raise ValueError("what was handed over is no object")  # noqa: TRY004 - as for all that is wrong
     return data, arrays
 
 
@@ -131,22 +131,26 @@ class Answer:
     def read(self, words: Mapping[str, Any], file: int) -> None:
         """Take what a message says that the file beside it is; ``refused`` says why nothing is taken."""
         try:
-            size = sealed_size(file)
-            self.bytes += size if "build" in words else 0
-            if self.most is not None and max(self.bytes, size) > self.most + LONGEST:
-                text = "wrote %d bytes; the output folder may hold %d"
-                raise ValueError(text % (max(self.bytes, size), self.most))
-            data, arrays = unseal(file)
-            if type(words.get("build")) is int:
-                self.hand(words["build"], arrays)
-            elif is_result(data):
-                self.tell(data, final=words.get("result") == "final")
-            else:
-                raise ValueError("the cell's process told no result")
+            self._take(words, file)
         except (ValueError, OSError) as error:
             self.refused = self.refused or str(error)
         finally:
             os.close(file)
+
+    def _take(self, words: Mapping[str, Any], file: int) -> None:
+        """Take a build's outputs or a result; ``ValueError`` where it is neither, or too large."""
+        size = sealed_size(file)
+        self.bytes += size if "build" in words else 0
+        if self.most is not None and max(self.bytes, size) > self.most + LONGEST:
+            text = "wrote %d bytes; the output folder may hold %d"
+            raise ValueError(text % (max(self.bytes, size), self.most))
+        data, arrays = unseal(file)
+        if type(words.get("build")) is int:
+            self.hand(words["build"], arrays)
+        elif is_result(data):
+            self.tell(data, final=words.get("result") == "final")
+        else:
+            raise ValueError("the cell's process told no result")
 
     def measured(self, spec: Mapping[str, Any]) -> Dict[str, Any]:
         """Return the result with all outputs measured, and with ``kept``: which are worth keeping.

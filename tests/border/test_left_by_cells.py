@@ -211,7 +211,10 @@ HARMLESS: dict[str, Attack] = {
     "an output without numbers": kept(lambda path: np.save(path, np.ones((0, 4)))),
     "a record in Latin letters, and with an emoji": lambda left: left.record.update(log="é🙂\ud800"),
     "the words of another cell": with_(
-        schema=2, run="r7", product="other", cell={"repro": "other", "case": "wrong", "version": "1", "gpu": "x"}
+        schema=2,
+        run="r7",
+        product="other",
+        cell={"repro": "r", "case": "wrong", "version": "1", "gpu": "x"},
     ),
     "a remark of markup": lambda left: left.record["measurements"].update(remark="|<b>`x`"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import stat
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ class Hostile:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
-    conftest.subprocess.run([str(conftest.BUILD)], check=True)
+    subprocess.run([str(conftest.BUILD)], check=True)
     return Hostile(tmp_path_factory.mktemp("hostile"))
 
 

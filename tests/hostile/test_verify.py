@@ -113,5 +113,5 @@ def test_a_killed_verify_leaves_nothing_for_long(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("says", "code"), [("wrong", 0), ("right", 1)])
 def test_an_honest_archive_is_told_as_it_is(tmp_path: Path, says: str, code: int) -> None:
-    body = "import sys\nprint('\\nrecorded: ')\nsys.exit(%d)" % (says == "wrong")
+    body = f"import sys\nprint('\\nrecorded: ')\nsys.exit({int(says == 'wrong')})"
     assert verify(archive(tmp_path, RECORDED % "", body), f"--image={IMAGE}").returncode == code

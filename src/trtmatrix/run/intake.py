@@ -19,9 +19,7 @@ from trtprobe.answer import sealed_size
 from trtprobe.channel import Channel
 from trtprobe.delivery import SOCKET, near
 
-NAMES = re.compile(
-    r"(?:\d{1,9}\.(?:started|record)|surface)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]+\.npy"
-)
+NAMES = re.compile(r"(?:\d{1,9}\.(?:started|record)|surface)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]+\.npy")
 MOST = 4096
 """Files that are taken of one cell."""
 

@@ -26,10 +26,10 @@ FACTS = {
 
 ROOT = Path("/opt/trtmatrix")
 ATTACKS = (
-    "forges-records", "knocks-at-the-host", "looks-into-the-supervisor", "swaps-the-run", "swaps-the-measure",
-    "swaps-a-wrapped", "changes-json", "changes-numpy", "fills-the-disk", "fills-unseen", "leaves-setuid",
-    "hands-over-a-pipe", "hands-over-nonsense", "hands-over-what-changes", "names-a-path", "names-another-cell",
-    "removes-all", "links", "shouts", "kills-the-supervisor",
+    "forges-records", "knocks-at-the-host", "looks-into-the-supervisor", "swaps-the-run",
+    "swaps-the-measure", "swaps-a-wrapped", "changes-json", "changes-numpy", "fills-the-disk",
+    "fills-unseen", "leaves-setuid", "hands-over-a-pipe", "hands-over-nonsense", "hands-over-what-changes",
+    "names-a-path", "names-another-cell", "removes-all", "links", "shouts", "kills-the-supervisor",
 )  # fmt: skip
 
 
@@ -40,8 +40,8 @@ def cases() -> Iterator[Dict[str, Any]]:
         yield {"id": attack, "params": {"does": attack}, "keep": True, **same, **own}
         yield {"id": "right-after-" + attack, "params": {"does": "right", "after": attack}, **same}
         yield {
-            "id": "wrong-after-" + attack, "params": {"does": "wrong", "after": attack}, "control": "negative",
-            **same,
+            "id": "wrong-after-" + attack, "params": {"does": "wrong", "after": attack},
+            "control": "negative", **same,
         }  # fmt: skip
 
 
@@ -70,14 +70,16 @@ def succeeds(step: Any) -> bool:
     """Whether a step of an attack comes through."""
     try:
         return step() is not False
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it was that kept it
         print("%s: %r" % (step.__name__, error))
         return False
 
 
 RECORD = {
     "schema": 1, "ended": "ran", "detail": "", "observed": {}, "environment": {}, "engine": {}, "kept": {},
-    "measurements": {"outputs": {"y": {"count": 8, "max_abs": 0.0}}, "scalars": {}, "signatures": {}, "remark": ""},
+    "measurements": {
+        "outputs": {"y": {"count": 8, "max_abs": 0.0}}, "scalars": {}, "signatures": {}, "remark": "",
+    },
     "log": "", "started": "2025-01-01T00:00:00.000Z", "finished": "2025-01-01T00:00:00.001Z",
 }  # fmt: skip
 
@@ -98,10 +100,10 @@ def do_knocks_at_the_host(outputs: Any, trt: Any) -> Iterator[Any]:
 
 def do_looks_into_the_supervisor(outputs: Any, trt: Any) -> Iterator[Any]:
     libc, supervisor = ctypes.CDLL(None, use_errno=True), os.getppid()
-    yield lambda: open("/proc/%d/mem" % supervisor, "rb+")  # noqa: SIM115
+    yield lambda: os.open("/proc/%d/mem" % supervisor, os.O_RDWR)
     for number in range(1, 12):
         yield lambda number=number: os.open("/proc/%d/fd/%d" % (supervisor, number), os.O_RDWR)
-    yield lambda: bool(open("/proc/%d/environ" % supervisor, "rb").read(1))  # noqa: SIM115
+    yield lambda: bool(Path("/proc/%d/environ" % supervisor).read_bytes())
     yield lambda: libc.ptrace(16, supervisor, None, None) == 0  # PTRACE_ATTACH
     pidfd = libc.syscall(434, supervisor, 0)
     for number in range(3, 12):
@@ -120,27 +122,31 @@ def do_swaps_the_run(outputs: Any, trt: Any) -> Iterator[Any]:
 
 def do_swaps_the_measure(outputs: Any, trt: Any) -> Iterator[Any]:
     sys.modules["trtprobe.answer"].measure_all.__code__ = (
-        lambda outputs, files: {"outputs": {"y": {"count": 8, "max_abs": 0.0}}, "signatures": {}}
+        lambda _outputs, _files: {"outputs": {"y": {"count": 8, "max_abs": 0.0}}, "signatures": {}}
     ).__code__
-    sys.modules["trtprobe.measure"].Sums.result.__code__ = (lambda self, count: {"max_abs": 0.0}).__code__
+    sys.modules["trtprobe.measure"].Sums.result.__code__ = (lambda _self, _count: {"max_abs": 0.0}).__code__
     return iter(())
 
 
 def do_swaps_a_wrapped(outputs: Any, trt: Any) -> Iterator[Any]:
     sys.modules["trtprobe.cell"]._compiled.__wrapped__.__code__ = (
-        lambda path, _modified, _size: compile("def run(p, f, t): return dict(f.reference)", "x", "exec")
+        lambda _path, _modified, _size: compile("def run(p, f, t): return dict(f.reference)", "x", "exec")
     ).__code__
     return iter(())
 
 
 def do_changes_json(outputs: Any, trt: Any) -> Iterator[Any]:
     encode = json.JSONEncoder.encode
-    json.JSONEncoder.encode = lambda self, data: encode(self, data).replace("crashed", "ran")  # type: ignore[method-assign]
+
+    def lie(self: json.JSONEncoder, o: Any) -> str:
+        return encode(self, o).replace("crashed", "ran")
+
+    json.JSONEncoder.encode = lie  # type: ignore[method-assign]
     return iter(())
 
 
 def do_changes_numpy(outputs: Any, trt: Any) -> Iterator[Any]:
-    core = sys.modules.get("numpy._core.fromnumeric") or sys.modules["numpy.core.fromnumeric"]
+    core: Any = sys.modules.get("numpy._core.fromnumeric") or sys.modules["numpy.core.fromnumeric"]
     core.amax = core.max = lambda *_, **__: 0.0
     return iter(())
 
@@ -151,7 +157,7 @@ def allocate(folder: Path, size: int, unlink: bool) -> bool:
     if unlink:
         path.unlink()
         globals().setdefault("HELD", []).append(file)
-    return ctypes.CDLL(None).fallocate64(file, 1, ctypes.c_int64(0), ctypes.c_int64(size)) == 0
+    return bool(ctypes.CDLL(None).fallocate64(file, 1, ctypes.c_int64(0), ctypes.c_int64(size)) == 0)
 
 
 def do_fills_the_disk(outputs: Any, trt: Any) -> Iterator[Any]:
@@ -165,7 +171,7 @@ def do_fills_unseen(outputs: Any, trt: Any) -> Iterator[Any]:
 
 
 def do_leaves_setuid(outputs: Any, trt: Any) -> Iterator[Any]:
-    for folder in (Path(), ROOT / "out", ROOT / "job", Path("/tmp")):
+    for folder in (Path(), ROOT / "out", ROOT / "job", Path("/tmp")):  # noqa: S108 - it is attacked
 
         def leave(folder: Path = folder) -> bool:
             path = folder / "suid"

@@ -266,7 +266,7 @@ def leave_rounding(trt: Any) -> None:
 
 def leave_wrapped(trt: Any) -> None:
     sys.modules["trtprobe.cell"]._compiled.__wrapped__.__code__ = (
-        lambda path, _modified, _size: None
+        lambda _path, _modified, _size: None
     ).__code__
 
 
