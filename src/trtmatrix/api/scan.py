@@ -8,13 +8,17 @@ import os
 import re
 import tokenize
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from trtmatrix.api.python_scan import Source, parse, reason, scan_python
-from trtmatrix.api.scan_names import Findings, Names, Place
-from trtmatrix.api.text_scan import Places, scan_cpp, scan_pins, scan_script
+import yaml
+
+from trtmatrix.api.python_scan import parse, reason, scan_python
+from trtmatrix.api.scan_names import Names, Page, list_uses
+from trtmatrix.api.text_scan import scan_cpp, scan_pins, scan_script
 from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, Surface
 
 LARGEST = 4 << 20
@@ -80,6 +84,13 @@ class CodeFiles:
     seen: int = 0
 
 
+@cache
+def read_hints() -> Mapping[str, Any]:
+    """Return what the scan knows besides the surfaces, by topic."""
+    hints: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("scan.yaml").read_bytes())
+    return hints
+
+
 def scan_code(
     files: Mapping[str, str], before: Surface, changes: Sequence[ApiChange], behaviours: Sequence[Behaviour],
     after: str = "",
@@ -89,69 +100,60 @@ def scan_code(
     ``after``: the version moved to, by which tests of ``tensorrt.__version__`` are decided; without it they
     only make what stands behind them possible.
     """
-    names, findings = Names(before, changes, behaviours, after), Findings()
-    python: dict[str, Source] = {}
-    unread: list[tuple[str, str]] = []
+    names = Names(before, changes, behaviours, after, read_hints())
+    python, found, unread = list[Page](), list[ApiUse](), list[tuple[str, str]]()
     cpp = 0
     for path in sorted(files):
         text = files[path].replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
-        place, kind = _places(path, text.split("\n")), kind_of_file(path, text[:200])
-        if kind is FileKind.PYTHON:
-            python[path] = text.split("\n"), ()
-        elif kind is FileKind.NOTEBOOK:
-            python[path] = _read_notebook(path, text, names, findings, unread)
+        kind, page = kind_of_file(path, text[:200]), Page(
+            file=path, code=text, lines=text.split("\n"), found=found
+        )
+        if kind is FileKind.NOTEBOOK:
+            try:
+                page, text = _read_notebook(page, text, unread)
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                unread.append((path, f"it is no notebook: {' '.join(str(error).split())[:80]}"))
+                continue
+        if kind in (FileKind.PYTHON, FileKind.NOTEBOOK):
+            python.append(page)
         elif kind is FileKind.CPP:
-            cpp += scan_cpp(text, place, names, findings)
-        elif kind is not FileKind.PINS:
-            scan_script(text, place, names, findings, "an instruction in a text" * (kind is FileKind.TEXT))
-        if kind not in (FileKind.NOTEBOOK, FileKind.CPP):
-            scan_pins(text, place, names, findings)
-    found, unparsed = scan_python(names, python)
-    findings.update(found)
+            cpp += scan_cpp(text, page, names)
+        if kind in (FileKind.SCRIPT, FileKind.TEXT, FileKind.NOTEBOOK):
+            scan_script(text, page, names, "an instruction in a text" * (kind is FileKind.TEXT))
+        if kind is not FileKind.CPP:
+            scan_pins(text, page, names)
+    unread += scan_python(names, python)
     if cpp:
         by_name = "searched by name only: what a name is used on is not known"
         unread.append((f"{cpp} C++ file{'s' * (cpp != 1)}", by_name))
-    return Scan(uses=findings.listed(), unread=tuple(sorted([*unread, *unparsed])))
+    return Scan(uses=list_uses(found), unread=tuple(sorted(unread)))
 
 
-def _places(path: str, lines: Sequence[str], cell: int = 0) -> Places:
-    return lambda line: Place(file=path, line=line, cell=cell, text=lines[min(line, len(lines)) - 1])
-
-
-def _read_notebook(
-    path: str, text: str, names: Names, findings: Findings, unread: list[tuple[str, str]]
-) -> Source:
-    """Return a notebook's Python with the cell and line of each line; scan what it gives to a shell."""
-    python: list[str] = []
-    places: list[tuple[int, int]] = []
-    try:
-        cells = [cell for cell in json.loads(text)["cells"] if isinstance(cell, dict)]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        unread.append((path, f"it is no notebook: {' '.join(str(error).split())[:80]}"))
-        return python, places
+def _read_notebook(page: Page, text: str, unread: list[tuple[str, str]]) -> tuple[Page, str]:
+    """Return a notebook's Python with the cell and line of each line, and what it gives to a shell."""
+    python, shell, shown, places = list[str](), list[str](), list[str](), list[tuple[int, int]]()
+    cells = [cell for cell in json.loads(text)["cells"] if isinstance(cell, dict)]
     for number, cell in enumerate(cells, 1):
         source = cell.get("source", "") if cell.get("cell_type") == "code" else ""
         lines = ("".join(map(str, source)) if isinstance(source, list) else str(source)).split("\n")
         first = re.match(r"\s*%%(?!time|capture)(\w+|!)", lines[0])
         carried, code = False, []
-        for inner, line in enumerate(lines):
+        for line in lines:
             timed = re.sub(r"^\s*%%?(time|timeit|capture)\b\s*", "", line)
             blank = bool(first) or carried
             magic = blank or bool(re.match(r"\s*([!%]|[\w, ]+=\s*[!%])|[\w.]*\w\?+$", timed))
             carried = magic and line.rstrip().endswith("\\")
             code.append("" if blank else re.sub(r"\S.*", "pass", line) if magic else timed)
-            lines[inner] = line if magic and (not first or first[1] in ("bash", "sh", "script", "!")) else ""
+            shell.append(line if magic and (not first or first[1] in ("bash", "sh", "script", "!")) else "")
         try:
             parse("\n".join(code))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            unread.append((path, f"cell {number}: {reason(error)}"))
+            unread.append((page.file, f"cell {number}: {reason(error)}"))
             code = [""] * len(code)
         python += code
+        shown += lines
         places += [(number, inner) for inner in range(1, len(code) + 1)]
-        shell = _places(path, lines, number)
-        scan_script("\n".join(lines), shell, names, findings)
-        scan_pins("\n".join(lines), shell, names, findings)
-    return python, places
+    return replace(page, code="\n".join(python), lines=shown, cells=places), "\n".join(shell)
 
 
 def read_code(paths: Sequence[Path]) -> CodeFiles:
