@@ -6,7 +6,7 @@ import ast
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from trtmatrix.api.python_values import BINDINGS, FileValues, Kind, Value, dotted_name, text_of
 from trtmatrix.api.scan_names import Names, Page
@@ -24,7 +24,6 @@ _NEWER = re.compile(
     r"num_io_tensors|[gs]et_tensor_|execute_async_v3|set_input_shape|build_serialized|memory_pool"
 )
 """Names of both ways of writing that stand in a try whose other way catches what goes wrong."""
-_TESTS = {"__version__", "hasattr", "version", "get_distribution"}
 _BY_NAME = "only its name says what it is used on"
 
 
@@ -41,7 +40,12 @@ class PythonFile:
         wanted = names.words if self.imports else names.long_words
         self.matters = not wanted.isdisjoint(self.words) or "trtexec" in self.words
         self.guards: dict[ast.AST, str] = {}
-        self.tested: dict[tuple[str, bool], ast.expr | None] = {}
+        self.versioned: set[ast.AST] = set()
+        """Expressions that hang on TensorRT's version or on what its bindings have."""
+        self.flags: dict[str, ast.expr] = {}
+        """What names and calls (``function()``) stand for that hang on it; ``exports``: for other files."""
+        self.exports: dict[str, ast.expr] = {}
+        self.shared: Mapping[str, ast.expr] = {}
 
     def parse(self, parts: Collection[str]) -> None:
         """Parse the file and gather what its names hold; raises what the parser raises."""
@@ -51,11 +55,60 @@ class PythonFile:
         for node in self.values.nodes:
             if isinstance(node, ast.Name | ast.Attribute) and not _is_set(node):
                 self.uses[node.id if isinstance(node, ast.Name) else node.attr].append(node)
+        asked = [*self.uses["hasattr"], *self.uses["version"], *self.uses["get_distribution"]]
+        asked = [self.values.parents[each] for each in asked]
+        self.spread(each for each in [*asked, *self.uses["__version__"]] if self.look(each) is not None)
 
-    def scan(self, shared: Mapping[str, Sequence[ast.expr]]) -> None:
-        """Note the uses; ``shared``: what is given to names in the files that test the version."""
+    def take(self, shared: Mapping[str, ast.expr]) -> None:
+        """Take over what names of other files stand for that hang on the version."""
         self.shared = shared
-        self.tests = bool(shared or not _TESTS.isdisjoint(self.words))
+        calls = {f"{local}()": f"{name}()" for local, name in self.values.imported.items()}
+        for local, name in {**self.values.imported, **calls}.items():
+            if name in shared:
+                self.flag(local, shared[name])
+        attributes = (each for name in shared for each in self.uses[name.removesuffix("()")])
+        self.spread(each for each in attributes if isinstance(each, ast.Attribute))
+
+    def flag(self, name: str, value: ast.expr) -> None:
+        """Note that a name stands for what hangs on the version, and so does all that uses it."""
+        if name not in self.flags:
+            self.flags[name] = value
+            self.spread(self.uses[name.removesuffix("()")])
+
+    def spread(self, nodes: Iterable[ast.AST]) -> None:
+        """Note what hangs on the version as these nodes do: what they are parts of, and names given that."""
+        for part in nodes:
+            node, outer = part, self.values.parents[part]
+            while isinstance(outer, ast.expr | ast.comprehension | ast.keyword):
+                self.versioned.add(node)
+                if isinstance(outer, ast.IfExp) and {type(outer.body), type(outer.orelse)} != {ast.Constant}:
+                    if outer.test is node:
+                        break  # what is taken in each case tells nothing of the version
+                node, outer = outer, self.values.parents[outer]
+            self.versioned.add(node)
+            for name, value in self.given(node, outer):
+                if name[-1:] == ")" or not self.values.function_of(outer):
+                    self.exports.setdefault(name, value)
+                self.flag(name, value)
+
+    def given(self, node: ast.AST, outer: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+        """Yield which names a statement gives what hangs on a part of it, and what that is."""
+        match outer:
+            case ast.Assign(targets=[ast.Tuple(elts=parts)], value=value):
+                for index, part in enumerate(parts):
+                    item = ast.Subscript(value, ast.Constant(index), ast.Load())
+                    yield dotted_name(part).rpartition(".")[2], item
+            case ast.Assign(value=value, targets=[target]) | ast.AnnAssign(value=ast.expr() as value, target=target):
+                yield dotted_name(target).rpartition(".")[2], value
+            case ast.Return(value=ast.expr() as value) if (function := self.values.function_of(outer)):
+                yield f"{function.name}()", value
+            case ast.If(test=test, body=body) if node is test:  # what is set there hangs on it, either way
+                for each in body:
+                    if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant):
+                        yield dotted_name(each.targets[0]), ast.Call(ast.Name("decided_by"), [test], [])
+
+    def scan(self) -> None:
+        """Note the uses."""
         for node in self.values.nodes:
             self.look_at(node)
         if "trtexec" in self.words:
@@ -143,7 +196,7 @@ class PythonFile:
                 bodies, elses = zip(*map(self.judge, parts), strict=True)
                 body, other = next(filter(None, bodies), ""), next(filter(None, elses), "")
                 return (body, other * all(elses)) if isinstance(how, ast.And) else (body * all(bodies), other)
-        if not self.is_versioned(node):
+        if node not in self.versioned:
             return "", ""
         text = " ".join(ast.unparse(node).split())
         shown = f"`{text if len(text) <= 60 else text[:59] + '…'}`"
@@ -151,17 +204,6 @@ class PythonFile:
         if got is None or not self.names.after or meant not in (None, got):
             return shown, shown
         return ("", shown) if got else (shown, "")
-
-    def is_versioned(self, node: ast.AST) -> bool:
-        """Say whether an expression hangs on TensorRT's version or on what its bindings have."""
-        if not self.tests:
-            return False
-        if self.look(node) is not None:
-            return True
-        parts = ast.iter_child_nodes(node)
-        if isinstance(node, ast.IfExp) and not {type(node.body), type(node.orelse)} == {ast.Constant}:
-            parts = iter([node.body, node.orelse])  # what is taken in each case tells nothing of the version
-        return any(map(self.is_versioned, parts))
 
     def look(self, node: ast.AST) -> ast.expr | None:
         """Return what a name, an attribute or a call in a test of the version stands for."""
@@ -173,29 +215,13 @@ class PythonFile:
                 return self.has(holder, name)
             case ast.Call() if _asks_for_version(node):
                 return VERSION
-            case ast.Name(id=name):
-                return self.test_named(name, elsewhere=False)
-            case ast.Attribute(attr=name):
-                return self.test_named(name, elsewhere=True)
-            case ast.Call(func=ast.Name(id=name)):
-                return self.test_named(f"{name}()", elsewhere=False)
-            case ast.Call(func=ast.Attribute(attr=name)):
-                return self.test_named(f"{name}()", elsewhere=True)
+            case ast.Name(id=name) if name in self.flags or name in self.values.bound:
+                return self.flags.get(name)
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                return self.flags.get(name) or self.shared.get(name)
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                return self.flags.get(f"{name}()") or self.shared.get(f"{name}()")
         return None
-
-    def test_named(self, name: str, *, elsewhere: bool) -> ast.expr | None:
-        """Return the test of the version that a name, or ``function()``, stands for, maybe in another file."""
-        key = (name, elsewhere)
-        if key not in self.tested:
-            self.tested[key] = None  # of what hangs on itself
-            given = [*self.values.bound.get(name, ()), self.values.unpacked.get(name)]
-            plain = name.removesuffix("()")
-            if elsewhere or plain in self.values.imported or plain not in self.values.bound:
-                original = self.values.imported.get(plain, plain)
-                given += self.shared.get(original + name.removeprefix(plain), ())
-            tests = (each for each in given if isinstance(each, ast.expr) and self.is_versioned(each))
-            self.tested[key] = next(tests, None)
-        return self.tested[key]
 
     def has(self, holder: ast.expr, name: str) -> ast.Constant | None:
         """Return what ``hasattr`` says at the version moved to, as a literal; None where it is not known."""
@@ -218,7 +244,7 @@ class PythonFile:
 
     def note_flip(self, node: ast.expr) -> None:
         """Note a test that the version moved to turns round."""
-        if self.names.after and self.is_versioned(node):
+        if self.names.after and node in self.versioned:
             self.note(node, find_flip(node, self.names.surface.version, self.names.after, self.look))
 
     def note_name(self, node: ast.AST, name: str) -> None:
@@ -316,23 +342,22 @@ def scan_python(names: Names, pages: Sequence[Page]) -> Iterator[tuple[str, str]
         for line in file.page.lines
         for name in re.findall(r"^\s*class (\w+)", line)
     }
-    tests = any(file.matters and not _TESTS.isdisjoint(file.words) for file in files)
-    shared = defaultdict[str, list[ast.expr]](list)
-    """What is given to names in all files, where one of them tests the version."""
     parsed = list[PythonFile]()
-    for step in ("parse", "scan"):
-        for file in [file for file in files if file.matters] if step == "parse" else parsed:
-            try:
-                if step == "scan":
-                    file.scan(shared)
-                    continue
-                file.parse(parts)
-                parsed.append(file)
-                for name, given in file.values.bound.items() if tests else ():
-                    known = name.endswith(")") or name in file.values.globals
-                    shared[name] += [each for each in given if known and isinstance(each, ast.expr)]
-            except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-                yield file.page.file, reason(error)
+    for file in [file for file in files if file.matters]:
+        try:
+            file.parse(parts)
+            parsed.append(file)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            yield file.page.file, reason(error)
+    for _ in range(2):  # what is imported may stand for what is imported
+        shared = {name: value for file in parsed for name, value in file.exports.items()}
+        for file in parsed if shared else ():
+            file.take(shared)
+    for file in parsed:
+        try:
+            file.scan()
+        except RecursionError as error:
+            yield file.page.file, reason(error)
 
 
 def parse(text: str) -> ast.Module:

@@ -64,10 +64,6 @@ class FileValues:
         self.bound = defaultdict[str, list[ast.expr | Value | None]](list)
         """What is given to each name, and by each ``function()``."""
         self._held: dict[str, Value | None] = {}
-        self.unpacked: dict[str, ast.expr] = {}
-        """What is given to each name that is one of several: an item of it."""
-        self.globals: set[str] = set()
-        """Names that are given something outside of functions."""
         self.imported: dict[str, str] = {}
         """What names from other modules are called there."""
         self.parents: dict[ast.AST, ast.AST] = {}
@@ -114,19 +110,18 @@ class FileValues:
             case ast.Import() | ast.ImportFrom():
                 for name, held in self._imports(node):
                     self.bound[name].append(held)
-            case ast.If(test=test, body=body):  # what is set there hangs on the test, either way
-                for each in body:
-                    if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant):
-                        self._bind(each.targets[0], ast.Call(ast.Name("decided_by"), [test], []))
 
     def _give(self, node: ast.AST, given: ast.expr | None) -> None:
         """Note what the function around a node gives back."""
-        for outer in self.around(node):
-            if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-                self.bound[f"{outer.name}()"].append(given)
-                if _is_property(outer):
-                    self.bound[outer.name].append(given)
-                return
+        if (outer := self.function_of(node)) is not None:
+            self.bound[f"{outer.name}()"].append(given)
+            if _is_property(outer):
+                self.bound[outer.name].append(given)
+
+    def function_of(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """Return the function that a node stands in."""
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        return next((outer for outer in self.around(node) if isinstance(outer, kinds)), None)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield what a node stands in, from the inside."""
@@ -139,14 +134,8 @@ class FileValues:
                 both = isinstance(value, ast.Tuple) and len(value.elts) == len(parts)
                 for index, part in enumerate(parts):
                     self._bind(part, value.elts[index] if both else None)
-                    if isinstance(value, ast.expr) and not both:
-                        item = ast.Subscript(value, ast.Constant(index), ast.Load())
-                        self.unpacked[dotted_name(part).rpartition(".")[2]] = item
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 self.bound[name].append(value)
-                outer = self.parents.get(self.parents.get(target, target))
-                if isinstance(outer, ast.Module | ast.ClassDef | ast.If | ast.Try):
-                    self.globals.add(name)
                 if dotted_name(target) == f"self.{name}":
                     self.members.add(name)
 

@@ -22,6 +22,8 @@ _PINS = [
     rf"\b(({_LIBRARY}\d+))(?![\w=.-])",
     r"\bpip3? install\b.*(?<![\w./-])(nvidia-tensorrt)()(?![\w=<>~!.-])",  # the wheels' name up to 8.4
 ]
+_WORDS = ("tensorrt", "nvinfer", "nvonnxparser", "nvparsers", "nvcr.io", "version", "}")
+"""Of lines that a pin, or the version of one, can stand in."""
 _PIN = [re.compile(pattern, re.MULTILINE) for pattern in _PINS]
 _IMAGE = re.compile(r"nvcr\.io/nvidia/(?:tensorrt|pytorch|tritonserver|tensorflow):(\d\d\.\d\d)[\w.-]*")
 _TRTEXEC = r"(?:[\w./~${}()-]*/)?(?:trtexec(?:\.exe)?|\$[({]?\w*TRT_?EXEC\w*[)}]?)(?=[\s\"',]|$)"
@@ -107,7 +109,8 @@ def scan_commands(nodes: Iterable[ast.AST], page: Page, names: Names) -> None:
 def scan_pins(text: str, page: Page, names: Names) -> None:
     """Find packages and images that hold another TensorRT than the version moved to, where that is known."""
     target = ".".join(map(str, numbers_of(names.after)[:3]))
-    code = re.sub(r"(^|\s)(#|//).*", lambda found: found[1], text) if target else ""
+    kept = (line if any(word in line for word in _WORDS) else "" for line in text.split("\n"))
+    code = re.sub(r"(^|\s)(#|//).*", lambda found: found[1], "\n".join(kept)) if target else ""
 
     def note(place: int, name: str, says: str, why: str = "") -> None:
         change = ApiChange(
@@ -116,7 +119,7 @@ def scan_pins(text: str, page: Page, names: Names) -> None:
         )  # fmt: skip
         page.note(code.count("\n", 0, place) + 1, change, why)
 
-    for pattern in _PIN if "tensorrt" in code or "nv" in code else ():
+    for pattern in _PIN:
         for found in pattern.finditer(code):
             pin = re.sub(r"[\s,]+$", "", found[2])
             numbered = re.search(r"\d+$", pin) if pin == found[1] else None
