@@ -98,9 +98,12 @@ class PythonFile:
                 for index, part in enumerate(parts):
                     item = ast.Subscript(value, ast.Constant(index), ast.Load())
                     yield dotted_name(part).rpartition(".")[2], item
-            case ast.Assign(value=value, targets=[target]) | ast.AnnAssign(value=ast.expr() as value, target=target):
+            case (
+                ast.Assign(value=value, targets=[target])
+                | ast.AnnAssign(value=ast.expr() as value, target=target)
+            ):
                 yield dotted_name(target).rpartition(".")[2], value
-            case ast.Return(value=ast.expr() as value) if (function := self.values.function_of(outer)):
+            case ast.Return(value=ast.expr() as value) if function := self.values.function_of(outer):
                 yield f"{function.name}()", value
             case ast.If(test=test, body=body) if node is test:  # what is set there hangs on it, either way
                 for each in body:

@@ -131,9 +131,11 @@ class FileValues:
     def _bind(self, target: ast.expr, value: ast.expr | Value | None) -> None:
         match target:
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                both = isinstance(value, ast.Tuple) and len(value.elts) == len(parts)
-                for index, part in enumerate(parts):
-                    self._bind(part, value.elts[index] if both else None)
+                given = value.elts if isinstance(value, ast.Tuple) else []
+                for part, each in zip(
+                    parts, given if len(given) == len(parts) else [None] * len(parts), strict=True
+                ):
+                    self._bind(part, each)
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 self.bound[name].append(value)
                 if dotted_name(target) == f"self.{name}":

@@ -105,8 +105,9 @@ def scan_code(
     cpp = 0
     for path in sorted(files):
         text = files[path].replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
-        kind, page = kind_of_file(path, text[:200]), Page(
-            file=path, code=text, lines=text.split("\n"), found=found
+        kind, page = (
+            kind_of_file(path, text[:200]),
+            Page(file=path, code=text, lines=text.split("\n"), found=found),
         )
         if kind is FileKind.NOTEBOOK:
             try:

@@ -94,7 +94,7 @@ class Names:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A file that is scanned. ``code``: its text; of a notebook the Python in it, line by line below ``lines``.
+    """A file that is scanned. ``code``: its text; of a notebook the Python in it, line by line as ``lines``.
 
     ``cells``: of a notebook, each line's cell and line in it. ``found`` takes the uses of all files.
     """
@@ -115,7 +115,7 @@ class Page:
 
 
 def list_uses(found: Iterable[ApiUse]) -> tuple[ApiUse, ...]:
-    """Return the uses by file and line, one a line and name, the surest; of each changed behaviour the first."""
+    """Return the uses by file and line, one a line and name; of each changed behaviour one."""
     uses: dict[tuple[str, int, int, str], ApiUse] = {}
     met: dict[ApiChange, set[tuple[str, int, int]]] = {}
     for use in sorted(found, key=lambda use: (use.file, use.cell, use.line, use.change.name, not use.sure)):

@@ -15,7 +15,8 @@ from trtmatrix.api.types import ApiChange, ChangeKind, numbers_of
 _WHEEL = r"(?<![\w./-])(?:nvidia[-_])?tensorrt(?:[-_](?:cu1\d|libs|bindings|lean|dispatch))*(?:\[[^]]*\])?"
 _LIBRARY = r"(?:python3-)?\w*nv(?:infer|onnxparsers?|parsers)(?:-plugin)?"
 _PINS = [
-    rf"({_WHEEL})(?:[\"']?[ \t]*[=:][ \t]*[\"'])?[\"']?[ \t]*\(?((?:[=<>!~]{{1,3}}[ \t]*\d[\w.*]*[ \t]*,?[ \t]*)+)",
+    rf"({_WHEEL})(?:[\"']?[ \t]*[=:][ \t]*[\"'])?[\"']?[ \t]*\(?"
+    r"((?:[=<>!~]{1,3}[ \t]*\d[\w.*]*[ \t]*,?[ \t]*)+)",
     rf"^\W*name\W+({_WHEEL})\"?\n\s*version\W+(\d[\d.]+)",  # lock files of poetry, uv, PDM, conda-lock
     rf"\"({_WHEEL})\": \{{[^}}]*\"version\": \"(==[\d.]+)",  # Pipfile.lock
     rf"({_LIBRARY}[\w-]*|tensorrt-(?:dev|libs))=(\d+\.[\d.]+)",  # apt
@@ -183,11 +184,13 @@ def _cpp_names(names: Names) -> dict[str, ApiChange]:
         upper = camel[:1].upper() + camel[1:]
         words = [f"set{upper}", f"get{upper}"]
         if re.match("[A-Z]", name):
-            words = [f"k{name}"] if owner else [name] if re.match("I[A-Z]", name) else []
+            words = [name] if re.match("I[A-Z]", name) else [f"I{name}", f"create{name}"]
+            words = [f"k{name}"] if owner else words
         elif re.match("get|set|is_|add|build|binding|execute|platform|create", name):
             words = [camel]
         for word in (names.hints["cpp"].get(word, word) for word in words):
-            known[word] = replace(change, name=f"C++ {word}", note=f"{dotted} in Python")
+            if word not in known or known[word].kind is not change.kind:  # the worst, and the first of these
+                known[word] = replace(change, name=f"C++ {word}", note=f"{dotted} in Python")
         if name == "num_bindings":  # it went with the bindings, and has no name in Python
             gone = replace(change, name="C++ destroy", replacement="delete", note="")
             known |= {"->destroy(": gone, ".destroy(": gone}
