@@ -81,9 +81,8 @@ class PythonFile:
             node, outer = part, self.values.parents[part]
             while isinstance(outer, ast.expr | ast.comprehension | ast.keyword):
                 self.versioned.add(node)
-                if isinstance(outer, ast.IfExp) and {type(outer.body), type(outer.orelse)} != {ast.Constant}:
-                    if outer.test is node:
-                        break  # what is taken in each case tells nothing of the version
+                if isinstance(outer, ast.IfExp) and outer.test is node and not _is_literal(outer):
+                    break  # what is taken in each case tells nothing of the version
                 node, outer = outer, self.values.parents[outer]
             self.versioned.add(node)
             for name, value in self.given(node, outer):
@@ -153,7 +152,7 @@ class PythonFile:
     def find_guard(self, node: ast.AST, outer: ast.AST) -> str:
         """Return what guards a node in what it stands in."""
         match outer:
-            case ast.If(test=test, body=body, orelse=other) if node is not test:
+            case ast.If(test=test, body=body) if node is not test:
                 if guard := self.judge(test)[node not in body]:
                     return guard
             case ast.IfExp(test=test, body=body) if node is not test:
@@ -381,6 +380,10 @@ def _asks_for_version(node: ast.Call) -> bool:
     """Say whether it asks the package's metadata: ``version("tensorrt")``."""
     named = dotted_name(node.func).rpartition(".")[2] in ("version", "get_version", "get_distribution")
     return named and bool(node.args) and bool(BINDINGS.match(text_of(node.args[0])))
+
+
+def _is_literal(node: ast.IfExp) -> bool:
+    return isinstance(node.body, ast.Constant) and isinstance(node.orelse, ast.Constant)
 
 
 def _is_set(node: ast.AST) -> bool:

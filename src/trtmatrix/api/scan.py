@@ -28,7 +28,7 @@ LEFT_OUT = {
     ".mypy_cache", ".ruff_cache", ".pytest_cache", ".eggs", ".ipynb_checkpoints",
 }  # fmt: skip
 """Folders of other people's code and of caches; environments of Python are told by their own files."""
-_MATTERS = re.compile(rb"tensorrt|trt|nvinfer|nvcr\.io", re.IGNORECASE)
+_MATTERS = (b"tensorrt", b"trt", b"nvinfer", b"nvcr.io")
 
 
 class FileKind(str, Enum):
@@ -43,25 +43,24 @@ class FileKind(str, Enum):
 
 
 _KINDS = {
-    FileKind.PYTHON: r"\.(py|pyw|pyi)$",
+    FileKind.PYTHON: r"\.pyw?i?$",
     FileKind.NOTEBOOK: r"\.ipynb$",
-    FileKind.TEXT: r"\.(md|rst|markdown)$",
-    FileKind.PINS: r"\.(toml|cfg|lock)$|(^|/)(requirements?|constraints?)[^/]*\.(txt|in)$"
-    r"|(^|/)requirements/[^/]*\.txt$"
-    r"|(^|/)(pipfile|metadata|requires\.txt)$",
-    FileKind.CPP: r"\.(cpp|cc|cxx|cu|h|hpp|cuh|inl)$",
-    FileKind.SCRIPT: r"\.(sh|bash|zsh|ksh|mk|mak|ya?ml|bat|ps1|dockerfile)$|(^|/)(gnu)?makefile$"
-    r"|(^|/)(dockerfile|containerfile)([._-][^/]*)?$",
-}  # fmt: skip
+    FileKind.TEXT: r"\.(?:md|rst|markdown)$",
+    FileKind.PINS: r"\.(?:toml|cfg|lock)$|(?<![^/])(?:(?:requirements?|constraints?)[^/]*\.(?:txt|in)"
+    r"|requirements/[^/]*\.txt|pipfile|metadata|requires\.txt)$",
+    FileKind.CPP: r"\.(?:cpp|cc|cxx|cu|h|hpp|cuh|inl)$",
+    FileKind.SCRIPT: r"\.(?:sh|bash|zsh|ksh|mk|mak|ya?ml|bat|ps1|dockerfile)$"
+    r"|(?<![^/])(?:(?:gnu)?makefile|(?:dockerfile|containerfile)(?:[._-][^/]*)?(?<!\.py))$",
+}
+_KIND = re.compile("|".join(f"(?P<{kind.name}>{pattern})" for kind, pattern in _KINDS.items()), re.IGNORECASE)
 
 
 def kind_of_file(path: str, beginning: str = "") -> FileKind | None:
     """Return how a file is read, by its name or its first line; None where it is not looked at."""
-    kind = next((kind for kind, pattern in _KINDS.items() if re.search(pattern, path.lower())), None)
+    if (found := _KIND.search(path)) is not None:
+        return FileKind[found.lastgroup or ""]
     named = re.match(r"#!.*\b(python3?|sh|bash|zsh|dash)\b", beginning)
-    if kind is None and named:
-        return FileKind.PYTHON if named[1].startswith("python") else FileKind.SCRIPT
-    return kind
+    return None if named is None else FileKind.PYTHON if named[1].startswith("python") else FileKind.SCRIPT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +215,8 @@ def _read(file: Path, name: str, found: CodeFiles, *, asked_for: bool = False) -
             found.unread.append((name, why))
             return
         data = file.read_bytes()
-        if _MATTERS.search(data) is None:
+        small = data.lower()
+        if not any(word in small for word in _MATTERS):
             return
         declared = file.suffix == ".py" and tokenize.detect_encoding(io.BytesIO(data).readline)[0]
         found.texts[name] = data.decode(declared or "utf-8-sig")
