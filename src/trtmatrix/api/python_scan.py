@@ -24,6 +24,7 @@ _NEWER = re.compile(
     r"num_io_tensors|[gs]et_tensor_|execute_async_v3|set_input_shape|build_serialized|memory_pool"
 )
 """Names of both ways of writing that stand in a try whose other way catches what goes wrong."""
+_TESTS = {"__version__", "hasattr", "version", "get_distribution"}
 _BY_NAME = "only its name says what it is used on"
 
 
@@ -39,6 +40,8 @@ class PythonFile:
         self.words = set(re.findall(r"\w+|(?<=engine)\[", text)) if is_near else set()
         wanted = names.words if self.imports else names.long_words
         self.matters = not wanted.isdisjoint(self.words) or "trtexec" in self.words
+        self.uses = defaultdict[str, list[ast.AST]](list)
+        """Where each name is read."""
         self.guards: dict[ast.AST, str] = {}
         self.versioned: set[ast.AST] = set()
         """Expressions that hang on TensorRT's version or on what its bindings have."""
@@ -48,10 +51,10 @@ class PythonFile:
         self.shared: Mapping[str, ast.expr] = {}
 
     def parse(self, parts: Collection[str]) -> None:
-        """Parse the file and gather what its names hold; raises what the parser raises."""
+        """Parse the file once and gather what its names hold; raises what the parser raises."""
+        if self.uses:
+            return
         self.values = FileValues(parse(self.page.code), self.names, parts)
-        self.uses = defaultdict[str, list[ast.AST]](list)
-        """Where each name is read."""
         for node in self.values.nodes:
             if isinstance(node, ast.Name | ast.Attribute) and not _is_set(node):
                 self.uses[node.id if isinstance(node, ast.Name) else node.attr].append(node)
@@ -333,33 +336,35 @@ class PythonFile:
             self.note(node, change if text[:1].isupper() else None, "only a text names it")
 
 
-def scan_python(names: Names, pages: Sequence[Page]) -> Iterator[tuple[str, str]]:
-    """Note the uses in Python files; yield which could not be parsed, with the reason."""
-    files = [PythonFile(page, names) for page in pages]
+def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
+    """Note the uses in Python files; return which could not be parsed, with the reason."""
+    files = [file for page in pages if (file := PythonFile(page, names)).matters]
     parts = {part for page in pages for part in re.split(r"[/.]", page.file)}
-    parts |= {
-        f"class {name}"
-        for file in files
-        if file.matters
-        for line in file.page.lines
-        for name in re.findall(r"^\s*class (\w+)", line)
-    }
-    parsed = list[PythonFile]()
-    for file in [file for file in files if file.matters]:
+    for file in files:
+        parts.update(re.findall(r"^\s*(class \w+)", file.page.code, re.MULTILINE))
+    shared: dict[str, ast.expr] = {}
+    unread: dict[str, str] = {}
+
+    def attempt(file: PythonFile, *, scan: bool = False) -> None:
         try:
             file.parse(parts)
-            parsed.append(file)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            yield file.page.file, reason(error)
-    for _ in range(2):  # what is imported may stand for what is imported
-        shared = {name: value for file in parsed for name, value in file.exports.items()}
-        for file in parsed if shared else ():
             file.take(shared)
-    for file in parsed:
-        try:
-            file.scan()
-        except RecursionError as error:
-            yield file.page.file, reason(error)
+            shared.update(file.exports)
+            if scan:
+                file.scan()
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            unread[file.page.file] = reason(error)
+
+    for file in files:
+        if not _TESTS.isdisjoint(file.words):
+            attempt(file)
+    taken = {name.removesuffix("()") for name in shared}
+    for file in files:
+        if not taken.isdisjoint(file.words):
+            attempt(file)
+    while files:  # a tree is large: one at a time, where no other file hangs on it
+        attempt(files.pop(), scan=True)
+    return list(unread.items())
 
 
 def parse(text: str) -> ast.Module:
