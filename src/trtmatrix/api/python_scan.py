@@ -342,28 +342,26 @@ def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
     parts = {part for page in pages for part in re.split(r"[/.]", page.file)}
     for file in files:
         parts.update(re.findall(r"^\s*(class \w+)", file.page.code, re.MULTILINE))
-    shared: dict[str, ast.expr] = {}
     unread: dict[str, str] = {}
 
-    def attempt(file: PythonFile, *, scan: bool = False) -> None:
+    def attempt(file: PythonFile, shared: Mapping[str, ast.expr], *, scan: bool = False) -> None:
         try:
             file.parse(parts)
             file.take(shared)
-            shared.update(file.exports)
             if scan:
                 file.scan()
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             unread[file.page.file] = reason(error)
 
-    for file in files:
-        if not _TESTS.isdisjoint(file.words):
-            attempt(file)
-    taken = {name.removesuffix("()") for name in shared}
-    for file in files:
-        if not taken.isdisjoint(file.words):
-            attempt(file)
+    wanted, shared = _TESTS, dict[str, ast.expr]()
+    for _ in range(2):  # what tests the version, and what takes that over from there
+        for file in files:
+            if not wanted.isdisjoint(file.words):
+                attempt(file, shared)
+        shared = {name: value for file in files for name, value in file.exports.items()}
+        wanted = {name.removesuffix("()") for name in shared}
     while files:  # a tree is large: one at a time, where no other file hangs on it
-        attempt(files.pop(), scan=True)
+        attempt(files.pop(), shared, scan=True)
     return list(unread.items())
 
 
