@@ -185,6 +185,8 @@ class PythonFile:
         blocks = [getattr(outer, name, []) for name in ("body", "orelse", "finalbody")]
         block = next((each for each in blocks if isinstance(each, list) and node in each), [node])
         for each in block[: block.index(node)]:
+            if isinstance(each, ast.Assert) and (fails := self.judge(each.test)[0]):
+                return fails
             if isinstance(each, ast.If) and (_leaves(each.body) or _leaves(each.orelse)):
                 skips_body, skips_else = self.judge(each.test)
                 left = _leaves(each.body) and not (skips_body and isinstance(each.body[-1], ast.Raise))

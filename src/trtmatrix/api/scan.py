@@ -50,7 +50,7 @@ _KINDS = {
     r"|requirements/[^/]*\.txt|pipfile|metadata|requires\.txt)$",
     FileKind.CPP: r"\.(?:cpp|cc|cxx|cu|h|hpp|cuh|inl)$",
     FileKind.SCRIPT: r"\.(?:sh|bash|zsh|ksh|mk|mak|ya?ml|bat|ps1|dockerfile)$"
-    r"|(?<![^/])(?:(?:gnu)?makefile|(?:dockerfile|containerfile)(?:[._-][^/]*)?(?<!\.py))$",
+    r"|(?<![^/])(?:(?:gnu)?makefile|(?:dockerfile|containerfile)[^/]*(?<!\.py))$",
 }
 _KIND = re.compile("|".join(f"(?P<{kind.name}>{pattern})" for kind, pattern in _KINDS.items()), re.IGNORECASE)
 

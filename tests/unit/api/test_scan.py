@@ -228,6 +228,16 @@ def test_without_the_target_every_version_test_guards() -> None:
     assert told(scan(text, after="")) == [(3, "possible", "BuilderFlag.STRICT_TYPES")]
 
 
+def test_an_assertion_about_the_version_guards_what_follows() -> None:
+    rest = "if x:\n    engine.num_bindings\n"
+    major = "major, *_ = map(int, trt.__version__.split('.'))\n"
+    found = {
+        line: [each for each in told(scan(f"{ENGINE}{major}assert major {line}\n{rest}")) if each[0] == 6]
+        for line in ("== 8", ">= 8")
+    }
+    assert [each[0][1] for each in found.values()] == ["possible", "sure"]
+
+
 # ---- commands, pins, images, C++ ----
 
 
@@ -358,7 +368,8 @@ def test_from_10_to_11() -> None:
 @pytest.mark.parametrize(
     ("name", "first", "kind"),
     [
-        ("a/Dockerfile.gpu", "", FileKind.SCRIPT), ("x.dockerfile", "", FileKind.SCRIPT),
+        ("a/Dockerfile.gpu", "", FileKind.SCRIPT), ("a/DockerfileCuda117", "", FileKind.SCRIPT),
+        ("x.dockerfile", "", FileKind.SCRIPT),
         ("Makefile", "", FileKind.SCRIPT), ("run", "#!/bin/bash\n", FileKind.SCRIPT),
         ("run", "#!/usr/bin/env python3\n", FileKind.PYTHON), ("run", "text", None), ("a.txt", "", None),
         ("dockerfile.py", "", FileKind.PYTHON), ("A.IPYNB", "", FileKind.NOTEBOOK),
