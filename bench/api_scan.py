@@ -24,7 +24,7 @@ from bench.code_corpus import (
     found_uses,
     kind_named,
 )
-from trtmatrix.api.compare import compare_move, find_older
+from trtmatrix.api.compare import compare_move
 from trtmatrix.api.scan import read_code, scan_code
 from trtmatrix.api.section import read_change_table, read_surfaces
 
@@ -39,7 +39,7 @@ def measure_labels(labels: Path, sources: Path) -> Iterator[str]:
     if (bracket := surfaces.between(BEFORE, AFTER)) is None:
         raise LookupError(f"the package has no surface of {BEFORE} or {AFTER}")
     table = read_change_table()
-    changes = (*compare_move(bracket, table), *find_older(bracket.before, table))
+    changes = (*compare_move(bracket, table), *surfaces.find_older(bracket, table))
     wanted = defaultdict(list)
     for line in labels.read_text(encoding="utf-8").splitlines():
         label = json.loads(line)

@@ -36,12 +36,12 @@ class Expected:
 def corpus_changes() -> tuple[Surface, tuple[ApiChange, ...], tuple[Behaviour, ...]]:
     """Return the surface moved from and what changes, by the shipped surfaces and the flags above."""
     surfaces = read_surfaces(CORPUS)
-    before, after = surfaces.of(BEFORE), surfaces.of(AFTER)
-    if before is None or after is None:
+    if (bracket := surfaces.between(BEFORE, AFTER)) is None:
         raise LookupError(f"the package has no surface of {BEFORE} or {AFTER}")
-    changes = compare_surfaces(before, after, ChangeTable())
+    before = bracket.before
+    changes = compare_surfaces(before, bracket.after, ChangeTable())
     flags = [ApiChange(name=f"trtexec {flag}", kind=ChangeKind.REMOVED) for flag in FLAGS]
-    return before, (*changes, *find_older(before, read_change_table()), *flags), ()
+    return before, (*changes, *find_older((), bracket, read_change_table()), *flags), ()
 
 
 def corpus_files() -> Mapping[str, str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from trtmatrix.api.changes import ChangeTable, Replacement
 from trtmatrix.api.signatures import IsA, breaks, differ, parse_type
@@ -68,17 +69,34 @@ def _settled(change: ApiChange, bracket: Bracket, kept: Replacement | None) -> I
         yield replace(change, kind=ChangeKind.DEPRECATED, note=_joined(note, change.note))
 
 
-def find_older(before: Surface, table: ChangeTable) -> list[ApiChange]:
-    """Return the names that had gone before a surface, as code that is older still has them."""
-    return [
-        ApiChange(
+def find_older(earlier: Sequence[Surface], bracket: Bracket, table: ChangeTable) -> list[ApiChange]:
+    """Return the names that had gone before a move, as code that is older still has them.
+
+    ``earlier``: the surfaces before it, oldest first; what went before the first of them is in the table.
+    """
+    before, after = bracket.before, bracket.after
+    gone = {
+        name: ApiChange(
             name=name, kind=ChangeKind.REMOVED, replacement=kept.write, source=kept.source,
             note=f"gone since {kept.removed}: older than {before.version}",
         )
         for kept in table.older
         for name in kept.names
-        if before.find(name) is None
-    ]  # fmt: skip
+    }  # fmt: skip
+    flags = compare_flags("0", bracket.moved_from, table)
+    gone |= {change.name: change for change in flags if change.kind is ChangeKind.REMOVED}
+    for had, has in pairwise([*earlier, before]):
+        for change in _removed(had, has):
+            kept = table.of(change.name) or Replacement(names=())
+            gone[change.name] = replace(
+                change, replacement=kept.write, url=kept.url, note=f"gone by {has.version}, before this move",
+                source="; ".join(filter(None, (_bindings(had, has), kept.source))),
+            )  # fmt: skip
+    return [c for name, c in gone.items() if before.find(name) is None and after.find(name) is None]
+
+
+def _bindings(before: Surface, after: Surface) -> str:
+    return f"NVIDIA's bindings {before.version} and {after.version}"
 
 
 def find_behaviours(before: str, after: str, table: ChangeTable) -> tuple[Behaviour, ...]:
@@ -107,7 +125,7 @@ def compare_surfaces(before: Surface, after: Surface, table: ChangeTable) -> lis
     A class that is gone, or new, is one line. What moved to a base is no change, nor are docstrings' wording
     and defaults.
     """
-    source = f"NVIDIA's bindings {before.version} and {after.version}"
+    source = _bindings(before, after)
     added = (replace(c, kind=ChangeKind.ADDED, before="", after=c.before) for c in _removed(after, before))
     found = [*_removed(before, after), *_changed(before, after), *_deprecated(before, after, table)]
     for place, change in enumerate(found):

@@ -5,17 +5,16 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from trtmatrix.api.python_values import BINDINGS, FileValues, Kind, Value, dotted_name, text_of
-from trtmatrix.api.scan_names import Findings, Names, Place
+from trtmatrix.api.scan_names import Names, Page
 from trtmatrix.api.signatures import parse_signature
 from trtmatrix.api.text_scan import scan_commands
 from trtmatrix.api.types import ApiChange, ChangeKind
 from trtmatrix.api.version_tests import VERSION, find_flip, work_out
 
-Source = tuple[Sequence[str], Sequence[tuple[int, int]]]
-"""The lines of a file, and of a notebook each line's cell and line in it."""
 _IMPORTS = re.compile(
     r"(import|from)\s+(tensorrt(_lean|_dispatch|_bindings)?\b(?!\.\w+_)|polygraphy)"
     r"|import\w*\(\s*[\"']tensorrt|import_(trt|tensorrt)\(|\btrt\.\w"
@@ -25,101 +24,105 @@ _NEWER = re.compile(
     r"num_io_tensors|[gs]et_tensor_|execute_async_v3|set_input_shape|build_serialized|memory_pool"
 )
 """Names of both ways of writing that stand in a try whose other way catches what goes wrong."""
-_VERSIONED = re.compile(r"(trt|tensorrt)\.__version__|\bhasattr\(|version\(['\"]tensorrt")
-_WHERE_SET = {"max_workspace_size", "fp16_mode", "int8_mode", "strict_type_constraints"}
-"""Members that are told of on any receiver where they are set, in a file that imports TensorRT."""
+_TESTS = {"__version__", "hasattr", "version", "get_distribution"}
 _BY_NAME = "only its name says what it is used on"
 
 
 class PythonFile:
     """A file that is scanned; ``imports``: whether it imports TensorRT, or only speaks of it."""
 
-    def __init__(self, path: str, source: Source, names: Names) -> None:
+    def __init__(self, page: Page, names: Names) -> None:
         """Take a file's lines; ``matters``: whether any name that changes stands in it."""
-        self.path, (self.lines, self.cells), self.names = path, source, names
-        text = "\n".join(self.lines)
+        self.page, self.names = page, names
+        text = page.code
         self.imports = bool(_IMPORTS.search(text))
-        self.is_near = self.imports or bool(_NEAR.search(text))
-        self.words = set(re.findall(r"\w+|(?<=engine)\[", text)) if self.is_near else set()
+        is_near = self.imports or bool(_NEAR.search(text))
+        self.words = set(re.findall(r"\w+|(?<=engine)\[", text)) if is_near else set()
         wanted = names.words if self.imports else names.long_words
         self.matters = not wanted.isdisjoint(self.words) or "trtexec" in self.words
+        self.uses = defaultdict[str, list[ast.AST]](list)
+        """Where each name is read."""
+        self.guards: dict[ast.AST, str] = {}
+        self.versioned: set[ast.AST] = set()
+        """Expressions that hang on TensorRT's version or on what its bindings have."""
         self.flags: dict[str, ast.expr] = {}
-        """Names, attributes and calls (``f()``) that stand for a test of the version, and for which."""
-        self.guards: list[str] = []
-        self.function = ""
-        self.called: ast.Call | None = None
-        self.uses_of: dict[str, list[str]] = {}
-        """For each name what its uses stand behind: a guard, ``in f`` of a function, or nothing."""
-        self.noted: list[tuple[ast.AST, ApiChange, str, str]] = []
+        """What names and calls (``function()``) stand for that hang on it; ``exports``: for other files."""
+        self.exports: dict[str, ast.expr] = {}
+        self.shared: Mapping[str, ast.expr] = {}
 
-    def scan(self, values: FileValues, flags: Mapping[str, ast.expr]) -> Findings:
-        """Return the uses in the file; ``flags``: those of all files."""
-        self.values, self.all_flags, findings = values, flags, Findings()
-        self.visit(self.tree.body)
-        for node, change, why, function in self.noted:
-            line = (node.end_lineno if isinstance(node, ast.Attribute) else getattr(node, "lineno", 0)) or 1
-            guarded = "behind a test before each of its calls" * self.is_guarded(function, set())
-            findings.add(self.place(line), change, why or guarded)
+    def parse(self, parts: Collection[str]) -> None:
+        """Parse the file once and gather what its names hold; raises what the parser raises."""
+        if self.uses:
+            return
+        self.values = FileValues(parse(self.page.code), self.names, parts)
+        for node in self.values.nodes:
+            if isinstance(node, ast.Name | ast.Attribute) and not _is_set(node):
+                self.uses[node.id if isinstance(node, ast.Name) else node.attr].append(node)
+        asked = [*self.uses["hasattr"], *self.uses["version"], *self.uses["get_distribution"]]
+        asked = [self.values.parents[each] for each in asked]
+        self.spread(each for each in [*asked, *self.uses["__version__"]] if self.look(each) is not None)
+
+    def take(self, shared: Mapping[str, ast.expr]) -> None:
+        """Take over what names of other files stand for that hang on the version."""
+        self.shared = shared
+        calls = {f"{local}()": f"{name}()" for local, name in self.values.imported.items()}
+        for local, name in {**self.values.imported, **calls}.items():
+            if name in shared:
+                self.flag(local, shared[name])
+        attributes = (each for name in shared for each in self.uses[name.removesuffix("()")])
+        self.spread(each for each in attributes if isinstance(each, ast.Attribute))
+
+    def flag(self, name: str, value: ast.expr) -> None:
+        """Note that a name stands for what hangs on the version, and so does all that uses it."""
+        if name not in self.flags:
+            self.flags[name] = value
+            self.spread(self.uses[name.removesuffix("()")])
+
+    def spread(self, nodes: Iterable[ast.AST]) -> None:
+        """Note what hangs on the version as these nodes do: what they are parts of, and names given that."""
+        for part in nodes:
+            node, outer = part, self.values.parents[part]
+            while isinstance(outer, ast.expr | ast.comprehension | ast.keyword):
+                self.versioned.add(node)
+                if isinstance(outer, ast.IfExp) and outer.test is node and not _is_literal(outer):
+                    break  # what is taken in each case tells nothing of the version
+                node, outer = outer, self.values.parents[outer]
+            self.versioned.add(node)
+            for name, value in self.given(node, outer):
+                if name[-1:] == ")" or not self.values.function_of(outer):
+                    self.exports.setdefault(name, value)
+                self.flag(name, value)
+
+    def given(self, node: ast.AST, outer: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+        """Yield which names a statement gives what hangs on a part of it, and what that is."""
+        match outer:
+            case ast.Assign(targets=[ast.Tuple(elts=parts)], value=value):
+                for index, part in enumerate(parts):
+                    item = ast.Subscript(value, ast.Constant(index), ast.Load())
+                    yield dotted_name(part).rpartition(".")[2], item
+            case (
+                ast.Assign(value=value, targets=[target])
+                | ast.AnnAssign(value=ast.expr() as value, target=target)
+            ):
+                yield dotted_name(target).rpartition(".")[2], value
+            case ast.Return(value=ast.expr() as value) if function := self.values.function_of(outer):
+                yield f"{function.name}()", value
+            case ast.If(test=test, body=body) if node is test:  # what is set there hangs on it, either way
+                for each in body:
+                    if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant):
+                        yield dotted_name(each.targets[0]), ast.Call(ast.Name("decided_by"), [test], [])
+
+    def scan(self) -> None:
+        """Note the uses."""
+        for node in self.values.nodes:
+            self.look_at(node)
         if "trtexec" in self.words:
-            scan_commands(self.tree, self.place, self.names, findings)
-        return findings
+            scan_commands(self.values.nodes, self.page, self.names)
 
-    def parse(self) -> None:
-        """Parse the file; raises what the parser raises."""
-        self.tree = parse("\n".join(self.lines))
-        self.find_flags({})
-
-    def place(self, line: int) -> Place:
-        """Return the place of a line."""
-        cell, inner = self.cells[line - 1] if self.cells else (0, line)
-        return Place(file=self.path, line=inner, cell=cell, text=self.lines[line - 1])
-
-    def is_guarded(self, function: str, seen: set[str]) -> bool:
-        """Say whether a function or a class is only used behind guards, or in what is."""
-        seen.add(function)
-        used = [each for each in self.uses_of.get(function, ()) if each.removeprefix("in ") != function]
-        return bool(used) and all(
-            each and (each[:3] != "in " or (each[3:] not in seen and self.is_guarded(each[3:], seen)))
-            for each in used
-        )
-
-    # ---- what is visited ----
-
-    def visit(self, nodes: Iterable[ast.AST], guard: str = "") -> None:
-        """Visit nodes behind a guard, if any; one that leaves at the version moved to guards the rest."""
-        depth = len(self.guards)
-        self.guards += [guard] if guard else []
-        for node in nodes:
-            self.visit_one(node)
-        del self.guards[depth:]
-
-    def visit_one(self, node: ast.AST) -> None:
-        """Note what a node itself uses, and visit what is in it."""
+    def look_at(self, node: ast.AST) -> None:
+        """Note what a node itself uses."""
+        words = self.names.attributes
         match node:
-            case ast.If() | ast.IfExp():
-                self.visit_branch(node)
-                return
-            case ast.Try():
-                self.visit_try(node)
-                return
-            case ast.BoolOp(op=how, values=parts):
-                depth = len(self.guards)
-                for each in parts:
-                    self.visit_one(each)
-                    self.guards += filter(None, [self.judge(each)[isinstance(how, ast.Or)]])
-                del self.guards[depth:]
-                return
-            case ast.With() if "suppress(Attr" in self.lines[node.lineno - 1]:
-                self.visit(node.body, "suppress(AttributeError)")
-                return
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                outside, self.function = self.function, name
-                self.values.enter_class(node)
-                self.visit(ast.iter_child_nodes(node))
-                self.function = outside
-                return
-            case ast.Expr(value=ast.Constant()):
-                return  # a docstring
             case ast.ImportFrom(module=str() as module, level=0) if BINDINGS.match(module):
                 for named in node.names:
                     self.note_name(named, named.name)
@@ -127,12 +130,10 @@ class PythonFile:
                 held = self.values.value(expression)
                 if held and held.kind is Kind.OBJECT:
                     self.note_member(expression, f"{held.name}.__enter__", "")
-            case ast.Name(id=name, ctx=ast.Load()):
-                self.note_used(name)
+            case ast.Name(id=name, ctx=ast.Load()) if name in words:
                 if self.values.value(node) == Value(Kind.CLASS, name):
                     self.note_name(node, name)
-            case ast.Attribute(value=holder, attr=name):
-                self.note_used(name)
+            case ast.Attribute(value=holder, attr=name) if name in words:
                 self.note_attribute(node, self.values.value(holder), name)
             case ast.Subscript(value=whole, slice=index):
                 self.note_item(node, self.values.value(whole), index)
@@ -140,33 +141,58 @@ class PythonFile:
                 self.note_flip(node)
             case ast.Call():
                 self.note_call(node)
-        self.visit(ast.iter_child_nodes(node))
 
-    def visit_branch(self, node: ast.If | ast.IfExp) -> None:
-        """Visit a test and both ways on; one that leaves guards what comes after."""
-        skips_body, skips_else = self.judge(node.test)
-        self.visit([node.test])
-        if isinstance(node, ast.IfExp):
-            self.visit([node.body], skips_body)
-            self.visit([node.orelse], skips_else)
-            return
-        self.visit(node.body, skips_body)
-        self.visit(node.orelse, skips_else)
-        left = _leaves(node.body) and not (skips_body and isinstance(node.body[-1], ast.Raise))
-        if (left and skips_else) or (_leaves(node.orelse) and skips_body):
-            self.guards.append(skips_body or skips_else)  # until the end of this block
+    # ---- guards ----
 
-    def visit_try(self, node: ast.Try) -> None:
-        """Visit a try; where it catches AttributeError, it and what it does then are guarded."""
-        newer = _NEWER.search("\n".join(self.lines[node.lineno - 1 : node.end_lineno]))
-        named = [bool(each.type and "AttributeError" in ast.unparse(each.type)) for each in node.handlers]
-        guard = "except AttributeError" * bool(node.handlers and (newer or any(named)))
-        self.visit(node.body, guard)
-        for each, is_named in zip(node.handlers, named, strict=True):
-            self.visit(each.body, guard * bool(newer or is_named))
-        self.visit([*node.orelse, *node.finalbody])
+    def guard_of(self, node: ast.AST) -> str:
+        """Return what keeps a node from running at the version moved to, or nothing."""
+        if node not in self.guards:
+            self.guards[node] = ""  # of what hangs on itself
+            outer = self.values.parents.get(node)
+            self.guards[node] = "" if outer is None else self.find_guard(node, outer) or self.guard_of(outer)
+        return self.guards[node]
 
-    # ---- tests of the version ----
+    def find_guard(self, node: ast.AST, outer: ast.AST) -> str:
+        """Return what guards a node in what it stands in."""
+        match outer:
+            case ast.If(test=test, body=body) if node is not test:
+                if guard := self.judge(test)[node not in body]:
+                    return guard
+            case ast.IfExp(test=test, body=body) if node is not test:
+                return self.judge(test)[node is not body]
+            case ast.BoolOp(op=how, values=values):
+                earlier = values[: values.index(node)]  # type: ignore[arg-type]
+                return next(filter(None, (self.judge(each)[isinstance(how, ast.Or)] for each in earlier)), "")
+            case ast.Try(body=body, handlers=handlers):
+                newer = _NEWER.search("\n".join(self.page.lines[outer.lineno - 1 : outer.end_lineno]))
+                named = [
+                    each for each in handlers if each.type and "AttributeError" in ast.unparse(each.type)
+                ]
+                if (node in body and (named or (newer and handlers))) or node in (
+                    handlers if newer else named
+                ):
+                    return "except AttributeError"
+            case ast.With() if "suppress(Attr" in self.page.lines[outer.lineno - 1]:
+                return "suppress(AttributeError)"
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                calls = [each for each in self.uses[name] if outer not in self.values.around(each)]
+                if calls and all(map(self.guard_of, calls)):
+                    return "a test before each of its calls"
+        return self.find_leave(node, outer) if isinstance(node, ast.stmt) else ""
+
+    def find_leave(self, node: ast.stmt, outer: ast.AST) -> str:
+        """Return the test before a statement, in its block, that leaves it at the version moved to."""
+        blocks = [getattr(outer, name, []) for name in ("body", "orelse", "finalbody")]
+        block = next((each for each in blocks if isinstance(each, list) and node in each), [node])
+        for each in block[: block.index(node)]:
+            if isinstance(each, ast.Assert) and (fails := self.judge(each.test)[0]):
+                return fails
+            if isinstance(each, ast.If) and (_leaves(each.body) or _leaves(each.orelse)):
+                skips_body, skips_else = self.judge(each.test)
+                left = _leaves(each.body) and not (skips_body and isinstance(each.body[-1], ast.Raise))
+                if (left and skips_else) or (_leaves(each.orelse) and skips_body):
+                    return skips_body or skips_else
+        return ""
 
     def judge(self, node: ast.expr) -> tuple[str, str]:
         """Return what keeps a test's body, and its else, from running at the version moved to; or nothing."""
@@ -177,26 +203,16 @@ class PythonFile:
                 bodies, elses = zip(*map(self.judge, parts), strict=True)
                 body, other = next(filter(None, bodies), ""), next(filter(None, elses), "")
                 return (body, other * all(elses)) if isinstance(how, ast.And) else (body * all(bodies), other)
-        if not self.is_versioned(node):
+        if node not in self.versioned:
             return "", ""
         text = " ".join(ast.unparse(node).split())
         shown = f"`{text if len(text) <= 60 else text[:59] + '…'}`"
-        got, meant = work_out(node, self.names.ends, self.look)
+        got, meant = work_out(node, self.names.after, self.look)
         if got is None or not self.names.after or meant not in (None, got):
             return shown, shown
         return ("", shown) if got else (shown, "")
 
-    def is_versioned(self, node: ast.expr, seen: frozenset[int] = frozenset()) -> bool:
-        """Say whether an expression hangs on TensorRT's version or on what its bindings have."""
-        for part in ast.walk(node):
-            found = self.look(part) if isinstance(part, ast.expr) else None
-            if found is VERSION or isinstance(found, ast.Constant):
-                return True
-            if found is not None and id(found) not in seen and self.is_versioned(found, seen | {id(found)}):
-                return True
-        return False
-
-    def look(self, node: ast.expr) -> ast.expr | None:
+    def look(self, node: ast.AST) -> ast.expr | None:
         """Return what a name, an attribute or a call in a test of the version stands for."""
         match node:
             case ast.Attribute(value=holder, attr="__version__"):
@@ -206,12 +222,12 @@ class PythonFile:
                 return self.has(holder, name)
             case ast.Call() if _asks_for_version(node):
                 return VERSION
-            case ast.Name(id=name):
+            case ast.Name(id=name) if name in self.flags or name in self.values.bound:
                 return self.flags.get(name)
-            case ast.Attribute(attr=name):
-                return self.flags.get(name) or self.all_flags.get(name)
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                return self.flags.get(name) or self.shared.get(name)
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-                return self.flags.get(f"{name}()") or self.all_flags.get(f"{name}()")
+                return self.flags.get(f"{name}()") or self.shared.get(f"{name}()")
         return None
 
     def has(self, holder: ast.expr, name: str) -> ast.Constant | None:
@@ -224,58 +240,19 @@ class PythonFile:
             return ast.Constant(value=True) if name in self.names.members else None
         return ast.Constant(value=not any(each and each.kind is ChangeKind.REMOVED for each in gone))
 
-    def find_flags(self, others: Mapping[str, ast.expr]) -> None:
-        """Gather what stands for a test of the version; ``others``: what does in all files."""
-        words = {key.removesuffix("()") for key in others if key not in self.flags}
-        if (words or {"__version__", "hasattr", "version"}).isdisjoint(self.words):
-            return
-        flags = self.flags
-
-        def mentions(node: ast.AST) -> bool:
-            text = ast.unparse(node)
-            named = [*re.findall(r"\w+", text), *re.findall(r"\w+\(\)", text)]
-            attributes = re.findall(r"(?<=\.)\w+", text)
-            known = any(each in flags for each in named) or any(each in others for each in attributes)
-            return known or bool(_VERSIONED.search(text))
-
-        for node in ast.walk(self.tree):
-            match node:
-                case ast.ImportFrom(names=names):
-                    calls = [(f"{each.asname or each.name}()", f"{each.name}()") for each in names]
-                    imported = [*calls, *((each.asname or each.name, each.name) for each in names)]
-                    flags |= {local: others[name] for local, name in imported if name in others}
-                case ast.Assign(targets=[ast.Tuple(elts=parts)], value=value) if mentions(value):
-                    for index, part in enumerate(parts):
-                        name = dotted_name(part).rpartition(".")[2]
-                        flags[name] = ast.Subscript(value, ast.Constant(index), ast.Load())
-                case ast.Assign(targets=[ast.Name(id=name) | ast.Attribute(attr=name)], value=value):
-                    flags |= {name: value} if mentions(value) else {}
-                case ast.FunctionDef(name=name):
-                    returned = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
-                    if returned and returned[0] is not None and mentions(returned[0]):
-                        flags[f"{name}()"] = returned[0]
-                case ast.If(test=test, body=body) if mentions(test):  # what it sets hangs on it, either way
-                    set_by = [each.targets[0] for each in body if isinstance(each, ast.Assign)]
-                    hangs = ast.Call(ast.Name("decided_by"), [test], [])
-                    flags |= {each.id: hangs for each in set_by if isinstance(each, ast.Name)}
-
     # ---- notes ----
 
     def note(self, node: ast.AST, change: ApiChange | None, why: str = "") -> None:
         """Note a use; a guard makes it possible."""
         if change is not None:
-            why = f"behind {self.guards[-1]}" if self.guards else why
-            self.noted.append((node, change, why, self.function))
-
-    def note_used(self, name: str) -> None:
-        """Note that a name is used here, and behind what."""
-        behind = self.guards[-1] if self.guards else f"in {self.function}" if self.function else ""
-        self.uses_of.setdefault(name, []).append(behind)
+            guard = self.guard_of(node)
+            line = (node.end_lineno if isinstance(node, ast.Attribute) else getattr(node, "lineno", 0)) or 1
+            self.page.note(line, change, f"behind {guard}" if guard else why)
 
     def note_flip(self, node: ast.expr) -> None:
         """Note a test that the version moved to turns round."""
-        if self.names.after and self.is_versioned(node):
-            self.note(node, find_flip(node, self.names.ends, self.look))
+        if self.names.after and node in self.versioned:
+            self.note(node, find_flip(node, self.names.surface.version, self.names.after, self.look))
 
     def note_name(self, node: ast.AST, name: str) -> None:
         """Note a name of the module itself."""
@@ -286,7 +263,8 @@ class PythonFile:
         """Note a member of a class, where what is done with it no longer works."""
         owner, _, name = dotted.rpartition(".")
         change = self.names.change_of(dotted)
-        call = self.called if self.called and self.called.func is node else None
+        outer = self.values.parents.get(node)
+        call = outer if isinstance(outer, ast.Call) and outer.func is node else None
         if change is not None and (change.kind is not ChangeKind.CHANGED or _meets(change, node, call)):
             self.note(node, change, why)
         for base in self.names.line_of(owner):
@@ -310,25 +288,25 @@ class PythonFile:
         of_self = dotted_name(node) == f"self.{name}" and name in self.values.members
         if of_self or (base.kind is Kind.CLASS and base.name in self.names.changes):
             return  # a member of the user's; or the class was told of itself
-        config = base.name == "IBuilderConfig"
-        if base.guessed and config and not self.names.is_own(name) and not _is_set(node):
+        unsure = base.name == "IBuilderConfig" and not self.names.is_own(name)
+        if base.guessed and unsure and not _is_set(node):
             return  # a configuration of the user's, as likely
-        if base.guessed and (not self.imports or (config and not self.names.is_own(name))):
-            why = why or _BY_NAME
-        self.note_member(node, f"{base.name}.{name}", why)
+        by_name = _BY_NAME * (base.guessed and (not self.imports or unsure))
+        self.note_member(node, f"{base.name}.{name}", why or by_name)
 
     def _note_unknown(self, node: ast.AST, name: str, role: str, why: str) -> None:
-        owners = self.names.owners_of(name, role)
+        owners = self.names.owners.get(name, [])
         if not owners or name in self.values.members:
             return
         dotted = f"{role if role in owners else owners[0]}.{name}"
         if name.isupper() and not dotted_name(node).endswith(dotted):
             return  # a constant of the user's, as likely
+        set_on = name in self.names.hints["where_set"] and _is_set(node)
         if self.names.is_own(name):
             self.note_member(
                 node, dotted, why or "the file does not import TensorRT itself" * (not self.imports)
             )
-        elif self.imports and (name == "dynamic_range" or (name in _WHERE_SET and _is_set(node))):
+        elif self.imports and (name == "dynamic_range" or set_on):
             self.note_member(node, dotted, why or _BY_NAME)
 
     def note_item(self, node: ast.Subscript, base: Value | None, index: ast.expr) -> None:
@@ -342,16 +320,17 @@ class PythonFile:
 
     def note_call(self, node: ast.Call) -> None:
         """Note what a call uses besides its parts: ``getattr``, ``len``, names in texts."""
-        self.called, name = node, dotted_name(node.func).rpartition(".")[2]
-        first, texts = node.args[0] if node.args else None, [text_of(each) for each in node.args]
-        held = self.values.value(first) if first else None
-        if name in ("getattr", "setattr", "hasattr") and first and texts[1:]:
+        name = dotted_name(node.func).rpartition(".")[2]
+        texts = [text_of(each) for each in node.args]
+        if name in ("getattr", "setattr", "hasattr") and texts[1:] and texts[1]:
             default = "guarded by getattr's default" * (name == "getattr" and len(texts) > 2)
             why = "it is only asked for" if name == "hasattr" else default
-            self.note_attribute(node, held, texts[1], why)
-        elif name == "len" and held and held.kind is Kind.OBJECT:
-            self.note_member(node, f"{held.name}.__len__", _BY_NAME * held.guessed)
-        elif name in ("int", "startswith"):
+            self.note_attribute(node, self.values.value(node.args[0]), texts[1], why)
+        elif name == "len" and texts:
+            held = self.values.value(node.args[0])
+            if held and held.kind is Kind.OBJECT:
+                self.note_member(node, f"{held.name}.__len__", _BY_NAME * held.guessed)
+        elif name in ("int", "startswith") and not isinstance(self.values.parents[node], ast.Compare):
             self.note_flip(node)
         for text in texts:
             owners = self.names.owners.get(text, []) if text.isupper() and self.names.is_own(text) else []
@@ -359,29 +338,33 @@ class PythonFile:
             self.note(node, change if text[:1].isupper() else None, "only a text names it")
 
 
-def scan_python(names: Names, sources: Mapping[str, Source]) -> tuple[Findings, list[tuple[str, str]]]:
-    """Return the uses in Python files, and which files could not be parsed, with the reason."""
-    findings, unread, files = Findings(), list[tuple[str, str]](), list[PythonFile]()
-    for path, source in sources.items():
-        file = PythonFile(path, source, names)
-        try:
-            if file.matters:
-                file.parse()
-                files.append(file)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            unread.append((path, reason(error)))
-    flags = {name: value for file in files for name, value in file.flags.items()}
-    for file in files * 2 if flags else ():  # twice: what is imported may stand for what is imported
-        file.find_flags(flags)
-        flags.update(file.flags)
-    parts = {part for path in sources for part in re.split(r"[/.]", path)}
-    own = {name for file in files for line in file.lines for name in re.findall(r"^\s*class (\w+)", line)}
+def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
+    """Note the uses in Python files; return which could not be parsed, with the reason."""
+    files = [file for page in pages if (file := PythonFile(page, names)).matters]
+    parts = {part for page in pages for part in re.split(r"[/.]", page.file)}
     for file in files:
+        parts.update(re.findall(r"^\s*(class \w+)", file.page.code, re.MULTILINE))
+    unread: dict[str, str] = {}
+
+    def attempt(file: PythonFile, shared: Mapping[str, ast.expr], *, scan: bool = False) -> None:
         try:
-            findings.update(file.scan(FileValues(file.tree, names, parts, own), flags))
-        except RecursionError as error:
-            unread.append((file.path, reason(error)))
-    return findings, unread
+            file.parse(parts)
+            file.take(shared)
+            if scan:
+                file.scan()
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            unread[file.page.file] = reason(error)
+
+    wanted, shared = _TESTS, dict[str, ast.expr]()
+    for _ in range(2):  # what tests the version, and what takes that over from there
+        for file in files:
+            if not wanted.isdisjoint(file.words):
+                attempt(file, shared)
+        shared = {name: value for file in files for name, value in file.exports.items()}
+        wanted = {name.removesuffix("()") for name in shared}
+    while files:  # a tree is large: one at a time, where no other file hangs on it
+        attempt(files.pop(), shared, scan=True)
+    return list(unread.items())
 
 
 def parse(text: str) -> ast.Module:
@@ -402,6 +385,10 @@ def _asks_for_version(node: ast.Call) -> bool:
     """Say whether it asks the package's metadata: ``version("tensorrt")``."""
     named = dotted_name(node.func).rpartition(".")[2] in ("version", "get_version", "get_distribution")
     return named and bool(node.args) and bool(BINDINGS.match(text_of(node.args[0])))
+
+
+def _is_literal(node: ast.IfExp) -> bool:
+    return isinstance(node.body, ast.Constant) and isinstance(node.orelse, ast.Constant)
 
 
 def _is_set(node: ast.AST) -> bool:

@@ -18,25 +18,8 @@ from trtmatrix.api.scan_names import Names
 from trtmatrix.api.types import MemberKind
 
 BINDINGS = re.compile(r"tensorrt(_lean|_dispatch)?(_bindings)?(\.tensorrt)?\s*([<>=!~].*)?$")
-_OTHERS = {
-    *sys.stdlib_module_names, "numpy", "torch", "torchvision", "onnx", "onnxruntime", "onnxsim", "openvino",
-    "onnx_graphsurgeon", "pycuda", "cuda", "cupy", "cv2", "tensorflow", "tvm", "mxnet", "PIL", "jax", "keras",
-    "caffe", "paddle", "yaml", "tqdm", "requests", "tritonclient", "transformers", "sqlalchemy", "pandas",
-    "scipy", "matplotlib", "numba", "absl", "click", "typer", "pydantic", "omegaconf", "easydict", "mmcv",
-    "mmengine", "flask", "ray", "ncnn", "hydra", "packaging", "loguru", "tensorrt_llm", "torch_tensorrt",
-}  # fmt: skip
-"""Libraries whose objects are none of TensorRT's."""
 _PLAIN = {"dict", "str", "int", "float", "range", "open", "bytes", "len", "set", "list", "tuple"}
 _SAME = {"list", "tuple", "sorted", "reversed", "copy", "deepcopy", "enter_context"}
-_ROLES = {
-    "engine": "ICudaEngine", "context": "IExecutionContext", "ctx": "IExecutionContext", "builder": "Builder",
-    "network": "INetworkDefinition", "parser": "OnnxParser", "runtime": "Runtime", "refitter": "Refitter",
-    "registry": "IPluginRegistry",
-}  # fmt: skip
-"""What a name that ends so holds, where nothing else is known of it."""
-_CONFIGS = {"config", "builder_config", "trt_config", "build_config"}
-_POLYGRAPHY = {"engine_from": "ICudaEngine", "create_config": "IBuilderConfig"}
-"""What Polygraphy's functions give whose names begin so, and its loaders when they are called."""
 
 
 class Kind(Enum):
@@ -71,17 +54,35 @@ MODULE, OWN, FOREIGN = Value(Kind.MODULE), Value(Kind.OWN), Value(Kind.FOREIGN)
 
 
 class FileValues:
-    """Tells what the expressions of one file hold."""
+    """The nodes of one file, each with its parent, and what its expressions hold."""
 
-    def __init__(self, tree: ast.Module, names: Names, parts: Collection[str], own: Collection[str]) -> None:
-        """Gather what is assigned; ``parts``: words of the scanned files' paths; ``own``: classes in them."""
-        self.names, self.parts, self.own = names, parts, own
+    def __init__(self, tree: ast.Module, names: Names, parts: Collection[str]) -> None:
+        """Gather what is assigned; ``parts``: words of the scanned files' paths, and classes in them."""
+        self.names, self.parts = names, parts
         self.members: set[str] = set()
         """Attributes that classes of the file give their own objects."""
         self.bound = defaultdict[str, list[ast.expr | Value | None]](list)
         """What is given to each name, and by each ``function()``."""
-        for node in ast.walk(tree):
+        self._held: dict[str, Value | None] = {}
+        self.imported: dict[str, str] = {}
+        """What names from other modules are called there."""
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.nodes: list[ast.AST] = [tree]
+        for node in self.nodes:
+            for name in node._fields:
+                inner = getattr(node, name, None)
+                for each in inner if isinstance(inner, list) else (inner,):
+                    if isinstance(each, ast.AST) and each._fields:
+                        self.parents[each] = node
+                        self.nodes.append(each)
+        for node in self.nodes:
             self._gather(node)
+        for node in self.nodes:
+            if isinstance(node, ast.ClassDef):
+                self.members |= {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+                base = next((v.name for v in map(self.value, node.bases) if v and v.kind is Kind.CLASS), "")
+                self.bound[node.name].append(Value(Kind.CLASS, base) if base else OWN)
+        self._held.clear()
 
     def _gather(self, node: ast.AST) -> None:
         """Note what a node assigns to which names."""
@@ -100,78 +101,98 @@ class FileValues:
                 self._bind(target, ast.Subscript(value, ast.Constant(0), ast.Load()))
             case ast.arg(arg=name, annotation=annotation):
                 self.bound[name].append(self._annotated(annotation))
+            case ast.Return(value=given) | ast.Yield(value=given):
+                self._give(node, given)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                given = [each.value for each in ast.walk(node) if isinstance(each, ast.Return | ast.Yield)]
-                self.bound[f"{name}()"] += [self._annotated(node.returns), *given]
-                self.bound[name] += (
-                    given if any("property" in dotted_name(each) for each in node.decorator_list) else [OWN]
-                )
-            case ast.ClassDef(name=name, bases=bases):
-                self.members |= {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
-                base = next((v.name for v in map(self.value, bases) if v and v.kind is Kind.CLASS), "")
-                self.bound[name].append(Value(Kind.CLASS, base) if base else OWN)
+                self.bound[f"{name}()"].append(self._annotated(node.returns))
+                if not _is_property(node):
+                    self.bound[name].append(OWN)
             case ast.Import() | ast.ImportFrom():
-                for name, held in self._imported(node):
+                for name, held in self._imports(node):
                     self.bound[name].append(held)
+
+    def _give(self, node: ast.AST, given: ast.expr | None) -> None:
+        """Note what the function around a node gives back."""
+        if (outer := self.function_of(node)) is not None:
+            self.bound[f"{outer.name}()"].append(given)
+            if _is_property(outer):
+                self.bound[outer.name].append(given)
+
+    def function_of(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """Return the function that a node stands in."""
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        return next((outer for outer in self.around(node) if isinstance(outer, kinds)), None)
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Yield what a node stands in, from the inside."""
+        while (node := self.parents.get(node)) is not None:  # type: ignore[assignment]
+            yield node
 
     def _bind(self, target: ast.expr, value: ast.expr | Value | None) -> None:
         match target:
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                given = (
-                    value.elts
-                    if isinstance(value, ast.Tuple) and len(value.elts) == len(parts)
-                    else [None] * len(parts)
-                )
-                for part, each in zip(parts, given, strict=True):
+                given = value.elts if isinstance(value, ast.Tuple) else []
+                for part, each in zip(
+                    parts, given if len(given) == len(parts) else [None] * len(parts), strict=True
+                ):
                     self._bind(part, each)
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 self.bound[name].append(value)
                 if dotted_name(target) == f"self.{name}":
                     self.members.add(name)
 
-    def _imported(self, node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Value | None]]:
+    def _imports(self, node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Value | None]]:
         """Yield the names that an import binds, with what they hold."""
         module = getattr(node, "module", "") or ""
         for each in node.names:
             local = (each.asname or each.name).partition(".")[0]
             if isinstance(node, ast.Import):
                 yield local, self._library(each.name)
-            elif BINDINGS.match(module) and not node.level:
+                continue
+            self.imported[local] = each.name
+            if BINDINGS.match(module) and not node.level:
                 every = [*self.names.surface.classes, *self.names.surface.names]
                 for name in every if local == "*" else [each.name]:
                     yield name if local == "*" else local, self.named(name)
             elif module.startswith("polygraphy.backend.trt"):
                 snake = re.sub(r"(?<!^)(?=[A-Z])", "_", each.name).lower()
-                given = next((value for start, value in _POLYGRAPHY.items() if snake.startswith(start)), "")
+                hints = self.names.hints["polygraphy"].items()
+                given = next((value for start, value in hints if snake.startswith(start)), "")
                 yield local, Value(Kind.OBJECT, given) if given else None
-            elif node.level or each.name in self.own:
-                yield local, OWN if each.name in self.own else None
+            elif node.level or f"class {each.name}" in self.parts:
+                yield local, OWN if f"class {each.name}" in self.parts else None
             else:
                 yield local, self._library(module)
 
     def _library(self, dotted: str) -> Value | None:
         root = dotted.partition(".")[0]
-        if BINDINGS.match(dotted) or root in _OTHERS:
+        if BINDINGS.match(dotted) or root in sys.stdlib_module_names or root in self.names.hints["others"]:
             return MODULE if BINDINGS.match(dotted) else FOREIGN
         is_near = root in self.parts or re.search("trt|tensorrt|polygraphy", root)
         return None if is_near else Value(Kind.FOREIGN, root)
 
-    def enter_class(self, node: ast.AST) -> None:
-        """Let ``self`` be an object of the class that is looked into."""
-        if isinstance(node, ast.ClassDef):
-            held = self.held(node.name)
-            self.bound["self"] = [Value(Kind.OBJECT, held.name) if held and held.kind is Kind.CLASS else OWN]
-
     def value(self, node: ast.expr) -> Value | None:
         """Return what an expression holds, maybe by its name alone; None where that is not known."""
         found = self._value(node)
-        role = _role(dotted_name(node).rpartition(".")[2].rstrip("s" * isinstance(node, ast.Subscript)))
-        return found or (Value(Kind.OBJECT, role, guessed=True) if role else None)
+        if found is None:
+            name = dotted_name(node).rpartition(".")[2].rstrip("s" * isinstance(node, ast.Subscript))
+            role = self._role(name.lower().strip("_0123456789"))
+            found = Value(Kind.OBJECT, role, guessed=True) if role else None
+        return found
+
+    def _role(self, name: str) -> str:
+        """Return the class of what is called by such a name, such as ``trt_engine``."""
+        whole: str = self.names.hints["whole_roles"].get(name, "")
+        return whole or next((r for end, r in self.names.hints["roles"].items() if name.endswith(end)), "")
 
     def _value(self, node: ast.expr) -> Value | None:
         match node:
             case ast.Constant(value=value):
                 return None if value is None else FOREIGN
+            case ast.Name(id="self"):
+                own = next((each for each in self.around(node) if isinstance(each, ast.ClassDef)), None)
+                held = self.held(own.name) if own else None
+                return Value(Kind.OBJECT, held.name) if held and held.kind is Kind.CLASS else OWN
             case ast.Name(id=name):
                 return self.held(name) or (MODULE if name in ("trt", "tensorrt") else None)
             case ast.Attribute(value=holder, attr=name):
@@ -192,14 +213,12 @@ class FileValues:
 
     def held(self, name: str) -> Value | None:
         """Return what a name holds, or what ``function()`` gives."""
-        given = self.bound.get(name, [])
-        if [each for each in given if isinstance(each, ast.expr)]:
-            self.bound[name] = []  # of what hangs on itself
+        if name not in self._held:
+            self._held[name] = None  # of what hangs on itself
+            given = self.bound.get(name, ())
             values = [self.value(each) if isinstance(each, ast.expr) else each for each in given]
-            found = _join([None if each and each.guessed else each for each in values])
-            self.bound[name] = [found]
-            return found
-        return _join([each for each in given if not isinstance(each, ast.expr)])
+            self._held[name] = _join([None if each and each.guessed else each for each in values])
+        return self._held[name]
 
     def _call(self, node: ast.Call) -> Value | None:
         name, texts = dotted_name(node.func).rpartition(".")[2], [text_of(each) for each in node.args]
@@ -260,6 +279,10 @@ class FileValues:
         return Value(Kind.OBJECT, found.pop()) if len(found) == 1 else None
 
 
+def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any("property" in dotted_name(each) for each in node.decorator_list)
+
+
 def _join(values: list[Value | None]) -> Value | None:
     """Return what a name holds that is given several things: what is TensorRT's, the surest first."""
     found = sorted((each for each in values if each), key=lambda each: (not each.is_known, each.guessed))
@@ -281,11 +304,3 @@ def dotted_name(node: ast.AST) -> str:
         case ast.Call(func=inner) | ast.Subscript(value=inner):
             return dotted_name(inner)
     return ""
-
-
-def _role(name: str) -> str:
-    """Return the class of what is called by such a name, such as ``trt_engine``."""
-    last = name.lower().strip("_0123456789")
-    if last in _CONFIGS:
-        return "IBuilderConfig"
-    return next((role for end, role in _ROLES.items() if last.endswith(end)), "")

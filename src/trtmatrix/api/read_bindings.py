@@ -18,7 +18,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from trtmatrix.api.section import LEFT, STORE, today
+from trtmatrix.api.section import STORE, today
 from trtmatrix.api.surface import format_store, parse_store, parse_surface
 from trtmatrix.api.types import Origin, Surface, numbers_of
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError, UsageError
@@ -89,7 +89,7 @@ def find_releases() -> tuple[str, ...]:
 def read_bindings(requirement: str) -> Surface:
     """Fetch bindings such as ``tensorrt-bindings==8.6.1`` and return their surface."""
     with tempfile.TemporaryDirectory() as scratch:
-        folder, file = Path(scratch), Path(scratch) / LEFT
+        folder = Path(scratch)
         download_wheels([requirement], target_options(PYTHON, GLIBC), folder)
         (wheel,) = folder.glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
@@ -102,16 +102,16 @@ def read_bindings(requirement: str) -> Surface:
         pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
         python = next(map(str, pyenv.glob(f"{PYTHON}*/bin/python")), PYTHON)
         command = [sys.executable, "-m", "uv", "run", "--quiet", "--no-project", f"--python={python}"]
-        command += ["python", "-B", str(probe_folder()), "surface", names[0].partition("/")[0], str(file)]
+        command += ["python", "-B", str(probe_folder()), "surface", names[0].partition("/")[0]]
         environment = {**os.environ, "PYTHONPATH": scratch, "LD_LIBRARY_PATH": str(stubs)}
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-        if done.returncode:
+        if done.returncode or not done.stdout.strip():
             raise MachineryError(
                 f"the bindings in {wheel.name} could not be read: {done.stderr.strip()[-1000:]}\n"
                 f"  a function that is missing belongs into SYMBOLS of {Path(__file__).name}; "
                 f"a Python that is missing: uv python install {PYTHON}"
             )
-        surface = parse_surface(file.read_bytes(), str(file))
+        surface = parse_surface(done.stdout.splitlines()[-1].encode(), wheel.name)
         digest = sha256(wheel.read_bytes()).hexdigest()
     origin = Origin(wheel=wheel.name, sha256=digest, python=PYTHON, extracted=today())
     return replace(surface, origin=origin)

@@ -8,13 +8,17 @@ import os
 import re
 import tokenize
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from trtmatrix.api.python_scan import Source, parse, reason, scan_python
-from trtmatrix.api.scan_names import Findings, Names, Place
-from trtmatrix.api.text_scan import Places, scan_cpp, scan_pins, scan_script
+import yaml
+
+from trtmatrix.api.python_scan import parse, reason, scan_python
+from trtmatrix.api.scan_names import Names, Page, list_uses
+from trtmatrix.api.text_scan import scan_cpp, scan_pins, scan_script
 from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, Surface
 
 LARGEST = 4 << 20
@@ -24,7 +28,7 @@ LEFT_OUT = {
     ".mypy_cache", ".ruff_cache", ".pytest_cache", ".eggs", ".ipynb_checkpoints",
 }  # fmt: skip
 """Folders of other people's code and of caches; environments of Python are told by their own files."""
-_MATTERS = re.compile(rb"tensorrt|trt|nvinfer|nvcr\.io", re.IGNORECASE)
+_MATTERS = (b"tensorrt", b"trt", b"nvinfer", b"nvcr.io")
 
 
 class FileKind(str, Enum):
@@ -39,25 +43,24 @@ class FileKind(str, Enum):
 
 
 _KINDS = {
-    FileKind.PYTHON: r"\.(py|pyw|pyi)$",
+    FileKind.PYTHON: r"\.pyw?i?$",
     FileKind.NOTEBOOK: r"\.ipynb$",
-    FileKind.TEXT: r"\.(md|rst|markdown)$",
-    FileKind.PINS: r"\.(toml|cfg|lock)$|(^|/)(requirements?|constraints?)[^/]*\.(txt|in)$"
-    r"|(^|/)requirements/[^/]*\.txt$"
-    r"|(^|/)(pipfile|metadata|requires\.txt)$",
-    FileKind.CPP: r"\.(cpp|cc|cxx|cu|h|hpp|cuh|inl)$",
-    FileKind.SCRIPT: r"\.(sh|bash|zsh|ksh|mk|mak|ya?ml|bat|ps1|dockerfile)$|(^|/)(gnu)?makefile$"
-    r"|(^|/)(dockerfile|containerfile)([._-][^/]*)?$",
-}  # fmt: skip
+    FileKind.TEXT: r"\.(?:md|rst|markdown)$",
+    FileKind.PINS: r"\.(?:toml|cfg|lock)$|(?<![^/])(?:(?:requirements?|constraints?)[^/]*\.(?:txt|in)"
+    r"|requirements/[^/]*\.txt|pipfile|metadata|requires\.txt)$",
+    FileKind.CPP: r"\.(?:cpp|cc|cxx|cu|h|hpp|cuh|inl)$",
+    FileKind.SCRIPT: r"\.(?:sh|bash|zsh|ksh|mk|mak|ya?ml|bat|ps1|dockerfile)$"
+    r"|(?<![^/])(?:(?:gnu)?makefile|(?:dockerfile|containerfile)[^/]*(?<!\.py))$",
+}
+_KIND = re.compile("|".join(f"(?P<{kind.name}>{pattern})" for kind, pattern in _KINDS.items()), re.IGNORECASE)
 
 
 def kind_of_file(path: str, beginning: str = "") -> FileKind | None:
     """Return how a file is read, by its name or its first line; None where it is not looked at."""
-    kind = next((kind for kind, pattern in _KINDS.items() if re.search(pattern, path.lower())), None)
+    if (found := _KIND.search(path)) is not None:
+        return FileKind[found.lastgroup or ""]
     named = re.match(r"#!.*\b(python3?|sh|bash|zsh|dash)\b", beginning)
-    if kind is None and named:
-        return FileKind.PYTHON if named[1].startswith("python") else FileKind.SCRIPT
-    return kind
+    return None if named is None else FileKind.PYTHON if named[1].startswith("python") else FileKind.SCRIPT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +83,13 @@ class CodeFiles:
     seen: int = 0
 
 
+@cache
+def read_hints() -> Mapping[str, Any]:
+    """Return what the scan knows besides the surfaces, by topic."""
+    hints: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("scan.yaml").read_bytes())
+    return hints
+
+
 def scan_code(
     files: Mapping[str, str], before: Surface, changes: Sequence[ApiChange], behaviours: Sequence[Behaviour],
     after: str = "",
@@ -89,69 +99,61 @@ def scan_code(
     ``after``: the version moved to, by which tests of ``tensorrt.__version__`` are decided; without it they
     only make what stands behind them possible.
     """
-    names, findings = Names(before, changes, behaviours, after), Findings()
-    python: dict[str, Source] = {}
-    unread: list[tuple[str, str]] = []
+    names = Names(before, changes, behaviours, after, read_hints())
+    python, found, unread = list[Page](), list[ApiUse](), list[tuple[str, str]]()
     cpp = 0
     for path in sorted(files):
         text = files[path].replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
-        place, kind = _places(path, text.split("\n")), kind_of_file(path, text[:200])
-        if kind is FileKind.PYTHON:
-            python[path] = text.split("\n"), ()
-        elif kind is FileKind.NOTEBOOK:
-            python[path] = _read_notebook(path, text, names, findings, unread)
+        kind, page = (
+            kind_of_file(path, text[:200]),
+            Page(file=path, code=text, lines=text.split("\n"), found=found),
+        )
+        if kind is FileKind.NOTEBOOK:
+            try:
+                page, text = _read_notebook(page, text, unread)
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                unread.append((path, f"it is no notebook: {' '.join(str(error).split())[:80]}"))
+                continue
+        if kind in (FileKind.PYTHON, FileKind.NOTEBOOK):
+            python.append(page)
         elif kind is FileKind.CPP:
-            cpp += scan_cpp(text, place, names, findings)
-        elif kind is not FileKind.PINS:
-            scan_script(text, place, names, findings, "an instruction in a text" * (kind is FileKind.TEXT))
-        if kind not in (FileKind.NOTEBOOK, FileKind.CPP):
-            scan_pins(text, place, names, findings)
-    found, unparsed = scan_python(names, python)
-    findings.update(found)
+            cpp += scan_cpp(text, page, names)
+        if kind in (FileKind.SCRIPT, FileKind.TEXT, FileKind.NOTEBOOK):
+            scan_script(text, page, names, "an instruction in a text" * (kind is FileKind.TEXT))
+        if kind is not FileKind.CPP:
+            scan_pins(text, page, names)
+    unread += scan_python(names, python)
     if cpp:
         by_name = "searched by name only: what a name is used on is not known"
         unread.append((f"{cpp} C++ file{'s' * (cpp != 1)}", by_name))
-    return Scan(uses=findings.listed(), unread=tuple(sorted([*unread, *unparsed])))
+    return Scan(uses=list_uses(found), unread=tuple(sorted(unread)))
 
 
-def _places(path: str, lines: Sequence[str], cell: int = 0) -> Places:
-    return lambda line: Place(file=path, line=line, cell=cell, text=lines[min(line, len(lines)) - 1])
-
-
-def _read_notebook(
-    path: str, text: str, names: Names, findings: Findings, unread: list[tuple[str, str]]
-) -> Source:
-    """Return a notebook's Python with the cell and line of each line; scan what it gives to a shell."""
-    python: list[str] = []
-    places: list[tuple[int, int]] = []
-    try:
-        cells = [cell for cell in json.loads(text)["cells"] if isinstance(cell, dict)]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        unread.append((path, f"it is no notebook: {' '.join(str(error).split())[:80]}"))
-        return python, places
+def _read_notebook(page: Page, text: str, unread: list[tuple[str, str]]) -> tuple[Page, str]:
+    """Return a notebook's Python with the cell and line of each line, and what it gives to a shell."""
+    python, shell, shown, places = list[str](), list[str](), list[str](), list[tuple[int, int]]()
+    cells = [cell for cell in json.loads(text)["cells"] if isinstance(cell, dict)]
     for number, cell in enumerate(cells, 1):
         source = cell.get("source", "") if cell.get("cell_type") == "code" else ""
         lines = ("".join(map(str, source)) if isinstance(source, list) else str(source)).split("\n")
         first = re.match(r"\s*%%(?!time|capture)(\w+|!)", lines[0])
         carried, code = False, []
-        for inner, line in enumerate(lines):
+        for line in lines:
             timed = re.sub(r"^\s*%%?(time|timeit|capture)\b\s*", "", line)
             blank = bool(first) or carried
             magic = blank or bool(re.match(r"\s*([!%]|[\w, ]+=\s*[!%])|[\w.]*\w\?+$", timed))
             carried = magic and line.rstrip().endswith("\\")
             code.append("" if blank else re.sub(r"\S.*", "pass", line) if magic else timed)
-            lines[inner] = line if magic and (not first or first[1] in ("bash", "sh", "script", "!")) else ""
+            shell.append(line if magic and (not first or first[1] in ("bash", "sh", "script", "!")) else "")
         try:
             parse("\n".join(code))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            unread.append((path, f"cell {number}: {reason(error)}"))
+            unread.append((page.file, f"cell {number}: {reason(error)}"))
             code = [""] * len(code)
         python += code
+        shown += lines
         places += [(number, inner) for inner in range(1, len(code) + 1)]
-        shell = _places(path, lines, number)
-        scan_script("\n".join(lines), shell, names, findings)
-        scan_pins("\n".join(lines), shell, names, findings)
-    return python, places
+    return replace(page, code="\n".join(python), lines=shown, cells=places), "\n".join(shell)
 
 
 def read_code(paths: Sequence[Path]) -> CodeFiles:
@@ -213,7 +215,8 @@ def _read(file: Path, name: str, found: CodeFiles, *, asked_for: bool = False) -
             found.unread.append((name, why))
             return
         data = file.read_bytes()
-        if _MATTERS.search(data) is None:
+        small = data.lower()
+        if not any(word in small for word in _MATTERS):
             return
         declared = file.suffix == ".py" and tokenize.detect_encoding(io.BytesIO(data).readline)[0]
         found.texts[name] = data.decode(declared or "utf-8-sig")

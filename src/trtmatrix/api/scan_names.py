@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from trtmatrix.api.types import (
-    ApiChange,
-    ApiUse,
-    Behaviour,
-    Certainty,
-    ChangeKind,
-    Surface,
-)
+from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, Certainty, ChangeKind, Surface
 
 _WORTH = [ChangeKind.REMOVED, ChangeKind.CHANGED, ChangeKind.DEPRECATED]
-COMMON = {
-    "max_batch_size", "max_workspace_size", "build_engine", "execute_async", "get_shape", "get_strides",
-    "get_location", "kernel_size", "window_size", "tensor_format", "add_padding", "add_plugin", "add_rnn",
-    "supports_model", "dynamic_range", "create_plugin", "algorithm_selector", "fp16_mode", "int8_mode",
-    "debug_sync", "strict_type_constraints", "pre_padding", "post_padding", "compute_precision",
-    "reset_precision", "device_memory_size", "quantization_flags", "set_output_type", "add_quantize",
-    "add_dequantize", "add_normalization",
-}  # fmt: skip
-"""Names that other libraries have, too, besides those of a single word."""
 
 
 class Names:
     """Answers what a dotted name is and what happens to it. ``after`` may be unknown (empty)."""
 
     def __init__(
-        self, before: Surface, changes: Sequence[ApiChange], behaviours: Sequence[Behaviour], after: str = ""
-    ) -> None:
-        """Sort the changes by name, the worst of each; what is only added is kept for ``hasattr``."""
-        self.surface, self.after, self.ends = before, after, (before.version, after)
+        self, before: Surface, changes: Sequence[ApiChange], behaviours: Sequence[Behaviour], after: str,
+        hints: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Sort the changes by name, the worst of each; what is only added is kept for ``hasattr``.
+
+        ``hints``: what is known besides the surfaces, by topic, as scan.yaml has it.
+        """
+        self.surface, self.after, self.hints = before, after, hints
         self.added = {change.name for change in changes if change.kind is ChangeKind.ADDED}
         worst_last = sorted((c for c in changes if c.kind in _WORTH), key=lambda c: -_WORTH.index(c.kind))
         self.changes = {change.name: change for change in worst_last}
@@ -51,12 +40,18 @@ class Names:
             owner, _, attribute = name.rpartition(".")
             if owner and " " not in name:
                 self.owners.setdefault(attribute, []).append(owner)
-        self.parsers = [name for name in before.classes if name.endswith("Parser") and self._is_gone(name)]
         self.members = {name for known in before.classes.values() for name in known.members}
         self.members |= {name.rpartition(".")[2] for name in [*self.added, *before.classes, *before.names]}
-        every = [*self.changes, *self.behaviours]
-        self.words = {"__version__", *(word for name in every for word in name.split(".") if word[0] != "_")}
+        every = [word for name in [*self.changes, *self.behaviours] for word in name.split(".")]
+        self.words = {"__version__", *(word for word in every if word[0] != "_")}
         self.words.add("[")  # behind a name that ends in engine
+        self.attributes = set(self.words)
+        for gone in filter(self._is_gone, before.classes):
+            for attribute in before.classes[gone].members:  # what a class had goes with it
+                self.attributes.add(attribute)
+                if gone.endswith("Parser"):
+                    self.owners.setdefault(attribute, []).append(gone)
+        self.common = frozenset(hints["common"])
         self.long_words = {word for word in self.words if "_" in word.strip("_")}
 
     def _is_gone(self, name: str) -> bool:
@@ -65,12 +60,7 @@ class Names:
 
     def is_own(self, attribute: str) -> bool:
         """Say whether an attribute's name is TensorRT's alone."""
-        return "_" in attribute.strip("_") and attribute not in COMMON and not attribute.startswith("__")
-
-    def owners_of(self, attribute: str, role: str) -> list[str]:
-        """Return the classes whose member of that name changes; another parser's where a parser is meant."""
-        gone = [name for name in self.parsers if attribute in self.surface.classes[name].members]
-        return self.owners.get(attribute, []) or (gone if role == "OnnxParser" else [])
+        return "_" in attribute.strip("_") and attribute not in self.common and attribute[:2] != "__"
 
     def change_of(self, dotted: str) -> ApiChange | None:
         """Return what happens to ``"volume"`` or, through the bases, to ``"Builder.build_engine"``."""
@@ -103,50 +93,39 @@ class Names:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a use stands: ``line`` and ``cell`` from 1 (0: no notebook), ``text`` the line itself."""
+class Page:
+    """A file that is scanned. ``code``: its text; of a notebook the Python in it, line by line as ``lines``.
+
+    ``cells``: of a notebook, each line's cell and line in it. ``found`` takes the uses of all files.
+    """
 
     file: str
-    line: int
-    cell: int = 0
-    text: str = ""
+    code: str
+    lines: Sequence[str]
+    cells: Sequence[tuple[int, int]] = ()
+    found: list[ApiUse] = field(default_factory=list)
 
-
-@dataclass
-class Findings:
-    """Collects uses, one a line and name: a sure one displaces one that is only possible."""
-
-    found: dict[tuple[str, int, int, str], ApiUse] = field(default_factory=dict)
-    behaviours: dict[ApiChange, dict[Place, None]] = field(default_factory=dict)
-
-    def add(self, place: Place, change: ApiChange, why: str = "") -> None:
+    def note(self, line: int, change: ApiChange, why: str = "") -> None:
         """Note a use; ``why`` says why it is only possible (empty: it is sure)."""
-        if change.kind is ChangeKind.BEHAVIOUR:
-            self.behaviours.setdefault(change, {})[place] = None
-            return
-        key = (place.file, place.cell, place.line, change.name)
-        if key not in self.found or (self.found[key].why and not why):
-            self.found[key] = ApiUse(
-                file=place.file, line=place.line, cell=place.cell, text=place.text.strip()[:200],
-                change=change, certainty=Certainty.POSSIBLE if why else Certainty.SURE, why=why,
-            )  # fmt: skip
+        cell, inner = self.cells[line - 1] if self.cells else (0, line)
+        self.found.append(ApiUse(
+            file=self.file, line=inner, cell=cell, text=self.lines[line - 1].strip()[:200], change=change,
+            certainty=Certainty.POSSIBLE if why else Certainty.SURE, why=why,
+        ))  # fmt: skip
 
-    def update(self, other: Findings) -> None:
-        """Take over what another found."""
-        self.found.update(other.found)
-        for change, places in other.behaviours.items():
-            self.behaviours.setdefault(change, {}).update(places)
 
-    def listed(self) -> tuple[ApiUse, ...]:
-        """Return the uses by file and line; of each changed behaviour one, which says how many there are."""
-        uses = list(self.found.values())
-        for change, places in self.behaviours.items():
-            more = f" ({len(places)} places)" if len(places) > 1 else ""
-            first = min(places, key=lambda place: (place.file, place.cell, place.line))
-            uses.append(
-                ApiUse(
-                    file=first.file, line=first.line, cell=first.cell, text=first.text.strip()[:200],
-                    change=replace(change, note=change.note + more), certainty=Certainty.SURE,
-                )
-            )  # fmt: skip
-        return tuple(sorted(uses, key=lambda use: (use.file, use.cell, use.line, use.change.name)))
+def list_uses(found: Iterable[ApiUse]) -> tuple[ApiUse, ...]:
+    """Return the uses by file and line, one a line and name; of each changed behaviour one."""
+    uses: dict[tuple[str, int, int, str], ApiUse] = {}
+    met: dict[ApiChange, set[tuple[str, int, int]]] = {}
+    for use in sorted(found, key=lambda use: (use.file, use.cell, use.line, use.change.name, not use.sure)):
+        place = (use.file, use.cell, use.line)
+        if use.change.kind is ChangeKind.BEHAVIOUR:
+            met.setdefault(use.change, set()).add(place)
+            place = ("", 0, 0)
+        uses.setdefault((*place, use.change.name), use)
+    for key, use in uses.items():
+        if (places := len(met.get(use.change, ()))) > 1:
+            note = f"{use.change.note} ({places} places)"
+            uses[key] = replace(use, change=replace(use.change, note=note))
+    return tuple(sorted(uses.values(), key=lambda use: (use.file, use.cell, use.line, use.change.name)))

@@ -12,7 +12,7 @@ from pathlib import Path
 from trtmatrix.api.changes import ChangeTable, parse_change_table
 from trtmatrix.api.compare import Bracket, compare_move, find_behaviours, find_older
 from trtmatrix.api.surface import format_surface, parse_store, parse_surface
-from trtmatrix.api.types import ApiSection, ApiUse, Certainty, Surface, numbers_of
+from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, Surface, numbers_of
 from trtmatrix.common.border import BorderError, read_file
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
@@ -60,6 +60,12 @@ class Surfaces:
         missing = [name for name in (before, after) if self.of(name) is None]
         label = missing and f"after {first.version}, by {last.version}; {' and '.join(missing)} not read"
         return Bracket(before=first, after=last, moved_from=before, moved_to=after, label=label or "")
+
+    def find_older(self, bracket: Bracket, table: ChangeTable) -> list[ApiChange]:
+        """Return the names that had gone before a move, which code may still have."""
+        first = numbers_of(bracket.before.version)
+        earlier = [known for name, known in self.versions.items() if numbers_of(name) < first]
+        return find_older(earlier, bracket, table)
 
     def _beside(self, version: str, *, above: bool) -> Surface | None:
         here, names = numbers_of(version), sorted(self.versions, key=numbers_of, reverse=not above)
@@ -112,7 +118,7 @@ def make_api_section(results: Path, before: str, after: str, code: Sequence[Path
     files = read_code(code)
     compared = f"{bracket.before.version} and {bracket.after.version}"
     stands_in = f"no surface of {' and '.join(missing)} is known: {compared} are compared instead. {reads}"
-    looked_for = (*changes, *find_older(bracket.before, table))
+    looked_for = (*changes, *surfaces.find_older(bracket, table))
     scan = scan_code(files.texts, bracket.before, looked_for, behaviours, after)
     return ApiSection(
         changes=changes, behaviours=behaviours, code=named, files=files.seen,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,6 +15,7 @@ SAME = {
 }  # fmt: skip
 """How releases of pybind11 write one and the same type; a list is taken wherever a sequence is."""
 
+_INNERMOST = re.compile(r"[(\[{<][^()\[\]{}<>]*[)\]}>]")
 UNKNOWN = "object"
 """A type that says nothing, as also a C++ name says that the bindings know no class of it."""
 
@@ -44,34 +45,23 @@ def parse_signature(text: str) -> Signature:
     return Signature(parameters=tuple(parameters), returns=parse_type(returned) - {"None"})
 
 
-def _scan(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield place, sign and depth of brackets for each sign that stands in no quotes."""
-    depth, quote = 0, ""
-    for place, sign in enumerate(text):
-        if quote:
-            quote = "" if sign == quote else quote
-            continue
-        if sign in "'\"":
-            quote = sign
-            continue
-        if sign in ")]}>" and text[place - 1 : place + 1] != "->":
-            depth -= 1
-        yield place, sign, depth
-        if sign in "([{<":
-            depth += 1
+def _mask(text: str) -> str:
+    """Return a text with ``_`` for each sign that stands in quotes or brackets, these included."""
+    text = re.sub(r"'[^']*'|\"[^\"]*\"|->", lambda found: "_" * len(found[0]), text)
+    while text != (less := _INNERMOST.sub(lambda found: "_" * len(found[0]), text)):
+        text = less
+    return text
 
 
 def _brackets(text: str) -> tuple[str, str]:
     """Return what stands between the outer brackets, and what behind the arrow."""
-    for place, sign, depth in _scan(text):
-        if sign == ")" and depth == 0:
-            return text[1:place], text[place + 1 :].partition("->")[2].strip()
-    return text.strip("()"), ""
+    end = len(_mask(text)) - len(_mask(text).lstrip("_"))
+    return text[1 : end - 1], text[end:].partition("->")[2].strip()
 
 
 def split_top(text: str, separator: str) -> list[str]:
     """Split at a sign that stands in no brackets and no quotes."""
-    places = [place for place, sign, depth in _scan(text) if sign == separator and depth == 0]
+    places = [found.start() for found in re.finditer(re.escape(separator), _mask(text))]
     starts, ends = [0, *(place + 1 for place in places)], [*places, len(text)]
     return [text[start:end] for start, end in zip(starts, ends, strict=True)]
 

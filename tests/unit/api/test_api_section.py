@@ -150,6 +150,24 @@ def test_a_version_without_a_surface_is_bracketed_and_said_so(tmp_path: Path) ->
     assert "99.1.0" in render_api_text(unknown)
 
 
+def test_names_that_had_gone_before_the_move_are_told(tmp_path: Path) -> None:
+    code = tmp_path / "run.py"
+    code.write_text(
+        "import tensorrt as trt, os\n"
+        "engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(b'')\n"
+        "print(engine.num_bindings)\n"
+        "trt.Builder(trt.Logger()).create_builder_config().set_flag(trt.BuilderFlag.FP16)\n"
+        "trt.Builder(trt.Logger()).max_workspace_size = 1\n"
+        "os.system('trtexec --explicitBatch')\n"
+    )
+    older = {"ICudaEngine.num_bindings", "Builder.max_workspace_size", "trtexec --explicitBatch"}
+    section = make_api_section(tmp_path, "10.0.1", "10.8.0", [code])
+    assert {use.change.name for use in section.must_change} == older
+    assert not {change.name for change in section.changes} & older, "it is no part of this move"
+    section = make_api_section(tmp_path, "11.0.0", "11.4.0", [code])
+    assert {use.change.name for use in section.must_change} == {*older, "BuilderFlag.FP16"}
+
+
 def test_what_may_have_changed_outside_of_the_move_is_only_possible(tmp_path: Path) -> None:
     bracket = read_surfaces(tmp_path).between("8.6.1", "9.3.0")
     assert bracket is not None

@@ -228,6 +228,16 @@ def test_without_the_target_every_version_test_guards() -> None:
     assert told(scan(text, after="")) == [(3, "possible", "BuilderFlag.STRICT_TYPES")]
 
 
+def test_an_assertion_about_the_version_guards_what_follows() -> None:
+    rest = "if x:\n    engine.num_bindings\n"
+    major = "major, *_ = map(int, trt.__version__.split('.'))\n"
+    found = {
+        line: [each for each in told(scan(f"{ENGINE}{major}assert major {line}\n{rest}")) if each[0] == 6]
+        for line in ("== 8", ">= 8")
+    }
+    assert [each[0][1] for each in found.values()] == ["possible", "sure"]
+
+
 # ---- commands, pins, images, C++ ----
 
 
@@ -282,6 +292,11 @@ def test_trtexec_wherever_it_is_called(name: str, text: str, line: int, certaint
         ("setup.py", "setup(requires=['nvidia-tensorrt==8.4.1'])\n", "pin nvidia-tensorrt==8.4.1"),
         ("setup.cfg", "[options]\ninstall_requires =\n    tensorrt~=8.6\n", "pin tensorrt~=8.6"),
         ("poetry.lock", 'name = "tensorrt"\nversion = "8.6.1"\n', "pin tensorrt==8.6.1"),
+        ("uv.lock", '[[package]]\nname = "tensorrt"\nversion = "8.6.1"\n', "pin tensorrt==8.6.1"),
+        ("conda-lock.yml", "- name: tensorrt\n  version: 8.6.1\n", "pin tensorrt==8.6.1"),
+        ("Pipfile.lock", '"tensorrt": {\n "hashes": [],\n "version": "==8.6.1"\n}', "pin tensorrt==8.6.1"),
+        ("Dockerfile", "RUN apt-get install libnvinfer8\n", "pin libnvinfer8"),
+        ("run.sh", "pip install nvidia-tensorrt\n", "pin nvidia-tensorrt"),
         ("env.yaml", "dependencies:\n  - tensorrt=8.6.1\n", "pin tensorrt=8.6.1"),
         ("run.sh", "pip install 'tensorrt<9'\n", "pin tensorrt<9"),
         ("requirements.txt", "tensorrt==10.8.0.43\n", ""),
@@ -294,6 +309,27 @@ def test_trtexec_wherever_it_is_called(name: str, text: str, line: int, certaint
 def test_pins_and_images(name: str, text: str, found: str) -> None:
     uses = scan(text, name).uses
     assert [(use.change.name, use.certainty.value) for use in uses] == ([(found, "sure")] if found else [])
+
+
+def test_a_test_that_flips_is_told_once() -> None:
+    found = scan(f"{TRT}if int(trt.__version__[0]) >= 7: pass\n")
+    assert told(found) == [(2, "sure", "version test int(trt.__version__[0]) >= 7")]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("builder->setMaxWorkspaceSize(1);", "set_memory_pool_limit"),
+        ("nvuffparser::createUffParser();", "OnnxParser"),
+    ],
+)
+def test_cpp_is_told_what_to_write_instead(text: str, name: str) -> None:
+    surfaces, table = read_surfaces(Path("nowhere")), read_change_table()
+    bracket = surfaces.between("8.6.1", "10.8.0")
+    assert bracket is not None
+    changes = (*compare_surfaces(bracket.before, bracket.after, table), *surfaces.find_older(bracket, table))
+    found = scan_code({"a.cpp": f'#include "NvInfer.h"\n{text}\n'}, bracket.before, changes, (), AFTER)
+    assert [name in use.change.replacement for use in found.uses] == [True]
 
 
 def test_cpp_is_searched_by_name_and_told_of() -> None:
@@ -332,7 +368,8 @@ def test_from_10_to_11() -> None:
 @pytest.mark.parametrize(
     ("name", "first", "kind"),
     [
-        ("a/Dockerfile.gpu", "", FileKind.SCRIPT), ("x.dockerfile", "", FileKind.SCRIPT),
+        ("a/Dockerfile.gpu", "", FileKind.SCRIPT), ("a/DockerfileCuda117", "", FileKind.SCRIPT),
+        ("x.dockerfile", "", FileKind.SCRIPT),
         ("Makefile", "", FileKind.SCRIPT), ("run", "#!/bin/bash\n", FileKind.SCRIPT),
         ("run", "#!/usr/bin/env python3\n", FileKind.PYTHON), ("run", "text", None), ("a.txt", "", None),
         ("dockerfile.py", "", FileKind.PYTHON), ("A.IPYNB", "", FileKind.NOTEBOOK),
