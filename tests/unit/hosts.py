@@ -11,7 +11,7 @@ from trtmatrix.images.checks import Answer, Checked, Facts, Wants, check, restri
 from trtmatrix.images.doctor import host_findings
 from trtmatrix.images.downloads import Room
 from trtmatrix.images.rules import Level, rule_of
-from trtmatrix.launchers.lock import Lock, LockedImage, LockedLayer, LockedPlatform, pin_of
+from trtmatrix.plan.lockfile import Lock, LockedImage, LockedLayer, LockedPlatform, pin_of
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Build, ImageOrigin, Version
@@ -54,13 +54,12 @@ def lock_of(*images: tuple[str, tuple[LockedLayer, ...]], platform: str = "linux
     """A lock that has these images for one platform; the ID of each is its name's."""
     locked = {
         name: LockedImage(
-            image=name, digest=f"sha256:index-{name}", registry="nvcr.io", resolved="2025-01-02T03:04:05Z",
-            platforms=(
-                LockedPlatform(
-                    platform=platform, manifest=f"sha256:manifest-{name}", image_id=f"sha256:id-{name}",
-                    layers=layers,
+            digest=f"sha256:index-{name}", registry="nvcr.io", resolved="2025-01-02T03:04:05Z",
+            platforms={
+                platform: LockedPlatform(
+                    manifest=f"sha256:manifest-{name}", image_id=f"sha256:id-{name}", layers=layers
                 ),
-            ),
+            },
         )
         for name, layers in images
     }  # fmt: skip

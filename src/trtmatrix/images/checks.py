@@ -11,8 +11,8 @@ from trtmatrix.images.lock_report import locked_tensorrt
 from trtmatrix.images.rules import RULES, Finding, Level
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.container import give_gpu
-from trtmatrix.launchers.lock import Lock
 from trtmatrix.launchers.references import Trouble
+from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.plan import Engine, Excluded, GpuAccess, Keep, Launch, Plan
 
@@ -145,8 +145,8 @@ def _find_image_lacks(launch: Launch, facts: Facts, wants: Wants) -> Iterator[Fi
         return
     name = origin.image if origin.build is None else origin.build.base
     locked = wants.lock.images.get(name)
-    if locked is not None and locked.of(engine.platform) is None:
-        published = ", ".join(each.platform for each in locked.platforms) or "none"
+    if locked is not None and engine.platform not in locked.platforms:
+        published = ", ".join(locked.platforms) or "none"
         yield _trouble("platform", f"{name} is published for {published}; this engine runs {engine.platform}")
     says = locked_tensorrt(version, wants.lock, engine.platform)
     if says and wrong_library(says, version) is not None:  # as a run in the image compares

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trtmatrix.launchers.lock import Lock, LockedLayer, base_origin, pin_of
+from trtmatrix.plan.lockfile import Lock, LockedLayer, base_origin, pin_of
 from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Engine, Keep, Launch
@@ -83,7 +83,7 @@ def find_downloads(
 
     ``registry``: the mirror that is set, as of :class:`Matrix`.
     """
-    locked = {name: own for name, each in lock.images.items() if (own := each.of(engine.platform))}
+    locked = {name: own for name, each in lock.images.items() if (own := each.platforms.get(engine.platform))}
     origins = {name: ImageOrigin(image=name, pin=pin_of(lock, name, engine.platform)) for name in locked}
     held = [name for name, origin in origins.items() if engine.held(origin) is not None]
     here = {layer.digest for name in held for layer in locked[name].layers}

@@ -36,8 +36,8 @@ from trtmatrix.launchers.container import (
 from trtmatrix.launchers.docker_engine import inspect_image, open_client
 from trtmatrix.launchers.images import Images
 from trtmatrix.launchers.launcher import POLL_SECONDS, TAIL, Ended, Poll, Ready, WrongVersion, heartbeat
-from trtmatrix.launchers.lock import named_versions
 from trtmatrix.launchers.pulls import ENGINE_ERRORS
+from trtmatrix.launchers.references import named_versions
 from trtmatrix.suite.matrix import ImageOrigin, Version
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Engine, Launch
@@ -251,7 +251,7 @@ def find_wrong_library(
         seen, why = None, str(error)
     ours = isinstance(version.origin, ImageOrigin) and version.origin.build is not None
     if seen is None and version.product is Product.TENSORRT and not ours:
-        seen = named_versions(environment(image_id)).tensorrt or None
+        seen = named_versions(environment(image_id)).get("TensorRT")
     if seen is not None:
         return wrong_library(seen, version)
     note(f"{version.name}: not checked what its image ships before the first cell: {why}")

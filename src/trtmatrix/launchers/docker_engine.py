@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtmatrix.common.offline import trouble_of
-from trtmatrix.launchers.lock import MACHINES
+from trtmatrix.launchers.references import MACHINES
 from trtmatrix.suite.image_names import ENGINE, short_name
 from trtmatrix.suite.plan import Engine, GpuAccess
 

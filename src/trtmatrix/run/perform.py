@@ -11,8 +11,8 @@ from trtmatrix.common.paths import Project
 from trtmatrix.judge.compare import Entry, Stored, without_refused
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
-from trtmatrix.launchers.lock import base_origin
 from trtmatrix.plan.context import Context
+from trtmatrix.plan.lockfile import base_origin
 from trtmatrix.plan.stale import Finding, Reason, find_reason
 from trtmatrix.plan.survey import Survey, digests_now, entries_of, find_engine_of
 from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin

@@ -20,7 +20,7 @@ from trtmatrix.images.downloads import (
     need_here,
     without_counted,
 )
-from trtmatrix.launchers.lock import Lock, pin_of
+from trtmatrix.plan.lockfile import Lock, pin_of
 from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.plan import Engine, Keep, Launch
 

@@ -12,8 +12,8 @@ from trtmatrix.images.checks import Answer, Wants
 from trtmatrix.images.doctor import host_findings, image_finding
 from trtmatrix.images.downloads import Room
 from trtmatrix.images.rules import RULES, Level, rule_of
-from trtmatrix.launchers.lock import Lock
 from trtmatrix.launchers.references import Trouble
+from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.gpus import NO_GPU, Gpu
 from trtmatrix.suite.matrix import Driver, ImageOrigin
@@ -34,9 +34,9 @@ RECALLED = replace(HERE.version, library=replace(HERE.version.library, known=Kno
 def saying(tensorrt: str, image: str = IMAGE) -> Lock:
     """A lock whose image says which TensorRT it has."""
     locked = lock_of((image, ())).images[image]
-    (found,) = locked.platforms
+    ((platform, found),) = locked.platforms.items()
     said = replace(found, environment={"TRT_VERSION": tensorrt})
-    return Lock(images={image: replace(locked, platforms=(said,))})
+    return Lock(images={image: replace(locked, platforms={platform: said})})
 
 
 def drive(room: float) -> Case_:
