@@ -35,7 +35,7 @@ VERSION = replace(
     origin=ImageOrigin(image=IMAGE),
 )
 ENGINE = Engine(
-    available=True, version="28.1.0", api="1.49", gpu_access=GpuAccess.TOOLKIT, root="/var/lib/docker",
+    available=True, version="28.1.0", gpu_access=GpuAccess.TOOLKIT, root="/var/lib/docker",
     memory=64 * GB,
 )  # fmt: skip
 FACTS = Facts(

@@ -177,7 +177,7 @@ def _find_no_room(launches: Sequence[Launch], facts: Facts, wants: Wants) -> Ite
     if facts.images is None or not launches[-1].lacks_image:
         return
     downloads = find_downloads(launches, wants.lock, facts.engine, wants.registry)
-    need = need_here(downloads, wants.keep, wants.lock, facts.engine)
+    need = need_here(downloads, wants.keep)
     if need.least > facts.images.free:
         free = f"{gigabytes(facts.images.free)} free at {facts.images.path}"
         needed = f"at least {gigabytes(need.least)} needed with {downloads[-1].image}"
@@ -186,8 +186,7 @@ def _find_no_room(launches: Sequence[Launch], facts: Facts, wants: Wants) -> Ite
 
 def _find_doubts(fitting: Sequence[Launch], facts: Facts, wants: Wants) -> Iterator[Finding]:
     """Yield what may go wrong with launches that are tried all the same."""
-    downloads = find_downloads(fitting, wants.lock, facts.engine, wants.registry)
-    need = need_here(downloads, wants.keep, wants.lock, facts.engine)
+    need = need_here(find_downloads(fitting, wants.lock, facts.engine, wants.registry), wants.keep)
     if facts.images is not None and need.usual > facts.images.free:
         found = (
             f"{gigabytes(facts.images.free)} free at {facts.images.path}; what is to be pulled and built "

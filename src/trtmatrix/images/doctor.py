@@ -105,9 +105,6 @@ def host_findings(facts: Facts, wants: Wants, versions: Sequence[Version]) -> It
     if facts.images is not None:
         found = f"{facts.images.path}: {gigabytes(facts.images.free)} free"
         yield RULES["disk-images"].finding(found, Level.GOOD)
-    elif engine.snapshots:
-        found = "where containerd keeps them is not known here: no image is refused for want of room"
-        yield RULES["disk-images"].finding(found, remedy="", prevents="")
     found = f"{gigabytes(facts.available)} of {gigabytes(facts.memory)} available"
     whole = engine.memory or facts.memory
     if not whole or wants.memory <= whole:
@@ -122,8 +119,7 @@ def _engine_finding(facts: Facts) -> Finding:
     if not engine.available:
         return RULES["engine"].finding(engine.reason, remedy=engine.remedy or None)
     access = engine.gpu_access.value if engine.gpu_access else "none"
-    api = f" (API {engine.api})" if engine.api else ""
-    found = f"{engine.name} {engine.version}{api}; containers get GPUs by: {access}"
+    found = f"{engine.name} {engine.version}; containers get GPUs by: {access}"
     if not facts.gpus or engine.gpu_access is not None:
         return RULES["engine"].finding(found, Level.GOOD)
     return RULES["gpu-access"].finding(found, Level.TROUBLE)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trtmatrix.common.deadline import ask_all
 from trtmatrix.common.errors import TrtMatrixError
 from trtmatrix.images.checks import Answer, Facts, Wants, check, restrict
-from trtmatrix.images.downloads import LOW, Room, asked_references, gigabytes
+from trtmatrix.images.downloads import LOW, Room, find_downloads, gigabytes
 from trtmatrix.images.rules import RULES, Finding, Level, finding_lines
 from trtmatrix.launchers.container import Limits
 from trtmatrix.launchers.references import Trouble, explain_trouble, parse_reference
@@ -95,7 +95,8 @@ def gather(context: Context, survey: Survey, launches: Sequence[Launch]) -> Fact
     # Where the engine keeps images; None where that is on another host.
     images = find_room(Path(engine.root)) if engine.root and Path(engine.root).is_dir() else None
     silent = context.offline or not engine.is_daemon  # whose logins for registries are its own
-    asks = () if silent else asked_references(launches, context.lock, engine, context.matrix.registry)
+    downloads = find_downloads(launches, context.lock, engine, context.matrix.registry)
+    asks = () if silent else tuple(dict.fromkeys(each.reference for each in downloads if each.reference))
     total, available = find_memory()
     by_nodes = engine.gpu_access is GpuAccess.NODES and images is not None
     return Facts(

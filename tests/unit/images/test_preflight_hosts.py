@@ -150,7 +150,7 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
     "lock": {"locked": (LOCKED_HERE, False), "not locked": (HERE, True)},
     "disk-images": {
         "ample": (drive(60), False),
-        "at the least": (drive(9.4 + 5.36), True),
+        "not even packed": (drive(9.3), True),
         "an engine elsewhere": (TO_PULL.but(images=None), False),
         "nothing to pull": (HERE.but(images=Room(path="/", free=0)), False),
     },
@@ -208,24 +208,15 @@ CUDA_12_6 = ("560", "470.57", "525.85", "535.86", "545.23")
 CUDA_12_8 = ("570.86.10", "470.57", "525.85", "535.86", "550.54", "565.57")
 BOARDS = {
     "L4": L4,
-    "H200": replace(L4, slug="nvidia-h200", name="NVIDIA H200", compute="9.0"),
     "RTX 4090": replace(L4, slug="nvidia-rtx-4090", name="NVIDIA RTX 4090", datacenter=False),
 }
 # Of each image by driver: the letters of the boards on which it runs (d: of data centres, g: of games).
 # https://docs.nvidia.com/deploy/cuda-compatibility/
 DRIVERS = {
-    CUDA_12_1: {
-        "450.36": "", "450.51": "d", "450.248": "d", "460.91": "", "470.57": "d", "470.256": "d",
-        "495.46": "", "510.46": "", "510.47": "d", "515.105": "d", "520.61": "", "525.84": "",
-        "525.147": "d", "530": "dg", "535.54": "dg", "580.159": "dg",
-    },
-    CUDA_12_6: {
-        "450.248": "", "470.57": "d", "510.108": "", "525.85": "d", "530.41": "", "535.54": "",
-        "535.86": "d", "545.23": "d", "550.54": "", "555.58": "", "559.99": "", "560.28": "dg",
-        "565.57": "dg", "580.159": "dg",
-    },
-    CUDA_12_8: {"550.54": "d", "555.58": "", "560.35": "", "565.57": "d", "570.86.9": "", "570.86.10": "dg"},
-}  # fmt: skip
+    CUDA_12_1: {"450.36": "", "450.248": "d", "460.91": "", "525.84": "", "525.147": "d", "530": "dg"},
+    CUDA_12_6: {"535.54": "", "535.86": "d", "550.54": "", "559.99": "", "560.28": "dg", "580.159": "dg"},
+    CUDA_12_8: {"550.54": "d", "560.35": "", "565.57": "d", "570.86.9": "", "570.86.10": "dg"},
+}
 TABLE = [
     (image, driver, name, ("d" if BOARDS[name].datacenter else "g") in runs)
     for image, rows in DRIVERS.items() for driver, runs in rows.items() for name in BOARDS
