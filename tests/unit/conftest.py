@@ -43,6 +43,7 @@ def _no_real_world(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DockerClient", "APIClient"):
         monkeypatch.setattr(docker, name, _refuse)
     monkeypatch.setattr(docker, "from_env", _connect)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/engine.sock")
     monkeypatch.setattr(venv, "create", _refuse)
     start = subprocess.Popen.__init__
 

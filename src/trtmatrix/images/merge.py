@@ -6,7 +6,6 @@ of two new ones that contradict each other none comes in.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import tempfile
@@ -29,7 +28,7 @@ from trtmatrix.images.record_packs import (
     read_sources,
 )
 from trtmatrix.judge.record import Record, parse_object
-from trtmatrix.plan.context import Context, open_context
+from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.records.kept_outputs import kept_file, unpack_kept
 from trtmatrix.records.store import read_records, record_path, write_new
 from trtmatrix.suite.repro_files import stored_repros
@@ -82,15 +81,24 @@ class Merged:
         return [one for one in self.settled if one.fate is fate]
 
 
-def merge_command(args: argparse.Namespace) -> ExitCode:
+@dataclass(frozen=True, kw_only=True)
+class MergeOptions:
+    """Those of ``merge``; ``files``: records, folders of them, packs."""
+
+    project: ProjectOptions
+    files: tuple[Path, ...]
+    json: bool
+
+
+def merge_command(options: MergeOptions) -> ExitCode:
     """Read all sources, check each record, write what is new, tell of all."""
-    context = open_context(args)
+    context = open_context(options.project)
     results, cache = context.project.results, context.project.cache
     try:
         cache.mkdir(parents=True, exist_ok=True)
         results.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix="merge-") as scratch:
-            found = [read_sources(path, Path(scratch) / str(n)) for n, path in enumerate(args.files)]
+            found = [read_sources(path, Path(scratch) / str(n)) for n, path in enumerate(options.files)]
             with hold_folder(results):
                 merged = merge(context, [source for each in found for source in each])
     except OSError as error:
@@ -98,7 +106,7 @@ def merge_command(args: argparse.Namespace) -> ExitCode:
             f"a file could not be written or read: {error}\n"
             "  what came in so far is whole: merge again once that is mended"
         ) from error
-    print(json.dumps(merge_json(merged), indent=1) if args.json else merge_text(merged))
+    print(json.dumps(merge_json(merged), indent=1) if options.json else merge_text(merged))
     return exit_code(merged)
 
 

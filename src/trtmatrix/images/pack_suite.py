@@ -17,7 +17,7 @@ from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.images.unpacker import GLIBC, is_plain
-from trtmatrix.launchers.wheels import explain_refusal, target_options
+from trtmatrix.launchers.wheels import explain_refusal, pip_settings, target_options
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.matrix import Version, WheelsOrigin
 
@@ -160,7 +160,8 @@ def _pin(words: Sequence[str], requirements: Iterable[str], python: str, scratch
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
     command += [f"--python-version={python}", "--python-platform=x86_64-manylinux_2_28"]
     command += ["--only-binary=:all:", "--generate-hashes", *words, str(wanted), f"--output-file={pins}"]
-    command += _own_index(scratch)
+    if index := pip_settings().get("index-url"):  # which uv does not read
+        command.append(f"--default-index={index}")
     code, said = _run(command, scratch)
     if code:
         raise MachineryError(
@@ -168,14 +169,6 @@ def _pin(words: Sequence[str], requirements: Iterable[str], python: str, scratch
             f"  try it by hand: {without_passwords(shlex.join(command))}"
         )
     return pins
-
-
-def _own_index(scratch: Path) -> list[str]:
-    """Return uv's options for the index that pip is set to, which uv does not read."""
-    _, said = _run([sys.executable, "-m", "pip", "config", "list"], scratch)
-    found = dict(re.findall(r"^\S+\.([a-z-]+)='(.*)'$", said, re.MULTILINE))
-    index = os.environ.get("PIP_INDEX_URL") or found.get("index-url", "")
-    return [f"--default-index={index}"] if index else []
 
 
 def _download(pins: Path, python: str, folder: Path) -> None:

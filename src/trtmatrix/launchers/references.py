@@ -236,13 +236,11 @@ def tar_ids(path: Path) -> tuple[str, ...]:
     """
     import tarfile
 
-    listings = {}
+    names = ("manifest.json", "index.json")
     try:
         with tarfile.open(path) as archive:
-            for member in archive:
-                listed = member.name in {"manifest.json", "index.json"}
-                if listed and (stream := archive.extractfile(member)) is not None:
-                    listings[member.name] = json.load(stream)
+            found = {m.name: archive.extractfile(m) for m in archive if m.name in names}
+            listings = {name: json.load(stream) for name, stream in found.items() if stream}
         configurations = {str(entry["Config"]) for entry in listings["manifest.json"]}
         manifests = [str(entry["digest"]) for entry in listings.get("index.json", {}).get("manifests", [])]
     except (tarfile.TarError, KeyError, TypeError, ValueError) as error:

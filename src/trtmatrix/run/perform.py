@@ -227,7 +227,8 @@ def _container_launcher(
     """Return what starts containers: by the engine's socket, or as children of this process."""
     engine, project, limits = survey.host.engine, context.project, options.limits
     if not engine.is_daemon:
-        from trtmatrix.launchers.child_containers import ChildLauncher, find_runtime
+        from trtmatrix.launchers.child_containers import ChildLauncher
+        from trtmatrix.launchers.child_runtimes import find_runtime
 
         return ChildLauncher(
             runtime=find_runtime(engine.command), engine=engine, cache=project.cache, repros=project.repros,

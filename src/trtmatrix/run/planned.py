@@ -130,7 +130,8 @@ def container_command(context: Context, survey: Survey, launch: Launch, limits: 
     )
     if engine.is_daemon:
         return docker_command(spec)
-    from trtmatrix.launchers.child_containers import child_command, find_runtime
+    from trtmatrix.launchers.child_containers import child_command
+    from trtmatrix.launchers.child_runtimes import find_runtime
 
     return shlex.join(child_command(find_runtime(engine.command), spec, launch.gpu))
 

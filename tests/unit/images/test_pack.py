@@ -6,7 +6,10 @@ import os
 import sys
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import docker
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,8 +19,8 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.cli.parser import read_size
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
-from trtmatrix.images.pack import bytes_of_layers, check_room, packed_images
-from trtmatrix.images.pack_format import PartWriter, open_target, part_limit
+from trtmatrix.images.pack import images_of
+from trtmatrix.images.pack_format import PackedImage, PartWriter, open_target, part_limit
 from trtmatrix.images.pack_suite import find_suite, wanted_pythons
 from trtmatrix.images.unpacker import MANIFEST, SUMS, parse_manifest, read_stream
 from trtmatrix.suite.digest import PACKAGES
@@ -105,35 +108,32 @@ def test_a_folder_that_is_not_empty_is_left_as_it_is(tmp_path: Path) -> None:
     assert tree_of(tmp_path).keys() == {"mine"}
 
 
+def packed(
+    held: dict[str, str], versions: list[Version], tags: dict[str, list[str]]
+) -> tuple[PackedImage, ...]:
+    """What is packed of an engine with images of these IDs and names."""
+    found = {one: SimpleNamespace(attrs={"Size": 1, "RepoTags": names}) for one, names in tags.items()}
+    client = SimpleNamespace(images=SimpleNamespace(get=found.__getitem__))
+    return images_of(cast("docker.DockerClient", client), held, versions)
+
+
 def test_images_that_versions_share_go_once() -> None:
     pin = Pin(manifest="sha256:m", ids=("sha256:1",))
     versions = [version("1", "a/b:1", pin), version("2", "a/b:2"), version("3", "c:1"), version("4", "d:1")]
     held = {"1": "sha256:1", "2": "sha256:1", "3": "sha256:3"}
-    first, second = packed_images(held, {"sha256:1": 10, "sha256:3": 20}, versions, {"a/b:1": "sha256:1"})
+    first, second = packed(held, versions, {"sha256:1": ["a/b:1"], "sha256:3": []})
     assert (first.names, first.versions, first.manifest) == (("a/b:1", "a/b:2"), ("1", "2"), "sha256:m")
     assert (second.id, second.names, second.versions) == ("sha256:3", ("c:1",), ("3",))
-    untagged = packed_images({"1": "sha256:1"}, {"sha256:1": 10}, versions, {"a/b:1": "sha256:other"})
+    untagged = packed({"1": "sha256:1"}, versions, {"sha256:1": []})
     assert untagged[0].names == (), "a locked image is found by its ID"
 
 
 def test_an_image_that_no_run_would_find_again_is_refused() -> None:
     digest = f"a/b@sha256:{'0' * 64}"
     with pytest.raises(UsageError, match="nox -s lock -- --update --trt 1"):
-        packed_images({"1": "sha256:1"}, {"sha256:1": 1}, [version("1", digest)], {})
+        packed({"1": "sha256:1"}, [version("1", digest)], {"sha256:1": []})
     pinned = version("1", digest, Pin(manifest="sha256:m", ids=("sha256:1",)))
-    assert packed_images({"1": "sha256:1"}, {"sha256:1": 1}, [pinned], {})[0].names == ()
-
-
-def test_shared_layers_count_once() -> None:
-    base = {"Created": 1, "CreatedBy": "base", "Size": 100}
-    tops = [{"Created": 2, "CreatedBy": "top", "Size": size} for size in (5, 7)]
-    assert bytes_of_layers([[tops[0], base], [tops[1], base]]) == 112
-
-
-def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path) -> None:
-    check_room(tmp_path, 1000)
-    with pytest.raises(MachineryError, match="name another disk by --to"):
-        check_room(tmp_path, 1 << 60)
+    assert packed({"1": "sha256:1"}, [pinned], {"sha256:1": []})[0].names == ()
 
 
 def test_pythons() -> None:

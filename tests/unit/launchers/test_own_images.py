@@ -11,10 +11,9 @@ import pytest
 from builders import make_version
 
 from trtmatrix.common.errors import MachineryError, UsageError
-from trtmatrix.launchers.apptainer import Apptainer
 from trtmatrix.launchers.child_containers import child_command
+from trtmatrix.launchers.child_runtimes import Apptainer, Pyxis
 from trtmatrix.launchers.container import Limits, make_container_spec
-from trtmatrix.launchers.pyxis import Pyxis
 from trtmatrix.launchers.references import read_file
 from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.image_names import SUFFIXES
