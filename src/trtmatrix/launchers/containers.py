@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import docker
 import docker.errors
@@ -215,12 +215,7 @@ def read_contents(image_id: str) -> dict[str, str]:
         found = json.loads(said.splitlines()[-1])
         return {str(package): str(version) for package, version in found.items()}
     except docker.errors.ContainerError as error:
-        text = (
-            error.stderr
-            if isinstance(error.stderr, str)
-            else (error.stderr or b"").decode("utf-8", "replace")
-        )
-        told = text.strip().splitlines()
+        told = cast("bytes", error.stderr or b"").decode("utf-8", "replace").strip().splitlines()
         last = one_line((told or ["it said nothing"])[-1])
         raise MachineryError(f"its python3 ended with exit code {error.exit_status}: {last}") from error
     except ENGINE_ERRORS as error:
