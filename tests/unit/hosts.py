@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 from builders import make_case, make_cell, make_repro, make_version
 
-from trtmatrix.images.checks import Answer, Checked, Facts, Wants, check, restrict
+from trtmatrix.images.checks import Checked, Facts, Wants, check, restrict
 from trtmatrix.images.doctor import host_findings
 from trtmatrix.images.downloads import Room
 from trtmatrix.images.rules import Level, rule_of
+from trtmatrix.launchers.references import RegistryError
 from trtmatrix.plan.lockfile import Lock, LockedImage, LockedLayer, LockedPlatform, pin_of
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.gpus import Gpu
@@ -45,6 +47,11 @@ FACTS = Facts(
 )  # fmt: skip
 
 
+def manifest_of(image: str) -> str:
+    """The digest that an image is pulled by."""
+    return f"sha256:{sha256(image.encode()).hexdigest()}"
+
+
 def layer(name: str, gigabytes: float) -> LockedLayer:
     """A layer by a digest that is its name."""
     return LockedLayer(digest=f"sha256:{name}", size=round(gigabytes * GB))
@@ -57,7 +64,7 @@ def lock_of(*images: tuple[str, tuple[LockedLayer, ...]], platform: str = "linux
             digest=f"sha256:index-{name}", registry="nvcr.io", resolved="2025-01-02T03:04:05Z",
             platforms={
                 platform: LockedPlatform(
-                    manifest=f"sha256:manifest-{name}", image_id=f"sha256:id-{name}", layers=layers
+                    manifest=manifest_of(name), image_id=f"sha256:id-{name}", layers=layers
                 ),
             },
         )
@@ -137,11 +144,9 @@ TO_BUILD = Case_(
 )
 
 
-def bad(trouble: Any) -> Answer:
+def bad(trouble: Any) -> RegistryError:
     """A registry's bad answer."""
-    return Answer(
-        host="nvcr.io", trouble=trouble, words=f"nvcr.io: {trouble.value}", remedy="docker login nvcr.io"
-    )
+    return RegistryError(f"nvcr.io: {trouble.value}\n  docker login nvcr.io", trouble=trouble, host="nvcr.io")
 
 
 def kinds(plan: Plan) -> set[Exclusion]:

@@ -11,7 +11,7 @@ from trtmatrix.images.lock_report import locked_tensorrt
 from trtmatrix.images.rules import RULES, Finding, Level
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.container import give_gpu
-from trtmatrix.launchers.references import Trouble
+from trtmatrix.launchers.references import RegistryError, Trouble
 from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.plan import Engine, Excluded, GpuAccess, Keep, Launch, Plan
@@ -29,16 +29,6 @@ BY_WHOLE_GPU = (GpuAccess.CDI, GpuAccess.NODES, GpuAccess.RUNTIME)
 """Ways in which a container is given a GPU, and none of its MIG instances."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What a registry said of one reference: that it has it, or what is wrong, with words and remedy."""
-
-    host: str
-    trouble: Trouble | None = None
-    words: str = ""
-    remedy: str = ""
-
-
 NOWHERE = Room(path="", free=0)
 
 
@@ -48,8 +38,8 @@ class Facts:
 
     ``images``: where the engine keeps images, None where that is not on this host; ``memory`` and
     ``available``: of the host, in bytes, 0 where not known. ``nodes``: the device nodes of NVIDIA that are
-    here, None where the engine is on another host. ``answers``: by reference, what
-    registries said where they were asked.
+    here, None where the engine is on another host. ``answers``: by reference, what is
+    wrong with asking a registry for it, or None.
     """
 
     engine: Engine
@@ -61,7 +51,7 @@ class Facts:
     memory: int = 0
     available: int = 0
     nodes: frozenset[str] | None = None
-    answers: Mapping[str, Answer] = field(default_factory=dict)
+    answers: Mapping[str, RegistryError | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +146,8 @@ def _find_image_lacks(launch: Launch, facts: Facts, wants: Wants) -> Iterator[Fi
     # The engine may reach what this process does not: by its own proxy, or from another host.
     own_way = {Trouble.UNREACHABLE} if engine.proxied or facts.images is None else set()
     if answer is not None and answer.trouble in REFUSING - own_way:
-        yield _trouble("registry", answer.words, answer.remedy)
+        words, _, remedy = str(answer).partition("\n")
+        yield _trouble("registry", words, remedy.strip())
 
 
 def _trouble(rule: str, found: str, remedy: str | None = None, prevents: str | None = None) -> Finding:
@@ -195,9 +186,10 @@ def _find_doubts(fitting: Sequence[Launch], facts: Facts, wants: Wants) -> Itera
         yield _trouble("disk-images", found, prevents="")
     for reference in dict.fromkeys(_reference(launch, facts, wants) for launch in fitting):
         answer = facts.answers.get(reference)
-        if answer is not None and answer.trouble is not None:
-            found = f"{answer.words}; it is tried all the same"
-            yield _trouble("registry", found, answer.remedy, prevents="")
+        if answer is not None:
+            words, _, remedy = str(answer).partition("\n")
+            found = f"{words}; it is tried all the same"
+            yield _trouble("registry", found, remedy.strip(), prevents="")
 
 
 def restrict(plan: Plan, excluded: Iterable[Excluded]) -> Plan:

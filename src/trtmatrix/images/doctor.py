@@ -10,6 +10,7 @@ from trtmatrix.images.checks import Facts, Wants, check, restrict
 from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.preflight import Terms, disk_findings, find_wants, gather
 from trtmatrix.images.rules import RULES, Finding, Level, finding_lines, rule_of
+from trtmatrix.launchers.references import parse_reference
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.survey import Survey
 from trtmatrix.suite.cells import select_versions
@@ -95,8 +96,8 @@ def host_findings(facts: Facts, wants: Wants, versions: Sequence[Version]) -> It
     for version in versions:
         yield from image_finding(version, engine)
     hosts: dict[str, list[bool]] = {}
-    for answer in facts.answers.values():
-        hosts.setdefault(answer.host, []).append(answer.trouble is None)
+    for reference, trouble in facts.answers.items():
+        hosts.setdefault(parse_reference(reference).host, []).append(trouble is None)
     for host, good in hosts.items():
         if all(good):  # others are told by what they prevent
             images = "1 image" if len(good) == 1 else f"{len(good)} images"

@@ -5,19 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from trtmatrix.common.deadline import ask_all
 from trtmatrix.common.errors import ConfigError, ExitCode, MachineryError, UsageError, combine_exit_codes
 from trtmatrix.common.file_lock import hold_folder
 from trtmatrix.common.paths import whole_file
 from trtmatrix.images.lock_report import (
     UNRESOLVED,
     UPDATE,
-    Answer,
     Wanted,
     find_changes,
     find_contradictions,
@@ -28,23 +25,14 @@ from trtmatrix.images.lock_report import (
     updated,
 )
 from trtmatrix.images.pins import asked_base, read_builds
-from trtmatrix.launchers.references import RegistryError, Trouble, explain_trouble, parse_reference
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform, read_lock
-from trtmatrix.plan.lockfile import Lock, LockedImage, format_matrix_lock, mirrored, parse_matrix_lock
+from trtmatrix.plan.lockfile import Lock, format_matrix_lock, mirrored, parse_matrix_lock
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin, Version
 
 SECONDS = 3600.0
 """How long all registries together may take: each question has limits of its own."""
-
-
-class Asked(Protocol):
-    """What answers for registries: :class:`trtmatrix.images.registry.Registry`."""
-
-    def resolve(self, image: str) -> LockedImage:
-        """Return what an image's name stands for now."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +49,7 @@ def lock_command(options: LockOptions) -> ExitCode:
 
     Returns 3 where something could not be asked, 1 where something is to be decided and was not.
     """
-    from trtmatrix.images.registry import Registry
+    from trtmatrix.images.registry import Registry, ask_registries
     from trtmatrix.launchers.docker_engine import find_engine
 
     context = open_context(options.project)
@@ -72,8 +60,9 @@ def lock_command(options: LockOptions) -> ExitCode:
     if wanted.images:
         print(f"trtmatrix: asking for {len(wanted.images)} images", file=sys.stderr, flush=True)
     registry = Registry(insecure=find_engine(gpu_here=False).insecure)
-    mirrors = {image: mirrored(image, context.matrix.registry) or image for image in wanted.images}
-    answers = resolve_all(registry, mirrors)
+    asked = {image: mirrored(image, context.matrix.registry) or image for image in wanted.images}
+    found = ask_registries(registry.resolve, list(asked.values()), seconds=SECONDS)
+    answers = {image: found[reference] for image, reference in asked.items()}
     # What no version needs any more goes, but not where only some versions were looked at.
     chosen = context.selection.versions or context.selection.runtimes
     used = wanted if chosen else find_wanted(context.matrix.versions, context)
@@ -111,24 +100,6 @@ def find_wanted(versions: Iterable[Version], context: Context) -> Wanted:
                 kept = local if is_own(image) else images
                 kept[image] = (*kept.get(image, ()), version.name)
     return Wanted(images=images, builds=builds, local=local)
-
-
-def resolve_all(registry: Asked, images: Mapping[str, str], seconds: float = SECONDS) -> dict[str, Answer]:
-    """Return the answer for each image. ``images``: name → what is asked for it, which may be a mirror's."""
-
-    def resolve(image: str) -> Answer:
-        try:
-            return registry.resolve(images[image])
-        except RegistryError as error:
-            return error
-
-    found = ask_all(resolve, list(images), seconds=seconds, note=lambda _: None)
-    late = f"no answer within {seconds:g} s"
-    return {
-        image: found.get(image)
-        or explain_trouble(Trouble.UNREACHABLE, parse_reference(asked).host, asked, late)
-        for image, asked in images.items()
-    }
 
 
 def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:

@@ -11,9 +11,10 @@ import contextlib
 import io
 import re
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -22,6 +23,7 @@ from requests import exceptions
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import InsecureRequestWarning
 
+from trtmatrix.common.deadline import ask_all
 from trtmatrix.common.errors import shorten
 from trtmatrix.images.manifests import (
     ACCEPTED,
@@ -51,6 +53,8 @@ from trtmatrix.launchers.references import (
     parse_reference,
 )
 from trtmatrix.plan.lockfile import LockedImage, LockedPlatform
+
+T = TypeVar("T")
 
 ATTEMPTS = 4
 SECONDS = (10.0, 30.0)
@@ -94,6 +98,33 @@ class Registry:
         name = parse_reference(reference)
         with _told_as_broken(name):
             return _Repository(name, self).manifest(name.wanted)[0]
+
+
+def ask_registries(
+    ask: Callable[[str], T], references: Sequence[str], *, seconds: float, tell: bool = False
+) -> dict[str, T | RegistryError]:
+    """Return what is answered for each reference within so many ``seconds`` in all, or what is wrong.
+
+    ``tell``: say on stderr whom it waits for.
+    """
+
+    def attempt(reference: str) -> T | RegistryError:
+        try:
+            return ask(reference)
+        except RegistryError as error:
+            return error
+
+    def note(missing: list[str]) -> None:
+        hosts = ", ".join(dict.fromkeys(parse_reference(each).host for each in missing))
+        if tell:
+            print(f"trtmatrix: asking {hosts} …", file=sys.stderr, flush=True)
+
+    answers = ask_all(attempt, references, seconds=seconds, note=note)
+    late = [reference for reference in references if reference not in answers]
+    for each in late:
+        why = f"it does not answer within {seconds:g} s"
+        answers[each] = explain_trouble(Trouble.UNREACHABLE, parse_reference(each).host, each, why)
+    return answers
 
 
 @contextlib.contextmanager

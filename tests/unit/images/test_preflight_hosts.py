@@ -6,9 +6,24 @@ from dataclasses import replace
 
 import pytest
 from builders import make_case, make_version
-from hosts import BASE, GB, HERE, IMAGE, L4, LOCK, NODES, TO_BUILD, TO_PULL, Case_, bad, kinds, lock_of
+from hosts import (
+    BASE,
+    GB,
+    HERE,
+    IMAGE,
+    L4,
+    LOCK,
+    NODES,
+    TO_BUILD,
+    TO_PULL,
+    Case_,
+    bad,
+    kinds,
+    lock_of,
+    manifest_of,
+)
 
-from trtmatrix.images.checks import Answer, Wants
+from trtmatrix.images.checks import Wants
 from trtmatrix.images.doctor import host_findings, image_finding
 from trtmatrix.images.downloads import Room
 from trtmatrix.images.rules import RULES, Level, rule_of
@@ -21,7 +36,7 @@ from trtmatrix.suite.model import Known
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.plan import Engine, GpuAccess, Pull
 
-PINNED = f"nvcr.io/nvidia/pytorch@sha256:manifest-{IMAGE}"
+PINNED = f"nvcr.io/nvidia/pytorch@{manifest_of(IMAGE)}"
 LOCKED_HERE = HERE.but(lock=LOCK, images=HERE.facts.images, ids=frozenset({f"sha256:id-{IMAGE}"}))
 BY_NODES = HERE.but(gpu_access=GpuAccess.NODES, driver_folder="/usr/local/nvidia", nodes=NODES)
 MIG = replace(L4, variant="23 GiB, MIG on")
@@ -130,7 +145,7 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
         "the base of what is built": (TO_BUILD.but(lock=saying("8.6.1.6", BASE)), False),
     },
     "registry": {
-        "has it": (TO_PULL.but(answers={PINNED: Answer(host="nvcr.io")}), False),
+        "has it": (TO_PULL.but(answers={PINNED: None}), False),
         "was not asked": (TO_PULL, False),
         **{
             trouble.value: (TO_PULL.but(answers={PINNED: bad(trouble)}), True)

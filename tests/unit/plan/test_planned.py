@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from builders import H200, make_cell
-from hosts import ENGINE, GB
+from hosts import ENGINE, GB, manifest_of
 from images.test_downloads import LOCK, ONE, TWO, built, launch
 
 from trtmatrix.common.counting import duration
@@ -40,8 +40,8 @@ def planned(*launches: Launch, recorded: int = 0, speed: float | None = None, ro
 
 def test_each_launch_says_what_it_pulls_or_builds() -> None:
     lines = plan_text(planned(*TRIES)).splitlines()
-    assert f"  pulls example.org/a@sha256:manifest-{ONE}: 7.0 GB in 3 layers" in lines
-    assert f"  pulls example.org/a@sha256:manifest-{TWO}: 3.0 GB in 1 layer" in lines
+    assert f"  pulls example.org/a@{manifest_of(ONE)}: 7.0 GB in 3 layers" in lines
+    assert f"  pulls example.org/a@{manifest_of(TWO)}: 3.0 GB in 1 layer" in lines
     assert "  its image is had for 10.1.0" in lines
     assert "  builds trtmatrix/tensorrt:9.2.0 from wheels" in lines
     assert lines.count("  docker run") == 4
