@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,6 @@ TOOLS = ("nox[uv]>=2025.2.9", "hatchling", "editables")
 
 PYTHON = re.compile(r"3\.\d+")
 SECONDS = 1800
-FULL = re.compile("No space left on device|Disk quota exceeded")
 
 READ = frozenset({".py", ".yaml", ".yml"})
 """Ends of names of files in a folder of repros that a run reads."""
@@ -162,7 +160,7 @@ def _pin(words: Sequence[str], requirements: Iterable[str], python: str, scratch
     command += ["--only-binary=:all:", "--generate-hashes", *words, str(wanted), f"--output-file={pins}"]
     if index := pip_settings().get("index-url"):  # which uv does not read
         command.append(f"--default-index={index}")
-    code, said = _run(command, scratch)
+    code, said = run_to_end(command, os.environ, SECONDS)
     if code:
         raise MachineryError(
             f"the wheels for Python {python} cannot be resolved: {without_passwords(said)[-1500:]}\n"
@@ -175,7 +173,7 @@ def _download(pins: Path, python: str, folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-input", "--require-hashes", f"--requirement={pins}", f"--dest={folder}"]
     command += target_options(python, GLIBC)
-    code, said = _run(command, folder)
+    code, said = run_to_end(command, os.environ, SECONDS)
     if code:
         why = explain_refusal(without_passwords(said), "the index that pip is set to")
         raise MachineryError(f"wheels for Python {python}: {why}")
@@ -184,16 +182,3 @@ def _download(pins: Path, python: str, folder: Path) -> None:
 def without_passwords(text: str) -> str:
     """Return a text whose addresses name nobody: an index's may hold a user's name and password."""
     return re.sub(r"(\w://)[^/\s'\"]*@", r"\1***@", text)
-
-
-def _run(command: list[str], folder: Path) -> tuple[int, str]:
-    """Run a command that writes into a folder; :class:`MachineryError` where a disk is full."""
-    code, said = run_to_end(command, os.environ, SECONDS)
-    if code == 124:
-        raise MachineryError(f"not done within {SECONDS} s: {without_passwords(shlex.join(command))}")
-    if code and FULL.search(said):
-        raise MachineryError(
-            f"a disk is full, so that the wheels cannot be fetched: make room in {folder} or "
-            f"{tempfile.gettempdir()}, or name other folders by --to and TMPDIR"
-        )
-    return code, said

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.tensors import Shapes, Tensor, bind_symbols, fits_shape, shape_text
+from trtmatrix.onnxmodel.tensors import Shapes, Tensor, bind_symbols, fits_shape, shape_text
 
 Array = NDArray[Any]
 Sample = Mapping[str, Array]
