@@ -30,10 +30,11 @@ def _refuse(*args: Any, **kwargs: Any) -> None:
     raise RealWorldTouched(f"a unit test may not do this: {args} {kwargs}")
 
 
-def _connect(*, environment: dict[str, str], **how: Any) -> docker.DockerClient:
+def _connect(environment: dict[str, str] | None = None, **how: Any) -> docker.DockerClient:
     """Connect to a stand-in's socket (``engines.serving``), and to no engine of this host."""
-    if not environment["DOCKER_HOST"].startswith("unix:///") or "/run/" in environment["DOCKER_HOST"]:
-        _refuse(environment["DOCKER_HOST"])
+    address = (environment or {}).get("DOCKER_HOST", "")
+    if not address.startswith("unix:///") or "/run/" in address:
+        _refuse(address)
     return CONNECT(environment=environment, **how)
 
 

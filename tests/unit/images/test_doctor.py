@@ -208,14 +208,6 @@ def test_a_version_that_cannot_be_made_ready_is_no_trouble_of_the_controls(
     assert "     -> check network, proxy and PIP_INDEX_URL" in told
 
 
-def test_an_interpreter_that_is_gone_is_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    matrix = project / "matrix.yaml"
-    matrix.write_text(matrix.read_text().replace(sys.executable, "/nowhere/python"))
-    assert cli.run(["doctor"]) == 0
-    told = capsys.readouterr().out
-    assert "could not be made ready: /nowhere/python does not run: No such file or directory" in told
-
-
 def test_wheels_that_are_large_are_not_installed_for_the_controls(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,7 +18,6 @@ import pytest
 from builders import make_version
 
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.paths import Project
 from trtmatrix.launchers.images import Images, builder_command, run_builder
 from trtmatrix.launchers.pulls import Puller
 from trtmatrix.suite.gpus import CPU
@@ -86,13 +85,6 @@ def test_launches_that_want_one_image_share_one_pull(tmp_path: Path) -> None:
     assert ids == [f"sha256:{IMAGE}"] * 3
     assert engine.pulls == 1
     assert told == [str((IMAGE, "a1 Downloading", 1, 2))]
-
-
-def test_what_is_not_to_be_pulled_is_not(tmp_path: Path) -> None:
-    engine = StandInEngine()
-    with pytest.raises(docker.errors.ImageNotFound):
-        make_images([], tmp_path).make_ready(launch(), as_client(engine))
-    assert engine.pulls == 0
 
 
 def write_script(folder: Path, code: str) -> Path:
@@ -178,13 +170,3 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def test_the_script_is_the_one_beside_the_matrix(tmp_path: Path) -> None:
-    project = Project(matrix=tmp_path / "m.yaml", repros=tmp_path, results=tmp_path, cache=tmp_path)
-    assert project.image_builder is None
-    script = tmp_path / "docker" / "wheels" / "build"
-    script.parent.mkdir(parents=True)
-    script.touch()
-    assert project.image_builder == script
-    assert builder_command(None, project.matrix) == ()
