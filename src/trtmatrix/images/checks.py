@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from trtmatrix.common.counting import counted
 from trtmatrix.images.downloads import Room, asked_for, find_downloads, gigabytes, image_of, need_here
 from trtmatrix.images.lock_report import locked_tensorrt
 from trtmatrix.images.rules import RULES, Finding, Level
@@ -94,10 +95,9 @@ def check(facts: Facts, wants: Wants) -> Checked:
     ]  # fmt: skip
     told = []
     for lack, launches in lacking.items():
-        count = sum(len(launch.cells) for launch in launches)
+        count = counted(sum(len(launch.cells) for launch in launches), "cell")
         names = ", ".join(dict.fromkeys(launch.version.name for launch in launches))
-        prevents = f"{count} {'cell' if count == 1 else 'cells'} of {names}"
-        told.append(replace(lack, prevents=prevents))
+        told.append(replace(lack, prevents=f"{count} of {names}"))
     told += _find_doubts(fitting, facts, wants)
     return Checked(launches=tuple(fitting), excluded=tuple(excluded), findings=tuple(told))
 

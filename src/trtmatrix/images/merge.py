@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.common.archive import digest_stream
+from trtmatrix.common.counting import counted
 from trtmatrix.common.errors import ExitCode, MachineryError, combine_exit_codes
 from trtmatrix.common.file_lock import hold_folder
 from trtmatrix.images.record_packs import (
@@ -235,7 +236,7 @@ def merge_text(merged: Merged) -> str:
 
     Nothing of a source's gets through that a terminal would act on.
     """
-    lines = [f"{name}: {_counted(count)}" for name, count in merged.sources.items()]
+    lines = [f"{name}: {counted(count, 'record')}" for name, count in merged.sources.items()]
     counts = Counter(one.fate for one in merged.settled)
     lines.append(", ".join(f"{counts[fate]} {fate.value}" for fate in Fate if counts[fate]) or "no record")
     if merged.outputs:
@@ -258,10 +259,6 @@ def merge_text(merged: Merged) -> str:
     return "\n".join(
         "".join(c if c.isprintable() else " " for c in line) for line in "\n".join(lines).split("\n")
     )
-
-
-def _counted(count: int) -> str:
-    return f"{count} record" + ("" if count == 1 else "s")
 
 
 def merge_json(merged: Merged) -> dict[str, Any]:

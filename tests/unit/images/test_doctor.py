@@ -44,14 +44,14 @@ def survey(*images: str, available: bool = True) -> Survey:
             MADE,
             (),
             "ours/tensorrt:9.2.0: image not built",
-            "name the version by --trt: a run makes it; by hand: nox -s image -- 9.2.0",
+            "name the version by --trt (a run pulls or builds it)",
         ),
         (MADE, ("ours/tensorrt:9.2.0",), "ours/tensorrt:9.2.0: sha256:000000000000", ""),
         (
             PULLED,
             (),
             "example.org/tensorrt:9.2.0: image not pulled (not locked)",
-            "name the versions by --trt",
+            "name the version by --trt (a run pulls or builds it)",
         ),
     ],
 )
