@@ -1,7 +1,7 @@
 """What is still to be pulled or built, its size by layers that are counted once, and the disk that it takes.
 
 A layer's size in matrix.lock is that of its compressed bytes; unpacked it is usually twice as large
-(bench/unpacking.py measures it). Only an image whose compressed layers do not fit is refused.
+(bench/unpacking.py measures it). Only an image that cannot fit at all is refused.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def need_here(downloads: Sequence[Download], keep: Keep) -> Need:
     """Return the disk that downloads take while they are pulled one after another.
 
     Those that stay add up; of those that go after their last cell two are here at a time: one runs, the next
-    is pulled.
+    is pulled. At the least an image takes its compressed bytes, and the largest layer lies beside them while
+    it is unpacked.
     """
     stay, go = [Need()], [Need(), Need()]
     for download in downloads:
@@ -128,4 +129,6 @@ def need_here(downloads: Sequence[Download], keep: Keep) -> Need:
         stays = keep is Keep.ALL or (keep is Keep.LOCKED and download.layers is not None)
         (stay if stays or download.built else go).append(Need(least=download.added or 0, usual=usual))
     together = [*stay, *sorted(go, key=lambda need: need.usual)[-2:]]
-    return Need(least=sum(need.least for need in together), usual=sum(need.usual for need in together))
+    largest = max((layer.size for download in downloads for layer in download.layers or ()), default=0)
+    least = largest + sum(need.least for need in together)
+    return Need(least=least, usual=sum(need.usual for need in together))

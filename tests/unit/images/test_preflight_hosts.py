@@ -165,7 +165,7 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
     "lock": {"locked": (LOCKED_HERE, False), "not locked": (HERE, True)},
     "disk-images": {
         "ample": (drive(60), False),
-        "not even packed": (drive(9.3), True),
+        "not even packed": (drive(9.4 + 5.36), True),
         "an engine elsewhere": (TO_PULL.but(images=None), False),
         "nothing to pull": (HERE.but(images=Room(path="/", free=0)), False),
     },

@@ -50,7 +50,7 @@ def test_each_launch_says_what_it_pulls_or_builds() -> None:
 def test_what_the_whole_costs_is_told() -> None:
     lines = plan_text(planned(*TRIES, recorded=3, speed=GB / 6)).splitlines()
     assert "to pull: 2 images, 10.0 GB (layers counted once); to build: 1 image" in lines
-    assert "disk: about 28.0 GB while it is unpacked, at least 10.0 GB; 100 GB free at /d" in lines
+    assert "disk: about 28.0 GB while it is unpacked, at least 14.0 GB; 100 GB free at /d" in lines
     rest = "1 without one are taken as long as the others"
     assert lines[-1] == (
         f"time: about 4 min for 4 cells (by 3 records; {rest}); about 60 s of pulls, as fast as earlier ones"
